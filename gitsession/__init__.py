@@ -1,0 +1,66 @@
+"""gitsession: a git-backed, content-addressed store for the sessions of AI agents.
+
+What is public is what ``__all__`` lists; all else may move. Names are loaded when first used, so that a command that
+needs little starts fast.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from gitsession.api import Session, Store
+    from gitsession.errors import GitSessionError
+    from gitsession.model.blocks import File, Image, Text, Thinking, ToolCall, text
+    from gitsession.model.entries import (
+        BranchSummary,
+        Compaction,
+        Custom,
+        Entry,
+        Label,
+        Message,
+        ModelChange,
+        ThinkingChange,
+        Title,
+    )
+
+__all__ = [
+    "BranchSummary",
+    "Compaction",
+    "Custom",
+    "Entry",
+    "File",
+    "GitSessionError",
+    "Image",
+    "Label",
+    "Message",
+    "ModelChange",
+    "Session",
+    "Store",
+    "Text",
+    "Thinking",
+    "ThinkingChange",
+    "Title",
+    "ToolCall",
+    "__version__",
+    "text",
+]
+
+_HOMES = {
+    **dict.fromkeys(["Session", "Store"], "gitsession.api"),
+    "GitSessionError": "gitsession.errors",
+    **dict.fromkeys(["File", "Image", "Text", "Thinking", "ToolCall", "text"], "gitsession.model.blocks"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES.get(name, "gitsession.model.entries")), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

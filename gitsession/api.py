@@ -1,0 +1,265 @@
+"""The front door: a store and its sessions as a program sees them. Every method is a line or two that calls down."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from gitsession import location
+from gitsession.errors import NotFound
+from gitsession.exchange import bring_in, discover, send_out
+from gitsession.exchange.bring_in import BroughtIn
+from gitsession.exchange.send_out import SentOut
+from gitsession.formats import Format
+from gitsession.index import update
+from gitsession.index.catalogue import Catalogue, Row
+from gitsession.model.entries import Entry
+from gitsession.session import facts, graph, oplog
+from gitsession.session import session as sessions
+from gitsession.session import verify as checks
+from gitsession.session.node import Node
+from gitsession.session.oplog import Move, Operation
+from gitsession.session.session import OnMoved
+from gitsession.store import create
+from gitsession.store.base import Oid
+from gitsession.store.gitstore import Durability, GitStore
+from gitsession.store.maintain import Maintained, maintain
+
+__all__ = ["Session", "Store"]
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def default_path(given: str | None = None) -> Path:
+    """Where the user's store lies (``location``)."""
+    return location.store_path(given, os.environ, Path.home(), _git_setting)
+
+
+def _git_setting() -> str | None:
+    asked = subprocess.run(["git", "config", "--get", location.SETTING], capture_output=True, text=True, check=False)
+    return asked.stdout.strip() or None
+
+
+class Store:
+    """A store of sessions: ``Store.open()`` for the user's own, ``Store.create(path)`` for another.
+
+    Synchronous and safe to share between threads; close it, or use it in a ``with``.
+    """
+
+    def __init__(self, objects: GitStore, clock: Callable[[], int] = now_ms) -> None:
+        """Use ``open`` or ``create``."""
+        self.objects = objects
+        self._clock = clock
+        self._catalogue: Catalogue | None = None
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path | None = None,
+        *,
+        durability: Durability = "entry",
+        flush_on_close: bool = True,
+        clock: Callable[[], int] = now_ms,
+    ) -> Self:
+        """The store at ``path``; without one, the user's own, made if it is not there yet.
+
+        ``durability``: ``entry`` (an append that returned survives a power cut), ``turn`` (after ``flush``), ``none``.
+        Raises ``NotAStore``.
+        """
+        if path is None:
+            path = default_path()
+            if not path.exists():
+                create.create(path)
+        return cls(GitStore.open(path, durability=durability, flush_on_close=flush_on_close), clock)
+
+    @classmethod
+    def create(cls, path: str | Path, *, clock: Callable[[], int] = now_ms) -> Self:
+        """A new store at ``path``, or the one that is there. Raises ``NotAStore`` where something else is."""
+        create.create(path)
+        return cls(GitStore.open(path), clock)
+
+    # ---- sessions
+
+    def new_session(self, *, agent: str, cwd: str | None = None) -> Session:
+        """A session that begins with its first user message. ``cwd``: the folder it is held in."""
+        here = None if cwd is None else os.path.abspath(cwd)
+        return Session(self, sessions.Session.new(self.objects, agent, here, self._clock))
+
+    def session(self, address: str, *, cwd: str | None = None) -> Session:
+        """The session that ``address`` names (docs: addresses). Raises ``NotFound`` or ``Ambiguous``."""
+        row = self.catalogue().find(address, cwd)
+        return Session(self, sessions.Session.open(self.objects, row.sid, self._clock, row.active))
+
+    def sessions(self) -> list[Row]:
+        """The catalogue, the newest first."""
+        return self.catalogue().sessions()
+
+    def catalogue(self) -> Catalogue:
+        """The derived index, brought up to date."""
+        if self._catalogue is None:
+            self._catalogue = Catalogue(self.objects.git_dir)
+        if not self._catalogue.is_fresh():
+            update.refresh(self._catalogue, self.objects)
+        return self._catalogue
+
+    # ---- import and export
+
+    def bring_in(
+        self, format: Format, data: bytes, *, path: Path | None = None, name: str = "", final: bool = False
+    ) -> BroughtIn:
+        """Import one session file; log it with ``log_import`` when all are done. Raises ``Malformed``."""
+        kept, missing = discover.attachments(path, data) if path else ({}, [])
+        done = bring_in.bring_in(self.objects, format, format.split(data, name=name, final=final), kept)
+        return done.with_missing(missing)
+
+    def log_import(self, moves: Iterable[Move]) -> None:
+        """Make one operation of all that an import moved, so that one ``undo`` takes it back."""
+        moves = list(moves)
+        if moves:
+            with self.objects.transaction() as tx:
+                oplog.record(self.objects, tx, "import", self._clock(), moves)
+
+    def export(self, sid: str, at: Node | None = None) -> SentOut:
+        """The session as its agent wrote it, byte for byte; ``at``: only the line that ends there."""
+        return send_out.home(self.objects, sid, at)
+
+    # ---- the store as a whole
+
+    def operations(self) -> list[Operation]:
+        """The operation log, newest first."""
+        return list(oplog.history(self.objects))
+
+    def undo(self) -> Operation:
+        """Take back the last command that moved refs. Raises ``NotFound``, or ``Refused`` where work would be lost."""
+        return oplog.undo(self.objects, self._clock())
+
+    def redo(self) -> Operation:
+        """Do again what was last undone."""
+        return oplog.redo(self.objects, self._clock())
+
+    def verify(
+        self, sid: str | None = None, *, sample: int | None = None, max_seconds: float | None = None
+    ) -> checks.Report:
+        """Check entries against docs/format.md; git's own check is the command line's business."""
+        return checks.verify(self.objects, sid, sample=sample, max_seconds=max_seconds)
+
+    def maintain(self) -> Maintained:
+        """Merge packs, pack refs, clean up after killed processes."""
+        return maintain(self.objects)
+
+    def flush(self) -> None:
+        """Hand everything over to git."""
+        self.objects.flush()
+
+    def close(self) -> None:
+        if self._catalogue is not None:
+            self._catalogue.close()
+            self._catalogue = None
+        self.objects.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Session:
+    """One session: append to it, walk it, branch it. Entries come back as ``Node``; ``read`` gives what they mean."""
+
+    def __init__(self, store: Store, session: sessions.Session) -> None:
+        """Use ``Store.new_session`` or ``Store.session``."""
+        self._store = store
+        self._session = session
+
+    @property
+    def id(self) -> str:
+        return self._session.id
+
+    @property
+    def branch_name(self) -> str:
+        """The branch this handle is on."""
+        return self._session.branch_name
+
+    @property
+    def leaf(self) -> Node | None:
+        return self._session.leaf
+
+    def line(self) -> list[Node]:
+        """The entries from the root to the leaf."""
+        return self._session.line()
+
+    def tree(self) -> graph.Tree:
+        """Every entry of every branch."""
+        return self._session.tree()
+
+    def branches(self) -> dict[str, Oid]:
+        """The leaf of each branch."""
+        return self._session.branches()
+
+    def read(self, at: str | Node) -> Entry:
+        """What an entry means."""
+        return self._session.read(self._session.resolve(at))
+
+    def resolve(self, at: str | Node) -> Node:
+        """The entry that an address names. Raises ``NotFound`` or ``Ambiguous``."""
+        return self._session.resolve(at)
+
+    def append(self, entry: Entry, *, expected: Node | None = None, on_moved: OnMoved = "refuse") -> Node:
+        """Write an entry after the leaf; durable when it returns. See ``session.session.Session.append``."""
+        return self._session.append(entry, expected=expected, on_moved=on_moved)
+
+    def branch(self, name: str, at: str | Node = "leaf") -> Session:
+        """Start a branch at an entry; the session comes back on it."""
+        self._session.branch(name, at)
+        return self.on(name)
+
+    def on(self, branch: str) -> Session:
+        """The same session, on another branch. Nothing is moved. Raises ``NotFound``."""
+        if branch not in self.branches():
+            raise NotFound(f"session {self.id} has no branch {branch[:80]!r}")
+        return Session(
+            self._store, sessions.Session.open(self._store.objects, self.id, self._store._clock, branch)
+        )
+
+    def switch(self, branch: str) -> Node:
+        """Make ``branch`` the active one on this machine, and go on there."""
+        return self._session.switch(branch)
+
+    def fork(self, at: str | Node = "leaf") -> Session:
+        """A session of its own that begins at an entry of this one: one ref and one entry, however long the line."""
+        catalogue = self._store.catalogue()
+        row = catalogue.session(self.id)
+        if row is None:
+            raise NotFound(f"session {self.id} has no entries yet")
+        title, labels = update.facts_of(catalogue, self.id)
+        forked = self._session.fork(at, agent=row.agent, cwd=row.project, title=title, labels=labels)
+        return Session(self._store, forked)
+
+    def label(self, at: str | Node, label: str) -> Node:
+        """Name an entry; an empty label takes the name away."""
+        return self._session.label(at, label)
+
+    def rename(self, title: str) -> None:
+        """Name the session; an empty title takes the name away."""
+        self._session.rename(title)
+
+    def title(self) -> str | None:
+        return facts.title(self._marks(self.tree()))
+
+    def labels(self) -> dict[Oid, str]:
+        """Labels by entry."""
+        tree = self.tree()
+        return facts.labels(self._marks(tree), facts.targets(tree))
+
+    def _marks(self, tree: graph.Tree) -> list[facts.Mark]:
+        return facts.marks(self._store.objects, self.id, tree)

@@ -1,0 +1,109 @@
+"""Bytes of a payload that live elsewhere: cut out, put back (docs/format.md, "Holes")."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from gitsession.codec import cbor
+from gitsession.codec.digest import HASH_BYTES, hash_of
+from gitsession.errors import Malformed
+
+Encoding: TypeAlias = Literal["raw", "base64", "summary"]
+ENCODINGS: tuple[Encoding, ...] = ("raw", "base64", "summary")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Bytes ``start`` to ``end`` of a whole payload, to be kept elsewhere as ``encoding`` says."""
+
+    start: int
+    end: int
+    encoding: Encoding
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A payload as it is stored. ``lifted``: what belongs under each digest, with its encoding."""
+
+    payload: bytes
+    holes: bytes
+    lifted: tuple[tuple[bytes, Encoding, bytes], ...]
+
+
+def cut(payload: bytes, spans: Iterable[Span]) -> Stored:
+    """``payload`` without ``spans``, which are in order and do not overlap."""
+    kept: list[bytes] = []
+    table: list[cbor.Plain] = []
+    lifted: list[tuple[bytes, Encoding, bytes]] = []
+    at = offset = 0
+    for span in spans:
+        kept.append(payload[at : span.start])
+        offset += span.start - at
+        piece = payload[span.start : span.end]
+        content = base64.b64decode(piece) if span.encoding == "base64" else piece
+        digest = hash_of(content)
+        table.append([offset, 0, digest, span.encoding])
+        lifted.append((digest, span.encoding, content))
+        at = span.end
+    if not table:
+        return Stored(payload, b"", ())
+    kept.append(payload[at:])
+    return Stored(b"".join(kept), cbor.encode(table), tuple(lifted))
+
+
+def fill(payload: bytes, holes: bytes, fetch: Callable[[bytes, Encoding], bytes]) -> bytes:
+    """The whole payload. ``fetch(digest, encoding)`` gives the content; it is checked against the digest here.
+
+    Raises ``Malformed`` for a table that is none, or content that is not what the table says.
+    """
+    if not holes:
+        return payload
+    parts: list[bytes] = []
+    at = 0
+    for number, (offset, length, digest, encoding) in enumerate(parse(holes)):
+        where = f"holes[{number}]"
+        if not at <= offset <= offset + length <= len(payload):
+            raise Malformed("out of order or past the end of the payload", where=where)
+        content = fetch(digest, encoding)
+        if hash_of(content) != digest:
+            raise Malformed("the content is not what the digest says", where=where)
+        parts += [payload[at:offset], base64.b64encode(content) if encoding == "base64" else content]
+        at = offset + length
+    parts.append(payload[at:])
+    return b"".join(parts)
+
+
+def parse(holes: bytes) -> list[tuple[int, int, bytes, Encoding]]:
+    """The rows of a table. Raises ``Malformed``."""
+    table = cbor.decode(holes)
+    if type(table) is not list or not table:
+        raise Malformed("expected a list with at least one hole", where="holes")
+    return [_row(row, f"holes[{number}]") for number, row in enumerate(table)]
+
+
+def _row(row: cbor.Plain, where: str) -> tuple[int, int, bytes, Encoding]:
+    if type(row) is not list or len(row) != 4:
+        raise Malformed("expected [offset, length, digest, encoding]", where=where)
+    offset, length, digest, encoding = row
+    if type(offset) is not int or type(length) is not int or offset < 0 or length < 0:
+        raise Malformed("expected an offset and a length", where=where)
+    if type(digest) is not bytes or len(digest) != HASH_BYTES:
+        raise Malformed("expected a digest of 32 bytes", where=where)
+    if encoding not in ENCODINGS:
+        raise Malformed(f"unknown encoding {str(encoding)[:40]!r}", where=where)
+    return offset, length, digest, encoding
+
+
+def decode_base64(text: bytes) -> bytes | None:
+    """The bytes that ``text`` is the one base64 encoding of, else ``None``."""
+    if len(text) % 4:
+        return None
+    try:
+        data = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return data if base64.b64encode(data) == text else None

@@ -1,0 +1,253 @@
+"""A session file into the store: idempotent, incremental, never overwriting (docs/format.md, "Imported sessions").
+
+Everything is worked out against what the store holds, without the lock; then one transaction writes the objects and
+moves each ref from the value that was seen. Where another writer was faster, it is worked out again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from gitsession.codec.digest import hash_of, to_base32
+from gitsession.codec.payload import NONCE_BYTES
+from gitsession.errors import Malformed, NotFound, RefMoved, Unavailable
+from gitsession.formats import Format, Problem, Record, Source
+from gitsession.model import entries as kinds
+from gitsession.model.headline import VIEW
+from gitsession.session import facts, graph, keep, names
+from gitsession.session.active import position
+from gitsession.session.content import payload_of
+from gitsession.session.naming import LENGTHS
+from gitsession.session.node import Node
+from gitsession.session.oplog import Move
+from gitsession.store import refs
+from gitsession.store.base import Kind, ObjectStore, Oid
+from gitsession.store.objects import oid_of
+
+TRIES = 5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BroughtIn:
+    """What an import did. ``entries``: of the file; ``new``: not there before; ``rewritten``: places that changed."""
+
+    session: str
+    entries: int
+    new: int
+    rewritten: int
+    moves: tuple[Move, ...]
+    problems: tuple[Problem, ...]
+
+    def with_missing(self, names: list[str]) -> BroughtIn:
+        """The same, with a problem for what its entries name and is not where the agent keeps it."""
+        missing = tuple(Problem(0, f"{name} is named, and not beside the session: kept as the name") for name in names)
+        return replace(self, problems=(*self.problems, *missing))
+
+
+def bring_in(
+    store: ObjectStore, format: Format, source: Source, attachments: Mapping[str, bytes] | None = None
+) -> BroughtIn:
+    """Import ``source``. ``attachments``: what its entries name and the agent keeps elsewhere, by name.
+
+    Raises ``Unavailable`` where other writers moved the session's refs at every try.
+    """
+    for _ in range(TRIES):
+        plan = _Plan(store, format, source)
+        plan.run(attachments or {})
+        try:
+            return plan.carry_out()
+        except RefMoved:
+            continue
+    raise Unavailable("another process keeps writing to this session", hint="try again when it is done")
+
+
+@dataclass
+class _Plan:
+    """Objects and ref moves of one import, and how they come about."""
+
+    store: ObjectStore
+    format: Format
+    source: Source
+    objects: list[tuple[Kind, bytes]] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    new: int = 0
+
+    def put(self, kind: Kind, data: bytes) -> Oid:
+        self.objects.append((kind, data))
+        return oid_of(kind, data)
+
+    def run(self, attachments: Mapping[str, bytes]) -> None:
+        self.root = self._root()
+        self.sid, self.tree = self._session()
+        self.before = dict(self.tree.branches) if self.tree else {}
+        self.tips: dict[str, Oid] = dict(self.before) or {refs.MAIN: self.root.oid}
+        self.branch_of = self._replay()
+        self.with_children = {oid for oid, kids in self.tree.children.items() if oid and kids} if self.tree else set()
+        self.at_line = self._entries()
+        self._make_last_a_leaf()
+        self._meta(attachments)
+
+    def carry_out(self) -> BroughtIn:
+        moves = [
+            Move(refs.leaf(self.sid, name), self.before.get(name), oid)
+            for name, oid in self.tips.items()
+            if self.before.get(name) != oid
+        ]
+        if self.meta_tip != self.meta_before:
+            moves.append(Move(refs.meta(self.sid), self.meta_before, self.meta_tip))
+        if moves:
+            with self.store.transaction() as tx:
+                for kind, data in self.objects:
+                    tx.put(kind, data)
+                for move in moves:
+                    tx.move(move.ref, move.new, expected=move.old)
+        return BroughtIn(
+            session=self.sid,
+            entries=len(self.source.records),
+            new=self.new,
+            rewritten=self.rewritten,
+            moves=tuple(moves),
+            problems=(*self.source.problems, *self.problems),
+        )
+
+    # ---- where the session is
+
+    def _root(self) -> Node:
+        source = self.source
+        entry = kinds.Session(agent=source.agent, source_id=source.source_id, view=VIEW, at_ms=source.started_ms)
+        nonce = hash_of(names.seed(source.agent, source.source_id, source.started_ms))[:NONCE_BYTES]
+        return keep.put(self, None, keep.own(entry, nonce))
+
+    def _session(self) -> tuple[str, graph.Tree | None]:
+        """The session's name, and its tree if it is there; a longer name if another session has the short one."""
+        source = self.source
+        for length in (names.LENGTH, names.LENGTH_TAKEN):
+            sid = names.derived(source.agent, source.source_id, source.started_ms, length=length)
+            try:
+                tree = graph.tree(self.store, sid)
+            except NotFound:
+                return sid, None
+            if self.root.oid in tree.nodes:
+                return sid, tree
+        raise Malformed("two other sessions have the names this one could have", where=source.source_id)
+
+    def _replay(self) -> dict[Oid, str]:
+        """On which branch each imported entry is that is there: by the rule, in file order."""
+        found = {self.root.oid: refs.MAIN}
+        if self.tree is None:
+            return found
+        first: set[Oid] = set()
+        for node in sorted(self.tree.nodes.values(), key=graph.place):
+            if node.parent is None or node.source is None:
+                continue
+            if node.parent in first:
+                found[node.oid] = to_base32(node.chain, LENGTHS[0])
+            else:
+                first.add(node.parent)
+                found[node.oid] = found.get(node.parent, "")
+        return found
+
+    # ---- entries
+
+    def _entries(self) -> dict[int, Node]:
+        """The entry of every line of the file: the one that is there, or a new one."""
+        known = self._known()
+        at_line: dict[int, Node] = {}
+        for record in self.source.records:
+            parent = self.root if record.parent is None else at_line[record.parent]
+            stored = keep.imported_stored(record)
+            tree = keep.tree_of(self.format.FORM, stored)[0] if known else ""
+            node = known.get((parent.oid, record.line, tree))
+            if node is None:
+                node = keep.put(self, parent, keep.imported_as(self.format, record, stored))
+                self.new += 1
+                self._grow(parent, node)
+            at_line[record.line] = node
+        return at_line
+
+    def _known(self) -> dict[tuple[Oid, int, Oid], Node]:
+        """The session's imported entries by what makes them the same: parent, line and tree."""
+        if self.tree is None:
+            return {}
+        return {
+            (node.parent, node.source.line, node.tree): node
+            for node in self.tree.nodes.values()
+            if node.source is not None and node.parent is not None
+        }
+
+    def _grow(self, parent: Node, node: Node) -> None:
+        """A first child goes on with its parent's branch; each later one opens a branch named after itself."""
+        name = self.branch_of.get(parent.oid, "")
+        if parent.oid in self.with_children or self.tips.get(name) != parent.oid:
+            name = self._free(node)
+        self.with_children.add(parent.oid)
+        self.branch_of[node.oid] = name
+        self.tips[name] = node.oid
+
+    def _free(self, node: Node) -> str:
+        derived = (to_base32(node.chain, length) for length in LENGTHS)
+        return next(name for name in derived if name not in self.tips)
+
+    def _make_last_a_leaf(self) -> None:
+        """The agent goes on from the file's last line: in a file cut short by a rewrite, a ref must say so."""
+        last = max(self.at_line.values(), key=lambda node: node.source.line if node.source else 0, default=None)
+        if self.new and last is not None and last.oid not in self.tips.values():
+            self.tips[self._free(last)] = last.oid
+
+    # ---- meta
+
+    def _meta(self, attachments: Mapping[str, bytes]) -> None:
+        """The lines that are rewritten in place, how the file stands, what it needs: appended where they are news."""
+        seen = facts.meta(self.store, self.sid) if self.tree else facts.Meta()
+        self.meta_before = self.store.ref(refs.meta(self.sid)) if self.tree else None
+        self.meta_tip = self.meta_before
+        self._meta_node = seen.nodes[0] if seen.nodes else self.root
+        for record in self.source.meta:
+            if self._newest(seen, record) != record.payload:
+                self._append_meta(keep.imported(self.format, record))
+        superseded = self._superseded() if self.new else seen.source_file.superseded
+        self.rewritten = len(superseded) if set(superseded) != set(seen.source_file.superseded) else 0
+        state = kinds.SourceFile(superseded=superseded, ends_with_newline=self.source.ends_with_newline)
+        if (state.superseded, state.ends_with_newline) != (
+            seen.source_file.superseded,
+            seen.source_file.ends_with_newline,
+        ):
+            # The same in every store that saw the same: time and nonce follow from the entry before.
+            state = replace(state, at_ms=self._meta_node.author_seconds * 1000)
+            self._append_meta(keep.own(state, hash_of(self._meta_node.chain)[:NONCE_BYTES]))
+        have = {node.tree for node in seen.nodes}
+        for name, data in attachments.items():
+            self._attach(name, data, have)
+
+    def _newest(self, seen: facts.Meta, record: Record) -> bytes | None:
+        lines = (node for node in seen.nodes if node.source is not None and node.source.line == record.line)
+        node = next(lines, None)
+        return payload_of(self.store, node) if node is not None else None
+
+    def _superseded(self) -> tuple[str, ...]:
+        """The entries that are no longer in the file and whose parent is, or is the root."""
+        if self.tree is None:
+            return ()
+        here = {node.oid for node in self.at_line.values()} | {self.root.oid}
+        gone = [
+            node
+            for node in self.tree.nodes.values()
+            if node.source is not None and node.oid not in here and node.parent in here
+        ]
+        return tuple(position(node) for node in sorted(gone, key=graph.place))
+
+    def _attach(self, name: str, data: bytes, have: set[Oid]) -> None:
+        """Keep what lies beside the file, once: its tree follows from name and bytes alone."""
+        entry = kinds.Attachment(name=name, data=data, at_ms=self.source.started_ms)
+        try:
+            draft = keep.own(entry, hash_of(name.encode())[:NONCE_BYTES])
+        except Malformed as error:
+            self.problems.append(Problem(0, f"{name} is not kept: {error}"))
+            return
+        if keep.tree_of(draft.form, draft.stored)[0] not in have:
+            self._append_meta(draft)
+
+    def _append_meta(self, draft: keep.Draft) -> None:
+        self._meta_node = keep.put(self, self._meta_node, draft)
+        self.meta_tip = self._meta_node.oid

@@ -1,0 +1,71 @@
+"""Where session files lie: the agents' own folders, and folders that the user names."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from gitsession.formats import FORMATS, Format, claimed
+
+HEAD_BYTES = 64 * 1024
+SUFFIXES = (".jsonl",)
+
+_BLOB = re.compile(rb"blob:sha256:([0-9a-f]{64})(?![0-9a-f])")
+_BLOBS_UP = 4
+"""How far above a session file omp's blob folder can lie: agent/blobs beside agent/sessions/<bucket>/<file>."""
+
+
+def everywhere(home: Path, overrides: dict[str, Path]) -> Iterator[tuple[Path, Format]]:
+    """Every session file in the agents' own folders. ``overrides``: an agent's session folder, where it was moved."""
+    for agent, format in FORMATS.items():
+        if agent in overrides:
+            found: Iterable[Path] = overrides[agent].rglob("*.jsonl")
+        else:
+            found = (path for pattern in format.ROOTS for path in home.glob(pattern))
+        for path in sorted(found):
+            if path.is_file():
+                yield path, format
+
+
+def under(paths: Iterable[Path]) -> Iterator[Path]:
+    """The files that ``paths`` name; of folders, every session file below them."""
+    for path in paths:
+        if path.is_dir():
+            yield from sorted(found for found in path.rglob("*") if found.suffix in SUFFIXES and found.is_file())
+        else:
+            yield path
+
+
+def format_of(data: bytes) -> Format | None:
+    """Which agent wrote a file that begins with ``data``."""
+    return claimed(data[:HEAD_BYTES])
+
+
+def attachments(path: Path, data: bytes) -> tuple[dict[str, bytes], list[str]]:
+    """What omp keeps beside a session file: contents by the reference its entries use, and references to nothing.
+
+    Only names of 64 hexadecimal digits are looked up, and only content that hashes to its name is taken.
+    """
+    wanted = sorted({found.decode() for found in _BLOB.findall(data)})
+    if not wanted:
+        return {}, []
+    folders = [folder / "blobs" for folder in list(path.resolve().parents)[:_BLOBS_UP]]
+    contents: dict[str, bytes] = {}
+    missing: list[str] = []
+    for name in wanted:
+        reference = f"blob:sha256:{name}"
+        content = next((found for folder in folders if (found := _read(folder / name)) is not None), None)
+        if content is not None and hashlib.sha256(content).hexdigest() == name:
+            contents[reference] = content
+        else:
+            missing.append(reference)
+    return contents, missing
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes() if path.is_file() else None
+    except OSError:
+        return None

@@ -1,0 +1,53 @@
+"""Agents' own bytes: one module per agent, one protocol, one table. Pure: no store, no clock, no files.
+
+A session's records are kept verbatim; what they mean is a *view* (``read``), computed when asked for and free to get
+better. What a record's commit message says (``headline``) is frozen under a view number, because it is part of an oid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from gitsession.formats import omp, pi
+from gitsession.formats.record import Problem, Record, Source
+from gitsession.model.entries import Entry
+from gitsession.model.headline import Headline
+
+__all__ = ["FORMATS", "Format", "Problem", "Record", "Source", "claimed"]
+
+
+class Format(Protocol):
+    """What a module of this folder offers."""
+
+    AGENT: str
+    FORM: str
+    """The ending of the payload's name in an entry's tree: ``jsonl`` for ``entry.jsonl``."""
+
+    ROOTS: Sequence[str]
+    """Where the agent keeps its sessions, as glob patterns below the home directory."""
+
+    def claims(self, head: bytes) -> bool:
+        """Whether a file that begins with ``head`` (64 KiB of it) is a session of this agent."""
+
+    def split(self, data: bytes, *, name: str = "", final: bool = False) -> Source:
+        """Take a file apart. ``name``: the file's name without its ending, for a file that states no id.
+
+        ``final``: the file is closed, take the bytes after its last line end too. Raises ``Malformed`` where there is
+        no session at all; a bad line is a problem in the report, never an error.
+        """
+
+    def headline(self, payload: bytes) -> Headline:
+        """What the commit message says of ``payload``: frozen under view 1. Never raises."""
+
+    def read(self, payload: bytes) -> Entry:
+        """What ``payload`` means, as well as this release knows. Never raises: ``Opaque`` and ``Unknown``."""
+
+
+FORMATS: dict[str, Format] = {"omp": omp, "pi": pi}
+"""In the order in which they are asked: the pickier first."""
+
+
+def claimed(head: bytes) -> Format | None:
+    """The format of a file that begins with ``head``, or ``None`` if no agent of ours wrote it."""
+    return next((format for format in FORMATS.values() if format.claims(head)), None)

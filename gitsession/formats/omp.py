@@ -1,0 +1,42 @@
+"""Sessions of omp, a fork of pi: ``~/.omp/agent/sessions/<bucket>/<time>_<id>.jsonl``, with a title slot since 18.0."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gitsession.formats import pi_file, pi_headline, pi_view
+from gitsession.formats.jsonl import parse
+from gitsession.formats.pi_file import identity
+from gitsession.formats.record import Source
+from gitsession.model.entries import Entry
+from gitsession.model.headline import Headline
+
+__all__ = ["AGENT", "FORM", "ROOTS", "claims", "headline", "identity", "read", "split"]
+
+AGENT = "omp"
+FORM = "jsonl"
+ROOTS: Sequence[str] = (".omp/agent/sessions/**/*.jsonl",)
+
+_MARKS = frozenset({"title", "titleSource", "additionalDirectories", "previousSessionFiles", "providerPromptCacheKey"})
+"""Fields of the header that pi never writes. Old omp files have none of them: they are pi's in every respect."""
+
+
+def claims(head: bytes) -> bool:
+    """A header with a mark of omp's, or with a title slot before it."""
+    found = pi_file.header_in(head)
+    if found is None:
+        return False
+    header, slot = found
+    return slot is not None or not _MARKS.isdisjoint(header)
+
+
+def split(data: bytes, *, name: str = "", final: bool = False) -> Source:
+    return pi_file.split(data, agent=AGENT, name=name, final=final)
+
+
+def headline(payload: bytes) -> Headline:
+    return pi_headline.headline_of(parse(payload), payload)
+
+
+def read(payload: bytes) -> Entry:
+    return pi_view.entry_of(parse(payload), payload, agent=AGENT)

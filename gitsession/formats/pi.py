@@ -1,0 +1,35 @@
+"""Sessions of pi: ``~/.pi/agent/sessions/--<cwd>--/<time>_<id>.jsonl``, versions 1 to 3."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gitsession.formats import pi_file, pi_headline, pi_view
+from gitsession.formats.jsonl import parse
+from gitsession.formats.pi_file import identity
+from gitsession.formats.record import Source
+from gitsession.model.entries import Entry
+from gitsession.model.headline import Headline
+
+__all__ = ["AGENT", "FORM", "ROOTS", "claims", "headline", "identity", "read", "split"]
+
+AGENT = "pi"
+FORM = "jsonl"
+ROOTS: Sequence[str] = (".pi/agent/sessions/**/*.jsonl",)
+
+
+def claims(head: bytes) -> bool:
+    """A header among the first lines, whatever garbage stands before it. Not the experimental version 4."""
+    return pi_file.header_in(head) is not None
+
+
+def split(data: bytes, *, name: str = "", final: bool = False) -> Source:
+    return pi_file.split(data, agent=AGENT, name=name, final=final)
+
+
+def headline(payload: bytes) -> Headline:
+    return pi_headline.headline_of(parse(payload), payload)
+
+
+def read(payload: bytes) -> Entry:
+    return pi_view.entry_of(parse(payload), payload, agent=AGENT)

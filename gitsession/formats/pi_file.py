@@ -1,0 +1,162 @@
+"""The session file that pi invented and omp shares: a header, then one entry a line, each naming its parent.
+
+omp puts a slot of fixed size for the title before the header. Slot and header are rewritten in place, so they are
+``meta``; everything else is a record. Lines are numbered as they stand in the file, from 1, not counting the slot.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from gitsession.errors import Malformed
+from gitsession.formats import jsonl
+from gitsession.formats.jsonl import Failure, Object
+from gitsession.formats.placement import NOTHING, Field, Node, Placed, place, quoted
+from gitsession.formats.record import Problem, Record, Source
+from gitsession.formats.times import to_ms
+
+
+def header_in(head: bytes) -> tuple[Object, Object | None] | None:
+    """The header among the lines of ``head``, and the title slot if one stands before it. ``None``: no header."""
+    slot: Object | None = None
+    for line in head.split(b"\n"):
+        if b'"session"' not in line and b'"title"' not in line:
+            continue
+        found = jsonl.parse(line)
+        if isinstance(found, Failure):
+            continue
+        if _is_header(found) and isinstance(found.get("id"), str):
+            return found, slot
+        if slot is None and _is_slot(found):
+            slot = found
+    return None
+
+
+def split(data: bytes, *, agent: str, name: str, final: bool) -> Source:
+    """``Format.split`` for both agents."""
+    if not data:
+        raise Malformed("an empty file is no session")
+    lines, tail = jsonl.cut(data)
+    takes_tail = bool(tail) and (final or not isinstance(jsonl.parse(tail), Failure))
+    if takes_tail:
+        lines.append(tail)
+    waiting = b"" if takes_tail else tail
+    if not lines:
+        raise Malformed("no session header yet, only the beginning of a line", hint="try again when it is written")
+    parts = _take_apart(lines)
+    source_id, problems = _source_id(parts.header, name)
+    records, more = _records(parts)
+    problems += more
+    if waiting:
+        what = f"{len(waiting)} bytes after the last line end wait for the rest of their line; --final takes them"
+        problems.append(Problem(len(lines) + 1 - parts.slots, what))
+    return Source(
+        agent=agent,
+        source_id=source_id,
+        started_ms=to_ms(parts.header.get("timestamp")) or 0,
+        records=records,
+        meta=parts.meta,
+        waiting=waiting,
+        ends_with_newline=not takes_tail,
+        version=_version(parts.header),
+        problems=tuple(sorted(problems, key=lambda problem: problem.line)),
+    )
+
+
+def identity(payload: bytes) -> tuple[str | None, str | None]:
+    """The id that a payload states, and its parent's: to compare trees across files without splitting them."""
+    line = jsonl.parse(payload)
+    if isinstance(line, Failure):
+        return None, None
+    node = _node(0, line)
+    return node.id, node.parent if isinstance(node.parent, str) else None
+
+
+class _Parts(NamedTuple):
+    """A file's lines sorted out: ``nodes``, ``payloads`` and ``reasons`` run side by side, one for each record."""
+
+    header: Object
+    meta: tuple[Record, ...]
+    nodes: list[Node]
+    payloads: list[bytes]
+    reasons: list[str]
+    slots: int
+
+
+def _take_apart(lines: list[bytes]) -> _Parts:
+    header: Object | None = None
+    meta: list[Record] = []
+    nodes: list[Node] = []
+    payloads: list[bytes] = []
+    reasons: list[str] = []
+    slots = 0
+    for index, payload in enumerate(lines):
+        parsed = jsonl.parse(payload)
+        reason = ""
+        if isinstance(parsed, Failure):
+            node, reason = NOTHING._replace(line=index + 1 - slots), parsed.reason
+        elif index == 0 and _is_slot(parsed):
+            slots = 1
+            meta.append(Record(0, payload))
+            continue
+        elif not _is_header(parsed):
+            node = _node(index + 1 - slots, parsed)
+        elif header is None:
+            header = parsed
+            meta.append(Record(index + 1 - slots, payload))
+            continue
+        else:
+            node, reason = NOTHING._replace(line=index + 1 - slots), "a second header"
+        nodes.append(node)
+        payloads.append(payload)
+        reasons.append(reason)
+    return _Parts(header or {}, tuple(meta), nodes, payloads, reasons, slots)
+
+
+def _records(parts: _Parts) -> tuple[tuple[Record, ...], list[Problem]]:
+    records = tuple([_record(parts, placed) for placed in place(parts.nodes)])
+    return records, [Problem(record.line, record.problem) for record in records if record.problem]
+
+
+def _record(parts: _Parts, placed: Placed) -> Record:
+    at = placed.at
+    problem = parts.reasons[at] or placed.problem
+    return Record(placed.line, parts.payloads[at], placed.parent, parts.nodes[at].id, placed.claimed, problem)
+
+
+def _source_id(header: Object, name: str) -> tuple[str, list[Problem]]:
+    stated = header.get("id")
+    if isinstance(stated, str) and stated:
+        # A lone surrogate could not be hashed or stored: it becomes its escape.
+        return stated.encode(errors="backslashreplace").decode(), []
+    what = "the header states no id" if header else "no session header"
+    if not name:
+        raise Malformed(what, hint="give the session a name")
+    return name, [Problem(1, f"{what}: taken as session {quoted(name)}")]
+
+
+def _node(line: int, entry: Object) -> Node:
+    own = entry.get("id")
+    if not isinstance(own, str) or not own:
+        own = None
+    parent = entry.get("parentId", Field.ABSENT)
+    if parent is not None and not isinstance(parent, str | Field):
+        parent = json.dumps(parent)  # a number or worse: names nothing, and is shown as it stands
+    return Node(line, own, parent)
+
+
+def _is_header(line: Object) -> bool:
+    return line.get("type") == "session"
+
+
+def _is_slot(line: Object) -> bool:
+    return line.get("type") == "title" and "v" in line
+
+
+def _version(header: Object) -> int:
+    """1 where it is not stated. pi itself takes any number, and "3" for 3."""
+    stated = header.get("version", 1)
+    if isinstance(stated, str) and stated.isascii() and stated.isdigit() and len(stated) < 10:
+        return int(stated)
+    return stated if type(stated) is int else 1

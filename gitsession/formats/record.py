@@ -1,0 +1,52 @@
+"""A session file taken apart: its records, each with its bytes and its place. Values only; no store, no oids."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record of an agent's file, verbatim.
+
+    ``line``: its number in the file, from 1 for the header (an omp title slot before the header is 0, so that gaining
+    one renumbers nothing). ``parent``: the line of the record it hangs below, ``None`` for the root. ``source_id``: the
+    agent's own id for it. ``claimed_parent``: the parent the file names where that is not where it hangs (missing,
+    cut from a cycle). ``problem``: what is wrong with it, for the report; "" if nothing.
+    """
+
+    line: int
+    payload: bytes
+    parent: int | None = None
+    source_id: str | None = None
+    claimed_parent: str | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something to tell the user: where in the file, and what."""
+
+    line: int
+    what: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """A session as an agent's file has it.
+
+    ``records`` stand in an order in which every parent comes before its children (file order, but for a record whose
+    parent stands further down). ``meta``: the lines that the agent rewrites in place (header, title slot), in file
+    order. ``waiting``: bytes after the last line end that are no whole record yet. ``ends_with_newline``: whether the
+    bytes taken in end with a line end. ``version``: the file's own format version, for the report.
+    """
+
+    agent: str
+    source_id: str
+    started_ms: int
+    records: tuple[Record, ...]
+    meta: tuple[Record, ...] = ()
+    waiting: bytes = b""
+    ends_with_newline: bool = True
+    version: int = 0
+    problems: tuple[Problem, ...] = field(default=())

@@ -1,0 +1,217 @@
+"""The catalogue: what can be asked of a store without opening git. SQLite, derived, rebuilt when missing or stale.
+
+This module reads; ``index.update`` writes. It loads nothing but the standard library, because ``gitsession ls`` must
+start fast. Deleting the file loses nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gitsession.errors import Ambiguous, NotFound
+from gitsession.store import peek
+
+VERSION = 1
+FILE = Path("gitsession") / "index.db"
+
+_SCHEMA = """
+CREATE TABLE state (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
+CREATE TABLE refs (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE entries (
+    sid TEXT NOT NULL, oid TEXT NOT NULL, chain BLOB NOT NULL, digest BLOB NOT NULL, kind TEXT NOT NULL,
+    source_id TEXT, line INTEGER, at_ms INTEGER NOT NULL, tokens INTEGER NOT NULL, words TEXT,
+    PRIMARY KEY (sid, oid)) WITHOUT ROWID;
+CREATE INDEX entries_digest ON entries (digest);
+CREATE INDEX entries_source ON entries (sid, source_id) WHERE source_id IS NOT NULL;
+CREATE INDEX entries_chain ON entries (sid, chain);
+CREATE TABLE marks (
+    sid TEXT NOT NULL, on_meta INTEGER NOT NULL, what TEXT NOT NULL, at_ms INTEGER NOT NULL, line INTEGER,
+    chain BLOB NOT NULL, target TEXT NOT NULL, value TEXT NOT NULL);
+CREATE INDEX marks_sid ON marks (sid);
+CREATE TABLE sessions (
+    sid TEXT PRIMARY KEY, start TEXT NOT NULL, agent TEXT NOT NULL, source_id TEXT, title TEXT, first_words TEXT,
+    project TEXT, created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL, entries INTEGER NOT NULL,
+    branches TEXT NOT NULL, active TEXT NOT NULL, tokens INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE files (
+    path TEXT PRIMARY KEY, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, inode INTEGER NOT NULL,
+    sid TEXT NOT NULL) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One session of the catalogue. Times in ms since 1970.
+
+    ``entries`` and ``tokens`` (all that providers reported) count from where the session begins: its root, or the
+    entry at which it was forked off.
+    """
+
+    sid: str
+    agent: str
+    source_id: str | None
+    title: str | None
+    first_words: str | None
+    project: str | None
+    created_ms: int
+    updated_ms: int
+    entries: int
+    branches: Mapping[str, str]
+    active: str
+    tokens: int
+
+    @property
+    def name(self) -> str:
+        """What to call it in a list: its title, else how it began."""
+        return self.title or self.first_words or "(untitled)"
+
+
+class Catalogue:
+    """The catalogue of the store at ``git_dir``. On a store that cannot be written it lives in memory."""
+
+    def __init__(self, git_dir: Path) -> None:
+        self.git_dir = git_dir
+        self.db = _open(git_dir / FILE)
+
+    def is_fresh(self) -> bool:
+        """Whether it says what the refs and the journal say now."""
+        found = self.db.execute("SELECT value FROM state WHERE key = 'fingerprint'").fetchone()
+        return found is not None and found[0] == peek.fingerprint(self.git_dir)
+
+    def sessions(self) -> list[Row]:
+        """All sessions, the newest first."""
+        return [_row(found) for found in self.db.execute(f"{_SELECT} ORDER BY updated_ms DESC, sid")]
+
+    def session(self, sid: str) -> Row | None:
+        found = self.db.execute(f"{_SELECT} WHERE sid = ?", (sid,)).fetchone()
+        return _row(found) if found else None
+
+    def find(self, address: str, cwd: str | None) -> Row:
+        """The session that ``address`` names. Raises ``NotFound`` or ``Ambiguous``.
+
+        A unique part of its id; ``<agent>:<source id>``; ``@``, the newest here; ``-``, the one before that. *Here* is
+        ``cwd`` or a folder above it.
+        """
+        if address in ("@", "-"):
+            return self._newest(address, cwd)
+        agent, colon, source_id = address.partition(":")
+        if colon:
+            found = [row for row in self.sessions() if row.agent == agent and row.source_id == source_id]
+            found = found or [
+                row for row in self.sessions() if row.agent == agent and (row.source_id or "").startswith(source_id)
+            ]
+        else:
+            found = [row for row in self.sessions() if row.sid == address.lower()]
+            found = found or [row for row in self.sessions() if address and address.lower() in row.sid]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            lines = [f"{row.sid}  {row.name}" for row in found]
+            raise Ambiguous(f"{address!r} fits {len(found)} sessions", lines, hint="give more of its id")
+        raise NotFound(f"no session {address[:80]!r}", hint="`gitsession ls` lists them")
+
+    def _newest(self, address: str, cwd: str | None) -> Row:
+        here = [row for row in self.sessions() if is_here(row, cwd)]
+        wanted = 0 if address == "@" else 1
+        if len(here) > wanted:
+            return here[wanted]
+        which = "session" if not wanted else "earlier session"
+        raise NotFound(f"no {which} was held in {cwd}", hint="`gitsession ls` lists all; name one by a part of its id")
+
+    # ---- files that were imported
+
+    def seen(self, path: Path, stat: os.stat_result) -> str | None:
+        """The session that the file at ``path`` was imported as, if it has not changed since."""
+        found = self.db.execute("SELECT size, mtime_ns, inode, sid FROM files WHERE path = ?", (str(path),)).fetchone()
+        same = found is not None and found[:3] == (stat.st_size, stat.st_mtime_ns, stat.st_ino)
+        return found[3] if same and self.session(found[3]) is not None else None
+
+    def remember(self, path: Path, stat: os.stat_result, sid: str) -> None:
+        row = (str(path), stat.st_size, stat.st_mtime_ns, stat.st_ino, sid)
+        with self.transaction() as db:
+            db.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", row)
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        self.db.execute("BEGIN IMMEDIATE")
+        try:
+            yield self.db
+        except BaseException:
+            self.db.execute("ROLLBACK")
+            raise
+        self.db.execute("COMMIT")
+
+    def close(self) -> None:
+        self.db.close()
+
+
+def is_here(row: Row, cwd: str | None) -> bool:
+    """Whether the session was held in ``cwd`` or in a folder above it."""
+    if not row.project or not cwd:
+        return False
+    return cwd == row.project or cwd.startswith(row.project.rstrip("/") + "/")
+
+
+_SELECT = (
+    "SELECT sid, agent, source_id, title, first_words, project, created_ms, updated_ms, entries, branches, active, "
+    "tokens FROM sessions"
+)
+
+
+def _row(found: tuple[object, ...]) -> Row:
+    row = list(found)
+    row[9] = json.loads(str(row[9]))
+    return Row(*row)  # type: ignore[arg-type]
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    """The database, ready to use; a damaged or older one is replaced, one that cannot be written lives in memory."""
+    for _ in range(2):
+        try:
+            return _connect(str(path))
+        except sqlite3.OperationalError as error:
+            if "locked" in str(error):
+                raise
+            break
+        except sqlite3.DatabaseError:
+            with contextlib.suppress(OSError):
+                path.unlink()
+    return _connect(":memory:")
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    if path != ":memory:" and not os.path.exists(path):
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)) if _writable(path) else None
+    db = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
+    try:
+        version = db.execute("PRAGMA user_version").fetchone()[0]
+        if version != VERSION:
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = NORMAL")
+            db.execute("BEGIN IMMEDIATE")
+            if db.execute("PRAGMA user_version").fetchone()[0] != VERSION:
+                _make_anew(db)
+            db.execute("COMMIT")
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _make_anew(db: sqlite3.Connection) -> None:
+    tables = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    for (name,) in tables:
+        db.execute(f'DROP TABLE "{name}"')
+    for statement in _SCHEMA.split(";"):
+        if statement.strip():
+            db.execute(statement)
+    db.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _writable(path: str) -> bool:
+    return os.access(os.path.dirname(path), os.W_OK)

@@ -1,0 +1,36 @@
+"""Where the store lies: said in the call, else ``$GITSESSION_DIR``, else ``git config gitsession.store``, else the
+user's data folder. Never found by walking up directories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+VARIABLE = "GITSESSION_DIR"
+SETTING = "gitsession.store"
+
+
+def store_path(given: str | None, environ: Mapping[str, str], home: Path, setting: Callable[[], str | None]) -> Path:
+    """The path of the store. ``setting`` reads git's configuration; it is asked only where nothing else says."""
+    chosen = given or environ.get(VARIABLE) or (setting() if _may_be_set(environ, home) else None)
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    data = Path(environ["XDG_DATA_HOME"]) if environ.get("XDG_DATA_HOME") else home / ".local" / "share"
+    return data / "gitsession" / "store.git"
+
+
+def _may_be_set(environ: Mapping[str, str], home: Path) -> bool:
+    """Whether the user's git configuration could name a store: starting git to ask costs more than a look."""
+    config_home = Path(environ["XDG_CONFIG_HOME"]) if environ.get("XDG_CONFIG_HOME") else home / ".config"
+    files = [Path(environ["GIT_CONFIG_GLOBAL"])] if environ.get("GIT_CONFIG_GLOBAL") else []
+    files = files or [home / ".gitconfig", config_home / "git" / "config"]
+    return any(_mentions(file) for file in files)
+
+
+def _mentions(file: Path) -> bool:
+    try:
+        text = file.read_bytes().lower()
+    except OSError:
+        return False
+    return b"gitsession" in text or b"include" in text

@@ -1,0 +1,31 @@
+"""What a commit message says of an entry: a few words, taken from the payload once and for ever.
+
+A message is part of a commit's id, so how it is made is frozen under a number (docs/format.md, "The commit message").
+``Headline`` is what the makers of views (``codec`` for our payloads, ``formats`` for agents') hand to the writer of
+messages: it says which words, the writer says how they are cleaned, cut and laid out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Headline:
+    """``kind``: the ``Entry`` trailer; ``role``: the author; ``label``: what stands before the colon of the subject.
+
+    ``at_ms``: the time the payload states, ``None`` if it states none (the entry then takes its parent's).
+    """
+
+    kind: str
+    role: str = "session"
+    label: str
+    words: str = ""
+    calls: int = 0
+    body: str = ""
+    model: str = ""
+    at_ms: int | None = None
+
+
+VIEW = 1
+"""The number that new sessions begin with. A session keeps the number its root states."""

@@ -1,0 +1,59 @@
+"""Which branch of a session is the one to go on with (docs/format.md, "What is derived")."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gitsession.codec.digest import to_base64url
+from gitsession.errors import NotFound
+from gitsession.session.content import entry_of
+from gitsession.session.facts import meta
+from gitsession.session.graph import branches, line
+from gitsession.session.node import Node, load
+from gitsession.store import refs
+from gitsession.store.base import ObjectStore, Oid
+
+
+def chosen(store: ObjectStore, sid: str) -> str | None:
+    """The branch chosen by hand on this machine, if it is still there."""
+    value = store.ref(refs.active(sid))
+    target = refs.target(value) if value else None
+    parsed = refs.parse(target) if target else None
+    return parsed[1] if parsed and store.ref(target or "") is not None else None
+
+
+def active(store: ObjectStore, sid: str) -> str:
+    """The active branch. Raises ``NotFound`` where there is no such session."""
+    by_hand = chosen(store, sid)
+    if by_hand is not None:
+        return by_hand
+    leaves = branches(store, sid)
+    if not leaves:
+        raise NotFound(f"no session {sid}")
+    return next(iter(leaves)) if len(leaves) == 1 else derived(store, sid, leaves)
+
+
+def derived(store: ObjectStore, sid: str, leaves: Mapping[str, Oid]) -> str:
+    """The active branch where nobody chose one: the newest leaf of ours, else the one with the highest source line."""
+    nodes = {name: load(store, oid) for name, oid in leaves.items()}
+    ours = {name: node for name, node in nodes.items() if node.source is None and node.parent is not None}
+    if ours:
+        return max(ours, key=lambda name: (entry_of(store, ours[name]).at_ms, ours[name].chain))
+    superseded = meta(store, sid).source_file.superseded
+    imported = {name: node for name, node in nodes.items() if node.source is not None}
+    current = {name: node for name, node in imported.items() if not is_superseded(store, node, superseded)}
+    lines = {name: node.source.line for name, node in (current or imported).items() if node.source}
+    return max(lines, key=lambda name: (lines[name], name)) if lines else next(iter(leaves))
+
+
+def is_superseded(store: ObjectStore, leaf: Node, superseded: tuple[str, ...]) -> bool:
+    """Whether ``leaf`` is at or below an entry that is no longer in the agent's file."""
+    cut = set(superseded)
+    return bool(cut) and any(position(node) in cut for node in line(store, leaf.oid))
+
+
+def position(node: Node) -> str:
+    """How ``SourceFile.superseded`` names an imported entry: ``<line>:<chain>``."""
+    return f"{node.source.line if node.source else ''}:{to_base64url(node.chain)}"
+
+

@@ -1,0 +1,72 @@
+"""Which entry is meant: an address within a session (design: the command line, addresses)."""
+
+from __future__ import annotations
+
+import re
+
+from gitsession.codec.digest import to_base64url
+from gitsession.errors import Ambiguous, NotFound
+from gitsession.session import facts, graph
+from gitsession.session.active import active
+from gitsession.session.node import Node, load
+from gitsession.store.base import ObjectStore
+
+LEAF, ROOT = "leaf", "root"
+PREFIX_MIN = 4
+
+_STEPS = re.compile(r"(.+?)~(\d{1,9})")
+
+
+def resolve(store: ObjectStore, sid: str, address: str, *, branch: str | None = None) -> Node:
+    """The entry that ``address`` names; ``leaf`` is that of ``branch``, or of the active branch.
+
+    Asked in this order: ``leaf`` and ``root``, a branch, a label, an agent's own id, the first of a chain or an oid.
+    Raises ``NotFound``, or ``Ambiguous`` with what fits.
+    """
+    steps = _STEPS.fullmatch(address)
+    if steps:
+        return _up(store, resolve(store, sid, steps[1], branch=branch), int(steps[2]), address)
+    leaves = graph.branches(store, sid)
+    if not leaves:
+        raise NotFound(f"no session {sid}")
+    if address == LEAF:
+        return load(store, leaves[branch if branch in leaves else active(store, sid)])
+    if address in leaves:
+        return load(store, leaves[address])
+    if address == ROOT:
+        *_, last = graph.line(store, leaves[active(store, sid)])
+        return last
+    return _search(store, sid, address)
+
+
+def _up(store: ObjectStore, node: Node, steps: int, address: str) -> Node:
+    for _ in range(steps):
+        if node.parent is None:
+            raise NotFound(f"{address!r} goes past the root")
+        node = load(store, node.parent)
+    return node
+
+
+def _search(store: ObjectStore, sid: str, address: str) -> Node:
+    tree = graph.tree(store, sid)
+    labels = facts.labels(facts.marks(store, sid, tree), facts.targets(tree))
+    for found in (
+        [oid for oid, label in labels.items() if label == address],
+        [node.oid for node in tree.nodes.values() if node.source and node.source.id == address][-1:],
+        [node.oid for node in tree.nodes.values() if _begins(node, address)],
+    ):
+        if len(found) == 1:
+            return tree.nodes[found[0]]
+        if found:
+            lines = [f"{oid[:12]}  {tree.nodes[oid].subject}" for oid in found]
+            raise Ambiguous(f"{address!r} fits {len(found)} entries", lines, hint="give more of its id")
+    raise NotFound(
+        f"no entry {address[:80]!r} in session {sid}",
+        hint=f"`gitsession tree {sid}` lists its entries; labels, branches, leaf, root and leaf~3 work too",
+    )
+
+
+def _begins(node: Node, address: str) -> bool:
+    return len(address) >= PREFIX_MIN and (
+        node.oid.startswith(address.lower()) or to_base64url(node.chain).startswith(address)
+    )

@@ -1,0 +1,91 @@
+"""Commits into entries: the payload of a node, whole, and what it means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gitsession.codec import holes, payload
+from gitsession.codec.holes import Encoding
+from gitsession.errors import Corrupt, GitSessionError, Malformed
+from gitsession.formats import FORMATS
+from gitsession.model.entries import Entry, Opaque
+from gitsession.session.node import Node
+from gitsession.store import layout
+from gitsession.store.base import ObjectStore, Oid
+from gitsession.store.objects import parse_tree
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What the tree of an entry holds. ``stored`` still has its holes."""
+
+    form: str
+    stored: bytes
+    holes: bytes
+    files: Oid | None
+
+
+def kept(store: ObjectStore, node: Node) -> Kept:
+    """The parts of a node's tree. Raises ``Malformed`` for a tree that is no entry's."""
+    form, stored, table, files = "", b"", b"", None
+    for _, name, oid in parse_tree(_read(store, node.tree, "tree")):
+        found = layout.form_of(name)
+        if found is not None:
+            form, stored = found, _read(store, oid, "blob")
+        elif name == layout.HOLES:
+            table = _read(store, oid, "blob")
+        elif name == layout.FILES:
+            files = oid
+    if not form:
+        raise Malformed("a tree without a payload", where=node.oid)
+    return Kept(form, stored, table, files)
+
+
+def payload_of(store: ObjectStore, node: Node) -> bytes:
+    """The payload as its writer wrote it. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
+    return whole(store, node, kept(store, node))
+
+
+def whole(store: ObjectStore, node: Node, parts: Kept) -> bytes:
+    """The payload of ``parts``, holes filled."""
+    if not parts.holes:
+        return parts.stored
+    top = {name: oid for _, name, oid in parse_tree(_read(store, node.tree, "tree"))}
+    blobs = {}
+    if layout.BLOBS in top:
+        blobs = {name: oid for _, name, oid in parse_tree(_read(store, top[layout.BLOBS], "tree"))}
+
+    def fetch(digest: bytes, encoding: Encoding) -> bytes:
+        oid = top.get(layout.SUMMARY) if encoding == "summary" else blobs.get(digest.hex())
+        if oid is None:
+            raise Malformed(f"the content of a hole is not in the tree: {digest.hex()}", where=node.oid)
+        return _read(store, oid, "blob")
+
+    return holes.fill(parts.stored, parts.holes, fetch)
+
+
+def entry_of(store: ObjectStore, node: Node) -> Entry:
+    """What the node means, as well as this release knows. Damage costs this entry only: it is shown as ``Opaque``."""
+    try:
+        parts = kept(store, node)
+        return view(node, parts.form, whole(store, node, parts))
+    except GitSessionError as error:
+        return Opaque(at_ms=node.author_seconds * 1000, problem=str(error))
+
+
+def view(node: Node, form: str, data: bytes) -> Entry:
+    """The view of a whole payload. Raises ``Malformed`` for a payload of ours that does not follow the format."""
+    if form == layout.OWN:
+        return payload.decode(data)[0]
+    agent = node.source.agent if node.source else ""
+    format = FORMATS.get(agent)
+    if format is None:
+        return Opaque(at_ms=node.author_seconds * 1000, payload=data, problem=f"of an unknown agent: {agent[:40]!r}")
+    return format.read(data)
+
+
+def _read(store: ObjectStore, oid: Oid, expected: str) -> bytes:
+    kind, data = store.read(oid)
+    if kind != expected:
+        raise Corrupt(f"{oid} is a {kind}, expected a {expected}")
+    return data

@@ -1,0 +1,161 @@
+"""What a session is called and how its entries are labelled, derived from marks (docs/format.md, "What is derived").
+
+A *mark* is an entry that names something: a label, a title, a header. Whoever has the entries at hand (a walk of the
+tree, the index) collects the marks; the rules stand here once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from gitsession.codec.digest import to_base64url
+from gitsession.model import entries as kinds
+from gitsession.model.entries import Entry
+from gitsession.session.content import entry_of
+from gitsession.session.graph import Tree
+from gitsession.session.node import Node, load
+from gitsession.store import refs
+from gitsession.store.base import ObjectStore, Oid
+
+MARKING = frozenset({"label", "title"})
+"""The kinds of entries, off ``meta``, that are marks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """``what``: label, title, slot or header. ``line``: in the agent's file, ``None`` for ours."""
+
+    what: str
+    at_ms: int
+    line: int | None
+    chain: bytes
+    target: str
+    value: str
+
+    @property
+    def order(self) -> tuple[int, int, int, bytes]:
+        """Imported marks in file order, then ours by time and chain."""
+        return (0, self.line, 0, b"") if self.line is not None else (1, 0, self.at_ms, self.chain)
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """What ``meta`` says: the header as last seen, how the agent's file stands, and marks. Lines are newest first."""
+
+    header: kinds.Session | None = None
+    source_file: kinds.SourceFile = field(default_factory=kinds.SourceFile)
+    nodes: tuple[Node, ...] = ()
+    marks: tuple[Mark, ...] = ()
+
+
+def meta(store: ObjectStore, sid: str) -> Meta:
+    """The ``meta`` branch of a session, folded: newest wins."""
+    header: kinds.Session | None = None
+    source_file: kinds.SourceFile | None = None
+    nodes: list[Node] = []
+    marks: list[Mark] = []
+    oid = store.ref(refs.meta(sid))
+    while oid is not None:
+        node = load(store, oid)
+        if node.parent is None or node.kind == kinds.Fork.kind:
+            break
+        nodes.append(node)
+        oid = node.parent
+        if node.kind == kinds.Attachment.kind:
+            continue  # large, and says nothing about the session
+        entry = entry_of(store, node)
+        if isinstance(entry, kinds.Session) and header is None:
+            header = entry
+        elif isinstance(entry, kinds.SourceFile) and source_file is None:
+            source_file = entry
+        if not _is_older_line(node, nodes):
+            marks += marks_of(node, entry, on_meta=True)
+    return Meta(header, source_file or kinds.SourceFile(), tuple(nodes), tuple(marks))
+
+
+def marks_of(node: Node, entry: Entry, *, on_meta: bool) -> list[Mark]:
+    """The marks that ``entry`` makes."""
+    line = node.source.line if node.source else None
+
+    def mark(what: str, value: str | None, target: str = "") -> list[Mark]:
+        return [Mark(what, entry.at_ms, line, node.chain, target, (value or "").strip())]
+
+    if isinstance(entry, kinds.Label):
+        return mark("label", entry.label, entry.target)
+    if isinstance(entry, kinds.Title):
+        return mark("slot" if on_meta and node.source else "title", entry.title)
+    if isinstance(entry, kinds.Session) and on_meta:
+        return mark("header", entry.title)
+    if isinstance(entry, kinds.Fork):
+        labels = (Mark("label", entry.at_ms, None, b"", chain, label) for chain, label in entry.labels.items())
+        return [*labels, Mark("title", entry.at_ms, None, b"", "", entry.title or "")]
+    return []
+
+
+def marks(store: ObjectStore, sid: str, tree: Tree) -> list[Mark]:
+    """All marks of a session, by a walk: those of an older session above a fork do not count."""
+    found = list(meta(store, sid).marks)
+    start = next((oid for oid in tree.nodes if _is_fork_of(store, tree.nodes[oid], sid)), None)
+    stack = [start] if start else list(tree.children.get(None, []))
+    while stack:
+        node = tree.nodes[stack.pop()]
+        if node.kind in MARKING or node.oid == start:
+            found += marks_of(node, entry_of(store, node), on_meta=False)
+        stack += tree.children.get(node.oid, [])
+    return found
+
+
+def title(marks: Iterable[Mark]) -> str | None:
+    """The session's name: ours if newer, else the agent's (slot, last title, header). ``None`` if it is blank."""
+    ours: Mark | None = None
+    slot = header = inline = None
+    for mark in sorted(marks, key=lambda mark: mark.order):
+        if mark.what == "slot":
+            slot = mark
+        elif mark.what == "header":
+            header = mark if mark.value else header
+        elif mark.what == "title" and mark.line is None:
+            ours = mark
+        elif mark.what == "title":
+            inline = mark
+    theirs = slot if slot is not None and slot.value else inline or header
+    winner = ours if ours is not None and (theirs is None or ours.at_ms >= theirs.at_ms) else theirs
+    return winner.value or None if winner is not None else None
+
+
+def labels(marks: Iterable[Mark], resolve: Mapping[str, Oid]) -> dict[Oid, str]:
+    """Labels by entry. ``resolve``: what a target (a source id, a chain) names. One that names nothing is left out."""
+    newest: dict[Oid, Mark] = {}
+    for mark in sorted((mark for mark in marks if mark.what == "label"), key=lambda mark: mark.order):
+        oid = resolve.get(mark.target)
+        if oid is None:
+            continue
+        older = newest.get(oid)
+        if older is None or mark.line is not None or mark.at_ms >= older.at_ms or older.line is None:
+            newest[oid] = mark
+    return {oid: mark.value for oid, mark in newest.items() if mark.value}
+
+
+def targets(tree: Tree) -> dict[str, Oid]:
+    """What a label may name: an entry's source id (the later one of two answers) or its chain."""
+    named: dict[str, Oid] = {}
+    for node in sorted(tree.nodes.values(), key=lambda node: node.source.line if node.source else -1):
+        named[to_base64url(node.chain)] = node.oid
+        if node.source and node.source.id is not None:
+            named[node.source.id] = node.oid
+    return named
+
+
+def _is_older_line(node: Node, newer: list[Node]) -> bool:
+    """Whether a line of the agent's file was seen again, newer: only the newest of one line counts."""
+    if node.source is None:
+        return False
+    return any(other.source and other.source.line == node.source.line for other in newer if other is not node)
+
+
+def _is_fork_of(store: ObjectStore, node: Node, sid: str) -> bool:
+    if node.kind != kinds.Fork.kind:
+        return False
+    entry = entry_of(store, node)
+    return isinstance(entry, kinds.Fork) and entry.session == sid

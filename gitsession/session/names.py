@@ -1,0 +1,35 @@
+"""The names of sessions: a date, and characters that are random or follow from the source (docs/format.md)."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+
+from gitsession.codec.digest import hash_of, to_base32
+
+LENGTH = 13
+LENGTH_TAKEN = 26
+
+
+def random(at_ms: int) -> str:
+    """The name of a new session of our own."""
+    return f"{_date(at_ms)}-{to_base32(os.urandom(16), LENGTH)}"
+
+
+def seed(agent: str, source_id: str, started_ms: int) -> bytes:
+    """The bytes that name an imported session."""
+    return b"\0".join(
+        [agent.encode("utf-8", "surrogatepass"), source_id.encode("utf-8", "surrogatepass"), str(started_ms).encode()]
+    )
+
+
+def derived(agent: str, source_id: str, started_ms: int, *, length: int = LENGTH) -> str:
+    """The name of an imported session: the same in every store."""
+    return f"{_date(started_ms)}-{to_base32(hash_of(seed(agent, source_id, started_ms)), length)}"
+
+
+def _date(at_ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y%m%d") if at_ms > 0 else "19700101"
+    except (OverflowError, ValueError, OSError):
+        return "19700101"

@@ -1,0 +1,58 @@
+"""An entry as the graph shows it: what its commit alone says, without its payload."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gitsession.codec import message
+from gitsession.codec.message import SourceRef
+from gitsession.errors import Corrupt, Malformed
+from gitsession.store.base import ObjectStore, Oid
+from gitsession.store.objects import parse_commit
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """``chain``: 32 bytes. ``author_seconds``: the entry's own time; ``committer_seconds`` never runs backwards."""
+
+    oid: Oid
+    tree: Oid
+    parent: Oid | None
+    second_parent: Oid | None
+    role: str
+    author_seconds: int
+    committer_seconds: int
+    kind: str
+    chain: bytes
+    source: SourceRef | None
+    subject: str
+
+
+def parse(oid: Oid, data: bytes) -> Node:
+    """The node of a commit's bytes. Raises ``Malformed`` where it is no entry of ours."""
+    try:
+        commit = parse_commit(data)
+        trailers = message.trailers_of(commit.message)
+    except Malformed as error:
+        raise Malformed(str(error), where=oid) from None
+    return Node(
+        oid=oid,
+        tree=commit.tree,
+        parent=commit.parents[0] if commit.parents else None,
+        second_parent=commit.parents[1] if len(commit.parents) > 1 else None,
+        role=commit.author_name,
+        author_seconds=commit.author_seconds,
+        committer_seconds=commit.committer_seconds,
+        kind=trailers.entry,
+        chain=trailers.chain,
+        source=trailers.source,
+        subject=message.subject_of(commit.message),
+    )
+
+
+def load(store: ObjectStore, oid: Oid) -> Node:
+    """The entry ``oid``. Raises ``MissingObject``, ``Corrupt`` or ``Malformed``."""
+    kind, data = store.read(oid)
+    if kind != "commit":
+        raise Corrupt(f"{oid} is a {kind}, expected an entry")
+    return parse(oid, data)

@@ -1,0 +1,249 @@
+"""A session as its writer and its reader hold it: append, line, branches, labels.
+
+A handle stays on its branch: that another process switches the active branch does not move it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Literal, TypeAlias
+
+from gitsession.codec.digest import to_base64url
+from gitsession.codec.message import clean
+from gitsession.codec.payload import NONCE_BYTES
+from gitsession.errors import InvalidName, LeafMoved, NotFound, Refused
+from gitsession.model import entries as kinds
+from gitsession.model.entries import Entry
+from gitsession.model.headline import VIEW
+from gitsession.session import graph, keep, names, oplog
+from gitsession.session.active import active
+from gitsession.session.address import resolve
+from gitsession.session.content import entry_of
+from gitsession.session.naming import free_branch
+from gitsession.session.node import Node, load
+from gitsession.store import refs
+from gitsession.store.base import Kind, ObjectStore, Oid
+from gitsession.store.objects import oid_of
+
+Clock: TypeAlias = Callable[[], int]
+OnMoved: TypeAlias = Literal["refuse", "fork"]
+
+NAME_MAX = 200
+
+
+class Session:
+    """One session of a store. Make one with ``new`` or ``open``; ``clock`` gives milliseconds since 1970."""
+
+    def __init__(self, store: ObjectStore, sid: str, branch: str, clock: Clock, birth: _Birth | None = None) -> None:
+        self._store = store
+        self._clock = clock
+        self._birth = birth
+        self._tip: Node | None = None
+        self.id = sid
+        self.branch_name = branch
+
+    @classmethod
+    def new(cls, store: ObjectStore, agent: str, cwd: str | None, clock: Clock) -> Session:
+        """A session that comes into being with its first user message: no empty sessions, no lost prompts."""
+        at_ms = clock()
+        root = kinds.Session(agent=agent, view=VIEW, at_ms=at_ms)
+        header = kinds.Session(agent=agent, cwd=cwd, at_ms=at_ms)
+        return cls(store, names.random(at_ms), refs.MAIN, clock, _Birth(root, header))
+
+    @classmethod
+    def open(cls, store: ObjectStore, sid: str, clock: Clock, branch: str | None = None) -> Session:
+        """A session that exists. Raises ``NotFound``."""
+        return cls(store, sid, branch or active(store, sid), clock)
+
+    # ---- reading
+
+    @property
+    def leaf(self) -> Node | None:
+        """The entry after which the next one goes; ``None`` before the first is written."""
+        oid = self._store.ref(refs.leaf(self.id, self.branch_name))
+        return self._node(oid) if oid else None
+
+    def line(self) -> list[Node]:
+        """The entries from the root to the leaf."""
+        oid = self._store.ref(refs.leaf(self.id, self.branch_name))
+        return list(graph.line(self._store, oid))[::-1] if oid else []
+
+    def walk_back(self) -> Iterator[Node]:
+        """The entries from the leaf to the root, read as they are asked for."""
+        oid = self._store.ref(refs.leaf(self.id, self.branch_name))
+        return graph.line(self._store, oid) if oid else iter(())
+
+    def tree(self) -> graph.Tree:
+        return graph.tree(self._store, self.id)
+
+    def branches(self) -> dict[str, Oid]:
+        return graph.branches(self._store, self.id)
+
+    def read(self, node: Node) -> Entry:
+        """What an entry means."""
+        return entry_of(self._store, node)
+
+    def resolve(self, address: str | Node) -> Node:
+        """The entry of an address within this session. Raises ``NotFound`` or ``Ambiguous``."""
+        if isinstance(address, Node):
+            return address
+        return resolve(self._store, self.id, address, branch=self.branch_name)
+
+    # ---- writing
+
+    def append(self, entry: Entry, *, expected: Node | None = None, on_moved: OnMoved = "refuse") -> Node:
+        """Write one entry after the leaf; it is durable when this returns.
+
+        Without ``expected`` the entry goes after whatever is the leaf by then. With it, it goes after that entry only:
+        where another writer was first, ``on_moved`` says whether to raise ``LeafMoved`` or to open a branch beside
+        theirs, on which this handle then stays. Raises ``Malformed`` for what the format cannot hold.
+        """
+        draft = keep.own(entry if entry.at_ms else dataclasses.replace(entry, at_ms=self._clock()), _nonce())
+        if self._birth is not None:
+            return self._bear(self._birth, entry, draft)
+        ref = refs.leaf(self.id, self.branch_name)
+        with self._store.transaction() as tx:
+            seen = self._store.ref(ref)
+            if seen is None:
+                raise NotFound(f"branch {self.branch_name} of session {self.id} is gone")
+            if expected is None or expected.oid == seen:
+                node = keep.put(tx, self._node(seen), draft)
+                tx.move(ref, node.oid, expected=seen)
+            elif on_moved == "refuse":
+                raise LeafMoved(
+                    f"another writer appended to {self.branch_name} first",
+                    hint="read what came in and append again, or append with on_moved='fork'",
+                )
+            else:
+                node = keep.put(tx, expected, draft)
+                self.branch_name = free_branch(self._store, self.id, node.chain)
+                tx.move(refs.leaf(self.id, self.branch_name), node.oid, expected=None)
+        self._tip = node
+        return node
+
+    def branch(self, name: str, at: str | Node = "leaf") -> Node:
+        """Start branch ``name`` at an entry. Raises ``InvalidName``, or ``Refused`` where there is one of that name."""
+        refs.check_branch(name)
+        node = self.resolve(at)
+        with oplog.recording(self._store, f"branch {self.id} {name}", self._clock()) as tx:
+            ref = refs.leaf(self.id, name)
+            if self._store.ref(ref) is not None:
+                raise Refused(f"session {self.id} has a branch {name!r}", hint="choose another name, or switch to it")
+            tx.move(ref, node.oid, expected=None)
+        return node
+
+    def switch(self, name: str) -> Node:
+        """Make ``name`` the active branch, here and on this machine. Raises ``NotFound``."""
+        with oplog.recording(self._store, f"switch {self.id} {name}", self._clock()) as tx:
+            target = refs.leaf(self.id, name)
+            oid = self._store.ref(target) if name != refs.META else None
+            if oid is None:
+                raise NotFound(f"session {self.id} has no branch {name[:80]!r}", hint=_list(self.branches()))
+            ref, value = refs.active(self.id), refs.symbolic(target)
+            seen = self._store.ref(ref)
+            if seen != value:
+                tx.move(ref, value, expected=seen)
+        self.branch_name = name
+        return self._node(oid)
+
+    def fork(
+        self, at: str | Node, *, agent: str, cwd: str | None, title: str | None, labels: Mapping[str, str]
+    ) -> Session:
+        """A session of its own that begins on this one's line: one ref, one entry.
+
+        ``title`` and ``labels`` (chain -> label): as they stand, kept in the fork entry.
+        """
+        at_ms = self._clock()
+        node = self.resolve(at)
+        sid = names.random(at_ms)
+        entry = kinds.Fork(session=sid, agent=agent, cwd=cwd, title=title, labels=labels, at_ms=at_ms)
+        with oplog.recording(self._store, f"fork {self.id} {sid}", at_ms) as tx:
+            fork = keep.put(tx, node, keep.own(entry, _nonce()))
+            tx.move(refs.leaf(sid), fork.oid, expected=None)
+        return Session(self._store, sid, refs.MAIN, self._clock)
+
+    def label(self, at: str | Node, label: str) -> Node:
+        """Name an entry; an empty label takes the name away."""
+        node = self.resolve(at)
+        entry = kinds.Label(target=to_base64url(node.chain), label=_name(label) or None, at_ms=self._clock())
+        self._append_meta(entry, f"label {self.id} {to_base64url(node.chain)[:12]}")
+        return node
+
+    def rename(self, title: str) -> None:
+        """Name the session; an empty title takes the name away."""
+        self._append_meta(kinds.Title(title=_name(title) or None, at_ms=self._clock()), f"name {self.id}")
+
+    # ---- how
+
+    def _bear(self, birth: _Birth, entry: Entry, draft: keep.Draft) -> Node:
+        """Before the first user message entries are only held; with it, all become durable together."""
+        node = birth.add(draft)
+        if isinstance(entry, kinds.Message) and entry.role == "user":
+            with self._store.transaction() as tx:
+                for kind, data in birth.objects:
+                    tx.put(kind, data)
+                tx.move(refs.leaf(self.id), node.oid, expected=None)
+                tx.move(refs.meta(self.id), birth.header.oid, expected=None)
+            self._birth = None
+        self._tip = node
+        return node
+
+    def _append_meta(self, entry: Entry, command: str) -> None:
+        ref = refs.meta(self.id)
+        with oplog.recording(self._store, command, entry.at_ms) as tx:
+            seen = self._store.ref(ref)
+            parent = self._node(seen) if seen else self._origin()
+            tx.move(ref, keep.put(tx, parent, keep.own(entry, _nonce())).oid, expected=seen)
+
+    def _origin(self) -> Node:
+        """Where ``meta`` begins: at the fork entry of this session, else at the root."""
+        leaves = graph.branches(self._store, self.id)
+        if not leaves:
+            raise NotFound(f"session {self.id} has no entries yet")
+        node = None
+        for node in graph.line(self._store, next(iter(leaves.values()))):
+            if node.kind == kinds.Fork.kind:
+                entry = entry_of(self._store, node)
+                if isinstance(entry, kinds.Fork) and entry.session == self.id:
+                    return node
+        assert node is not None
+        return node
+
+    def _node(self, oid: Oid) -> Node:
+        """The node of a leaf; our own last one is at hand."""
+        return self._tip if self._tip is not None and self._tip.oid == oid else load(self._store, oid)
+
+
+class _Birth:
+    """Objects of a session that has no user message yet."""
+
+    def __init__(self, root: kinds.Session, header: kinds.Session) -> None:
+        self.objects: list[tuple[Kind, bytes]] = []
+        self._last = keep.put(self, None, keep.own(root, _nonce()))
+        self.header = keep.put(self, self._last, keep.own(header, _nonce()))
+
+    def add(self, draft: keep.Draft) -> Node:
+        self._last = keep.put(self, self._last, draft)
+        return self._last
+
+    def put(self, kind: Kind, data: bytes) -> Oid:
+        self.objects.append((kind, data))
+        return oid_of(kind, data)
+
+
+def _nonce() -> bytes:
+    return os.urandom(NONCE_BYTES)
+
+
+def _name(text: str) -> str:
+    """A label or title as it is kept: one line without control characters. Raises ``InvalidName`` if it is too long."""
+    name = " ".join(clean(text).split())
+    if len(name) > NAME_MAX:
+        raise InvalidName(f"{len(name)} characters; a label or title has at most {NAME_MAX}")
+    return name
+
+
+def _list(branches: Mapping[str, Oid]) -> str:
+    return "its branches: " + ", ".join(list(branches)[:20])

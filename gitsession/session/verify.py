@@ -1,0 +1,149 @@
+"""Does the store hold what it says? Every entry that a session ref reaches, checked against docs/format.md."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from gitsession.codec import headline as own_headline
+from gitsession.codec import holes, payload
+from gitsession.codec.digest import chain as chain_of
+from gitsession.codec.digest import digest as digest_of
+from gitsession.codec.holes import Stored
+from gitsession.errors import GitSessionError, Malformed
+from gitsession.formats import FORMATS
+from gitsession.model.headline import Headline
+from gitsession.session import content, keep
+from gitsession.session.node import Node, load
+from gitsession.store import layout, refs
+from gitsession.store.base import ObjectStore, Oid
+from gitsession.store.objects import parse_commit, parse_tree
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """``where``: a ref or an object; ``what``: what is wrong there."""
+
+    where: str
+    what: str
+
+
+@dataclass
+class Report:
+    """``checked``: entries; ``whole``: false where time or a sample left entries out."""
+
+    checked: int = 0
+    whole: bool = True
+    problems: list[Finding] = field(default_factory=list)
+
+    def add(self, where: str, what: str) -> None:
+        self.problems.append(Finding(where, what))
+
+
+def verify(
+    store: ObjectStore, sid: str | None = None, *, sample: int | None = None, max_seconds: float | None = None
+) -> Report:
+    """Check every entry of a session, or of all. ``sample``: only so many entries, drawn at random."""
+    report = Report()
+    until = None if max_seconds is None else time.monotonic() + max_seconds
+    nodes = _nodes(store, sid, report)
+    chosen = list(nodes.values())
+    if sample is not None and sample < len(chosen):
+        report.whole = False
+        chosen = random.sample(chosen, sample)
+    for node in chosen:
+        if until is not None and time.monotonic() > until:
+            report.whole = False
+            break
+        report.checked += 1
+        try:
+            for what in check(store, node, nodes.get(node.parent or "")):
+                report.add(node.oid, what)
+        except GitSessionError as error:
+            report.add(node.oid, str(error))
+    return report
+
+
+def _nodes(store: ObjectStore, sid: str | None, report: Report) -> dict[Oid, Node]:
+    nodes: dict[Oid, Node] = {}
+    for name, value in store.refs(refs.session(sid) if sid else refs.SESSIONS).items():
+        if refs.parse(name) is None:
+            report.add(name, "not the name of a session's branch")
+        oid: Oid | None = value
+        while oid is not None and oid not in nodes:
+            try:
+                nodes[oid] = load(store, oid)
+            except GitSessionError as error:
+                report.add(oid, f"{error} (reached from {name})")
+                break
+            oid = nodes[oid].parent
+    return nodes
+
+
+def check(store: ObjectStore, node: Node, parent: Node | None) -> Iterator[str]:
+    """What is wrong with one entry. Raises where it cannot be read at all."""
+    if node.parent is not None and parent is None:
+        yield f"its parent {node.parent} cannot be read"
+        return
+    yield from _tree_problems(store, node)
+    parts = content.kept(store, node)
+    chain = chain_of(None if parent is None else parent.chain, digest_of(parts.stored, parts.holes))
+    if chain != node.chain:
+        yield "the chain does not fit: the payload, or an entry before it, is not what was written here"
+    data = content.whole(store, node, parts)
+    headline = _headline(node, parts.form, data)
+    if headline is None:
+        return
+    lifted = Stored(parts.stored, parts.holes, ())
+    draft = keep.Draft(parts.form, lifted, headline, node.source, parts.files, node.second_parent)
+    expected, _ = keep.commit_of(draft, node.tree, parent)
+    if expected != store.read(node.oid)[1]:
+        yield from _commit_problems(expected, store.read(node.oid)[1])
+
+
+def _headline(node: Node, form: str, data: bytes) -> Headline | None:
+    """The words that the message must have; ``None`` where this release does not know the agent."""
+    if form == layout.OWN:
+        return own_headline.headline(payload.decode(data)[0])
+    format = FORMATS.get(node.source.agent) if node.source else None
+    return format.headline(data) if format else None
+
+
+def _tree_problems(store: ObjectStore, node: Node) -> Iterator[str]:
+    top = {name: (mode, oid) for mode, name, oid in parse_tree(store.read(node.tree)[1])}
+    for name, (mode, _) in top.items():
+        layout.check(name, node.tree)
+        expected = layout.TREE_MODE if name in (layout.BLOBS, layout.FILES) else layout.FILE_MODE
+        if mode != expected:
+            yield f"{name} has mode {mode}, expected {expected}"
+    if sum(layout.form_of(name) is not None for name in top) != 1:
+        yield "expected one payload in the tree"
+    lifted = set()
+    if layout.HOLES in top:
+        table = holes.parse(store.read(top[layout.HOLES][1])[1])
+        lifted = {digest.hex() for _, _, digest, encoding in table if encoding != "summary"}
+        if any(encoding == "summary" for *_, encoding in table) != (layout.SUMMARY in top):
+            yield f"{layout.SUMMARY} and the holes disagree"
+    elif layout.SUMMARY in top:
+        yield f"{layout.SUMMARY} without a hole that names it"
+    kept = {name for _, name, _ in parse_tree(store.read(top[layout.BLOBS][1])[1])} if layout.BLOBS in top else set()
+    if kept != lifted:
+        yield f"{layout.BLOBS}/ and the holes disagree"
+
+
+def _commit_problems(expected: bytes, found: bytes) -> Iterator[str]:
+    try:
+        ours, theirs = parse_commit(expected), parse_commit(found)
+    except Malformed as error:
+        yield str(error)
+        return
+    if ours.message != theirs.message:
+        yield "the commit message is not the one its payload has"
+    if ours.author_name != theirs.author_name:
+        yield f"the author is {theirs.author_name!r}, the payload says {ours.author_name!r}"
+    if (ours.author_seconds, ours.committer_seconds) != (theirs.author_seconds, theirs.committer_seconds):
+        yield "the commit's times are not those of its payload and its parent"
+    if ours == theirs:
+        yield "the commit has headers that no entry has"

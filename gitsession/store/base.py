@@ -1,0 +1,56 @@
+"""What the floors above may ask of a store. Bytes and ids cross this door; no pygit2 object does.
+
+Two stores keep this contract: ``store.gitstore.GitStore`` on disk and ``store.memory.MemoryStore``, its twin for tests.
+One suite (tests/test_store_contract.py) judges both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Literal, Protocol, TypeAlias
+
+Kind: TypeAlias = Literal["commit", "tree", "blob"]
+Oid: TypeAlias = str
+"""git's name of an object: 40 lower-case hexadecimal digits."""
+
+RefValue: TypeAlias = str
+"""What a ref holds: an ``Oid``, or ``"ref: <name>"`` where it is symbolic."""
+
+
+class Transaction(Protocol):
+    """Objects and ref moves that become durable together or not at all. Lives under the store's lock."""
+
+    def put(self, kind: Kind, data: bytes) -> Oid:
+        """Add an object; it can be read through the store before the end. Adding it twice is free."""
+
+    def move(self, name: str, new: RefValue | None, *, expected: RefValue | None) -> None:
+        """Point ``name`` at ``new`` (``None``: delete it) if it holds ``expected`` (``None``: is absent).
+
+        Checked here, under the lock. Raises ``RefMoved`` where the ref holds something else, ``InvalidName`` where
+        git could not keep the name or another ref stands in its way (``a`` and ``a/b`` cannot both be).
+        """
+
+
+class ObjectStore(Protocol):
+    """A bare git repository: objects by id, refs by name, atomic durable writes."""
+
+    def read(self, oid: Oid) -> tuple[Kind, bytes]:
+        """The object ``oid``. Raises ``MissingObject`` or ``Corrupt``."""
+
+    def contains(self, oid: Oid) -> bool: ...
+
+    def ref(self, name: str) -> RefValue | None:
+        """What ``name`` holds, not followed where symbolic; ``None`` if there is no such ref."""
+
+    def refs(self, prefix: str) -> Mapping[str, RefValue]:
+        """Every ref whose name starts with ``prefix``, sorted by name, with what it holds."""
+
+    def transaction(self) -> AbstractContextManager[Transaction]:
+        """Enter: wait for the lock, see what others wrote. Leave: durable, then acknowledged. An exception: nothing."""
+
+    def flush(self) -> None:
+        """Hand everything acknowledged over to git: a pack and moved refs. Idempotent."""
+
+    def close(self) -> None:
+        """Flush and let go of files and locks. Idempotent."""

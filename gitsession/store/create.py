@@ -1,0 +1,218 @@
+"""Making a store, and telling whether a path holds one we can open.
+
+A store is made aside, in a sibling directory, and gets its name by one rename: a kill leaves no half store, and of two
+creators one finds the other's. Every file is written here, so neither git nor the user's configuration has a say: the
+format (SHA-1 names, refs as files, bare, branch main) is what libgit2 and every git since 2.39 can open.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+from pathlib import Path
+
+from gitsession.errors import Corrupt, Malformed, MissingObject, NotAStore, Unavailable
+from gitsession.store import journal
+from gitsession.store.base import Kind, Oid
+from gitsession.store.durable import make_directories, sync_directory, write_new
+from gitsession.store.git import GitDoor
+from gitsession.store.objects import encode_commit, encode_tree, oid_of, parse_commit, parse_tree
+from gitsession.store.pack import KEEP_TEXT, release_packs, write_pack
+
+FORMAT = 1
+MAIN = "refs/heads/main"
+CONTROL = "gitsession"
+JOURNAL, PROOFS = f"{CONTROL}/journal", f"{CONTROL}/reflocks"
+LOCK, KEEP = f"{CONTROL}/lock", f"{CONTROL}/keep"
+
+_MARKER = "gitsession.json"
+_README = """\
+# A gitsession store
+
+Sessions of AI agents, kept as git history: one branch below `sessions/` for each line of a conversation, one commit
+for each entry. `git log sessions/<session>/main` shows one.
+"""
+_CONFIG = """\
+[core]
+	repositoryformatversion = 0
+	filemode = true
+	bare = true
+	fsync = all
+	logAllRefUpdates = false
+[gc]
+	auto = 0
+[maintenance]
+	auto = false
+[transfer]
+	unpackLimit = 1
+	fsckObjects = true
+[receive]
+	autogc = false
+	denyDeletes = true
+	denyNonFastForwards = true
+[remote "origin"]
+	fetch = +refs/heads/*:refs/remotes/origin/*
+	fetch = refs/heads/sessions/*:refs/heads/sessions/*
+	push = refs/heads/sessions/*:refs/heads/sessions/*
+"""
+_ATTRIBUTES = "entry.cbor diff=gitsession\n"
+_KNOWN_EXTENSIONS = frozenset(
+    {"noop", "objectformat", "refstorage", "preciousobjects", "worktreeconfig", "relativeworktrees", "partialclone"}
+)
+_SECTION = re.compile(r'\[\s*([\w.-]+)\s*(?:"((?:[^"\\]|\\.)*)")?\s*\]')
+
+
+def create(path: Path | str) -> None:
+    """Make an empty store at ``path``. A store that is there already stays as it is.
+
+    Raises ``NotAStore`` where something else is there, and ``Unavailable`` where the disk says no.
+    """
+    path = Path(os.path.abspath(path))
+    if os.path.lexists(path) and not _is_empty_directory(path):
+        check(path)
+        return
+    aside = path.parent / f".{path.name}.{secrets.token_hex(6)}.tmp"
+    try:
+        make_directories(path.parent)
+        try:
+            _build(aside)
+            _name(aside, path)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+    except OSError as error:
+        raise Unavailable(f"cannot create a store at {path}: {error.strerror}") from error
+
+
+def check(path: Path | str) -> None:
+    """Raises ``NotAStore`` with one line that says why, unless ``path`` is a store of this format."""
+    path = Path(path)
+    try:
+        owner = path.stat().st_uid
+        settings = _settings((path / "config").read_text("utf-8", "replace"))
+        head = (path / "HEAD").read_text("utf-8", "replace")
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotAStore(f"{path} is not a git repository", hint=_hint(path)) from None
+    except OSError as error:
+        raise NotAStore(f"{path} cannot be read: {error.strerror}") from None
+    if owner != os.geteuid():
+        raise NotAStore(f"{path} belongs to another user (uid {owner})", hint="open it as its owner, or clone it")
+    _check_layout(path, settings, head)
+    _check_marker(path)
+
+
+def _check_layout(path: Path, settings: dict[str, str], head: str) -> None:
+    if settings.get("extensions.objectformat", "sha1").lower() != "sha1":
+        raise NotAStore(f"{path} names objects by SHA-256; a store uses SHA-1", hint="`gitsession init` makes one")
+    if settings.get("extensions.refstorage", "files").lower() != "files" or "refs/heads/.invalid" in head:
+        hint = "`git refs migrate --ref-format=files` converts it"
+        raise NotAStore(f"{path} keeps its refs in a reftable", hint=hint)
+    version = settings.get("core.repositoryformatversion", "0")
+    extensions = {key.removeprefix("extensions.") for key in settings if key.startswith("extensions.")}
+    unknown = sorted(extensions - _KNOWN_EXTENSIONS) if version == "1" else []
+    if unknown or version not in ("0", "1"):
+        what = ", ".join(unknown) or f"version {version}"
+        raise NotAStore(f"{path} is a git repository of a kind we do not know: {what}")
+    if not (path / "objects").is_dir() or not (path / "refs").is_dir():
+        raise NotAStore(f"{path} is not a git repository: it lacks objects or refs")
+
+
+def _check_marker(path: Path) -> None:
+    """What makes a repository a store is a file on its main branch, which every clone has too."""
+    try:
+        value = _marker(GitDoor(path))
+    except (MissingObject, Corrupt, Malformed, Unavailable) as error:
+        raise NotAStore(f"{path}: cannot read {_MARKER} on its branch main: {error}") from None
+    version = value.get("format") if isinstance(value, dict) else None
+    if not isinstance(version, int):
+        raise NotAStore(f"{path} is a git repository, but not a store: no {_MARKER} on its branch main")
+    if version > FORMAT:
+        raise NotAStore(f"{path} is a store of format {version}; we know {FORMAT}", hint="upgrade gitsession")
+
+
+def _marker(git: GitDoor) -> object:
+    oid = git.ref(MAIN)
+    if oid is None:
+        return None
+    tree = parse_commit(git.read(oid)[1]).tree
+    for _, name, blob in parse_tree(git.read(tree)[1]):
+        if name == _MARKER:
+            try:
+                return json.loads(git.read(blob)[1])
+            except (ValueError, RecursionError):
+                return None
+    return None
+
+
+def _build(path: Path) -> None:
+    path.mkdir(mode=0o700)
+    path.chmod(0o700)
+    directories = ["objects", "objects/info", "objects/pack", "refs", "refs/heads", "refs/tags", "info"]
+    directories += [CONTROL, JOURNAL, PROOFS]
+    for directory in directories:
+        (path / directory).mkdir(mode=0o700)
+    commit, objects = _first_commit()
+    files = {"HEAD": f"ref: {MAIN}\n", MAIN: f"{commit}\n", "config": _CONFIG, "info/attributes": _ATTRIBUTES}
+    for name, text in {**files, LOCK: "", KEEP: KEEP_TEXT}.items():
+        write_new(path / name, text.encode())
+    write_pack(path / "objects", objects, path / KEEP)
+    release_packs(path / "objects")
+    first = journal.Journal(path / JOURNAL)
+    first.start_next()
+    first.close()
+    for directory in [*reversed(directories), "."]:
+        sync_directory(path / directory)
+
+
+def _name(aside: Path, path: Path) -> None:
+    try:
+        os.rename(aside, path)
+    except OSError:
+        if not os.path.lexists(path):
+            raise
+        check(path)
+    else:
+        sync_directory(path.parent)
+
+
+def _first_commit() -> tuple[Oid, list[tuple[Kind, bytes]]]:
+    """The same bytes in every store, so that all stores share their first commit."""
+    readme, marker = _README.encode(), json.dumps({"format": FORMAT}).encode() + b"\n"
+    tree = encode_tree({"README.md": ("100644", oid_of("blob", readme)), _MARKER: ("100644", oid_of("blob", marker))})
+    commit = encode_commit(
+        tree=oid_of("tree", tree),
+        parents=[],
+        author_name="gitsession",
+        author_seconds=0,
+        committer_seconds=0,
+        message=b"A gitsession store\n",
+    )
+    objects: list[tuple[Kind, bytes]] = [("blob", readme), ("blob", marker), ("tree", tree), ("commit", commit)]
+    return oid_of("commit", commit), objects
+
+
+def _settings(text: str) -> dict[str, str]:
+    """``section.key`` or ``section.subsection.key`` in lower case, the last one winning; includes are not followed."""
+    settings: dict[str, str] = {}
+    section = ""
+    for line in text.splitlines():
+        line = line.strip()
+        found = _SECTION.match(line)
+        if found:
+            section = f"{found[1].lower()}.{found[2]}" if found[2] else found[1].lower()
+            line = line[found.end() :].strip()
+        if line and line[0] not in "#;":
+            key, equals, value = line.partition("=")
+            settings[f"{section}.{key.strip().lower()}"] = value.split("#")[0].strip().strip('"') if equals else "true"
+    return settings
+
+
+def _hint(path: Path) -> str:
+    return "name its .git directory" if (path / ".git").exists() else "`gitsession init` makes a store"
+
+
+def _is_empty_directory(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink() and not any(path.iterdir())
+

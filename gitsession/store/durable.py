@@ -1,0 +1,59 @@
+"""Files that are there after a power cut: write, fsync, give the name, fsync the directory.
+
+``sync=False`` is for stores whose owner chose ``durability="none"``.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def write_all(fd: int, data: bytes, at: int) -> None:
+    """Write the whole of ``data`` at offset ``at``, however often the system writes only a part."""
+    written = os.pwrite(fd, data, at)
+    if written < len(data):
+        view = memoryview(data)
+        while written < len(data):
+            written += os.pwrite(fd, view[written:], at + written)
+
+
+def write_new(path: Path | str, data: bytes, *, mode: int = 0o600, sync: bool = True) -> None:
+    """A new file with ``data``; its name is durable only after ``sync_directory``. Raises ``FileExistsError``.
+
+    A file that could not be written whole is not left behind.
+    """
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        write_all(fd, data, 0)
+        if sync:
+            os.fsync(fd)
+    except BaseException:
+        os.unlink(path)
+        raise
+    finally:
+        os.close(fd)
+
+
+def sync_directory(path: Path | str) -> None:
+    """Make the names in ``path`` durable: files made, renamed and removed there so far."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def make_directories(path: Path, *, sync: bool = True) -> None:
+    """``path`` and what is missing above it, mode 0700, each made durable in the directory that holds it."""
+    missing = []
+    while not path.is_dir():
+        missing.append(path)
+        path = path.parent
+    for directory in reversed(missing):
+        try:
+            directory.mkdir(mode=0o700)
+        except FileExistsError:
+            pass
+        if sync:
+            sync_directory(directory.parent)

@@ -1,0 +1,108 @@
+"""The narrow door to libgit2: objects out of packs, as bytes. The only module that imports pygit2.
+
+libgit2 is asked for nothing but packs. It opens no Repository, so no configuration, hook or home directory is read.
+Loose objects (we write none; a ``git push`` or a user may) are read by our own few lines: a truncated one makes libgit2
+1.9 spin for ever with the GIL held, and no timeout reaches it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import pygit2
+
+from gitsession.errors import Corrupt, MissingObject, Unavailable
+from gitsession.store.base import Kind, Oid, RefValue
+from gitsession.store.objects import oid_of
+from gitsession.store.refreader import RefReader
+
+# Latched by libgit2 at its first write in this process, so it is said before anybody could make one.
+pygit2.settings.enable_fsync_gitdir(True)
+
+OBJECT_BYTES_MAX = 1 << 30
+
+_KIND_OF: Final[dict[int, Kind]] = {1: "commit", 2: "tree", 3: "blob"}
+_HEAD = re.compile(rb"(commit|tree|blob|tag) (0|[1-9][0-9]{0,18})\0")
+_HEAD_BYTES_MAX = 32
+
+
+class GitDoor:
+    """Objects and refs of the bare repository at ``git_dir``, read only. Safe to share between threads."""
+
+    def __init__(self, git_dir: Path, *, object_bytes_max: int = OBJECT_BYTES_MAX) -> None:
+        self._objects = f"{git_dir}/objects"
+        self._bytes_max = object_bytes_max
+        self._packs = pygit2.Odb()
+        self._packs.add_backend(pygit2.OdbBackendPack(self._objects), 1)
+        self.ref_reader = RefReader(git_dir)
+
+    def read(self, oid: Oid) -> tuple[Kind, bytes]:
+        """Raises ``MissingObject``; ``Corrupt``; ``Unavailable`` for an object too large to be worth reading."""
+        try:
+            _, size = self._packs.read_header(oid)
+            self._check_size(oid, size)
+            number, data = self._packs.read(oid)
+        except KeyError:
+            return self._read_loose(oid)
+        except (pygit2.GitError, ValueError) as error:
+            raise Corrupt(f"object {oid}: {error}") from None
+        return _kind(oid, number), data
+
+    def contains(self, oid: Oid) -> bool:
+        """Whether the object is there, whole or not."""
+        try:
+            return self._packs.exists(oid) or os.path.exists(self._loose_path(oid))
+        except ValueError:
+            return False
+
+    def ref(self, name: str) -> RefValue | None:
+        """What ``name`` holds, not followed. Raises ``Corrupt``."""
+        return self.ref_reader.read(name)
+
+    def refs(self, prefix: str) -> Mapping[str, RefValue]:
+        """Every ref below ``prefix``, in no order."""
+        return self.ref_reader.list(prefix)
+
+    def _read_loose(self, oid: Oid) -> tuple[Kind, bytes]:
+        try:
+            with open(self._loose_path(oid), "rb") as file:
+                self._check_size(oid, os.fstat(file.fileno()).st_size)
+                raw = file.read()
+        except FileNotFoundError:
+            raise MissingObject(f"no object {oid}") from None
+        unpacker = zlib.decompressobj()
+        try:
+            start = unpacker.decompress(raw, _HEAD_BYTES_MAX)
+            head = _HEAD.match(start)
+            if not head:
+                raise Corrupt(f"object {oid}: the loose file is no object")
+            size = int(head[2])
+            self._check_size(oid, size)
+            data = start[head.end() :]
+            if size >= len(data):
+                data += unpacker.decompress(unpacker.unconsumed_tail, size - len(data) + 1)
+        except zlib.error as error:
+            raise Corrupt(f"object {oid}: {error}") from None
+        kind = _kind(oid, head[1].decode())
+        if len(data) != size or oid_of(kind, data) != oid:
+            raise Corrupt(f"object {oid}: the loose file is cut short or holds something else")
+        return kind, data
+
+    def _loose_path(self, oid: Oid) -> str:
+        return f"{self._objects}/{oid[:2]}/{oid[2:]}"
+
+    def _check_size(self, oid: Oid, size: int) -> None:
+        if size > self._bytes_max:
+            raise Unavailable(f"object {oid} has {size:,} bytes, and the limit is {self._bytes_max:,}")
+
+
+def _kind(oid: Oid, found: object) -> Kind:
+    for number, kind in _KIND_OF.items():
+        if found in (number, kind):
+            return kind
+    raise Corrupt(f"object {oid} is neither a commit, a tree nor a blob")

@@ -1,0 +1,85 @@
+"""git as a child process, for what only git does well: transport, repacking, deleting refs, fsck.
+
+Always with ``--git-dir``, so that nothing is discovered, and with an environment made from scratch, so that a variable
+or a configuration file of the user's (or of a hostile store: hooks, fsmonitor) cannot change what runs. Only transport
+asks for the user's configuration, because credentials and ssh live there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from gitsession.errors import Unavailable
+
+_FIXED = (
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "core.pager=cat",
+    "core.askPass=",
+    "protocol.ext.allow=never",
+    "gc.auto=0",
+    "maintenance.auto=false",
+)
+_PASSED_ON = ("PATH", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    code: int
+    out: bytes
+    err: str
+
+
+def run(
+    git_dir: Path | None,
+    *arguments: str,
+    stdin: bytes = b"",
+    accept: Collection[int] = (0,),
+    timeout_seconds: float = 600.0,
+    user_config: bool = False,
+) -> Answer:
+    """Run git and wait. Raises ``Unavailable``: no git, too slow, or an exit code that is not in ``accept``."""
+    command = ["git", *(word for setting in _FIXED for word in ("-c", setting))]
+    if git_dir is not None:
+        command.append(f"--git-dir={os.path.abspath(git_dir)}")
+    try:
+        done = subprocess.run(
+            [*command, *arguments],
+            input=stdin,
+            capture_output=True,
+            env=environment(user_config=user_config),
+            timeout=timeout_seconds,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise Unavailable("git is not on the PATH", hint="install git 2.39 or later") from None
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f"`git {arguments[0]}` did not end within {timeout_seconds:g} s") from None
+    err = done.stderr.decode("utf-8", "replace").strip()
+    if done.returncode not in accept:
+        raise Unavailable(f"`git {arguments[0]}` ended with {done.returncode}: {err[-500:] or 'no message'}")
+    return Answer(done.returncode, done.stdout, err)
+
+
+def environment(*, user_config: bool = False) -> dict[str, str]:
+    """The environment of the child: nothing of git's is passed on, and of the rest only what finds programs."""
+    if user_config:
+        passed = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    else:
+        passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        passed |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "HOME": "/nonexistent"}
+    return {**passed, "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+
+
+def version() -> tuple[int, ...]:
+    """git's version, such as ``(2, 39, 5)``. Raises ``Unavailable`` where there is no git."""
+    text = run(None, "version").out.decode("utf-8", "replace")
+    found = re.search(r"\d+(?:\.\d+)+", text)
+    if not found:
+        raise Unavailable(f"git does not tell its version: {text[:80]!r}")
+    return tuple(int(part) for part in found.group().split("."))

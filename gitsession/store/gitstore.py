@@ -1,0 +1,452 @@
+"""The store on disk: journal, overlay, packs and refs, put together.
+
+What must hold at every moment: *an object or ref move that was acknowledged is in the journal or in the repository*,
+and a reader never meets half a transaction. From that follow the orders:
+
+    append   lock; tail the journal; check; journal record; fdatasync; overlay; unlock
+    flush    lock; tail; pack (kept); refs; next journal file; what could not be moved goes into it; old files; keeps
+    read     tail the journal first, then git: what leaves the journal is in git before it goes. An object that is in
+             neither was flushed between the two looks: tail once more
+
+Opening is tailing: there is no recovery. A flush that fails or is killed leaves the journal, and the next one does all
+of it again, to the same end. What it moves is what the journal's chain says is ours to move; a ref that others moved
+meanwhile stays theirs, and our line goes on as ``<name>-<8 characters of BLAKE3 of our end>``.
+
+A transaction over 1 MiB writes its own kept pack and journals only its ref moves. There is no loose object, ever.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self, TypeAlias
+
+from gitsession.codec.digest import hash_of, to_base32
+from gitsession.errors import GitSessionError, MissingObject, Unavailable
+from gitsession.store import create, pack
+from gitsession.store.base import Kind, Oid, RefValue
+from gitsession.store.durable import make_directories
+from gitsession.store.git import GitDoor
+from gitsession.store.idle import IdleTimer
+from gitsession.store.journal import Journal, encode_record
+from gitsession.store.lock import StoreLock
+from gitsession.store.maintain import PACKS_MAX, count_packs, maintain
+from gitsession.store.objects import oid_of
+from gitsession.store.overlay import Overlay
+from gitsession.store.refnames import SYMBOLIC
+from gitsession.store.refwriter import RefWriter
+from gitsession.store.staging import Move, Staging
+
+Durability: TypeAlias = Literal["entry", "turn", "none"]
+"""When an append survives a power cut: once it has returned, after the next ``flush()``, or never by our doing."""
+
+FLUSH_RECORDS = 256
+FLUSH_BYTES = 1 << 20
+FLUSH_SECONDS = 2.0
+
+_SIDE_NAME_LENGTHS = (8, 16, 32, 52)
+_READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
+
+
+class GitStore:
+    """An ``ObjectStore`` in a bare git repository. Safe to share between threads; a forked child opens it anew.
+
+    ``last_flush_error`` is what kept the last flush, or a ref in it, from being handed over to git: nothing that was
+    acknowledged is lost by it. ``sidestepped`` lists the refs that others had moved, with the name ours has now.
+    """
+
+    def __init__(self, git_dir: Path, *, durability: Durability, flush_on_close: bool, read_only: bool) -> None:
+        """Use ``open``."""
+        self.last_flush_error: Exception | None = None
+        self.sidestepped: list[tuple[str, str]] = []
+        self._git_dir = git_dir
+        self._sync = durability != "none"
+        self._sync_appends = durability == "entry"
+        self._flush_on_close = flush_on_close
+        self._closed = False
+        self._open_files(read_only)
+
+    @classmethod
+    def open(
+        cls,
+        path: Path | str,
+        *,
+        durability: Durability = "entry",
+        flush_on_close: bool = True,
+        read_only: bool = False,
+    ) -> Self:
+        """The store at ``path``. On a disk that cannot be written it is read-only of itself.
+
+        ``flush_on_close=False`` is for processes that append once and end: the next one to flush takes theirs along.
+        Raises ``NotAStore`` and ``Unavailable``.
+        """
+        path = Path(os.path.abspath(path))
+        create.check(path)
+        try:
+            return cls(path, durability=durability, flush_on_close=flush_on_close, read_only=read_only)
+        except OSError as error:
+            raise Unavailable(f"cannot open {path}: {error.strerror}") from error
+
+    @property
+    def git_dir(self) -> Path:
+        """The repository, for git itself and for those who hand it over to git (after a ``flush``)."""
+        return self._git_dir
+
+    @property
+    def read_only(self) -> bool:
+        return self._lock is None
+
+    @property
+    def pending(self) -> int:
+        """How many acknowledged transactions are not handed over to git yet, those of other processes included."""
+        self._tail()
+        return self._overlay.records
+
+    # -- reading
+
+    def read(self, oid: Oid) -> tuple[Kind, bytes]:
+        found = self._in_memory(oid)
+        if found:
+            return found
+        try:
+            return self._git.read(oid)
+        except MissingObject:
+            self._tail()
+        return self._in_memory(oid) or self._git.read(oid)
+
+    def contains(self, oid: Oid) -> bool:
+        if self._in_memory(oid) or self._git.contains(oid):
+            return True
+        self._tail()
+        return self._in_memory(oid) is not None or self._git.contains(oid)
+
+    def ref(self, name: str) -> RefValue | None:
+        staging = self._own_staging()
+        if staging:
+            return staging.value(name)
+        self._tail()
+        return self._value(name)
+
+    def refs(self, prefix: str) -> Mapping[str, RefValue]:
+        staging = self._own_staging()
+        if not staging:
+            self._tail()
+        ends: dict[str, RefValue | None] = {name: chain[-1] for name, chain in self._overlay.chains.items()}
+        ends |= staging.ends() if staging else {}
+        found = {**self._git.refs(prefix), **{name: end for name, end in ends.items() if name.startswith(prefix)}}
+        return {name: value for name, value in sorted(found.items()) if value is not None}
+
+    # -- writing
+
+    def transaction(self) -> _GitTransaction:
+        """See ``ObjectStore``. Within it, reads of the same thread see what it has staged.
+
+        Raises ``Unavailable`` where the store is read-only, is held by others for too long, or the disk says no.
+        """
+        return _GitTransaction(self)
+
+    def flush(self) -> None:
+        """See ``ObjectStore``. Raises ``Unavailable`` where the disk says no.
+
+        A ref that another program keeps locked stays pending, holds up no other, and is in ``last_flush_error``.
+        """
+        if self._lock is None:
+            if self.pending:
+                raise Unavailable(f"{self._git_dir} is read-only here", hint="a process that can write will flush it")
+            return
+        with self.locked():
+            self._flush()
+
+    def close(self) -> None:
+        """See ``ObjectStore``. What could not be flushed stays in the journal, the reason in ``last_flush_error``."""
+        if self._closed:
+            return
+        self._timer.stop()
+        if self._flush_on_close and self._lock is not None:
+            self._quietly_flush()
+            if count_packs(self._git_dir) >= PACKS_MAX:
+                try:
+                    maintain(self)
+                except GitSessionError as error:
+                    self.last_flush_error = error
+        self._closed = True
+        with self._mutex:
+            self._journal.close()
+            if self._lock is not None:
+                self._lock.close()
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """No process appends or flushes meanwhile. Raises ``Unavailable``."""
+        lock = self._begin()
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def break_dead_locks(self) -> int:
+        """Remove ref locks that writers of ours left when they died; how many. For a holder of the lock."""
+        return self._refs.break_dead_locks()
+
+    def pending_moves(self) -> int:
+        """How many refs have not reached the repository yet. For a holder of the lock."""
+        return len(self._overlay.chains)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- state
+
+    def _open_files(self, read_only: bool) -> None:
+        control = self._git_dir / create.CONTROL
+        self._pid = os.getpid()
+        self._mutex = threading.Lock()
+        self._staging: Staging | None = None
+        self._overlay = Overlay()
+        self._git = GitDoor(self._git_dir)
+        self._lock = None if read_only else self._open_lock(control)
+        self._journal = Journal(self._git_dir / create.JOURNAL, writable=self._lock is not None, sync=self._sync)
+        self._refs = RefWriter(self._git_dir, self._git_dir / create.PROOFS, self._git.ref_reader, sync=self._sync)
+        self._timer = IdleTimer(self._quietly_flush, FLUSH_SECONDS)
+        self._flush_at = (FLUSH_RECORDS, FLUSH_BYTES)
+
+    def _open_lock(self, control: Path) -> StoreLock | None:
+        """A clone of a store, made by git, lacks our directories. ``None``: nothing here can be written."""
+        try:
+            for directory in (create.JOURNAL, create.PROOFS):
+                make_directories(self._git_dir / directory)
+            return StoreLock(control / "lock")
+        except OSError as error:
+            if error.errno in _READ_ONLY:
+                return None
+            raise
+
+    def _after_fork(self) -> None:
+        """A child shares its parent's open files, and locks of threads it does not have: it begins again."""
+        if self._lock is not None:
+            self._lock.close()
+        self._journal.close()
+        self._open_files(read_only=self._lock is None)
+
+    def _tail(self, *, locked: bool = False) -> None:
+        """Learn what this and other processes appended and flushed."""
+        if os.getpid() != self._pid:
+            self._after_fork()
+        if self._closed:
+            raise Unavailable(f"this handle of {self._git_dir} is closed")
+        with self._mutex:
+            try:
+                news = self._journal.tail(locked=locked)
+                if news.gone:
+                    self._overlay.drop(news.gone)
+                for number, record in news.records:
+                    objects = {oid_of(kind, data): (kind, data) for kind, data in record.objects}
+                    self._overlay.add(number, objects, record.moves, record.size)
+            except OSError as error:
+                self._forget()
+                raise self._unavailable("read the journal", error) from error
+            except BaseException:
+                self._forget()
+                raise
+
+    def _forget(self) -> None:
+        """Journal and overlay no longer agree, so the next look reads the journal from its beginning."""
+        self._journal.close()
+        self._overlay = Overlay()
+
+    def _in_memory(self, oid: Oid) -> tuple[Kind, bytes] | None:
+        staging = self._own_staging()
+        return self._overlay.objects.get(oid) or (staging.objects.get(oid) if staging else None)
+
+    def _value(self, name: str) -> RefValue | None:
+        chain = self._overlay.chains.get(name)
+        return chain[-1] if chain else self._git.ref(name)
+
+    def _names_below(self, prefix: str) -> Iterable[str]:
+        return {*self._git.refs(prefix), *(name for name in self._overlay.chains if name.startswith(prefix))}
+
+    def _own_staging(self) -> Staging | None:
+        staging = self._staging
+        return staging if staging is not None and staging.thread == threading.get_ident() else None
+
+    def _unavailable(self, doing: str, error: OSError) -> Unavailable:
+        hint = "free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+        return Unavailable(f"cannot {doing} in {self._git_dir}: {error.strerror}", hint=hint)
+
+    # -- transactions
+
+    def _begin(self) -> StoreLock:
+        if os.getpid() != self._pid:
+            self._after_fork()
+        if self._lock is None:
+            raise Unavailable(f"{self._git_dir} is read-only here")
+        if self._own_staging():
+            raise RuntimeError("this thread has a transaction open already")
+        if self._closed:
+            raise Unavailable(f"this handle of {self._git_dir} is closed")
+        self._lock.acquire()
+        try:
+            self._tail(locked=True)
+        except BaseException:
+            self._lock.release()
+            raise
+        return self._lock
+
+    def _stage(self) -> Staging:
+        self._begin()
+        self._staging = Staging(ref=self._value, names_below=self._names_below, contains=self.contains)
+        return self._staging
+
+    def _finish(self, staging: Staging, *, commit: bool) -> None:
+        if os.getpid() != self._pid:
+            raise RuntimeError("a transaction cannot end in a forked child: it is the parent's")
+        assert self._lock is not None
+        try:
+            if commit and (staging.objects or staging.moves):
+                self._commit(staging)
+        finally:
+            staging.close()
+            self._staging = None
+            self._lock.release()
+        self._timer.touch()
+
+    def _commit(self, staging: Staging) -> None:
+        objects = staging.objects
+        try:
+            if staging.size > FLUSH_BYTES:
+                self._write_pack(objects)
+                objects = {}
+            self._append(objects, staging.moves)
+        except OSError as error:
+            raise self._unavailable("write", error) from error
+        overlay, (records, size) = self._overlay, self._flush_at
+        if overlay.records >= records or overlay.size >= size:
+            self._staging = None
+            self._flush_or_remember()
+
+    def _append(self, objects: dict[Oid, tuple[Kind, bytes]], moves: list[Move]) -> None:
+        payload = encode_record(list(objects.values()), moves)
+        with self._mutex:
+            try:
+                number = self._journal.append(payload, sync=self._sync_appends)
+                self._overlay.add(number, objects, moves, len(payload))
+            except BaseException:
+                self._forget()
+                raise
+
+    # -- flushing
+
+    def _quietly_flush(self) -> None:
+        try:
+            with self.locked():
+                self._flush_or_remember()
+        except GitSessionError as error:
+            self.last_flush_error = error
+
+    def _flush_or_remember(self) -> None:
+        """The entries are durable already: a flush that fails is tried again later, and fails nobody's append."""
+        try:
+            self._flush()
+        except GitSessionError as error:
+            self.last_flush_error = error
+            self._flush_at = (self._overlay.records + FLUSH_RECORDS, self._overlay.size + FLUSH_BYTES)
+
+    def _flush(self) -> None:
+        """Under the lock, with the journal tailed."""
+        self.last_flush_error = None
+        overlay = self._overlay
+        if not overlay.records:
+            return
+        try:
+            if overlay.objects:
+                self._write_pack(overlay.objects)
+            self._refs.break_dead_locks()
+            left = self._move_refs(overlay.chains)
+            if left and not overlay.objects and overlay.records == 1:
+                return  # nothing but what was left the last time, and none of it moved
+            self._start_afresh(left)
+            if not left:
+                pack.release_packs(self._git_dir / "objects")
+        except OSError as error:
+            raise self._unavailable("flush", error) from error
+        self._flush_at = (FLUSH_RECORDS, FLUSH_BYTES)
+
+    def _write_pack(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
+        pack.write_pack(self._git_dir / "objects", objects.values(), self._git_dir / create.KEEP, sync=self._sync)
+
+    def _move_refs(self, chains: Mapping[str, list[RefValue | None]]) -> list[Move]:
+        """Move every ref to the end of its chain; the moves that others kept us from making."""
+        deletions = {name: set(chain) for name, chain in chains.items() if chain[-1] is None}
+        _, failed = self._refs.delete(deletions)
+        for name, chain in chains.items():
+            end = chain[-1]
+            if end is not None:
+                try:
+                    if not self._refs.move(name, end, ours=set(chain)):
+                        self._step_aside(name, end)
+                except (OSError, GitSessionError) as error:
+                    failed[name] = error
+        self.last_flush_error = next(iter(failed.values()), None)
+        return [(name, self._left_at(name, chains[name]), chains[name][-1]) for name in failed]
+
+    def _step_aside(self, name: str, end: RefValue) -> None:
+        """Others moved ``name``: theirs stands, and our line goes on under a name that follows from its end."""
+        if end.startswith(SYMBOLIC):
+            return
+        digest = hash_of(bytes.fromhex(end))
+        for length in _SIDE_NAME_LENGTHS:
+            side = f"{name}-{to_base32(digest, length)}"
+            if self._refs.move(side, end, ours={None}):
+                self.sidestepped.append((name, side))
+                return
+        raise Unavailable(f"every name to step aside to from {name} is taken")
+
+    def _left_at(self, name: str, chain: list[RefValue | None]) -> RefValue | None:
+        """One move stands for the whole chain: from what the repository holds now, where that is ours."""
+        try:
+            held = self._git.ref(name)
+        except GitSessionError:
+            return chain[0]
+        return held if held in chain else chain[0]
+
+    def _start_afresh(self, left: list[Move]) -> None:
+        with self._mutex:
+            try:
+                old = self._journal.numbers()
+                self._journal.start_next()
+                if left:
+                    payload = encode_record([], left)
+                    self._overlay.add(self._journal.append(payload, sync=self._sync), {}, left, len(payload))
+                self._journal.drop(old)
+                self._overlay.drop(old)
+            except BaseException:
+                self._forget()
+                raise
+
+
+class _GitTransaction:
+    """The context manager that ``GitStore.transaction`` returns; a class because a generator costs twice as much."""
+
+    __slots__ = ("_staging", "_store")
+
+    def __init__(self, store: GitStore) -> None:
+        self._store = store
+        self._staging: Staging | None = None
+
+    def __enter__(self) -> Staging:
+        self._staging = self._store._stage()
+        return self._staging
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._staging is not None
+        self._store._finish(self._staging, commit=error is None)

@@ -1,0 +1,283 @@
+"""The journal: numbered append-only files that make a write durable before it is packed. One fdatasync an append.
+
+store/frames.py has the frame; a payload is CBOR ``[1, [[type, bytes], ...], [[ref, old, new], ...]]``: objects (types
+as in a pack: 1 commit, 2 tree, 3 blob; ids are computed when read) and what refs held and hold, ``null`` for nothing.
+
+- The highest number is written. There is always one, the next is made before an old one goes, and no number comes
+  twice: so a file that still has its name, with no next beside it, is the newest, and no directory need be listed.
+- Opening is reading to the end; a crashed process's records and a live one's look the same. A torn record after the
+  end was never acknowledged, and is written over.
+- A failed write or fdatasync is final: the record's magic is blanked and the file never written again by this process
+  (trying fsync again may succeed without having written).
+- Where a record does not verify and another one follows it, the file is damaged, not torn: nobody writes over it, and
+  when its time comes it is set aside under another name.
+
+Appending and dropping want the store's lock. Reading does not, but may see a record whose writer has not finished; if
+that writer fails the record goes away again, so what was read without the lock is looked at once more.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from gitsession.codec import cbor
+from gitsession.codec.digest import hash_of
+from gitsession.errors import Corrupt, Malformed, NotAStore, Unavailable
+from gitsession.store import frames
+from gitsession.store.base import Kind
+from gitsession.store.durable import sync_directory, write_all
+from gitsession.store.staging import Move
+
+VERSION = 1
+PREALLOCATED_BYTES = 4 << 20
+
+_NUMBER_OF: Final[dict[Kind, int]] = {"commit": 1, "tree": 2, "blob": 3}
+_KIND_OF: Final[dict[int, Kind]] = {number: kind for kind, number in _NUMBER_OF.items()}
+_LOOKS_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One transaction: ``objects`` as ``(kind, bytes)``, ``moves`` as ``(ref, old, new)``; ``size`` bytes as stored."""
+
+    objects: list[tuple[Kind, bytes]]
+    moves: list[Move]
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What a look at the journal found: numbers of files that are gone, and new records with their file's number."""
+
+    gone: list[int] = field(default_factory=list)
+    records: list[tuple[int, Record]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _File:
+    number: int
+    fd: int
+    next_path: str
+    end: int
+    digest: bytes
+    last: int = 0
+    unsure: bool = False
+    damaged: bool = False
+
+
+_NOTHING = News()
+
+
+def encode_record(objects: Sequence[tuple[Kind, bytes]], moves: Sequence[Move]) -> bytes:
+    """The payload of a record."""
+    return cbor.encode(
+        [VERSION, [[_NUMBER_OF[kind], data] for kind, data in objects], [[name, old, new] for name, old, new in moves]]
+    )
+
+
+def decode_record(payload: bytes) -> Record:
+    """The record of a payload whose digest was right. Raises ``Corrupt``; ``NotAStore`` for one of a later version."""
+    try:
+        value = cbor.decode(payload)
+    except Malformed as error:
+        raise Corrupt(f"a journal record that is {error}") from None
+    match value:
+        case [1, [*objects], [*moves]]:
+            return Record([_object(row) for row in objects], [_move(row) for row in moves], len(payload))
+        case [int(version), *_] if version > VERSION:
+            raise NotAStore(f"the journal is of version {version}", hint="a later gitsession wrote it: upgrade")
+    raise Corrupt("a journal record of no form we know")
+
+
+class Journal:
+    """The journal files of one store, and how far this process has read them."""
+
+    def __init__(self, directory: Path, *, writable: bool = True, sync: bool = True) -> None:
+        self._directory = str(directory)
+        self._flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
+        self._sync = sync
+        self._files: dict[int, _File] = {}
+        self._newest: _File | None = None
+        self._failed = False
+
+    def tail(self, *, locked: bool) -> News:
+        """What happened since the last look. ``locked``: the caller holds the store's lock."""
+        newest = self._newest
+        if newest is None or not os.fstat(newest.fd).st_nlink or os.access(newest.next_path, os.F_OK):
+            return self._look(locked)
+        if newest.unsure and not self._still_true(newest):
+            return self._forget(newest, locked)
+        records = self._read(newest, locked)
+        return News([], records) if records else _NOTHING
+
+    def append(self, payload: bytes, *, sync: bool) -> int:
+        """Write a record after the newest; the number of its file. Raises ``OSError``, and then nothing was written."""
+        newest = self._newest
+        if newest is None or newest.damaged or self._failed:
+            newest = self.start_next()
+        length = len(payload).to_bytes(4, "big")
+        digest = hash_of(newest.digest + length + payload)
+        try:
+            write_all(newest.fd, b"".join((frames.MAGIC, length, digest, payload)), newest.end)
+            if sync:
+                os.fdatasync(newest.fd)
+        except OSError:
+            self._blank(newest)
+            raise
+        newest.last, newest.end, newest.digest = newest.end, newest.end + frames.HEAD_BYTES + len(payload), digest
+        newest.unsure = False
+        return newest.number
+
+    def start_next(self) -> _File:
+        """Begin a new file, durable before it is used. Raises ``OSError``."""
+        number = self._newest.number + 1 if self._newest else 1
+        salt = secrets.token_bytes(frames.SALT_BYTES)
+        temporary = f"{self._directory}/{frames.TEMPORARY}{number}"
+        fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            self._preallocate(fd)
+            write_all(fd, frames.header(salt), 0)
+            if self._sync:
+                os.fsync(fd)
+            os.rename(temporary, self._path(number))
+            if self._sync:
+                sync_directory(self._directory)
+        except BaseException:
+            os.close(fd)
+            raise
+        self._newest = self._files[number] = self._file(number, fd, salt)
+        self._failed = False
+        return self._newest
+
+    def drop(self, numbers: Sequence[int]) -> None:
+        """Remove files whose records are all in packs and refs, oldest first. Never the newest.
+
+        Oldest first, so that what a kill leaves is the end of every chain, and no reader sees a ref go back.
+        """
+        for number in sorted(numbers):
+            file = self._files.pop(number)
+            if file.damaged:
+                os.rename(self._path(number), f"{self._directory}/damaged-{number:08d}-{secrets.token_hex(4)}")
+            else:
+                os.unlink(self._path(number))
+            os.close(file.fd)
+        if self._sync:
+            sync_directory(self._directory)
+
+    def numbers(self) -> list[int]:
+        """The files as of the last look, oldest first."""
+        return sorted(self._files)
+
+    def damage(self) -> list[str]:
+        """Files with a record that does not verify and is no torn end, as of the last look; one line each."""
+        return [f"journal/{number:08d}" for number, file in sorted(self._files.items()) if file.damaged]
+
+    def close(self) -> None:
+        for file in self._files.values():
+            os.close(file.fd)
+        self._files, self._newest = {}, None
+
+    # -- reading
+
+    def _look(self, locked: bool) -> News:
+        """List the directory. Without the lock, again and again until no flush came between listing and reading."""
+        gone: list[int] = []
+        records: list[tuple[int, Record]] = []
+        empty = 0
+        for _ in range(_LOOKS_MAX):
+            listed = frames.numbers(self._directory)
+            for number in [known for known in self._files if known not in listed]:
+                os.close(self._files.pop(number).fd)
+                gone.append(number)
+            try:
+                for number in listed:
+                    if number not in self._files:
+                        self._files[number] = self._open(number)
+                    records += self._read(self._files[number], locked)
+            except FileNotFoundError:
+                continue
+            self._newest = self._files[listed[-1]] if listed else None
+            empty += not listed
+            if self._newest is None:
+                settled = locked or empty > 1
+            else:
+                settled = locked or not os.access(self._newest.next_path, os.F_OK)
+            if settled:
+                return News(gone, [row for row in records if row[0] in self._files])
+        raise Unavailable("the journal changes faster than it can be read", hint="try again")
+
+    def _open(self, number: int) -> _File:
+        fd = os.open(self._path(number), self._flags)
+        raw = os.pread(fd, frames.HEAD_BYTES, 0)
+        file = self._file(number, fd, raw[8:])
+        file.damaged = raw[:8] != frames.MAGIC + bytes(4) or len(raw) < frames.HEAD_BYTES
+        return file
+
+    def _read(self, file: _File, locked: bool) -> list[tuple[int, Record]]:
+        """The records after what is known, up to the first that does not verify."""
+        if os.pread(file.fd, 4, file.end) != frames.MAGIC or file.damaged:
+            return []
+        found = []
+        size = os.fstat(file.fd).st_size
+        while (length := frames.length_at(file.fd, file.end, size)) is not None:
+            start = file.end + frames.HEAD_BYTES
+            raw = os.pread(file.fd, frames.HEAD_BYTES, file.end)
+            payload = os.pread(file.fd, length, start)
+            if hash_of(file.digest + raw[4:8] + payload) != raw[8:]:
+                file.damaged = locked and os.pread(file.fd, 4, start + length) == frames.MAGIC
+                break
+            found.append((file.number, decode_record(payload)))
+            file.last, file.end, file.digest, file.unsure = file.end, start + length, raw[8:], not locked
+        return found
+
+    def _still_true(self, file: _File) -> bool:
+        return os.pread(file.fd, frames.HEAD_BYTES, file.last)[8:] == file.digest
+
+    def _forget(self, file: _File, locked: bool) -> News:
+        """Read a file afresh from which a record that we had seen was taken back."""
+        del self._files[file.number]
+        os.close(file.fd)
+        self._newest = None
+        news = self._look(locked)
+        return News([file.number, *news.gone], news.records)
+
+    # -- writing
+
+    def _blank(self, file: _File) -> None:
+        self._failed = True
+        try:
+            os.pwrite(file.fd, bytes(4), file.end)
+            os.fdatasync(file.fd)
+        except OSError:
+            pass
+
+    def _preallocate(self, fd: int) -> None:
+        """Blocks that exist already make fdatasync cheaper; not worth a disk that is almost full."""
+        space = os.fstatvfs(fd)
+        if space.f_bavail * space.f_frsize > 16 * PREALLOCATED_BYTES:
+            os.posix_fallocate(fd, 0, PREALLOCATED_BYTES)
+
+    def _file(self, number: int, fd: int, salt: bytes) -> _File:
+        return _File(number, fd, self._path(number + 1), frames.HEAD_BYTES, salt)
+
+    def _path(self, number: int) -> str:
+        return f"{self._directory}/{frames.file_name(number)}"
+
+
+def _object(row: object) -> tuple[Kind, bytes]:
+    match row:
+        case [int(number), bytes(data)] if number in _KIND_OF:
+            return _KIND_OF[number], data
+    raise Corrupt("a journal record with an object of no form we know")
+
+
+def _move(row: object) -> Move:
+    match row:
+        case [str(name), (None | str()) as old, (None | str()) as new]:
+            return name, old, new
+    raise Corrupt("a journal record with a ref move of no form we know")

@@ -1,0 +1,35 @@
+"""The names inside an entry's tree (docs/format.md, "An entry is a commit")."""
+
+from __future__ import annotations
+
+from gitsession.errors import Malformed
+
+HOLES = "holes.cbor"
+BLOBS = "blobs"
+SUMMARY = "summary.md"
+FILES = "files"
+OPERATION = "op.cbor"
+
+FILE_MODE = "100644"
+TREE_MODE = "40000"
+
+OWN = "cbor"
+"""The form of our own payloads."""
+
+FORMS = (OWN, "jsonl", "json", "md")
+
+
+def payload(form: str) -> str:
+    return f"entry.{form}"
+
+
+def form_of(name: str) -> str | None:
+    """The form of the payload that ``name`` holds, ``None`` if it holds none."""
+    prefix, _, form = name.partition(".")
+    return form if prefix == "entry" and form in FORMS else None
+
+
+def check(name: str, where: str) -> None:
+    """Raises ``Malformed`` for a name that has no place in an entry's tree."""
+    if form_of(name) is None and name not in (HOLES, BLOBS, SUMMARY, FILES):
+        raise Malformed(f"{name[:80]!r} has no place in an entry's tree", where=where)

@@ -1,0 +1,94 @@
+"""One writer per store: a mutex between threads, then flock(2) between processes.
+
+The order is always mutex, flock, ref lock; git takes only ref locks, so there is no circle to wait in. The kernel
+releases a flock when its process ends, however it ends: there is no stale lock to judge. flock belongs to the open
+file, which fork(2) shares, so a child that finds another process id than its own opens the file anew.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import threading
+import time
+from pathlib import Path
+
+from gitsession.errors import Unavailable
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.02
+
+
+class StoreLock:
+    """The lock of one store, for every thread of this process and every process of this machine."""
+
+    def __init__(self, path: Path, *, wait_seconds: float = 30.0) -> None:
+        """Raises ``OSError`` where the file cannot be opened for writing."""
+        self._path = path
+        self._wait_seconds = wait_seconds
+        self._fd = -1
+        self._open()
+
+    def acquire(self) -> None:
+        """Raises ``Unavailable`` after ``wait_seconds``, and says who holds the lock where the system tells."""
+        if os.getpid() != self._pid:
+            self.close()
+            self._open()
+        if not self._mutex.acquire(timeout=self._wait_seconds):
+            raise Unavailable(f"another thread has held {self._path.parent.parent} for {self._wait_seconds:g} s")
+        try:
+            self._flock()
+        except BaseException:
+            self._mutex.release()
+            raise
+
+    def release(self) -> None:
+        """In a forked child nothing happens: unlocking there would unlock the parent."""
+        if os.getpid() != self._pid:
+            return
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+        finally:
+            self._mutex.release()
+
+    def close(self) -> None:
+        """Let go of the file; idempotent. Closing (unlike unlocking) in a child leaves the parent's lock alone."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _open(self) -> None:
+        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._mutex = threading.Lock()
+        self._pid = os.getpid()
+
+    def _flock(self) -> None:
+        deadline = 0.0
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                now = time.monotonic()
+                deadline = deadline or now + self._wait_seconds
+                if now >= deadline:
+                    raise Unavailable(
+                        f"{self._holder()} has held {self._path.parent.parent} for {self._wait_seconds:g} s",
+                        hint="try again when it is done",
+                    ) from None
+                time.sleep(pause * random.uniform(0.5, 1.0))
+                pause = min(pause * 1.5, _LONGEST_PAUSE)
+
+    def _holder(self) -> str:
+        """Linux lists who holds which file: ``1: FLOCK  ADVISORY  WRITE 4711 08:01:1234 0 EOF``."""
+        inode = os.fstat(self._fd).st_ino
+        try:
+            rows = Path("/proc/locks").read_text().splitlines()
+        except OSError:
+            rows = []
+        for row in rows:
+            fields = row.split()
+            if len(fields) > 5 and fields[1] == "FLOCK" and fields[5].endswith(f":{inode}"):
+                return f"process {fields[4]}"
+        return "another process"

@@ -1,0 +1,82 @@
+"""Housekeeping that git does best, and the traces of runs that were killed.
+
+Many small packs become few by ``git repack -d --geometric=2``, with the deltas we do not make; loose refs become one
+file by ``git pack-refs``. Both are safe beside live writers: what is not reachable yet is in kept packs, and our ref
+moves compare under git's own lock. Cleaning up wants the store's lock: whoever holds it knows that what an unfinished
+write of ours has left belongs to nobody. What other programs leave is removed when it is a day old.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gitsession.errors import Unavailable
+from gitsession.store import create, frames, gitcli, pack
+
+if TYPE_CHECKING:
+    from gitsession.store.gitstore import GitStore
+
+PACKS_MAX = 50
+
+_FOREIGN_TEMPORARIES = ("tmp_pack_", "tmp_idx_", "tmp_rev_", "tmp_obj_", "tmp_mtimes_", ".tmp-")
+_DAY_SECONDS = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Maintained:
+    """What was done: packs before and after, loose refs packed away, and files of killed runs that are gone."""
+
+    packs_before: int
+    packs_after: int
+    dead_locks: int
+    released: int
+    removed: tuple[str, ...]
+
+
+def maintain(store: GitStore) -> Maintained:
+    """Flush, have git repack and pack refs, clean up. Raises ``Unavailable``, without git among other reasons."""
+    git_dir = store.git_dir
+    store.flush()
+    before = count_packs(git_dir)
+    with store.locked():
+        dead_locks = store.break_dead_locks()
+        released = pack.release_packs(git_dir / "objects") if not store.pending_moves() else 0
+        removed = tuple(_remove_leftovers(git_dir))
+    try:
+        gitcli.run(git_dir, "repack", "-d", "-q", "--geometric=2")
+    except Unavailable:
+        # An older git, or packs it cannot order. -k: what no ref reaches stays; dropping it is not ours to decide.
+        gitcli.run(git_dir, "repack", "-a", "-d", "-k", "-q")
+    gitcli.run(git_dir, "pack-refs", "--all")
+    return Maintained(before, count_packs(git_dir), dead_locks, released, removed)
+
+
+def count_packs(git_dir: Path) -> int:
+    return sum(name.endswith(".pack") for name in os.listdir(git_dir / "objects" / "pack"))
+
+
+def _remove_leftovers(git_dir: Path) -> Iterator[str]:
+    """Under the store's lock. Names are relative to the store."""
+    old = time.time() - _DAY_SECONDS
+    for directory in ("objects/pack", "objects", create.JOURNAL):
+        with os.scandir(git_dir / directory) as entries:
+            for entry in entries:
+                if _is_left_over(entry, old, ours=directory == create.JOURNAL):
+                    os.unlink(entry.path)
+                    yield f"{directory}/{entry.name}"
+
+
+def _is_left_over(entry: os.DirEntry[str], old: float, *, ours: bool) -> bool:
+    if not entry.is_file(follow_symlinks=False):
+        return False
+    if entry.name.startswith(pack.TEMPORARY) or (ours and entry.name.startswith(frames.TEMPORARY)):
+        return True
+    try:
+        return entry.name.startswith(_FOREIGN_TEMPORARIES) and entry.stat().st_mtime < old
+    except FileNotFoundError:
+        return False

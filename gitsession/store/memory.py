@@ -1,0 +1,103 @@
+"""A store in memory: the twin of ``GitStore`` for tests, judged by the same suite.
+
+Nothing is durable, and a second ``MemoryStore`` is another store. All else is as on disk: one writer at a time, a
+transaction that happens whole or not at all, the same names refused.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+from gitsession.errors import MissingObject, Unavailable
+from gitsession.store.base import Kind, Oid, RefValue
+from gitsession.store.staging import Staging
+
+_WAIT_SECONDS = 10.0
+
+
+class MemoryStore:
+    """An ``ObjectStore`` of dicts."""
+
+    def __init__(self) -> None:
+        self._objects: dict[Oid, tuple[Kind, bytes]] = {}
+        self._refs: dict[str, RefValue] = {}
+        self._lock = threading.Lock()
+        self._staging: Staging | None = None
+
+    def read(self, oid: Oid) -> tuple[Kind, bytes]:
+        staging = self._own_staging()
+        found = self._objects.get(oid) or (staging.objects.get(oid) if staging else None)
+        if found is None:
+            raise MissingObject(f"no object {oid}")
+        return found
+
+    def contains(self, oid: Oid) -> bool:
+        staging = self._own_staging()
+        return oid in self._objects or (staging is not None and oid in staging.objects)
+
+    def ref(self, name: str) -> RefValue | None:
+        staging = self._own_staging()
+        return staging.value(name) if staging else self._refs.get(name)
+
+    def refs(self, prefix: str) -> Mapping[str, RefValue]:
+        staging = self._own_staging()
+        found: dict[str, RefValue | None] = {**self._refs, **(staging.ends() if staging else {})}
+        return {name: value for name, value in sorted(found.items()) if value is not None and name.startswith(prefix)}
+
+    def transaction(self) -> _MemoryTransaction:
+        return _MemoryTransaction(self)
+
+    def flush(self) -> None:
+        """There is nothing to hand over."""
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _own_staging(self) -> Staging | None:
+        staging = self._staging
+        return staging if staging is not None and staging.thread == threading.get_ident() else None
+
+
+class _MemoryTransaction:
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+
+    def __enter__(self) -> Staging:
+        store = self._store
+        if store._own_staging():
+            raise RuntimeError("this thread has a transaction open already")
+        if not store._lock.acquire(timeout=_WAIT_SECONDS):
+            raise Unavailable("another thread has held the store for too long")
+        store._staging = Staging(
+            ref=store._refs.get,
+            names_below=lambda prefix: [name for name in store._refs if name.startswith(prefix)],
+            contains=store._objects.__contains__,
+        )
+        return store._staging
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        store, staging = self._store, self._store._staging
+        assert staging is not None
+        try:
+            if error is None:
+                store._objects.update(staging.objects)
+                for name, value in staging.ends().items():
+                    if value is None:
+                        store._refs.pop(name, None)
+                    else:
+                        store._refs[name] = value
+        finally:
+            staging.close()
+            store._staging = None
+            store._lock.release()

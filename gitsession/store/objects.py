@@ -1,0 +1,132 @@
+"""The bytes of git's objects: trees and commits to and from values, and the id that follows from bytes.
+
+Pure, and exact: ``encode_commit`` of the same fields is the same bytes on any machine. What the names in a tree mean is
+nothing that this module knows. Names are text; bytes that are not UTF-8 ride along as surrogate escapes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha1
+
+from gitsession.errors import Malformed
+from gitsession.store.base import Kind, Oid
+
+TREE_MODE = "40000"
+SECONDS_MAX = 2**32 - 1
+
+_MODES = frozenset({TREE_MODE, "100644", "100755", "120000", "160000"})
+_MODE = re.compile(rb"[1-7][0-7]{4,5}")
+_OID = re.compile(rb"[0-9a-f]{40}")
+_NAME = re.compile(r"[^\x00-\x20<>\x7f](?:[^\x00-\x1f<>\x7f]*[^\x00-\x20<>\x7f])?")
+_IDENT = re.compile(rb"(?P<name>[^<>\n]*?) ?<[^<>\n]*> (?P<seconds>\d{1,20}) [+-]\d{4}")
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commit's fields as far as we use them; a parsed commit may have held others (a signature, an encoding)."""
+
+    tree: Oid
+    parents: tuple[Oid, ...]
+    author_name: str
+    author_seconds: int
+    committer_seconds: int
+    message: bytes
+
+
+def oid_of(kind: Kind, data: bytes) -> Oid:
+    """The id git gives ``data`` as an object of ``kind``."""
+    hasher = sha1(f"{kind} {len(data)}\0".encode(), usedforsecurity=False)
+    hasher.update(data)
+    return hasher.hexdigest()
+
+
+def encode_tree(entries: Mapping[str, tuple[str, Oid]]) -> bytes:
+    """The tree of ``name -> (mode, oid)``, in git's order. Raises ``Malformed`` for a name or mode git cannot hold."""
+    rows = []
+    for name, (mode, oid) in entries.items():
+        raw = name.encode("utf-8", "surrogateescape")
+        if not raw or b"/" in raw or b"\0" in raw:
+            raise Malformed(f"a tree cannot hold the name {name[:80]!r}")
+        if mode not in _MODES:
+            raise Malformed(f"a tree cannot hold the mode {mode!r}", where=name[:80])
+        rows.append((_order(mode, raw), mode.encode() + b" " + raw + b"\0" + bytes.fromhex(oid)))
+    return b"".join(row for _, row in sorted(rows))
+
+
+def parse_tree(data: bytes) -> list[tuple[str, str, Oid]]:
+    """``(mode, name, oid)`` of every entry. Raises ``Malformed`` for bytes that are no tree, or not in git's order."""
+    entries: list[tuple[str, str, Oid]] = []
+    at, before = 0, b""
+    while at < len(data):
+        space = data.find(b" ", at, at + 7)
+        end = data.find(b"\0", space)
+        mode, name, oid = data[at:space], data[space + 1 : end], data[end + 1 : end + 21]
+        if space < 0 or end < 0 or len(oid) != 20 or not name or b"/" in name or not _MODE.fullmatch(mode):
+            raise Malformed(f"not a tree: bad entry at byte {at}")
+        order = _order(mode.decode(), name)
+        if order <= before:
+            raise Malformed(f"not a tree: {name[:80]!r} is out of order or twice")
+        entries.append((mode.decode(), name.decode("utf-8", "surrogateescape"), oid.hex()))
+        at, before = end + 21, order
+    return entries
+
+
+def encode_commit(
+    *,
+    tree: Oid,
+    parents: Sequence[Oid],
+    author_name: str,
+    author_seconds: int,
+    committer_seconds: int,
+    message: bytes,
+) -> bytes:
+    """The exact bytes of a commit of ours.
+
+    Raises ``Malformed`` where git would not take them: a name that is empty or holds ``<``, ``>`` or a control
+    character, seconds outside 32 bits, a NUL in the message.
+    """
+    if not _NAME.fullmatch(author_name):
+        raise Malformed(f"git cannot keep the author name {author_name[:80]!r}")
+    for seconds in (author_seconds, committer_seconds):
+        if not 0 <= seconds <= SECONDS_MAX:
+            raise Malformed(f"git cannot keep the time {seconds}")
+    if b"\0" in message:
+        raise Malformed("a commit message with a NUL byte")
+    head = [f"tree {tree}", *(f"parent {parent}" for parent in parents)]
+    head.append(f"author {author_name} <{author_name}@gitsession> {author_seconds} +0000")
+    head.append(f"committer gitsession <gitsession@gitsession> {committer_seconds} +0000")
+    return "\n".join(head).encode() + b"\n\n" + message
+
+
+def parse_commit(data: bytes) -> Commit:
+    """Any commit, ours or not. Headers that we do not use are passed over. Raises ``Malformed``."""
+    head, found, message = data.partition(b"\n\n")
+    if not found:
+        head, message = data.removesuffix(b"\n"), b""
+    lines = head.split(b"\n")
+    trees = [line[5:] for line in lines[:1] if line.startswith(b"tree ")]
+    at = 1
+    while at < len(lines) and lines[at].startswith(b"parent "):
+        at += 1
+    oids = [*trees, *(line[7:] for line in lines[1:at])]
+    if not trees or not all(_OID.fullmatch(oid) for oid in oids):
+        raise Malformed("not a commit: no tree, or a name that is no oid")
+    author = _ident(lines, at, b"author ")
+    committer = _ident(lines, at + 1, b"committer ")
+    tree, *parents = (oid.decode() for oid in oids)
+    return Commit(tree, tuple(parents), author[0], author[1], committer[1], message)
+
+
+def _ident(lines: list[bytes], at: int, key: bytes) -> tuple[str, int]:
+    found = _IDENT.fullmatch(lines[at].removeprefix(key)) if at < len(lines) and lines[at].startswith(key) else None
+    if not found:
+        raise Malformed(f"not a commit: no {key.decode().strip()} where it belongs")
+    return found["name"].decode("utf-8", "replace"), int(found["seconds"])
+
+
+def _order(mode: str, name: bytes) -> bytes:
+    """git sorts a directory as if its name ended in a slash."""
+    return name + b"/" if mode == TREE_MODE else name + b"\0"

@@ -1,0 +1,91 @@
+"""Is there news? Answered from file names and times alone, for programs that start often and mostly find nothing.
+
+Imports no libgit2, no CBOR, no hashing and no git: listing sessions asks here whether the index is up to date.
+
+Whoever changes a loose ref renames a file into its directory, so the directory's time tells, and one look at each
+session's directory is enough. Only a time too near to now is not trusted: two renames may share it. There what the refs
+hold is told too, and so the next fingerprint may differ without cause, once.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from stat import S_ISDIR
+
+from gitsession.store import frames
+
+_WATCHED = ("refs/heads/sessions", "refs/heads/gitsession", "refs/gitsession")
+_FRESH_NS = 1_000_000_000
+_NO_SUBDIRECTORIES = 2  # links to a directory: its name and its own ``.``; each directory in it would add one
+
+
+def fingerprint(git_dir: Path | str) -> str:
+    """A text that changes whenever a ref of ours does or the journal grows. Two alike: nothing has happened."""
+    fresh = time.time_ns() - _FRESH_NS
+    parts = [_packed_refs(f"{git_dir}/packed-refs")]
+    for directory in _WATCHED:
+        _directory(f"{git_dir}/{directory}", fresh, parts)
+    parts += (f"{number} {inode} {end}" for number, inode, end in _journal(git_dir))
+    return "\n".join(parts)
+
+
+def has_pending(git_dir: Path | str) -> bool:
+    """Whether the journal holds a record that git may not know yet."""
+    return any(end > frames.HEAD_BYTES for _, _, end in _journal(git_dir))
+
+
+def _packed_refs(path: str) -> str:
+    try:
+        stat = os.stat(path)
+    except FileNotFoundError:
+        return ""
+    return f"{stat.st_mtime_ns} {stat.st_size} {stat.st_ino}"
+
+
+def _directory(path: str, fresh: int, parts: list[str]) -> None:
+    """Add what tells one state of a directory of refs from another."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    try:
+        changed = os.fstat(fd).st_mtime_ns
+        parts.append(f"{path} {changed}")
+        for name in os.listdir(fd):
+            try:
+                stat = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            if not S_ISDIR(stat.st_mode):
+                if changed >= fresh:
+                    parts.append(f"{name} {_content(f'{path}/{name}')}")
+            elif stat.st_nlink == _NO_SUBDIRECTORIES and stat.st_mtime_ns < fresh:
+                parts.append(f"{name} {stat.st_mtime_ns}")
+            else:
+                _directory(f"{path}/{name}", fresh, parts)
+    finally:
+        os.close(fd)
+
+
+def _content(path: str) -> str:
+    try:
+        return Path(path).read_text("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
+def _journal(git_dir: Path | str) -> Iterator[tuple[int, int, int]]:
+    """Number, inode and end of every journal file."""
+    directory = f"{git_dir}/gitsession/journal"
+    for number in frames.numbers(directory):
+        try:
+            fd = os.open(f"{directory}/{frames.file_name(number)}", os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        try:
+            yield number, os.fstat(fd).st_ino, frames.end(fd)
+        finally:
+            os.close(fd)

@@ -1,0 +1,119 @@
+"""What refs hold, read from git's files: one file per loose ref, and ``packed-refs`` for those that have none.
+
+Loose first, packed second, always: ``git pack-refs`` writes the second before it removes the first, so a ref that moves
+between our two looks is found at its new place. Read here and not through libgit2, which would load the user's
+configuration to do it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from gitsession.errors import Corrupt
+from gitsession.store.base import RefValue
+
+_VALUE = re.compile(rb"([0-9a-f]{40}|ref: [^\x00-\x20\x7f]+)\s*")
+_VALUE_BYTES_MAX = 4096
+
+
+class RefReader:
+    """The refs of the repository at ``git_dir``."""
+
+    def __init__(self, git_dir: Path) -> None:
+        self._root = str(git_dir)
+        self._packed_path = f"{git_dir}/packed-refs"
+        self._seen: tuple[int, int, int] | None = None
+        self._packed = b""
+
+    def read(self, name: str) -> RefValue | None:
+        """What ``name`` holds, not followed. Raises ``Corrupt`` for a file that git could not have written."""
+        if not name.startswith("refs/") or ".." in name:
+            return None
+        raw = _content(f"{self._root}/{name}")
+        if raw is None:
+            packed = self._packed_refs()
+            return next((value for other, value in _packed_from(packed, name) if other == name), None)
+        found = _VALUE.fullmatch(raw)
+        if not found:
+            raise Corrupt(f"{name} holds {raw[:60]!r}", hint="`git fsck` in the store lists what is broken")
+        return found[1].decode()
+
+    def list(self, prefix: str) -> dict[str, RefValue]:
+        """Every ref whose name starts with ``prefix``. Files that hold no ref are passed over, as git does."""
+        loose = {}
+        for name in self._loose(prefix.rpartition("/")[0], prefix):
+            found = _VALUE.fullmatch(_content(f"{self._root}/{name}") or b"")
+            if found:
+                loose[name] = found[1].decode()
+        return {**dict(_packed_from(self._packed_refs(), prefix)), **loose}
+
+    def _loose(self, directory: str, prefix: str) -> Iterator[str]:
+        try:
+            with os.scandir(f"{self._root}/{directory}") as found:
+                entries = list(found)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        for entry in entries:
+            name = f"{directory}/{entry.name}"
+            if entry.is_dir():
+                if name.startswith(prefix) or prefix.startswith(name + "/"):
+                    yield from self._loose(name, prefix)
+            elif name.startswith(prefix) and not name.endswith(".lock"):
+                yield name
+
+    def _packed_refs(self) -> bytes:
+        """The sorted lines of packed-refs; read again when the file is another one."""
+        try:
+            stat = os.stat(self._packed_path)
+        except FileNotFoundError:
+            return b""
+        seen = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+        if seen != self._seen:
+            data = Path(self._packed_path).read_bytes()
+            head, _, rest = data.partition(b"\n")
+            if not (head.startswith(b"#") and b" sorted" in head):
+                lines: list[bytes] = [line for line in data.splitlines(keepends=True) if line[:1] not in (b"#", b"^")]
+                lines.sort(key=lambda line: line[41:])
+                rest = b"".join(lines)
+            self._packed, self._seen = rest, seen
+        return self._packed
+
+
+def _content(path: str) -> bytes | None:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        return os.read(fd, _VALUE_BYTES_MAX)
+    except IsADirectoryError:
+        return None
+    finally:
+        os.close(fd)
+
+
+def _packed_from(data: bytes, prefix: str) -> Iterator[tuple[str, RefValue]]:
+    """The packed refs that start with ``prefix``, found by halving: a line is ``<oid> <name>``, or ``^<oid>``."""
+    wanted = prefix.encode("utf-8", "surrogateescape")
+    low, high = 0, len(data)
+    while low < high:
+        middle = data.rfind(b"\n", low, (low + high) // 2) + 1 or low
+        end = data.index(b"\n", middle)
+        start = middle
+        while data[start : start + 1] == b"^" and start > low:
+            start = data.rfind(b"\n", low, start - 1) + 1 or low
+        if data[start : start + 1] != b"^" and data[start + 41 : data.index(b"\n", start)] >= wanted:
+            high = start
+        else:
+            low = end + 1
+    while low < len(data):
+        end = data.index(b"\n", low)
+        if data[low : low + 1] != b"^":
+            name = data[low + 41 : end]
+            if not name.startswith(wanted):
+                return
+            yield name.decode("utf-8", "surrogateescape"), data[low : low + 40].decode()
+        low = end + 1

@@ -1,0 +1,60 @@
+"""The names of refs: every one we read or write (docs/format.md, "The repository")."""
+
+from __future__ import annotations
+
+import re
+
+from gitsession.errors import InvalidName
+
+SESSIONS = "refs/heads/sessions/"
+OPLOG = "refs/gitsession/oplog"
+ACTIVE = "refs/gitsession/active/"
+META = "meta"
+MAIN = "main"
+
+_BRANCH = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+
+
+def session(sid: str) -> str:
+    """What every ref of a session begins with."""
+    return f"{SESSIONS}{sid}/"
+
+
+def leaf(sid: str, branch: str = MAIN) -> str:
+    return f"{SESSIONS}{sid}/{branch}"
+
+
+def meta(sid: str) -> str:
+    return leaf(sid, META)
+
+
+def active(sid: str) -> str:
+    return ACTIVE + sid
+
+
+def parse(name: str) -> tuple[str, str] | None:
+    """Session and branch of a session ref, else ``None``."""
+    sid, _, branch = name.removeprefix(SESSIONS).partition("/")
+    return (sid, branch) if name.startswith(SESSIONS) and branch and "/" not in branch else None
+
+
+def symbolic(target: str) -> str:
+    """The value of a symbolic ref to ``target``."""
+    return f"ref: {target}"
+
+
+def target(value: str) -> str | None:
+    """The name a symbolic ref's value points to, ``None`` for an oid."""
+    return value.removeprefix("ref: ") if value.startswith("ref: ") else None
+
+
+def check_branch(name: str) -> str:
+    """``name`` if a user may call a branch so. Raises ``InvalidName``."""
+    if not _BRANCH.fullmatch(name):
+        raise InvalidName(
+            f"{name[:80]!r} cannot be a branch",
+            hint="use lower-case letters, digits, - and _, at most 64, beginning with a letter or digit",
+        )
+    if name == META:
+        raise InvalidName(f"{META!r} is where a session keeps its title and labels", hint="choose another name")
+    return name

@@ -1,0 +1,27 @@
+"""Tests cannot reach home: every test gets an empty one, and a git without anybody's configuration."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("gitsession", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+settings.load_profile("gitsession")
+
+
+@pytest.fixture(autouse=True)
+def isolated_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """HOME and everything beside it that a program may look for, empty."""
+    for name in list(os.environ):
+        if name.startswith("GIT_") or name.startswith("GITSESSION_"):
+            monkeypatch.delenv(name)
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("HOME", str(home))
+    for kind in ("CONFIG", "DATA", "CACHE", "STATE"):
+        monkeypatch.setenv(f"XDG_{kind}_HOME", str(home / kind.lower()))
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    return home

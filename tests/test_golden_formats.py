@@ -1,0 +1,146 @@
+"""What real programs made of real files: pi 1.5's own answers for 150 sessions, and session files as they lie about.
+
+Both live beside the repository and are not part of it: GITSESSION_SHARED names the folder. Skipped where it is absent.
+"""
+
+import gzip
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from gitsession.formats import FORMATS, claimed, pi
+from gitsession.model.entries import Label, Opaque, Title, Unknown
+
+SHARED = Path(os.environ.get("GITSESSION_SHARED") or Path(__file__).parents[2] / "shared")
+GOLDEN = SHARED / "golden" / "pi-150.json.gz"
+FILES = sorted((SHARED / "sessions" / "pi").glob("*.jsonl")) + sorted((SHARED / "sessions" / "omp").glob("*.jsonl"))
+
+
+@pytest.fixture(scope="module")
+def golden():
+    if not GOLDEN.exists():
+        pytest.skip("no golden sessions here")
+    return json.loads(gzip.decompress(GOLDEN.read_bytes()))
+
+
+class Reading:
+    """A session as pi looks at it: entries with an id, those without contracted into what they hang below."""
+
+    def __init__(self, text):
+        self.source = pi.split(text.encode())
+        self.by_line = {record.line: record for record in self.source.records}
+        self.records = sorted((r for r in self.source.records if r.source_id), key=lambda record: record.line)
+        self.views = [(record, pi.read(record.payload)) for record in self.records]
+
+    def parent(self, record):
+        """The nearest ancestor with an id of its own."""
+        above = self.by_line.get(record.parent)
+        while above is not None and above.source_id is None:
+            above = self.by_line.get(above.parent)
+        return above
+
+    def leaf(self):
+        return self.records[-1].source_id if self.records else None
+
+    def branch(self, leaf):
+        at = next((record for record in reversed(self.records) if record.source_id == leaf), None)
+        line = []
+        while at is not None:
+            line.append(at.source_id)
+            at = self.parent(at)
+        return line[::-1]
+
+    def tree(self):
+        children = {}
+        for record, view in self.views:
+            above = self.parent(record)
+            children.setdefault(above and above.line, []).append((record, view))
+        for group in children.values():
+            group.sort(key=lambda pair: pair[1].at_ms)
+        rows = []
+        todo = [(pair, 0) for pair in reversed([(r, v) for r, v in self.views if self.parent(r) is None])]
+        while todo:
+            (record, _), depth = todo.pop()
+            above = self.parent(record)
+            stated = record.claimed_parent if above is None else above.source_id
+            rows.append([record.source_id, stated, json.loads(record.payload)["type"], depth])
+            todo += [(pair, depth + 1) for pair in reversed(children.get(record.line, []))]
+        return rows
+
+    def labels(self):
+        labels = {}
+        for _, view in self.views:
+            if isinstance(view, Label):
+                labels.pop(view.target, None)
+                if view.label:
+                    labels[view.target] = view.label
+        return labels
+
+    def name(self):
+        titles = [view.title for _, view in self.views if isinstance(view, Title)]
+        return (titles[-1] or "").strip() or None if titles else None
+
+
+@pytest.mark.parametrize("number", range(150))
+def test_a_session_is_the_one_that_pi_sees(golden, number):
+    case = golden[number]
+    theirs = case["1.5"]
+    ours = Reading(case["text"])
+    assert ours.leaf() == theirs["leaf"]
+    assert ours.tree() == theirs["tree"]
+    assert ours.labels() == theirs["labels"]
+    assert ours.name() == theirs["name"]
+    assert ours.branch(case.get("leaf") or ours.leaf()) == theirs["branch"]
+
+
+def joined(source):
+    """The file again: what was taken in, line by line, and what waits."""
+    lines = sorted((*source.meta, *source.records), key=lambda record: record.line)
+    taken = b"".join(record.payload + b"\n" for record in lines)
+    return (taken if source.ends_with_newline else taken[:-1]) + source.waiting
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_a_file_comes_back_byte_for_byte(path):
+    data = path.read_bytes()
+    for format_ in FORMATS.values():
+        for final in (False, True):
+            assert joined(format_.split(data, name=path.stem, final=final)) == data
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_every_line_of_a_file_is_understood_or_named(path):
+    data = path.read_bytes()
+    format_ = claimed(data[:65536])
+    assert format_ is not None
+    source = format_.split(data)
+    for record in source.records:
+        view, headline = format_.read(record.payload), format_.headline(record.payload)
+        assert headline.kind
+        if isinstance(view, Unknown):
+            assert view.name in ("compact", "branchSummary", "compactionSummary")
+        assert not isinstance(view, Opaque) or record.problem or not record.payload.strip()
+
+
+@pytest.mark.parametrize("number", range(0, 150, 10))
+def test_a_file_that_grows_keeps_every_record(golden, number):
+    data = golden[number]["text"].encode()
+    whole = {record.line: record for record in pi.split(data).records}
+    known = set()
+    for end in [at + 1 for at, byte in enumerate(data) if byte == 10]:
+        for record in pi.split(data[:end]).records:
+            if record.claimed_parent is None:
+                assert whole[record.line] == record
+                known.add(record.line)
+    assert known
+
+
+@pytest.mark.skipif(not FILES, reason="no session files here")
+def test_every_prefix_of_a_file_joins_to_itself():
+    data = (SHARED / "sessions" / "pi" / "small.v3.jsonl").read_bytes()
+    for end in range(data.index(b"\n") + 1, len(data) + 1):
+        source = pi.split(data[:end])
+        assert joined(source) == data[:end]
+        assert joined(pi.split(data[:end], final=True)) == data[:end]

@@ -1,0 +1,234 @@
+"""Where the lines of a file hang, case by case, and that a file that grows moves nothing."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gitsession.formats.placement import Field, Node, place
+
+ABSENT = Field.ABSENT
+
+
+def tree(*lines):
+    """Nodes numbered from 1: "a<root", "b<a", "b" (no parent field), "<a" (no id), "" (nothing at all)."""
+    return [_node(number, line) for number, line in enumerate(lines, start=1)]
+
+
+def _node(number, line):
+    own, stated, parent = line.partition("<")
+    return Node(number, own or None, (None if parent == "root" else parent) if stated else ABSENT)
+
+
+def below(*lines):
+    """What each line hangs below, in the order of lines."""
+    return [at.parent for at in sorted(place(tree(*lines)), key=lambda at: at.line)]
+
+
+def order(*lines):
+    return [at.line for at in place(tree(*lines))]
+
+
+def problems(*lines):
+    return {at.line: (at.claimed, at.problem) for at in place(tree(*lines)) if at.claimed is not None or at.problem}
+
+
+def test_no_lines_have_no_places():
+    assert place([]) == []
+
+
+def test_a_chain_hangs_as_it_says():
+    assert below("a<root", "b<a", "c<b") == [None, 1, 2]
+
+
+def test_a_null_parent_is_the_root_wherever_it_stands():
+    assert below("a<root", "b<a", "c<root") == [None, 1, None]
+
+
+def test_siblings_share_their_parent():
+    assert below("a<root", "b<a", "c<a") == [None, 1, 1]
+
+
+def test_without_a_parent_field_a_line_hangs_below_the_previous_one():
+    assert below("a", "b", "c") == [None, 1, 2]
+
+
+def test_an_id_without_a_parent_field_takes_no_children_from_the_previous_line():
+    assert below("a<root", "b", "c<a") == [None, 1, 1]
+
+
+def test_a_missing_parent_is_the_root_and_its_text_is_kept():
+    lines = ("a<root", "b<gone", "c<b")
+    assert below(*lines) == [None, None, 2]
+    assert problems(*lines) == {2: ("gone", "its parent 'gone' is not in the file")}
+
+
+def test_an_empty_parent_text_is_a_missing_parent():
+    assert problems("a<root", "b<") == {2: ("", "its parent '' is not in the file")}
+
+
+def test_a_duplicate_id_is_kept_and_the_later_answers_from_there_on():
+    lines = ("a<root", "b<a", "a<b", "c<a")
+    assert below(*lines) == [None, 1, 2, 3]
+    assert problems(*lines) == {3: (None, "a second entry with the id 'a'")}
+
+
+def test_a_duplicate_that_names_its_own_id_hangs_below_the_earlier_one():
+    assert below("a<root", "a<a", "b<a") == [None, 1, 2]
+
+
+def test_a_parent_further_down_comes_out_first():
+    lines = ("a<c", "b<root", "c<b", "d<a")
+    assert below(*lines) == [3, None, 2, 1]
+    assert order(*lines) == [2, 3, 1, 4]
+    assert problems(*lines) == {}
+
+
+def test_of_two_later_lines_with_the_id_the_first_is_the_parent():
+    assert below("a<x", "x<root", "x<root") == [2, None, None]
+
+
+def test_an_earlier_parent_wins_over_a_later_one():
+    assert below("x<root", "a<x", "x<root", "b<x") == [None, 1, None, 3]
+
+
+def test_lines_that_waited_for_one_parent_come_out_in_file_order_with_their_children():
+    lines = ("a<z", "b<a", "c<z", "d<b", "z<root")
+    assert below(*lines) == [5, 1, 5, 2, None]
+    assert order(*lines) == [5, 1, 2, 3, 4]
+
+
+def test_a_line_that_is_its_own_parent_goes_to_the_root():
+    lines = ("a<root", "b<b", "c<b")
+    assert below(*lines) == [None, None, 2]
+    assert problems(*lines) == {2: ("b", "its parent 'b' is itself or hangs below it")}
+
+
+@pytest.mark.parametrize(
+    ("lines", "parents", "claimed"),
+    [
+        (("a<b", "b<a"), [None, 1], "b"),
+        (("a<c", "b<a", "c<b"), [None, 1, 2], "c"),
+        (("a<b", "b<c", "c<a"), [None, 3, 1], "b"),
+        (("a<c", "c<b", "b<a", "d<c"), [None, 3, 1, 2], "c"),
+    ],
+)
+def test_a_cycle_is_cut_at_the_line_that_comes_first(lines, parents, claimed):
+    assert below(*lines) == parents
+    assert problems(*lines) == {1: (claimed, f"its parent '{claimed}' is itself or hangs below it")}
+
+
+def test_what_leads_into_a_cycle_is_not_cut():
+    lines = ("t<x", "x<y", "y<x")
+    assert below(*lines) == [2, None, 2]
+    assert list(problems(*lines)) == [2]
+
+
+def test_two_cycles_are_cut_once_each():
+    assert list(problems("a<b", "c<d", "b<a", "d<c")) == [1, 2]
+
+
+def test_a_line_with_nothing_to_say_keeps_a_linear_file_linear():
+    assert below("a<root", "", "b<a", "c<b") == [None, 1, 2, 3]
+
+
+def test_several_such_lines_form_a_chain_that_takes_the_children():
+    assert below("a<root", "", "", "b<a", "c<a") == [None, 1, 2, 3, 3]
+
+
+def test_earlier_children_stay_where_they_were():
+    assert below("a<root", "b<a", "", "c<a", "d<b") == [None, 1, 2, 1, 3]
+
+
+def test_a_line_with_nothing_to_say_takes_no_children_of_one_without_an_id():
+    assert below("a<root", "<a", "", "b<a") == [None, 1, 2, 1]
+
+
+def test_a_child_that_waited_hangs_below_its_parent_not_below_what_followed_it():
+    assert below("b<a", "a<root", "", "c<a") == [2, None, 2, 3]
+
+
+def test_lines_before_anything_else_hang_on_the_root():
+    assert below("", "", "a<root") == [None, 1, None]
+
+
+def test_an_id_of_any_length_fits_a_report():
+    ((claimed, problem),) = problems("a<" + "\ud83d" * 1000).values()
+    assert claimed == "\ud83d" * 1000
+    assert len(problem) < 500
+    assert problem.isascii()
+
+
+IDS = st.sampled_from("abcdef")
+NODES = st.lists(
+    st.tuples(st.none() | IDS, st.just(ABSENT) | st.none() | IDS),
+    max_size=14,
+).map(lambda pairs: [Node(line, own, parent) for line, (own, parent) in enumerate(pairs, start=1)])
+
+
+@given(NODES)
+def test_every_line_has_one_place_and_parents_come_first(nodes):
+    placed = place(nodes)
+    assert sorted(at.line for at in placed) == [node.line for node in nodes]
+    seen = {None}
+    for at in placed:
+        assert at.parent in seen
+        seen.add(at.line)
+
+
+@given(NODES)
+def test_the_order_is_that_of_the_file_where_no_parent_came_later(nodes):
+    placed = place(nodes)
+    if not any(at.parent is not None and at.parent > at.line for at in placed):
+        assert [at.line for at in placed] == [node.line for node in nodes]
+
+
+@given(NODES, st.integers(0, 14))
+def test_growth_moves_nothing_whose_parent_was_there_when_it_was_written(nodes, size):
+    before = {at.line: at for at in place(nodes[:size])}
+    after = {at.line: at for at in place(nodes)}
+    for line, at in before.items():
+        if not _named_too_early(nodes, line):
+            assert after[line] == at
+
+
+def _named_too_early(nodes, line):
+    parent = nodes[line - 1].parent
+    return isinstance(parent, str) and all(node.id != parent for node in nodes[: line - 1])
+
+
+@given(NODES, st.integers(0, 14))
+def test_a_line_that_found_its_parent_leaves_it_only_to_break_a_cycle(nodes, size):
+    before = {at.line: at.parent for at in place(nodes[:size])}
+    after = {at.line: at for at in place(nodes)}
+    for line, parent in before.items():
+        if parent is not None:
+            assert after[line].parent == parent or after[line].claimed is not None
+
+
+MANY = 100_000
+
+
+def test_a_chain_of_a_hundred_thousand_hangs_in_one_line():
+    placed = place([Node(line, str(line), str(line - 1) if line > 1 else None) for line in range(1, MANY + 1)])
+    assert [at.parent for at in placed] == [None, *range(1, MANY)]
+
+
+def test_a_chain_written_backwards_comes_out_forwards():
+    placed = place([Node(line, str(line), str(line + 1)) for line in range(1, MANY)] + [Node(MANY, str(MANY), None)])
+    assert [at.line for at in placed] == list(range(MANY, 0, -1))
+
+
+def test_a_cycle_of_a_hundred_thousand_is_cut_once():
+    placed = place([Node(line, str(line), str(line % MANY + 1)) for line in range(1, MANY + 1)])
+    assert [at.line for at in placed if at.problem] == [1]
+    assert len(placed) == MANY
+
+
+def test_a_hundred_thousand_lines_may_wait_for_the_last():
+    placed = place([Node(line, None, "z") for line in range(1, MANY)] + [Node(MANY, "z", None)])
+    assert [at.line for at in placed] == [MANY, *range(1, MANY)]
+
+
+def test_a_hundred_thousand_lines_may_have_nothing_to_say():
+    placed = place([Node(1, "a", None), *(Node(line, None, ABSENT) for line in range(2, MANY)), Node(MANY, "b", "a")])
+    assert placed[-1].parent == MANY - 1
