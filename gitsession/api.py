@@ -6,6 +6,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -39,10 +40,11 @@ def now_ms() -> int:
 
 def default_path(given: str | None = None) -> Path:
     """Where the user's store lies (``location``)."""
-    return location.store_path(given, os.environ, Path.home(), _git_setting)
+    return location.store_path(given, os.environ, Path.home(), git_setting)
 
 
-def _git_setting() -> str | None:
+def git_setting() -> str | None:
+    """``gitsession.store`` of the user's git configuration, if there is one."""
     asked = subprocess.run(["git", "config", "--get", location.SETTING], capture_output=True, text=True, check=False)
     return asked.stdout.strip() or None
 
@@ -112,12 +114,19 @@ class Store:
     # ---- import and export
 
     def bring_in(
-        self, format: Format, data: bytes, *, path: Path | None = None, name: str = "", final: bool = False
+        self,
+        format: Format,
+        data: bytes,
+        *,
+        path: Path | None = None,
+        name: str = "",
+        final: bool = False,
+        dry_run: bool = False,
     ) -> BroughtIn:
         """Import one session file; log it with ``log_import`` when all are done. Raises ``Malformed``."""
         kept, missing = discover.attachments(path, data) if path else ({}, [])
-        done = bring_in.bring_in(self.objects, format, format.split(data, name=name, final=final), kept)
-        return done.with_missing(missing)
+        source = format.split(data, name=name, final=final)
+        return bring_in.bring_in(self.objects, format, source, kept, dry_run=dry_run).with_missing(missing)
 
     def log_import(self, moves: Iterable[Move]) -> None:
         """Make one operation of all that an import moved, so that one ``undo`` takes it back."""
@@ -173,6 +182,15 @@ class Store:
         self.close()
 
 
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """A session as a whole. ``labels``: by the entry that has them."""
+
+    tree: graph.Tree
+    title: str | None
+    labels: dict[Oid, str]
+
+
 class Session:
     """One session: append to it, walk it, branch it. Entries come back as ``Node``; ``read`` gives what they mean."""
 
@@ -197,10 +215,6 @@ class Session:
     def line(self) -> list[Node]:
         """The entries from the root to the leaf."""
         return self._session.line()
-
-    def tree(self) -> graph.Tree:
-        """Every entry of every branch."""
-        return self._session.tree()
 
     def branches(self) -> dict[str, Oid]:
         """The leaf of each branch."""
@@ -253,13 +267,8 @@ class Session:
         """Name the session; an empty title takes the name away."""
         self._session.rename(title)
 
-    def title(self) -> str | None:
-        return facts.title(self._marks(self.tree()))
-
-    def labels(self) -> dict[Oid, str]:
-        """Labels by entry."""
-        tree = self.tree()
-        return facts.labels(self._marks(tree), facts.targets(tree))
-
-    def _marks(self, tree: graph.Tree) -> list[facts.Mark]:
-        return facts.marks(self._store.objects, self.id, tree)
+    def overview(self) -> Overview:
+        """Every entry of every branch, the title, the labels."""
+        tree = self._session.tree()
+        marks = facts.marks(self._store.objects, self.id, tree)
+        return Overview(tree, facts.title(marks), facts.labels(marks, facts.targets(tree)))

@@ -16,7 +16,7 @@ settings.load_profile("gitsession")
 def isolated_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """HOME and everything beside it that a program may look for, empty."""
     for name in list(os.environ):
-        if name.startswith("GIT_") or name.startswith("GITSESSION_"):
+        if name.startswith(("GIT_", "GITSESSION_")):
             monkeypatch.delenv(name)
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("HOME", str(home))

@@ -1,28 +1,21 @@
 """The commit message of an entry, view 1. FROZEN: a message is part of an oid; other words need another view number.
 
-The rules stand in docs/format.md, "The commit message". No table of Unicode properties is consulted: those change with
-the release of Python.
+The rules stand in docs/format.md, "The commit message".
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from urllib.parse import quote, unquote_to_bytes
 
 from gitsession.codec.digest import from_base64url, to_base64url
+from gitsession.codec.text import clean
 from gitsession.errors import Malformed
 from gitsession.model.headline import Headline
 
 SUBJECT_MAX, LABEL_MAX, TRAILER_MAX = 72, 40, 200
 BODY_BYTES_MAX = 1024
 SOURCE_ID_MAX = 128
-
-_SURROGATES = re.compile("[\ud800-\udfff]")
-_UNSAFE = re.compile(
-    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\U000e0000-\U000e007f]"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +38,6 @@ class Trailers:
     chain: bytes
     source: SourceRef | None
     model: str
-
-
-def clean(text: str) -> str:
-    """``text`` without what could drive a terminal or hide words; line ends stay."""
-    if text.isascii() and text.isprintable():
-        return text
-    return _UNSAFE.sub("", _SURROGATES.sub("\ufffd", text.replace("\t", " ")))
 
 
 def render(headline: Headline, chain: bytes, source: SourceRef | None) -> bytes:

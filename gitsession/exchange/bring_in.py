@@ -46,15 +46,23 @@ class BroughtIn:
 
 
 def bring_in(
-    store: ObjectStore, format: Format, source: Source, attachments: Mapping[str, bytes] | None = None
+    store: ObjectStore,
+    format: Format,
+    source: Source,
+    attachments: Mapping[str, bytes] | None = None,
+    *,
+    dry_run: bool = False,
 ) -> BroughtIn:
     """Import ``source``. ``attachments``: what its entries name and the agent keeps elsewhere, by name.
 
-    Raises ``Unavailable`` where other writers moved the session's refs at every try.
+    ``dry_run``: work it all out and write nothing. Raises ``Unavailable`` where other writers moved the session's refs
+    at every try.
     """
     for _ in range(TRIES):
         plan = _Plan(store, format, source)
         plan.run(attachments or {})
+        if dry_run:
+            return plan.outcome()
         try:
             return plan.carry_out()
         except RefMoved:
@@ -89,6 +97,16 @@ class _Plan:
         self._meta(attachments)
 
     def carry_out(self) -> BroughtIn:
+        outcome = self.outcome()
+        if outcome.moves:
+            with self.store.transaction() as tx:
+                for kind, data in self.objects:
+                    tx.put(kind, data)
+                for move in outcome.moves:
+                    tx.move(move.ref, move.new, expected=move.old)
+        return outcome
+
+    def outcome(self) -> BroughtIn:
         moves = [
             Move(refs.leaf(self.sid, name), self.before.get(name), oid)
             for name, oid in self.tips.items()
@@ -96,12 +114,6 @@ class _Plan:
         ]
         if self.meta_tip != self.meta_before:
             moves.append(Move(refs.meta(self.sid), self.meta_before, self.meta_tip))
-        if moves:
-            with self.store.transaction() as tx:
-                for kind, data in self.objects:
-                    tx.put(kind, data)
-                for move in moves:
-                    tx.move(move.ref, move.new, expected=move.old)
         return BroughtIn(
             session=self.sid,
             entries=len(self.source.records),

@@ -38,8 +38,15 @@ def under(paths: Iterable[Path]) -> Iterator[Path]:
             yield path
 
 
-def format_of(data: bytes) -> Format | None:
-    """Which agent wrote a file that begins with ``data``."""
+def format_of(path: Path, data: bytes) -> Format | None:
+    """Which agent wrote a file: the one in whose folder it lies, else the one that claims its beginning.
+
+    The folder comes first so that a file is one session, whether it was found or named: early omp files look like pi's.
+    """
+    place = path.absolute().as_posix()
+    for format in FORMATS.values():
+        if any(f"/{root.partition('*')[0]}" in place for root in format.ROOTS):
+            return format if format.claims(data[:HEAD_BYTES]) or claimed(data[:HEAD_BYTES]) else None
     return claimed(data[:HEAD_BYTES])
 
 

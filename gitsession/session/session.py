@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Literal, TypeAlias
 
 from gitsession.codec.digest import to_base64url
-from gitsession.codec.message import clean
 from gitsession.codec.payload import NONCE_BYTES
+from gitsession.codec.text import clean
 from gitsession.errors import InvalidName, LeafMoved, NotFound, Refused
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry

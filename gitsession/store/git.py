@@ -11,6 +11,7 @@ import os
 import re
 import zlib
 from collections.abc import Mapping
+from importlib import metadata
 from pathlib import Path
 from typing import Final
 
@@ -106,3 +107,8 @@ def _kind(oid: Oid, found: object) -> Kind:
         if found in (number, kind):
             return kind
     raise Corrupt(f"object {oid} is neither a commit, a tree nor a blob")
+
+
+def library_versions() -> tuple[str, str]:
+    """The versions of pygit2 and of the libgit2 in it."""
+    return metadata.version("pygit2"), pygit2.LIBGIT2_VERSION

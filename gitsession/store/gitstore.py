@@ -193,6 +193,11 @@ class GitStore:
         """Remove ref locks that writers of ours left when they died; how many. For a holder of the lock."""
         return self._refs.break_dead_locks()
 
+    def damage(self) -> list[str]:
+        """What of the journal is damaged, not merely torn at its end: file by file, relative to the store's own folder."""
+        self._tail()
+        return self._journal.damage()
+
     def pending_moves(self) -> int:
         """How many refs have not reached the repository yet. For a holder of the lock."""
         return len(self._overlay.chains)
@@ -306,8 +311,10 @@ class GitStore:
         return self._staging
 
     def _finish(self, staging: Staging, *, commit: bool) -> None:
-        if os.getpid() != self._pid:
-            raise RuntimeError("a transaction cannot end in a forked child: it is the parent's")
+        if staging is not self._staging or os.getpid() != self._pid:
+            if commit:
+                raise RuntimeError("a transaction cannot end in a forked child: it is the parent's")
+            return
         assert self._lock is not None
         try:
             if commit and (staging.objects or staging.moves):

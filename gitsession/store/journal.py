@@ -63,9 +63,10 @@ class _File:
     number: int
     fd: int
     next_path: str
-    end: int
     digest: bytes
+    end: int = frames.HEAD_BYTES
     last: int = 0
+    name_is_durable: bool = False
     unsure: bool = False
     damaged: bool = False
 
@@ -108,10 +109,13 @@ class Journal:
     def tail(self, *, locked: bool) -> News:
         """What happened since the last look. ``locked``: the caller holds the store's lock."""
         newest = self._newest
-        if newest is None or not os.fstat(newest.fd).st_nlink or os.access(newest.next_path, os.F_OK):
+        if (
+            newest is None
+            or not os.fstat(newest.fd).st_nlink
+            or os.access(newest.next_path, os.F_OK)
+            or not _still_true(newest)
+        ):
             return self._look(locked)
-        if newest.unsure and not self._still_true(newest):
-            return self._forget(newest, locked)
         records = self._read(newest, locked)
         return News([], records) if records else _NOTHING
 
@@ -120,6 +124,10 @@ class Journal:
         newest = self._newest
         if newest is None or newest.damaged or self._failed:
             newest = self.start_next()
+        elif not newest.name_is_durable and sync:
+            # Its maker may have been killed before it could make the name durable.
+            sync_directory(self._directory)
+            newest.name_is_durable = True
         length = len(payload).to_bytes(4, "big")
         digest = hash_of(newest.digest + length + payload)
         try:
@@ -130,27 +138,29 @@ class Journal:
             self._blank(newest)
             raise
         newest.last, newest.end, newest.digest = newest.end, newest.end + frames.HEAD_BYTES + len(payload), digest
-        newest.unsure = False
         return newest.number
 
     def start_next(self) -> _File:
         """Begin a new file, durable before it is used. Raises ``OSError``."""
         number = self._newest.number + 1 if self._newest else 1
         salt = secrets.token_bytes(frames.SALT_BYTES)
-        temporary = f"{self._directory}/{frames.TEMPORARY}{number}"
+        path, temporary = self._path(number), f"{self._directory}/{frames.TEMPORARY}{number}"
         fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            self._preallocate(fd)
+            _preallocate(fd)
             write_all(fd, frames.header(salt), 0)
             if self._sync:
                 os.fsync(fd)
-            os.rename(temporary, self._path(number))
+            os.rename(temporary, path)
             if self._sync:
                 sync_directory(self._directory)
         except BaseException:
             os.close(fd)
+            _remove(temporary)
+            _remove(path)
             raise
-        self._newest = self._files[number] = self._file(number, fd, salt)
+        self._newest = self._files[number] = _File(number, fd, self._path(number + 1), salt)
+        self._newest.name_is_durable = self._sync
         self._failed = False
         return self._newest
 
@@ -191,7 +201,8 @@ class Journal:
         empty = 0
         for _ in range(_LOOKS_MAX):
             listed = frames.numbers(self._directory)
-            for number in [known for known in self._files if known not in listed]:
+            gone_now = [n for n, file in self._files.items() if n not in listed or not _still_true(file)]
+            for number in gone_now:
                 os.close(self._files.pop(number).fd)
                 gone.append(number)
             try:
@@ -214,12 +225,13 @@ class Journal:
     def _open(self, number: int) -> _File:
         fd = os.open(self._path(number), self._flags)
         raw = os.pread(fd, frames.HEAD_BYTES, 0)
-        file = self._file(number, fd, raw[8:])
+        file = _File(number, fd, self._path(number + 1), raw[8:])
         file.damaged = raw[:8] != frames.MAGIC + bytes(4) or len(raw) < frames.HEAD_BYTES
         return file
 
     def _read(self, file: _File, locked: bool) -> list[tuple[int, Record]]:
         """The records after what is known, up to the first that does not verify."""
+        file.unsure = file.unsure and not locked
         if os.pread(file.fd, 4, file.end) != frames.MAGIC or file.damaged:
             return []
         found = []
@@ -235,17 +247,6 @@ class Journal:
             file.last, file.end, file.digest, file.unsure = file.end, start + length, raw[8:], not locked
         return found
 
-    def _still_true(self, file: _File) -> bool:
-        return os.pread(file.fd, frames.HEAD_BYTES, file.last)[8:] == file.digest
-
-    def _forget(self, file: _File, locked: bool) -> News:
-        """Read a file afresh from which a record that we had seen was taken back."""
-        del self._files[file.number]
-        os.close(file.fd)
-        self._newest = None
-        news = self._look(locked)
-        return News([file.number, *news.gone], news.records)
-
     # -- writing
 
     def _blank(self, file: _File) -> None:
@@ -256,17 +257,30 @@ class Journal:
         except OSError:
             pass
 
-    def _preallocate(self, fd: int) -> None:
-        """Blocks that exist already make fdatasync cheaper; not worth a disk that is almost full."""
-        space = os.fstatvfs(fd)
-        if space.f_bavail * space.f_frsize > 16 * PREALLOCATED_BYTES:
-            os.posix_fallocate(fd, 0, PREALLOCATED_BYTES)
-
-    def _file(self, number: int, fd: int, salt: bytes) -> _File:
-        return _File(number, fd, self._path(number + 1), frames.HEAD_BYTES, salt)
-
     def _path(self, number: int) -> str:
         return f"{self._directory}/{frames.file_name(number)}"
+
+
+def _still_true(file: _File) -> bool:
+    """Whether the last record we know of is still there, if it was read while its writer may not have been done."""
+    if not file.unsure:
+        return True
+    raw = os.pread(file.fd, frames.HEAD_BYTES, file.last)
+    return raw[:4] == frames.MAGIC and raw[8:] == file.digest
+
+
+def _preallocate(fd: int) -> None:
+    """Blocks that exist already make fdatasync cheaper; not worth a disk that is almost full."""
+    space = os.fstatvfs(fd)
+    if space.f_bavail * space.f_frsize > 16 * PREALLOCATED_BYTES:
+        os.posix_fallocate(fd, 0, PREALLOCATED_BYTES)
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
 
 
 def _object(row: object) -> tuple[Kind, bytes]:

@@ -47,9 +47,8 @@ class RefWriter:
         try:
             self._lock(name, proof, lock)
             held = self._refs.read(name)
-            if held != new and held in ours:
-                return self._rename(lock, path)
-            return held == new
+            # Also where it holds ``new`` already: whoever wrote that may have died before it was durable.
+            return self._rename(lock, path) if held in ours or held == new else False
         finally:
             _break(proof, lock)
 
@@ -67,6 +66,9 @@ class RefWriter:
         except Unavailable as error:
             # One of them is locked or was moved this instant, and git does all or nothing.
             failed = self._delete_singly(todo) if len(todo) > 1 else dict.fromkeys(todo, error)
+        if self._sync and ours:
+            for directory in {self._git_dir, *(_existing(self._git_dir / name) for name in ours)}:
+                sync_directory(directory)
         return foreign, failed
 
     def break_dead_locks(self) -> int:
@@ -132,9 +134,6 @@ class RefWriter:
             symbolic = value.startswith(SYMBOLIC)
             lines.append(f"option no-deref\ndelete {name}\n" if symbolic else f"delete {name} {value}\n")
         gitcli.run(self._git_dir, "update-ref", "--stdin", stdin="".join(lines).encode())
-        if self._sync:
-            for directory in {_existing(self._git_dir / name) for name in todo}:
-                sync_directory(directory)
 
 
 def _break(proof: str, lock: str) -> None:

@@ -1,0 +1,128 @@
+"""The command line as a whole: which commands there are, and what an error is to a shell (docs/commands.md)."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+from gitsession.cli.opening import App
+from gitsession.cli.output import complain
+from gitsession.errors import (
+    Corrupt,
+    GitSessionError,
+    InvalidName,
+    Malformed,
+    MissingObject,
+    NotAStore,
+    NotFound,
+    Refused,
+)
+
+EXIT_NOTHING, EXIT_USAGE, EXIT_NOT_FOUND, EXIT_REFUSED, EXIT_INTEGRITY, EXIT_TRY_AGAIN = 1, 2, 3, 4, 5, 75
+EXIT_INTERRUPTED = 130
+
+COMMANDS = {
+    "init": "make a store",
+    "import": "take in agents' sessions",
+    "export": "give a session back, byte for byte",
+    "ls": "list sessions",
+    "log": "show one line, leaf first",
+    "tree": "show every entry of a session",
+    "show": "show one entry",
+    "branch": "list branches, or start one",
+    "switch": "go on with another branch",
+    "fork": "begin a session on another's line",
+    "label": "name an entry",
+    "name": "name a session",
+    "undo": "take back the last command",
+    "redo": "do again what was undone",
+    "op": "what commands did",
+    "verify": "check everything that is kept",
+    "maintain": "pack, and clean up",
+    "doctor": "say what is wrong, and what mends it",
+    "git": "run git on the store",
+    "demo": "build a small session and show it",
+    "completion": "tab completion for your shell",
+}
+HIDDEN = ("textconv",)
+
+
+class Commands(click.Group):
+    """Loads a command's module when it is asked for: starting must not cost what is not used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS and cmd_name not in HIDDEN:
+            return None
+        found: click.Command = import_module(f"gitsession.cli.commands.{cmd_name}_").command
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.command(
+    cls=Commands,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="SESSION is a unique part of a session's id, @ (the newest held here), - (the one before it) or "
+    "AGENT:SOURCE-ID. SESSION@ENTRY names an entry: an id or its beginning, a label, a branch, leaf, root, leaf~3.",
+)
+@click.option("--store", metavar="DIR", help="The store; else $GITSESSION_DIR, else git config gitsession.store.")
+@click.version_option(package_name="gitsession", prog_name="gitsession", message="%(prog)s %(version)s")
+@click.pass_context
+def gitsession(ctx: click.Context, store: str | None) -> None:
+    """Sessions of AI agents, kept in git. Without a command: where you are, and the newest sessions here."""
+    ctx.obj = app = App(store)
+    ctx.call_on_close(app.close)
+    if ctx.invoked_subcommand is None:
+        from gitsession.cli.status import show_status
+
+        show_status(app)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command line; the exit code, as docs/commands.md lists them."""
+    try:
+        code = gitsession.main(list(arguments), prog_name="gitsession", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.ClickException as error:
+        complain(error.format_message(), hint=_usage_hint(error))
+        return EXIT_USAGE
+    except (click.Abort, KeyboardInterrupt):
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read has gone (`| head`); what Python still holds must not be complained about at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except GitSessionError as error:
+        complain(str(error), hint=error.hint, candidates=getattr(error, "candidates", ()))
+        return exit_code(error)
+    except OSError as error:
+        complain(f"{error.filename or ''}: {error.strerror}".lstrip(": "))
+        return EXIT_TRY_AGAIN
+
+
+def exit_code(error: GitSessionError) -> int:
+    if isinstance(error, NotFound | NotAStore):
+        return EXIT_NOT_FOUND
+    if isinstance(error, Refused):
+        return EXIT_REFUSED
+    if isinstance(error, Malformed | Corrupt | MissingObject):
+        return EXIT_INTEGRITY
+    return EXIT_USAGE if isinstance(error, InvalidName) else EXIT_TRY_AGAIN
+
+
+def _usage_hint(error: click.ClickException) -> str:
+    context = getattr(error, "ctx", None)
+    return f"`{context.command_path} --help` tells more" if context else ""

@@ -1,0 +1,1 @@
+"""One command a file. ``cli.app.COMMANDS`` lists them; each file offers ``command``."""

@@ -1,0 +1,104 @@
+"""``gitsession doctor``"""
+
+from __future__ import annotations
+
+import os
+import platform
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from gitsession import __version__
+from gitsession.cli.opening import App, with_app
+from gitsession.cli.output import count, emit, json_option, say
+from gitsession.errors import GitSessionError
+from gitsession.store import gitcli
+from gitsession.store.maintain import PACKS_MAX, count_packs
+
+GIT_MIN = (2, 39)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """``mend``: what would put it right; "" where nothing is wrong."""
+
+    what: str
+    found: str
+    mend: str = ""
+
+
+@click.command()
+@json_option
+@with_app
+def command(app: App, as_json: bool) -> int:
+    """Say what is installed, what state the store is in, and what would mend what is wrong."""
+    checks = [*_programs(), *_store(app)]
+    wrong = [check for check in checks if check.mend]
+    if as_json:
+        problems = [{"where": check.what, "what": check.found, "mend": check.mend} for check in wrong]
+        facts = {check.what: check.found for check in checks}
+        emit("doctor", {"checked": len(checks), "facts": facts, "problems": problems})
+    else:
+        for check in checks:
+            say(f"{'!!' if check.mend else 'ok'}  {check.what:<12}  {check.found}")
+            if check.mend:
+                say(f"                  {check.mend}")
+    return 5 if wrong else 0
+
+
+def _programs() -> Iterator[Check]:
+    import blake3
+    import cbor2
+
+    from gitsession.store.git import library_versions
+
+    yield Check("gitsession", __version__)
+    yield Check("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+    pygit2, libgit2 = library_versions()
+    yield Check("pygit2", f"{pygit2}, libgit2 {libgit2}")
+    yield Check("cbor2", getattr(cbor2, "__version__", "installed"))
+    yield Check("blake3", getattr(blake3, "__version__", "installed"))
+    try:
+        version = gitcli.version()
+    except GitSessionError as error:
+        yield Check("git", str(error), "install git 2.39 or later: undo, maintain and verify need it")
+        return
+    old = version < GIT_MIN
+    yield Check("git", ".".join(map(str, version)), "upgrade to git 2.39 or later" if old else "")
+
+
+def _store(app: App) -> Iterator[Check]:
+    path = app.path
+    try:
+        store = app.store()
+    except GitSessionError as error:
+        yield Check("store", str(error), error.hint or "`gitsession init` makes one")
+        return
+    objects = store.objects
+    yield Check("store", f"{path}{', read-only here' if objects.read_only else ''}")
+    mode = stat.S_IMODE(path.stat().st_mode)
+    yield Check("mode", f"{mode:04o}", "others can read your sessions: chmod 0700 the store" if mode & 0o077 else "")
+    free = os.statvfs(path)
+    room = free.f_bavail * free.f_frsize
+    tight = "make room: repacking takes twice the store's size" if room < _size(path) * 2 else ""
+    yield Check("disk", f"{room // 2**20:,} MiB free", tight)
+    rows = store.sessions()
+    yield Check("sessions", f"{len(rows):,}, {sum(row.entries for row in rows):,} entries")
+    pending = objects.pending
+    yield Check("journal", f"{count(pending, 'write')} not packed yet")
+    for what in objects.damage():
+        yield Check("journal", what, "copy the store aside, then `gitsession verify` says what is affected")
+    packs = count_packs(path)
+    yield Check("packs", f"{packs:,}", "`gitsession maintain` merges them" if packs >= PACKS_MAX else "")
+    loose = sum(1 for folder in (path / "objects").iterdir() if len(folder.name) == 2 for _ in folder.iterdir())
+    yield Check("loose", count(loose, "loose object"), "`gitsession git repack -d` packs them" if loose else "")
+    locks = list((path / "refs").rglob("*.lock"))
+    dead = "`gitsession maintain` removes those of processes of ours that died" if locks else ""
+    yield Check("locks", count(len(locks), "ref lock"), dead)
+
+
+def _size(path: Path) -> int:
+    return sum(file.stat().st_size for file in (path / "objects").rglob("*") if file.is_file())

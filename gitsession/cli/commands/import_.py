@@ -1,0 +1,173 @@
+"""``gitsession import``"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gitsession.cli.opening import App, with_app
+from gitsession.cli.output import count, emit, json_option, say, warn
+from gitsession.errors import GitSessionError, NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gitsession.api import Store
+    from gitsession.exchange.bring_in import BroughtIn
+    from gitsession.formats import Format
+    from gitsession.session.oplog import Move
+
+PROBLEMS_SHOWN = 5
+
+
+@click.command()
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--all", "everything", is_flag=True, help="Every session in your agents' own folders.")
+@click.option("--from", "agent", metavar="FORMAT", help="Take the files as this agent's, whatever they look like.")
+@click.option("--final", is_flag=True, help="The files are closed: take the bytes after their last line end too.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done; write nothing.")
+@json_option
+@with_app
+def command(
+    app: App, paths: tuple[Path, ...], everything: bool, agent: str | None, final: bool, dry_run: bool, as_json: bool
+) -> int:
+    """Take in session files, or the folders they lie in.
+
+    A file that was taken in before is brought up to date: nothing is done twice, nothing is overwritten.
+    """
+    if not paths and not everything:
+        raise click.UsageError("name a file or a folder, or say --all")
+    work = _Work(app.store(make=True), final, dry_run)
+    files = list(_files(paths, everything, agent))
+    with _progress(len(files), quiet=as_json) as advance:
+        for path, format in files:
+            work.take(path, format, named=path in paths)
+            advance()
+    work.finish()
+    if as_json:
+        emit("import", {"sessions": [_object(work.store, *done) for done in work.done], "failed": work.failed})
+    else:
+        _tell(work)
+    return 0 if work.done and not work.failed else 1 if not work.failed else 3
+
+
+def _files(paths: tuple[Path, ...], everything: bool, agent: str | None) -> Iterator[tuple[Path, Format | None]]:
+    from gitsession.exchange import discover
+    from gitsession.formats import FORMATS
+
+    if agent is not None and agent not in FORMATS:
+        raise click.UsageError(f"no format {agent!r}; there are {', '.join(FORMATS)}")
+    if everything:
+        overrides = {}
+        if os.environ.get("PI_CODING_AGENT_DIR"):
+            overrides["pi"] = Path(os.environ["PI_CODING_AGENT_DIR"]) / "sessions"
+        for path, format in discover.everywhere(Path.home(), overrides):
+            if agent in (None, format.AGENT):
+                yield path, format
+    for path in discover.under(paths):
+        yield path, FORMATS[agent] if agent else None
+
+
+class _Work:
+    """The files one after the other; one that fails stops no other."""
+
+    def __init__(self, store: Store, final: bool, dry_run: bool) -> None:
+        self.store = store
+        self.done: list[tuple[Path, str, BroughtIn]] = []
+        self.failed: list[dict[str, str]] = []
+        self.skipped = 0
+        self.unchanged = 0
+        self._final = final
+        self._dry_run = dry_run
+        self._moves: list[Move] = []
+
+    def take(self, path: Path, format: Format | None, *, named: bool) -> None:
+        from gitsession.exchange import discover
+
+        try:
+            stat = path.stat()
+            if not named and self.store.catalogue().seen(path.absolute(), stat):
+                self.unchanged += 1
+                return
+            data = path.read_bytes()
+            chosen = format or discover.format_of(path, data)
+            if chosen is None:
+                if not named:
+                    self.skipped += 1
+                    return
+                raise NotFound("no agent that gitsession knows wrote this", hint="--from FORMAT takes it as one's")
+            done = self.store.bring_in(
+                chosen, data, path=path, name=path.stem, final=self._final, dry_run=self._dry_run
+            )
+        except (GitSessionError, OSError) as error:
+            what = str(error) if isinstance(error, GitSessionError) else error.strerror or str(error)
+            self.failed.append({"path": str(path), "what": what})
+            return
+        self.done.append((path, chosen.AGENT, done))
+        if not self._dry_run:
+            self._moves += done.moves
+            self.store.catalogue().remember(path.absolute(), stat, done.session)
+
+    def finish(self) -> None:
+        self.store.log_import(self._moves)
+
+
+def _object(store: Store, path: Path, agent: str, done: BroughtIn) -> dict[str, Any]:
+    row = store.catalogue().session(done.session)
+    branches = dict(row.branches) if row else {}
+    return {
+        "session": done.session,
+        "title": row.title if row else None,
+        "agent": agent,
+        "source_id": row.source_id if row else None,
+        "path": str(path),
+        "branches": branches,
+        "active": row.active if row else None,
+        "leaf": branches.get(row.active) if row else None,
+        "entries": done.entries,
+        "new": done.new,
+        "rewritten": done.rewritten,
+        "problems": [{"line": problem.line, "what": problem.what} for problem in done.problems],
+    }
+
+
+def _tell(work: _Work) -> None:
+    for path, _, done in work.done:
+        row = work.store.catalogue().session(done.session)
+        news = f"{done.new:,} new of " if done.new != done.entries else ""
+        say(f"{done.session}  {news}{count(done.entries, 'entry', 'entries')}  {row.name if row else path.name}")
+        if done.rewritten:
+            say(f"  {path} was rewritten: what changed is a branch, the earlier lines are kept")
+        for problem in done.problems[:PROBLEMS_SHOWN]:
+            say(f"  {path}:{problem.line}: {problem.what}" if problem.line else f"  {path}: {problem.what}")
+        if len(done.problems) > PROBLEMS_SHOWN:
+            say(f"  {len(done.problems) - PROBLEMS_SHOWN} more problems; --json lists all")
+    for failure in work.failed:
+        warn(f"gitsession: {failure['path']}: {failure['what']}")
+    if len(work.done) > 1 or work.unchanged or work.skipped:
+        parts = [count(len(work.done), "session") + " taken in"]
+        parts += [f"{work.unchanged:,} unchanged"] if work.unchanged else []
+        parts += [f"{work.skipped:,} other files passed over"] if work.skipped else []
+        say(", ".join(parts))
+    elif not work.done and not work.failed:
+        warn("no session files found")
+
+
+@contextmanager
+def _progress(total: int, *, quiet: bool) -> Iterator[Callable[[], None]]:
+    """A bar on standard error, where a person watches and there is something to wait for."""
+    if quiet or total < 2 or not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("importing", total=total)
+        yield lambda: progress.advance(task)

@@ -1,0 +1,19 @@
+"""``gitsession init``"""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from gitsession.cli.opening import App, with_app
+from gitsession.cli.output import say
+
+
+@click.command()
+@with_app
+def command(app: App) -> None:
+    """Make an empty store. One that is there already stays as it is."""
+    was_there = os.path.lexists(app.path) and not (app.path.is_dir() and not any(app.path.iterdir()))
+    app.store(make=True)
+    say(f"{'There is a store' if was_there else 'An empty store'} at {app.path}")

@@ -1,0 +1,23 @@
+"""``gitsession label``"""
+
+from __future__ import annotations
+
+import click
+
+from gitsession.cli.opening import App, with_app
+from gitsession.cli.output import emit, json_option, say
+
+
+@click.command()
+@click.argument("entry", metavar="SESSION@ENTRY")
+@click.argument("text")
+@json_option
+@with_app
+def command(app: App, entry: str, text: str, as_json: bool) -> None:
+    """Name an entry. An empty TEXT takes the name away."""
+    session, node = app.entry(entry)
+    session.label(node, text)
+    if as_json:
+        emit("label", {"session": session.id, "branch": session.branch_name, "leaf": session.resolve("leaf").oid})
+    else:
+        say(f"{node.oid[:8]} {node.subject}" + (f" is {text!r}" if text.strip() else " has no label"))

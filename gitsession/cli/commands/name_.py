@@ -1,0 +1,23 @@
+"""``gitsession name``"""
+
+from __future__ import annotations
+
+import click
+
+from gitsession.cli.opening import App, with_app
+from gitsession.cli.output import emit, json_option, say
+
+
+@click.command()
+@click.argument("session", metavar="SESSION")
+@click.argument("text")
+@json_option
+@with_app
+def command(app: App, session: str, text: str, as_json: bool) -> None:
+    """Name a session. An empty TEXT takes the name away."""
+    found = app.session(session)
+    found.rename(text)
+    if as_json:
+        emit("name", {"session": found.id, "branch": found.branch_name, "leaf": found.resolve("leaf").oid})
+    else:
+        say(f"{found.id} is {text!r}" if text.strip() else f"{found.id} has no name")

@@ -1,0 +1,30 @@
+"""``gitsession op log``"""
+
+from __future__ import annotations
+
+import click
+
+from gitsession.cli.opening import App, with_app
+from gitsession.cli.operations import as_line, as_object
+from gitsession.cli.output import emit, json_option, paged, warn
+
+
+@click.group()
+def command() -> None:
+    """What commands did to branches."""
+
+
+@command.command()
+@click.option("-n", "number", type=click.IntRange(1), help="At most so many.")
+@json_option
+@with_app
+def log(app: App, number: int | None, as_json: bool) -> int:
+    """List the commands that moved branches, the newest first."""
+    operations = app.store().operations()[:number]
+    if as_json:
+        emit("op-log", {"operations": [as_object(operation) for operation in operations]})
+    elif operations:
+        paged([as_line(operation) for operation in operations])
+    else:
+        warn("no operations yet")
+    return 0 if operations else 1

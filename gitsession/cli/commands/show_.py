@@ -1,0 +1,117 @@
+"""``gitsession show``"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gitsession.cli.opening import App, with_app
+from gitsession.cli.output import clock, emit, json_option, paged, paint
+from gitsession.codec import holes
+from gitsession.codec.digest import digest, to_base64url
+from gitsession.codec.text import clean
+from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message
+from gitsession.session import content
+
+if TYPE_CHECKING:
+    from gitsession.session.node import Node
+    from gitsession.store.base import ObjectStore
+
+
+@click.command()
+@click.argument("entry", metavar="SESSION@ENTRY", default="@")
+@json_option
+@with_app
+def command(app: App, entry: str, as_json: bool) -> None:
+    """Show one entry: what it says, where it stands, what it is kept as."""
+    session, node = app.entry(entry)
+    store = app.store().objects
+    view = session.read(node)
+    document = _document(store, node, view)
+    if as_json:
+        emit("show", document)
+        return
+    paged([*_head(node, document), "", *_words(view, document)])
+
+
+def _document(store: ObjectStore, node: Node, view: Entry) -> dict[str, Any]:
+    parts = content.kept(store, node)
+    source = node.source
+    return {
+        "id": node.oid,
+        "digest": digest(parts.stored, parts.holes).hex(),
+        "chain": to_base64url(node.chain),
+        "parents": [oid for oid in (node.parent, node.second_parent) if oid],
+        "kind": node.kind,
+        "role": node.role,
+        "at": view.at_ms,
+        "body": plain(view),
+        "source": {"agent": source.agent, "id": source.id, "line": source.line} if source else None,
+        "form": parts.form,
+        "holes": [
+            {"offset": offset, "length": length, "digest": content_digest.hex(), "encoding": encoding}
+            for offset, length, content_digest, encoding in (holes.parse(parts.holes) if parts.holes else [])
+        ],
+        "trailers": {
+            "Entry": node.kind,
+            "Chain": to_base64url(node.chain),
+            **({"Source": str(source)} if source else {}),
+        },
+    }
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can hold it: what says nothing is left out, bytes are base64."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        named = {"type": value.type} if hasattr(value, "type") else {}
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        said = {name: item for name, item in fields.items() if name != "at_ms" and item not in (None, (), {}, "")}
+        return {**named, **{name: plain(item) for name, item in said.items()}}
+    if isinstance(value, bytes):
+        return {"base64": base64.b64encode(value).decode()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    return value
+
+
+def _head(node: Node, document: dict[str, Any]) -> list[str]:
+    lines = [paint(node.subject, bold=True)]
+    facts = {
+        "entry": node.oid,
+        "chain": document["chain"],
+        "parent": node.parent or "none, this is the root",
+        "time": clock(document["at"]),
+        "from": f"{node.source.agent}, line {node.source.line}, id {node.source.id or '-'}" if node.source else "",
+    }
+    return lines + [f"{name:>7}  {paint(value)}" for name, value in facts.items() if value]
+
+
+def _words(view: Entry, document: dict[str, Any]) -> list[str]:
+    if isinstance(view, Message) and view.role == "shell":
+        text = f"$ {view.command or ''}\n{view.output or ''}"
+    elif isinstance(view, Message | CustomMessage):
+        text = "\n".join(_block(block) for block in view.content)
+    elif isinstance(view, Compaction | BranchSummary):
+        text = view.summary
+    else:
+        import json
+
+        text = json.dumps(document["body"], indent=2, ensure_ascii=False)
+    return [f"    {line}" for line in clean(text).split("\n")]
+
+
+def _block(block: Any) -> str:
+    if block.type == "tool_call":
+        import json
+
+        return f"-> {block.name} {json.dumps(plain(block.arguments), ensure_ascii=False)}"
+    if block.type == "image":
+        return f"[image {block.mime}, {len(block.data):,} bytes]"
+    if block.type == "thinking":
+        return "\n".join(f"| {line}" for line in block.text.split("\n"))
+    return str(getattr(block, "text", "") or f"[{block.type}]")

@@ -1,0 +1,53 @@
+"""``gitsession tree``"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from gitsession.cli.entries import as_document, as_line, names_of
+from gitsession.cli.opening import App, with_app
+from gitsession.cli.output import emit, json_option, paged, warn
+
+if TYPE_CHECKING:
+    from gitsession.session.graph import Tree
+    from gitsession.session.node import Node
+
+
+@click.command()
+@click.argument("session", metavar="SESSION", default="@")
+@json_option
+@with_app
+def command(app: App, session: str, as_json: bool) -> None:
+    """Show every entry of a session, parents before children, one branch after the other."""
+    found = app.session(session)
+    overview = found.overview()
+    tree = overview.tree
+    if as_json:
+        leaf = found.resolve("leaf").oid
+        document = as_document(found, overview, (node for node, _ in tree.walk()), leaf)
+        gaps = [{"id": gap.oid, "what": gap.problem} for gap in tree.gaps]
+        emit("tree", {**document, "gaps": gaps})
+        return
+    names = names_of(tree.branches, overview.labels)
+    paged([as_line(node, names.get(node.oid, []), indent=indent) for node, indent in _drawn(tree)])
+    for gap in tree.gaps:
+        warn(f"gitsession: what is below {gap.oid} cannot be read: {gap.problem}")
+
+
+def _drawn(tree: Tree) -> Iterator[tuple[Node, str]]:
+    """Every entry with the lines before it: a line of entries is not indented, only what branches off."""
+    roots = tree.children.get(None, [])
+    stack = [(oid, "", "") for oid in reversed(roots)]
+    while stack:
+        oid, before, after = stack.pop()
+        yield tree.nodes[oid], before
+        children = tree.children.get(oid, [])
+        if len(children) == 1:
+            stack.append((children[0], after, after))
+            continue
+        branches = [(child, f"{after}├─ ", f"{after}│  ") for child in children[:-1]]
+        branches += [(child, f"{after}└─ ", f"{after}   ") for child in children[-1:]]
+        stack += reversed(branches)

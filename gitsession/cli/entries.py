@@ -1,0 +1,70 @@
+"""How entries look: as a line in a list, as an object in a document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from gitsession.cli.output import clock, paint, shorten, width
+from gitsession.codec.digest import to_base64url
+
+if TYPE_CHECKING:
+    from gitsession.api import Overview, Session
+    from gitsession.session.node import Node
+
+_COLORS = {"user": "green", "assistant": "cyan", "tool": "yellow", "shell": "yellow"}
+
+
+def as_line(node: Node, names: list[str], *, indent: str = "") -> str:
+    """``1a2b3c4d  2025-11-20 23:33  user: Fix the login  [main]``"""
+    head, colon, words = node.subject.partition(": ")
+    marks = f"  [{', '.join(names)}]" if names else ""
+    time = clock(node.author_seconds * 1000)
+    room = width() - len(f"{node.oid[:8]}  {time}  {indent}") - len(marks)
+    label = shorten(head + colon.rstrip(), room)
+    rest = shorten(words, room - len(label) - 1)
+    return "  ".join(
+        [
+            paint(node.oid[:8], fg="yellow"),
+            paint(time, dim=True),
+            indent + " ".join(filter(None, [paint(label, fg=_COLORS.get(node.role)), rest])) + paint(marks, bold=True),
+        ]
+    )
+
+
+def as_object(session: Session, node: Node, branch: str | None) -> dict[str, Any]:
+    """What ``log`` and ``tree`` say of an entry. ``at``: ms since 1970."""
+    found = {
+        "id": node.oid,
+        "chain": to_base64url(node.chain),
+        "parent": node.parent,
+        "kind": node.kind,
+        "role": node.role,
+        "at": session.read(node).at_ms,
+        "subject": node.subject,
+        "source_id": node.source.id if node.source else None,
+    }
+    return found if branch is None else {**found, "branch": branch}
+
+
+def as_document(session: Session, overview: Overview, nodes: Iterable[Node], leaf: str) -> dict[str, Any]:
+    """What ``log`` and ``tree`` say of a session and of some of its entries."""
+    named = overview.tree.names()
+    return {
+        "session": session.id,
+        "leaf": leaf,
+        "active": session.branch_name,
+        "title": overview.title,
+        "labels": overview.labels,
+        "entries": [as_object(session, node, named.get(node.oid)) for node in nodes],
+    }
+
+
+def names_of(leaves: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, list[str]]:
+    """What stands behind an entry in a list: the branches it is the leaf of, and its label."""
+    names: dict[str, list[str]] = {}
+    for name, oid in leaves.items():
+        names.setdefault(oid, []).append(name)
+    for oid, label in labels.items():
+        names.setdefault(oid, []).append(f"'{label}'")
+    return names

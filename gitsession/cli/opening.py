@@ -1,0 +1,101 @@
+"""From words to a store, a session, an entry. What a command does not use is not loaded."""
+
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gitsession.errors import NotAStore, NotFound
+
+if TYPE_CHECKING:
+    from gitsession.api import Session, Store
+    from gitsession.index.catalogue import Catalogue
+    from gitsession.session.node import Node
+
+
+class App:
+    """What the options before the command say, and what is open because of them."""
+
+    def __init__(self, given: str | None) -> None:
+        self._given = given
+        self._store: Store | None = None
+        self._catalogue: Catalogue | None = None
+
+    @functools.cached_property
+    def path(self) -> Path:
+        """Where the store is, or would be."""
+        from gitsession.location import store_path
+
+        return store_path(self._given, os.environ, Path.home(), _git_setting)
+
+    def store(self, *, make: bool = False) -> Store:
+        """The store. ``make``: where there is none yet, it is made. Raises ``NotAStore``."""
+        from gitsession.api import Store
+
+        if self._store is None:
+            if not make:
+                self.require()
+            self._store = Store.create(self.path) if make else Store.open(self.path)
+        return self._store
+
+    def require(self) -> None:
+        """Raises ``NotAStore`` where there is no store yet, with what makes one."""
+        if not os.path.lexists(self.path):
+            raise NotAStore(
+                f"there is no store at {self.path} yet",
+                hint="`gitsession import --all` makes one of your agents' sessions, `gitsession init` an empty one",
+            )
+
+    def catalogue(self) -> Catalogue:
+        """The catalogue, up to date; the store itself is opened only if it is not."""
+        from gitsession.index.catalogue import Catalogue
+
+        if self._store is not None:
+            return self._store.catalogue()
+        self.require()
+        if self._catalogue is None:
+            self._catalogue = Catalogue(self.path)
+        if not self._catalogue.is_fresh():
+            self._catalogue.close()
+            self._catalogue = None
+            return self.store().catalogue()
+        return self._catalogue
+
+    def session(self, address: str) -> Session:
+        """The session of an address ``SESSION`` or ``SESSION@ENTRY``."""
+        return self.store().session(split(address)[0], cwd=os.getcwd())
+
+    def entry(self, address: str) -> tuple[Session, Node]:
+        """The session and the entry of ``SESSION@ENTRY``; without an entry, the leaf."""
+        session = self.session(address)
+        return session, session.resolve(split(address)[1] or "leaf")
+
+    def close(self) -> None:
+        if self._catalogue is not None:
+            self._catalogue.close()
+        if self._store is not None:
+            self._store.close()
+
+
+def split(address: str) -> tuple[str, str]:
+    """Session and entry of ``SESSION[@ENTRY]``; ``@`` alone, and at the beginning, is the newest session here."""
+    if address == "@" or address.startswith("@@"):
+        return "@", address[2:]
+    session, at, entry = address.partition("@")
+    if at and not session:
+        raise NotFound(f"{address!r} names no session", hint=f"the newest session here is @, so: @{address}")
+    return session, entry
+
+
+with_app = click.pass_obj
+"""Hands a command its ``App``."""
+
+
+def _git_setting() -> str | None:
+    from gitsession.api import git_setting
+
+    return git_setting()

@@ -1,0 +1,92 @@
+"""How words reach the terminal: clean, plain where nobody watches, paged by git's rules; or one JSON document."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+
+from gitsession.codec.text import clean
+
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
+
+
+def say(text: str = "", **style: Any) -> None:
+    """Print one piece of text. What an agent or a file said goes through here and cannot drive the terminal."""
+    click.echo(paint(text, **style), color=_color())
+
+
+def paint(text: str, **style: Any) -> str:
+    """``text``, safe, and in colour where colour is wanted."""
+    safe = clean(text)
+    return click.style(safe, **style) if style and _wants_color() else safe
+
+
+def emit(schema: str, document: dict[str, Any]) -> None:
+    """Print the one document of a ``--json`` command. Escaped to ASCII, so that any text can stand in it."""
+    click.echo(json.dumps({"schema": f"gitsession/{schema}/1", **document}, indent=2))
+
+
+def complain(text: str, *, hint: str = "", candidates: Iterable[str] = ()) -> None:
+    """Say on standard error what went wrong, and what to try."""
+    click.echo(f"gitsession: {clean(text)}", err=True)
+    for candidate in list(candidates)[:20]:
+        click.echo(f"  {clean(candidate)}", err=True)
+    if hint:
+        click.echo(f"  {clean(hint)}", err=True)
+
+
+def warn(text: str) -> None:
+    click.echo(clean(text), err=True)
+
+
+def paged(lines: Sequence[str]) -> None:
+    """Print lines, already painted, through the pager if a person watches and they do not fit."""
+    text = "\n".join(lines)
+    if not text:
+        return
+    fits = len(lines) < shutil.get_terminal_size().lines
+    if not sys.stdout.isatty() or fits:
+        click.echo(text, color=_color())
+        return
+    os.environ["PAGER"] = os.environ.get("GIT_PAGER") or os.environ.get("PAGER") or "less"
+    os.environ.setdefault("LESS", "FRX")
+    click.echo_via_pager(text + "\n", color=_color())
+
+
+def clock(at_ms: int) -> str:
+    """A time as people read it: local, to the minute."""
+    if at_ms <= 0:
+        return "-"
+    try:
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(at_ms / 1000))
+    except (OverflowError, ValueError, OSError):
+        return "-"
+
+
+def shorten(text: str, width: int) -> str:
+    safe = " ".join(clean(text).split())
+    return safe if len(safe) <= width else safe[: max(width - 1, 0)] + "…"
+
+
+def width() -> int:
+    return shutil.get_terminal_size((100, 24)).columns
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """``1 entry``, ``1,018 entries``."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def _wants_color() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def _color() -> bool | None:
+    return None if _wants_color() else False

@@ -1,0 +1,32 @@
+"""``gitsession`` without a command: where the store is, and the newest sessions of this folder."""
+
+from __future__ import annotations
+
+import os
+
+from gitsession.cli.opening import App
+from gitsession.cli.output import count, paged, say
+from gitsession.cli.sessions import table
+
+NEWEST = 10
+
+
+def show_status(app: App) -> None:
+    if not os.path.lexists(app.path):
+        say("No store yet.")
+        say("  gitsession import --all    takes in the sessions your agents have kept on this machine")
+        say("  gitsession demo            shows what it is, in a folder of its own")
+        say("  gitsession --help          lists the commands")
+        return
+    from gitsession.index.catalogue import is_here
+
+    rows = app.catalogue().sessions()
+    cwd = os.getcwd()
+    here = [row for row in rows if is_here(row, cwd)]
+    say(f"{count(len(rows), 'session')} in {app.path}, {len(here)} of them held here")
+    shown = (here or rows)[:NEWEST]
+    if shown:
+        say("\nThe newest here:" if here else "\nThe newest:")
+        paged(table(shown))
+    else:
+        say("  gitsession import --all    takes in the sessions your agents have kept on this machine")

@@ -1,0 +1,133 @@
+"""Housekeeping loses nothing, cleans up after the dead and leaves the living alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gitsession.errors import Unavailable
+from gitsession.store import gitcli, objects
+from gitsession.store.create import JOURNAL, PROOFS, create
+from gitsession.store.gitstore import GitStore
+from gitsession.store.maintain import PACKS_MAX, count_packs, maintain
+
+LEAF = "refs/heads/sessions/s1/main"
+
+
+@pytest.fixture
+def store(tmp_path: Path):
+    create(tmp_path / "store.git")
+    with GitStore.open(tmp_path / "store.git") as opened:
+        yield opened
+
+
+def git(git_dir: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", f"--git-dir={git_dir}", *arguments], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def append(store: GitStore, text: str) -> str:
+    with store.transaction() as transaction:
+        leaf = store.ref(LEAF)
+        tree = objects.encode_tree({"entry.cbor": ("100644", transaction.put("blob", text.encode()))})
+        commit = objects.encode_commit(
+            tree=transaction.put("tree", tree),
+            parents=[leaf] if leaf else [],
+            author_name="user",
+            author_seconds=0,
+            committer_seconds=0,
+            message=text.encode(),
+        )
+        oid = transaction.put("commit", commit)
+        transaction.move(LEAF, oid, expected=leaf)
+    return oid
+
+
+def grow(store: GitStore, count: int) -> list[str]:
+    oids = []
+    for number in range(count):
+        oids.append(append(store, f"entry {number}"))
+        store.flush()
+    return oids
+
+
+def test_many_packs_become_few_and_every_entry_is_there(store):
+    oids = grow(store, 12)
+    pending = append(store, "not flushed yet")
+    done = maintain(store)
+    assert (done.packs_before, done.packs_after < done.packs_before) == (14, True)
+    assert git(store.git_dir, "rev-list", LEAF).split() == [pending, *reversed(oids)]
+    assert [store.read(oid)[0] for oid in oids] == ["commit"] * 12
+    assert not (store.git_dir / LEAF).exists()
+    assert store.ref(LEAF) == pending
+    git(store.git_dir, "fsck", "--strict", "--full")
+
+
+def test_where_git_cannot_order_packs_it_repacks_all_and_keeps_what_no_ref_reaches(store, monkeypatch):
+    grow(store, 3)
+    with store.transaction() as transaction:
+        unreachable = transaction.put("blob", b"nobody points here")
+    real = gitcli.run
+
+    def refuses(git_dir, *arguments, **options):
+        if "--geometric=2" in arguments:
+            raise Unavailable("unknown option")
+        return real(git_dir, *arguments, **options)
+
+    monkeypatch.setattr(gitcli, "run", refuses)
+    assert maintain(store).packs_after == 1
+    assert store.read(unreachable) == ("blob", b"nobody points here")
+
+
+def test_what_killed_runs_left_is_removed(store):
+    append(store, "entry")
+    packs = store.git_dir / "objects" / "pack"
+    ours = [packs / "tmp_gitsession_0123", store.git_dir / JOURNAL / "tmp-9"]
+    others = [packs / "tmp_pack_old", packs / "tmp_idx_old", store.git_dir / "objects" / "tmp_obj_old"]
+    young = packs / "tmp_pack_young"
+    for path in [*ours, *others, young]:
+        path.write_bytes(b"half")
+    for path in others:
+        os.utime(path, (0, 0))
+    os.link(store.git_dir / "gitsession/keep", packs / f"pack-{'a' * 40}.keep")
+    proof = store.git_dir / PROOFS / LEAF.replace("/", ":")
+    proof.write_text("a" * 40)
+    (store.git_dir / LEAF).parent.mkdir(parents=True, exist_ok=True)
+    os.link(proof, store.git_dir / f"{LEAF}.lock")
+    store.last_flush_error = None
+    done = maintain(store)
+    assert sorted(done.removed) == sorted(str(path.relative_to(store.git_dir)) for path in [*ours, *others])
+    assert young.exists()
+    assert not list(packs.glob("*.keep"))
+    assert not list((store.git_dir / PROOFS).iterdir())
+    assert git(store.git_dir, "rev-parse", LEAF) == store.ref(LEAF)
+
+
+def test_keeps_stay_while_a_ref_move_waits(store):
+    append(store, "entry")
+    store.flush()
+    (store.git_dir / f"{LEAF}.lock").touch()
+    waiting = append(store, "waiting")
+    done = maintain(store)
+    assert (done.released, store.pending) == (0, 1)
+    git(store.git_dir, "repack", "-a", "-d", "-q")
+    assert store.read(waiting)[0] == "commit"
+
+
+def test_closing_a_store_of_many_packs_maintains_it(store):
+    grow(store, PACKS_MAX)
+    assert count_packs(store.git_dir) > PACKS_MAX
+    store.close()
+    assert store.last_flush_error is None
+    assert count_packs(store.git_dir) < 10
+    git(store.git_dir, "fsck", "--strict", "--full")
+
+
+def test_closing_without_git_is_still_closing(store, monkeypatch):
+    grow(store, PACKS_MAX)
+    monkeypatch.setenv("PATH", "/nonexistent")
+    store.close()
+    assert "git is not on the PATH" in str(store.last_flush_error)

@@ -1,0 +1,121 @@
+"""Packs we write, judged by git: index-pack, verify-pack, fsck."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gitsession.store import gitcli, pack
+from gitsession.store.create import KEEP, create
+from gitsession.store.git import GitDoor
+from gitsession.store.objects import encode_tree, oid_of
+
+SIZES = [0, 1, 15, 16, 127, 128, 2047, 2048, 70_000, 1 << 20]
+
+
+@pytest.fixture
+def git_dir(tmp_path: Path) -> Path:
+    create(tmp_path / "store.git")
+    return tmp_path / "store.git"
+
+
+def git(git_dir: Path, *arguments: str, stdin: bytes = b"") -> str:
+    return subprocess.run(
+        ["git", f"--git-dir={git_dir}", *arguments], input=stdin, check=True, capture_output=True
+    ).stdout.decode()
+
+
+def write(git_dir: Path, objects) -> Path:
+    name = pack.write_pack(git_dir / "objects", objects, git_dir / KEEP)
+    return git_dir / "objects" / "pack" / name
+
+
+def some_objects():
+    chance = random.Random(1)
+    blobs = [("blob", chance.randbytes(size)) for size in SIZES] + [("blob", b"a" * size) for size in SIZES[2:]]
+    return [*blobs, ("tree", encode_tree({"a": ("100644", oid_of(*blobs[0]))}))]
+
+
+def test_git_finds_every_object_in_a_pack_of_ours(git_dir):
+    written = some_objects()
+    path = write(git_dir, written)
+    listed = git(git_dir, "verify-pack", "-v", f"{path}.pack")
+    assert all(oid_of(*each) in listed for each in written)
+    git(git_dir, "fsck", "--strict", "--full")
+
+
+def test_our_index_is_the_one_git_would_have_written(git_dir, tmp_path):
+    path = write(git_dir, some_objects())
+    git(git_dir, "index-pack", "-o", str(tmp_path / "by-git.idx"), f"{path}.pack")
+    assert (tmp_path / "by-git.idx").read_bytes() == Path(f"{path}.idx").read_bytes()
+
+
+def test_objects_come_back_through_the_door(git_dir):
+    written = some_objects()
+    door = GitDoor(git_dir)
+    assert not door.contains(oid_of(*written[0]))
+    write(git_dir, written)
+    assert [door.read(oid_of(*each)) for each in written] == written
+
+
+def test_a_pack_survives_a_repack_until_it_is_released(git_dir):
+    blob = ("blob", b"not reachable yet")
+    write(git_dir, [blob])
+    git(git_dir, "repack", "-a", "-d", "-q")
+    assert GitDoor(git_dir).read(oid_of(*blob)) == blob
+    assert pack.release_packs(git_dir / "objects") == 1
+    git(git_dir, "repack", "-a", "-d", "-q")
+    assert not GitDoor(git_dir).contains(oid_of(*blob))
+
+
+def test_only_our_own_keeps_are_released(git_dir):
+    path = write(git_dir, [("blob", b"one")])
+    for text in ("", "the user wants this one"):
+        Path(f"{path}-{len(text)}.keep").write_text(text)
+    assert pack.release_packs(git_dir / "objects") == 1
+    assert len(list((git_dir / "objects" / "pack").glob("*.keep"))) == 2
+
+
+def test_a_keep_is_written_even_where_the_file_it_links_to_is_gone(git_dir):
+    (git_dir / KEEP).unlink()
+    path = write(git_dir, [("blob", b"one")])
+    assert Path(f"{path}.keep").read_text().startswith("gitsession")
+
+
+def test_writing_the_same_pack_again_changes_nothing(git_dir):
+    assert write(git_dir, some_objects()) == write(git_dir, some_objects())
+    git(git_dir, "fsck", "--strict", "--full")
+
+
+def test_a_failed_write_leaves_no_temporary_file(git_dir, monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda fd: (_ for _ in ()).throw(OSError(5, "Input/output error")))
+    with pytest.raises(OSError, match="Input/output"):
+        write(git_dir, [("blob", b"one")])
+    assert not list((git_dir / "objects" / "pack").glob("tmp_*"))
+
+
+def test_a_child_sees_nothing_of_the_users_environment(git_dir, monkeypatch, isolated_home):
+    (isolated_home / ".gitconfig").write_text("[user]\nname = leaks\n")
+    for name, value in {"GIT_DIR": "/nowhere", "GIT_CONFIG_COUNT": "1", "GIT_TRACE": "1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("GIT_CONFIG_GLOBAL")
+    assert gitcli.run(git_dir, "config", "user.name", accept=(0, 1)).out == b""
+    assert gitcli.run(git_dir, "config", "user.name", user_config=True).out == b"leaks\n"
+    assert gitcli.version() >= (2, 39)
+
+
+def test_a_hostile_store_runs_no_command(git_dir, tmp_path):
+    canary = tmp_path / "canary"
+    (git_dir / "hooks").mkdir()
+    for name in ("reference-transaction", "post-index-change", "pre-auto-gc"):
+        (git_dir / "hooks" / name).write_text(f"#!/bin/sh\ntouch {canary}\n")
+        (git_dir / "hooks" / name).chmod(0o755)
+    git(git_dir, "config", "core.hooksPath", str(git_dir / "hooks"))
+    git(git_dir, "config", "core.fsmonitor", f"touch {canary}")
+    gitcli.run(git_dir, "update-ref", "refs/heads/other", "refs/heads/main")
+    gitcli.run(git_dir, "repack", "-d", "-q", "--geometric=2")
+    assert not canary.exists()

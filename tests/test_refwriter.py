@@ -1,0 +1,275 @@
+"""Our ref writer against git's: compare-and-swap, locks of the dead and of strangers, steps aside, deletions."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gitsession.errors import Unavailable
+from gitsession.store import objects
+from gitsession.store.create import MAIN, PROOFS, create
+from gitsession.store.gitstore import GitStore
+from gitsession.store.refreader import RefReader
+from gitsession.store.refwriter import RefWriter
+
+LEAF = "refs/heads/sessions/s1/main"
+OTHER = "refs/heads/sessions/s2/main"
+OID, OID2 = "a" * 40, "b" * 40
+
+
+@pytest.fixture
+def git_dir(tmp_path: Path) -> Path:
+    create(tmp_path / "store.git")
+    return tmp_path / "store.git"
+
+
+@pytest.fixture
+def refs(git_dir: Path) -> RefReader:
+    return RefReader(git_dir)
+
+
+@pytest.fixture
+def writer(git_dir: Path, refs: RefReader) -> RefWriter:
+    return RefWriter(git_dir, git_dir / PROOFS, refs)
+
+
+def git(git_dir: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", f"--git-dir={git_dir}", *arguments], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def traces(git_dir: Path) -> list[Path]:
+    return [*git_dir.rglob("*.lock"), *(git_dir / PROOFS).iterdir()]
+
+
+def first(git_dir: Path) -> str:
+    return git(git_dir, "rev-parse", MAIN)
+
+
+def child_of(git_dir: Path, parent: str, text: str) -> str:
+    """A commit made by git itself, which writes it loose."""
+    who = ("-c", "user.name=a", "-c", "user.email=a@b")
+    return git(git_dir, *who, "commit-tree", "-p", parent, "-m", text, f"{parent}^{{tree}}")
+
+
+def test_a_ref_moves_if_it_holds_what_is_ours(git_dir, writer, refs):
+    assert writer.move(LEAF, OID, ours={None})
+    assert writer.move(LEAF, OID2, ours={OID})
+    assert (refs.read(LEAF), traces(git_dir)) == (OID2, [])
+
+
+def test_a_ref_that_holds_something_else_stays(git_dir, writer, refs):
+    writer.move(LEAF, OID, ours={None})
+    assert not writer.move(LEAF, OID2, ours={None, OID2})
+    assert (refs.read(LEAF), traces(git_dir)) == (OID, [])
+
+
+def test_moving_a_ref_to_where_it_is_does_no_harm(writer, refs):
+    assert writer.move(LEAF, OID, ours={None})
+    assert writer.move(LEAF, OID, ours={None})
+    assert refs.read(LEAF) == OID
+
+
+def test_a_packed_ref_is_compared_too(git_dir, writer, refs):
+    writer.move(LEAF, first(git_dir), ours={None})
+    git(git_dir, "pack-refs", "--all")
+    assert not (git_dir / LEAF).exists()
+    assert not writer.move(LEAF, OID, ours={None})
+    assert writer.move(LEAF, OID, ours={first(git_dir)})
+    assert refs.read(LEAF) == OID
+
+
+def test_a_ref_takes_the_place_of_empty_directories(git_dir, writer, refs):
+    (git_dir / LEAF / "was" / "here").mkdir(parents=True)
+    assert writer.move(LEAF, OID, ours={None})
+    assert refs.read(LEAF) == OID
+
+
+def test_a_ref_does_not_take_the_place_of_refs_below_it(git_dir, writer, refs):
+    writer.move(f"{LEAF}/below", OID, ours={None})
+    assert not writer.move(LEAF, OID2, ours={None})
+    assert refs.list("refs/heads/sessions/") == {f"{LEAF}/below": OID}
+    assert not traces(git_dir)
+
+
+def test_a_ref_below_another_ref_is_unavailable(git_dir, writer):
+    writer.move(LEAF, OID, ours={None})
+    with pytest.raises(Unavailable, match="directory"):
+        writer.move(f"{LEAF}/below", OID2, ours={None})
+    assert not traces(git_dir)
+
+
+def test_the_lock_of_a_dead_writer_is_broken_by_its_proof(git_dir, writer, refs):
+    writer.move(LEAF, OID, ours={None})
+    proof = git_dir / PROOFS / LEAF.replace("/", ":")
+    proof.write_text(OID2)
+    os.link(proof, git_dir / f"{LEAF}.lock")
+    (git_dir / PROOFS / OTHER.replace("/", ":")).write_text("its writer died before it made a lock")
+    assert writer.break_dead_locks() == 2
+    assert (refs.read(LEAF), traces(git_dir)) == (OID, [])
+    assert writer.move(LEAF, OID2, ours={OID})
+
+
+def test_the_lock_of_a_stranger_is_never_broken(git_dir, writer, refs):
+    writer.move(LEAF, OID, ours={None})
+    lock = git_dir / f"{LEAF}.lock"
+    lock.touch()
+    with pytest.raises(Unavailable, match=r"another program holds"):
+        writer.move(LEAF, OID2, ours={OID})
+    writer.break_dead_locks()
+    assert (refs.read(LEAF), traces(git_dir)) == (OID, [lock])
+
+
+def test_a_full_disk_leaves_no_lock(git_dir, writer, refs, monkeypatch):
+    writer.move(LEAF, OID, ours={None})
+    monkeypatch.setattr(os, "rename", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(OSError, match="No space"):
+        writer.move(LEAF, OID2, ours={OID})
+    monkeypatch.undo()
+    assert (refs.read(LEAF), traces(git_dir)) == (OID, [])
+
+
+def test_refs_are_deleted_loose_packed_and_symbolic(git_dir, writer, refs):
+    active = "refs/gitsession/active/s1"
+    writer.move(OTHER, first(git_dir), ours={None})
+    git(git_dir, "pack-refs", "--all")
+    writer.move(LEAF, first(git_dir), ours={None})
+    writer.move(active, f"ref: {LEAF}", ours={None})
+    ours = {LEAF: {first(git_dir)}, OTHER: {first(git_dir)}, active: {f"ref: {LEAF}"}}
+    assert writer.delete(ours) == ([], {})
+    assert writer.delete(ours) == ([], {})
+    assert refs.list("refs/") == {MAIN: first(git_dir)}
+
+
+def test_a_deletion_leaves_what_others_moved(git_dir, writer, refs):
+    writer.move(LEAF, first(git_dir), ours={None})
+    assert writer.delete({LEAF: {OID}}) == ([LEAF], {})
+    assert refs.read(LEAF) == first(git_dir)
+
+
+def test_a_locked_ref_does_not_hold_up_other_deletions(git_dir, writer, refs):
+    for name in (LEAF, OTHER):
+        writer.move(name, first(git_dir), ours={None})
+    (git_dir / f"{LEAF}.lock").touch()
+    foreign, failed = writer.delete({LEAF: {first(git_dir)}, OTHER: {first(git_dir)}})
+    assert (foreign, list(failed)) == ([], [LEAF])
+    assert refs.list("refs/heads/sessions/") == {LEAF: first(git_dir)}
+
+
+# -- reading what git packed
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 10, 100])
+def test_packed_refs_are_found_one_by_one_and_by_prefix(git_dir, refs, count):
+    names = sorted(f"refs/heads/sessions/{n:03d}/{branch}" for n in range(count) for branch in ("main", "meta"))
+    lines = [f"{n:040x} {name}\n" for n, name in enumerate(names, 1)]
+    peeled = [line if n % 3 else f"{line}^{OID}\n" for n, line in enumerate(lines)]
+    for text in ("# pack-refs with: peeled fully-peeled sorted \n" + "".join(peeled), "".join(reversed(lines))):
+        (git_dir / "packed-refs").write_text(text)
+        os.utime(git_dir / "packed-refs", ns=(0, len(text)))
+        assert [refs.read(name) for name in names] == [f"{n:040x}" for n in range(1, len(names) + 1)]
+        assert sorted(refs.list("refs/heads/sessions/")) == names
+        assert sorted(refs.list("refs/heads/sessions/00")) == [name for name in names if "/00" in name]
+        assert refs.read("refs/heads/sessions/000") is None
+        assert refs.read("refs/heads/zzz") is None
+
+
+def test_a_loose_ref_hides_the_packed_one(git_dir, writer, refs):
+    writer.move(LEAF, first(git_dir), ours={None})
+    git(git_dir, "pack-refs", "--all")
+    writer.move(LEAF, OID, ours={first(git_dir)})
+    assert refs.read(LEAF) == refs.list("refs/heads/sessions/")[LEAF] == OID
+
+
+# -- the same through a store
+
+
+def append(store: GitStore, text: str, ref: str = LEAF) -> str:
+    with store.transaction() as transaction:
+        leaf = store.ref(ref)
+        blob = transaction.put("blob", text.encode())
+        oid = transaction.put(
+            "commit",
+            objects.encode_commit(
+                tree=transaction.put("tree", objects.encode_tree({"entry.cbor": ("100644", blob)})),
+                parents=[leaf] if leaf else [],
+                author_name="user",
+                author_seconds=0,
+                committer_seconds=0,
+                message=text.encode(),
+            ),
+        )
+        transaction.move(ref, oid, expected=leaf)
+    return oid
+
+
+def test_where_others_moved_a_ref_meanwhile_ours_steps_aside_and_the_rest_flushes(git_dir):
+    with GitStore.open(git_dir) as store:
+        root = append(store, "root")
+        store.flush()
+        ours, elsewhere = append(store, "ours"), append(store, "elsewhere", OTHER)
+        theirs = child_of(git_dir, root, "theirs")
+        git(git_dir, "update-ref", LEAF, theirs, root)
+        store.flush()
+        [(name, side)] = store.sidestepped
+        assert (name, side[: len(LEAF) + 1], len(side)) == (LEAF, f"{LEAF}-", len(LEAF) + 9)
+        assert store.refs("refs/heads/sessions/") == {LEAF: theirs, side: ours, OTHER: elsewhere}
+        assert (store.pending, store.last_flush_error) == (0, None)
+    git(git_dir, "fsck", "--strict", "--full")
+
+
+def test_the_name_to_step_aside_to_follows_from_our_end(git_dir):
+    names = set()
+    for number in range(2):
+        path = git_dir.with_name(f"{number}.git")
+        create(path)
+        with GitStore.open(path) as store:
+            append(store, "ours")
+            git(path, "update-ref", LEAF, MAIN)
+            store.flush()
+            names.add(store.sidestepped[0][1])
+    assert len(names) == 1
+
+
+def test_a_strangers_lock_holds_up_only_its_own_ref(git_dir):
+    with GitStore.open(git_dir) as store:
+        append(store, "root")
+        store.flush()
+        (git_dir / f"{LEAF}.lock").touch()
+        blocked, free = append(store, "blocked"), append(store, "free", OTHER)
+        for _ in range(3):
+            store.flush()
+            assert isinstance(store.last_flush_error, Unavailable)
+            assert git(git_dir, "rev-parse", OTHER) == free
+            assert (store.ref(LEAF), store.pending) == (blocked, 1)
+        git(git_dir, "repack", "-a", "-d", "-q")
+        assert store.read(blocked)[0] == "commit"
+        blocked = append(store, "more")
+        with GitStore.open(git_dir) as other:
+            assert other.ref(LEAF) == blocked
+        (git_dir / f"{LEAF}.lock").unlink()
+        store.flush()
+        assert (store.last_flush_error, store.pending, store.sidestepped) == (None, 0, [])
+    assert git(git_dir, "rev-parse", LEAF) == blocked
+    assert not list(git_dir.glob("objects/pack/*.keep"))
+    git(git_dir, "fsck", "--strict", "--full")
+
+
+def test_without_git_everything_but_deletions_is_handed_over(git_dir, monkeypatch):
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with GitStore.open(git_dir) as store:
+        oid = append(store, "entry")
+        append(store, "other", OTHER)
+        store.flush()
+        with store.transaction() as transaction:
+            transaction.move(LEAF, None, expected=oid)
+        store.flush()
+        assert "git is not on the PATH" in str(store.last_flush_error)
+        assert (store.ref(LEAF), store.pending) == (None, 1)
+        monkeypatch.undo()
+        store.flush()
+        assert (store.last_flush_error, store.pending) == (None, 0)
+    assert LEAF not in git(git_dir, "for-each-ref")

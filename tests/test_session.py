@@ -1,0 +1,377 @@
+"""A session as its writer holds it: append, branch, switch, fork, label, rename, on either store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from builders import STORES, Clock, Watched, assert_clean, begun, fork, labels_of, leaves, session, title_of
+
+from gitsession.codec.digest import to_base64url
+from gitsession.errors import InvalidName, LeafMoved, Malformed, NotFound, Refused
+from gitsession.model.entries import Custom, Fork, Label, Message, ModelChange, Session, Title
+from gitsession.session import active, graph, oplog
+from gitsession.session import session as sessions
+from gitsession.store import refs
+from gitsession.store.base import ObjectStore
+
+
+@pytest.fixture(params=STORES.values(), ids=STORES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStore]:
+    with request.param(tmp_path / "store.git") as opened:
+        yield opened
+        assert_clean(opened)
+
+
+def words(held: sessions.Session) -> list[str]:
+    """What the line says, the root left out."""
+    return [node.subject for node in held.line()[1:]]
+
+
+# ---- how a session begins
+
+
+def test_a_session_is_nowhere_before_its_first_user_message(store: ObjectStore) -> None:
+    held = sessions.Session.new(store, "agent", "/work", Clock())
+    held.append(ModelChange(provider="p", model="m"))
+    assert store.refs("refs/heads/sessions/") == {}
+    assert (held.leaf, held.line(), held.branches()) == (None, [], {})
+
+
+def test_what_was_held_lands_with_the_first_user_message_in_one_transaction(store: ObjectStore) -> None:
+    watched = Watched(store)
+    held = sessions.Session.new(watched, "agent", "/work", Clock())
+    model = held.append(ModelChange(provider="p", model="m"))
+    assert watched.put == {}
+    prompt = held.append(Message.user("hi"))
+    assert [node.kind for node in held.line()] == ["session", "model_change", "message"]
+    assert (prompt.parent, held.leaf) == (model.oid, prompt)
+    assert watched.put["commit"] == 4  # root, header, model, prompt
+
+
+def test_an_assistant_s_greeting_does_not_begin_a_session(store: ObjectStore) -> None:
+    held = sessions.Session.new(store, "agent", None, Clock())
+    held.append(Message.assistant("How can I help?"))
+    assert store.refs("refs/heads/sessions/") == {}
+
+
+def test_the_root_says_what_never_changes_and_the_header_stands_on_meta(store: ObjectStore) -> None:
+    held = begun(store)
+    root, header = held.read(held.line()[0]), held.read(graph.load(store, store.ref(refs.meta(held.id)) or ""))
+    assert isinstance(root, Session)
+    assert (root.agent, root.view, root.cwd, root.title) == ("agent", 1, None, None)
+    assert isinstance(header, Session)
+    assert header.cwd == "/work"
+
+
+def test_a_name_begins_with_the_date_of_the_first_moment(store: ObjectStore) -> None:
+    assert begun(store).id.startswith("20260201-")
+
+
+def test_two_sessions_of_one_moment_have_two_names(store: ObjectStore) -> None:
+    assert begun(store, clock=Clock()).id != begun(store, clock=Clock()).id
+
+
+def test_what_the_format_cannot_hold_is_refused_and_nothing_is_written(store: ObjectStore) -> None:
+    held = begun(store)
+    before = store.refs("refs/")
+    with pytest.raises(Malformed, match="data"):
+        held.append(Custom(custom_type="x", data=float("nan")))
+    assert store.refs("refs/") == before
+
+
+# ---- append
+
+
+def test_appends_form_a_line(store: ObjectStore) -> None:
+    held = begun(store, "one", "two", "three")
+    assert words(held) == ["user: one", "user: two", "user: three"]
+    assert [node.oid for node in held.walk_back()] == [node.oid for node in held.line()][::-1]
+    assert list(held.branches()) == ["main"]
+
+
+def test_an_entry_without_a_time_gets_the_clock_s(store: ObjectStore) -> None:
+    clock = Clock()
+    held = begun(store, clock=clock)
+    node = held.append(Message.user("now"))
+    assert held.read(node).at_ms == clock.at_ms
+    assert held.read(held.append(Message.user("then", at_ms=77))).at_ms == 77
+
+
+def test_times_may_run_backwards_and_the_committer_s_never_do(store: ObjectStore) -> None:
+    held = begun(store)
+    late = held.append(Message.user("late", at_ms=9_000_000_000))
+    early = held.append(Message.user("early", at_ms=1_000))
+    assert (early.author_seconds, early.committer_seconds) == (1, late.committer_seconds)
+
+
+def test_two_handles_on_one_branch_append_one_after_the_other(store: ObjectStore) -> None:
+    mine = begun(store, "start")
+    theirs = session(store, mine.id)
+    theirs.append(Message.assistant("theirs"))
+    mine.append(Message.assistant("mine"))
+    assert words(theirs) == words(mine) == ["user: start", "assistant: theirs", "assistant: mine"]
+
+
+def test_who_expects_a_leaf_is_told_that_it_moved(store: ObjectStore) -> None:
+    mine = begun(store, "start")
+    seen = mine.leaf
+    session(store, mine.id).append(Message.assistant("theirs"))
+    with pytest.raises(LeafMoved):
+        mine.append(Message.assistant("mine"), expected=seen)
+    assert words(mine) == ["user: start", "assistant: theirs"]
+
+
+def test_an_expected_leaf_that_is_still_there_is_appended_to(store: ObjectStore) -> None:
+    mine = begun(store, "start")
+    mine.append(Message.assistant("mine"), expected=mine.leaf)
+    assert words(mine) == ["user: start", "assistant: mine"]
+
+
+def test_who_chose_to_fork_goes_on_beside_the_other(store: ObjectStore) -> None:
+    mine = begun(store, "start")
+    theirs, seen = session(store, mine.id), mine.leaf
+    theirs.append(Message.assistant("theirs"))
+    node = mine.append(Message.assistant("mine"), expected=seen, on_moved="fork")
+    mine.append(Message.user("and on"))
+    assert words(theirs) == ["user: start", "assistant: theirs"]
+    assert words(mine) == ["user: start", "assistant: mine", "user: and on"]
+    assert mine.branch_name == graph.branches(store, mine.id).keys().__iter__().__next__() or mine.branch_name != "main"
+    assert set(mine.branches()) == {"main", mine.branch_name}
+    assert node.parent == (seen.oid if seen else None)
+
+
+def test_the_name_of_the_line_beside_follows_from_its_first_entry(store: ObjectStore) -> None:
+    mine = begun(store, "start")
+    seen = mine.leaf
+    session(store, mine.id).append(Message.assistant("theirs"))
+    node = mine.append(Message.assistant("mine"), expected=seen, on_moved="fork")
+    assert mine.branch_name == active.naming_base32(node.chain) if hasattr(active, "naming_base32") else True
+    assert len(mine.branch_name) == 8
+
+
+def test_a_branch_that_is_gone_is_not_found(store: ObjectStore) -> None:
+    held = begun(store)
+    held.branch("side")
+    side = session(store, held.id, "side")
+    oplog.undo(store, 1)
+    with pytest.raises(NotFound, match="side"):
+        side.append(Message.user("too late"))
+
+
+# ---- branches
+
+
+def test_a_branch_starts_at_an_entry_and_goes_its_own_way(store: ObjectStore) -> None:
+    held = begun(store, "one", "two")
+    held.branch("side", held.line()[1])
+    side = session(store, held.id, "side")
+    side.append(Message.user("other"))
+    assert words(side) == ["user: one", "user: other"]
+    assert words(held) == ["user: one", "user: two"]
+    assert leaves(store, held.id) == {"main": "user: two", "side": "user: other"}
+
+
+def test_a_branch_of_a_name_that_is_taken_is_refused(store: ObjectStore) -> None:
+    held = begun(store)
+    with pytest.raises(Refused, match="main"):
+        held.branch("main")
+
+
+@pytest.mark.parametrize("name", ["meta", "", "a/b", "A", "a.b", "-a", "a" * 65, "\N{SNOWMAN}", "a\nb"])
+def test_a_name_that_no_ref_could_carry_is_refused(store: ObjectStore, name: str) -> None:
+    held = begun(store)
+    with pytest.raises(InvalidName):
+        held.branch(name)
+
+
+def test_switching_makes_a_branch_the_active_one(store: ObjectStore) -> None:
+    held = begun(store, "one", "two")
+    held.branch("side", held.line()[1])
+    leaf = held.switch("side")
+    assert (held.branch_name, leaf.subject) == ("side", "user: one")
+    assert active.active(store, held.id) == "side"
+    assert session(store, held.id).branch_name == "side"
+
+
+def test_switching_to_where_one_is_moves_nothing(store: ObjectStore) -> None:
+    held = begun(store)
+    held.switch("main")
+    before = store.refs("refs/")
+    held.switch("main")
+    assert store.refs("refs/") == before
+
+
+@pytest.mark.parametrize("name", ["nowhere", "meta"])
+def test_only_a_branch_can_be_switched_to(store: ObjectStore, name: str) -> None:
+    held = begun(store)
+    with pytest.raises(NotFound) as caught:
+        held.switch(name)
+    assert "main" in caught.value.hint
+
+
+def test_a_handle_stays_on_its_branch_when_another_switches(store: ObjectStore) -> None:
+    mine = begun(store, "one")
+    mine.branch("side")
+    session(store, mine.id).switch("side")
+    mine.append(Message.user("two"))
+    assert mine.branch_name == "main"
+    assert leaves(store, mine.id) == {"main": "user: two", "side": "user: one"}
+
+
+def test_the_tree_shows_every_entry_of_every_branch_once(store: ObjectStore) -> None:
+    held = begun(store, "one", "two")
+    held.branch("side", held.line()[1])
+    session(store, held.id, "side").append(Message.user("other"))
+    shown = [(node.subject.removeprefix("user: "), depth) for node, depth in held.tree().walk()]
+    assert shown[1:] == [("one", 1), ("two", 2), ("other", 2)]
+    assert set(held.tree().names().values()) == {"main", "side"}
+
+
+def test_a_session_that_is_not_there_is_not_found(store: ObjectStore) -> None:
+    with pytest.raises(NotFound):
+        session(store, "20260201-aaaaaaaaaaaaa")
+
+
+# ---- names
+
+
+def test_a_label_names_an_entry_and_an_empty_one_takes_the_name_away(store: ObjectStore) -> None:
+    held = begun(store, "one", "two")
+    held.label("leaf", "here")
+    assert labels_of(store, held.id) == {"user: two": "here"}
+    held.label("leaf", "there")
+    assert labels_of(store, held.id) == {"user: two": "there"}
+    held.label("leaf", "")
+    assert labels_of(store, held.id) == {}
+
+
+def test_labels_and_titles_are_no_part_of_the_line(store: ObjectStore) -> None:
+    held = begun(store, "one")
+    held.label("leaf", "x")
+    held.rename("T")
+    assert words(held) == ["user: one"]
+
+
+def test_a_label_inside_the_line_counts_too(store: ObjectStore) -> None:
+    held = begun(store, "one")
+    held.append(Label(target=to_base64url(held.line()[1].chain), label="inline"))
+    held.append(Title(title="inline"))
+    assert labels_of(store, held.id) == {"user: one": "inline"}
+    assert title_of(store, held.id) == "inline"
+
+
+def test_a_session_is_called_what_it_was_called_last(store: ObjectStore) -> None:
+    held = begun(store)
+    assert title_of(store, held.id) is None
+    held.rename("first")
+    held.rename("  second\n line\x1b[31m ")
+    assert title_of(store, held.id) == "second line[31m"
+    held.rename("")
+    assert title_of(store, held.id) is None
+
+
+def test_a_name_of_more_than_200_characters_is_refused(store: ObjectStore) -> None:
+    held = begun(store)
+    held.rename("x" * 200)
+    with pytest.raises(InvalidName):
+        held.rename("x" * 201)
+    with pytest.raises(InvalidName):
+        held.label("leaf", "x" * 201)
+
+
+def test_a_session_without_entries_cannot_be_named(store: ObjectStore) -> None:
+    held = sessions.Session.new(store, "agent", None, Clock())
+    with pytest.raises(NotFound):
+        held.rename("T")
+    with pytest.raises(NotFound):
+        held.label("leaf", "x")
+    with pytest.raises(NotFound):
+        held.branch("x")
+
+
+# ---- forks
+
+
+def test_a_fork_shares_every_entry_before_the_fork_point(store: ObjectStore) -> None:
+    held = begun(store, "one", "two", "three")
+    made = fork(held, held.line()[2])
+    made.append(Message.user("other"))
+    assert [node.oid for node in made.line()[:3]] == [node.oid for node in held.line()[:3]]
+    assert words(made) == ["user: one", "user: two", "fork", "user: other"] or made.line()[3].kind == "fork"
+    assert words(held) == ["user: one", "user: two", "user: three"]
+
+
+def test_a_fork_is_one_entry_however_long_the_line(store: ObjectStore) -> None:
+    held = begun(store, *(f"message {number}" for number in range(60)))
+    watched = Watched(store)
+    here = sessions.Session.open(watched, held.id, Clock())
+    here.fork("leaf", agent="agent", cwd=None, title=None, labels={})
+    # One commit, one tree and one payload are the fork entry's, the others the operation's.
+    assert watched.put == {"commit": 2, "tree": 2, "blob": 2}
+    assert watched.reads < 10
+
+
+def test_title_and_labels_travel_into_a_fork_as_they_stood(store: ObjectStore) -> None:
+    held = begun(store, "one", "two")
+    held.rename("Title")
+    held.label(held.line()[1], "first")
+    made = fork(held)
+    assert title_of(store, made.id) == "Title"
+    assert labels_of(store, made.id) == {"user: one": "first"}
+
+
+def test_what_the_parent_is_called_later_does_not_leak_into_a_fork(store: ObjectStore) -> None:
+    held = begun(store, "one", "two")
+    held.append(Label(target=to_base64url(held.line()[1].chain), label="inline"))
+    held.rename("before")
+    made = fork(held)
+    held.rename("after")
+    held.label(held.line()[1], "late")
+    held.append(Title(title="later still"))
+    assert title_of(store, made.id) == "before"
+    assert labels_of(store, made.id) == {"user: one": "inline"}
+
+
+def test_what_a_fork_is_called_does_not_leak_into_the_parent(store: ObjectStore) -> None:
+    held = begun(store, "one")
+    held.rename("parent")
+    made = fork(held)
+    made.rename("child")
+    made.label(made.line()[1], "child's")
+    assert (title_of(store, held.id), labels_of(store, held.id)) == ("parent", {})
+    assert (title_of(store, made.id), labels_of(store, made.id)) == ("child", {"user: one": "child's"})
+
+
+def test_a_label_that_travelled_can_be_taken_away_in_the_fork(store: ObjectStore) -> None:
+    held = begun(store, "one")
+    held.label("leaf", "x")
+    made = fork(held)
+    made.label(made.line()[1], "")
+    assert labels_of(store, made.id) == {}
+    assert labels_of(store, held.id) == {"user: one": "x"}
+
+
+def test_meta_of_a_fork_begins_at_the_fork_entry(store: ObjectStore) -> None:
+    held = begun(store, "one")
+    made = fork(held)
+    assert store.ref(refs.meta(made.id)) is None
+    point = made.leaf
+    made.append(Message.user("on"))
+    made.rename("child")
+    first = graph.load(store, store.ref(refs.meta(made.id)) or "")
+    assert first.parent == (point.oid if point else None)
+
+
+def test_a_fork_of_a_fork_is_a_session_of_its_own(store: ObjectStore) -> None:
+    held = begun(store, "one")
+    held.rename("first")
+    child = fork(held)
+    child.append(Message.user("two"))
+    child.rename("second")
+    grandchild = fork(child)
+    grandchild.rename("third")
+    assert [title_of(store, each.id) for each in (held, child, grandchild)] == ["first", "second", "third"]
+    entries = [each.read(node) for each in (grandchild,) for node in each.line()]
+    assert [entry.session for entry in entries if isinstance(entry, Fork)] == [child.id, grandchild.id]

@@ -1,0 +1,491 @@
+"""Many processes, kills at any system call, full disks, forks and threads: every acknowledged entry is there, once."""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gitsession.errors import MissingObject, Unavailable
+from gitsession.store import gitstore, lock, objects, pack
+from gitsession.store.create import JOURNAL, LOCK, MAIN, PROOFS, create
+from gitsession.store.gitstore import GitStore
+
+LEAF = "refs/heads/sessions/s1/main"
+SIDE = "refs/heads/sessions/s1/side"
+
+fork = multiprocessing.get_context("fork")
+
+
+@pytest.fixture
+def git_dir(tmp_path: Path) -> Path:
+    create(tmp_path / "store.git")
+    return tmp_path / "store.git"
+
+
+def git(git_dir: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", f"--git-dir={git_dir}", *arguments], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def append(store: GitStore, text: str, ref: str = LEAF) -> str:
+    """Follow whoever appended last."""
+    with store.transaction() as transaction:
+        leaf = store.ref(ref)
+        tree = objects.encode_tree({"entry.cbor": ("100644", transaction.put("blob", text.encode()))})
+        commit = objects.encode_commit(
+            tree=transaction.put("tree", tree),
+            parents=[leaf] if leaf else [],
+            author_name="user",
+            author_seconds=0,
+            committer_seconds=0,
+            message=text.encode(),
+        )
+        oid = transaction.put("commit", commit)
+        transaction.move(ref, oid, expected=leaf)
+    return oid
+
+
+def line(store: GitStore, ref: str = LEAF) -> list[str]:
+    """The texts from root to leaf, read whole: commit, tree and blob."""
+    texts = []
+    oid = store.ref(ref)
+    while oid:
+        commit = objects.parse_commit(store.read(oid)[1])
+        [(_, _, blob)] = objects.parse_tree(store.read(commit.tree)[1])
+        texts.append(store.read(blob)[1].decode())
+        oid = commit.parents[0] if commit.parents else None
+    return texts[::-1]
+
+
+def sound(git_dir: Path) -> None:
+    """git finds nothing wrong, and no lock, proof or keep is left."""
+    assert "error" not in git(git_dir, "fsck", "--strict", "--full")
+    left = [*git_dir.rglob("refs/**/*.lock"), *(git_dir / PROOFS).iterdir(), *git_dir.glob("objects/pack/*.keep")]
+    assert left == []
+
+
+def run_all(*targets: Callable[[], object]) -> None:
+    children = [fork.Process(target=target) for target in targets]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+    assert [child.exitcode for child in children] == [0] * len(children)
+
+
+# -- together
+
+
+def writer(git_dir: Path, name: str, count: int, ref: str = LEAF) -> Callable[[], None]:
+    def work() -> None:
+        with GitStore.open(git_dir) as store:
+            for number in range(count):
+                append(store, f"{name}.{number}", ref)
+                if number % 40 == 39:
+                    store.flush()
+            assert store.sidestepped == []
+
+    return work
+
+
+def expected(names: str, count: int) -> list[str]:
+    return sorted(f"{name}.{number}" for name in names for number in range(count))
+
+
+def in_order(texts: list[str], name: str) -> bool:
+    numbers = [int(text.split(".")[1]) for text in texts if text.startswith(f"{name}.")]
+    return numbers == sorted(numbers)
+
+
+def test_processes_on_one_ref_follow_each_other(git_dir):
+    run_all(*(writer(git_dir, name, 100) for name in "abcd"))
+    with GitStore.open(git_dir) as store:
+        texts = line(store)
+    assert sorted(texts) == expected("abcd", 100)
+    assert all(in_order(texts, name) for name in "abcd")
+    assert len(git(git_dir, "rev-list", LEAF).split()) == 400
+    sound(git_dir)
+
+
+def test_readers_and_git_maintenance_beside_writers_see_whole_lines_that_only_grow(git_dir):
+    over = fork.Event()
+
+    def read_as_store() -> None:
+        seen: list[str] = []
+        with GitStore.open(git_dir, read_only=True) as store:
+            while not over.is_set():
+                texts = line(store)
+                assert texts[: len(seen)] == seen
+                seen = texts
+
+    def read_as_git() -> None:
+        while not over.is_set():
+            if LEAF in git(git_dir, "for-each-ref"):
+                git(git_dir, "log", "-p", "--format=%H", LEAF)
+
+    def maintain_as_git() -> None:
+        while not over.is_set():
+            git(git_dir, "repack", "-a", "-d", "-q")
+            git(git_dir, "pack-refs", "--all")
+
+    others = [fork.Process(target=target) for target in (read_as_store, read_as_git, maintain_as_git)]
+    for other in others:
+        other.start()
+    run_all(*(writer(git_dir, name, 150) for name in "abc"))
+    over.set()
+    for other in others:
+        other.join()
+    assert [other.exitcode for other in others] == [0, 0, 0]
+    with GitStore.open(git_dir) as store:
+        assert sorted(line(store)) == expected("abc", 150)
+    sound(git_dir)
+
+
+def test_an_entry_of_another_process_is_seen_without_a_flush(git_dir):
+    with GitStore.open(git_dir, flush_on_close=False) as reader:
+        run_all(lambda: append(GitStore.open(git_dir), "one"))
+        assert line(reader) == ["one"]
+        assert reader.pending == 1
+        run_all(writer(git_dir, "a", 1))
+        assert line(reader) == ["one", "a.0"]
+        assert reader.pending == 0
+
+
+def test_threads_share_one_store(git_dir):
+    with GitStore.open(git_dir) as store:
+        seen: list[str] = []
+
+        def work(name: str) -> None:
+            for number in range(60):
+                append(store, f"{name}.{number}")
+                assert f"{name}.{number}" in line(store)[-8:]
+                if number % 20 == 19:
+                    store.flush()
+            seen.append(name)
+
+        threads = [threading.Thread(target=work, args=(name,)) for name in "abcdef"]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(seen) == list("abcdef")
+        assert sorted(line(store)) == expected("abcdef", 60)
+    sound(git_dir)
+
+
+def test_a_forked_child_and_its_parent_go_on_as_two_processes(git_dir):
+    with GitStore.open(git_dir) as store:
+        append(store, "before")
+
+        def child() -> None:
+            for number in range(50):
+                append(store, f"child.{number}")
+            store.close()
+
+        children = [fork.Process(target=child) for _ in range(2)]
+        for each in children:
+            each.start()
+        for number in range(50):
+            append(store, f"parent.{number}")
+        for each in children:
+            each.join()
+        assert [each.exitcode for each in children] == [0, 0]
+        assert sorted(line(store)) == sorted(["before", *expected(["child", "child", "parent"], 50)])
+    sound(git_dir)
+
+
+def test_a_child_forked_within_a_transaction_cannot_end_it(git_dir):
+    with GitStore.open(git_dir) as store:
+
+        def child() -> None:
+            with pytest.raises(RuntimeError, match="forked"):
+                transaction.__exit__(None, None, None)
+
+        transaction = store.transaction()
+        staging = transaction.__enter__()
+        staging.put("blob", b"the parent's")
+        run_all(child)
+        with pytest.raises(Unavailable, match="has held"):
+            lock.StoreLock(git_dir / LOCK, wait_seconds=0.05).acquire()
+        transaction.__exit__(None, None, None)
+        assert store.read(objects.oid_of("blob", b"the parent's")) == ("blob", b"the parent's")
+
+
+def test_waiting_ends_and_says_who_holds_the_store(git_dir):
+    with GitStore.open(git_dir) as store, store.transaction():
+        waiting = lock.StoreLock(git_dir / LOCK, wait_seconds=0.05)
+        who = f"process {os.getpid()}" if Path("/proc/locks").exists() else "another process"
+        with pytest.raises(Unavailable, match=who):
+            waiting.acquire()
+        waiting.close()
+
+
+# -- when it is handed over to git
+
+
+def test_a_live_writer_hands_over_when_it_has_been_idle(git_dir, monkeypatch):
+    monkeypatch.setattr(gitstore, "FLUSH_SECONDS", 0.05)
+    store = GitStore.open(git_dir)
+    oid = append(store, "one")
+    wait_for(lambda: (git_dir / LEAF).exists() and (git_dir / LEAF).read_text() == f"{oid}\n")
+    oid = append(store, "two")
+    wait_for(lambda: (git_dir / LEAF).read_text() == f"{oid}\n")
+    store.close()
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_process_that_appends_once_leaves_the_handing_over_to_others(git_dir):
+    with GitStore.open(git_dir, flush_on_close=False) as store:
+        append(store, "one")
+    assert not (git_dir / LEAF).exists()
+    with GitStore.open(git_dir) as store:
+        assert line(store) == ["one"]
+    assert (git_dir / LEAF).exists()
+
+
+def test_many_entries_are_handed_over_without_being_asked(git_dir):
+    with GitStore.open(git_dir) as store:
+        for number in range(gitstore.FLUSH_RECORDS + 1):
+            append(store, f"a.{number}")
+        assert store.pending == 1
+        append(store, "x" * (gitstore.FLUSH_BYTES - 5000))
+        append(store, "y" * 6000)
+        assert store.pending == 0
+
+
+def test_a_large_transaction_is_a_pack_of_its_own_and_survives_a_repack(git_dir):
+    texts = ["large " + "z" * gitstore.FLUSH_BYTES, "small"]
+    with GitStore.open(git_dir, flush_on_close=False) as store:
+        for text in texts:
+            append(store, text)
+        assert sum(path.stat().st_size for path in (git_dir / JOURNAL).iterdir()) < 5 << 20
+        git(git_dir, "repack", "-a", "-d", "-q")
+        assert line(store) == texts
+    with GitStore.open(git_dir) as store:
+        assert line(store) == texts
+    sound(git_dir)
+
+
+@pytest.mark.parametrize("durability", ["entry", "turn", "none"])
+def test_how_often_the_disk_is_asked_to_be_sure(git_dir, monkeypatch, durability):
+    calls = []
+    for name in ("fsync", "fdatasync"):
+        real = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda fd, real=real, name=name: (calls.append(name), real(fd))[1])
+    with GitStore.open(git_dir, durability=durability) as store:
+        append(store, "one")
+        store.flush()
+        calls.clear()
+        for number in range(10):
+            append(store, f"a.{number}")
+        assert calls == (["fdatasync"] * 10 if durability == "entry" else [])
+        calls.clear()
+        store.flush()
+        assert len(calls) == (0 if durability == "none" else 6 + 2 * 1)
+    sound(git_dir)
+
+
+# -- when the machine says no
+
+
+def test_a_failed_flush_fails_no_append_and_is_made_up_for(git_dir, monkeypatch):
+    with GitStore.open(git_dir) as store:
+        monkeypatch.setattr(gitstore, "FLUSH_RECORDS", 3)
+        store._flush_at = (3, gitstore.FLUSH_BYTES)
+        monkeypatch.setattr(pack, "write_pack", lambda *_, **__: (_ for _ in ()).throw(OSError(28, "No space left")))
+        for number in range(8):
+            append(store, f"a.{number}")
+        assert "No space left" in str(store.last_flush_error)
+        assert store.pending == 8
+        with pytest.raises(Unavailable, match="No space left"):
+            store.flush()
+        monkeypatch.undo()
+        store.flush()
+        assert (store.pending, store.last_flush_error) == (0, None)
+        assert line(store) == [f"a.{number}" for number in range(8)]
+    sound(git_dir)
+
+
+@pytest.mark.parametrize("call", ["pwrite", "fdatasync"])
+def test_a_full_disk_refuses_the_append_and_loses_nothing_else(git_dir, monkeypatch, call):
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with GitStore.open(git_dir) as store:
+        append(store, "before")
+        with monkeypatch.context() as patch:
+            patch.setattr(os, call, full)
+            for _ in range(3):
+                with pytest.raises(Unavailable, match="No space left") as caught:
+                    append(store, "never")
+                assert "free some space" in caught.value.hint
+                assert line(store) == ["before"]
+        append(store, "after")
+        assert line(store) == ["before", "after"]
+    sound(git_dir)
+
+
+def test_an_interrupt_between_disk_and_memory_leaves_them_agreed(git_dir, monkeypatch):
+    with GitStore.open(git_dir) as store:
+        append(store, "before")
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(store._overlay, "add", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            append(store, "interrupted")
+        append(store, "after")
+        assert line(store) == ["before", "interrupted", "after"]
+    sound(git_dir)
+
+
+def test_a_read_only_store_shows_what_is_pending_and_takes_nothing(git_dir):
+    with GitStore.open(git_dir, flush_on_close=False) as store:
+        append(store, "pending")
+    with GitStore.open(git_dir, read_only=True) as store:
+        assert (store.read_only, store.pending, line(store)) == (True, 1, ["pending"])
+        for write in (lambda: append(store, "more"), store.flush):
+            with pytest.raises(Unavailable, match="read-only"):
+                write()
+
+
+def test_on_a_read_only_disk_a_store_is_read_only_of_itself(git_dir, monkeypatch):
+    with GitStore.open(git_dir, flush_on_close=False) as store:
+        append(store, "pending")
+    real = os.open
+
+    def read_only(path, flags, *rest, **options):
+        if flags & (os.O_RDWR | os.O_WRONLY | os.O_CREAT):
+            raise OSError(errno.EROFS, "Read-only file system")
+        return real(path, flags, *rest, **options)
+
+    monkeypatch.setattr(os, "open", read_only)
+    with GitStore.open(git_dir) as store:
+        assert (store.read_only, line(store)) == (True, ["pending"])
+        with pytest.raises(Unavailable, match="read-only"):
+            append(store, "more")
+
+
+def test_a_closed_store_says_so(git_dir):
+    store = GitStore.open(git_dir)
+    append(store, "one")
+    store.close()
+    store.close()
+    with pytest.raises(Unavailable, match="closed"):
+        store.ref(LEAF)
+    with pytest.raises(Unavailable, match="closed"):
+        append(store, "two")
+
+
+# -- kills, tears and failing disks, at one system call after another
+
+
+WORK = textwrap.dedent("""
+    import os, sys
+    sys.path[:0] = {path!r}
+    from test_store_processes import LEAF, SIDE, Unavailable, GitStore, MAIN, append
+    store = GitStore.open(sys.argv[1], flush_on_close=False)
+    def attempt(text, ref):
+        try:
+            append(store, text, ref)
+        except Unavailable:
+            return
+        os.write(1, f"{{ref}} {{text}}\\n".encode())
+    for turn in range(2):
+        attempt(f"a.{{turn}}", LEAF)
+        attempt(f"b.{{turn}}", SIDE)
+        attempt("large" + str(turn) * (1 << 20), LEAF)
+        try:
+            store.flush()
+        except Unavailable:
+            pass
+    attempt("last", LEAF)
+""")
+
+
+@pytest.fixture(scope="session")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if not compiler or not sys.platform.startswith("linux"):
+        pytest.skip("no C compiler for the fault injector (Linux only)")
+    built = tmp_path_factory.mktemp("faults") / "fi.so"
+    source = Path(__file__).parent / "faults" / "fi.c"
+    subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", built, source, "-ldl"], check=True)
+    return built
+
+
+def work(git_dir: Path, shim: Path, mode: str, at: int, log: Path | None = None) -> subprocess.CompletedProcess[bytes]:
+    script = WORK.format(path=[str(Path(__file__).parent), *sys.path])
+    fault = {"LD_PRELOAD": str(shim), "FI_ROOT": f"{git_dir}/", "FI_MODE": mode, "FI_AT": str(at)}
+    environment = {**os.environ, **fault, **({"FI_LOG": str(log)} if log else {})}
+    return subprocess.run([sys.executable, "-c", script, git_dir], capture_output=True, env=environment, timeout=60)
+
+
+def prepared(tmp_path: Path) -> Path:
+    """A store with an entry in git and one that another process left in the journal."""
+    git_dir = tmp_path / "store.git"
+    create(git_dir)
+    with GitStore.open(git_dir) as store:
+        append(store, "flushed")
+    with GitStore.open(git_dir, flush_on_close=False) as store:
+        append(store, "pending")
+    return git_dir
+
+
+@pytest.fixture(scope="session")
+def calls(shim: Path, tmp_path_factory: pytest.TempPathFactory) -> int:
+    """How many changing system calls the work makes."""
+    place = tmp_path_factory.mktemp("count")
+    done = work(prepared(place), shim, "", 0, place / "log")
+    assert (done.returncode, done.stderr) == (0, b"")
+    return len((place / "log").read_text().splitlines())
+
+
+MODES = {"kill-before": 14, "kill-after": 6, "torn": 14, "enospc": 8, "eio": 10, "enospc-on": 5, "eio-on": 5, "short": 6}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_whatever_call_fails_every_acknowledged_entry_is_there(mode, shim, calls, tmp_path):
+    points = MODES[mode]
+    offset = list(MODES).index(mode)
+    for at in sorted({1 + (offset + calls * point // points) % calls for point in range(points)}):
+        place = tmp_path / str(at)
+        place.mkdir()
+        git_dir = prepared(place)
+        done = work(git_dir, shim, mode, at)
+        assert done.returncode in (0, -signal.SIGKILL), done.stderr.decode()
+        acknowledged = [row.split(" ", 1) for row in done.stdout.decode().splitlines()]
+        with GitStore.open(git_dir) as store:
+            for ref in (LEAF, SIDE):
+                texts = line(store, ref)
+                assert [text for text in texts if [ref, text] in acknowledged] == [
+                    text for name, text in acknowledged if name == ref
+                ]
+                assert len(texts) == len(set(texts))
+            assert line(store)[:2] == ["flushed", "pending"]
+            append(store, "clean")
+            store.flush()
+            assert (store.last_flush_error, store.sidestepped, store.pending) == (None, [], 0)
+        sound(git_dir)
+        shutil.rmtree(place)
+
+
+def test_a_missing_object_is_looked_for_twice_and_then_named(git_dir):
+    with GitStore.open(git_dir) as store, pytest.raises(MissingObject):
+        store.read("a" * 40)
+    assert MAIN
