@@ -6,11 +6,9 @@ needs little starts fast.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
 __version__ = "0.1.0"
 
+TYPE_CHECKING = False  # not from typing, which alone takes as long as Python itself to start
 if TYPE_CHECKING:
     from gitsession.api import Session, Store
     from gitsession.errors import GitSessionError
@@ -56,9 +54,11 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
     return getattr(import_module(_HOMES.get(name, "gitsession.model.entries")), name)
 
 

@@ -1,4 +1,4 @@
-"""A store is made whole or not at all, closed to others, plain to git; everything else is refused with one clear line."""
+"""A store is made whole or not at all, closed to others, plain to git; all else is refused with one clear line."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def store(path: Path) -> Path:
     return path
 
 
-def git(git_dir: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", f"--git-dir={git_dir}", *arguments], check=True, capture_output=True, text=True)
-    return done.stdout.strip()
+def git(git_dir: Path, *arguments: str, stdin: str = "") -> str:
+    command = ["git", f"--git-dir={git_dir}", *arguments]
+    return subprocess.run(command, input=stdin, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def test_git_finds_a_bare_repository_with_a_main_branch(store, tmp_path):
@@ -142,16 +142,9 @@ def change(store: Path, key: str, value: str) -> None:
 
 
 def commit_marker(store: Path, text: str) -> None:
-    blob = subprocess.run(
-        ["git", f"--git-dir={store}", "hash-object", "-w", "--stdin"], input=text.encode(), check=True, capture_output=True
-    ).stdout.decode()
-    tree = subprocess.run(
-        ["git", f"--git-dir={store}", "mktree"],
-        input=f"100644 blob {blob.strip()}\tgitsession.json\n".encode(),
-        check=True,
-        capture_output=True,
-    ).stdout.decode()
-    commit = git(store, "-c", "user.name=a", "-c", "user.email=b", "commit-tree", "-m", "x", tree.strip())
+    blob = git(store, "hash-object", "-w", "--stdin", stdin=text)
+    tree = git(store, "mktree", stdin=f"100644 blob {blob}\tgitsession.json\n")
+    commit = git(store, "-c", "user.name=a", "-c", "user.email=b", "commit-tree", "-m", "x", tree)
     git(store, "update-ref", MAIN, commit)
 
 

@@ -19,7 +19,7 @@ import pytest
 
 from gitsession.errors import MissingObject, Unavailable
 from gitsession.store import gitstore, lock, objects, pack
-from gitsession.store.create import JOURNAL, LOCK, MAIN, PROOFS, create
+from gitsession.store.create import JOURNAL, LOCK, PROOFS, create
 from gitsession.store.gitstore import GitStore
 
 LEAF = "refs/heads/sessions/s1/main"
@@ -266,7 +266,8 @@ def test_many_entries_are_handed_over_without_being_asked(git_dir):
         for number in range(gitstore.FLUSH_RECORDS + 1):
             append(store, f"a.{number}")
         assert store.pending == 1
-        append(store, "x" * (gitstore.FLUSH_BYTES - 5000))
+        append(store, "x" * (gitstore.FLUSH_BYTES // 2 - 5000))  # twice: blob and message
+        assert store.pending == 2
         append(store, "y" * 6000)
         assert store.pending == 0
 
@@ -398,7 +399,7 @@ def test_a_closed_store_says_so(git_dir):
 WORK = textwrap.dedent("""
     import os, sys
     sys.path[:0] = {path!r}
-    from test_store_processes import LEAF, SIDE, Unavailable, GitStore, MAIN, append
+    from test_store_processes import LEAF, SIDE, Unavailable, GitStore, append
     store = GitStore.open(sys.argv[1], flush_on_close=False)
     def attempt(text, ref):
         try:
@@ -456,7 +457,16 @@ def calls(shim: Path, tmp_path_factory: pytest.TempPathFactory) -> int:
     return len((place / "log").read_text().splitlines())
 
 
-MODES = {"kill-before": 14, "kill-after": 6, "torn": 14, "enospc": 8, "eio": 10, "enospc-on": 5, "eio-on": 5, "short": 6}
+MODES = {
+    "kill-before": 14,
+    "kill-after": 6,
+    "torn": 14,
+    "short": 6,
+    "enospc": 8,
+    "eio": 10,
+    "enospc-on": 5,
+    "eio-on": 5,
+}
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -488,4 +498,3 @@ def test_whatever_call_fails_every_acknowledged_entry_is_there(mode, shim, calls
 def test_a_missing_object_is_looked_for_twice_and_then_named(git_dir):
     with GitStore.open(git_dir) as store, pytest.raises(MissingObject):
         store.read("a" * 40)
-    assert MAIN

@@ -2,7 +2,7 @@
 
 Text keys in insertion order (the order of arguments is data), definite lengths, shortest integers in
 [-2**63, 2**64), 64-bit floats, byte and text strings, arrays, true, false, null. No NaN or infinity, no tags, no
-duplicate keys, no trailing bytes, at most ``DEPTH_MAX`` levels. The only module that imports cbor2.
+duplicate keys, no trailing bytes, arrays and maps at most ``DEPTH_MAX`` deep. The only module that imports cbor2.
 """
 
 from __future__ import annotations
@@ -19,11 +19,16 @@ DEPTH_MAX = 64
 INT_MIN, INT_MAX = -(2**63), 2**64 - 1
 
 Plain: TypeAlias = bool | int | float | str | bytes | list["Plain"] | dict[str, "Plain"] | None
+Way: TypeAlias = tuple[str, ...]
+"""The keys that lead to a value."""
+
+_BYTES, _TEXT, _LIST, _MAP = 2, 3, 4, 5
+_TOO_DEEP = f"arrays and maps deeper than {DEPTH_MAX} levels"
 
 
 def encode(value: Plain) -> bytes:
     """The one encoding of ``value``. Raises ``Malformed``, with the way to the field, outside the profile."""
-    _check(value, "", 0)
+    _check_profile(value)
     return cbor2.dumps(value)
 
 
@@ -45,38 +50,105 @@ def decode(data: bytes) -> Plain:
         )
     except (cbor2.CBORDecodeError, ValueError, TypeError, OverflowError, MemoryError, RecursionError) as error:
         raise Malformed(f"not CBOR of our profile: {error}") from None
-    _check(value, "", 0)
+    _check_profile(value)
     if cbor2.dumps(value) != data:
         raise Malformed("not the one encoding of its value (wide integer, short float or trailing bytes)")
     return value
 
 
-def _check(value: Plain, where: str, depth: int) -> None:
-    if depth > DEPTH_MAX:
-        raise Malformed(f"deeper than {DEPTH_MAX} levels", where=where)
+def strings(data: bytes) -> list[tuple[Way, bool, int, int]]:
+    """Where in ``data``, which ``encode`` wrote, the content of each string lies: way, is it text, start, end.
+
+    In order. Keys are no strings here; a list adds nothing to the way of what it holds.
+    """
+    found: list[tuple[Way, bool, int, int]] = []
+    _walk(data, 0, (), found)
+    return found
+
+
+def _walk(data: bytes, at: int, way: Way, found: list[tuple[Way, bool, int, int]]) -> int:
+    """The place behind the item at ``at``."""
+    major, count, at = _head(data, at)
+    if major in (_BYTES, _TEXT):
+        found.append((way, major == _TEXT, at, at + count))
+        return at + count
+    if major == _LIST:
+        for _ in range(count):
+            at = _walk(data, at, way, found)
+    elif major == _MAP:
+        for _ in range(count):
+            _, length, start = _head(data, at)
+            at = start + length
+            at = _walk(data, at, (*way, data[start:at].decode()), found)
+    return at
+
+
+def _head(data: bytes, at: int) -> tuple[int, int, int]:
+    """Major type and argument of the item at ``at``, and the place behind them."""
+    major, short = data[at] >> 5, data[at] & 31
+    if short < 24:
+        return major, short, at + 1
+    end = at + 1 + (1 << (short - 24))
+    return major, int.from_bytes(data[at + 1 : end], "big"), end
+
+
+class _Outside(Exception):
+    """Something that is not in the profile; the way to it is collected on the way up, innermost first."""
+
+    def __init__(self, what: str, *way: str) -> None:
+        super().__init__(what)
+        self.way = list(way)
+
+
+def _check_profile(value: Plain) -> None:
+    try:
+        _check(value, 0)
+    except _Outside as outside:
+        where = "".join(reversed(outside.way)).removeprefix(".")
+        raise Malformed(str(outside), where=where) from None
+
+
+def _check(value: Plain, depth: int) -> None:
     kind = type(value)
     if kind is str:
-        try:
-            value.encode()  # type: ignore[union-attr]
-        except UnicodeEncodeError:
-            raise Malformed("text with a lone surrogate", where=where) from None
+        _check_text(value)  # type: ignore[arg-type]
     elif kind is int:
         if not INT_MIN <= value <= INT_MAX:  # type: ignore[operator]
-            raise Malformed("integer outside [-2**63, 2**64)", where=where)
+            raise _Outside("integer outside [-2**63, 2**64)")
     elif kind is float:
         if not math.isfinite(value):  # type: ignore[arg-type]
-            raise Malformed("NaN or infinity", where=where)
+            raise _Outside("NaN or infinity")
     elif kind is dict:
+        if depth == DEPTH_MAX:
+            raise _Outside(_TOO_DEEP)
         for key, item in value.items():  # type: ignore[union-attr]
             if type(key) is not str:
-                raise Malformed(f"expected a text key, found {type(key).__name__}", where=where)
-            _check(key, f"{where}.{key[:40]!r}", depth)
-            _check(item, f"{where}.{key[:40]}" if where else key[:40], depth + 1)
+                raise _Outside(f"expected a text key, found {type(key).__name__}")
+            try:
+                _check_text(key)
+                _check(item, depth + 1)
+            except _Outside as outside:
+                outside.way.append(f".{key[:40]}" if key.isprintable() else f".{key[:40]!r}")
+                raise
     elif kind is list:
+        if depth == DEPTH_MAX:
+            raise _Outside(_TOO_DEEP)
         for index, item in enumerate(value):  # type: ignore[arg-type]
-            _check(item, f"{where}[{index}]", depth + 1)
+            try:
+                _check(item, depth + 1)
+            except _Outside as outside:
+                outside.way.append(f"[{index}]")
+                raise
     elif value is not None and kind is not bool and kind is not bytes:
-        raise Malformed(f"{kind.__name__} is not in the profile", where=where)
+        raise _Outside(f"{kind.__name__} is not in the profile")
+
+
+def _check_text(text: str) -> None:
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise _Outside("text with a lone surrogate") from None
 
 
 def _refuse_tag(*_: Any) -> NoReturn:

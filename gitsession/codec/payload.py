@@ -4,36 +4,44 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field
-from typing import Any, TypeAlias
+from dataclasses import MISSING
+from typing import Any, NamedTuple, TypeAlias
 
 from gitsession.codec import cbor
 from gitsession.codec.holes import Encoding, Span
 from gitsession.codec.lift import IMAGE_BYTES_MIN, STRING_BYTES_MIN, holds_image, is_image
 from gitsession.errors import Malformed
 from gitsession.model.blocks import Block, File, Image, OtherBlock, Text, Thinking, ToolCall
-from gitsession.model.entries import KINDS, ROLES, BranchSummary, Compaction, Entry, Message, Unknown, kind_of
+from gitsession.model.entries import KINDS, ROLES, BranchSummary, Compaction, Entry, Message, Unknown
 
 VERSION = 1
 PAYLOAD_BYTES_MAX = 16 * 1024 * 1024
 NONCE_BYTES = 16
 
 _BLOCKS: Mapping[str, type[Any]] = {block.type: block for block in (Text, Thinking, ToolCall, Image, File)}
+_BLOCK_CLASSES = frozenset(_BLOCKS.values())
 
 
 def encode(entry: Entry, nonce: bytes) -> bytes:
-    """The payload of ``entry``. Raises ``Malformed``, with the way to the field, for what the format cannot hold."""
-    if len(nonce) != NONCE_BYTES:
-        raise Malformed(f"expected {NONCE_BYTES} bytes, found {len(nonce)}", where="nonce")
-    body = entry.body if isinstance(entry, Unknown) else _fields_to_plain(entry, entry.kind)
-    payload = cbor.encode({"v": VERSION, "kind": kind_of(entry), "at": entry.at_ms, "body": body, "nonce": nonce})
+    """The payload of ``entry``. Raises ``Malformed``, with the way to the field, for what ``decode`` would not give
+    back as ``entry``.
+    """
+    if type(nonce) is not bytes or len(nonce) != NONCE_BYTES:
+        raise Malformed(f"expected {NONCE_BYTES} bytes", where="nonce")
+    if type(entry.at_ms) is not int:
+        raise Malformed(f"expected an integer, found {_name_of(entry.at_ms)}", where=f"{entry.kind}.at_ms")
+    try:
+        version, kind, body = _unknown_to_plain(entry) if isinstance(entry, Unknown) else _entry_to_plain(entry)
+    except RecursionError:
+        raise Malformed(f"deeper than {cbor.DEPTH_MAX} levels", where=entry.kind) from None
+    payload = cbor.encode({"v": version, "kind": kind, "at": entry.at_ms, "body": body, "nonce": nonce})
     if len(payload) > PAYLOAD_BYTES_MAX:
         raise Malformed(f"{len(payload):,} bytes; a payload holds at most {PAYLOAD_BYTES_MAX:,}", where=entry.kind)
     return payload
 
 
 def decode(payload: bytes) -> tuple[Entry, bytes]:
-    """The entry and the nonce of ``payload``. Raises ``Malformed`` for bytes that ``encode`` could not have written.
+    """The entry and the nonce of ``payload``. Raises ``Malformed`` for bytes that do not follow the format.
 
     A kind, or a version, from later on is ``Unknown``.
     """
@@ -42,160 +50,198 @@ def decode(payload: bytes) -> tuple[Entry, bytes]:
     value = cbor.decode(payload)
     if type(value) is not dict or list(value) != ["v", "kind", "at", "body", "nonce"]:
         raise Malformed("expected a map of v, kind, at, body and nonce, in this order")
-    kind, at_ms, body, nonce = value["kind"], value["at"], value["body"], value["nonce"]
+    version, kind, at_ms, body, nonce = value.values()
+    if type(version) is not int or version < 1:
+        raise Malformed("expected the number of a version", where="v")
     if type(kind) is not str:
-        raise Malformed(f"expected text, found {type(kind).__name__}", where="kind")
+        raise Malformed(f"expected text, found {_name_of(kind)}", where="kind")
     if type(at_ms) is not int:
-        raise Malformed(f"expected an integer, found {type(at_ms).__name__}", where="at")
+        raise Malformed(f"expected an integer, found {_name_of(at_ms)}", where="at")
     if type(nonce) is not bytes or len(nonce) != NONCE_BYTES:
         raise Malformed(f"expected {NONCE_BYTES} bytes", where="nonce")
-    if value["v"] != VERSION or kind not in KINDS:
+    if version != VERSION:
+        return Unknown(name=kind, body=body, at_ms=at_ms, version=version), nonce
+    if kind not in KINDS:
         return Unknown(name=kind, body=body, at_ms=at_ms), nonce
     if type(body) is not dict:
-        raise Malformed(f"expected a map, found {type(body).__name__}", where=kind)
+        raise Malformed(f"expected a map, found {_name_of(body)}", where=kind)
     return _entry_from_plain(KINDS[kind], body, at_ms), nonce
 
 
 def spans(entry: Entry, payload: bytes) -> tuple[Span, ...]:
     """What of ``payload``, the encoding of ``entry``, is kept in blobs of its own. FROZEN under view 1."""
-    summary = entry.summary if isinstance(entry, Compaction | BranchSummary) else None
+    has_summary = isinstance(entry, Compaction | BranchSummary)
     may_hold_image = b"\x59" in payload and holds_image(payload)  # 0x59: the head of a byte string of 256 B to 64 KiB
-    if not summary and len(payload) < STRING_BYTES_MIN and not may_hold_image:
+    if not has_summary and len(payload) < STRING_BYTES_MIN and not may_hold_image:
         return ()
     found: list[Span] = []
-    at = 0
-    for value in _strings(entry.body if isinstance(entry, Unknown) else _fields_to_plain(entry, entry.kind)):
-        data = value.encode() if isinstance(value, str) else value
+    for way, is_text, start, end in cbor.strings(payload):
         encoding: Encoding
-        if value is summary and data:
+        if way[0] != "body" or start == end:
+            continue
+        if has_summary and way == ("body", "summary"):
             encoding = "summary"
-        elif len(data) >= STRING_BYTES_MIN or (isinstance(value, bytes) and _is_big_image(value)):
+        elif end - start >= STRING_BYTES_MIN or (
+            not is_text and end - start >= IMAGE_BYTES_MIN and is_image(payload[start : start + 16])
+        ):
             encoding = "raw"
         else:
             continue
-        # Searching cannot go wrong: whatever place it finds holds exactly these bytes.
-        start = payload.index(data, at)
-        at = start + len(data)
-        found.append(Span(start, at, encoding))
+        found.append(Span(start, end, encoding))
     return tuple(found)
-
-
-def _is_big_image(data: bytes) -> bool:
-    return len(data) >= IMAGE_BYTES_MIN and is_image(data)
-
-
-def _strings(value: Any) -> list[str | bytes]:
-    """Every text and byte string in ``value``, in the order in which CBOR writes them; keys are left out."""
-    if isinstance(value, str | bytes):
-        return [value]
-    if isinstance(value, dict):
-        return [string for item in value.values() for string in _strings(item)]
-    if isinstance(value, list):
-        return [string for item in value for string in _strings(item)]
-    return []
 
 
 # ---- values -> plain
 
 
+def _entry_to_plain(entry: Entry) -> tuple[int, str, cbor.Plain]:
+    kind = entry.kind
+    if KINDS.get(kind) is not type(entry):
+        raise Malformed(f"a {type(entry).__name__} is no entry of our own")
+    body = _fields_to_plain(entry, kind)
+    if entry.extra:
+        known = {field.name for field in _fields(type(entry))}
+        for name, item in entry.extra.items():
+            if name in known:
+                raise Malformed("an extra field with the name of a known one", where=f"{kind}.{name}")
+            body[name] = _to_plain(item)
+    if isinstance(entry, Message):
+        _check_role(entry)
+    return VERSION, kind, body
+
+
+def _unknown_to_plain(entry: Unknown) -> tuple[int, str, cbor.Plain]:
+    version = VERSION if entry.version is None else entry.version
+    if type(version) is not int or version < VERSION or (version == VERSION and entry.version is not None):
+        raise Malformed("expected the number of a later version", where="unknown.version")
+    if type(entry.name) is not str:
+        raise Malformed(f"expected text, found {_name_of(entry.name)}", where="unknown.name")
+    if version == VERSION and entry.name in KINDS:
+        raise Malformed(f"{entry.name!r} is a kind we know", where="unknown.name")
+    if entry.extra:
+        raise Malformed("all that an unknown entry holds is its body", where="unknown.extra")
+    return version, entry.name, _to_plain(entry.body)
+
+
 def _fields_to_plain(value: Any, where: str) -> dict[str, cbor.Plain]:
+    """The fields that are not equal to their defaults, checked."""
     plain: dict[str, cbor.Plain] = {}
-    for name, default, check, _ in _fields(type(value)):
-        item = getattr(value, name)
-        if default is not MISSING and item == default:
+    for field in _fields(type(value)):
+        item = getattr(value, field.name)
+        if item is field.default:
             continue
-        item = _to_plain(item, f"{where}.{name}")
-        check(item, f"{where}.{name}")
-        plain[name] = item
-    for name, item in getattr(value, "extra", {}).items():
-        if name in plain:
-            raise Malformed("an extra field with the name of a known one", where=f"{where}.{name}")
-        plain[name] = _to_plain(item, f"{where}.{name}")
+        if type(item) not in _SCALARS:
+            item = _to_plain(item) if field.block is None else _blocks_to_plain(item, f"{where}.{field.name}")
+        field.check(item, where)
+        if field.is_default(item):
+            continue
+        plain[field.name] = item
     return plain
 
 
-def _to_plain(value: Any, where: str) -> cbor.Plain:
+def _blocks_to_plain(content: Any, where: str) -> cbor.Plain:
+    if not isinstance(content, list | tuple):
+        raise Malformed("expected a list of blocks", where=where)
+    return [_block_to_plain(block, f"{where}[{index}]") for index, block in enumerate(content)]
+
+
+def _block_to_plain(block: Any, where: str) -> cbor.Plain:
+    if type(block) in _BLOCK_CLASSES:
+        return {"type": block.type, **_fields_to_plain(block, where)}
+    if type(block) is not OtherBlock:
+        raise Malformed(f"expected a block, found {type(block).__name__}", where=where)
+    plain = _to_plain(block.value)
+    if type(_block(plain, where)) is not OtherBlock:
+        raise Malformed("a block of a type we know, as OtherBlock", where=where)
+    return plain
+
+
+def _to_plain(value: Any) -> Any:
+    """Lists and maps of whatever class as those of CBOR, and blocks where a field may hold anything."""
+    kind = type(value)
+    if kind in _SCALARS:
+        return value
     if isinstance(value, list | tuple):
-        return [_to_plain(item, f"{where}[{index}]") for index, item in enumerate(value)]
+        return [item if type(item) in _SCALARS else _to_plain(item) for item in value]
     if isinstance(value, Mapping):
-        return {key: _to_plain(item, f"{where}.{key}") for key, item in value.items()}
-    if isinstance(value, OtherBlock):
-        return _to_plain(value.value, where)
-    if type(value) in _BLOCK_CLASSES:
-        return {"type": value.type, **_fields_to_plain(value, where)}
-    return value  # type: ignore[no-any-return]
+        return {key: item if type(item) in _SCALARS else _to_plain(item) for key, item in value.items()}
+    if kind is OtherBlock:
+        return _to_plain(value.value)
+    return _block_to_plain(value, value.type) if kind in _BLOCK_CLASSES else value
 
 
 # ---- plain -> values
 
 
 def _entry_from_plain(kind: type[Entry], body: dict[str, Any], at_ms: int) -> Entry:
-    known: dict[str, Any] = {}
-    extra = dict(body)
-    for name, default, check, build in _fields(kind):
-        where = f"{kind.kind}.{name}"
-        if name in extra:
-            item = extra.pop(name)
-            check(item, where)
-            known[name] = build(item, where)
-        elif default is MISSING:
-            raise Malformed("is missing", where=where)
+    known, extra = _known(kind, body, kind.kind)
     entry = kind(at_ms=at_ms, extra=extra, **known)
-    if isinstance(entry, Message) and entry.role not in ROLES:
-        raise Malformed(f"no such role: {entry.role[:40]!r}", where="message.role")
+    if isinstance(entry, Message):
+        _check_role(entry)
     return entry
 
 
 def _block(value: Any, where: str) -> Block:
-    kind = _BLOCKS.get(value.get("type", "")) if isinstance(value, dict) else None
-    if kind is None:
+    type_ = value.get("type") if isinstance(value, dict) else None
+    kind = _BLOCKS.get(type_) if type(type_) is str else None
+    if kind is None or not _names(kind) >= value.keys():
         return OtherBlock(value)
-    names = {name for name, *_ in _fields(kind)}
-    if not names.issuperset(value.keys() - {"type"}):
-        return OtherBlock(value)
+    return kind(**_known(kind, value, where)[0])  # type: ignore[no-any-return]
+
+
+def _known(kind: type[Any], plain: dict[str, Any], where: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The fields of ``kind`` that ``plain`` states, checked and built, and the rest of it."""
     known: dict[str, Any] = {}
-    for name, default, check, build in _fields(kind):
-        if name in value:
-            check(value[name], f"{where}.{name}")
-            known[name] = build(value[name], f"{where}.{name}")
-        elif default is MISSING:
+    for field in _fields(kind):
+        name = field.name
+        if name in plain:
+            item = plain[name]
+            field.check(item, where)
+            if field.block is not None:
+                known[name] = tuple(_block(part, f"{where}.{name}[{index}]") for index, part in enumerate(item))
+            else:
+                known[name] = tuple(item) if field.part is str and type(item) is list else item
+        elif field.default is MISSING:
             raise Malformed("is missing", where=f"{where}.{name}")
-    return kind(**known)  # type: ignore[no-any-return]
+    return known, {name: item for name, item in plain.items() if name not in known}
+
+
+def _check_role(message: Message) -> None:
+    if message.role not in ROLES:
+        raise Malformed(f"no such role: {message.role[:40]!r}", where="message.role")
 
 
 # ---- what a field may hold, by the annotation it has
 
-_Check = Callable[[Any, str], None]
-_Build = Callable[[Any, str], Any]
+
+class _Field(NamedTuple):
+    """``types``: of the plain value, empty for any; ``part``: the type of what it holds; ``block``: it holds blocks."""
+
+    name: str
+    default: Any
+    types: tuple[type, ...]
+    part: type | None
+    block: type | None
+
+    def check(self, item: Any, where: str) -> None:
+        if self.types and type(item) not in self.types:
+            expected = " or ".join(_TYPE_NAMES[one] for one in self.types)
+            raise Malformed(f"expected {expected}, found {_name_of(item)}", where=f"{where}.{self.name}")
+        if self.part is not None and item is not None:
+            for key, part in item.items() if type(item) is dict else enumerate(item):
+                if type(part) is not self.part:
+                    way = f"{where}.{self.name}" + (f"[{key}]" if type(key) is int else f".{key}")
+                    raise Malformed(f"expected {_TYPE_NAMES[self.part]}, found {_name_of(part)}", where=way)
+
+    def is_default(self, item: Any) -> bool:
+        """Whether a plain value says what the default says; ``None`` and the missing are told apart before."""
+        default = self.default
+        return default is not None and default is not MISSING and item == (list(default) if default == () else default)
 
 
-def _is(*types: type, item: type | None = None) -> _Check:
-    names = " or ".join("null" if one is type(None) else _TYPE_NAMES[one] for one in types)
-
-    def check(value: Any, where: str) -> None:
-        if type(value) not in types:
-            raise Malformed(f"expected {names}, found {_TYPE_NAMES.get(type(value), 'null')}", where=where)
-        if item is not None and value is not None:
-            parts = value.values() if type(value) is dict else value
-            if any(type(part) is not item for part in parts):
-                raise Malformed(f"expected only {_TYPE_NAMES[item]} inside", where=where)
-
-    return check
-
-
-def _same(value: Any, where: str) -> Any:
-    return value
-
-
-def _tuple(value: Any, where: str) -> tuple[Any, ...]:
-    return tuple(value)
-
-
-def _blocks(value: Any, where: str) -> tuple[Block, ...]:
-    return tuple(_block(item, f"{where}[{index}]") for index, item in enumerate(value))
-
-
+_Annotation: TypeAlias = tuple[tuple[type, ...], type | None, type | None]
 _NONE = type(None)
+_SCALARS = frozenset({str, int, float, bool, bytes, _NONE})
 _TYPE_NAMES = {
     str: "text",
     int: "an integer",
@@ -204,38 +250,48 @@ _TYPE_NAMES = {
     bytes: "bytes",
     list: "a list",
     dict: "a map",
+    _NONE: "null",
 }
-_ANNOTATIONS: Mapping[str, tuple[_Check, _Build]] = {
-    "str": (_is(str), _same),
-    "str | None": (_is(str, _NONE), _same),
-    "int | None": (_is(int, _NONE), _same),
-    "bool": (_is(bool), _same),
-    "bytes": (_is(bytes), _same),
-    "bytes | None": (_is(bytes, _NONE), _same),
-    "tuple[str, ...]": (_is(list, item=str), _tuple),
-    "tuple[Block, ...]": (_is(list), _blocks),
-    "Mapping[str, str]": (_is(dict, item=str), _same),
-    "Mapping[str, Any]": (_is(dict), _same),
-    "Mapping[str, Any] | None": (_is(dict, _NONE), _same),
-    "Any": (lambda value, where: None, _same),
+_ANNOTATIONS: Mapping[str, _Annotation] = {
+    "str": ((str,), None, None),
+    "str | None": ((str, _NONE), None, None),
+    "int | None": ((int, _NONE), None, None),
+    "bool": ((bool,), None, None),
+    "bytes": ((bytes,), None, None),
+    "bytes | None": ((bytes, _NONE), None, None),
+    "tuple[str, ...]": ((list,), str, None),
+    "tuple[Block, ...]": ((list,), None, Text),
+    "Mapping[str, str]": ((dict,), str, None),
+    "Mapping[str, Any]": ((dict,), None, None),
+    "Mapping[str, Any] | None": ((dict, _NONE), None, None),
+    "Any": ((), None, None),
 }
-_BLOCK_CLASSES = frozenset(_BLOCKS.values())
 
-
-_Field: TypeAlias = tuple[str, Any, _Check, _Build]
 _FIELDS: dict[type[Any], tuple[_Field, ...]] = {}
+_NAMES: dict[type[Any], frozenset[str]] = {}
 
 
 def _fields(kind: type[Any]) -> tuple[_Field, ...]:
-    """Name, default (``MISSING`` if there is none), check and builder of each field that stands in a body."""
+    """The fields of ``kind`` that stand in a body; the default is ``MISSING`` where there is none."""
     if kind not in _FIELDS:
         _FIELDS[kind] = tuple(
-            (field.name, _default(field), *_ANNOTATIONS[str(field.type)])
+            _Field(field.name, _default(field), *_ANNOTATIONS[str(field.type)])
             for field in dataclasses.fields(kind)
             if field.name not in ("at_ms", "extra")
         )
     return _FIELDS[kind]
 
 
-def _default(field: Field[Any]) -> Any:
+def _names(kind: type[Any]) -> frozenset[str]:
+    """What a block of ``kind`` may state."""
+    if kind not in _NAMES:
+        _NAMES[kind] = frozenset({"type", *(field.name for field in _fields(kind))})
+    return _NAMES[kind]
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
     return field.default_factory() if field.default_factory is not MISSING else field.default
+
+
+def _name_of(value: Any) -> str:
+    return _TYPE_NAMES.get(type(value), type(value).__name__)

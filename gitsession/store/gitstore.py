@@ -26,10 +26,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self, TypeAlias
 
-from gitsession.codec.digest import hash_of, to_base32
 from gitsession.errors import GitSessionError, MissingObject, Unavailable
 from gitsession.store import create, pack
 from gitsession.store.base import Kind, Oid, RefValue
+from gitsession.store.chains import move_to_ends
 from gitsession.store.durable import make_directories
 from gitsession.store.git import GitDoor
 from gitsession.store.idle import IdleTimer
@@ -38,7 +38,6 @@ from gitsession.store.lock import StoreLock
 from gitsession.store.maintain import PACKS_MAX, count_packs, maintain
 from gitsession.store.objects import oid_of
 from gitsession.store.overlay import Overlay
-from gitsession.store.refnames import SYMBOLIC
 from gitsession.store.refwriter import RefWriter
 from gitsession.store.staging import Move, Staging
 
@@ -49,7 +48,6 @@ FLUSH_RECORDS = 256
 FLUSH_BYTES = 1 << 20
 FLUSH_SECONDS = 2.0
 
-_SIDE_NAME_LENGTHS = (8, 16, 32, 52)
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
@@ -194,7 +192,7 @@ class GitStore:
         return self._refs.break_dead_locks()
 
     def damage(self) -> list[str]:
-        """What of the journal is damaged, not merely torn at its end: file by file, relative to the store's own folder."""
+        """What of the journal is damaged, not merely torn at its end: file by file, below the store's own folder."""
         self._tail()
         return self._journal.damage()
 
@@ -368,15 +366,15 @@ class GitStore:
 
     def _flush(self) -> None:
         """Under the lock, with the journal tailed."""
-        self.last_flush_error = None
         overlay = self._overlay
+        self.last_flush_error = None
         if not overlay.records:
             return
         try:
             if overlay.objects:
                 self._write_pack(overlay.objects)
             self._refs.break_dead_locks()
-            left = self._move_refs(overlay.chains)
+            left, self.last_flush_error = move_to_ends(overlay.chains, self._refs, self.sidestepped)
             if left and not overlay.objects and overlay.records == 1:
                 return  # nothing but what was left the last time, and none of it moved
             self._start_afresh(left)
@@ -388,41 +386,6 @@ class GitStore:
 
     def _write_pack(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
         pack.write_pack(self._git_dir / "objects", objects.values(), self._git_dir / create.KEEP, sync=self._sync)
-
-    def _move_refs(self, chains: Mapping[str, list[RefValue | None]]) -> list[Move]:
-        """Move every ref to the end of its chain; the moves that others kept us from making."""
-        deletions = {name: set(chain) for name, chain in chains.items() if chain[-1] is None}
-        _, failed = self._refs.delete(deletions)
-        for name, chain in chains.items():
-            end = chain[-1]
-            if end is not None:
-                try:
-                    if not self._refs.move(name, end, ours=set(chain)):
-                        self._step_aside(name, end)
-                except (OSError, GitSessionError) as error:
-                    failed[name] = error
-        self.last_flush_error = next(iter(failed.values()), None)
-        return [(name, self._left_at(name, chains[name]), chains[name][-1]) for name in failed]
-
-    def _step_aside(self, name: str, end: RefValue) -> None:
-        """Others moved ``name``: theirs stands, and our line goes on under a name that follows from its end."""
-        if end.startswith(SYMBOLIC):
-            return
-        digest = hash_of(bytes.fromhex(end))
-        for length in _SIDE_NAME_LENGTHS:
-            side = f"{name}-{to_base32(digest, length)}"
-            if self._refs.move(side, end, ours={None}):
-                self.sidestepped.append((name, side))
-                return
-        raise Unavailable(f"every name to step aside to from {name} is taken")
-
-    def _left_at(self, name: str, chain: list[RefValue | None]) -> RefValue | None:
-        """One move stands for the whole chain: from what the repository holds now, where that is ours."""
-        try:
-            held = self._git.ref(name)
-        except GitSessionError:
-            return chain[0]
-        return held if held in chain else chain[0]
 
     def _start_afresh(self, left: list[Move]) -> None:
         with self._mutex:

@@ -34,7 +34,8 @@ class RefWriter:
     """Compare-and-swap on the refs of one repository; ``proofs`` is the directory where the proofs lie."""
 
     def __init__(self, git_dir: Path, proofs: Path, refs: RefReader, *, sync: bool = True) -> None:
-        self._git_dir, self._proofs, self._refs, self._sync = git_dir, proofs, refs, sync
+        self.refs = refs
+        self._git_dir, self._proofs, self._sync = git_dir, proofs, sync
 
     def move(self, name: str, new: RefValue, *, ours: Collection[RefValue | None]) -> bool:
         """Point ``name`` at ``new`` if it holds one of ``ours``; whether it now holds ``new``.
@@ -46,7 +47,7 @@ class RefWriter:
         write_new(proof, f"{new}\n".encode(), sync=self._sync)
         try:
             self._lock(name, proof, lock)
-            held = self._refs.read(name)
+            held = self.refs.read(name)
             # Also where it holds ``new`` already: whoever wrote that may have died before it was durable.
             return self._rename(lock, path) if held in ours or held == new else False
         finally:
@@ -57,7 +58,7 @@ class RefWriter:
 
         By one git child, because a packed ref is removed by rewriting packed-refs, which only git does safely.
         """
-        held = {name: self._refs.read(name) for name in ours}
+        held = {name: self.refs.read(name) for name in ours}
         todo = {name: value for name, value in held.items() if value is not None and value in ours[name]}
         foreign = [name for name, value in held.items() if value is not None and name not in todo]
         failed: dict[str, Exception] = {}

@@ -1,0 +1,64 @@
+"""Bringing the repository's refs to where the journal's chains end.
+
+A chain is every value a ref had since the journal began. What the repository holds decides:
+
+    1. a value of the chain       -> ours to move: to the end of the chain
+    2. anything else              -> others moved it meanwhile: theirs stays, and our line goes on as
+                                     ``<name>-<8 characters of BLAKE3 of our end>``, the same after any crash or retry
+    3. we cannot move it for now  -> it is left for the next flush, and holds up no other ref
+
+Symbolic refs and deletions hold no history: where others moved those, theirs stays and that is all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gitsession.codec.digest import hash_of, to_base32
+from gitsession.errors import GitSessionError, Unavailable
+from gitsession.store.base import RefValue
+from gitsession.store.refnames import SYMBOLIC
+from gitsession.store.refwriter import RefWriter
+from gitsession.store.staging import Move
+
+_SIDE_NAME_LENGTHS = (8, 16, 32, 52)
+
+Chain = list[RefValue | None]
+
+
+def move_to_ends(
+    chains: Mapping[str, Chain], writer: RefWriter, sidestepped: list[tuple[str, str]]
+) -> tuple[list[Move], Exception | None]:
+    """Under the store's lock. The moves that are left, and what kept the first of them back.
+
+    Adds to ``sidestepped`` each ref that others had moved, with our new name for it.
+    """
+    _, failed = writer.delete({name: set(chain) for name, chain in chains.items() if chain[-1] is None})
+    for name, chain in chains.items():
+        end = chain[-1]
+        if end is None:
+            continue
+        try:
+            if not writer.move(name, end, ours=set(chain)) and not end.startswith(SYMBOLIC):
+                sidestepped.append((name, _step_aside(name, end, writer)))
+        except (OSError, GitSessionError) as error:
+            failed[name] = error
+    return [_left(name, chains[name], writer) for name in failed], next(iter(failed.values()), None)
+
+
+def _step_aside(name: str, end: RefValue, writer: RefWriter) -> str:
+    digest = hash_of(bytes.fromhex(end))
+    for length in _SIDE_NAME_LENGTHS:
+        side = f"{name}-{to_base32(digest, length)}"
+        if writer.move(side, end, ours={None}):
+            return side
+    raise Unavailable(f"every name to step aside to from {name} is taken")
+
+
+def _left(name: str, chain: Chain, writer: RefWriter) -> Move:
+    """One move stands for the whole chain: from what the repository holds, where that is ours."""
+    try:
+        held = writer.refs.read(name)
+    except GitSessionError:
+        held = chain[0]
+    return name, held if held in chain else chain[0], chain[-1]
