@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gitsession.formats import Format
     from gitsession.session.oplog import Move
 
+EXIT_NOTHING, EXIT_NOT_FOUND = 1, 3
 PROBLEMS_SHOWN = 5
 
 
@@ -54,7 +55,9 @@ def command(
         emit("import", {"sessions": [_object(work.store, *done) for done in work.done], "failed": work.failed})
     else:
         _tell(work)
-    return 0 if work.done and not work.failed else 1 if not work.failed else 3
+    if work.failed:
+        return EXIT_NOT_FOUND
+    return 0 if work.done or work.unchanged else EXIT_NOTHING
 
 
 def _files(paths: tuple[Path, ...], everything: bool, agent: str | None) -> Iterator[tuple[Path, Format | None]]:

@@ -1,0 +1,421 @@
+"""The command line as a user meets it: what it prints, what it exits with, what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import entry, header, said
+
+from gitsession.cli import app as command_line
+from gitsession.store.create import create
+
+Run = Callable[..., str]
+
+
+class Ended(AssertionError):
+    """A command ended with another code than was expected."""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to stand in."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture
+def run(here: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
+    """``run("ls", "--json")``: standard output. ``code``: what it must end with; ``err``: standard error instead."""
+
+    def run(*words: str, code: int = 0, err: bool = False) -> str:
+        capfdbinary.readouterr()
+        ended = command_line.run(words)
+        out, complaint = capfdbinary.readouterr()
+        if ended != code:
+            raise Ended(f"{words} ended with {ended}, expected {code}: {complaint.decode()}")
+        return (complaint if err else out).decode()
+
+    return run
+
+
+def document(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(text)
+    assert found["schema"].startswith("gitsession/")
+    return found
+
+
+@pytest.fixture
+def file(here: Path) -> Path:
+    """A session of pi, held here: two branches, a label, a name."""
+    lines = [
+        header("0199-abcd", cwd=str(here)),
+        said("aaaa1111", None, "Fix the login redirect", at=1),
+        said("bbbb2222", "aaaa1111", "I'll read auth.py", role="assistant", at=2),
+        said("cccc3333", "bbbb2222", "Another way, please", at=3),
+        said("dddd4444", "bbbb2222", "This way", at=4),
+        entry("label", "eeee5555", "dddd4444", at=5, targetId="bbbb2222", label="start"),
+        entry("session_info", "ffff6666", "eeee5555", at=6, name="Login"),
+    ]
+    path = here / "session.jsonl"
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    return path
+
+
+@pytest.fixture
+def imported(run: Run, file: Path) -> str:
+    """Its session id."""
+    found = document(run("import", str(file), "--json"))["sessions"]
+    return str(found[0]["session"])
+
+
+# ---- import and export
+
+
+def test_import_says_what_it_took_in(run: Run, file: Path) -> None:
+    [session] = document(run("import", str(file), "--json"))["sessions"]
+    assert session["agent"] == "pi"
+    assert session["source_id"] == "0199-abcd"
+    assert session["title"] == "Login"
+    assert (session["entries"], session["new"], session["problems"]) == (6, 6, [])
+    assert session["leaf"] == session["branches"][session["active"]]
+    assert set(session["branches"]) > {"main"}
+
+
+def test_importing_again_finds_nothing_new(run: Run, file: Path, imported: str) -> None:
+    [session] = document(run("import", str(file), "--json"))["sessions"]
+    assert session["new"] == 0
+    assert "0 new of 6 entries" in run("import", str(file))
+
+
+def test_export_gives_the_same_bytes(run: Run, file: Path, imported: str, here: Path) -> None:
+    assert run("export", "@").encode() == file.read_bytes()
+    run("export", imported, "--to", "pi", "-o", "copy.jsonl")
+    assert (here / "copy.jsonl").read_bytes() == file.read_bytes()
+    assert (here / "copy.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+def test_export_overwrites_no_file(run: Run, imported: str, here: Path) -> None:
+    (here / "precious").write_text("mine")
+    assert "is there already" in run("export", "@", "-o", "precious", code=4, err=True)
+    assert (here / "precious").read_text() == "mine"
+
+
+def test_export_of_one_line_leaves_out_the_other(run: Run, imported: str) -> None:
+    text = run("export", "@@cccc3333")
+    assert "Another way" in text
+    assert "This way" not in text
+
+
+def test_a_file_cut_short_is_taken_in_up_to_the_cut_and_says_so(run: Run, file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-20])
+    told = run("import", str(file))
+    assert "5 entries" in told
+    assert "wait for the rest of their line" in told
+    assert run("import", str(file), "--dry-run", "--final").count("6 entries") == 1
+    assert "Login" not in run("ls")
+
+
+def test_a_dry_run_writes_nothing(run: Run, file: Path) -> None:
+    assert "6 entries" in run("import", str(file), "--dry-run")
+    assert run("ls", "--json", code=1)
+
+
+def test_a_file_of_no_agent_is_named_and_the_rest_is_taken_in(run: Run, file: Path, here: Path) -> None:
+    (here / "notes.txt").write_text("hello\n")
+    complaint = run("import", "notes.txt", str(file), code=3, err=True)
+    assert "notes.txt: no agent" in complaint
+    assert "Login" in run("ls")
+
+
+def test_import_of_a_folder_passes_over_what_is_no_session(run: Run, file: Path, here: Path) -> None:
+    (here / "other.jsonl").write_text('{"a": 1}\n')
+    assert "1 other files passed over" in run("import", ".")
+
+
+def test_import_all_looks_into_the_agents_own_folders(run: Run, file: Path) -> None:
+    folder = Path.home() / ".pi/agent/sessions/--work--"
+    folder.mkdir(parents=True)
+    (folder / "2026-02-01T00-00-00-000Z_0199-abcd.jsonl").write_bytes(file.read_bytes())
+    assert "6 entries" in run("import", "--all")
+    assert "1 unchanged" in run("import", "--all")
+
+
+def test_import_of_nothing_is_wrong_use(run: Run) -> None:
+    assert "name a file" in run("import", code=2, err=True)
+    assert "no format 'vi'" in run("import", "--from", "vi", "x", code=2, err=True)
+
+
+def test_a_missing_file_is_named(run: Run) -> None:
+    assert "nowhere.jsonl: No such file" in run("import", "nowhere.jsonl", code=3, err=True)
+
+
+# ---- looking
+
+
+def test_ls_lists_and_filters(run: Run, imported: str, here: Path) -> None:
+    [row] = document(run("ls", "--json"))["sessions"]
+    assert row["session"] == imported
+    assert row["project"] == str(here)
+    assert imported in run("ls", "--agent", "pi", "--here", "--project", str(here), "--since", "2026-01-01")
+    assert document(run("ls", "--agent", "codex", "--json", code=1))["sessions"] == []
+    assert "neither a date" in run("ls", "--since", "yesterday", code=2, err=True)
+
+
+def test_log_shows_one_line_leaf_first(run: Run, imported: str) -> None:
+    found = document(run("log", "@", "--json"))
+    ids = [node["source_id"] for node in found["entries"]]
+    assert ids == ["ffff6666", "eeee5555", "dddd4444", "bbbb2222", "aaaa1111", None]
+    assert found["leaf"] == found["entries"][0]["id"]
+    assert found["title"] == "Login"
+    assert list(found["labels"].values()) == ["start"]
+    assert len(document(run("log", "@", "-n", "2", "--json"))["entries"]) == 2
+
+
+def test_tree_shows_every_entry_parents_first(run: Run, imported: str) -> None:
+    entries = document(run("tree", "@", "--json"))["entries"]
+    seen: set[str | None] = {None}
+    for node in entries:
+        assert node["parent"] in seen
+        seen.add(node["id"])
+    assert len(entries) == 7
+    assert [node["branch"] for node in entries if "branch" in node]
+    drawn = run("tree", "@")
+    assert "├─ user: Another way, please" in drawn
+    assert "'start'" in drawn
+
+
+def test_show_tells_one_entry(run: Run, imported: str) -> None:
+    found = document(run("show", "@@bbbb2222", "--json"))
+    assert found["body"]["content"] == [{"type": "text", "text": "I'll read auth.py"}]
+    assert found["source"] == {"agent": "pi", "id": "bbbb2222", "line": 3}
+    assert found["form"] == "jsonl"
+    promised = "id digest chain parents kind at body source form holes trailers"
+    assert set(found) >= set(promised.split())
+    assert "I'll read auth.py" in run("show", "@@start")
+
+
+def test_entries_are_found_by_every_kind_of_address(run: Run, imported: str) -> None:
+    wanted = document(run("show", "@@start", "--json"))
+    entries = ("bbbb2222", "start", "leaf~3", "BRANCH~3", wanted["id"][:10], wanted["chain"][:10])
+    branch = document(run("branch", "@", "--json"))["branch"]
+    for session in ("@", imported, imported[-6:], "pi:0199-abcd", "pi:0199"):
+        for entry_of_it in entries:
+            address = session + "@" + entry_of_it.replace("BRANCH", branch)
+            assert document(run("show", address, "--json"))["id"] == wanted["id"], address
+    assert document(run("show", "@@root", "--json"))["parents"] == []
+
+
+def test_an_address_that_fits_nothing_or_several_is_refused(run: Run, imported: str, file: Path) -> None:
+    assert "`gitsession ls` lists them" in run("log", "zzzz", code=3, err=True)
+    assert "names no session" in run("log", "@leaf", code=3, err=True)
+    assert "goes past the root" in run("show", "@@leaf~99", code=3, err=True)
+    other = file.with_name("other.jsonl")
+    other.write_bytes(file.read_bytes().replace(b"0199-abcd", b"0199-ffff"))
+    run("import", str(other))
+    assert "fits 2 sessions" in run("log", "2026", code=3, err=True)
+
+
+def test_the_status_is_shown_without_a_command(run: Run, file: Path) -> None:
+    assert "No store yet" in run()
+    run("import", str(file))
+    assert "1 session in" in run()
+    assert "Login" in run()
+
+
+def test_reading_without_a_store_says_what_makes_one(run: Run) -> None:
+    complaint = run("ls", code=3, err=True)
+    assert "there is no store at" in complaint
+    assert "gitsession init" in complaint
+
+
+# ---- acting
+
+
+def test_branch_switch_label_name_fork_undo_redo(run: Run, imported: str) -> None:
+    branched = document(run("branch", "@", "other", "--at", "root", "--json"))
+    assert branched["branch"] == "other"
+    assert document(run("switch", "@", "other", "--json"))["leaf"] == branched["leaf"]
+    assert "* other" in run("branch", "@")
+    run("label", "@@dddd4444", "good")
+    assert "'good'" in run("tree", "@")
+    run("name", "@", "A better name")
+    assert "A better name" in run("ls")
+    forked = document(run("fork", "@@good", "--json"))
+    assert forked["session"] != imported
+    assert "A better name" in run("ls", "--json")
+    for command in ("fork", "name", "label", "switch", "branch"):
+        assert command in run("undo")
+    assert "other" not in document(run("branch", "@", "--json"))["branches"]
+    for command in ("branch", "switch", "label", "name", "fork"):
+        assert command in run("redo")
+    assert "'good'" in run("tree", imported)
+    assert "nothing to redo" in run("redo", code=3, err=True)
+    log = document(run("op", "log", "--json"))["operations"]
+    assert len(log) == 16
+    assert log[0]["redoes"]
+
+
+def test_a_branch_that_is_there_is_not_moved(run: Run, imported: str) -> None:
+    before = run("branch", "@")
+    assert "has a branch 'main'" in run("branch", "@", "main", "--at", "root", code=4, err=True)
+    assert run("branch", "@") == before
+
+
+def test_names_that_no_ref_can_carry_are_refused(run: Run, imported: str) -> None:
+    for name in ("../x", "a/b", "A", "meta", "-x", "a.lock", "", "x" * 65, "a\x1bb"):
+        assert run("branch", "@", "--at", "root", "--", name, code=2, err=True)
+
+
+def test_verify_maintain_and_doctor_find_nothing_wrong(run: Run, imported: str) -> None:
+    assert document(run("verify", "--json"))["problems"] == []
+    assert document(run("verify", "@", "--sample", "2", "--json"))["checked"] == 2
+    run("maintain")
+    assert document(run("doctor", "--json"))["problems"] == []
+    assert "ok  store" in run("doctor")
+
+
+def test_verify_names_what_is_damaged(run: Run, imported: str) -> None:
+    pack = max((store_of(run) / "objects/pack").glob("*.pack"), key=lambda path: path.stat().st_size)
+    data = bytearray(pack.read_bytes())
+    data[len(data) // 2] ^= 1
+    pack.chmod(0o600)
+    pack.write_bytes(data)
+    assert document(run("verify", "--json", code=5))["problems"]
+
+
+def store_of(run: Run) -> Path:
+    return Path(document(run("doctor", "--json"))["facts"]["store"])
+
+
+def test_git_runs_on_the_store(run: Run, imported: str, here: Path) -> None:
+    words = [sys.executable, "-m", "gitsession", "git", "log", "--format=%s", f"sessions/{imported}/main", "-n1"]
+    done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "GIT_DIR": "/nowhere"}, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "user: Another way, please\n"
+
+
+# ---- where the store is
+
+
+def test_the_store_is_said_then_in_the_environment_then_in_gits_configuration(
+    run: Run, here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configuration = tmp_path / "gitconfig"
+    configuration.write_text(f"[gitsession]\n\tstore = {tmp_path}/from-config\n")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(configuration))
+    assert "from-config" in run("init")
+    monkeypatch.setenv("GITSESSION_DIR", str(tmp_path / "from-environment"))
+    assert "from-environment" in run("init")
+    assert "said" in run("--store", str(tmp_path / "said"), "init")
+    assert "There is a store" in run("--store", str(tmp_path / "said"), "init")
+
+
+def test_git_dir_in_the_environment_changes_nothing(
+    run: Run, imported: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
+    monkeypatch.setenv("GIT_WORK_TREE", str(tmp_path))
+    assert "Login" in run("ls")
+    assert "0 problems" in run("verify")
+    run("maintain")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_path_that_is_no_store_is_refused(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/file").write_text("mine")
+    assert "is not a git repository" in run("--store", str(tmp_path / "folder"), "init", code=3, err=True)
+    plain = tmp_path / "plain.git"
+    subprocess.run(["git", "init", "-q", "--bare", str(plain)], check=True)
+    assert "but not a store" in run("--store", str(plain), "ls", code=3, err=True)
+
+
+def test_without_git_what_needs_it_says_so(run: Run, imported: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    assert "Login" in run("ls")
+    assert "Fix the login" in run("log", "@@cccc3333")
+    assert "git is not on the PATH" in run("verify", code=75, err=True)
+    assert "install git" in run("doctor", code=5)
+
+
+def test_a_store_that_cannot_be_written_can_be_read(run: Run, file: Path, tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root writes everywhere")
+    store = tmp_path / "store.git"
+    create(store)
+    run("--store", str(store), "import", str(file))
+    subprocess.run(["chmod", "-R", "a-w", str(store)], check=True)
+    try:
+        assert "Login" in run("--store", str(store), "ls")
+        assert run("--store", str(store), "name", "@", "x", code=75, err=True)
+    finally:
+        subprocess.run(["chmod", "-R", "u+w", str(store)], check=True)
+
+
+# ---- the terminal
+
+
+def test_what_an_agent_wrote_cannot_drive_the_terminal(run: Run, here: Path) -> None:
+    hostile = "\x1b]0;owned\x07\x1b[2J\u202egnp.exe\x9b31m"
+    lines = [
+        header("evil\x1b[31m", cwd=str(here)),
+        said("a\x1b[2J", None, hostile),
+        entry("label", "b", "a\x1b[2J", targetId="a\x1b[2J", label=hostile),
+        entry("session_info", "c", "b", name=hostile),
+        entry("\x1b[31mtype", "d", "c"),
+        b'{"broken \x1b[2J',
+    ]
+    (here / "evil.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    words = ("import evil.jsonl", "ls", "log @", "tree @", "show @@root", "show @@leaf", "show @@leaf~4", "op log")
+    for command in (*words, "", "doctor"):
+        told = run(*command.split())
+        assert not set(told) & set("\x1b\x07\x9b\u202e"), command
+    for command in words[1:6]:
+        assert json.loads(run(*command.split(), "--json"))
+
+
+def test_a_reader_that_goes_away_is_not_an_error(run: Run, imported: str) -> None:
+    words = f"{sys.executable} -m gitsession tree @ --json | head -c 10 > /dev/null; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", words], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_every_command_has_help(run: Run) -> None:
+    for name in command_line.COMMANDS:
+        if name != "git":
+            assert "Usage: gitsession" in run(name, "--help")
+    assert all(name in run("--help") for name in command_line.COMMANDS)
+    assert "No such command" in run("comit", code=2, err=True)
+
+
+def test_completion_is_offered_for_three_shells(run: Run) -> None:
+    for shell in ("bash", "zsh", "fish"):
+        assert "_GITSESSION_COMPLETE" in run("completion", shell)
+
+
+def test_textconv_shows_an_entry_of_ours(run: Run, imported: str, tmp_path: Path, here: Path) -> None:
+    run("name", "@", "Shown as JSON")
+    ref = f"refs/heads/sessions/{imported}/meta:entry.cbor"
+    payload = subprocess.run(
+        [sys.executable, "-m", "gitsession", "git", "show", ref], capture_output=True, check=True
+    ).stdout
+    (tmp_path / "entry.cbor").write_bytes(payload)
+    assert json.loads(run("textconv", str(tmp_path / "entry.cbor")))["body"] == {"title": "Shown as JSON"}
+
+
+def test_the_demo_tells_a_story_with_plain_git(run: Run, tmp_path: Path) -> None:
+    told = run("demo", "--in", str(tmp_path / "demo"))
+    assert "compaction: 61k -> 8k tokens" in told
+    assert "assistant: Then the redirect belongs" in told
+    assert "fatal" not in told
+    assert "error" not in told
+    assert "is there already" in run("demo", "--in", str(tmp_path / "demo"), code=75, err=True)

@@ -1,0 +1,78 @@
+"""Documentation that fails when it is wrong: every command block runs, every command and decision is there."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from builders import header, said
+
+from gitsession.cli.app import COMMANDS
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+WITH_COMMANDS = [page for page in PAGES if "```console" in page.read_text()]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a session file, and ``gitsession`` on the PATH: what the pages assume."""
+    place = tmp_path / "work"
+    place.mkdir()
+    lines = [
+        header("docs", cwd=str(place)),
+        said("a0000001", None, "Say hello", at=1),
+        said("a0000002", "a0000001", "hello, world", role="assistant", at=2),
+    ]
+    (place / "session.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "gitsession").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m gitsession "$@"\n')
+    (programs / "gitsession").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    return place
+
+
+@pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda page: page.name)
+def test_every_command_of_a_page_runs_as_it_stands(page: Path, folder: Path) -> None:
+    lines = [line for block in blocks(page, "console") for line in block.splitlines()]
+    assert all(line.startswith("$ ") for line in lines), "a console block holds commands only"
+    script = "\n".join(line.removeprefix("$ ") for line in lines)
+    done = subprocess.run(
+        ["bash", "-xeuo", "pipefail", "-c", script], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+
+
+def test_the_program_of_the_readme_runs_as_it_stands(folder: Path) -> None:
+    [program] = blocks(ROOT / "README.md", "python")
+    done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "user: Fix the login redirect" in done.stdout
+
+
+def test_the_readme_has_two_commands_and_ci_runs_them() -> None:
+    demo, tests = blocks(ROOT / "README.md", "sh")
+    assert "gitsession demo" in demo
+    assert "pytest" in tests
+    assert "$(readme 1)" in (ROOT / ".ci/run").read_text()
+    assert "$(readme 2)" in (ROOT / ".ci/run").read_text()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_in_the_manual(name: str) -> None:
+    assert re.search(rf"^## gitsession {name}( log)?$", (ROOT / "docs/commands.md").read_text(), re.MULTILINE)
+
+
+def test_every_link_between_pages_leads_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"

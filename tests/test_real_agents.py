@@ -1,0 +1,102 @@
+"""The real pi opens what we export, and sees what we see. Runs where ``$LAB`` holds the released programs."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import SHARED
+
+from gitsession.exchange.bring_in import bring_in
+from gitsession.exchange.send_out import home
+from gitsession.formats import pi
+from gitsession.session import active, facts, graph
+from gitsession.session.graph import Tree
+from gitsession.session.node import Node
+from gitsession.store.memory import MemoryStore
+
+LAB = Path(os.environ.get("LAB", "/nonexistent"))
+DRIVER = SHARED / "peers/pi/driver.mjs"
+GOLDEN = SHARED / "golden/pi-150.json.gz"
+RELEASES = {"0.73": ("pi", shutil.which("node") or ""), "0.87": ("pi-087", str(LAB / "node22/node_modules/.bin/node"))}
+
+pytestmark = pytest.mark.skipif(not DRIVER.exists(), reason="the driver of the real programs is not at hand")
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def real_pi(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """``real_pi(data)``: what the released program makes of a session file."""
+    folder, node = RELEASES[request.param]
+    if not (LAB / folder).is_dir() or not Path(node).exists():
+        pytest.skip(f"pi {request.param} is not installed in $LAB")
+    process = subprocess.Popen(
+        [node, str(DRIVER), "--impl", request.param, "--serve"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "LAB": str(LAB)},
+        text=True,
+    )
+    assert process.stdin and process.stdout
+
+    def ask(data: bytes) -> dict[str, Any]:
+        process.stdin.write(json.dumps({"id": 1, "text": data.decode("utf-8", "surrogateescape")}) + "\n")
+        process.stdin.flush()
+        answer: dict[str, Any] = json.loads(process.stdout.readline())
+        return answer
+
+    yield ask
+    process.stdin.close()
+    process.wait(timeout=20)
+    process.stdout.close()
+
+
+def ours(data: bytes) -> tuple[bytes, dict[str, Any]]:
+    """A session through a store: what comes out again, and what we say of it in pi's words."""
+    store = MemoryStore()
+    done = bring_in(store, pi, pi.split(data))
+    tree = graph.tree(store, done.session)
+    marks = facts.marks(store, done.session, tree)
+    labels = facts.labels(marks, facts.targets(tree))
+    leaf = known(tree, tree.nodes[tree.branches[active.active(store, done.session)]])
+    return home(store, done.session).data, {
+        "leaf": leaf,
+        "name": facts.title(marks),
+        "labels": {known(tree, tree.nodes[oid]): label for oid, label in labels.items()},
+        "ids": sorted(node.source.id for node in tree.nodes.values() if node.source and node.source.id),
+    }
+
+
+def known(tree: Tree, node: Node) -> str | None:
+    """The id of the nearest entry that pi has one for."""
+    while node.source and node.source.id is None and node.parent:
+        node = tree.nodes[node.parent]
+    return node.source.id if node.source else None
+
+
+def theirs(found: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "leaf": found["leaf"],
+        "name": found["name"],
+        "labels": found["labels"],
+        "ids": sorted(row[0] for row in found["tree"]),
+    }
+
+
+def test_the_real_pi_sees_in_our_export_what_we_see(real_pi: Any) -> None:
+    for path in sorted((SHARED / "sessions/pi").glob("*.v3.jsonl")):
+        exported, said = ours(path.read_bytes())
+        assert exported == path.read_bytes()
+        assert theirs(real_pi(exported)) == said, path.name
+
+
+def test_the_real_pi_agrees_on_all_generated_sessions(real_pi: Any) -> None:
+    for case in json.loads(gzip.decompress(GOLDEN.read_bytes())):
+        exported, said = ours(case["text"].encode())
+        assert theirs(real_pi(exported)) == said, case["id"]

@@ -1,0 +1,88 @@
+"""A command loads what it uses: which modules a start imports, not how long it took (that is a benchmark's)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from builders import header, said
+
+GIT = {"pygit2", "cffi"}
+HEAVY = {*GIT, "cbor2", "blake3", "subprocess", "rich", "asyncio", "ssl", "importlib.metadata"}
+
+_WATCH = """
+import sys, json
+sys.argv = ["gitsession", *{words!r}]
+from gitsession.__main__ import main
+try:
+    main()
+except SystemExit:
+    pass
+sys.stdout.flush()
+print("\\n" + json.dumps(sorted(sys.modules)))
+"""
+
+
+def loaded(folder: Path, *words: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", _WATCH.format(words=words)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONWARNINGS": "error"},
+    )
+    return set(json.loads(done.stdout.rsplit("\n", 2)[1]))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("start")
+    (found / "s.jsonl").write_bytes(b"\n".join([header(cwd=str(found)), said("a", None, "hello")]) + b"\n")
+    return found
+
+
+@pytest.fixture(autouse=True)
+def with_a_session(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITSESSION_DIR", str(folder / "store.git"))
+    if not (folder / "store.git").exists():
+        loaded(folder, "import", "s.jsonl")
+        # A ref that moved within this second is looked at again, so the index is written once more.
+        loaded(folder, "ls")
+
+
+def test_the_version_loads_nothing_of_ours_but_itself(folder: Path) -> None:
+    modules = loaded(folder, "--version")
+    assert {name for name in modules if name.startswith("gitsession")} == {"gitsession", "gitsession.__main__"}
+    assert not modules & (HEAVY | {"click", "typing", "dataclasses", "pathlib"})
+
+
+def test_ls_loads_the_index_and_not_git(folder: Path) -> None:
+    modules = loaded(folder, "ls", "--json")
+    assert "sqlite3" in modules
+    assert not modules & HEAVY
+    assert not {name for name in modules if name.startswith(("gitsession.session", "gitsession.formats"))}
+
+
+def test_the_status_without_a_command_is_as_light(folder: Path) -> None:
+    assert not loaded(folder) & HEAVY
+
+
+def test_log_loads_git_but_no_importer_and_no_terminal_library(folder: Path) -> None:
+    modules = loaded(folder, "log", "@")
+    assert "pygit2" in modules
+    assert not modules & {"rich", "asyncio"}
+
+
+def test_importing_the_package_loads_none_of_it() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys, gitsession; print(*sorted(sys.modules))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert not set(done.stdout.split()) & (HEAVY | {"click", "gitsession.api"})
