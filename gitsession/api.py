@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from gitsession import location
-from gitsession.errors import NotFound
+from gitsession.errors import GitSessionError, NotFound
 from gitsession.exchange import bring_in, discover, send_out
 from gitsession.exchange.bring_in import BroughtIn
 from gitsession.exchange.send_out import SentOut
 from gitsession.formats import Format
 from gitsession.index import update
 from gitsession.index.catalogue import Catalogue, Row
+from gitsession.index.update import Names
 from gitsession.model.entries import Entry
-from gitsession.session import facts, graph, oplog
+from gitsession.session import graph, oplog
 from gitsession.session import session as sessions
 from gitsession.session import verify as checks
 from gitsession.session.node import Node
@@ -29,7 +30,7 @@ from gitsession.session.session import OnMoved
 from gitsession.store import create
 from gitsession.store.base import Oid
 from gitsession.store.gitstore import Durability, GitStore
-from gitsession.store.maintain import Maintained, maintain
+from gitsession.store.maintain import Maintained, is_due, maintain
 
 __all__ = ["Session", "Store"]
 
@@ -55,10 +56,11 @@ class Store:
     Synchronous and safe to share between threads; close it, or use it in a ``with``.
     """
 
-    def __init__(self, objects: GitStore, clock: Callable[[], int] = now_ms) -> None:
+    def __init__(self, objects: GitStore, clock: Callable[[], int] = now_ms, *, tends: bool = True) -> None:
         """Use ``open`` or ``create``."""
         self.objects = objects
         self._clock = clock
+        self._tends = tends
         self._catalogue: Catalogue | None = None
 
     @classmethod
@@ -73,13 +75,15 @@ class Store:
         """The store at ``path``; without one, the user's own, made if it is not there yet.
 
         ``durability``: ``entry`` (an append that returned survives a power cut), ``turn`` (after ``flush``), ``none``.
+        ``flush_on_close=False`` is for processes that append once and end: the next one hands theirs over to git.
         Raises ``NotAStore``.
         """
         if path is None:
             path = default_path()
             if not path.exists():
                 create.create(path)
-        return cls(GitStore.open(path, durability=durability, flush_on_close=flush_on_close), clock)
+        objects = GitStore.open(path, durability=durability, flush_on_close=flush_on_close)
+        return cls(objects, clock, tends=flush_on_close)
 
     @classmethod
     def create(cls, path: str | Path, *, clock: Callable[[], int] = now_ms) -> Self:
@@ -168,9 +172,13 @@ class Store:
         self.objects.flush()
 
     def close(self) -> None:
+        """Hand over to git and let go. Idempotent. Where many packs have gathered, they are merged."""
         if self._catalogue is not None:
             self._catalogue.close()
             self._catalogue = None
+        if self._tends and is_due(self.objects):
+            with contextlib.suppress(GitSessionError):  # without git the packs can wait
+                maintain(self.objects)
         self.objects.close()
 
     def __enter__(self) -> Self:
@@ -180,15 +188,6 @@ class Store:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-@dataclass(frozen=True, slots=True)
-class Overview:
-    """A session as a whole. ``labels``: by the entry that has them."""
-
-    tree: graph.Tree
-    title: str | None
-    labels: dict[Oid, str]
 
 
 class Session:
@@ -215,6 +214,10 @@ class Session:
     def line(self) -> list[Node]:
         """The entries from the root to the leaf."""
         return self._session.line()
+
+    def tree(self) -> graph.Tree:
+        """Every entry of every branch."""
+        return self._session.tree()
 
     def branches(self) -> dict[str, Oid]:
         """The leaf of each branch."""
@@ -255,8 +258,8 @@ class Session:
         row = catalogue.session(self.id)
         if row is None:
             raise NotFound(f"session {self.id} has no entries yet")
-        title, labels = update.facts_of(catalogue, self.id)
-        forked = self._session.fork(at, agent=row.agent, cwd=row.project, title=title, labels=labels)
+        names = update.names(catalogue, self.id)
+        forked = self._session.fork(at, agent=row.agent, cwd=row.project, title=names.title, labels=names.chains)
         return Session(self._store, forked)
 
     def label(self, at: str | Node, label: str) -> Node:
@@ -267,8 +270,6 @@ class Session:
         """Name the session; an empty title takes the name away."""
         self._session.rename(title)
 
-    def overview(self) -> Overview:
-        """Every entry of every branch, the title, the labels."""
-        tree = self._session.tree()
-        marks = facts.marks(self._store.objects, self.id, tree)
-        return Overview(tree, facts.title(marks), facts.labels(marks, facts.targets(tree)))
+    def names(self) -> Names:
+        """Title and labels, from the catalogue."""
+        return update.names(self._store.catalogue(), self.id)

@@ -68,6 +68,8 @@ BAD_RECORDS = {
     "an object of text": cbor.encode([1, [[3, "x"]], []]),
     "a move of two": cbor.encode([1, [], [[REF, None]]]),
     "a move to a number": cbor.encode([1, [], [[REF, None, 7]]]),
+    "a move out of the store": cbor.encode([1, [], [["refs/heads/../../../x", None, OID]]]),
+    "a move to what no ref can hold": cbor.encode([1, [], [[REF, None, "rm -rf"]]]),
 }
 
 

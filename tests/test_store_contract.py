@@ -131,6 +131,16 @@ def test_a_missing_object_is_named(store):
     assert not store.contains("a" * 40)
 
 
+@pytest.mark.parametrize("begins", [0, 4, 39])
+def test_the_beginning_of_an_id_is_not_an_id(store, begins):
+    oid = append(store, "entry")
+    store.flush()
+    with pytest.raises(MissingObject):
+        store.read(oid[:begins])
+    assert not store.contains(oid[:begins])
+    assert not store.contains("../" * 13 + "x")
+
+
 def test_a_ref_that_moved_is_refused_and_the_whole_transaction_with_it(store):
     first = append(store, "first")
     with pytest.raises(RefMoved), store.transaction() as transaction:

@@ -9,7 +9,7 @@ from gitsession.cli.output import clock, paint, shorten, width
 from gitsession.codec.digest import to_base64url
 
 if TYPE_CHECKING:
-    from gitsession.api import Overview, Session
+    from gitsession.api import Session
     from gitsession.session.node import Node
 
 _COLORS = {"user": "green", "assistant": "cyan", "tool": "yellow", "shell": "yellow"}
@@ -47,16 +47,17 @@ def as_object(session: Session, node: Node, branch: str | None) -> dict[str, Any
     return found if branch is None else {**found, "branch": branch}
 
 
-def as_document(session: Session, overview: Overview, nodes: Iterable[Node], leaf: str) -> dict[str, Any]:
+def as_document(session: Session, nodes: Iterable[Node], leaf: str) -> dict[str, Any]:
     """What ``log`` and ``tree`` say of a session and of some of its entries."""
-    named = overview.tree.names()
+    names = session.names()
+    branch_of = {oid: name for name, oid in reversed(session.branches().items())}
     return {
         "session": session.id,
         "leaf": leaf,
         "active": session.branch_name,
-        "title": overview.title,
-        "labels": overview.labels,
-        "entries": [as_object(session, node, named.get(node.oid)) for node in nodes],
+        "title": names.title,
+        "labels": names.labels,
+        "entries": [as_object(session, node, branch_of.get(node.oid)) for node in nodes],
     }
 
 

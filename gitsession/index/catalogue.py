@@ -10,14 +10,14 @@ import contextlib
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from gitsession.errors import Ambiguous, NotFound
 from gitsession.store import peek
 
-VERSION = 1
+VERSION = 2
 FILE = Path("gitsession") / "index.db"
 
 _SCHEMA = """
@@ -25,11 +25,11 @@ CREATE TABLE state (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 CREATE TABLE refs (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE entries (
     sid TEXT NOT NULL, oid TEXT NOT NULL, chain BLOB NOT NULL, digest BLOB NOT NULL, kind TEXT NOT NULL,
-    source_id TEXT, line INTEGER, at_ms INTEGER NOT NULL, tokens INTEGER NOT NULL, words TEXT,
+    source_id TEXT, line INTEGER, in_file INTEGER NOT NULL, at_ms INTEGER NOT NULL, tokens INTEGER NOT NULL, words TEXT,
     PRIMARY KEY (sid, oid)) WITHOUT ROWID;
 CREATE INDEX entries_digest ON entries (digest);
 CREATE INDEX entries_source ON entries (sid, source_id) WHERE source_id IS NOT NULL;
-CREATE INDEX entries_chain ON entries (sid, chain);
+CREATE INDEX entries_chain ON entries (chain);
 CREATE TABLE marks (
     sid TEXT NOT NULL, on_meta INTEGER NOT NULL, what TEXT NOT NULL, at_ms INTEGER NOT NULL, line INTEGER,
     chain BLOB NOT NULL, target TEXT NOT NULL, value TEXT NOT NULL);
@@ -37,7 +37,7 @@ CREATE INDEX marks_sid ON marks (sid);
 CREATE TABLE sessions (
     sid TEXT PRIMARY KEY, start TEXT NOT NULL, agent TEXT NOT NULL, source_id TEXT, title TEXT, first_words TEXT,
     project TEXT, created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL, entries INTEGER NOT NULL,
-    branches TEXT NOT NULL, active TEXT NOT NULL, tokens INTEGER NOT NULL) WITHOUT ROWID;
+    branches TEXT NOT NULL, active TEXT NOT NULL, tokens INTEGER NOT NULL, superseded TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE files (
     path TEXT PRIMARY KEY, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, inode INTEGER NOT NULL,
     sid TEXT NOT NULL) WITHOUT ROWID;
@@ -79,9 +79,21 @@ class Catalogue:
         self.db = _open(git_dir / FILE)
 
     def is_fresh(self) -> bool:
-        """Whether it says what the refs and the journal say now."""
-        found = self.db.execute("SELECT value FROM state WHERE key = 'fingerprint'").fetchone()
+        """Whether it says what the refs and the journal say now. A damaged one does not, and is begun anew."""
+        try:
+            found = self.db.execute("SELECT value FROM state WHERE key = 'fingerprint'").fetchone()
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError:
+            self.begin_anew()
+            return False
         return found is not None and found[0] == peek.fingerprint(self.git_dir)
+
+    def begin_anew(self) -> None:
+        """Throw the database away and make an empty one."""
+        self.db.close()
+        _remove(self.git_dir / FILE)
+        self.db = _open(self.git_dir / FILE)
 
     def sessions(self) -> list[Row]:
         """All sessions, the newest first."""
@@ -131,10 +143,11 @@ class Catalogue:
         same = found is not None and found[:3] == (stat.st_size, stat.st_mtime_ns, stat.st_ino)
         return found[3] if same and self.session(found[3]) is not None else None
 
-    def remember(self, path: Path, stat: os.stat_result, sid: str) -> None:
-        row = (str(path), stat.st_size, stat.st_mtime_ns, stat.st_ino, sid)
+    def remember(self, files: Iterable[tuple[Path, os.stat_result, str]]) -> None:
+        """That each file, as it is, was imported as a session."""
+        rows = [(str(path), stat.st_size, stat.st_mtime_ns, stat.st_ino, sid) for path, stat, sid in files]
         with self.transaction() as db:
-            db.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", row)
+            db.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", rows)
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -142,7 +155,8 @@ class Catalogue:
         try:
             yield self.db
         except BaseException:
-            self.db.execute("ROLLBACK")
+            with contextlib.suppress(sqlite3.Error):  # a damaged file cannot even do that
+                self.db.execute("ROLLBACK")
             raise
         self.db.execute("COMMIT")
 
@@ -179,9 +193,15 @@ def _open(path: Path) -> sqlite3.Connection:
                 raise
             break
         except sqlite3.DatabaseError:
-            with contextlib.suppress(OSError):
-                path.unlink()
+            _remove(path)
     return _connect(":memory:")
+
+
+def _remove(path: Path) -> None:
+    """The database and what SQLite keeps beside it: a log that stayed would be played into the next one."""
+    for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+        with contextlib.suppress(OSError):
+            name.unlink()
 
 
 def _connect(path: str) -> sqlite3.Connection:

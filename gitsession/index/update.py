@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from gitsession.codec.digest import digest as digest_of
@@ -16,13 +17,23 @@ from gitsession.model.entries import Entry
 from gitsession.session import content, facts, graph
 from gitsession.session.active import active
 from gitsession.session.facts import Mark
-from gitsession.session.node import Node, load
+from gitsession.session.node import Node, load, position
 from gitsession.store import peek, refs
 from gitsession.store.base import ObjectStore, Oid
 
 
 def refresh(catalogue: Catalogue, store: ObjectStore) -> None:
     """Bring ``catalogue`` up to date. What is read while others write may be older than theirs, never torn."""
+    try:
+        _refresh(catalogue, store)
+    except sqlite3.OperationalError:
+        raise  # locked, or a full disk: nothing is wrong with what is there
+    except sqlite3.DatabaseError:
+        catalogue.begin_anew()
+        _refresh(catalogue, store)
+
+
+def _refresh(catalogue: Catalogue, store: ObjectStore) -> None:
     fingerprint = peek.fingerprint(catalogue.git_dir)
     now = {**store.refs(refs.SESSIONS), **store.refs(refs.ACTIVE)}
     with catalogue.transaction() as db:
@@ -35,12 +46,21 @@ def refresh(catalogue: Catalogue, store: ObjectStore) -> None:
         db.execute("INSERT OR REPLACE INTO state VALUES ('fingerprint', ?)", (fingerprint,))
 
 
-def facts_of(catalogue: Catalogue, sid: str) -> tuple[str | None, dict[str, str]]:
-    """Title and labels (chain -> label) as they stand, without a walk: what a fork takes along."""
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What a session and its entries are called. ``labels``: by entry; ``chains``: the same by chain, as text."""
+
+    title: str | None
+    labels: dict[Oid, str]
+    chains: dict[str, str]
+
+
+def names(catalogue: Catalogue, sid: str) -> Names:
+    """Title and labels as they stand, without a walk."""
     marks = _marks(catalogue.db, sid)
-    wanted = {mark.target for mark in marks if mark.what == "label"}
-    chains = {target: chain for target in wanted if (chain := _chain_of(catalogue.db, sid, target)) is not None}
-    return facts.title(marks), facts.labels(marks, chains)
+    places = {mark.target: place for mark in marks if (place := _place(catalogue.db, sid, mark.target)) is not None}
+    labels = facts.labels(marks, {target: oid for target, (oid, _) in places.items()})
+    return Names(facts.title(marks), labels, {chain: labels[oid] for oid, chain in places.values() if oid in labels})
 
 
 def _sid(name: str) -> str:
@@ -54,22 +74,29 @@ def _session(
     db: sqlite3.Connection, store: ObjectStore, sid: str, before: Mapping[str, str], changed: set[str]
 ) -> None:
     leaves = graph.branches(store, sid)
-    moved = [before[name] for name in changed if name in before and refs.parse(name) == (sid, name.rpartition("/")[2])]
-    found = db.execute("SELECT start FROM sessions WHERE sid = ?", (sid,)).fetchone()
+    meta = facts.meta(store, sid)
+    superseded = json.dumps(sorted(meta.source_file.superseded))
+    found = db.execute("SELECT start, superseded FROM sessions WHERE sid = ?", (sid,)).fetchone()
+    moved = {before[name] for name in changed if name in before and _is_leaf(name, sid)} - set(leaves.values())
     new, start = _new_nodes(db, store, sid, leaves.values())
-    if not leaves or not {oid for oid in moved if oid not in leaves.values()} <= _reached(new, moved):
-        # A ref went back or away (undo): what is known of this session is too much.
+    went_back = not leaves or not moved <= {node.parent for node in new}
+    if went_back or (found is not None and found[1] != superseded):
+        # A ref went back or away (undo), or the file was rewritten: what is known of this session is too much.
         for table in ("sessions", "entries", "marks"):
             db.execute(f"DELETE FROM {table} WHERE sid = ?", (sid,))
         if not leaves:
             return
         new, start = _new_nodes(db, store, sid, leaves.values())
-    for node in new:
-        _insert(db, sid, node, *_read(store, node))
-    meta = facts.meta(store, sid)
+    _insert_entries(db, store, sid, new, set(meta.source_file.superseded))
     db.execute("DELETE FROM marks WHERE sid = ? AND on_meta = 1", (sid,))
     _insert_marks(db, sid, meta.marks, on_meta=True)
     _summarise(db, store, sid, start or found[0], meta, leaves)
+
+
+def _is_leaf(name: str, sid: str) -> bool:
+    """Whether ``name`` is a branch of the session, ``meta`` aside."""
+    parsed = refs.parse(name)
+    return parsed is not None and parsed[0] == sid and parsed[1] != refs.META
 
 
 def _new_nodes(
@@ -104,12 +131,6 @@ def _is_known(db: sqlite3.Connection, sid: str, oid: Oid) -> bool:
     return db.execute("SELECT 1 FROM entries WHERE sid = ? AND oid = ?", (sid, oid)).fetchone() is not None
 
 
-def _reached(new: Iterable[Node], moved: Iterable[Oid]) -> set[Oid]:
-    """Which of the leaves that moved are now parents: those that moved forward."""
-    parents = {node.parent for node in new}
-    return {oid for oid in moved if oid in parents}
-
-
 def _read(store: ObjectStore, node: Node) -> tuple[Entry, bytes]:
     try:
         parts = content.kept(store, node)
@@ -118,14 +139,39 @@ def _read(store: ObjectStore, node: Node) -> tuple[Entry, bytes]:
         return content.entry_of(store, node), b""
 
 
-def _insert(db: sqlite3.Connection, sid: str, node: Node, entry: Entry, digest: bytes) -> None:
+def _insert_entries(
+    db: sqlite3.Connection, store: ObjectStore, sid: str, new: Iterable[Node], superseded: Collection[str]
+) -> None:
+    """Parents before children: an entry is in the agent's file if it is not superseded, nor below one that is."""
+    waiting = {node.oid: node for node in new}
+    in_file: dict[Oid | None, bool] = {}
+    for node in list(waiting.values()):
+        line = [node]
+        while line[-1].parent in waiting and line[-1].oid not in in_file:
+            line.append(waiting[line[-1].parent or ""])
+        for one in reversed(line):
+            if one.oid not in in_file:
+                above = in_file[one.parent] if one.parent in in_file else _is_in_file(db, sid, one.parent)
+                in_file[one.oid] = above and (one.source is None or position(one) not in superseded)
+                _insert(db, sid, one, in_file[one.oid], *_read(store, one))
+
+
+def _is_in_file(db: sqlite3.Connection, sid: str, oid: Oid | None) -> bool:
+    found = db.execute("SELECT in_file FROM entries WHERE sid = ? AND oid = ?", (sid, oid)).fetchone()
+    return bool(found[0]) if found else True
+
+
+def _insert(db: sqlite3.Connection, sid: str, node: Node, in_file: bool, entry: Entry, digest: bytes) -> None:
     source_id, line = (node.source.id, node.source.line) if node.source else (None, None)
+    source_id = source_id if source_id is None else storable(source_id)
     is_message = isinstance(entry, kinds.Message)
     tokens = total_tokens(entry.usage) if isinstance(entry, kinds.Message) else 0
     words = node.subject.partition(": ")[2] if is_message and node.role == "user" else None
-    row = (sid, node.oid, node.chain, digest, node.kind, source_id, line, entry.at_ms, tokens, words)
-    db.execute("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-    if node.kind in facts.MARKING or (isinstance(entry, kinds.Fork) and entry.session == sid):
+    at_ms = _clamped(entry.at_ms)
+    row = (sid, node.oid, node.chain, digest, node.kind, source_id, line, in_file, at_ms, tokens, words)
+    db.execute("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+    counts = in_file or node.source is None
+    if counts and (node.kind in facts.MARKING or (isinstance(entry, kinds.Fork) and entry.session == sid)):
         _insert_marks(db, sid, facts.marks_of(node, entry, on_meta=False), on_meta=False)
 
 
@@ -141,17 +187,35 @@ def _summarise(
         "SELECT count(*), max(at_ms), sum(tokens) FROM entries WHERE sid = ?", (sid,)
     ).fetchone()
     words = db.execute(
-        "SELECT words FROM entries WHERE sid = ? AND words IS NOT NULL ORDER BY line, at_ms LIMIT 1", (sid,)
+        "SELECT words FROM entries WHERE sid = ? AND words IS NOT NULL "
+        "ORDER BY in_file DESC, line IS NULL, line, at_ms, chain LIMIT 1",
+        (sid,),
     ).fetchone()
     title = facts.title(_marks(db, sid))
-    row = (sid, start, agent or "unknown", source_id, title, words[0] if words else None, cwd, first.at_ms)
-    row += (max(updated_ms, first.at_ms), count, json.dumps(leaves), active(store, sid), tokens)  # type: ignore[assignment]
-    db.execute("INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+    created_ms = _clamped(first.at_ms)
+    row = {
+        "sid": sid,
+        "start": start,
+        "agent": storable(agent or "unknown"),
+        "source_id": source_id,
+        "title": title,
+        "first_words": words[0] if words else None,
+        "project": None if cwd is None else storable(cwd),
+        "created_ms": created_ms,
+        "updated_ms": max(updated_ms, created_ms),
+        "entries": count,
+        "branches": json.dumps(leaves),
+        "active": active(store, sid),
+        "tokens": tokens,
+        "superseded": json.dumps(sorted(meta.source_file.superseded)),
+    }
+    places = ", ".join(f":{name}" for name in row)
+    db.execute(f"INSERT OR REPLACE INTO sessions ({', '.join(row)}) VALUES ({places})", row)
 
 
 def _insert_marks(db: sqlite3.Connection, sid: str, marks: Iterable[Mark], *, on_meta: bool) -> None:
     rows = [
-        (sid, on_meta, mark.what, mark.at_ms, mark.line, mark.chain, storable(mark.target), storable(mark.value))
+        (sid, on_meta, mark.what, _clamped(mark.at_ms), mark.line, mark.chain, *map(storable, (mark.target, mark.value)))
         for mark in marks
     ]
     db.executemany("INSERT INTO marks VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
@@ -162,18 +226,22 @@ def _marks(db: sqlite3.Connection, sid: str) -> list[Mark]:
     return [Mark(*row) for row in found]
 
 
-def _chain_of(db: sqlite3.Connection, sid: str, target: str) -> str | None:
-    """The chain, as text, of the entry that a label's target names."""
-    found = db.execute(
-        "SELECT chain FROM entries WHERE sid = ? AND source_id = ? ORDER BY line DESC LIMIT 1", (sid, target)
-    ).fetchone()
-    if found:
-        return to_base64url(found[0])
+def _place(db: sqlite3.Connection, sid: str, target: str) -> tuple[Oid, str] | None:
+    """Oid and chain of the entry that a label's target, a source id or a chain, names."""
+    by_id = "SELECT oid, chain FROM entries WHERE sid = ? AND source_id = ? ORDER BY in_file DESC, line DESC LIMIT 1"
+    found = db.execute(by_id, (sid, storable(target))).fetchone()
+    if not found:
+        # A label that a fork took along names an entry of the session it was forked off.
+        by_chain = "SELECT oid, chain FROM entries WHERE chain = ? ORDER BY sid = ? DESC LIMIT 1"
+        found = db.execute(by_chain, (_chain(target), sid)).fetchone()
+    return (found[0], to_base64url(found[1])) if found else None
+
+
+def _chain(target: str) -> bytes:
     try:
-        from_base64url(target)
+        return from_base64url(target)
     except ValueError:
-        return None
-    return target
+        return b""
 
 
 def storable(text: str) -> str:
@@ -181,12 +249,21 @@ def storable(text: str) -> str:
     return text.encode("utf-8", "replace").decode() if not text.isascii() else text
 
 
+def _clamped(at_ms: int) -> int:
+    """A time as SQLite can keep it: 64 bits, signed."""
+    return min(max(at_ms, -(2**63)), 2**63 - 1)
+
+
+TOKENS_MAX = 2**40
+"""More than any answer costs: a hostile count must not overflow a sum."""
+
+
 def total_tokens(usage: Mapping[str, Any] | None) -> int:
     """What a provider says one answer cost, whatever it calls the parts (semantics.md rule 15)."""
     if not usage:
         return 0
     total = usage.get("totalTokens")
-    if type(total) is int and total > 0:
-        return total
-    parts = (usage.get(name) for name in ("input", "output", "cacheRead", "cacheWrite"))
-    return sum(part for part in parts if type(part) is int and part > 0)
+    if type(total) is not int or total <= 0:
+        parts = (usage.get(name) for name in ("input", "output", "cacheRead", "cacheWrite"))
+        total = sum(part for part in parts if type(part) is int and part > 0)
+    return min(total, TOKENS_MAX)

@@ -11,7 +11,6 @@ import os
 import re
 import zlib
 from collections.abc import Mapping
-from importlib import metadata
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +29,7 @@ OBJECT_BYTES_MAX = 1 << 30
 _KIND_OF: Final[dict[int, Kind]] = {1: "commit", 2: "tree", 3: "blob"}
 _HEAD = re.compile(rb"(commit|tree|blob|tag) (0|[1-9][0-9]{0,18})\0")
 _HEAD_BYTES_MAX = 32
+_OID = re.compile(r"[0-9a-f]{40}")
 
 
 class GitDoor:
@@ -38,28 +38,33 @@ class GitDoor:
     def __init__(self, git_dir: Path, *, object_bytes_max: int = OBJECT_BYTES_MAX) -> None:
         self._objects = f"{git_dir}/objects"
         self._bytes_max = object_bytes_max
-        self._packs = pygit2.Odb()
-        self._packs.add_backend(pygit2.OdbBackendPack(self._objects), 1)
+        self._packs = self._open_packs()
         self.ref_reader = RefReader(git_dir)
 
     def read(self, oid: Oid) -> tuple[Kind, bytes]:
         """Raises ``MissingObject``; ``Corrupt``; ``Unavailable`` for an object too large to be worth reading."""
+        _check_oid(oid)
         try:
-            _, size = self._packs.read_header(oid)
-            self._check_size(oid, size)
-            number, data = self._packs.read(oid)
+            try:
+                return self._read_packed(oid)
+            except pygit2.GitError as error:
+                if isinstance(error, KeyError):
+                    raise
+                # Damaged, or in a pack that `git repack` removed before we had opened it: look afresh, once.
+                self._packs = self._open_packs()
+                return self._read_packed(oid)
         except KeyError:
             return self._read_loose(oid)
-        except (pygit2.GitError, ValueError) as error:
+        except pygit2.GitError as error:
             raise Corrupt(f"object {oid}: {error}") from None
-        return _kind(oid, number), data
 
     def contains(self, oid: Oid) -> bool:
         """Whether the object is there, whole or not."""
         try:
-            return self._packs.exists(oid) or os.path.exists(self._loose_path(oid))
-        except ValueError:
+            _check_oid(oid)
+        except MissingObject:
             return False
+        return self._packs.exists(oid) or os.path.exists(self._loose_path(oid))
 
     def ref(self, name: str) -> RefValue | None:
         """What ``name`` holds, not followed. Raises ``Corrupt``."""
@@ -68,6 +73,17 @@ class GitDoor:
     def refs(self, prefix: str) -> Mapping[str, RefValue]:
         """Every ref below ``prefix``, in no order."""
         return self.ref_reader.list(prefix)
+
+    def _open_packs(self) -> pygit2.Odb:
+        packs = pygit2.Odb()
+        packs.add_backend(pygit2.OdbBackendPack(self._objects), 1)
+        return packs
+
+    def _read_packed(self, oid: Oid) -> tuple[Kind, bytes]:
+        _, size = self._packs.read_header(oid)
+        self._check_size(oid, size)
+        number, data = self._packs.read(oid)
+        return _kind(oid, number), data
 
     def _read_loose(self, oid: Oid) -> tuple[Kind, bytes]:
         try:
@@ -102,6 +118,12 @@ class GitDoor:
             raise Unavailable(f"object {oid} has {size:,} bytes, and the limit is {self._bytes_max:,}")
 
 
+def _check_oid(oid: Oid) -> None:
+    """libgit2 would take the beginning of an id for the whole."""
+    if not _OID.fullmatch(oid):
+        raise MissingObject(f"no object {oid[:60]!r}: an id has 40 lower-case hexadecimal digits")
+
+
 def _kind(oid: Oid, found: object) -> Kind:
     for number, kind in _KIND_OF.items():
         if found in (number, kind):
@@ -111,4 +133,6 @@ def _kind(oid: Oid, found: object) -> Kind:
 
 def library_versions() -> tuple[str, str]:
     """The versions of pygit2 and of the libgit2 in it."""
+    from importlib import metadata  # slow to load, and only asked for here
+
     return metadata.version("pygit2"), pygit2.LIBGIT2_VERSION

@@ -35,7 +35,6 @@ from gitsession.store.git import GitDoor
 from gitsession.store.idle import IdleTimer
 from gitsession.store.journal import Journal, encode_record
 from gitsession.store.lock import StoreLock
-from gitsession.store.maintain import PACKS_MAX, count_packs, maintain
 from gitsession.store.objects import oid_of
 from gitsession.store.overlay import Overlay
 from gitsession.store.refwriter import RefWriter
@@ -164,14 +163,11 @@ class GitStore:
         """See ``ObjectStore``. What could not be flushed stays in the journal, the reason in ``last_flush_error``."""
         if self._closed:
             return
+        if os.getpid() != self._pid:
+            self._after_fork()
         self._timer.stop()
         if self._flush_on_close and self._lock is not None:
             self._quietly_flush()
-            if count_packs(self._git_dir) >= PACKS_MAX:
-                try:
-                    maintain(self)
-                except GitSessionError as error:
-                    self.last_flush_error = error
         self._closed = True
         with self._mutex:
             self._journal.close()
@@ -321,7 +317,8 @@ class GitStore:
             staging.close()
             self._staging = None
             self._lock.release()
-        self._timer.touch()
+        if commit:
+            self._timer.touch()
 
     def _commit(self, staging: Staging) -> None:
         objects = staging.objects
@@ -353,7 +350,7 @@ class GitStore:
         try:
             with self.locked():
                 self._flush_or_remember()
-        except GitSessionError as error:
+        except (GitSessionError, OSError) as error:
             self.last_flush_error = error
 
     def _flush_or_remember(self) -> None:

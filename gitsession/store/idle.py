@@ -22,8 +22,12 @@ class IdleTimer:
     def touch(self) -> None:
         self._last = time.monotonic()
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="gitsession-flush", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="gitsession-flush", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                return  # no more threads, or the interpreter is shutting down: the next process hands it over
+            self._thread = thread
 
     def stop(self) -> None:
         """No call begins after this; one that runs is not waited for."""

@@ -27,10 +27,11 @@ from typing import Final
 
 from gitsession.codec import cbor
 from gitsession.codec.digest import hash_of
-from gitsession.errors import Corrupt, Malformed, NotAStore, Unavailable
+from gitsession.errors import Corrupt, InvalidName, Malformed, NotAStore, Unavailable
 from gitsession.store import frames
 from gitsession.store.base import Kind
 from gitsession.store.durable import sync_directory, write_all
+from gitsession.store.refnames import check_ref_name, check_value
 from gitsession.store.staging import Move
 
 VERSION = 1
@@ -261,6 +262,17 @@ class Journal:
         return f"{self._directory}/{frames.file_name(number)}"
 
 
+def _check_move(name: str, *values: str | None) -> None:
+    """A name becomes a path at the flush, so it is not taken on trust from a file either."""
+    try:
+        check_ref_name(name)
+        for value in values:
+            if value is not None:
+                check_value(value)
+    except (InvalidName, Malformed) as error:
+        raise Corrupt(f"a journal record with a bad ref move: {error}") from None
+
+
 def _still_true(file: _File) -> bool:
     """Whether the last record we know of is still there, if it was read while its writer may not have been done."""
     if not file.unsure:
@@ -293,5 +305,6 @@ def _object(row: object) -> tuple[Kind, bytes]:
 def _move(row: object) -> Move:
     match row:
         case [str(name), (None | str()) as old, (None | str()) as new]:
+            _check_move(name, old, new)
             return name, old, new
     raise Corrupt("a journal record with a ref move of no form we know")

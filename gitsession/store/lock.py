@@ -16,7 +16,8 @@ from pathlib import Path
 
 from gitsession.errors import Unavailable
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.02
+# Pauses stay short: among busy writers a long sleeper finds the lock taken each time it wakes, and starves.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.002
 
 
 class StoreLock:

@@ -13,13 +13,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gitsession.errors import Unavailable
 from gitsession.store import create, frames, gitcli, pack
-
-if TYPE_CHECKING:
-    from gitsession.store.gitstore import GitStore
+from gitsession.store.gitstore import GitStore
 
 PACKS_MAX = 50
 
@@ -54,6 +51,11 @@ def maintain(store: GitStore) -> Maintained:
         gitcli.run(git_dir, "repack", "-a", "-d", "-k", "-q")
     gitcli.run(git_dir, "pack-refs", "--all")
     return Maintained(before, count_packs(git_dir), dead_locks, released, removed)
+
+
+def is_due(store: GitStore) -> bool:
+    """Whether there are so many packs that reading gets slow."""
+    return not store.read_only and count_packs(store.git_dir) >= PACKS_MAX
 
 
 def count_packs(git_dir: Path) -> int:

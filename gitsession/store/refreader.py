@@ -34,8 +34,8 @@ class RefReader:
             return None
         raw = _content(f"{self._root}/{name}")
         if raw is None:
-            packed = self._packed_refs()
-            return next((value for other, value in _packed_from(packed, name) if other == name), None)
+            first, value = next(_packed_from(self._packed_refs(), name), ("", None))
+            return value if first == name else None
         found = _VALUE.fullmatch(raw)
         if not found:
             raise Corrupt(f"{name} holds {raw[:60]!r}", hint="`git fsck` in the store lists what is broken")

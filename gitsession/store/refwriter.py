@@ -76,7 +76,7 @@ class RefWriter:
         """Remove the locks and proofs of writers that died; how many."""
         names = os.listdir(self._proofs)
         for name in names:
-            _break(f"{self._proofs}/{name}", f"{self._git_dir}/{name.replace(':', '/')}.lock")
+            _break(f"{self._proofs}/{name}", f"{self._git_dir}/{name.replace('..', '').replace(':', '/')}.lock")
         return len(names)
 
     def _proof(self, name: str) -> str:

@@ -89,13 +89,16 @@ class _Work:
         self._final = final
         self._dry_run = dry_run
         self._moves: list[Move] = []
+        self._files: list[tuple[Path, os.stat_result, str]] = []
+        # As it is now: bringing it up to date after every file would cost more than the files.
+        self._catalogue = store.catalogue()
 
     def take(self, path: Path, format: Format | None, *, named: bool) -> None:
         from gitsession.exchange import discover
 
         try:
             stat = path.stat()
-            if not named and self.store.catalogue().seen(path.absolute(), stat):
+            if not named and self._catalogue.seen(path.absolute(), stat):
                 self.unchanged += 1
                 return
             data = path.read_bytes()
@@ -115,10 +118,12 @@ class _Work:
         self.done.append((path, chosen.AGENT, done))
         if not self._dry_run:
             self._moves += done.moves
-            self.store.catalogue().remember(path.absolute(), stat, done.session)
+            self._files.append((path.absolute(), stat, done.session))
 
     def finish(self) -> None:
+        """One operation for all, and the catalogue up to date."""
         self.store.log_import(self._moves)
+        self.store.catalogue().remember(self._files)
 
 
 def _object(store: Store, path: Path, agent: str, done: BroughtIn) -> dict[str, Any]:

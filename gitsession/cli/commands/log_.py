@@ -22,8 +22,8 @@ def command(app: App, session: str, number: int | None, as_json: bool) -> None:
     found, leaf = app.entry(session)
     nodes = list(itertools.islice(graph.line(app.store().objects, leaf.oid), number))
     if as_json:
-        emit("log", as_document(found, found.overview(), nodes, leaf.oid))
+        emit("log", as_document(found, nodes, leaf.oid))
         return
-    names = names_of(found.branches(), found.overview().labels)
+    names = names_of(found.branches(), found.names().labels)
     paged([as_line(node, names.get(node.oid, [])) for node in nodes])
 

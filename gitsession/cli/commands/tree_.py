@@ -23,15 +23,14 @@ if TYPE_CHECKING:
 def command(app: App, session: str, as_json: bool) -> None:
     """Show every entry of a session, parents before children, one branch after the other."""
     found = app.session(session)
-    overview = found.overview()
-    tree = overview.tree
+    tree = found.tree()
     if as_json:
         leaf = found.resolve("leaf").oid
-        document = as_document(found, overview, (node for node, _ in tree.walk()), leaf)
+        document = as_document(found, (node for node, _ in tree.walk()), leaf)
         gaps = [{"id": gap.oid, "what": gap.problem} for gap in tree.gaps]
         emit("tree", {**document, "gaps": gaps})
         return
-    names = names_of(tree.branches, overview.labels)
+    names = names_of(tree.branches, found.names().labels)
     paged([as_line(node, names.get(node.oid, []), indent=indent) for node, indent in _drawn(tree)])
     for gap in tree.gaps:
         warn(f"gitsession: what is below {gap.oid} cannot be read: {gap.problem}")
