@@ -27,8 +27,9 @@ def lines(text: str) -> str:
     return "no output" if not count else "1 line" if count == 1 else f"{count} lines"
 
 
-def _first_line(text: str) -> str:
-    return next((line for line in text.split("\n") if line.strip()), "")
+def first_line(text: str) -> str:
+    """The first line with something on it. Spaces by name: what ``str.strip`` takes for one grows with Unicode."""
+    return text.lstrip(" \t\r\n").partition("\n")[0].rstrip(" \t\r")
 
 
 def _message(entry: kinds.Message) -> Headline:
@@ -40,11 +41,11 @@ def _message(entry: kinds.Message) -> Headline:
         words = ("error, " if entry.is_error else "") + lines(text)
         return Headline(**fields | {"label": f"tool {entry.tool_name or ''}", "words": words})
     if entry.role == "shell":
-        return Headline(**fields, words=_first_line(entry.command or ""))
+        return Headline(**fields, words=first_line(entry.command or ""))
     if entry.role in ("system", "developer"):
-        return Headline(**fields, words=_first_line(text))
+        return Headline(**fields, words=first_line(text))
     calls = sum(isinstance(block, ToolCall) for block in entry.content)
-    return Headline(**fields, words=_first_line(text), body=text, calls=calls)
+    return Headline(**fields, words=first_line(text), body=text, calls=calls)
 
 
 def _compaction(entry: kinds.Compaction) -> Headline:
@@ -55,14 +56,14 @@ def _compaction(entry: kinds.Compaction) -> Headline:
 
 
 def _branch_summary(entry: kinds.BranchSummary) -> Headline:
-    words = _first_line(entry.summary)
+    words = first_line(entry.summary)
     return Headline(kind=entry.kind, label="branch summary", words=words, body=entry.summary, at_ms=entry.at_ms)
 
 
 def _custom_message(entry: kinds.CustomMessage) -> Headline:
     label, text = f"custom {entry.custom_type}", entry.text
     return Headline(
-        kind=entry.kind, role="custom", label=label, words=_first_line(text), body=text, at_ms=entry.at_ms
+        kind=entry.kind, role="custom", label=label, words=first_line(text), body=text, at_ms=entry.at_ms
     )
 
 
@@ -85,7 +86,7 @@ _MAKERS: dict[type[Entry], Callable[[Any], Headline]] = {
     kinds.ThinkingChange: _plain("thinking", lambda entry: entry.level),
     kinds.ModeChange: _plain("mode", lambda entry: entry.mode),
     kinds.ToolsChange: _plain("tools", lambda entry: ", ".join(entry.tools)),
-    kinds.Instructions: _plain("instructions", lambda entry: _first_line(entry.task or entry.system_prompt or "")),
+    kinds.Instructions: _plain("instructions", lambda entry: first_line(entry.task or entry.system_prompt or "")),
     kinds.Injection: _plain("injection", lambda entry: ""),
     kinds.Compaction: _compaction,
     kinds.BranchSummary: _branch_summary,

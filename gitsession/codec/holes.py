@@ -15,6 +15,9 @@ from gitsession.errors import Malformed
 Encoding: TypeAlias = Literal["raw", "base64", "summary"]
 ENCODINGS: tuple[Encoding, ...] = ("raw", "base64", "summary")
 
+WHOLE_BYTES_MAX = 1 << 30
+"""Of a payload with its holes filled: a small table can name one blob any number of times."""
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -35,7 +38,9 @@ class Stored:
 
 
 def cut(payload: bytes, spans: Iterable[Span]) -> Stored:
-    """``payload`` without ``spans``, which are in order and do not overlap."""
+    """``payload`` without ``spans``, which are in order and do not overlap. Raises ``Malformed`` if it is too long."""
+    if len(payload) > WHOLE_BYTES_MAX:
+        raise Malformed(f"{len(payload):,} bytes; a payload holds at most {WHOLE_BYTES_MAX:,}")
     kept: list[bytes] = []
     table: list[cbor.Plain] = []
     lifted: list[tuple[bytes, Encoding, bytes]] = []
@@ -64,6 +69,7 @@ def fill(payload: bytes, holes: bytes, fetch: Callable[[bytes, Encoding], bytes]
         return payload
     parts: list[bytes] = []
     at = 0
+    room = WHOLE_BYTES_MAX - len(payload)
     for number, (offset, length, digest, encoding) in enumerate(parse(holes)):
         where = f"holes[{number}]"
         if not at <= offset <= offset + length <= len(payload):
@@ -71,7 +77,11 @@ def fill(payload: bytes, holes: bytes, fetch: Callable[[bytes, Encoding], bytes]
         content = fetch(digest, encoding)
         if hash_of(content) != digest:
             raise Malformed("the content is not what the digest says", where=where)
-        parts += [payload[at:offset], base64.b64encode(content) if encoding == "base64" else content]
+        piece = base64.b64encode(content) if encoding == "base64" else content
+        room -= len(piece)
+        if room < 0:
+            raise Malformed(f"a payload holds at most {WHOLE_BYTES_MAX:,} bytes", where=where)
+        parts += [payload[at:offset], piece]
         at = offset + length
     parts.append(payload[at:])
     return b"".join(parts)

@@ -1,14 +1,16 @@
 """The commit message of an entry, view 1. FROZEN: a message is part of an oid; other words need another view number.
 
-The rules stand in docs/format.md, "The commit message".
+The rules stand in docs/format.md, "The commit message". No table of Unicode properties is consulted: those change with
+the release of Python.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from urllib.parse import quote, unquote_to_bytes
 
-from gitsession.codec.digest import from_base64url, to_base64url
+from gitsession.codec.digest import HASH_BYTES, from_base64url, to_base64url
 from gitsession.codec.text import clean
 from gitsession.errors import Malformed
 from gitsession.model.headline import Headline
@@ -16,6 +18,12 @@ from gitsession.model.headline import Headline
 SUBJECT_MAX, LABEL_MAX, TRAILER_MAX = 72, 40, 200
 BODY_BYTES_MAX = 1024
 SOURCE_ID_MAX = 128
+CHARACTERS_MAX = 4096
+"""What is read of a text; what follows is as if it were not there."""
+
+_SPACES = "\n \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
+_RUN = re.compile(f"[{_SPACES}]+")
+_SOURCE = re.compile(r"(?P<agent>[^/ ]+)/(?P<id>[A-Za-z0-9._~%-]*) (?P<line>0|[1-9][0-9]{0,17})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +36,11 @@ class SourceRef:
 
     def __str__(self) -> str:
         return f"{self.agent}/{_encode_id(self.id)} {self.line}"
+
+    @classmethod
+    def of(cls, agent: str, id: str | None, line: int) -> SourceRef:
+        """With as much of ``id`` as a trailer holds."""
+        return cls(agent, id and _cut_id(id), line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +55,25 @@ class Trailers:
 
 def render(headline: Headline, chain: bytes, source: SourceRef | None) -> bytes:
     """The message of an entry, with its final line end."""
-    subject, whole = _subject(headline)
+    subject, words = _subject(headline)
     lines = [subject, ""]
     body = _body(headline.body)
-    if body and not (whole and body == headline.words.strip()):
+    if body and (words is None or _folded(body, SUBJECT_MAX) != words):
         lines += [f"    {line}" if line else "" for line in body.split("\n")]
         lines.append("")
-    lines.append(f"Entry: {_one_line(headline.kind, TRAILER_MAX)}")
+    lines.append(f"Entry: {kind_of(headline)}")
     lines.append(f"Chain: {to_base64url(chain)}")
     if source is not None:
         lines.append(f"Source: {source}")
     if headline.model:
-        lines.append(f"Model: {_one_line(headline.model, TRAILER_MAX)}")
+        lines.append(f"Model: {_one_line(headline.model, TRAILER_MAX - len('Model: '))}")
     lines.append("")
     return "\n".join(lines).encode()
+
+
+def kind_of(headline: Headline) -> str:
+    """The kind as the ``Entry`` trailer states it."""
+    return _one_line(headline.kind, TRAILER_MAX - len("Entry: "))
 
 
 def subject_of(message: bytes) -> str:
@@ -82,36 +100,44 @@ def trailers_of(message: bytes) -> Trailers:
         raise Malformed(str(error), where="message") from None
 
 
-def _subject(headline: Headline) -> tuple[str, bool]:
-    """The first line, and whether it holds all the words."""
-    label = _one_line(headline.label, LABEL_MAX) or "entry"
+def _subject(headline: Headline) -> tuple[str, str | None]:
+    """The first line, and the words if it holds all of them."""
+    label = _one_line(headline.label, LABEL_MAX)
+    if not label or label.startswith("---"):  # git takes a line of ``---`` for the end of a message
+        label = _cut(f"entry {label}".rstrip(), LABEL_MAX)
     calls = "" if not headline.calls else " (+1 tool)" if headline.calls == 1 else f" (+{headline.calls} tools)"
-    words = _one_line(headline.words, None)
+    words = _folded(clean(headline.words[:CHARACTERS_MAX]), SUBJECT_MAX)
     if not words:
-        return label + calls, True
+        return label + calls, words
     room = SUBJECT_MAX - len(label) - len(": ") - len(calls)
-    return f"{label}: {_cut(words, room)}{calls}", len(words) <= room
+    return f"{label}: {_cut(words, room)}{calls}", words if len(words) <= room else None
 
 
 def _body(text: str) -> str:
     if not text:
         return ""
-    # What is cut first need not be cleaned: an excerpt never needs more than four times its bytes in characters.
-    lines = [line.rstrip() for line in clean(text[: BODY_BYTES_MAX * 4]).split("\n")]
+    lines = [line.rstrip(_SPACES) for line in clean(text[:CHARACTERS_MAX]).split("\n")]
     body = "\n".join(lines).strip("\n")
     data = body.encode()
     if len(data) <= BODY_BYTES_MAX:
         return body
-    return data[: BODY_BYTES_MAX - len(" …".encode())].decode("utf-8", "ignore").rstrip() + " …"
+    return data[: BODY_BYTES_MAX - len(" …".encode())].decode("utf-8", "ignore").rstrip(_SPACES) + " …"
 
 
-def _one_line(text: str, limit: int | None) -> str:
-    folded = " ".join(clean(text[:4096]).split())
-    return folded if limit is None else _cut(folded, limit)
+def _one_line(text: str, limit: int) -> str:
+    return _cut(_folded(clean(text[:CHARACTERS_MAX]), limit), limit)
+
+
+def _folded(text: str, limit: int) -> str:
+    """``text``, which is clean, on one line, each run of spaces one space: as far as ``limit`` characters go."""
+    if text.isascii():
+        # Of what ``split`` takes for a space, clean ASCII has two. So many words and their spaces are past the limit.
+        return " ".join(text.split(None, limit // 2 + 1))
+    return _RUN.sub(" ", text).strip(" ")
 
 
 def _cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
+    return text if len(text) <= limit else text[: limit - 1].rstrip(" ") + "…"
 
 
 def _encode_id(source_id: str | None) -> str:
@@ -119,18 +145,36 @@ def _encode_id(source_id: str | None) -> str:
         return "-"
     if source_id == "-":
         return "%2D"
-    return quote(source_id.encode("utf-8", "surrogatepass"), safe="")[:SOURCE_ID_MAX]
+    return _quoted(_cut_id(source_id))
+
+
+def _cut_id(source_id: str) -> str:
+    """As many characters as a trailer holds."""
+    if len(source_id) <= SOURCE_ID_MAX // 12:  # twelve for the widest one: %F0%9F%98%80
+        return source_id
+    room = SOURCE_ID_MAX
+    for at, character in enumerate(source_id[: SOURCE_ID_MAX + 1]):
+        room -= len(_quoted(character))
+        if room < 0:
+            return source_id[:at]
+    return source_id
+
+
+def _quoted(text: str) -> str:
+    return quote(text.encode("utf-8", "surrogatepass"), safe="")
 
 
 def _chain(text: str) -> bytes:
     value = from_base64url(text)
-    if len(value) != 32:
+    if len(value) != HASH_BYTES:
         raise ValueError("a chain of another length")
     return value
 
 
 def _source(text: str) -> SourceRef:
-    agent_and_id, _, line = text.rpartition(" ")
-    agent, _, encoded = agent_and_id.partition("/")
+    found = _SOURCE.fullmatch(text)
+    if not found:
+        raise ValueError(f"not a source: {text[:80]!r}")
+    encoded = found["id"]
     source_id = None if encoded == "-" else unquote_to_bytes(encoded).decode("utf-8", "surrogatepass")
-    return SourceRef(agent, source_id, int(line))
+    return SourceRef(found["agent"], source_id, int(found["line"]))

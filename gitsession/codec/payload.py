@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from gitsession.codec import cbor
 from gitsession.codec.holes import Encoding, Span
@@ -131,7 +131,7 @@ def _fields_to_plain(value: Any, where: str) -> dict[str, cbor.Plain]:
         if item is field.default:
             continue
         if type(item) not in _SCALARS:
-            item = _to_plain(item) if field.block is None else _blocks_to_plain(item, f"{where}.{field.name}")
+            item = _to_plain(item) if not field.blocks else _blocks_to_plain(item, f"{where}.{field.name}")
         field.check(item, where)
         if field.is_default(item):
             continue
@@ -156,18 +156,21 @@ def _block_to_plain(block: Any, where: str) -> cbor.Plain:
     return plain
 
 
-def _to_plain(value: Any) -> Any:
+def _to_plain(value: Any) -> cbor.Plain:
     """Lists and maps of whatever class as those of CBOR, and blocks where a field may hold anything."""
     kind = type(value)
     if kind in _SCALARS:
-        return value
+        return value  # type: ignore[no-any-return]
     if isinstance(value, list | tuple):
         return [item if type(item) in _SCALARS else _to_plain(item) for item in value]
     if isinstance(value, Mapping):
         return {key: item if type(item) in _SCALARS else _to_plain(item) for key, item in value.items()}
     if kind is OtherBlock:
         return _to_plain(value.value)
-    return _block_to_plain(value, value.type) if kind in _BLOCK_CLASSES else value
+    if kind in _BLOCK_CLASSES:
+        return _block_to_plain(value, value.type)
+    other: cbor.Plain = value  # of a type that cbor will refuse
+    return other
 
 
 # ---- plain -> values
@@ -197,7 +200,7 @@ def _known(kind: type[Any], plain: dict[str, Any], where: str) -> tuple[dict[str
         if name in plain:
             item = plain[name]
             field.check(item, where)
-            if field.block is not None:
+            if field.blocks:
                 known[name] = tuple(_block(part, f"{where}.{name}[{index}]") for index, part in enumerate(item))
             else:
                 known[name] = tuple(item) if field.part is str and type(item) is list else item
@@ -215,13 +218,13 @@ def _check_role(message: Message) -> None:
 
 
 class _Field(NamedTuple):
-    """``types``: of the plain value, empty for any; ``part``: the type of what it holds; ``block``: it holds blocks."""
+    """``types``: of the plain value, empty for any; ``part``: of each thing it holds; ``blocks``: it holds blocks."""
 
     name: str
     default: Any
     types: tuple[type, ...]
-    part: type | None
-    block: type | None
+    part: type | None = None
+    blocks: bool = False
 
     def check(self, item: Any, where: str) -> None:
         if self.types and type(item) not in self.types:
@@ -239,7 +242,6 @@ class _Field(NamedTuple):
         return default is not None and default is not MISSING and item == (list(default) if default == () else default)
 
 
-_Annotation: TypeAlias = tuple[tuple[type, ...], type | None, type | None]
 _NONE = type(None)
 _SCALARS = frozenset({str, int, float, bool, bytes, _NONE})
 _TYPE_NAMES = {
@@ -252,19 +254,19 @@ _TYPE_NAMES = {
     dict: "a map",
     _NONE: "null",
 }
-_ANNOTATIONS: Mapping[str, _Annotation] = {
-    "str": ((str,), None, None),
-    "str | None": ((str, _NONE), None, None),
-    "int | None": ((int, _NONE), None, None),
-    "bool": ((bool,), None, None),
-    "bytes": ((bytes,), None, None),
-    "bytes | None": ((bytes, _NONE), None, None),
-    "tuple[str, ...]": ((list,), str, None),
-    "tuple[Block, ...]": ((list,), None, Text),
-    "Mapping[str, str]": ((dict,), str, None),
-    "Mapping[str, Any]": ((dict,), None, None),
-    "Mapping[str, Any] | None": ((dict, _NONE), None, None),
-    "Any": ((), None, None),
+_ANNOTATIONS: Mapping[str, Mapping[str, Any]] = {
+    "str": {"types": (str,)},
+    "str | None": {"types": (str, _NONE)},
+    "int | None": {"types": (int, _NONE)},
+    "bool": {"types": (bool,)},
+    "bytes": {"types": (bytes,)},
+    "bytes | None": {"types": (bytes, _NONE)},
+    "tuple[str, ...]": {"types": (list,), "part": str},
+    "tuple[Block, ...]": {"types": (list,), "blocks": True},
+    "Mapping[str, str]": {"types": (dict,), "part": str},
+    "Mapping[str, Any]": {"types": (dict,)},
+    "Mapping[str, Any] | None": {"types": (dict, _NONE)},
+    "Any": {"types": ()},
 }
 
 _FIELDS: dict[type[Any], tuple[_Field, ...]] = {}
@@ -275,7 +277,7 @@ def _fields(kind: type[Any]) -> tuple[_Field, ...]:
     """The fields of ``kind`` that stand in a body; the default is ``MISSING`` where there is none."""
     if kind not in _FIELDS:
         _FIELDS[kind] = tuple(
-            _Field(field.name, _default(field), *_ANNOTATIONS[str(field.type)])
+            _Field(field.name, _default(field), **_ANNOTATIONS[str(field.type)])
             for field in dataclasses.fields(kind)
             if field.name not in ("at_ms", "extra")
         )

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from gitsession.codec.headline import first_line, tokens
 from gitsession.formats.jsonl import Failure, Object
 from gitsession.formats.times import to_ms
 from gitsession.model.headline import Headline
@@ -38,11 +39,6 @@ def _at_ms(line: Object) -> int | None:
     return own if own is not None or not isinstance(message, dict) else to_ms(message.get("timestamp"))
 
 
-def tokens(count: int) -> str:
-    """A number of tokens in few characters: 999, 1k, 61k. Halves go up."""
-    return str(count) if count < 1000 else f"{(count + 500) // 1000}k"
-
-
 def _opaque(failure: Failure, payload: bytes) -> Headline:
     if not failure.reason:
         return Headline(kind="opaque", label="opaque", words="blank line")
@@ -65,7 +61,7 @@ def _message(line: Object) -> Headline:
 
 def _user(message: Object) -> Headline:
     text = _text_of(message.get("content"))
-    return Headline(kind="message", role="user", label="user", words=_first_line(text), body=text)
+    return Headline(kind="message", role="user", label="user", words=first_line(text), body=text)
 
 
 def _assistant(message: Object) -> Headline:
@@ -75,7 +71,7 @@ def _assistant(message: Object) -> Headline:
     if isinstance(content, list):
         calls = sum(1 for block in content if isinstance(block, dict) and block.get("type") == "toolCall")
     return Headline(
-        kind="message", role="assistant", label="assistant", words=_first_line(text), calls=calls, body=text,
+        kind="message", role="assistant", label="assistant", words=first_line(text), calls=calls, body=text,
         model=_joined(provider, model),
     )
 
@@ -89,7 +85,7 @@ def _tool(message: Object) -> Headline:
 
 
 def _shell(message: Object) -> Headline:
-    words = _first_line(_text(message.get("command")))
+    words = first_line(_text(message.get("command")))
     return Headline(kind="message", role="shell", label="shell", words=words)
 
 
@@ -102,18 +98,18 @@ def _developer(message: Object) -> Headline:
 
 
 def _prompt(role: str, message: Object) -> Headline:
-    words = _first_line(_text_of(message.get("content")))  # no body: prompts are long
+    words = first_line(_text_of(message.get("content")))  # no body: prompts are long
     return Headline(kind="message", role=role, label=role, words=words)
 
 
 def _custom_role(message: Object) -> Headline:
     text = _text_of(message.get("content"))
     label = _named("custom", message.get("customType"))
-    return Headline(kind="message", role="custom", label=label, words=_first_line(text), body=text)
+    return Headline(kind="message", role="custom", label=label, words=first_line(text), body=text)
 
 
 def _other(message: Object) -> Headline:
-    words = _first_line(_text_of(message.get("content")))
+    words = first_line(_text_of(message.get("content")))
     return Headline(kind="message", role="other", label="message", words=words)
 
 
@@ -144,7 +140,7 @@ def _compaction(line: Object) -> Headline:
 
 def _branch_summary(line: Object) -> Headline:
     text = _text(line.get("summary"))
-    return Headline(kind="branch_summary", label="branch summary", words=_first_line(text), body=text)
+    return Headline(kind="branch_summary", label="branch summary", words=first_line(text), body=text)
 
 
 def _label(line: Object) -> Headline:
@@ -166,7 +162,7 @@ def _custom(line: Object) -> Headline:
 def _custom_message(line: Object) -> Headline:
     text = _text_of(line.get("content"))
     label = _named("custom", line.get("customType"))
-    return Headline(kind="custom_message", role="custom", label=label, words=_first_line(text), body=text)
+    return Headline(kind="custom_message", role="custom", label=label, words=first_line(text), body=text)
 
 
 def _usage(line: Object) -> Headline:
@@ -252,11 +248,6 @@ def _text_of(content: Any) -> str:
         return ""
     texts = [block.get("text") for block in content if isinstance(block, dict) and block.get("type") == "text"]
     return "\n".join([text for text in texts if isinstance(text, str)])
-
-
-def _first_line(text: str) -> str:
-    """The first line with something on it. Spaces by name: what ``str.strip`` takes for one grows with Unicode."""
-    return text.lstrip(" \t\r\n").partition("\n")[0].rstrip(" \t\r")
 
 
 def _lines(text: str) -> int:

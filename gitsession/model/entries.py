@@ -307,11 +307,15 @@ class Opaque(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unknown(Entry):
-    """A kind from a later version, or from an agent's own: listed, walked and kept, never an error."""
+    """A kind from a later version, or from an agent's own: listed, walked and kept, never an error.
+
+    ``version``: of the format, where the payload states a later one than ours.
+    """
 
     kind: ClassVar[str] = "unknown"
     name: str
     body: Any = None
+    version: int | None = None
 
 
 KINDS: Mapping[str, type[Entry]] = {

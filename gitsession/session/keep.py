@@ -20,9 +20,7 @@ from gitsession.model.headline import Headline
 from gitsession.session.node import Node
 from gitsession.store import layout
 from gitsession.store.base import Kind, Oid
-from gitsession.store.objects import encode_commit, encode_tree, oid_of
-
-TIME_MAX = 2**32 - 1
+from gitsession.store.objects import SECONDS_MAX, encode_commit, encode_tree, oid_of
 
 
 class Objects(Protocol):
@@ -56,7 +54,7 @@ def imported(format: Format, record: Record) -> Draft:
 
 def imported_as(format: Format, record: Record, stored: Stored) -> Draft:
     """The same, where what is stored is at hand."""
-    source = SourceRef(format.AGENT, record.source_id, record.line)
+    source = SourceRef.of(format.AGENT, record.source_id, record.line)
     return Draft(format.FORM, stored, format.headline(record.payload), source)
 
 
@@ -103,7 +101,7 @@ def commit_of(draft: Draft, tree: Oid, parent: Node | None) -> tuple[bytes, Node
     digest = digest_of(draft.stored.payload, draft.stored.holes)
     chain = chain_of(None if parent is None else parent.chain, digest)
     if headline.at_ms is not None:
-        author_seconds = min(max(headline.at_ms // 1000, 0), TIME_MAX)
+        author_seconds = min(max(headline.at_ms // 1000, 0), SECONDS_MAX)
     else:
         author_seconds = 0 if parent is None else parent.author_seconds
     committer_seconds = author_seconds if parent is None else max(author_seconds, parent.committer_seconds)
@@ -127,7 +125,7 @@ def commit_of(draft: Draft, tree: Oid, parent: Node | None) -> tuple[bytes, Node
         role=headline.role,
         author_seconds=author_seconds,
         committer_seconds=committer_seconds,
-        kind=headline.kind,
+        kind=message.kind_of(headline),
         chain=chain,
         source=draft.source,
         subject=message.subject_of(text),

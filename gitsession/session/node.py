@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gitsession.codec import message
+from gitsession.codec.digest import to_base64url
 from gitsession.codec.message import SourceRef
 from gitsession.errors import Corrupt, Malformed
 from gitsession.store.base import ObjectStore, Oid
@@ -56,3 +57,8 @@ def load(store: ObjectStore, oid: Oid) -> Node:
     if kind != "commit":
         raise Corrupt(f"{oid} is a {kind}, expected an entry")
     return parse(oid, data)
+
+
+def position(node: Node) -> str:
+    """How ``SourceFile.superseded`` names an imported entry: ``<line>:<chain>``."""
+    return f"{node.source.line if node.source else ''}:{to_base64url(node.chain)}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from gitsession.errors import Malformed
 
 HOLES = "holes.cbor"
@@ -16,7 +18,7 @@ TREE_MODE = "40000"
 OWN = "cbor"
 """The form of our own payloads."""
 
-FORMS = (OWN, "jsonl", "json", "md")
+_PAYLOAD = re.compile(r"entry\.([a-z0-9]{1,16})")
 
 
 def payload(form: str) -> str:
@@ -24,9 +26,9 @@ def payload(form: str) -> str:
 
 
 def form_of(name: str) -> str | None:
-    """The form of the payload that ``name`` holds, ``None`` if it holds none."""
-    prefix, _, form = name.partition(".")
-    return form if prefix == "entry" and form in FORMS else None
+    """The form of the payload that ``name`` holds, ``None`` if it holds none. A later version's form is one too."""
+    found = _PAYLOAD.fullmatch(name)
+    return found[1] if found else None
 
 
 def check(name: str, where: str) -> None:

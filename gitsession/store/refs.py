@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from gitsession.errors import InvalidName
+from gitsession.store.refnames import check_ref_name
 
 SESSIONS = "refs/heads/sessions/"
 OPLOG = "refs/gitsession/oplog"
@@ -35,7 +36,7 @@ def active(sid: str) -> str:
 def parse(name: str) -> tuple[str, str] | None:
     """Session and branch of a session ref, else ``None``."""
     sid, _, branch = name.removeprefix(SESSIONS).partition("/")
-    return (sid, branch) if name.startswith(SESSIONS) and branch and "/" not in branch else None
+    return (sid, branch) if name.startswith(SESSIONS) and sid and branch and "/" not in branch else None
 
 
 def symbolic(target: str) -> str:
@@ -55,6 +56,7 @@ def check_branch(name: str) -> str:
             f"{name[:80]!r} cannot be a branch",
             hint="use lower-case letters, digits, - and _, at most 64, beginning with a letter or digit",
         )
+    check_ref_name(leaf("session", name))
     if name == META:
         raise InvalidName(f"{META!r} is where a session keeps its title and labels", hint="choose another name")
     return name

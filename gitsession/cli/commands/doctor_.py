@@ -50,8 +50,7 @@ def command(app: App, as_json: bool) -> int:
 
 
 def _programs() -> Iterator[Check]:
-    import blake3
-    import cbor2
+    from importlib import metadata
 
     from gitsession.store.git import library_versions
 
@@ -59,8 +58,8 @@ def _programs() -> Iterator[Check]:
     yield Check("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
     pygit2, libgit2 = library_versions()
     yield Check("pygit2", f"{pygit2}, libgit2 {libgit2}")
-    yield Check("cbor2", getattr(cbor2, "__version__", "installed"))
-    yield Check("blake3", getattr(blake3, "__version__", "installed"))
+    yield Check("cbor2", metadata.version("cbor2"))
+    yield Check("blake3", metadata.version("blake3"))
     try:
         version = gitcli.version()
     except GitSessionError as error:

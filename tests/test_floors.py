@@ -1,0 +1,221 @@
+"""The house has floors and imports only go down; each outside library has one door."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import gitsession
+
+HOUSE = Path(gitsession.__file__).parent
+
+FLOORS = [
+    ["errors", "location"],
+    ["model"],
+    ["codec"],
+    ["formats", "store"],
+    ["session"],
+    ["index", "exchange"],
+    ["api"],
+    ["cli"],
+]
+"""From the ground up. Two names on one floor do not know each other."""
+
+HEIGHT = {name: height for height, floor in enumerate(FLOORS) for name in floor}
+
+LENT = {"store": {"cbor", "digest"}, "formats": {"headline"}}
+"""What of codec/ the floor above it may use (docs/decisions/0001)."""
+
+DOORS = {"pygit2": ["store/git.py"], "cbor2": ["codec/cbor.py"], "blake3": ["codec/digest.py"]}
+
+FENCED = {
+    **dict.fromkeys(["create_reference", "create_commit"], "not create-if-absent: two writers both succeed"),
+    **dict.fromkeys(["delete", "rename", "compress"], "sets other refs back when they are packed meanwhile"),
+    **dict.fromkeys(["set_target", "transaction"], "refs are moved by our own writer, which syncs and compares"),
+    **dict.fromkeys(
+        ["checkout", "checkout_head", "checkout_index", "checkout_tree"], "writes through links, outside of the target"
+    ),
+    **dict.fromkeys(["create_blob_fromdisk", "create_blob_fromworkdir"], "runs filters over the bytes"),
+    **dict.fromkeys(["Repository", "init_repository"], "reads configuration, and with it hooks and a home directory"),
+}
+"""What libgit2 does badly, by the attribute that calls it."""
+
+
+def place(path):
+    return path.relative_to(HOUSE).as_posix()
+
+
+MODULES = {place(path): ast.parse(path.read_text("utf-8")) for path in sorted(HOUSE.rglob("*.py"))}
+
+
+def name_of(module):
+    """``gitsession.store.git`` for ``store/git.py``."""
+    return ".".join(["gitsession", *module.removesuffix(".py").removesuffix("/__init__").split("/")])
+
+
+def imports_of(module, tree):
+    """The line and the full name of every import, wherever it stands; ``from a import b`` may mean ``a.b``."""
+    package = name_of(module).split(".")
+    if not module.endswith("__init__.py"):
+        package = package[:-1]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            stem = ".".join([*base, *([node.module] if node.module else [])])
+            yield from ((node.lineno, f"{stem}.{alias.name}") for alias in node.names)
+
+
+def floor_of(name):
+    parts = name.split(".")
+    return parts[1] if parts[0] == "gitsession" and len(parts) > 1 else None
+
+
+def test_every_module_has_a_floor():
+    strangers = {name_of(module).split(".")[1] for module in MODULES if module not in ("__init__.py", "__main__.py")}
+    assert strangers == set(HEIGHT)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_only_go_down(module):
+    here = floor_of(name_of(module)) if module not in ("__init__.py", "__main__.py") else None
+    if here is None:
+        return
+    arrows = []
+    for line, name in imports_of(module, MODULES[module]):
+        there = floor_of(name)
+        if there is None or there == here:
+            continue
+        if here == "cli" and there == "__version__":
+            continue
+        if there not in HEIGHT:
+            arrows.append(f"{module}:{line} -> {name}: the front of the house is for those outside of it")
+        elif HEIGHT[there] > HEIGHT[here]:
+            arrows.append(f"{module}:{line} -> {name}: from {here} up to {there}")
+        elif HEIGHT[there] == HEIGHT[here]:
+            arrows.append(f"{module}:{line} -> {name}: from {here} sideways to {there}")
+        elif there == "codec" and here in LENT and name.split(".")[2] not in LENT[here]:
+            arrows.append(f"{module}:{line} -> {name}: {here} uses only {sorted(LENT[here])} of codec")
+    assert not arrows, "\n" + "\n".join(arrows)
+
+
+def test_no_two_modules_import_each_other():
+    known = {name_of(module) for module in MODULES}
+
+    def target(name):
+        return name if name in known else name.rpartition(".")[0]
+
+    below = {
+        name_of(module): {target(name) for _, name in imports_of(module, tree)} & known - {"gitsession"}
+        for module, tree in MODULES.items()
+        if module not in ("__init__.py", "__main__.py")
+    }
+    seen, finished = [], set()
+
+    def walk(name):
+        if name in finished:
+            return
+        assert name not in seen, "a circle: " + " -> ".join([*seen[seen.index(name) :], name])
+        seen.append(name)
+        for other in sorted(below.get(name, ())):
+            if other != name:
+                walk(other)
+        finished.add(seen.pop())
+
+    for name in sorted(below):
+        walk(name)
+
+
+def importers_of(library):
+    return [
+        module
+        for module, tree in MODULES.items()
+        if any(name == library or name.startswith(f"{library}.") for _, name in imports_of(module, tree))
+    ]
+
+
+@pytest.mark.parametrize("library", DOORS)
+def test_a_library_has_one_door(library):
+    assert importers_of(library) == DOORS[library]
+
+
+def test_sqlite_stays_in_the_index():
+    assert {module.split("/")[0] for module in importers_of("sqlite3")} == {"index"}
+
+
+def test_click_and_rich_stay_in_the_command_line():
+    for library in ("click", "rich"):
+        assert {module.split("/")[0] for module in importers_of(library)} <= {"cli", "__main__.py"}
+
+
+def is_outside(module):
+    """Whether a module may talk to the terminal and the environment."""
+    return module.startswith("cli/") or module == "__main__.py"
+
+
+def dotted(node):
+    """``sys.stdout.write`` for the expression that says so."""
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def uses(module, names):
+    """Where a module says one of ``names``, as a name, an attribute or an import."""
+    nodes = [node for node in ast.walk(MODULES[module]) if isinstance(node, ast.Name | ast.Attribute)]
+    said = [*((node.lineno, dotted(node)) for node in nodes), *imports_of(module, MODULES[module])]
+    return [f"{module}:{line}: {name}" for line, name in said if name in names]
+
+
+TALK = {
+    *("print", "input", "exit", "quit", "breakpoint", "SystemExit"),
+    *("sys.exit", "os._exit", "os.abort", "sys.stdout", "sys.stderr", "sys.stdin"),
+}
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if not is_outside(module)])
+def test_only_the_command_line_prints_and_exits(module):
+    assert uses(module, TALK) == []
+
+
+READS = {"os.environ", "os.environb", "os.getenv", "os.putenv", "os.unsetenv", "os.path.expandvars"}
+MAY_READ = {"api.py", "store/gitcli.py"}
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if not is_outside(module) and module not in MAY_READ])
+def test_only_the_front_reads_the_environment(module):
+    assert uses(module, READS) == []
+
+
+MACHINE = {"os", "time", "random", "secrets", "subprocess", "socket", "pathlib", "io", "shutil", "tempfile"}
+PURE = [module for module in MODULES if module.startswith(("model/", "codec/", "formats/"))]
+
+
+@pytest.mark.parametrize("module", PURE)
+def test_values_and_bytes_ask_no_clock_no_chance_and_no_disk(module):
+    names = {name.split(".")[0] for _, name in imports_of(module, MODULES[module])}
+    assert not names & MACHINE
+    assert uses(module, {"open", "datetime.now", "datetime.utcnow", "datetime.datetime.now", "date.today"}) == []
+
+
+def test_what_libgit2_does_badly_is_fenced_off():
+    door = MODULES["store/git.py"]
+    called = {node.attr: node.lineno for node in ast.walk(door) if isinstance(node, ast.Attribute)}
+    found = [f"store/git.py:{line}: {name}: {FENCED[name]}" for name, line in called.items() if name in FENCED]
+    assert not found, "\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_nobody_asks_git_to_drop_objects_that_a_writer_may_be_about_to_name(module):
+    said = [str(node.value) for node in ast.walk(MODULES[module]) if isinstance(node, ast.Constant)]
+    assert not [words for words in said if "--prune=now" in words or "--expire=now" in words]
+
+
+def test_loading_the_package_loads_nothing_heavy():
+    heavy = {"pygit2", "cbor2", "blake3", "sqlite3", "click", "rich", "subprocess"}
+    top = MODULES["__init__.py"].body
+    lazy = [node for node in top if isinstance(node, ast.If)]
+    names = {name.split(".")[0] for node in top if node not in lazy for _, name in imports_of("__init__.py", node)}
+    assert not names & heavy
+    assert "gitsession" not in names

@@ -1,0 +1,209 @@
+"""docs/format.md is what the bytes obey: its example, its kinds and its limits are those of the code, and of git."""
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from strategies import fields_of
+
+from gitsession.codec import cbor, digest, holes, lift, message, payload
+from gitsession.formats import FORMATS, jsonl
+from gitsession.model import blocks, entries
+from gitsession.model.blocks import Text
+from gitsession.model.entries import KINDS, ROLES, Message
+from gitsession.session import keep, names, naming, node
+from gitsession.store import layout, objects, refnames, refs
+
+PAGE = (Path(__file__).parent.parent / "docs" / "format.md").read_text("utf-8")
+ENTRY = Message(at_ms=1_000, role="user", content=(Text("hi"),))
+NONCE = bytes(16)
+
+
+def section(title):
+    found = re.search(rf"^(#+) {re.escape(title)}\n(.*?)(?=^#{{1,2}} |^### |\Z)", PAGE, re.DOTALL | re.MULTILINE)
+    assert found, title
+    return found[2]
+
+
+def blocks_of(title):
+    """The literal blocks of a section."""
+    return re.findall(r"^```\n(.*?)^```$", section(title), re.DOTALL | re.MULTILINE)
+
+
+def worked_example(name):
+    values = blocks_of("Worked example")[0]
+    found = re.search(rf"^{name}((?:\s+[0-9A-Za-z_-]+$)+?)(?=\n[a-z]|\n\Z)", values, re.MULTILINE)
+    assert found, name
+    return "".join(found[1].split())
+
+
+def rows_of(title):
+    """The first table of a section, without its head."""
+    rows = [line for line in section(title).splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[2:]]
+
+
+@pytest.fixture(scope="module")
+def kept():
+    draft = keep.own(ENTRY, NONCE)
+    tree, parts = keep.tree_of(draft.form, draft.stored)
+    commit, entry = keep.commit_of(draft, tree, None)
+    return draft, dict(parts), commit, entry
+
+
+@pytest.fixture
+def git(tmp_path):
+    def run(*arguments, stdin=b""):
+        command = ["git", "-C", str(tmp_path), *arguments]
+        return subprocess.run(command, input=stdin, capture_output=True, check=True).stdout
+
+    run("init", "-q", "--bare", "--object-format=sha1", ".")
+    return run
+
+
+# The worked example
+
+
+def test_the_bytes_of_the_worked_example_are_ours():
+    assert payload.encode(ENTRY, NONCE).hex() == worked_example("bytes")
+    assert payload.decode(bytes.fromhex(worked_example("bytes"))) == (ENTRY, NONCE)
+
+
+def test_the_notation_of_the_worked_example_says_what_the_bytes_say():
+    _, notation, _ = blocks_of("Worked example")
+    value = ast.literal_eval(re.sub(r"h'([0-9a-f]*)'", lambda found: repr(bytes.fromhex(found[1])), notation.strip()))
+    assert cbor.encode(value).hex() == worked_example("bytes")
+
+
+def test_the_digest_and_the_chain_of_the_worked_example_are_ours(kept):
+    draft, _, _, entry = kept
+    assert digest.digest(draft.stored.payload).hex() == worked_example("digest")
+    assert digest.to_base64url(entry.chain) == worked_example("chain")
+    assert digest.chain(None, bytes.fromhex(worked_example("digest"))) == entry.chain
+
+
+def test_the_commit_of_the_worked_example_is_ours_byte_for_byte(kept):
+    _, parts, commit, entry = kept
+    assert commit.decode() == blocks_of("Worked example")[2]
+    assert objects.oid_of("blob", parts["blob"]) == worked_example("blob")
+    assert (entry.tree, entry.oid) == (worked_example("tree"), worked_example("commit"))
+
+
+def test_git_gives_the_worked_example_the_same_names(git):
+    data = bytes.fromhex(worked_example("bytes"))
+    blob = git("hash-object", "-t", "blob", "-w", "--stdin", stdin=data).decode().strip()
+    assert blob == worked_example("blob")
+    row = f"{layout.FILE_MODE} blob {blob}\t{layout.payload(layout.OWN)}\n"
+    assert git("mktree", stdin=row.encode()).decode().strip() == worked_example("tree")
+    commit = blocks_of("Worked example")[2].encode()
+    oid = git("hash-object", "-t", "commit", "-w", "--stdin", stdin=commit).decode().strip()
+    assert oid == worked_example("commit")
+    git("update-ref", "refs/heads/example", oid)
+    git("fsck", "--strict", "--no-dangling")
+    assert git("log", "-1", "--format=%an|%at|%s|%(trailers:key=Chain,valueonly)", "example").decode().strip() == (
+        f"user|1|user: hi|{worked_example('chain')}"
+    )
+
+
+def test_the_commit_of_the_worked_example_reads_as_the_entry_it_was(kept):
+    assert node.parse(worked_example("commit"), blocks_of("Worked example")[2].encode()) == kept[3]
+
+
+# The kinds
+
+
+def test_every_kind_stands_in_the_table_with_its_fields_in_order():
+    table = {}
+    for kind, fields in rows_of("Kinds"):
+        fields = fields.split(". ")[0]  # what follows is said, not listed
+        names = re.sub(r"\([^)]*\)|: [^,]*", "", fields)
+        table[kind.strip("`")] = [name.strip() for name in names.split(",") if name.strip()]
+    assert table == {name: fields_of(kind) for name, kind in KINDS.items()}
+
+
+def test_every_block_stands_on_the_page_with_its_fields_in_order():
+    said = re.search(r"maps with a `type`: (.*?); any other type", section("Kinds"), re.DOTALL)[1]
+    found = {}
+    for name, fields in re.findall(r"`(\w+)`\s+\{(.*?)\}", said, re.DOTALL):
+        found[name] = [field.partition(":")[0].strip() for field in fields.split(",")]
+    known = (blocks.Text, blocks.Thinking, blocks.ToolCall, blocks.Image, blocks.File)
+    assert found == {block.type: list(block.__match_args__) for block in known}
+
+
+def test_the_roles_are_those_of_the_page():
+    said = re.search(r"Roles of a message: `([a-z ]+)`", PAGE)[1]
+    assert tuple(said.split()) == ROLES
+    authors = re.search(r"Roles: `([a-z ]+)`, and `session`", PAGE)[1]
+    assert tuple(authors.split()) == (*ROLES, "other")
+
+
+def test_a_field_is_left_out_where_the_page_says_null():
+    for kind, fields in rows_of("Kinds"):
+        for group in re.finditer(r"((?:\w+(?:, )?)+) \(null\)", fields):
+            # The last name before "(null)", and those before it up to the last default or required field.
+            name = group[1].split(", ")[-1]
+            assert entries.KINDS[kind.strip("`")].__dataclass_fields__[name].default is None, f"{kind}.{name}"
+
+
+# The limits
+
+
+def limit(what):
+    return next(said for name, said in rows_of("Limits") if name.startswith(what))
+
+
+def test_the_limits_of_the_page_are_those_of_the_code():
+    assert limit("payload of our own") == f"{payload.PAYLOAD_BYTES_MAX >> 20} MiB, {cbor.DEPTH_MAX} levels"
+    assert limit("payload with its holes filled") == f"{holes.WHOLE_BYTES_MAX >> 30} GiB"
+    assert limit("JSON line").startswith(f"{jsonl.DEPTH_MAX} levels")
+    assert limit("ref name").startswith(f"{refnames.NAME_BYTES_MAX} bytes; 64 characters; ")
+    sizes = (message.SUBJECT_MAX, message.BODY_BYTES_MAX, message.TRAILER_MAX)
+    assert limit("commit message") == "subject {}, body {:,} bytes, trailer {} characters".format(*sizes)
+
+
+NUMBERS = {
+    "a label": (f"*Label*: spaces folded, at most {message.LABEL_MAX} characters"),
+    "a subject": f"so that the whole subject has at most {message.SUBJECT_MAX} characters",
+    "a body": f"At most {message.BODY_BYTES_MAX:,} bytes of UTF-8",
+    "a trailer": f"one line each, spaces folded, at most {message.TRAILER_MAX} characters with the key",
+    "the id in Source": f"at most {message.SOURCE_ID_MAX} characters, cut between two of its own characters",
+    "what is read of a text": f"of the first {message.CHARACTERS_MAX:,} characters",
+    "an image": f"a run of at least {lift.IMAGE_BYTES_MIN:,} bytes that is base64",
+    "a long string": f"literal of at least {lift.STRING_BYTES_MIN:,} bytes is lifted whole",
+    "a nonce": f"nonce: {payload.NONCE_BYTES} bytes",
+    "the version of payloads": f"{{ v: {payload.VERSION}, kind: text",
+    "a session's name": f"first {names.LENGTH} of base32",
+    "a session's name that is taken": f"{names.LENGTH_TAKEN} characters are taken",
+    "a branch's name": "first {} characters of base32(its chain) ({}, {} or {} where".format(*naming.LENGTHS),
+    "times": "clamped to [0, 2^32-1]",
+}
+
+
+@pytest.mark.parametrize("said", NUMBERS.values(), ids=NUMBERS)
+def test_the_numbers_of_the_page_are_those_of_the_code(said):
+    assert said in PAGE
+
+
+def test_the_encodings_of_holes_are_those_of_the_page():
+    assert [row[0].strip("`") for row in rows_of("Holes")] == list(holes.ENCODINGS)
+
+
+def test_the_forms_of_the_page_are_forms_of_the_code():
+    forms = [row[0].strip("`") for row in rows_of("Forms")]
+    assert set(forms) == {layout.OWN, *(format.FORM for format in FORMATS.values())}
+
+
+def test_the_page_names_every_place_in_the_tree_and_every_ref():
+    tree = blocks_of("An entry is a commit")[0]
+    blob, files = f"{layout.BLOBS}/<digest>", f"{layout.FILES}/"
+    for name in (layout.payload("<form>"), layout.HOLES, blob, layout.SUMMARY, files):
+        assert name in tree
+    for ref in (refs.leaf("<sid>", "<branch>"), refs.meta("<sid>"), refs.active("<sid>"), refs.OPLOG):
+        assert f"`{ref}`" in section("The repository")
+    assert f"`{refs._BRANCH.pattern}`" in section("The repository")
+
+
+def test_seconds_end_where_the_page_says():
+    assert objects.SECONDS_MAX == 2**32 - 1

@@ -1,0 +1,168 @@
+"""What a commit message says of an entry of our own."""
+
+import pytest
+from hypothesis import given
+from strategies import ENTRIES
+
+from gitsession.codec.headline import first_line, headline, lines, tokens
+from gitsession.codec.message import render, subject_of
+from gitsession.model.blocks import Image, OtherBlock, Text, Thinking, ToolCall
+from gitsession.model.entries import (
+    KINDS,
+    ROLES,
+    Attachment,
+    BranchSummary,
+    Checkpoint,
+    Compaction,
+    ContextEdit,
+    Custom,
+    CustomMessage,
+    Fork,
+    Injection,
+    Instructions,
+    Label,
+    Message,
+    ModeChange,
+    ModelChange,
+    Permission,
+    Prune,
+    Reset,
+    Session,
+    SourceFile,
+    ThinkingChange,
+    Title,
+    Tombstone,
+    ToolsChange,
+    Unknown,
+    Usage,
+)
+
+CALL = ToolCall("1", "bash", {"command": "ls"})
+SUBJECTS = {
+    "user: Fix it": Message.user("\n  \nFix it\nplease"),
+    "user: a": Message.user([Image(b"", "image/png"), Text("a"), Text("b")]),
+    "user": Message.user(""),
+    "assistant: I'll look (+1 tool)": Message.assistant([Thinking("hm"), Text("I'll look"), CALL]),
+    "assistant (+2 tools)": Message.assistant([CALL, CALL]),
+    "assistant: hi": Message.assistant([OtherBlock({"type": "later"}), Text("hi")]),
+    "tool bash: 14 lines": Message.tool(CALL, "x\n" * 14),
+    "tool bash: 1 line": Message.tool(CALL, "x"),
+    "tool bash: no output": Message.tool(CALL, "\n\n"),
+    "tool bash: error, 2 lines": Message.tool(CALL, "x\ny", is_error=True),
+    "tool: no output": Message(role="tool"),
+    "shell: ls -la": Message(role="shell", command="ls -la", output="x\ny", exit_code=0),
+    "shell": Message(role="shell"),
+    "system: You are": Message(role="system", content=(Text("You are\nan agent"),)),
+    "developer: Be brief": Message(role="developer", content=(Text("Be brief"),)),
+    "custom: hi": Message(role="custom", content=(Text("hi"),)),
+    "session: Login": Session(agent="pi", title="Login", cwd="/w"),
+    "session: /w": Session(agent="pi", cwd="/w"),
+    "session: pi": Session(agent="pi"),
+    "model: anthropic/claude": ModelChange(provider="anthropic", model="claude"),
+    "thinking: high": ThinkingChange(level="high"),
+    "mode: plan": ModeChange(mode="plan", data={"a": 1}),
+    "tools: read, bash": ToolsChange(tools=("read", "bash")),
+    "instructions: Mend it": Instructions(task="Mend it\nnow", system_prompt="You are"),
+    "instructions: You are": Instructions(system_prompt="You are\nan agent"),
+    "instructions": Instructions(),
+    "injection": Injection(rules=[1]),
+    "compaction: 61k -> 8k tokens": Compaction(summary="s", tokens_before=61_234, tokens_after=7_500),
+    "compaction: 999 tokens": Compaction(summary="s", tokens_before=999),
+    "compaction: 0 tokens": Compaction(summary="s", tokens_after=0),
+    "compaction": Compaction(summary="s"),
+    "branch summary: We tried": BranchSummary(summary="We tried\nit"),
+    "context edit: abc": ContextEdit(target="abc"),
+    "prune: 2 tool results": Prune(targets=("a", "b")),
+    "reset": Reset(),
+    "label: here": Label(target="abc", label="here"),
+    "label: removed": Label(target="abc", label=""),
+    "title: Login": Title(title="Login"),
+    "title: removed": Title(),
+    "custom": Message(role="custom"),
+    "custom: todo": Custom(custom_type="todo", data=[1]),
+    "custom todo: hi": CustomMessage(custom_type="todo", content=(Text("hi"),)),
+    "usage: title": Usage(purpose="title"),
+    "permission: allow": Permission(decision="allow", subject={"tool": "bash"}),
+    "checkpoint: before bash": Checkpoint(mode="edited", reason="before bash"),
+    "checkpoint: edited": Checkpoint(mode="edited"),
+    "fork: Login": Fork(session="s", agent="a", title="Login"),
+    "fork: s": Fork(session="s", agent="a"),
+    "source file: 1 superseded": SourceFile(superseded=("3:abc",)),
+    "attachment: blob:sha256:ab, 1,200 bytes": Attachment(name="blob:sha256:ab", data=bytes(1_200)),
+    "tombstone: a secret": Tombstone(digest="ab", reason="a secret"),
+    "tombstone": Tombstone(digest="ab"),
+    "telepathy": Unknown(name="telepathy", body={"wave": 7}),
+}
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_a_subject_says_what_happened(subject):
+    assert subject_of(render(headline(SUBJECTS[subject]), bytes(32), None)) == subject
+
+
+def test_every_kind_is_said_somewhere_above():
+    assert {type(entry) for entry in SUBJECTS.values()} == {*KINDS.values(), Unknown}
+    assert {entry.role for entry in SUBJECTS.values() if isinstance(entry, Message)} == set(ROLES)
+
+
+@given(ENTRIES)
+def test_every_entry_has_a_headline_with_its_kind_role_and_time(entry):
+    said = headline(entry)
+    assert (said.kind, said.at_ms) == (entry.kind, entry.at_ms)
+    expected = {"message": getattr(entry, "role", ""), "custom_message": "custom"}
+    assert said.role == expected.get(entry.kind, "session")
+    assert said.label
+
+
+def test_an_unknown_kind_goes_by_its_own_name():
+    said = headline(Unknown(name="telepathy", at_ms=7))
+    assert (said.kind, said.label, said.role, said.at_ms) == ("telepathy", "telepathy", "session", 7)
+
+
+BODIES = {
+    "a user's message": (Message.user("a\nb"), "a\nb"),
+    "an assistant's message": (Message.assistant([Text("a"), CALL, Text("b")]), "a\nb"),
+    "thinking": (Message.assistant([Thinking("a")]), ""),
+    "what a tool gave back": (Message.tool(CALL, "a\nb"), ""),
+    "a system prompt": (Message(role="system", content=(Text("a\nb"),)), ""),
+    "a developer's prompt": (Message(role="developer", content=(Text("a\nb"),)), ""),
+    "a shell command": (Message(role="shell", command="a\nb"), ""),
+    "an extension's words": (CustomMessage(custom_type="c", content=(Text("a\nb"),)), "a\nb"),
+    "a compaction": (Compaction(summary="a\nb"), "a\nb"),
+    "a branch summary": (BranchSummary(summary="a\nb"), "a\nb"),
+    "a title": (Title(title="a\nb"), ""),
+}
+
+
+@pytest.mark.parametrize(("entry", "body"), BODIES.values(), ids=BODIES)
+def test_a_body_is_what_people_and_models_said(entry, body):
+    assert headline(entry).body == body
+
+
+def test_the_model_is_named_where_provider_and_model_are():
+    assert headline(Message.assistant("a", provider="p", model="m")).model == "p/m"
+    assert headline(Message.assistant("a", model="m")).model == ""
+    assert headline(Message.assistant("a", provider="p", model="")).model == ""
+    assert headline(ModelChange(provider="p", model="m")).model == ""
+
+
+@pytest.mark.parametrize(
+    ("count", "said"), [(0, "0"), (999, "999"), (1_000, "1k"), (1_499, "1k"), (1_500, "2k"), (61_234, "61k")]
+)
+def test_tokens_are_counted_in_thousands_half_up(count, said):
+    assert tokens(count) == said
+
+
+OUTPUTS = {"": "no output", "\n": "no output", "a": "1 line", "a\n\n": "1 line", "\na\n": "2 lines"}
+
+
+@pytest.mark.parametrize(("text", "said"), OUTPUTS.items())
+def test_lines_are_those_up_to_the_last_with_something_after_it(text, said):
+    assert lines(text) == said
+
+
+@pytest.mark.parametrize(
+    ("text", "line"), [("", ""), (" \n\t\r\n", ""), ("\n  a b \r\nc", "a b"), ("\u3000\nb", "\u3000"), ("a\rb", "a\rb")]
+)
+def test_the_first_line_is_the_first_with_something_on_it(text, line):
+    assert first_line(text) == line
