@@ -11,7 +11,19 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False  # not from typing, which alone takes as long as Python itself to start
 if TYPE_CHECKING:
     from gitsession.api import Session, Store
-    from gitsession.errors import GitSessionError
+    from gitsession.errors import (
+        Ambiguous,
+        Corrupt,
+        GitSessionError,
+        InvalidName,
+        LeafMoved,
+        Malformed,
+        MissingObject,
+        NotAStore,
+        NotFound,
+        Refused,
+        Unavailable,
+    )
     from gitsession.model.blocks import File, Image, Text, Thinking, ToolCall, text
     from gitsession.model.entries import (
         BranchSummary,
@@ -24,18 +36,29 @@ if TYPE_CHECKING:
         ThinkingChange,
         Title,
     )
+    from gitsession.session.node import Node
 
 __all__ = [
+    "Ambiguous",
     "BranchSummary",
     "Compaction",
+    "Corrupt",
     "Custom",
     "Entry",
     "File",
     "GitSessionError",
     "Image",
+    "InvalidName",
     "Label",
+    "LeafMoved",
+    "Malformed",
     "Message",
+    "MissingObject",
     "ModelChange",
+    "Node",
+    "NotAStore",
+    "NotFound",
+    "Refused",
     "Session",
     "Store",
     "Text",
@@ -43,13 +66,30 @@ __all__ = [
     "ThinkingChange",
     "Title",
     "ToolCall",
+    "Unavailable",
     "__version__",
     "text",
 ]
 
 _HOMES = {
     **dict.fromkeys(["Session", "Store"], "gitsession.api"),
-    "GitSessionError": "gitsession.errors",
+    **dict.fromkeys(
+        [
+            "Ambiguous",
+            "Corrupt",
+            "GitSessionError",
+            "InvalidName",
+            "LeafMoved",
+            "Malformed",
+            "MissingObject",
+            "NotAStore",
+            "NotFound",
+            "Refused",
+            "Unavailable",
+        ],
+        "gitsession.errors",
+    ),
+    "Node": "gitsession.session.node",
     **dict.fromkeys(["File", "Image", "Text", "Thinking", "ToolCall", "text"], "gitsession.model.blocks"),
 }
 

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from gitsession import location
-from gitsession.errors import GitSessionError, NotFound
+from gitsession.errors import GitSessionError, NotFound, Refused
 from gitsession.exchange import bring_in, discover, send_out
 from gitsession.exchange.bring_in import BroughtIn
 from gitsession.exchange.send_out import SentOut
@@ -99,8 +99,12 @@ class Store:
         return Session(self, sessions.Session.new(self.objects, agent, here, self._clock))
 
     def session(self, address: str, *, cwd: str | None = None) -> Session:
-        """The session that ``address`` names (docs: addresses). Raises ``NotFound`` or ``Ambiguous``."""
-        row = self.catalogue().find(address, cwd)
+        """The session that ``address`` names: a unique part of its id, ``<agent>:<source id>``, ``@``, ``-``.
+
+        ``@`` is the newest session held in ``cwd`` (this process's folder) or above it, ``-`` the one before it.
+        Raises ``NotFound`` or ``Ambiguous``.
+        """
+        row = self.catalogue().find(address, os.path.abspath(cwd or "."))
         return Session(self, sessions.Session.open(self.objects, row.sid, self._clock, row.active))
 
     def sessions(self) -> list[Row]:
@@ -232,7 +236,12 @@ class Session:
         return self._session.resolve(at)
 
     def append(self, entry: Entry, *, expected: Node | None = None, on_moved: OnMoved = "refuse") -> Node:
-        """Write an entry after the leaf; durable when it returns. See ``session.session.Session.append``."""
+        """Write one entry after the leaf; it is durable when this returns.
+
+        Without ``expected`` the entry goes after whatever is the leaf by then. With it, it goes after that entry only:
+        where another writer was first, ``on_moved="refuse"`` raises ``LeafMoved``, and ``"fork"`` opens a branch beside
+        theirs, on which this handle then stays. Raises ``Malformed`` for what the format cannot hold.
+        """
         return self._session.append(entry, expected=expected, on_moved=on_moved)
 
     def branch(self, name: str, at: str | Node = "leaf") -> Session:
@@ -263,8 +272,17 @@ class Session:
         return Session(self._store, forked)
 
     def label(self, at: str | Node, label: str) -> Node:
-        """Name an entry; an empty label takes the name away."""
-        return self._session.label(at, label)
+        """Name an entry, in place of the name it had; an empty label takes the name away.
+
+        Raises ``Refused`` where the name already leads to another entry of this session.
+        """
+        node = self._session.resolve(at)
+        taken = [oid for oid, name in self.names().labels.items() if name == label and oid != node.oid]
+        if taken:
+            raise Refused(f"{label!r} is the label of {taken[0][:12]}", hint="an empty label takes it away there")
+        if label in self.branches():
+            raise Refused(f"{label!r} is a branch of this session", hint="choose another name")
+        return self._session.label(node, label)
 
     def rename(self, title: str) -> None:
         """Name the session; an empty title takes the name away."""

@@ -11,6 +11,8 @@ class GitSessionError(Exception):
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
+        if hint:
+            self.add_note(hint)
 
 
 class Malformed(GitSessionError):

@@ -8,12 +8,15 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from gitsession.codec.digest import to_base64url
 from gitsession.exchange import send_out
 from gitsession.exchange.bring_in import BroughtIn, bring_in
 from gitsession.formats import FORMATS, claimed
+from gitsession.model.entries import Message
 from gitsession.session import facts, graph
 from gitsession.session import session as sessions
 from gitsession.session.node import Node
@@ -44,8 +47,6 @@ class Clock:
 
 def nonces(seed: bytes = b"") -> Any:
     """An ``os.urandom`` that gives the same bytes in the same order every time."""
-    from hashlib import sha256
-
     count = 0
 
     def urandom(size: int) -> bytes:
@@ -82,9 +83,9 @@ def said(id: str, parent: str | None, text: str = "", role: str = "user", at: in
 
 def talk(*ids: str, after: str | None = None) -> list[bytes]:
     """Messages of user and assistant in turn, each below the one before."""
-    parents = [after, *ids[:-1]]
+    parents = (after, *ids)
     roles = ("user", "assistant")
-    return [said(id, parent, role=roles[n % 2], at=n + 1) for n, (id, parent) in enumerate(zip(ids, parents))]
+    return [said(id, parents[n], role=roles[n % 2], at=n + 1) for n, id in enumerate(ids)]
 
 
 def label(id: str, parent: str | None, target: str, text: str | None, at: int = 1) -> bytes:
@@ -141,8 +142,6 @@ def session(store: ObjectStore, sid: str, branch: str | None = None, clock: Cloc
 
 def begun(store: ObjectStore, *words: str, clock: Clock | None = None) -> sessions.Session:
     """A session of our own in which the user said ``words``."""
-    from gitsession.model.entries import Message
-
     made = sessions.Session.new(store, "agent", "/work", clock or Clock())
     for text in words or ("hi",):
         made.append(Message.user(text))
@@ -151,28 +150,25 @@ def begun(store: ObjectStore, *words: str, clock: Clock | None = None) -> sessio
 
 def fork(origin: sessions.Session, at: str | Node = "leaf") -> sessions.Session:
     """A fork that takes along title and labels as they stand, found by a walk."""
-    tree = origin.tree()
-    marks = facts.marks(origin._store, origin.id, tree)
-    chains = {target: chain for target, chain in _chains(tree).items()}
-    labels = facts.labels(marks, chains)
-    return origin.fork(at, agent="agent", cwd="/work", title=facts.title(marks), labels=labels)
-
-
-def _chains(tree: graph.Tree) -> dict[str, str]:
-    from gitsession.codec.digest import to_base64url
-
-    return {target: to_base64url(tree.nodes[oid].chain) for target, oid in facts.targets(tree).items()}
+    title, labels = _facts(origin._store, origin.id)
+    chains = {to_base64url(node.chain): label for node, label in labels}
+    return origin.fork(at, agent="agent", cwd="/work", title=title, labels=chains)
 
 
 def title_of(store: ObjectStore, sid: str) -> str | None:
-    return facts.title(facts.marks(store, sid, graph.tree(store, sid)))
+    return _facts(store, sid)[0]
 
 
 def labels_of(store: ObjectStore, sid: str) -> dict[str, str]:
     """Labels by the subject of what they name."""
-    tree = graph.tree(store, sid)
-    found = facts.labels(facts.marks(store, sid, tree), facts.targets(tree))
-    return {tree.nodes[oid].subject: text for oid, text in found.items()}
+    return {node.subject: label for node, label in _facts(store, sid)[1]}
+
+
+def _facts(store: ObjectStore, sid: str) -> tuple[str | None, list[tuple[Node, str]]]:
+    tree, seen = graph.tree(store, sid), facts.meta(store, sid)
+    marks = facts.marks(store, sid, tree, seen)
+    labels = facts.labels(marks, facts.targets(tree, seen))
+    return facts.title(marks), [(tree.nodes[oid], label) for oid, label in labels.items()]
 
 
 def all_refs(store: ObjectStore) -> dict[str, RefValue]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -93,7 +95,7 @@ def test_import_says_what_it_took_in(run: Run, file: Path) -> None:
 def test_importing_again_finds_nothing_new(run: Run, file: Path, imported: str) -> None:
     [session] = document(run("import", str(file), "--json"))["sessions"]
     assert session["new"] == 0
-    assert "0 new of 6 entries" in run("import", str(file))
+    assert "unchanged, 6 entries" in run("import", str(file))
 
 
 def test_export_gives_the_same_bytes(run: Run, file: Path, imported: str, here: Path) -> None:
@@ -107,6 +109,29 @@ def test_export_overwrites_no_file(run: Run, imported: str, here: Path) -> None:
     (here / "precious").write_text("mine")
     assert "is there already" in run("export", "@", "-o", "precious", code=4, err=True)
     assert (here / "precious").read_text() == "mine"
+
+
+def test_after_a_rewrite_the_earlier_file_is_still_there(run: Run, file: Path, imported: str) -> None:
+    before = file.read_bytes()
+    branch = document(run("branch", "@", "--json"))["branch"]
+    file.write_bytes(before.replace(b"I'll read auth.py", b"I have read auth.py"))
+    told = run("import", str(file))
+    assert f"{file}:3: rewritten from here on, now branch" in told
+    assert run("export", "@").encode() == file.read_bytes()
+    earlier = run("export", f"@@{branch}").encode()
+    assert earlier == b"".join(line for line in before.splitlines(keepends=True) if b"cccc3333" not in line)
+
+
+def test_an_older_copy_takes_nothing_away(run: Run, file: Path, imported: str, here: Path) -> None:
+    older = here / "older.jsonl"
+    older.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:3]))
+    assert "an older copy: 4 later lines are kept" in run("import", str(older))
+    assert run("export", "@").encode() == file.read_bytes()
+
+
+def test_a_fork_of_an_agents_session_goes_home_with_its_header(run: Run, file: Path, imported: str) -> None:
+    forked = document(run("fork", "@@bbbb2222", "--json"))["session"]
+    assert run("export", forked).encode() == b"".join(file.read_bytes().splitlines(keepends=True)[:3])
 
 
 def test_export_of_one_line_leaves_out_the_other(run: Run, imported: str) -> None:
@@ -138,7 +163,7 @@ def test_a_file_of_no_agent_is_named_and_the_rest_is_taken_in(run: Run, file: Pa
 
 def test_import_of_a_folder_passes_over_what_is_no_session(run: Run, file: Path, here: Path) -> None:
     (here / "other.jsonl").write_text('{"a": 1}\n')
-    assert "1 other files passed over" in run("import", ".")
+    assert "1 other file passed over" in run("import", ".")
 
 
 def test_import_all_looks_into_the_agents_own_folders(run: Run, file: Path) -> None:
@@ -146,7 +171,7 @@ def test_import_all_looks_into_the_agents_own_folders(run: Run, file: Path) -> N
     folder.mkdir(parents=True)
     (folder / "2026-02-01T00-00-00-000Z_0199-abcd.jsonl").write_bytes(file.read_bytes())
     assert "6 entries" in run("import", "--all")
-    assert "1 unchanged" in run("import", "--all")
+    assert "1 file unchanged" in run("import", "--all")
 
 
 def test_import_of_nothing_is_wrong_use(run: Run) -> None:
@@ -270,8 +295,20 @@ def test_a_branch_that_is_there_is_not_moved(run: Run, imported: str) -> None:
     assert run("branch", "@") == before
 
 
+def test_a_label_leads_to_one_entry(run: Run, imported: str) -> None:
+    run("label", "@@dddd4444", "good")
+    assert "is the label of" in run("label", "@@cccc3333", "good", code=4, err=True)
+    assert "no longer 'good'" in run("label", "@@dddd4444", "better")
+    assert "is a word for an entry" in run("label", "@@dddd4444", "root", code=2, err=True)
+    assert "is a branch" in run("label", "@@dddd4444", "main", code=4, err=True)
+
+
+def test_a_session_is_not_an_entry(run: Run, imported: str) -> None:
+    assert "a session is wanted" in run("tree", "@@leaf", code=2, err=True)
+
+
 def test_names_that_no_ref_can_carry_are_refused(run: Run, imported: str) -> None:
-    for name in ("../x", "a/b", "A", "meta", "-x", "a.lock", "", "x" * 65, "a\x1bb"):
+    for name in ("../x", "a/b", "A", "meta", "leaf", "root", "con", "-x", "a.lock", "", "x" * 65, "a\x1bb"):
         assert run("branch", "@", "--at", "root", "--", name, code=2, err=True)
 
 
@@ -290,6 +327,7 @@ def test_verify_names_what_is_damaged(run: Run, imported: str) -> None:
     pack.chmod(0o600)
     pack.write_bytes(data)
     assert document(run("verify", "--json", code=5))["problems"]
+    assert "a clone" in run("verify", code=5)
 
 
 def store_of(run: Run) -> Path:
@@ -316,7 +354,7 @@ def test_the_store_is_said_then_in_the_environment_then_in_gits_configuration(
     monkeypatch.setenv("GITSESSION_DIR", str(tmp_path / "from-environment"))
     assert "from-environment" in run("init")
     assert "said" in run("--store", str(tmp_path / "said"), "init")
-    assert "There is a store" in run("--store", str(tmp_path / "said"), "init")
+    assert "is a store already" in run("--store", str(tmp_path / "said"), "init")
 
 
 def test_git_dir_in_the_environment_changes_nothing(
@@ -383,6 +421,18 @@ def test_what_an_agent_wrote_cannot_drive_the_terminal(run: Run, here: Path) -> 
         assert json.loads(run(*command.split(), "--json"))
 
 
+def test_colours_are_whole_and_only_where_they_are_wanted(run: Run, imported: str) -> None:
+    words = ["script", "-qec", f"{sys.executable} -m gitsession ls", os.devnull]
+    if shutil.which("script") is None:
+        pytest.skip("no program `script` to make a terminal with")
+    environment = {**os.environ, "TERM": "xterm", "PAGER": "cat"}
+    shown = subprocess.run(words, capture_output=True, text=True, env=environment, check=True).stdout
+    assert "\x1b[33m" in shown
+    assert "[0m" not in re.sub(r"\x1b\[[0-9;]*m", "", shown)
+    plain = subprocess.run(words, capture_output=True, text=True, env={**environment, "NO_COLOR": "1"}, check=True)
+    assert "\x1b[" not in plain.stdout
+
+
 def test_a_reader_that_goes_away_is_not_an_error(run: Run, imported: str) -> None:
     words = f"{sys.executable} -m gitsession tree @ --json | head -c 10 > /dev/null; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", words], capture_output=True, text=True, check=False)
@@ -394,7 +444,7 @@ def test_every_command_has_help(run: Run) -> None:
         if name != "git":
             assert "Usage: gitsession" in run(name, "--help")
     assert all(name in run("--help") for name in command_line.COMMANDS)
-    assert "No such command" in run("comit", code=2, err=True)
+    assert "did you mean completion?" in run("completo", code=2, err=True)
 
 
 def test_completion_is_offered_for_three_shells(run: Run) -> None:

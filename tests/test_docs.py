@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +34,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         said("a0000002", "a0000001", "hello, world", role="assistant", at=2),
     ]
     (place / "session.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    agents = Path.home() / ".pi/agent/sessions/--work--"
+    agents.mkdir(parents=True)
+    shutil.copy(place / "session.jsonl", agents / "2026-02-01T00-00-00-000Z_docs.jsonl")
     programs = tmp_path / "bin"
     programs.mkdir()
     (programs / "gitsession").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m gitsession "$@"\n')

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -24,6 +26,8 @@ from gitsession.errors import (
 
 EXIT_NOTHING, EXIT_USAGE, EXIT_NOT_FOUND, EXIT_REFUSED, EXIT_INTEGRITY, EXIT_TRY_AGAIN = 1, 2, 3, 4, 5, 75
 EXIT_INTERRUPTED = 130
+
+_WRONG_PATH = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM)
 
 COMMANDS = {
     "init": "make a store",
@@ -59,7 +63,8 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS and cmd_name not in HIDDEN:
-            return None
+            close = ", ".join(difflib.get_close_matches(cmd_name, COMMANDS, n=2))
+            raise click.UsageError(f"no command {cmd_name!r}" + (f"; did you mean {close}?" if close else ""), ctx)
         found: click.Command = import_module(f"gitsession.cli.commands.{cmd_name}_").command
         return found
 
@@ -110,7 +115,7 @@ def run(arguments: Sequence[str]) -> int:
         return exit_code(error)
     except OSError as error:
         complain(f"{error.filename or ''}: {error.strerror}".lstrip(": "))
-        return EXIT_TRY_AGAIN
+        return EXIT_NOT_FOUND if error.errno in _WRONG_PATH else EXIT_TRY_AGAIN
 
 
 def exit_code(error: GitSessionError) -> int:

@@ -61,11 +61,11 @@ def as_document(session: Session, nodes: Iterable[Node], leaf: str) -> dict[str,
     }
 
 
-def names_of(leaves: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, list[str]]:
-    """What stands behind an entry in a list: the branches it is the leaf of, and its label."""
+def names_of(leaves: Mapping[str, str], labels: Mapping[str, str], *, active: str) -> dict[str, list[str]]:
+    """What stands behind an entry in a list: the branches it is the leaf of, a star at the active one; its label."""
     names: dict[str, list[str]] = {}
     for name, oid in leaves.items():
-        names.setdefault(oid, []).append(name)
+        names.setdefault(oid, []).append(f"*{name}" if name == active and len(leaves) > 1 else name)
     for oid, label in labels.items():
         names.setdefault(oid, []).append(f"'{label}'")
     return names

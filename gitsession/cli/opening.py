@@ -66,13 +66,17 @@ class App:
         return self._catalogue
 
     def session(self, address: str) -> Session:
-        """The session of an address ``SESSION`` or ``SESSION@ENTRY``."""
-        return self.store().session(split(address)[0], cwd=os.getcwd())
+        """The session of an address. Raises ``UsageError`` where it names an entry, which would be passed over."""
+        name, entry = split(address)
+        if entry:
+            raise click.UsageError(f"a session is wanted here, not an entry: {name!r} without {'@' + entry!r}")
+        return self.store().session(name)
 
     def entry(self, address: str) -> tuple[Session, Node]:
         """The session and the entry of ``SESSION@ENTRY``; without an entry, the leaf."""
-        session = self.session(address)
-        return session, session.resolve(split(address)[1] or "leaf")
+        name, entry = split(address)
+        session = self.store().session(name)
+        return session, session.resolve(entry or "leaf")
 
     def close(self) -> None:
         if self._catalogue is not None:

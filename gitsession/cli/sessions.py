@@ -11,25 +11,25 @@ if TYPE_CHECKING:
     from gitsession.index.catalogue import Row
 
 _TITLE_MIN = 20
+_WIDE = 130
+"""From how many columns on there is room for the folder, too."""
 
 
 def table(rows: Sequence[Row]) -> list[str]:
     """One line a session, columns as wide as they need to be."""
-    cells = [("SESSION", "AGENT", "UPDATED", "ENTRIES", "TITLE")]
-    cells += [(row.sid, row.agent, clock(row.updated_ms), f"{row.entries:,}", row.name) for row in rows]
-    widths = [max(len(cell[column]) for cell in cells) for column in range(4)]
-    room = max(width() - sum(widths) - 8, _TITLE_MIN)
+    wide = width() >= _WIDE
+    cells = [("SESSION", "AGENT", "UPDATED", "ENTRIES", *(["FOLDER"] if wide else []), "TITLE")]
+    for row in rows:
+        folder = [shorten(row.project or "-", _WIDE // 4)] if wide else []
+        cells.append((row.sid, row.agent, clock(row.updated_ms), f"{row.entries:,}", *folder, row.name))
+    widths = [max(len(cell[column]) for cell in cells) for column in range(len(cells[0]) - 1)]
+    room = max(width() - sum(widths) - 2 * len(widths), _TITLE_MIN)
     lines = []
-    for number, (sid, agent, updated, entries, title) in enumerate(cells):
-        text = "  ".join(
-            [
-                paint(sid.ljust(widths[0]), fg="yellow" if number else None),
-                agent.ljust(widths[1]),
-                updated.ljust(widths[2]),
-                entries.rjust(widths[3]),
-                shorten(title, room),
-            ]
-        )
+    for number, (sid, agent, updated, entries, *folder, title) in enumerate(cells):
+        first = sid.ljust(widths[0])
+        rest = [agent.ljust(widths[1]), updated.ljust(widths[2]), entries.rjust(widths[3])]
+        rest += [cell.ljust(widths[4]) for cell in folder]
+        text = "  ".join([paint(first, fg="yellow") if number else first, *rest, shorten(title, room)])
         lines.append(text if number else paint(text, bold=True))
     return lines
 

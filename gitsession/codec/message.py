@@ -66,7 +66,7 @@ def render(headline: Headline, chain: bytes, source: SourceRef | None) -> bytes:
     if source is not None:
         lines.append(f"Source: {source}")
     if headline.model:
-        lines.append(f"Model: {_one_line(headline.model, TRAILER_MAX - len('Model: '))}")
+        lines.append(f"Model: {model_of(headline)}")
     lines.append("")
     return "\n".join(lines).encode()
 
@@ -74,6 +74,11 @@ def render(headline: Headline, chain: bytes, source: SourceRef | None) -> bytes:
 def kind_of(headline: Headline) -> str:
     """The kind as the ``Entry`` trailer states it."""
     return _one_line(headline.kind, TRAILER_MAX - len("Entry: "))
+
+
+def model_of(headline: Headline) -> str:
+    """The model as the ``Model`` trailer states it."""
+    return _one_line(headline.model, TRAILER_MAX - len("Model: "))
 
 
 def subject_of(message: bytes) -> str:

@@ -6,20 +6,18 @@ moves each ref from the value that was seen. Where another writer was faster, it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from gitsession.codec.digest import hash_of, to_base32
+from gitsession.codec.digest import hash_of
 from gitsession.codec.payload import NONCE_BYTES
-from gitsession.errors import Malformed, NotFound, RefMoved, Unavailable
-from gitsession.formats import Format, Problem, Record, Source
+from gitsession.errors import Corrupt, Malformed, NotFound, RefMoved, Unavailable
+from gitsession.formats import Format, Problem, Source
 from gitsession.model import entries as kinds
 from gitsession.model.headline import VIEW
-from gitsession.session import facts, graph, keep, names
-from gitsession.session.active import position
+from gitsession.session import facts, graph, keep, names, naming
 from gitsession.session.content import payload_of
-from gitsession.session.naming import LENGTHS
-from gitsession.session.node import Node
+from gitsession.session.node import Node, position
 from gitsession.session.oplog import Move
 from gitsession.store import refs
 from gitsession.store.base import Kind, ObjectStore, Oid
@@ -30,12 +28,15 @@ TRIES = 5
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BroughtIn:
-    """What an import did. ``entries``: of the file; ``new``: not there before; ``rewritten``: places that changed."""
+    """What an import did. ``entries``: of the file; ``new``: not there before.
+
+    ``rewritten``: the first line that the agent wrote anew since, ``None`` where it only went on.
+    """
 
     session: str
     entries: int
     new: int
-    rewritten: int
+    rewritten: int | None
     moves: tuple[Move, ...]
     problems: tuple[Problem, ...]
 
@@ -90,8 +91,7 @@ class _Plan:
         self.sid, self.tree = self._session()
         self.before = dict(self.tree.branches) if self.tree else {}
         self.tips: dict[str, Oid] = dict(self.before) or {refs.MAIN: self.root.oid}
-        self.branch_of = self._replay()
-        self.with_children = {oid for oid, kids in self.tree.children.items() if oid and kids} if self.tree else set()
+        self.goes_on = self._agents_leaves()
         self.at_line = self._entries()
         self._make_last_a_leaf()
         self._meta(attachments)
@@ -140,25 +140,22 @@ class _Plan:
                 tree = graph.tree(self.store, sid)
             except NotFound:
                 return sid, None
+            if tree.gaps:
+                raise Corrupt(f"session {sid} is damaged here", hint=f"`gitsession verify {sid}` says how")
             if self.root.oid in tree.nodes:
                 return sid, tree
         raise Malformed("two other sessions have the names this one could have", where=source.source_id)
 
-    def _replay(self) -> dict[Oid, str]:
-        """On which branch each imported entry is that is there: by the rule, in file order."""
-        found = {self.root.oid: refs.MAIN}
+    def _agents_leaves(self) -> dict[Oid, str]:
+        """The branches that go on where the file does, by their leaf: ``main``, and those named after an entry of it.
+
+        What we opened stays where it is; where we went on from the agent's leaf, the agent's next line branches off.
+        """
         if self.tree is None:
-            return found
-        first: set[Oid] = set()
-        for node in sorted(self.tree.nodes.values(), key=graph.place):
-            if node.parent is None or node.source is None:
-                continue
-            if node.parent in first:
-                found[node.oid] = to_base32(node.chain, LENGTHS[0])
-            else:
-                first.add(node.parent)
-                found[node.oid] = found.get(node.parent, "")
-        return found
+            return {self.root.oid: refs.MAIN}
+        imported = (node for node in self.tree.nodes.values() if node.source is not None)
+        agents = {refs.MAIN}.union(*(naming.stems(node.chain) for node in imported))
+        return {oid: name for name, oid in self.before.items() if naming.stem(name) in agents}
 
     # ---- entries
 
@@ -190,16 +187,12 @@ class _Plan:
 
     def _grow(self, parent: Node, node: Node) -> None:
         """A first child goes on with its parent's branch; each later one opens a branch named after itself."""
-        name = self.branch_of.get(parent.oid, "")
-        if parent.oid in self.with_children or self.tips.get(name) != parent.oid:
-            name = self._free(node)
-        self.with_children.add(parent.oid)
-        self.branch_of[node.oid] = name
+        name = self.goes_on.pop(parent.oid, None) or self._free(node)
+        self.goes_on[node.oid] = name
         self.tips[name] = node.oid
 
     def _free(self, node: Node) -> str:
-        derived = (to_base32(node.chain, length) for length in LENGTHS)
-        return next(name for name in derived if name not in self.tips)
+        return naming.free(node.chain, self.tips)
 
     def _make_last_a_leaf(self) -> None:
         """The agent goes on from the file's last line: in a file cut short by a rewrite, a ref must say so."""
@@ -215,38 +208,60 @@ class _Plan:
         self.meta_before = self.store.ref(refs.meta(self.sid)) if self.tree else None
         self.meta_tip = self.meta_before
         self._meta_node = seen.nodes[0] if seen.nodes else self.root
-        for record in self.source.meta:
-            if self._newest(seen, record) != record.payload:
-                self._append_meta(keep.imported(self.format, record))
-        superseded = self._superseded() if self.new else seen.source_file.superseded
-        self.rewritten = len(superseded) if set(superseded) != set(seen.source_file.superseded) else 0
-        state = kinds.SourceFile(superseded=superseded, ends_with_newline=self.source.ends_with_newline)
-        if (state.superseded, state.ends_with_newline) != (
-            seen.source_file.superseded,
-            seen.source_file.ends_with_newline,
-        ):
-            # The same in every store that saw the same: time and nonce follow from the entry before.
-            state = replace(state, at_ms=self._meta_node.author_seconds * 1000)
-            self._append_meta(keep.own(state, hash_of(self._meta_node.chain)[:NONCE_BYTES]))
+        self.rewritten: int | None = None
+        if not self._is_older_copy(seen):
+            self._file_as_it_stands(seen)
         have = {node.tree for node in seen.nodes}
         for name, data in attachments.items():
             self._attach(name, data, have)
 
-    def _newest(self, seen: facts.Meta, record: Record) -> bytes | None:
-        lines = (node for node in seen.nodes if node.source is not None and node.source.line == record.line)
-        node = next(lines, None)
-        return payload_of(self.store, node) if node is not None else None
+    def _is_older_copy(self, seen: facts.Meta) -> bool:
+        """Whether all of the file is in the store as it stands, and the file ends before the store does."""
+        if self.tree is None or self.new:
+            return False
+        superseded = set(seen.source_file.superseded)
+        if any(position(node) in superseded for node in self.at_line.values()):
+            return False
+        here = {node.oid for node in self.at_line.values()}
+        end = max((record.line for record in (*self.source.meta, *self.source.records)), default=0)
+        missing = [node for node in facts.imported_now(self.tree, superseded) if node.oid not in here]
+        older = bool(missing) and all(node.source is not None and node.source.line > end for node in missing)
+        if older:
+            self.problems.append(Problem(end, f"an older copy: {len(missing)} later lines are kept, and stay"))
+        return older
 
-    def _superseded(self) -> tuple[str, ...]:
-        """The entries that are no longer in the file and whose parent is, or is the root."""
-        if self.tree is None:
-            return ()
+    def _file_as_it_stands(self, seen: facts.Meta) -> None:
+        newest = seen.newest_lines()
+        headers: list[Node] = []
+        for record in self.source.meta:
+            node = newest.pop(record.line, None)
+            if node is None or payload_of(self.store, node) != record.payload:
+                self._append_meta(keep.imported(self.format, record))
+                node = self._meta_node
+            headers.append(node)
+        superseded = self._superseded(newest.values(), headers)
+        before = seen.source_file
+        if set(superseded) != set(before.superseded):
+            changed = set(superseded) ^ set(before.superseded)
+            self.rewritten = min(int(place.partition(":")[0]) for place in changed)
+        elif self.source.ends_with_newline == before.ends_with_newline:
+            return
+        # The same in every store that saw the same: time and nonce follow from the entry before.
+        state = kinds.SourceFile(
+            superseded=superseded,
+            ends_with_newline=self.source.ends_with_newline,
+            at_ms=self._meta_node.author_seconds * 1000,
+        )
+        self._append_meta(keep.own(state, hash_of(self._meta_node.chain)[:NONCE_BYTES]))
+
+    def _superseded(self, lost: Iterable[Node], headers: Iterable[Node]) -> tuple[str, ...]:
+        """The entries that are no longer in the file and whose parent is, or is the root; and the headers ``lost``."""
         here = {node.oid for node in self.at_line.values()} | {self.root.oid}
-        gone = [
-            node
-            for node in self.tree.nodes.values()
-            if node.source is not None and node.oid not in here and node.parent in here
-        ]
+        # A header that began meta and a second header in its place are one commit: in the file if either is.
+        here |= {node.oid for node in headers}
+        nodes = self.tree.nodes.values() if self.tree else ()
+        gone = [node for node in nodes if node.source is not None and node.oid not in here and node.parent in here]
+        gone += [node for node in lost if node.oid not in here]
         return tuple(position(node) for node in sorted(gone, key=graph.place))
 
     def _attach(self, name: str, data: bytes, have: set[Oid]) -> None:

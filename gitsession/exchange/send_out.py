@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gitsession.errors import Refused
+from gitsession.errors import Corrupt, Refused
 from gitsession.model.entries import Session
-from gitsession.session import facts, graph
-from gitsession.session.active import position
+from gitsession.session import facts, graph, names
 from gitsession.session.content import entry_of, payload_of
-from gitsession.session.node import Node
+from gitsession.session.node import Node, position
+from gitsession.store import refs
 from gitsession.store.base import ObjectStore
 
 
@@ -23,47 +23,46 @@ class SentOut:
 
 
 def home(store: ObjectStore, sid: str, at: Node | None = None) -> SentOut:
-    """The agent's own file. ``at``: only the line that ends in this entry, still as the agent wrote it.
+    """The agent's own file. ``at``: the line that ends in this entry, also where it is no longer in the file.
 
-    Raises ``Refused`` for a session that no agent's file made, or where a gap would be passed over in silence.
+    Raises ``Refused`` for a session that no agent's file made, ``Corrupt`` where the file would not be whole.
     """
     tree = graph.tree(store, sid)
     if tree.gaps:
-        raise Refused(
+        raise Corrupt(
             f"{len(tree.gaps)} entries cannot be read, the first is {tree.gaps[0].oid}: the file would not be whole",
             hint="`gitsession verify` names what is damaged",
         )
-    agent = origin(store, tree)
-    meta = facts.meta(store, sid)
+    root = _root(store, tree)
+    meta = facts.meta(store, _home_of(store, sid, root))
     superseded = set(meta.source_file.superseded)
-    wanted = None if at is None else {node.oid for node in graph.line(store, at.oid)}
-    lines: dict[int, Node] = {}
-    left_out = 0
-    stack = list(tree.children.get(None, []))
-    while stack:
-        node = tree.nodes[stack.pop()]
-        if node.source is not None and position(node) in superseded:
-            continue
-        if wanted is None or node.oid in wanted:
-            if node.source is not None:
-                lines[node.source.line] = node
-            elif node.parent is not None:
-                left_out += 1
-        stack += tree.children.get(node.oid, [])
-    for node in meta.nodes:
-        if node.source is not None:
-            lines.setdefault(node.source.line, node)
+    nodes = list(tree.nodes.values()) if at is None else list(graph.line(store, at.oid))
+    found = facts.imported_now(tree, superseded) if at is None else nodes
+    lines = {number: node for number, node in meta.newest_lines().items() if position(node) not in superseded}
+    lines |= {node.source.line: node for node in found if node.source}
     if not lines:
-        raise Refused(f"session {sid} was made here, not by {agent}: there is no file to give back")
+        raise Refused(
+            f"session {sid} was made here, not by {root.agent}: there is no file to give back",
+            hint=f"`gitsession log {sid} --json` has what it says",
+        )
+    left_out = sum(node.source is None and node.parent is not None for node in nodes)
     data = b"\n".join(payload_of(store, lines[number]) for number in sorted(lines))
-    return SentOut(agent, data + (b"\n" if meta.source_file.ends_with_newline or at is not None else b""), left_out)
+    ends_with_newline = meta.source_file.ends_with_newline or at is not None
+    return SentOut(root.agent, data + (b"\n" if ends_with_newline else b""), left_out)
 
 
-def origin(store: ObjectStore, tree: graph.Tree) -> str:
-    """The agent that the session's root names."""
+def _root(store: ObjectStore, tree: graph.Tree) -> Session:
     for oid in tree.children.get(None, []):
         entry = entry_of(store, tree.nodes[oid])
         if isinstance(entry, Session):
-            return entry.agent
-    return "unknown"
+            return entry
+    return Session(agent="unknown")
+
+
+def _home_of(store: ObjectStore, sid: str, root: Session) -> str:
+    """The session that has the header: this one; for a fork of ours, the one that was imported."""
+    is_home = store.ref(refs.meta(sid)) is not None and facts.meta(store, sid).newest_lines()
+    if root.source_id is None or is_home:
+        return sid
+    return names.derived(root.agent, root.source_id, root.at_ms)
 

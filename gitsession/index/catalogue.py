@@ -95,6 +95,11 @@ class Catalogue:
         _remove(self.git_dir / FILE)
         self.db = _open(self.git_dir / FILE)
 
+    def begin_in_memory(self) -> None:
+        """Leave the file as it is, which can be read and not written."""
+        self.db.close()
+        self.db = _connect(":memory:")
+
     def sessions(self) -> list[Row]:
         """All sessions, the newest first."""
         return [_row(found) for found in self.db.execute(f"{_SELECT} ORDER BY updated_ms DESC, sid")]
@@ -133,7 +138,9 @@ class Catalogue:
         if len(here) > wanted:
             return here[wanted]
         which = "session" if not wanted else "earlier session"
-        raise NotFound(f"no {which} was held in {cwd}", hint="`gitsession ls` lists all; name one by a part of its id")
+        newest = next(iter(self.sessions()), None)
+        elsewhere = f"the newest elsewhere is {newest.sid}, in {newest.project or 'no folder'}" if newest else ""
+        raise NotFound(f"no {which} was held in {cwd}", hint=elsewhere or "`gitsession import` takes sessions in")
 
     # ---- files that were imported
 

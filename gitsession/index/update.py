@@ -26,8 +26,11 @@ def refresh(catalogue: Catalogue, store: ObjectStore) -> None:
     """Bring ``catalogue`` up to date. What is read while others write may be older than theirs, never torn."""
     try:
         _refresh(catalogue, store)
-    except sqlite3.OperationalError:
-        raise  # locked, or a full disk: nothing is wrong with what is there
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_READONLY:
+            raise  # locked, or a full disk: nothing is wrong with what is there
+        catalogue.begin_in_memory()
+        _refresh(catalogue, store)
     except sqlite3.DatabaseError:
         catalogue.begin_anew()
         _refresh(catalogue, store)
@@ -40,7 +43,10 @@ def _refresh(catalogue: Catalogue, store: ObjectStore) -> None:
         before = dict(db.execute("SELECT name, value FROM refs").fetchall())
         changed = {name for name in before.keys() | now.keys() if before.get(name) != now.get(name)}
         for sid in sorted({_sid(name) for name in changed} - {""}):
-            _session(db, store, sid, before, changed)
+            try:
+                _session(db, store, sid, before, changed)
+            except GitSessionError:
+                _forget(db, sid)  # `verify` names the damage; the other sessions are still listed
         db.executemany("DELETE FROM refs WHERE name = ?", [(name,) for name in changed])
         db.executemany("INSERT INTO refs VALUES (?, ?)", [(name, now[name]) for name in changed if name in now])
         db.execute("INSERT OR REPLACE INTO state VALUES ('fingerprint', ?)", (fingerprint,))
@@ -82,15 +88,21 @@ def _session(
     went_back = not leaves or not moved <= {node.parent for node in new}
     if went_back or (found is not None and found[1] != superseded):
         # A ref went back or away (undo), or the file was rewritten: what is known of this session is too much.
-        for table in ("sessions", "entries", "marks"):
-            db.execute(f"DELETE FROM {table} WHERE sid = ?", (sid,))
+        _forget(db, sid)
         if not leaves:
             return
         new, start = _new_nodes(db, store, sid, leaves.values())
     _insert_entries(db, store, sid, new, set(meta.source_file.superseded))
     db.execute("DELETE FROM marks WHERE sid = ? AND on_meta = 1", (sid,))
     _insert_marks(db, sid, meta.marks, on_meta=True)
-    _summarise(db, store, sid, start or found[0], meta, leaves)
+    start = start or (found[0] if found else None) or (new[-1].oid if new else None)
+    if start is not None:  # else not one entry can be read
+        _summarise(db, store, sid, start, meta, leaves)
+
+
+def _forget(db: sqlite3.Connection, sid: str) -> None:
+    for table in ("sessions", "entries", "marks"):
+        db.execute(f"DELETE FROM {table} WHERE sid = ?", (sid,))
 
 
 def _is_leaf(name: str, sid: str) -> bool:
@@ -102,9 +114,9 @@ def _is_leaf(name: str, sid: str) -> bool:
 def _new_nodes(
     db: sqlite3.Connection, store: ObjectStore, sid: str, leaves: Iterable[Oid]
 ) -> tuple[list[Node], Oid | None]:
-    """The entries of a session that are not known yet, and the entry at which it begins if it is among them."""
+    """The entries of a session that are not known yet, and the one at which it begins if it is among them."""
     new: dict[Oid, Node] = {}
-    start: Oid | None = None
+    fork = root = None
     for leaf in leaves:
         oid: Oid | None = leaf
         while oid is not None and oid not in new and not _is_known(db, sid, oid):
@@ -113,11 +125,23 @@ def _new_nodes(
             except GitSessionError:
                 break  # `verify` names it; the rest of the session is still listed
             new[oid] = node
-            if node.parent is None or _is_start(store, node, sid):
-                start = oid
+            if _is_start(store, node, sid):
+                fork = oid
                 break
-            oid = node.parent
-    return list(new.values()), start
+            root, oid = (oid if node.parent is None else root), node.parent
+    fork = fork or _known_fork(db, sid)
+    if fork and root:
+        # A branch that starts above the fork entry: what is above that is the older session's.
+        for node in graph.line(store, fork):
+            if node.oid != fork:
+                new.pop(node.oid, None)
+    return list(new.values()), fork or root
+
+
+def _known_fork(db: sqlite3.Connection, sid: str) -> Oid | None:
+    query = "SELECT start FROM sessions JOIN entries USING (sid) WHERE sid = ? AND oid = start AND kind = ?"
+    found = db.execute(query, (sid, kinds.Fork.kind)).fetchone()
+    return found[0] if found else None
 
 
 def _is_start(store: ObjectStore, node: Node, sid: str) -> bool:
@@ -199,7 +223,7 @@ def _summarise(
         "agent": storable(agent or "unknown"),
         "source_id": source_id,
         "title": title,
-        "first_words": words[0] if words else None,
+        "first_words": words[0] if words else _fork_words(store, first, start),
         "project": None if cwd is None else storable(cwd),
         "created_ms": created_ms,
         "updated_ms": max(updated_ms, created_ms),
@@ -213,11 +237,17 @@ def _summarise(
     db.execute(f"INSERT OR REPLACE INTO sessions ({', '.join(row)}) VALUES ({places})", row)
 
 
+def _fork_words(store: ObjectStore, first: Entry, start: Oid) -> str | None:
+    """What to call a fork in which nobody has said anything yet."""
+    parent = load(store, start).parent if isinstance(first, kinds.Fork) else None
+    return f"fork at {load(store, parent).subject}" if parent else None
+
+
 def _insert_marks(db: sqlite3.Connection, sid: str, marks: Iterable[Mark], *, on_meta: bool) -> None:
-    rows = [
-        (sid, on_meta, mark.what, _clamped(mark.at_ms), mark.line, mark.chain, *map(storable, (mark.target, mark.value)))
-        for mark in marks
-    ]
+    rows = []
+    for mark in marks:
+        texts = storable(mark.target), storable(mark.value)
+        rows.append((sid, on_meta, mark.what, _clamped(mark.at_ms), mark.line, mark.chain, *texts))
     db.executemany("INSERT INTO marks VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
 

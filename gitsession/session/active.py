@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gitsession.codec.digest import to_base64url
 from gitsession.errors import NotFound
 from gitsession.session.content import entry_of
 from gitsession.session.facts import meta
 from gitsession.session.graph import branches, line
-from gitsession.session.node import Node, load
+from gitsession.session.node import Node, load, position
 from gitsession.store import refs
 from gitsession.store.base import ObjectStore, Oid
 
@@ -50,10 +49,3 @@ def is_superseded(store: ObjectStore, leaf: Node, superseded: tuple[str, ...]) -
     """Whether ``leaf`` is at or below an entry that is no longer in the agent's file."""
     cut = set(superseded)
     return bool(cut) and any(position(node) in cut for node in line(store, leaf.oid))
-
-
-def position(node: Node) -> str:
-    """How ``SourceFile.superseded`` names an imported entry: ``<line>:<chain>``."""
-    return f"{node.source.line if node.source else ''}:{to_base64url(node.chain)}"
-
-

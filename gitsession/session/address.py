@@ -10,8 +10,8 @@ from gitsession.session import facts, graph
 from gitsession.session.active import active
 from gitsession.session.node import Node, load
 from gitsession.store.base import ObjectStore
+from gitsession.store.refs import LEAF, ROOT
 
-LEAF, ROOT = "leaf", "root"
 PREFIX_MIN = 4
 
 _STEPS = re.compile(r"(.+?)~(\d{1,9})")
@@ -31,11 +31,11 @@ def resolve(store: ObjectStore, sid: str, address: str, *, branch: str | None = 
         raise NotFound(f"no session {sid}")
     if address == LEAF:
         return load(store, leaves[branch if branch in leaves else active(store, sid)])
-    if address in leaves:
-        return load(store, leaves[address])
     if address == ROOT:
         *_, last = graph.line(store, leaves[active(store, sid)])
         return last
+    if address in leaves:
+        return load(store, leaves[address])
     return _search(store, sid, address)
 
 
@@ -49,10 +49,12 @@ def _up(store: ObjectStore, node: Node, steps: int, address: str) -> Node:
 
 def _search(store: ObjectStore, sid: str, address: str) -> Node:
     tree = graph.tree(store, sid)
-    labels = facts.labels(facts.marks(store, sid, tree), facts.targets(tree))
+    seen = facts.meta(store, sid)
+    targets = facts.targets(tree, seen)
+    labels = facts.labels(facts.marks(store, sid, tree, seen), targets)
     for found in (
         [oid for oid, label in labels.items() if label == address],
-        [node.oid for node in tree.nodes.values() if node.source and node.source.id == address][-1:],
+        [targets[address]] if address in targets else [],
         [node.oid for node in tree.nodes.values() if _begins(node, address)],
     ):
         if len(found) == 1:

@@ -13,8 +13,8 @@ from gitsession.codec.digest import to_base64url
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.session.content import entry_of
-from gitsession.session.graph import Tree
-from gitsession.session.node import Node, load
+from gitsession.session.graph import Tree, place
+from gitsession.session.node import Node, load, position
 from gitsession.store import refs
 from gitsession.store.base import ObjectStore, Oid
 
@@ -48,13 +48,22 @@ class Meta:
     nodes: tuple[Node, ...] = ()
     marks: tuple[Mark, ...] = ()
 
+    def newest_lines(self) -> dict[int, Node]:
+        """The lines of the agent's file on ``meta``, each as it was last seen."""
+        lines: dict[int, Node] = {}
+        for node in self.nodes:
+            if node.source is not None:
+                lines.setdefault(node.source.line, node)
+        return lines
+
 
 def meta(store: ObjectStore, sid: str) -> Meta:
-    """The ``meta`` branch of a session, folded: newest wins."""
+    """The ``meta`` branch of a session, folded: newest wins; a line that left the agent's file does not count."""
     header: kinds.Session | None = None
     source_file: kinds.SourceFile | None = None
     nodes: list[Node] = []
     marks: list[Mark] = []
+    seen_lines: set[int] = set()
     oid = store.ref(refs.meta(sid))
     while oid is not None:
         node = load(store, oid)
@@ -64,14 +73,35 @@ def meta(store: ObjectStore, sid: str) -> Meta:
         oid = node.parent
         if node.kind == kinds.Attachment.kind:
             continue  # large, and says nothing about the session
+        if node.source is not None:
+            # Only the newest of one line counts. What supersedes it was said after it, so it is known by now.
+            if node.source.line in seen_lines:
+                continue
+            seen_lines.add(node.source.line)
+            if source_file is not None and position(node) in source_file.superseded:
+                continue
         entry = entry_of(store, node)
         if isinstance(entry, kinds.Session) and header is None:
             header = entry
         elif isinstance(entry, kinds.SourceFile) and source_file is None:
             source_file = entry
-        if not _is_older_line(node, nodes):
-            marks += marks_of(node, entry, on_meta=True)
+        marks += marks_of(node, entry, on_meta=True)
     return Meta(header, source_file or kinds.SourceFile(), tuple(nodes), tuple(marks))
+
+
+def imported_now(tree: Tree, superseded: Iterable[str]) -> list[Node]:
+    """The imported entries that are still in the agent's file: those that are not superseded, nor below one that is."""
+    gone = set(superseded)
+    found: list[Node] = []
+    stack = list(tree.children.get(None, []))
+    while stack:
+        node = tree.nodes[stack.pop()]
+        if node.source is not None:
+            if position(node) in gone:
+                continue
+            found.append(node)
+        stack += tree.children.get(node.oid, [])
+    return found
 
 
 def marks_of(node: Node, entry: Entry, *, on_meta: bool) -> list[Mark]:
@@ -93,17 +123,30 @@ def marks_of(node: Node, entry: Entry, *, on_meta: bool) -> list[Mark]:
     return []
 
 
-def marks(store: ObjectStore, sid: str, tree: Tree) -> list[Mark]:
-    """All marks of a session, by a walk: those of an older session above a fork do not count."""
-    found = list(meta(store, sid).marks)
+def marks(store: ObjectStore, sid: str, tree: Tree, seen: Meta) -> list[Mark]:
+    """All marks of a session, by a walk. ``seen``: its ``meta``.
+
+    Those of an older session above a fork do not count, nor do lines that are no longer in the agent's file.
+    """
+    found = list(seen.marks)
     start = next((oid for oid in tree.nodes if _is_fork_of(store, tree.nodes[oid], sid)), None)
-    stack = [start] if start else list(tree.children.get(None, []))
-    while stack:
-        node = tree.nodes[stack.pop()]
-        if node.kind in MARKING or node.oid == start:
+    above = _above(tree, start)
+    in_file = {node.oid for node in imported_now(tree, seen.source_file.superseded)}
+    for node in tree.nodes.values():
+        counts = node.oid not in above and (node.source is None or node.oid in in_file)
+        if counts and (node.kind in MARKING or node.oid == start):
             found += marks_of(node, entry_of(store, node), on_meta=False)
-        stack += tree.children.get(node.oid, [])
     return found
+
+
+def _above(tree: Tree, start: Oid | None) -> set[Oid]:
+    """The entries of older sessions: those above the fork entry ``start``."""
+    above: set[Oid] = set()
+    oid = tree.nodes[start].parent if start is not None else None
+    while oid is not None and oid in tree.nodes:
+        above.add(oid)
+        oid = tree.nodes[oid].parent
+    return above
 
 
 def title(marks: Iterable[Mark]) -> str | None:
@@ -137,21 +180,18 @@ def labels(marks: Iterable[Mark], resolve: Mapping[str, Oid]) -> dict[Oid, str]:
     return {oid: mark.value for oid, mark in newest.items() if mark.value}
 
 
-def targets(tree: Tree) -> dict[str, Oid]:
-    """What a label may name: an entry's source id (the later one of two answers) or its chain."""
-    named: dict[str, Oid] = {}
-    for node in sorted(tree.nodes.values(), key=lambda node: node.source.line if node.source else -1):
-        named[to_base64url(node.chain)] = node.oid
-        if node.source and node.source.id is not None:
+def targets(tree: Tree, seen: Meta) -> dict[str, Oid]:
+    """What a label or an address may name: an entry's chain, or the agent's id for it.
+
+    Of two entries with one id the later line answers, and one that is in the agent's file before one that was.
+    """
+    named = {to_base64url(node.chain): node.oid for node in tree.nodes.values()}
+    in_file = {node.oid for node in imported_now(tree, seen.source_file.superseded)}
+    imported = [node for node in tree.nodes.values() if node.source is not None]
+    for node in sorted(imported, key=lambda node: (node.oid in in_file, place(node))):
+        if node.source is not None and node.source.id is not None:
             named[node.source.id] = node.oid
     return named
-
-
-def _is_older_line(node: Node, newer: list[Node]) -> bool:
-    """Whether a line of the agent's file was seen again, newer: only the newest of one line counts."""
-    if node.source is None:
-        return False
-    return any(other.source and other.source.line == node.source.line for other in newer if other is not node)
 
 
 def _is_fork_of(store: ObjectStore, node: Node, sid: str) -> bool:

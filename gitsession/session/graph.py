@@ -55,13 +55,6 @@ class Tree:
             yield self.nodes[oid], depth
             stack.extend((child, depth + 1) for child in reversed(self.children.get(oid, [])))
 
-    def names(self) -> dict[Oid, str]:
-        """Which branch an entry is the leaf of."""
-        named: dict[Oid, str] = {}
-        for name, oid in self.branches.items():
-            named.setdefault(oid, name)
-        return named
-
 
 def tree(store: ObjectStore, sid: str) -> Tree:
     """The whole tree of a session. Raises ``NotFound``; an entry that cannot be read is a gap, not an error."""

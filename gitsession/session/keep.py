@@ -129,4 +129,5 @@ def commit_of(draft: Draft, tree: Oid, parent: Node | None) -> tuple[bytes, Node
         chain=chain,
         source=draft.source,
         subject=message.subject_of(text),
+        model=message.model_of(headline),
     )

@@ -27,6 +27,7 @@ class Node:
     chain: bytes
     source: SourceRef | None
     subject: str
+    model: str
 
 
 def parse(oid: Oid, data: bytes) -> Node:
@@ -48,6 +49,7 @@ def parse(oid: Oid, data: bytes) -> Node:
         chain=trailers.chain,
         source=trailers.source,
         subject=message.subject_of(commit.message),
+        model=trailers.model,
     )
 
 

@@ -75,7 +75,14 @@ def record(
     undoes: Oid | None = None,
     redoes: Oid | None = None,
 ) -> None:
-    """Write one operation. Its parents are all that it names, so that nothing undone is ever pruned."""
+    """Write one operation. Its parents are all that it names, so that nothing undone is ever pruned.
+
+    A ref that moved several times moved once, from its first value to its last; if these are one, nothing happened.
+    """
+    named = [value for move in moves for value in (move.old, move.new) if value and refs.target(value) is None]
+    moves = _summed(moves)
+    if not moves:
+        return
     head = store.ref(refs.OPLOG)
     body = cbor.encode(
         {
@@ -88,7 +95,6 @@ def record(
         }
     )
     tree = tx.put("tree", encode_tree({layout.OPERATION: (layout.FILE_MODE, tx.put("blob", body))}))
-    named = [value for move in moves for value in (move.old, move.new) if value and refs.target(value) is None]
     parents = list(dict.fromkeys(([head] if head else []) + named))
     seconds = min(max(at_ms // 1000, 0), 2**32 - 1)
     message = "\n".join([command, "", *(f"    {_move_line(move)}" for move in moves[:100]), ""])
@@ -101,6 +107,14 @@ def record(
         message=message.encode(),
     )
     tx.move(refs.OPLOG, tx.put("commit", commit), expected=head)
+
+
+def _summed(moves: list[Move]) -> list[Move]:
+    sums: dict[str, Move] = {}
+    for move in moves:
+        first = sums.get(move.ref, move)
+        sums[move.ref] = Move(move.ref, first.old, move.new)
+    return [move for move in sums.values() if move.old != move.new]
 
 
 def history(store: ObjectStore) -> Iterator[Operation]:

@@ -17,11 +17,10 @@ from gitsession.errors import InvalidName, LeafMoved, NotFound, Refused
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
-from gitsession.session import graph, keep, names, oplog
+from gitsession.session import graph, keep, names, naming, oplog
 from gitsession.session.active import active
 from gitsession.session.address import resolve
 from gitsession.session.content import entry_of
-from gitsession.session.naming import free_branch
 from gitsession.session.node import Node, load
 from gitsession.store import refs
 from gitsession.store.base import Kind, ObjectStore, Oid
@@ -100,6 +99,8 @@ class Session:
         where another writer was first, ``on_moved`` says whether to raise ``LeafMoved`` or to open a branch beside
         theirs, on which this handle then stays. Raises ``Malformed`` for what the format cannot hold.
         """
+        if not isinstance(entry, Entry):
+            raise TypeError(f"expected an entry such as Message.user('...'), not {type(entry).__name__}")
         draft = keep.own(entry if entry.at_ms else dataclasses.replace(entry, at_ms=self._clock()), _nonce())
         if self._birth is not None:
             return self._bear(self._birth, entry, draft)
@@ -118,7 +119,7 @@ class Session:
                 )
             else:
                 node = keep.put(tx, expected, draft)
-                self.branch_name = free_branch(self._store, self.id, node.chain)
+                self.branch_name = naming.free(node.chain, self.branches())
                 tx.move(refs.leaf(self.id, self.branch_name), node.oid, expected=None)
         self._tip = node
         return node
@@ -167,13 +168,17 @@ class Session:
     def label(self, at: str | Node, label: str) -> Node:
         """Name an entry; an empty label takes the name away."""
         node = self.resolve(at)
-        entry = kinds.Label(target=to_base64url(node.chain), label=_name(label) or None, at_ms=self._clock())
-        self._append_meta(entry, f"label {self.id} {to_base64url(node.chain)[:12]}")
+        name = _name(label)
+        if name in (refs.LEAF, refs.ROOT):
+            raise InvalidName(f"{name!r} is a word for an entry", hint="choose another label")
+        entry = kinds.Label(target=to_base64url(node.chain), label=name or None, at_ms=self._clock())
+        self._append_meta(entry, f"label {self.id} {to_base64url(node.chain)[:12]} {entry.label or '(none)'}")
         return node
 
     def rename(self, title: str) -> None:
         """Name the session; an empty title takes the name away."""
-        self._append_meta(kinds.Title(title=_name(title) or None, at_ms=self._clock()), f"name {self.id}")
+        entry = kinds.Title(title=_name(title) or None, at_ms=self._clock())
+        self._append_meta(entry, f"name {self.id} {entry.title or '(none)'}")
 
     # ---- how
 

@@ -12,14 +12,14 @@ from gitsession.codec import holes, payload
 from gitsession.codec.digest import chain as chain_of
 from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.holes import Stored
-from gitsession.errors import GitSessionError, Malformed
+from gitsession.errors import Corrupt, GitSessionError, Malformed
 from gitsession.formats import FORMATS
 from gitsession.model.headline import Headline
 from gitsession.session import content, keep
 from gitsession.session.node import Node, load
 from gitsession.store import layout, refs
 from gitsession.store.base import ObjectStore, Oid
-from gitsession.store.objects import parse_commit, parse_tree
+from gitsession.store.objects import oid_of, parse_commit, parse_tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +87,8 @@ def check(store: ObjectStore, node: Node, parent: Node | None) -> Iterator[str]:
     if node.parent is not None and parent is None:
         yield f"its parent {node.parent} cannot be read"
         return
+    if node.second_parent is not None:
+        yield from _second_parent_problems(store, node.second_parent)
     yield from _tree_problems(store, node)
     parts = content.kept(store, node)
     chain = chain_of(None if parent is None else parent.chain, digest_of(parts.stored, parts.holes))
@@ -98,21 +100,34 @@ def check(store: ObjectStore, node: Node, parent: Node | None) -> Iterator[str]:
         return
     lifted = Stored(parts.stored, parts.holes, ())
     draft = keep.Draft(parts.form, lifted, headline, node.source, parts.files, node.second_parent)
-    expected, _ = keep.commit_of(draft, node.tree, parent)
-    if expected != store.read(node.oid)[1]:
-        yield from _commit_problems(expected, store.read(node.oid)[1])
+    expected, made = keep.commit_of(draft, node.tree, parent)
+    found = store.read(node.oid)[1]
+    if expected != found:
+        yield from _commit_problems(expected, found)
+    elif made.oid != node.oid:
+        yield f"the commit that is there is {made.oid}"
+
+
+def _second_parent_problems(store: ObjectStore, oid: Oid) -> Iterator[str]:
+    try:
+        load(store, oid)
+    except GitSessionError as error:
+        yield f"its second parent is no entry: {error}"
 
 
 def _headline(node: Node, form: str, data: bytes) -> Headline | None:
     """The words that the message must have; ``None`` where this release does not know the agent."""
-    if form == layout.OWN:
-        return own_headline.headline(payload.decode(data)[0])
     format = FORMATS.get(node.source.agent) if node.source else None
-    return format.headline(data) if format else None
+    if node.source is not None and format is None:
+        return None
+    expected = layout.OWN if format is None else format.FORM
+    if form != expected:
+        raise Malformed(f"kept as {layout.payload(form)}, expected {layout.payload(expected)}")
+    return own_headline.headline(payload.decode(data)[0]) if format is None else format.headline(data)
 
 
 def _tree_problems(store: ObjectStore, node: Node) -> Iterator[str]:
-    top = {name: (mode, oid) for mode, name, oid in parse_tree(store.read(node.tree)[1])}
+    top = {name: (mode, oid) for mode, name, oid in _tree(store, node.tree)}
     for name, (mode, _) in top.items():
         layout.check(name, node.tree)
         expected = layout.TREE_MODE if name in (layout.BLOBS, layout.FILES) else layout.FILE_MODE
@@ -128,9 +143,20 @@ def _tree_problems(store: ObjectStore, node: Node) -> Iterator[str]:
             yield f"{layout.SUMMARY} and the holes disagree"
     elif layout.SUMMARY in top:
         yield f"{layout.SUMMARY} without a hole that names it"
-    kept = {name for _, name, _ in parse_tree(store.read(top[layout.BLOBS][1])[1])} if layout.BLOBS in top else set()
-    if kept != lifted:
+    kept = _tree(store, top[layout.BLOBS][1]) if layout.BLOBS in top else []
+    for mode, name, _ in kept:
+        if mode != layout.FILE_MODE:
+            yield f"{layout.BLOBS}/{name} has mode {mode}, expected {layout.FILE_MODE}"
+    if {name for _, name, _ in kept} != lifted:
         yield f"{layout.BLOBS}/ and the holes disagree"
+
+
+def _tree(store: ObjectStore, oid: Oid) -> list[tuple[str, str, Oid]]:
+    """Raises ``Corrupt`` where it is not what its oid says: no digest covers the names in a tree."""
+    kind, data = store.read(oid)
+    if oid_of(kind, data) != oid:
+        raise Corrupt(f"the tree {oid} is not what its name says")
+    return parse_tree(data)
 
 
 def _commit_problems(expected: bytes, found: bytes) -> Iterator[str]:

@@ -13,6 +13,9 @@ ACTIVE = "refs/gitsession/active/"
 META = "meta"
 MAIN = "main"
 
+LEAF, ROOT = "leaf", "root"
+"""Words that name an entry in every session: no branch and no label may take them."""
+
 _BRANCH = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
@@ -59,4 +62,6 @@ def check_branch(name: str) -> str:
     check_ref_name(leaf("session", name))
     if name == META:
         raise InvalidName(f"{META!r} is where a session keeps its title and labels", hint="choose another name")
+    if name in (LEAF, ROOT):
+        raise InvalidName(f"{name!r} is a word for an entry", hint="choose another name")
     return name

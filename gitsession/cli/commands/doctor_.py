@@ -74,7 +74,7 @@ def _store(app: App) -> Iterator[Check]:
     try:
         store = app.store()
     except GitSessionError as error:
-        yield Check("store", str(error), error.hint or "`gitsession init` makes one")
+        yield Check("store", str(error), error.hint or "name another with --store")
         return
     objects = store.objects
     yield Check("store", f"{path}{', read-only here' if objects.read_only else ''}")
@@ -84,6 +84,7 @@ def _store(app: App) -> Iterator[Check]:
     room = free.f_bavail * free.f_frsize
     tight = "make room: repacking takes twice the store's size" if room < _size(path) * 2 else ""
     yield Check("disk", f"{room // 2**20:,} MiB free", tight)
+    yield Check("contents", "not checked here: `gitsession verify` does")
     rows = store.sessions()
     yield Check("sessions", f"{len(rows):,}, {sum(row.entries for row in rows):,} entries")
     pending = objects.pending

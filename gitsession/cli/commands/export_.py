@@ -23,6 +23,10 @@ def command(app: App, session: str, agent: str | None, output: Path | None) -> N
 
     With an entry: only the line that ends there.
     """
+    from gitsession.formats import FORMATS
+
+    if agent is not None and agent not in FORMATS:
+        raise click.UsageError(f"no format {agent!r}; there are {', '.join(FORMATS)}")
     found, entry = app.entry(session)
     sent = app.store().export(found.id, entry if split(session)[1] else None)
     if agent not in (None, sent.agent):

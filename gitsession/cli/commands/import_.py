@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from gitsession.session.oplog import Move
 
 EXIT_NOTHING, EXIT_NOT_FOUND = 1, 3
-PROBLEMS_SHOWN = 5
+KNOWN = "it knows the sessions of omp and pi"
+PROBLEMS_SHOWN = 3
 
 
 @click.command()
@@ -87,7 +88,7 @@ class _Work:
         self.skipped = 0
         self.unchanged = 0
         self._final = final
-        self._dry_run = dry_run
+        self.dry_run = dry_run
         self._moves: list[Move] = []
         self._files: list[tuple[Path, os.stat_result, str]] = []
         # As it is now: bringing it up to date after every file would cost more than the files.
@@ -107,16 +108,16 @@ class _Work:
                 if not named:
                     self.skipped += 1
                     return
-                raise NotFound("no agent that gitsession knows wrote this", hint="--from FORMAT takes it as one's")
+                raise NotFound(f"no agent wrote this that gitsession knows ({KNOWN}); --from FORMAT takes it as one's")
             done = self.store.bring_in(
-                chosen, data, path=path, name=path.stem, final=self._final, dry_run=self._dry_run
+                chosen, data, path=path, name=path.stem, final=self._final, dry_run=self.dry_run
             )
         except (GitSessionError, OSError) as error:
             what = str(error) if isinstance(error, GitSessionError) else error.strerror or str(error)
             self.failed.append({"path": str(path), "what": what})
             return
         self.done.append((path, chosen.AGENT, done))
-        if not self._dry_run:
+        if not self.dry_run:
             self._moves += done.moves
             self._files.append((path.absolute(), stat, done.session))
 
@@ -148,10 +149,11 @@ def _object(store: Store, path: Path, agent: str, done: BroughtIn) -> dict[str, 
 def _tell(work: _Work) -> None:
     for path, _, done in work.done:
         row = work.store.catalogue().session(done.session)
-        news = f"{done.new:,} new of " if done.new != done.entries else ""
+        news = "unchanged, " if not done.moves else f"{done.new:,} new of " if done.new != done.entries else ""
         say(f"{done.session}  {news}{count(done.entries, 'entry', 'entries')}  {row.name if row else path.name}")
-        if done.rewritten:
-            say(f"  {path} was rewritten: what changed is a branch, the earlier lines are kept")
+        if done.rewritten is not None:
+            now = f", now branch {row.active}" if row and not work.dry_run else ""
+            say(f"  {path}:{done.rewritten}: rewritten from here on{now}; the earlier lines stay")
         for problem in done.problems[:PROBLEMS_SHOWN]:
             say(f"  {path}:{problem.line}: {problem.what}" if problem.line else f"  {path}: {problem.what}")
         if len(done.problems) > PROBLEMS_SHOWN:
@@ -159,12 +161,14 @@ def _tell(work: _Work) -> None:
     for failure in work.failed:
         warn(f"gitsession: {failure['path']}: {failure['what']}")
     if len(work.done) > 1 or work.unchanged or work.skipped:
-        parts = [count(len(work.done), "session") + " taken in"]
-        parts += [f"{work.unchanged:,} unchanged"] if work.unchanged else []
-        parts += [f"{work.skipped:,} other files passed over"] if work.skipped else []
+        changed = {done.session for _, _, done in work.done if done.moves}
+        unchanged = work.unchanged + sum(not done.moves for _, _, done in work.done)
+        parts = [count(len(changed), "session") + (" would be taken in" if work.dry_run else " taken in")]
+        parts += [f"{count(unchanged, 'file')} unchanged"] if unchanged else []
+        parts += [f"{count(work.skipped, 'other file')} passed over ({KNOWN})"] if work.skipped else []
         say(", ".join(parts))
     elif not work.done and not work.failed:
-        warn("no session files found")
+        warn(f"no session files found; {KNOWN}")
 
 
 @contextmanager

@@ -16,4 +16,4 @@ def command(app: App) -> None:
     """Make an empty store. One that is there already stays as it is."""
     was_there = os.path.lexists(app.path) and not (app.path.is_dir() and not any(app.path.iterdir()))
     app.store(make=True)
-    say(f"{'There is a store' if was_there else 'An empty store'} at {app.path}")
+    say(f"{app.path} is a store already" if was_there else f"made an empty store: {app.path}")

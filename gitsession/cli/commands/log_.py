@@ -13,7 +13,7 @@ from gitsession.session import graph
 
 
 @click.command()
-@click.argument("session", metavar="SESSION[@ENTRY]", default="@")
+@click.argument("session", metavar="[SESSION[@ENTRY]]", default="@")
 @click.option("-n", "number", type=click.IntRange(1), help="At most so many entries.")
 @json_option
 @with_app
@@ -24,6 +24,6 @@ def command(app: App, session: str, number: int | None, as_json: bool) -> None:
     if as_json:
         emit("log", as_document(found, nodes, leaf.oid))
         return
-    names = names_of(found.branches(), found.names().labels)
+    names = names_of(found.branches(), found.names().labels, active=found.branch_name)
     paged([as_line(node, names.get(node.oid, [])) for node in nodes])
 

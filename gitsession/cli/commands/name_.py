@@ -18,6 +18,7 @@ def command(app: App, session: str, text: str, as_json: bool) -> None:
     found = app.session(session)
     found.rename(text)
     if as_json:
-        emit("name", {"session": found.id, "branch": found.branch_name, "leaf": found.resolve("leaf").oid})
+        place = {"session": found.id, "branch": found.branch_name, "leaf": found.resolve("leaf").oid}
+        emit("name", {**place, "title": text})
     else:
         say(f"{found.id} is {text!r}" if text.strip() else f"{found.id} has no name")

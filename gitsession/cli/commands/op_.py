@@ -9,9 +9,11 @@ from gitsession.cli.operations import as_line, as_object
 from gitsession.cli.output import emit, json_option, paged, warn
 
 
-@click.group()
-def command() -> None:
-    """What commands did to branches."""
+@click.group(invoke_without_command=True)
+@click.pass_context
+def command(ctx: click.Context) -> int | None:
+    """What commands did to branches. Without more: `op log`."""
+    return ctx.invoke(log) if ctx.invoked_subcommand is None else None
 
 
 @command.command()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("entry", metavar="SESSION@ENTRY", default="@")
+@click.argument("entry", metavar="[SESSION[@ENTRY]]", default="@")
 @json_option
 @with_app
 def command(app: App, entry: str, as_json: bool) -> None:
@@ -59,6 +59,7 @@ def _document(store: ObjectStore, node: Node, view: Entry) -> dict[str, Any]:
             "Entry": node.kind,
             "Chain": to_base64url(node.chain),
             **({"Source": str(source)} if source else {}),
+            **({"Model": node.model} if node.model else {}),
         },
     }
 
@@ -86,9 +87,17 @@ def _head(node: Node, document: dict[str, Any]) -> list[str]:
         "chain": document["chain"],
         "parent": node.parent or "none, this is the root",
         "time": clock(document["at"]),
-        "from": f"{node.source.agent}, line {node.source.line}, id {node.source.id or '-'}" if node.source else "",
+        "model": document["trailers"].get("Model", ""),
+        "from": _source(node),
     }
     return lines + [f"{name:>7}  {paint(value)}" for name, value in facts.items() if value]
+
+
+def _source(node: Node) -> str:
+    if node.source is None:
+        return ""
+    own_id = f", id {node.source.id}" if node.source.id is not None else ""
+    return f"{node.source.agent}, line {node.source.line}{own_id}"
 
 
 def _words(view: Entry, document: dict[str, Any]) -> list[str]:

@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from gitsession.session.graph import Tree
     from gitsession.session.node import Node
 
+EXIT_INTEGRITY = 5
+
 
 @click.command()
-@click.argument("session", metavar="SESSION", default="@")
+@click.argument("session", metavar="[SESSION]", default="@")
 @json_option
 @with_app
-def command(app: App, session: str, as_json: bool) -> None:
+def command(app: App, session: str, as_json: bool) -> int:
     """Show every entry of a session, parents before children, one branch after the other."""
     found = app.session(session)
     tree = found.tree()
@@ -29,11 +31,12 @@ def command(app: App, session: str, as_json: bool) -> None:
         document = as_document(found, (node for node, _ in tree.walk()), leaf)
         gaps = [{"id": gap.oid, "what": gap.problem} for gap in tree.gaps]
         emit("tree", {**document, "gaps": gaps})
-        return
-    names = names_of(tree.branches, found.names().labels)
-    paged([as_line(node, names.get(node.oid, []), indent=indent) for node, indent in _drawn(tree)])
+    else:
+        names = names_of(tree.branches, found.names().labels, active=found.branch_name)
+        paged([as_line(node, names.get(node.oid, []), indent=indent) for node, indent in _drawn(tree)])
     for gap in tree.gaps:
-        warn(f"gitsession: what is below {gap.oid} cannot be read: {gap.problem}")
+        warn(f"gitsession: {gap.oid} cannot be read, nor what stands before it: {gap.problem}")
+    return EXIT_INTEGRITY if tree.gaps else 0
 
 
 def _drawn(tree: Tree) -> Iterator[tuple[Node, str]]:

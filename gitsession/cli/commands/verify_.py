@@ -12,7 +12,7 @@ EXIT_INTEGRITY = 5
 
 
 @click.command()
-@click.argument("session", metavar="SESSION", required=False)
+@click.argument("session", metavar="[SESSION]", required=False)
 @click.option("--sample", type=click.IntRange(1), metavar="N", help="Only so many entries, drawn at random.")
 @click.option("--max-seconds", type=click.FloatRange(0, min_open=True), metavar="S", help="Stop after so long.")
 @json_option
@@ -26,12 +26,14 @@ def command(app: App, session: str | None, sample: int | None, max_seconds: floa
     report = store.verify(sid, sample=sample, max_seconds=max_seconds)
     problems += [{"where": found.where, "what": found.what} for found in report.problems]
     if as_json:
-        emit("verify", {"checked": report.checked, "whole": report.whole, "problems": problems})
+        emit("verify", {"checked": report.checked, "complete": report.whole, "problems": problems})
     else:
         for problem in problems:
             say(f"{problem['where']}: {problem['what']}")
         part = "" if report.whole else ", not all there are"
         say(f"{count(report.checked, 'entry', 'entries')} checked{part}, {count(len(problems), 'problem')}")
+        if problems:
+            say("All else is still read. What is gone may be in a clone, or in the agent's own file.")
     return EXIT_INTEGRITY if problems else 0
 
 

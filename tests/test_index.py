@@ -1,0 +1,516 @@
+"""The catalogue: derived from the refs, brought up to date step by step, and never other than one made from nothing."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import (
+    START_MS,
+    Clock,
+    Watched,
+    bring,
+    dumps,
+    entry,
+    header,
+    joined,
+    label,
+    named,
+    on_disk,
+    pi_file,
+    said,
+    slot,
+    talk,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gitsession.api import Session, Store
+from gitsession.codec.digest import to_base64url
+from gitsession.errors import Ambiguous, GitSessionError, MissingObject, NotFound
+from gitsession.formats import FORMATS
+from gitsession.index import catalogue as catalogue_module
+from gitsession.index import update
+from gitsession.index.catalogue import FILE, Catalogue
+from gitsession.model.entries import Label, Message, Title
+from gitsession.store import peek
+from gitsession.store.base import Kind, ObjectStore
+from gitsession.store.create import create
+
+TABLES = {
+    "refs": "SELECT * FROM refs ORDER BY name",
+    "entries": "SELECT * FROM entries ORDER BY sid, oid",
+    "marks": "SELECT * FROM marks ORDER BY sid, on_meta, what, line, at_ms, chain, target, value",
+    "sessions": "SELECT * FROM sessions ORDER BY sid",
+}
+
+
+@pytest.fixture(autouse=True)
+def no_race_with_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every directory counts as just changed, so that a fingerprint does not depend on when it is taken."""
+    monkeypatch.setattr(peek, "_FRESH_NS", 10**18)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.create(tmp_path / "store.git", clock=Clock()) as opened:
+        yield opened
+        assert_as_if_made_anew(opened)
+
+
+def rows(catalogue: Catalogue) -> dict[str, list[tuple[Any, ...]]]:
+    return {table: catalogue.db.execute(query).fetchall() for table, query in TABLES.items()}
+
+
+def made_anew(store: Store, tmp: Path) -> Catalogue:
+    """A catalogue of the same store that has seen none of its history."""
+    fresh = Catalogue.__new__(Catalogue)
+    fresh.git_dir = store.objects.git_dir
+    tmp.mkdir(parents=True, exist_ok=True)
+    (tmp / "index.db").unlink(missing_ok=True)
+    fresh.db = catalogue_module._open(tmp / "index.db")
+    update.refresh(fresh, store.objects)
+    return fresh
+
+
+def assert_as_if_made_anew(store: Store) -> None:
+    fresh = made_anew(store, store.objects.git_dir.parent / "anew")
+    assert rows(store.catalogue()) == rows(fresh)
+    fresh.close()
+
+
+def begun(store: Store, *words: str, agent: str = "agent", cwd: str | None = "/work") -> Session:
+    held = store.new_session(agent=agent, cwd=cwd)
+    for text in words or ("hi",):
+        held.append(Message.user(text))
+    return held
+
+
+LONG = talk("a", "b", "c", "d")
+
+
+# ---- fresh and stale
+
+
+def test_a_catalogue_is_stale_until_it_is_refreshed_and_when_anything_moves(store: Store) -> None:
+    catalogue = Catalogue(store.objects.git_dir)
+    assert not catalogue.is_fresh()
+    update.refresh(catalogue, store.objects)
+    assert catalogue.is_fresh()
+    held = begun(store)
+    steps: list[Callable[[], object]] = [
+        lambda: held.append(Message.assistant("hello")),
+        lambda: held.branch("side"),
+        lambda: held.switch("side"),
+        lambda: held.label("leaf", "x"),
+        lambda: bring(store.objects, pi_file(*LONG)),
+        store.undo,
+    ]
+    for step in steps:
+        update.refresh(catalogue, store.objects)
+        assert catalogue.is_fresh()
+        step()
+        assert not catalogue.is_fresh()
+    catalogue.close()
+
+
+def test_a_row_says_what_can_be_listed(store: Store) -> None:
+    usage = {"input": 10, "output": 5, "cacheRead": 3, "cacheWrite": 2}
+    lines = [*LONG, said("e", "b", role="assistant", at=9, usage=usage), named("f", "e", "Name", at=10)]
+    sid = bring(store.objects, pi_file(*lines)).session
+    row = store.catalogue().session(sid)
+    assert row is not None
+    assert (row.agent, row.source_id, row.title, row.first_words, row.project) == (
+        "pi", "s1", "Name", "words of a", "/work",
+    )  # fmt: skip
+    assert (row.created_ms, row.updated_ms, row.entries, row.tokens) == (START_MS, START_MS + 10_000, 7, 20)
+    assert set(row.branches) == {"main", row.active}
+    assert row.name == "Name"
+
+
+def test_sessions_are_listed_the_newest_first(store: Store) -> None:
+    made = [begun(store, text).id for text in ("one", "two", "three")]
+    assert [row.sid for row in store.sessions()] == made[::-1]
+
+
+def test_a_session_without_a_name_is_called_by_its_first_words(store: Store) -> None:
+    begun(store, "how it began", "and went on")
+    bring(store.objects, pi_file())
+    assert sorted(row.name for row in store.sessions()) == ["(untitled)", "how it began"]
+
+
+def test_our_own_words_do_not_come_before_those_the_agent_s_file_begins_with(store: Store) -> None:
+    sid = bring(store.objects, pi_file(*LONG)).session
+    store.session(sid).append(Message.user("ours", at_ms=1))
+    assert store.sessions()[0].first_words == "words of a"
+
+
+def test_a_fork_is_listed_from_where_it_begins(store: Store) -> None:
+    held = begun(store, "one", "two")
+    held.rename("Title")
+    held.label(held.line()[1], "mark")
+    made = held.fork()
+    row = store.catalogue().session(made.id)
+    assert row is not None
+    assert (row.entries, row.title, row.agent, row.project, row.active) == (1, "Title", "agent", "/work", "main")
+    assert store.catalogue().session(held.id) is not None
+    made.append(Message.user("on"))
+    assert store.sessions()[0].entries == 2
+    assert made.names().labels == held.names().labels == {held.line()[1].oid: "mark"}
+
+
+def test_a_branch_above_the_fork_point_is_still_of_the_fork(store: Store) -> None:
+    held = begun(store, "one", "two")
+    held.rename("Parent")
+    made = held.fork()
+    made.rename("Child")
+    made.branch("above", made.line()[1]).append(Message.user("another way"))
+    held.label(held.line()[1], "late")
+    row = store.catalogue().session(made.id)
+    assert row is not None
+    assert (row.title, row.agent, set(row.branches)) == ("Child", "agent", {"main", "above"})
+    assert row.entries == 2  # the fork entry and the branch's own
+    assert made.names().labels == {}
+
+
+def test_a_damaged_session_does_not_hide_the_others(store: Store) -> None:
+    damaged, whole = begun(store, "one", "two"), begun(store, "whole")
+    broken = Damaged(store.objects)
+    broken.gone.add(damaged.line()[-1].oid)
+    catalogue = store.catalogue()
+    catalogue.begin_anew()
+    update.refresh(catalogue, broken)
+    assert [row.sid for row in catalogue.sessions()] == [whole.id]
+    broken.gone = {damaged.line()[0].oid}
+    catalogue.begin_anew()
+    update.refresh(catalogue, broken)
+    assert {row.sid for row in catalogue.sessions()} >= {whole.id}
+    catalogue.begin_anew()
+
+
+class Damaged(Watched):
+    """A store from which objects are gone."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        super().__init__(store)
+        self.gone: set[str] = set()
+
+    def read(self, oid: str) -> tuple[Kind, bytes]:
+        if oid in self.gone:
+            raise MissingObject(oid)
+        return super().read(oid)
+
+
+# ---- step by step
+
+
+def test_one_more_entry_is_read_and_no_other(store: Store) -> None:
+    held = begun(store, *(f"message {number}" for number in range(50)))
+    catalogue = store.catalogue()
+    held.append(Message.user("one more"))
+    watched = Watched(store.objects)
+    update.refresh(catalogue, watched)
+    assert watched.reads < 20
+
+
+def test_a_label_reads_no_entry_again(store: Store) -> None:
+    held = begun(store, *(f"message {number}" for number in range(50)))
+    catalogue = store.catalogue()
+    held.label("leaf", "x")
+    watched = Watched(store.objects)
+    update.refresh(catalogue, watched)
+    assert watched.reads < 20
+
+
+def test_another_session_is_not_read_again(store: Store) -> None:
+    begun(store, *(f"message {number}" for number in range(50)))
+    catalogue = store.catalogue()
+    begun(store)
+    watched = Watched(store.objects)
+    update.refresh(catalogue, watched)
+    assert watched.reads < 20
+
+
+def import_logged(store: Store, data: bytes, agent: str = "pi") -> None:
+    store.log_import(store.bring_in(FORMATS[agent], data, name="n").moves)
+
+
+def above(made: Session) -> None:
+    """A branch of a fork that starts where the older session still was."""
+    made.branch("above", made.line()[1]).append(Message.user("above"))
+
+
+STEPS: dict[str, Callable[[Store, Session], object]] = {
+    "append": lambda store, held: held.append(Message.user("more")),
+    "append a label and a title": lambda store, held: (
+        held.append(Label(target=to_base64url(held.line()[1].chain), label="inline")),
+        held.append(Title(title="inline")),
+    ),
+    "branch": lambda store, held: held.branch("side", "root~0").append(Message.user("aside")),
+    "branch at an entry": lambda store, held: held.branch("here", held.line()[1]),
+    "switch": lambda store, held: held.switch("main"),
+    "fork": lambda store, held: held.fork().append(Message.user("in the fork")),
+    "fork and branch above": lambda store, held: above(held.fork()),
+    "label": lambda store, held: held.label("leaf", "mark"),
+    "rename": lambda store, held: held.rename("Title"),
+    "import": lambda store, held: import_logged(store, pi_file(*LONG, label("l", "d", "a", "theirs"))),
+    "grown": lambda store, held: import_logged(
+        store, pi_file(*LONG, label("l", "d", "a", "theirs"), said("x", "b"), named("t", "x", "N"))
+    ),
+    "rewritten": lambda store, held: import_logged(store, pi_file(*LONG[:2], said("c", "b", "new"), said("d", "c"))),
+    "retitled": lambda store, held: import_logged(store, joined(slot("S"), header(), *LONG), "omp"),
+    "new session": lambda store, held: begun(store, "another"),
+    "undo": lambda store, held: store.undo(),
+    "redo": lambda store, held: store.redo(),
+    "flush": lambda store, held: store.flush(),
+}
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(st.sampled_from(sorted(STEPS)), st.booleans()), max_size=14))
+def test_after_any_history_it_is_as_if_made_anew(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, bool]]
+) -> None:
+    folder = tmp_path_factory.mktemp("s")
+    with Store.create(folder / "store.git", clock=Clock()) as store:
+        held = begun(store, "one", "two")
+        for step, looks in steps:
+            try:
+                STEPS[step](store, held)
+            except GitSessionError:
+                pass  # refused: nothing to undo, a branch that is there, one that is gone
+            if looks:
+                assert_as_if_made_anew(store)
+        assert_as_if_made_anew(store)
+
+
+def test_a_label_of_a_line_that_left_the_file_is_not_listed(store: Store) -> None:
+    import_logged(store, pi_file(*LONG, label("l", "d", "a", "old"), named("t", "l", "Old")))
+    sid = store.sessions()[0].sid
+    store.catalogue()
+    import_logged(store, pi_file(*LONG, label("l", "d", "a", "new")))
+    names = store.session(sid).names()
+    assert (names.title, list(names.labels.values())) == (None, ["new"])
+
+
+# ---- hostile values
+
+HOSTILE: dict[str, bytes] = {
+    "tokens beyond every counter": pi_file(
+        *(
+            entry("message", f"a{number}", None, message={"role": "assistant", "usage": {"totalTokens": 10**30}})
+            for number in range(3)
+        )
+    ),
+    "tokens of 2^63": pi_file(
+        entry("message", "a", None, message={"role": "assistant", "usage": {"input": 2**63 - 1, "output": 2**63 - 1}})
+    ),
+    "a lone surrogate in an id": pi_file(rb'{"type":"message","id":"\ud83d","parentId":null}'),
+    "a lone surrogate in the folder": header().replace(b"/work", rb"\ud83d") + b"\n",
+    "a lone surrogate in the session's id": header(id="x").replace(b'"x"', rb'"\ud83d"') + b"\n",
+    "a lone surrogate in a title": pi_file(named("a", None, "x").replace(b'"x"', rb'"\ud83d"')),
+    "a lone surrogate in a label": pi_file(
+        rb'{"type":"message","id":"\ud83d","parentId":null}',
+        rb'{"type":"label","id":"l","parentId":"\ud83d","targetId":"\ud83d","label":"\ud83d"}',
+    ),
+    "a NUL in a title": pi_file(named("a", None, "x\0y")),
+    "a beginning in the year 9999": pi_file(timestamp="9999-12-31T23:59:59Z"),
+    "a folder that is a number": pi_file(cwd=5),
+    "numbers where text belongs": pi_file(dumps({"type": "message", "id": 5, "parentId": [], "message": 7})),
+}
+
+
+@pytest.mark.parametrize("data", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_file_can_be_listed(store: Store, data: bytes) -> None:
+    sid = bring(store.objects, data, agent="pi").session
+    assert [row.sid for row in store.sessions()] == [sid]
+    store.session(sid).names()
+
+
+@pytest.mark.parametrize("at_ms", [2**64 - 1, -(2**63), 10**15])
+def test_a_time_of_any_size_can_be_listed(store: Store, at_ms: int) -> None:
+    held = begun(store)
+    held.append(Message.user("when", at_ms=at_ms))
+    assert len(store.sessions()) == 1
+
+
+# ---- the file
+
+
+def index(store: Store) -> Path:
+    return store.objects.git_dir / FILE
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "missing": lambda path: path.unlink(),
+    "empty": lambda path: path.write_bytes(b""),
+    "not a database": lambda path: path.write_bytes(b"oops" * 1000),
+    "cut short": lambda path: path.write_bytes(path.read_bytes()[:5000]),
+    "garbage inside": lambda path: path.write_bytes(path.read_bytes()[:4096] + os.urandom(4096 * 8)),
+    "of an older version": lambda path: _older(path),
+}
+
+
+def _older(path: Path) -> None:
+    db = sqlite3.connect(path)
+    db.execute("DROP TABLE sessions")
+    db.execute("CREATE TABLE sessions (what TEXT)")
+    db.execute("PRAGMA user_version = 0")
+    db.close()
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_a_file_that_is_damaged_or_missing_is_made_anew(tmp_path: Path, damage: Callable[[Path], object]) -> None:
+    with Store.create(tmp_path / "store.git", clock=Clock()) as store:
+        begun(store, "one")
+        begun(store, "two")
+        before = store.sessions()
+        path = index(store)
+    damage(path)
+    for _ in range(2):
+        with Store.open(tmp_path / "store.git", clock=Clock()) as store:
+            assert store.sessions() == before
+            assert_as_if_made_anew(store)
+    assert path.exists()
+
+
+def cannot_be_opened(path: str) -> sqlite3.Connection:
+    if path != ":memory:":
+        raise sqlite3.OperationalError("unable to open database file")
+    return CONNECT(path)
+
+
+def can_only_be_read(path: str) -> sqlite3.Connection:
+    if path == ":memory:":
+        return CONNECT(path)
+    return sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None, check_same_thread=False)
+
+
+CONNECT = catalogue_module._connect
+
+
+@pytest.mark.parametrize("connect", [cannot_be_opened, can_only_be_read])
+def test_where_nothing_can_be_written_it_lives_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, connect: Callable[[str], sqlite3.Connection]
+) -> None:
+    with Store.create(tmp_path / "store.git", clock=Clock()) as store:
+        begun(store, "one")
+        store.catalogue()
+        begun(store, "two")
+    monkeypatch.setattr(catalogue_module, "_connect", connect)
+    with Store.open(tmp_path / "store.git") as store:
+        assert [row.name for row in store.sessions()] == ["two", "one"]
+
+
+def test_two_processes_may_refresh_at_once(tmp_path: Path) -> None:
+    with Store.create(tmp_path / "store.git", clock=Clock()) as store:
+        for number in range(20):
+            begun(store, f"session {number}")
+    script = (
+        "import sys\n"
+        "from gitsession.api import Store\n"
+        "with Store.open(sys.argv[1]) as store:\n"
+        "    print(len(store.sessions()))\n"
+    )
+    running = [
+        subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "store.git")], stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    assert [process.communicate(timeout=60)[0].strip() for process in running] == ["20"] * 3
+    with Store.open(tmp_path / "store.git") as store:
+        assert_as_if_made_anew(store)
+
+
+def test_a_file_that_was_imported_is_known_until_it_changes(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(pi_file(*LONG))
+    sid = store.bring_in(FORMATS["pi"], path.read_bytes(), path=path).session
+    catalogue = store.catalogue()
+    assert catalogue.seen(path, path.stat()) is None
+    catalogue.remember([(path, path.stat(), sid)])
+    assert catalogue.seen(path, path.stat()) == sid
+    path.write_bytes(pi_file(*LONG, said("x", "a")))
+    assert catalogue.seen(path, path.stat()) is None
+
+
+def test_a_file_whose_import_was_undone_is_not_known(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(pi_file(*LONG))
+    done = store.bring_in(FORMATS["pi"], path.read_bytes(), path=path)
+    store.log_import(done.moves)
+    store.catalogue().remember([(path, path.stat(), done.session)])
+    store.undo()
+    assert store.catalogue().seen(path, path.stat()) is None
+
+
+def test_a_store_that_is_not_the_catalogue_s_own_can_be_read(tmp_path: Path) -> None:
+    create(tmp_path / "store.git")
+    with on_disk(tmp_path / "store.git") as objects:
+        catalogue = Catalogue(objects.git_dir)
+        update.refresh(catalogue, objects)
+        assert catalogue.sessions() == []
+        catalogue.close()
+
+
+# ---- finding a session
+
+
+@pytest.fixture
+def found(store: Store) -> tuple[Store, dict[str, str]]:
+    """Three sessions, the newest last, and their names."""
+    names = {
+        "pi": bring(store.objects, pi_file(*LONG, id="first-1", cwd="/work")).session,
+        "other": bring(store.objects, pi_file(said("a", None, at=20), id="first-2", cwd="/work/deeper")).session,
+        "own": begun(store, cwd="/elsewhere").id,
+    }
+    return store, names
+
+
+def test_any_unique_part_of_its_id_names_a_session(found: tuple[Store, dict[str, str]]) -> None:
+    store, names = found
+    for sid in names.values():
+        for part in (sid, sid[9:], sid[10:18], sid[9:].upper()):
+            assert store.catalogue().find(part, None).sid == sid
+
+
+def test_an_agent_and_its_own_id_name_a_session(found: tuple[Store, dict[str, str]]) -> None:
+    store, names = found
+    assert store.catalogue().find("pi:first-1", None).sid == names["pi"]
+    assert store.catalogue().find("pi:first-2", None).sid == names["other"]
+
+
+def test_the_newest_here_and_the_one_before(found: tuple[Store, dict[str, str]]) -> None:
+    store, names = found
+    catalogue = store.catalogue()
+    assert catalogue.find("@", "/work/deeper/still").sid == names["other"]
+    assert catalogue.find("-", "/work/deeper").sid == names["pi"]
+    assert catalogue.find("@", "/work").sid == names["pi"]
+    assert catalogue.find("@", "/elsewhere").sid == names["own"]
+
+
+@pytest.mark.parametrize(("address", "cwd"), [("@", "/nowhere"), ("@", None), ("-", "/work"), ("@", "/workshop")])
+def test_where_no_session_was_held_there_is_none_here(
+    found: tuple[Store, dict[str, str]], address: str, cwd: str | None
+) -> None:
+    with pytest.raises(NotFound):
+        found[0].catalogue().find(address, cwd)
+
+
+def test_what_fits_several_is_ambiguous_and_they_are_listed(found: tuple[Store, dict[str, str]]) -> None:
+    for address in ("20260201", "pi:first"):
+        with pytest.raises(Ambiguous) as caught:
+            found[0].catalogue().find(address, None)
+        assert len(caught.value.candidates) >= 2
+
+
+@pytest.mark.parametrize("address", ["", "nothing", "omp:first-1", ":", "pi:zzz", "%", "_", "\ud83d"])
+def test_what_fits_none_is_not_found(found: tuple[Store, dict[str, str]], address: str) -> None:
+    with pytest.raises(NotFound) as caught:
+        found[0].catalogue().find(address, "/work")
+    assert not isinstance(caught.value, Ambiguous)

@@ -1,0 +1,284 @@
+"""Undo and redo: what a command moved goes back and forth, and nobody's later work is carried away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from builders import (
+    STORES,
+    Clock,
+    all_refs,
+    assert_clean,
+    assert_git_agrees,
+    begun,
+    bring,
+    exported,
+    fork,
+    git,
+    labels_of,
+    leaves,
+    on_disk,
+    pi_file,
+    said,
+    session,
+    talk,
+    title_of,
+)
+
+from gitsession.errors import NotFound, Refused
+from gitsession.exchange.bring_in import BroughtIn
+from gitsession.model.entries import Message
+from gitsession.session import active, oplog
+from gitsession.session import session as sessions
+from gitsession.store import refs
+from gitsession.store.base import ObjectStore, RefValue
+
+CLOCK = Clock()
+
+
+@pytest.fixture(params=STORES.values(), ids=STORES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStore]:
+    with request.param(tmp_path / "store.git") as opened:
+        yield opened
+        assert_clean(opened)
+
+
+def undo(store: ObjectStore) -> oplog.Operation:
+    return oplog.undo(store, CLOCK())
+
+
+def redo(store: ObjectStore) -> oplog.Operation:
+    return oplog.redo(store, CLOCK())
+
+
+def log_import(store: ObjectStore, *done: BroughtIn) -> None:
+    with store.transaction() as tx:
+        oplog.record(store, tx, "import", CLOCK(), [move for each in done for move in each.moves])
+
+
+def state(store: ObjectStore) -> dict[str, RefValue]:
+    """Every ref but the log's own."""
+    return {name: value for name, value in all_refs(store).items() if name != refs.OPLOG}
+
+
+def commands(store: ObjectStore) -> list[str]:
+    return [operation.command for operation in oplog.history(store)]
+
+
+LONG = talk("a", "b", "c", "d")
+
+
+def import_new(store: ObjectStore, held: sessions.Session) -> None:
+    log_import(store, bring(store, pi_file(*LONG, id="new")))
+
+
+def import_grown(store: ObjectStore, held: sessions.Session) -> None:
+    log_import(store, bring(store, pi_file(*LONG, said("x", "b"))))
+
+
+def import_rewritten(store: ObjectStore, held: sessions.Session) -> None:
+    log_import(store, bring(store, pi_file(LONG[0], said("b", "a", "other"))))
+
+
+COMMANDS: dict[str, Callable[[ObjectStore, sessions.Session], object]] = {
+    "branch": lambda store, held: held.branch("other"),
+    "branch at an older entry": lambda store, held: held.branch("other", "leaf~1"),
+    "switch": lambda store, held: held.switch("side"),
+    "fork": lambda store, held: fork(held),
+    "label": lambda store, held: held.label("leaf", "mark"),
+    "rename": lambda store, held: held.rename("Title"),
+    "import a new file": import_new,
+    "import a file that grew": import_grown,
+    "import a file that was rewritten": import_rewritten,
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_undo_takes_a_command_back_and_redo_does_it_again(
+    store: ObjectStore, command: Callable[[ObjectStore, sessions.Session], object]
+) -> None:
+    held = begun(store, "one", "two", clock=CLOCK)
+    held.branch("side")
+    bring(store, pi_file(*LONG[:3]))
+    before = state(store)
+    command(store, held)
+    after = state(store)
+    assert after != before
+    for _ in range(2):
+        undo(store)
+        assert state(store) == before
+        assert_clean(store)
+        redo(store)
+        assert state(store) == after
+
+
+def test_an_import_of_several_files_goes_back_at_once(store: ObjectStore) -> None:
+    before = state(store)
+    log_import(store, *(bring(store, pi_file(*LONG, id=id)) for id in "xyz"))
+    undo(store)
+    assert state(store) == before
+
+
+def test_an_import_that_moved_one_ref_twice_goes_back_too(store: ObjectStore) -> None:
+    before = state(store)
+    log_import(store, bring(store, pi_file(*LONG[:2])), bring(store, pi_file(*LONG)))
+    after = state(store)
+    undo(store)
+    assert state(store) == before
+    redo(store)
+    assert state(store) == after
+
+
+def test_an_import_that_was_undone_can_be_imported_again(store: ObjectStore) -> None:
+    done = bring(store, pi_file(*LONG))
+    after = state(store)
+    log_import(store, done)
+    undo(store)
+    assert bring(store, pi_file(*LONG)).new == 4
+    assert state(store) == after
+    assert exported(store, done.session) == pi_file(*LONG)
+
+
+def test_commands_are_undone_newest_first_and_redone_in_order(store: ObjectStore) -> None:
+    held = begun(store, clock=CLOCK)
+    states = [state(store)]
+    for name in ("a", "b", "c"):
+        held.branch(name)
+        states.append(state(store))
+    for number in (2, 1, 0):
+        undo(store)
+        assert state(store) == states[number]
+    for number in (1, 2, 3):
+        redo(store)
+        assert state(store) == states[number]
+
+
+def test_a_new_command_ends_what_could_be_redone(store: ObjectStore) -> None:
+    held = begun(store, clock=CLOCK)
+    held.branch("a")
+    undo(store)
+    held.branch("b")
+    with pytest.raises(NotFound, match="redo"):
+        redo(store)
+    undo(store)
+    with pytest.raises(NotFound, match="undo"):
+        undo(store)
+
+
+def test_with_nothing_done_there_is_nothing_to_undo_or_redo(store: ObjectStore) -> None:
+    begun(store)
+    for verb in (undo, redo):
+        with pytest.raises(NotFound, match="nothing to"):
+            verb(store)
+    assert list(oplog.history(store)) == []
+
+
+def test_undo_leaves_alone_what_another_writer_appended_to(store: ObjectStore) -> None:
+    held = begun(store, clock=CLOCK)
+    held.branch("side")
+    session(store, held.id, "side").append(Message.user("theirs"))
+    before = all_refs(store)
+    with pytest.raises(Refused, match="moved since") as caught:
+        undo(store)
+    assert caught.value.hint
+    assert all_refs(store) == before
+
+
+def test_undo_of_an_import_leaves_alone_what_went_on_from_it(store: ObjectStore) -> None:
+    done = bring(store, pi_file(*LONG))
+    log_import(store, done)
+    session(store, done.session).append(Message.user("ours"))
+    with pytest.raises(Refused):
+        undo(store)
+    assert leaves(store, done.session) == {"main": "user: ours"}
+
+
+def test_redo_leaves_alone_what_another_made_meanwhile(store: ObjectStore) -> None:
+    held = begun(store, clock=CLOCK)
+    log_import(store, bring(store, pi_file(*LONG)))
+    undo(store)
+    bring(store, pi_file(*LONG[:1]))
+    with pytest.raises(Refused):
+        redo(store)
+    assert held.leaf is not None
+
+
+def test_an_append_elsewhere_does_not_stand_in_the_way(store: ObjectStore) -> None:
+    held = begun(store, clock=CLOCK)
+    held.branch("side")
+    held.append(Message.user("on main"))
+    undo(store)
+    assert leaves(store, held.id) == {"main": "user: on main"}
+
+
+def test_a_name_and_a_label_go_back_to_what_they_were(store: ObjectStore) -> None:
+    held = begun(store, clock=CLOCK)
+    held.rename("one")
+    held.rename("two")
+    held.label("leaf", "mark")
+    undo(store)
+    assert labels_of(store, held.id) == {}
+    undo(store)
+    assert title_of(store, held.id) == "one"
+    redo(store)
+    assert title_of(store, held.id) == "two"
+
+
+def test_a_switch_goes_back_to_the_branch_before(store: ObjectStore) -> None:
+    held = begun(store, clock=CLOCK)
+    held.branch("side")
+    held.switch("side")
+    held.switch("main")
+    undo(store)
+    assert active.active(store, held.id) == "side"
+    undo(store)
+    assert active.chosen(store, held.id) is None
+
+
+def test_the_active_branch_that_was_undone_is_not_the_active_one(store: ObjectStore) -> None:
+    held = begun(store, clock=CLOCK)
+    held.branch("side")
+    session(store, held.id, clock=CLOCK).switch("side")
+    with store.transaction() as tx:
+        tx.move(refs.leaf(held.id, "side"), None, expected=store.ref(refs.leaf(held.id, "side")))
+    assert active.active(store, held.id) == "main"
+
+
+def test_the_log_tells_what_was_done(store: ObjectStore) -> None:
+    held = begun(store, clock=CLOCK)
+    held.branch("side")
+    undone = undo(store)
+    redo(store)
+    assert commands(store) == [
+        f"redo: branch {held.id} side",
+        f"undo: branch {held.id} side",
+        f"branch {held.id} side",
+    ]
+    newest, second, first = oplog.history(store)
+    assert (newest.redoes, second.undoes, undone.id) == (first.id, first.id, first.id)
+    leaf = held.leaf
+    assert first.moves == (oplog.Move(refs.leaf(held.id, "side"), None, leaf.oid if leaf else None),)
+
+
+def test_a_command_that_fails_is_not_in_the_log(store: ObjectStore) -> None:
+    held = begun(store, clock=CLOCK)
+    with pytest.raises(Refused):
+        held.branch("main")
+    assert commands(store) == []
+
+
+def test_what_was_undone_is_not_lost_when_git_cleans_up(tmp_path: Path) -> None:
+    with on_disk(tmp_path / "store.git") as store:
+        done = bring(store, pi_file(*LONG))
+        log_import(store, done)
+        gone = [move.new for move in done.moves if move.new]
+        undo(store)
+        git(store, "-c", "gc.pruneExpire=now", "gc", "--prune=now", "--quiet")
+        assert_git_agrees(store)
+        assert [git(store, "cat-file", "-t", oid).strip() for oid in gone] == ["commit"] * len(gone)
+    with on_disk(tmp_path / "store.git") as store:
+        redo(store)
+        assert exported(store, done.session) == pi_file(*LONG)
+        assert_git_agrees(store)
