@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -51,7 +50,7 @@ def paged(lines: Sequence[str]) -> None:
     text = "\n".join(lines)
     if not text:
         return
-    fits = len(lines) < shutil.get_terminal_size().lines
+    fits = len(lines) < _terminal()[1]
     if not sys.stdout.isatty() or fits:
         click.echo(text, color=_color())
         return
@@ -76,7 +75,17 @@ def shorten(text: str, width: int) -> str:
 
 
 def width() -> int:
-    return shutil.get_terminal_size((100, 24)).columns
+    """How many columns there are: the terminal's, or what ``$COLUMNS`` says."""
+    return _terminal()[0]
+
+
+def _terminal() -> tuple[int, int]:
+    columns, lines = os.environ.get("COLUMNS", ""), os.environ.get("LINES", "")
+    try:
+        size = os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else 1)
+    except (OSError, ValueError):
+        size = os.terminal_size((100, 24))
+    return int(columns) if columns.isdigit() else size.columns, int(lines) if lines.isdigit() else size.lines
 
 
 def count(number: int, one: str, many: str = "") -> str:

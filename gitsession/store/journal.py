@@ -77,7 +77,7 @@ _NOTHING = News()
 
 def encode_record(objects: Sequence[tuple[Kind, bytes]], moves: Sequence[Move]) -> bytes:
     """The payload of a record."""
-    return cbor.encode(
+    return cbor.encode_ours(
         [VERSION, [[_NUMBER_OF[kind], data] for kind, data in objects], [[name, old, new] for name, old, new in moves]]
     )
 
