@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -17,9 +16,9 @@ from gitsession.exchange import bring_in, discover, send_out
 from gitsession.exchange.bring_in import BroughtIn
 from gitsession.exchange.send_out import SentOut
 from gitsession.formats import Format
-from gitsession.index import update
+from gitsession.index import names, update
 from gitsession.index.catalogue import Catalogue, Row
-from gitsession.index.update import Names
+from gitsession.index.names import Names
 from gitsession.model.entries import Entry
 from gitsession.session import graph, oplog
 from gitsession.session import session as sessions
@@ -27,7 +26,7 @@ from gitsession.session import verify as checks
 from gitsession.session.node import Node
 from gitsession.session.oplog import Move, Operation
 from gitsession.session.session import OnMoved
-from gitsession.store import create
+from gitsession.store import create, gitcli
 from gitsession.store.base import Oid
 from gitsession.store.gitstore import Durability, GitStore
 from gitsession.store.maintain import Maintained, is_due, maintain
@@ -41,13 +40,7 @@ def now_ms() -> int:
 
 def default_path(given: str | None = None) -> Path:
     """Where the user's store lies (``location``)."""
-    return location.store_path(given, os.environ, Path.home(), git_setting)
-
-
-def git_setting() -> str | None:
-    """``gitsession.store`` of the user's git configuration, if there is one."""
-    asked = subprocess.run(["git", "config", "--get", location.SETTING], capture_output=True, text=True, check=False)
-    return asked.stdout.strip() or None
+    return location.store_path(given, os.environ, Path.home(), gitcli.user_setting)
 
 
 class Store:
@@ -267,8 +260,8 @@ class Session:
         row = catalogue.session(self.id)
         if row is None:
             raise NotFound(f"session {self.id} has no entries yet")
-        names = update.names(catalogue, self.id)
-        forked = self._session.fork(at, agent=row.agent, cwd=row.project, title=names.title, labels=names.chains)
+        called = names.names(catalogue, self.id)
+        forked = self._session.fork(at, agent=row.agent, cwd=row.project, title=called.title, labels=called.chains)
         return Session(self._store, forked)
 
     def label(self, at: str | Node, label: str) -> Node:
@@ -290,4 +283,4 @@ class Session:
 
     def names(self) -> Names:
         """Title and labels, from the catalogue."""
-        return update.names(self._store.catalogue(), self.id)
+        return names.names(self._store.catalogue(), self.id)

@@ -11,9 +11,9 @@ VARIABLE = "GITSESSION_DIR"
 SETTING = "gitsession.store"
 
 
-def store_path(given: str | None, environ: Mapping[str, str], home: Path, setting: Callable[[], str | None]) -> Path:
+def store_path(given: str | None, environ: Mapping[str, str], home: Path, setting: Callable[[str], str | None]) -> Path:
     """The path of the store. ``setting`` reads git's configuration; it is asked only where nothing else says."""
-    chosen = given or environ.get(VARIABLE) or (setting() if _may_be_set(environ, home) else None)
+    chosen = given or environ.get(VARIABLE) or (setting(SETTING) if _may_be_set(environ, home) else None)
     if chosen:
         return Path(chosen).expanduser().absolute()
     data = Path(environ["XDG_DATA_HOME"]) if environ.get("XDG_DATA_HOME") else home / ".local" / "share"

@@ -18,6 +18,7 @@ from gitsession.exchange.bring_in import BroughtIn, bring_in
 from gitsession.formats import FORMATS, claimed
 from gitsession.model.entries import Message
 from gitsession.session import facts, graph
+from gitsession.session import marks as rules
 from gitsession.session import session as sessions
 from gitsession.session.node import Node
 from gitsession.session.verify import verify
@@ -167,8 +168,8 @@ def labels_of(store: ObjectStore, sid: str) -> dict[str, str]:
 def _facts(store: ObjectStore, sid: str) -> tuple[str | None, list[tuple[Node, str]]]:
     tree, seen = graph.tree(store, sid), facts.meta(store, sid)
     marks = facts.marks(store, sid, tree, seen)
-    labels = facts.labels(marks, facts.targets(tree, seen))
-    return facts.title(marks), [(tree.nodes[oid], label) for oid, label in labels.items()]
+    labels = rules.labels(marks, facts.targets(tree, seen))
+    return rules.title(marks), [(tree.nodes[oid], label) for oid, label in labels.items()]
 
 
 def all_refs(store: ObjectStore) -> dict[str, RefValue]:

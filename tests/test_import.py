@@ -49,6 +49,7 @@ from gitsession.exchange import discover, send_out
 from gitsession.formats import FORMATS, pi
 from gitsession.model.entries import Attachment, Message
 from gitsession.session import active, content, facts, graph, names
+from gitsession.session import marks as rules
 from gitsession.store import refs
 from gitsession.store.base import ObjectStore
 from gitsession.store.memory import MemoryStore
@@ -792,7 +793,7 @@ def test_a_session_in_the_store_is_the_one_that_pi_sees(
     assert ours.branch(case.get("leaf") or ours.leaf()) == theirs["branch"]
     assert title_of(store, sid) == theirs["name"]
     seen = facts.meta(store, sid)
-    found = facts.labels(facts.marks(store, sid, ours.tree, seen), facts.targets(ours.tree, seen))
+    found = rules.labels(facts.marks(store, sid, ours.tree, seen), facts.targets(ours.tree, seen))
     assert {ours.lines[oid]["id"]: text for oid, text in found.items()} == theirs["labels"]
     last = session(store, sid).walk_back()
     assert next((node.source.id for node in last if node.source and node.source.id), None) == theirs["leaf"]

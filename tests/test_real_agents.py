@@ -18,6 +18,7 @@ from gitsession.exchange.bring_in import bring_in
 from gitsession.exchange.send_out import home
 from gitsession.formats import pi
 from gitsession.session import active, facts, graph
+from gitsession.session import marks as rules
 from gitsession.session.graph import Tree
 from gitsession.session.node import Node
 from gitsession.store.memory import MemoryStore
@@ -62,12 +63,13 @@ def ours(data: bytes) -> tuple[bytes, dict[str, Any]]:
     store = MemoryStore()
     done = bring_in(store, pi, pi.split(data))
     tree = graph.tree(store, done.session)
-    marks = facts.marks(store, done.session, tree)
-    labels = facts.labels(marks, facts.targets(tree))
+    seen = facts.meta(store, done.session)
+    marks = facts.marks(store, done.session, tree, seen)
+    labels = rules.labels(marks, facts.targets(tree, seen))
     leaf = known(tree, tree.nodes[tree.branches[active.active(store, done.session)]])
     return home(store, done.session).data, {
         "leaf": leaf,
-        "name": facts.title(marks),
+        "name": rules.title(marks),
         "labels": {known(tree, tree.nodes[oid]): label for oid, label in labels.items()},
         "ids": sorted(node.source.id for node in tree.nodes.values() if node.source and node.source.id),
     }

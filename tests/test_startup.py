@@ -75,7 +75,9 @@ def test_the_status_without_a_command_is_as_light(folder: Path) -> None:
 def test_log_loads_git_but_no_importer_and_no_terminal_library(folder: Path) -> None:
     modules = loaded(folder, "log", "@")
     assert "pygit2" in modules
-    assert not modules & {"rich", "asyncio"}
+    assert not modules & {"rich", "asyncio", "importlib.metadata", "subprocess"}
+    assert not {name for name in modules if name.startswith(("gitsession.formats", "gitsession.model.entries"))}
+    assert "gitsession.api" not in modules
 
 
 def test_importing_the_package_loads_none_of_it() -> None:

@@ -9,8 +9,10 @@ from gitsession.cli.output import clock, paint, shorten, width
 from gitsession.codec.digest import to_base64url
 
 if TYPE_CHECKING:
-    from gitsession.api import Session
+    from gitsession.index.catalogue import Row
+    from gitsession.index.names import Names
     from gitsession.session.node import Node
+    from gitsession.store.base import ObjectStore
 
 _COLORS = {"user": "green", "assistant": "cyan", "tool": "yellow", "shell": "yellow"}
 
@@ -32,32 +34,33 @@ def as_line(node: Node, names: list[str], *, indent: str = "") -> str:
     )
 
 
-def as_object(session: Session, node: Node, branch: str | None) -> dict[str, Any]:
-    """What ``log`` and ``tree`` say of an entry. ``at``: ms since 1970."""
+def as_object(node: Node, at_ms: int, branch: str | None) -> dict[str, Any]:
+    """What ``log`` and ``tree`` say of an entry. ``at_ms``: ms since 1970."""
     found = {
         "id": node.oid,
         "chain": to_base64url(node.chain),
         "parent": node.parent,
         "kind": node.kind,
         "role": node.role,
-        "at": session.read(node).at_ms,
+        "at": at_ms,
         "subject": node.subject,
         "source_id": node.source.id if node.source else None,
     }
     return found if branch is None else {**found, "branch": branch}
 
 
-def as_document(session: Session, nodes: Iterable[Node], leaf: str) -> dict[str, Any]:
+def as_document(store: ObjectStore, row: Row, names: Names, nodes: Iterable[Node], leaf: str) -> dict[str, Any]:
     """What ``log`` and ``tree`` say of a session and of some of its entries."""
-    names = session.names()
-    branch_of = {oid: name for name, oid in reversed(session.branches().items())}
+    from gitsession.session.content import entry_of  # a list for people has the seconds of the commit
+
+    branch_of = {oid: name for name, oid in reversed(list(row.branches.items()))}
     return {
-        "session": session.id,
+        "session": row.sid,
         "leaf": leaf,
-        "active": session.branch_name,
+        "active": row.active,
         "title": names.title,
         "labels": names.labels,
-        "entries": [as_object(session, node, branch_of.get(node.oid)) for node in nodes],
+        "entries": [as_object(node, entry_of(store, node).at_ms, branch_of.get(node.oid)) for node in nodes],
     }
 
 

@@ -13,8 +13,9 @@ from gitsession.errors import NotAStore, NotFound
 
 if TYPE_CHECKING:
     from gitsession.api import Session, Store
-    from gitsession.index.catalogue import Catalogue
+    from gitsession.index.catalogue import Catalogue, Row
     from gitsession.session.node import Node
+    from gitsession.store.gitstore import GitStore
 
 
 class App:
@@ -24,6 +25,7 @@ class App:
         self._given = given
         self._store: Store | None = None
         self._catalogue: Catalogue | None = None
+        self._objects: GitStore | None = None
 
     @functools.cached_property
     def path(self) -> Path:
@@ -65,6 +67,21 @@ class App:
             return self.store().catalogue()
         return self._catalogue
 
+    def objects(self) -> GitStore:
+        """The store below its front door, for a command that must start fast: entries as commits, none of them read."""
+        from gitsession.store.gitstore import GitStore
+
+        if self._store is not None:
+            return self._store.objects
+        if self._objects is None:
+            self._objects = GitStore.open(self.path, flush_on_close=False)
+        return self._objects
+
+    def row(self, address: str) -> tuple[Row, str]:
+        """The catalogue's row of the session, and the entry, of ``SESSION@ENTRY``; without an entry, the leaf."""
+        name, entry = split(address)
+        return self.catalogue().find(name, os.getcwd()), entry or "leaf"
+
     def session(self, address: str) -> Session:
         """The session of an address. Raises ``UsageError`` where it names an entry, which would be passed over."""
         name, entry = split(address)
@@ -81,6 +98,8 @@ class App:
     def close(self) -> None:
         if self._catalogue is not None:
             self._catalogue.close()
+        if self._objects is not None:
+            self._objects.close()
         if self._store is not None:
             self._store.close()
 
@@ -99,7 +118,7 @@ with_app = click.pass_obj
 """Hands a command its ``App``."""
 
 
-def _git_setting() -> str | None:
-    from gitsession.api import git_setting
+def _git_setting(name: str) -> str | None:
+    from gitsession.store import gitcli
 
-    return git_setting()
+    return gitcli.user_setting(name)

@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from gitsession.codec.digest import digest as digest_of
-from gitsession.codec.digest import from_base64url, to_base64url
 from gitsession.errors import GitSessionError
 from gitsession.index.catalogue import Catalogue
+from gitsession.index.names import marks_of, storable
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
-from gitsession.session import content, facts, graph
+from gitsession.session import content, facts, graph, marks
 from gitsession.session.active import active
-from gitsession.session.facts import Mark
+from gitsession.session.marks import Mark
 from gitsession.session.node import Node, load, position
 from gitsession.store import peek, refs
 from gitsession.store.base import ObjectStore, Oid
@@ -50,23 +49,6 @@ def _refresh(catalogue: Catalogue, store: ObjectStore) -> None:
         db.executemany("DELETE FROM refs WHERE name = ?", [(name,) for name in changed])
         db.executemany("INSERT INTO refs VALUES (?, ?)", [(name, now[name]) for name in changed if name in now])
         db.execute("INSERT OR REPLACE INTO state VALUES ('fingerprint', ?)", (fingerprint,))
-
-
-@dataclass(frozen=True, slots=True)
-class Names:
-    """What a session and its entries are called. ``labels``: by entry; ``chains``: the same by chain, as text."""
-
-    title: str | None
-    labels: dict[Oid, str]
-    chains: dict[str, str]
-
-
-def names(catalogue: Catalogue, sid: str) -> Names:
-    """Title and labels as they stand, without a walk."""
-    marks = _marks(catalogue.db, sid)
-    places = {mark.target: place for mark in marks if (place := _place(catalogue.db, sid, mark.target)) is not None}
-    labels = facts.labels(marks, {target: oid for target, (oid, _) in places.items()})
-    return Names(facts.title(marks), labels, {chain: labels[oid] for oid, chain in places.values() if oid in labels})
 
 
 def _sid(name: str) -> str:
@@ -215,7 +197,7 @@ def _summarise(
         "ORDER BY in_file DESC, line IS NULL, line, at_ms, chain LIMIT 1",
         (sid,),
     ).fetchone()
-    title = facts.title(_marks(db, sid))
+    title = marks.title(marks_of(db, sid))
     created_ms = _clamped(first.at_ms)
     row = {
         "sid": sid,
@@ -243,40 +225,12 @@ def _fork_words(store: ObjectStore, first: Entry, start: Oid) -> str | None:
     return f"fork at {load(store, parent).subject}" if parent else None
 
 
-def _insert_marks(db: sqlite3.Connection, sid: str, marks: Iterable[Mark], *, on_meta: bool) -> None:
+def _insert_marks(db: sqlite3.Connection, sid: str, found: Iterable[Mark], *, on_meta: bool) -> None:
     rows = []
-    for mark in marks:
+    for mark in found:
         texts = storable(mark.target), storable(mark.value)
         rows.append((sid, on_meta, mark.what, _clamped(mark.at_ms), mark.line, mark.chain, *texts))
     db.executemany("INSERT INTO marks VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
-
-
-def _marks(db: sqlite3.Connection, sid: str) -> list[Mark]:
-    found = db.execute("SELECT what, at_ms, line, chain, target, value FROM marks WHERE sid = ?", (sid,))
-    return [Mark(*row) for row in found]
-
-
-def _place(db: sqlite3.Connection, sid: str, target: str) -> tuple[Oid, str] | None:
-    """Oid and chain of the entry that a label's target, a source id or a chain, names."""
-    by_id = "SELECT oid, chain FROM entries WHERE sid = ? AND source_id = ? ORDER BY in_file DESC, line DESC LIMIT 1"
-    found = db.execute(by_id, (sid, storable(target))).fetchone()
-    if not found:
-        # A label that a fork took along names an entry of the session it was forked off.
-        by_chain = "SELECT oid, chain FROM entries WHERE chain = ? ORDER BY sid = ? DESC LIMIT 1"
-        found = db.execute(by_chain, (_chain(target), sid)).fetchone()
-    return (found[0], to_base64url(found[1])) if found else None
-
-
-def _chain(target: str) -> bytes:
-    try:
-        return from_base64url(target)
-    except ValueError:
-        return b""
-
-
-def storable(text: str) -> str:
-    """``text`` as SQLite can keep it: a lone surrogate becomes U+FFFD."""
-    return text.encode("utf-8", "replace").decode() if not text.isascii() else text
 
 
 def _clamped(at_ms: int) -> int:

@@ -6,8 +6,7 @@ import re
 
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import Ambiguous, NotFound
-from gitsession.session import facts, graph
-from gitsession.session.active import active
+from gitsession.session import graph, marks
 from gitsession.session.node import Node, load
 from gitsession.store.base import ObjectStore
 from gitsession.store.refs import LEAF, ROOT
@@ -29,11 +28,10 @@ def resolve(store: ObjectStore, sid: str, address: str, *, branch: str | None = 
     leaves = graph.branches(store, sid)
     if not leaves:
         raise NotFound(f"no session {sid}")
-    if address == LEAF:
-        return load(store, leaves[branch if branch in leaves else active(store, sid)])
-    if address == ROOT:
-        *_, last = graph.line(store, leaves[active(store, sid)])
-        return last
+    if address in (LEAF, ROOT):
+        leaf = leaves[branch if branch in leaves else _active(store, sid)]
+        *_, found = [load(store, leaf)] if address == LEAF else graph.line(store, leaf)
+        return found
     if address in leaves:
         return load(store, leaves[address])
     return _search(store, sid, address)
@@ -47,11 +45,19 @@ def _up(store: ObjectStore, node: Node, steps: int, address: str) -> Node:
     return node
 
 
+def _active(store: ObjectStore, sid: str) -> str:
+    from gitsession.session.active import active  # it reads entries, and callers in a hurry name the branch
+
+    return active(store, sid)
+
+
 def _search(store: ObjectStore, sid: str, address: str) -> Node:
+    from gitsession.session import facts  # it reads entries; a leaf or a branch is found without
+
     tree = graph.tree(store, sid)
     seen = facts.meta(store, sid)
     targets = facts.targets(tree, seen)
-    labels = facts.labels(facts.marks(store, sid, tree, seen), targets)
+    labels = marks.labels(facts.marks(store, sid, tree, seen), targets)
     for found in (
         [oid for oid, label in labels.items() if label == address],
         [targets[address]] if address in targets else [],

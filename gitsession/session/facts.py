@@ -1,12 +1,8 @@
-"""What a session is called and how its entries are labelled, derived from marks (docs/format.md, "What is derived").
-
-A *mark* is an entry that names something: a label, a title, a header. Whoever has the entries at hand (a walk of the
-tree, the index) collects the marks; the rules stand here once.
-"""
+"""What the entries of a session say about it: its ``meta`` branch, the marks it holds, what is still in the file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from gitsession.codec.digest import to_base64url
@@ -14,29 +10,13 @@ from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.session.content import entry_of
 from gitsession.session.graph import Tree, place
+from gitsession.session.marks import Mark
 from gitsession.session.node import Node, load, position
 from gitsession.store import refs
 from gitsession.store.base import ObjectStore, Oid
 
 MARKING = frozenset({"label", "title"})
 """The kinds of entries, off ``meta``, that are marks."""
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """``what``: label, title, slot or header. ``line``: in the agent's file, ``None`` for ours."""
-
-    what: str
-    at_ms: int
-    line: int | None
-    chain: bytes
-    target: str
-    value: str
-
-    @property
-    def order(self) -> tuple[int, int, int, bytes]:
-        """Imported marks in file order, then ours by time and chain."""
-        return (0, self.line, 0, b"") if self.line is not None else (1, 0, self.at_ms, self.chain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,37 +127,6 @@ def _above(tree: Tree, start: Oid | None) -> set[Oid]:
         above.add(oid)
         oid = tree.nodes[oid].parent
     return above
-
-
-def title(marks: Iterable[Mark]) -> str | None:
-    """The session's name: ours if newer, else the agent's (slot, last title, header). ``None`` if it is blank."""
-    ours: Mark | None = None
-    slot = header = inline = None
-    for mark in sorted(marks, key=lambda mark: mark.order):
-        if mark.what == "slot":
-            slot = mark
-        elif mark.what == "header":
-            header = mark if mark.value else header
-        elif mark.what == "title" and mark.line is None:
-            ours = mark
-        elif mark.what == "title":
-            inline = mark
-    theirs = slot if slot is not None and slot.value else inline or header
-    winner = ours if ours is not None and (theirs is None or ours.at_ms >= theirs.at_ms) else theirs
-    return winner.value or None if winner is not None else None
-
-
-def labels(marks: Iterable[Mark], resolve: Mapping[str, Oid]) -> dict[Oid, str]:
-    """Labels by entry. ``resolve``: what a target (a source id, a chain) names. One that names nothing is left out."""
-    newest: dict[Oid, Mark] = {}
-    for mark in sorted((mark for mark in marks if mark.what == "label"), key=lambda mark: mark.order):
-        oid = resolve.get(mark.target)
-        if oid is None:
-            continue
-        older = newest.get(oid)
-        if older is None or mark.line is not None or mark.at_ms >= older.at_ms or older.line is None:
-            newest[oid] = mark
-    return {oid: mark.value for oid, mark in newest.items() if mark.value}
 
 
 def targets(tree: Tree, seen: Meta) -> dict[str, Oid]:

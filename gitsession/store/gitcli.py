@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,17 @@ _FIXED = (
     "gc.auto=0",
     "maintenance.auto=false",
 )
+_USERS_OWN = (
+    "GIT_ASKPASS",
+    "GIT_CONFIG_GLOBAL",
+    "GIT_CONFIG_NOSYSTEM",
+    "GIT_CONFIG_SYSTEM",
+    "GIT_SSH",
+    "GIT_SSH_COMMAND",
+    "GIT_SSH_VARIANT",
+)
+"""What may stay of git's variables where the user's configuration is wanted: none leads to another repository."""
+
 _PASSED_ON = ("PATH", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 
@@ -44,6 +54,8 @@ def run(
     user_config: bool = False,
 ) -> Answer:
     """Run git and wait. Raises ``Unavailable``: no git, too slow, or an exit code that is not in ``accept``."""
+    import subprocess  # slow to load, and a program that only reads never gets here
+
     command = ["git", *(word for setting in _FIXED for word in ("-c", setting))]
     if git_dir is not None:
         command.append(f"--git-dir={os.path.abspath(git_dir)}")
@@ -69,7 +81,7 @@ def run(
 def environment(*, user_config: bool = False) -> dict[str, str]:
     """The environment of the child: nothing of git's is passed on, and of the rest only what finds programs."""
     if user_config:
-        passed = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+        passed = {name: os.environ[name] for name in os.environ if not name.startswith("GIT_") or name in _USERS_OWN}
     else:
         passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         passed |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "HOME": "/nonexistent"}
@@ -83,3 +95,12 @@ def version() -> tuple[int, ...]:
     if not found:
         raise Unavailable(f"git does not tell its version: {text[:80]!r}")
     return tuple(int(part) for part in found.group().split("."))
+
+
+def user_setting(name: str) -> str | None:
+    """What the user's own git configuration says, ``None`` where it says nothing or there is no git."""
+    try:
+        answer = run(None, "config", "--get", name, accept=range(256), user_config=True)
+    except Unavailable:
+        return None
+    return answer.out.decode("utf-8", "surrogateescape").strip() or None

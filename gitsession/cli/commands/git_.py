@@ -10,7 +10,16 @@ import click
 from gitsession.cli.opening import App, with_app
 from gitsession.errors import Unavailable
 
-_SAYS_WHERE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_NAMESPACE")
+_ELSEWHERE = (
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_NAMESPACE",
+)
+"""Variables that would lead git to another repository than the store."""
 
 
 @click.command(
@@ -25,7 +34,7 @@ def command(app: App, arguments: tuple[str, ...]) -> None:
     path = str(store.objects.git_dir)
     app.close()
     sys.stdout.flush()
-    environment = {name: value for name, value in os.environ.items() if name not in _SAYS_WHERE}
+    environment = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
     try:
         os.execvpe("git", ["git", f"--git-dir={path}", *arguments], environment)
     except FileNotFoundError:

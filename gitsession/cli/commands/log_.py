@@ -9,7 +9,8 @@ import click
 from gitsession.cli.entries import as_document, as_line, names_of
 from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import emit, json_option, paged
-from gitsession.session import graph
+from gitsession.index import names
+from gitsession.session import address, graph
 
 
 @click.command()
@@ -19,11 +20,13 @@ from gitsession.session import graph
 @with_app
 def command(app: App, session: str, number: int | None, as_json: bool) -> None:
     """Show the entries of one line, leaf first: the active branch's, or the one that ends in ENTRY."""
-    found, leaf = app.entry(session)
-    nodes = list(itertools.islice(graph.line(app.store().objects, leaf.oid), number))
+    row, entry = app.row(session)
+    catalogue, store = app.catalogue(), app.objects()
+    leaf = address.resolve(store, row.sid, entry, branch=row.active)
+    nodes = list(itertools.islice(graph.line(store, leaf.oid), number))
+    called = names.names(catalogue, row.sid)
     if as_json:
-        emit("log", as_document(found, nodes, leaf.oid))
+        emit("log", as_document(store, row, called, nodes, leaf.oid))
         return
-    names = names_of(found.branches(), found.names().labels, active=found.branch_name)
-    paged([as_line(node, names.get(node.oid, [])) for node in nodes])
-
+    behind = names_of(row.branches, called.labels, active=row.active)
+    paged([as_line(node, behind.get(node.oid, [])) for node in nodes])

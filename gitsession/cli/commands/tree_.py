@@ -26,14 +26,15 @@ def command(app: App, session: str, as_json: bool) -> int:
     """Show every entry of a session, parents before children, one branch after the other."""
     found = app.session(session)
     tree = found.tree()
+    row, _ = app.row(session)
     if as_json:
-        leaf = found.resolve("leaf").oid
-        document = as_document(found, (node for node, _ in tree.walk()), leaf)
+        leaf = tree.branches[row.active]
+        document = as_document(app.objects(), row, found.names(), (node for node, _ in tree.walk()), leaf)
         gaps = [{"id": gap.oid, "what": gap.problem} for gap in tree.gaps]
         emit("tree", {**document, "gaps": gaps})
     else:
-        names = names_of(tree.branches, found.names().labels, active=found.branch_name)
-        paged([as_line(node, names.get(node.oid, []), indent=indent) for node, indent in _drawn(tree)])
+        behind = names_of(tree.branches, found.names().labels, active=row.active)
+        paged([as_line(node, behind.get(node.oid, []), indent=indent) for node, indent in _drawn(tree)])
     for gap in tree.gaps:
         warn(f"gitsession: {gap.oid} cannot be read, nor what stands before it: {gap.problem}")
     return EXIT_INTEGRITY if tree.gaps else 0

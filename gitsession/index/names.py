@@ -1,0 +1,58 @@
+"""What sessions and their entries are called, as the catalogue knows it: no walk, and no entry is read."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+
+from gitsession.codec.digest import from_base64url, to_base64url
+from gitsession.index.catalogue import Catalogue
+from gitsession.session import marks as rules
+from gitsession.session.marks import Mark
+from gitsession.store.base import Oid
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What a session and its entries are called. ``labels``: by entry; ``chains``: the same by chain, as text."""
+
+    title: str | None
+    labels: dict[Oid, str]
+    chains: dict[str, str]
+
+
+def names(catalogue: Catalogue, sid: str) -> Names:
+    """Title and labels as they stand, without a walk."""
+    marks = marks_of(catalogue.db, sid)
+    places = {mark.target: place for mark in marks if (place := _place(catalogue.db, sid, mark.target)) is not None}
+    labels = rules.labels(marks, {target: oid for target, (oid, _) in places.items()})
+    return Names(rules.title(marks), labels, {chain: labels[oid] for oid, chain in places.values() if oid in labels})
+
+
+def marks_of(db: sqlite3.Connection, sid: str) -> list[Mark]:
+    """The marks of a session."""
+    found = db.execute("SELECT what, at_ms, line, chain, target, value FROM marks WHERE sid = ?", (sid,))
+    return [Mark(*row) for row in found]
+
+
+def _place(db: sqlite3.Connection, sid: str, target: str) -> tuple[Oid, str] | None:
+    """Oid and chain of the entry that a label's target, a source id or a chain, names."""
+    by_id = "SELECT oid, chain FROM entries WHERE sid = ? AND source_id = ? ORDER BY in_file DESC, line DESC LIMIT 1"
+    found = db.execute(by_id, (sid, storable(target))).fetchone()
+    if not found:
+        # A label that a fork took along names an entry of the session it was forked off.
+        by_chain = "SELECT oid, chain FROM entries WHERE chain = ? ORDER BY sid = ? DESC LIMIT 1"
+        found = db.execute(by_chain, (_chain(target), sid)).fetchone()
+    return (found[0], to_base64url(found[1])) if found else None
+
+
+def _chain(target: str) -> bytes:
+    try:
+        return from_base64url(target)
+    except ValueError:
+        return b""
+
+
+def storable(text: str) -> str:
+    """``text`` as SQLite can keep it: a lone surrogate becomes U+FFFD."""
+    return text.encode("utf-8", "replace").decode() if not text.isascii() else text
