@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -24,7 +24,7 @@ from gitsession.session import graph, oplog
 from gitsession.session import session as sessions
 from gitsession.session import verify as checks
 from gitsession.session.node import Node
-from gitsession.session.oplog import Move, Operation
+from gitsession.session.oplog import Operation
 from gitsession.session.session import OnMoved
 from gitsession.store import create, gitcli
 from gitsession.store.base import Oid
@@ -122,19 +122,18 @@ class Store:
         path: Path | None = None,
         name: str = "",
         final: bool = False,
+        group: str | None = None,
         dry_run: bool = False,
     ) -> BroughtIn:
-        """Import one session file; log it with ``log_import`` when all are done. Raises ``Malformed``."""
+        """Import one session file. ``group``: imports in a row with one group are undone as one.
+
+        Raises ``Malformed`` where ``data`` is no session, ``Refused``, ``Corrupt`` and ``Unavailable``.
+        """
         kept, missing = discover.attachments(path, data) if path else ({}, [])
         source = format.split(data, name=name, final=final)
-        return bring_in.bring_in(self.objects, format, source, kept, dry_run=dry_run).with_missing(missing)
-
-    def log_import(self, moves: Iterable[Move]) -> None:
-        """Make one operation of all that an import moved, so that one ``undo`` takes it back."""
-        moves = list(moves)
-        if moves:
-            with self.objects.transaction() as tx:
-                oplog.record(self.objects, tx, "import", self._clock(), moves)
+        command = bring_in.Command(f"import {path or source.source_id}", self._clock(), group)
+        done = bring_in.bring_in(self.objects, format, source, kept, command=command, dry_run=dry_run)
+        return done.with_missing(missing)
 
     def export(self, sid: str, at: Node | None = None) -> SentOut:
         """The session as its agent wrote it, byte for byte; ``at``: only the line that ends there."""

@@ -48,9 +48,15 @@ def rows_of(title):
 @pytest.fixture(scope="module")
 def kept():
     draft = keep.own(ENTRY, NONCE)
-    tree, parts = keep.tree_of(draft.form, draft.stored)
-    commit, entry = keep.commit_of(draft, tree, None)
-    return draft, dict(parts), commit, entry
+    parts = {}
+
+    class Put:
+        def put(self, kind, data):
+            parts[kind] = data
+            return keep.oid_of(kind, data)
+
+    commit, entry = keep.commit_of(draft, keep.put_tree(Put(), draft.form, draft.stored), None)
+    return draft, parts, commit, entry
 
 
 @pytest.fixture

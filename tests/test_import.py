@@ -710,7 +710,7 @@ def test_an_import_that_another_writer_overtook_is_worked_out_again(store: Objec
     plan.run({})
     session(store, sid).append(Message.user("faster"))
     with pytest.raises(Refused):
-        plan.carry_out()
+        plan.carry_out(None)
     bring(store, pi_file(*LONG))
     assert sorted(leaves(store, sid).values()) == ["assistant: words of f", "user: faster"]
 

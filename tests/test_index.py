@@ -238,7 +238,7 @@ def test_another_session_is_not_read_again(store: Store) -> None:
 
 
 def import_logged(store: Store, data: bytes, agent: str = "pi") -> None:
-    store.log_import(store.bring_in(FORMATS[agent], data, name="n").moves)
+    store.bring_in(FORMATS[agent], data, name="n")
 
 
 def above(made: Session) -> None:
@@ -443,7 +443,6 @@ def test_a_file_whose_import_was_undone_is_not_known(store: Store, tmp_path: Pat
     path = tmp_path / "x.jsonl"
     path.write_bytes(pi_file(*LONG))
     done = store.bring_in(FORMATS["pi"], path.read_bytes(), path=path)
-    store.log_import(done.moves)
     store.catalogue().remember([(path, path.stat(), done.session)])
     store.undo()
     assert store.catalogue().seen(path, path.stat()) is None

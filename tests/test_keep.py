@@ -23,15 +23,26 @@ NONCE = bytes(16)
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(2_000)
 
 
+class Put:
+    """What was put, in order."""
+
+    def __init__(self):
+        self.parts = []
+
+    def put(self, kind, data):
+        self.parts.append((kind, data))
+        return keep.oid_of(kind, data)
+
+
 def commit(entry, parent=None):
     draft = keep.own(entry, NONCE)
-    return keep.commit_of(draft, keep.tree_of(draft.form, draft.stored)[0], parent)
+    return keep.commit_of(draft, keep.tree_of(draft.form, draft.stored), parent)
 
 
 @given(ENTRIES | st.builds(Unknown, name=TEXT.filter(lambda name: name not in KINDS)), NONCES)
 def test_the_node_of_an_append_is_the_node_that_a_reader_finds(entry, nonce):
     draft = keep.own(entry, nonce)
-    data, node = keep.commit_of(draft, keep.tree_of(draft.form, draft.stored)[0], None)
+    data, node = keep.commit_of(draft, keep.tree_of(draft.form, draft.stored), None)
     assert parse(node.oid, data) == node
 
 
@@ -76,8 +87,10 @@ def test_an_entry_without_a_time_takes_its_parents():
 def test_the_tree_holds_the_payload_and_what_was_lifted_from_it():
     entry = Compaction(summary="We did it.", preserve={"shot": PNG, "again": PNG})
     draft = keep.own(entry, NONCE)
-    tree, parts = keep.tree_of(draft.form, draft.stored)
-    objects = {keep.oid_of(kind, data): data for kind, data in parts}
+    put = Put()
+    tree = keep.put_tree(put, draft.form, draft.stored)
+    objects = {keep.oid_of(kind, data): data for kind, data in put.parts}
+    assert tree == keep.tree_of(draft.form, draft.stored)
     top = {name: (mode, oid) for mode, name, oid in parse_tree(objects[tree])}
     assert set(top) == {"entry.cbor", layout.HOLES, layout.BLOBS, layout.SUMMARY}
     assert objects[top[layout.SUMMARY][1]] == b"We did it."
@@ -100,9 +113,9 @@ def test_git_takes_a_line_of_entries(tmp_path):
     node = None
     for entry in (Message.user("hi"), Message.user([Text("see"), Image(PNG, "image/png")]), Compaction(summary="ok")):
         draft = keep.own(entry, NONCE)
-        tree, parts = keep.tree_of(draft.form, draft.stored)
-        data, node = keep.commit_of(draft, tree, node)
-        for kind, part in [*parts, ("commit", data)]:
+        put = Put()
+        data, node = keep.commit_of(draft, keep.put_tree(put, draft.form, draft.stored), node)
+        for kind, part in [*put.parts, ("commit", data)]:
             assert git("hash-object", "-t", kind, "-w", "--stdin", stdin=part) == keep.oid_of(kind, part)
     git("update-ref", "refs/heads/line", node.oid)
     assert git("fsck", "--strict", "--no-dangling") == ""

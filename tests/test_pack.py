@@ -30,7 +30,8 @@ def git(git_dir: Path, *arguments: str, stdin: bytes = b"") -> str:
 
 
 def write(git_dir: Path, objects) -> Path:
-    name = pack.write_pack(git_dir / "objects", objects, git_dir / KEEP)
+    named = {oid_of(*each): each for each in objects}
+    name = pack.write_pack(git_dir / "objects", named, git_dir / KEEP)
     return git_dir / "objects" / "pack" / name
 
 

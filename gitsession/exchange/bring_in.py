@@ -7,6 +7,7 @@ moves each ref from the value that was seen. Where another writer was faster, it
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 from gitsession.codec.digest import hash_of
@@ -15,7 +16,7 @@ from gitsession.errors import Corrupt, Malformed, NotFound, RefMoved, Unavailabl
 from gitsession.formats import Format, Problem, Source
 from gitsession.model import entries as kinds
 from gitsession.model.headline import VIEW
-from gitsession.session import facts, graph, keep, names, naming
+from gitsession.session import facts, graph, keep, names, naming, oplog
 from gitsession.session.content import payload_of
 from gitsession.session.node import Node, position
 from gitsession.session.oplog import Move
@@ -46,16 +47,30 @@ class BroughtIn:
         return replace(self, problems=(*self.problems, *missing))
 
 
+@dataclass(frozen=True, slots=True)
+class Command:
+    """How an import stands in the operation log. ``group``: one for all files of one command."""
+
+    name: str
+    at_ms: int
+    group: str | None = None
+
+    def recording(self, store: ObjectStore) -> AbstractContextManager[oplog.Recorder]:
+        return oplog.recording(store, self.name, self.at_ms, self.group)
+
+
 def bring_in(
     store: ObjectStore,
     format: Format,
     source: Source,
     attachments: Mapping[str, bytes] | None = None,
     *,
+    command: Command | None = None,
     dry_run: bool = False,
 ) -> BroughtIn:
     """Import ``source``. ``attachments``: what its entries name and the agent keeps elsewhere, by name.
 
+    ``command``: what the operation log calls it, in the same transaction; without one it is not logged.
     ``dry_run``: work it all out and write nothing. Raises ``Unavailable`` where other writers moved the session's refs
     at every try.
     """
@@ -65,7 +80,7 @@ def bring_in(
         if dry_run:
             return plan.outcome()
         try:
-            return plan.carry_out()
+            return plan.carry_out(command)
         except RefMoved:
             continue
     raise Unavailable("another process keeps writing to this session", hint="try again when it is done")
@@ -78,13 +93,14 @@ class _Plan:
     store: ObjectStore
     format: Format
     source: Source
-    objects: list[tuple[Kind, bytes]] = field(default_factory=list)
+    objects: dict[Oid, tuple[Kind, bytes]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     new: int = 0
 
     def put(self, kind: Kind, data: bytes) -> Oid:
-        self.objects.append((kind, data))
-        return oid_of(kind, data)
+        oid = oid_of(kind, data)
+        self.objects[oid] = (kind, data)
+        return oid
 
     def run(self, attachments: Mapping[str, bytes]) -> None:
         self.root = self._root()
@@ -96,12 +112,11 @@ class _Plan:
         self._make_last_a_leaf()
         self._meta(attachments)
 
-    def carry_out(self) -> BroughtIn:
+    def carry_out(self, command: Command | None) -> BroughtIn:
         outcome = self.outcome()
         if outcome.moves:
-            with self.store.transaction() as tx:
-                for kind, data in self.objects:
-                    tx.put(kind, data)
+            with self.store.transaction() if command is None else command.recording(self.store) as tx:
+                tx.put_all(self.objects)
                 for move in outcome.moves:
                     tx.move(move.ref, move.new, expected=move.old)
         return outcome
@@ -154,8 +169,8 @@ class _Plan:
         if self.tree is None:
             return {self.root.oid: refs.MAIN}
         imported = (node for node in self.tree.nodes.values() if node.source is not None)
-        agents = {refs.MAIN}.union(*(naming.stems(node.chain) for node in imported))
-        return {oid: name for name, oid in self.before.items() if naming.stem(name) in agents}
+        derived = {stem for node in imported for stem in naming.stems(node.chain)}
+        return {oid: name for name, oid in self.before.items() if name == refs.MAIN or naming.stem(name) in derived}
 
     # ---- entries
 
@@ -166,7 +181,7 @@ class _Plan:
         for record in self.source.records:
             parent = self.root if record.parent is None else at_line[record.parent]
             stored = keep.imported_stored(record)
-            tree = keep.tree_of(self.format.FORM, stored)[0] if known else ""
+            tree = keep.tree_of(self.format.FORM, stored) if known else ""
             node = known.get((parent.oid, record.line, tree))
             if node is None:
                 node = keep.put(self, parent, keep.imported_as(self.format, record, stored))
@@ -272,7 +287,7 @@ class _Plan:
         except Malformed as error:
             self.problems.append(Problem(0, f"{name} is not kept: {error}"))
             return
-        if keep.tree_of(draft.form, draft.stored)[0] not in have:
+        if keep.tree_of(draft.form, draft.stored) not in have:
             self._append_meta(draft)
 
     def _append_meta(self, draft: keep.Draft) -> None:

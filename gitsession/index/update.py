@@ -7,8 +7,7 @@ import sqlite3
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from gitsession.codec.digest import digest as digest_of
-from gitsession.errors import GitSessionError
+from gitsession.errors import Corrupt, Malformed, MissingObject
 from gitsession.index.catalogue import Catalogue
 from gitsession.index.names import marks_of, storable
 from gitsession.model import entries as kinds
@@ -19,6 +18,9 @@ from gitsession.session.marks import Mark
 from gitsession.session.node import Node, load, position
 from gitsession.store import peek, refs
 from gitsession.store.base import ObjectStore, Oid
+
+DAMAGE = (Malformed, Corrupt, MissingObject)
+"""What stays wrong until somebody mends it. Any other failure ends a refresh, and the next one tries again."""
 
 
 def refresh(catalogue: Catalogue, store: ObjectStore) -> None:
@@ -44,7 +46,7 @@ def _refresh(catalogue: Catalogue, store: ObjectStore) -> None:
         for sid in sorted({_sid(name) for name in changed} - {""}):
             try:
                 _session(db, store, sid, before, changed)
-            except GitSessionError:
+            except DAMAGE:
                 _forget(db, sid)  # `verify` names the damage; the other sessions are still listed
         db.executemany("DELETE FROM refs WHERE name = ?", [(name,) for name in changed])
         db.executemany("INSERT INTO refs VALUES (?, ?)", [(name, now[name]) for name in changed if name in now])
@@ -77,7 +79,7 @@ def _session(
     _insert_entries(db, store, sid, new, set(meta.source_file.superseded))
     db.execute("DELETE FROM marks WHERE sid = ? AND on_meta = 1", (sid,))
     _insert_marks(db, sid, meta.marks, on_meta=True)
-    start = start or (found[0] if found else None) or (new[-1].oid if new else None)
+    start = start or (found[0] if found else None) or (new[0].oid if new else None)
     if start is not None:  # else not one entry can be read
         _summarise(db, store, sid, start, meta, leaves)
 
@@ -101,16 +103,18 @@ def _new_nodes(
     fork = root = None
     for leaf in leaves:
         oid: Oid | None = leaf
+        line: dict[Oid, Node] = {}
         while oid is not None and oid not in new and not _is_known(db, sid, oid):
             try:
                 node = load(store, oid)
-            except GitSessionError:
+            except DAMAGE:
                 break  # `verify` names it; the rest of the session is still listed
-            new[oid] = node
+            line[oid] = node
             if _is_start(store, node, sid):
                 fork = oid
                 break
             root, oid = (oid if node.parent is None else root), node.parent
+        new |= reversed(line.items())
     fork = fork or _known_fork(db, sid)
     if fork and root:
         # A branch that starts above the fork entry: what is above that is the older session's.
@@ -137,29 +141,15 @@ def _is_known(db: sqlite3.Connection, sid: str, oid: Oid) -> bool:
     return db.execute("SELECT 1 FROM entries WHERE sid = ? AND oid = ?", (sid, oid)).fetchone() is not None
 
 
-def _read(store: ObjectStore, node: Node) -> tuple[Entry, bytes]:
-    try:
-        parts = content.kept(store, node)
-        return content.entry_of(store, node), digest_of(parts.stored, parts.holes)
-    except GitSessionError:
-        return content.entry_of(store, node), b""
-
-
 def _insert_entries(
     db: sqlite3.Connection, store: ObjectStore, sid: str, new: Iterable[Node], superseded: Collection[str]
 ) -> None:
-    """Parents before children: an entry is in the agent's file if it is not superseded, nor below one that is."""
-    waiting = {node.oid: node for node in new}
+    """``new``: parents first. An entry is in the agent's file if it is not superseded, nor below one that is."""
     in_file: dict[Oid | None, bool] = {}
-    for node in list(waiting.values()):
-        line = [node]
-        while line[-1].parent in waiting and line[-1].oid not in in_file:
-            line.append(waiting[line[-1].parent or ""])
-        for one in reversed(line):
-            if one.oid not in in_file:
-                above = in_file[one.parent] if one.parent in in_file else _is_in_file(db, sid, one.parent)
-                in_file[one.oid] = above and (one.source is None or position(one) not in superseded)
-                _insert(db, sid, one, in_file[one.oid], *_read(store, one))
+    for node in new:
+        above = in_file[node.parent] if node.parent in in_file else _is_in_file(db, sid, node.parent)
+        in_file[node.oid] = above and (node.source is None or position(node) not in superseded)
+        _insert(db, sid, node, in_file[node.oid], *content.entry_and_digest(store, node))
 
 
 def _is_in_file(db: sqlite3.Connection, sid: str, oid: Oid | None) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gitsession.codec import holes, payload
+from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.holes import Encoding
-from gitsession.errors import Corrupt, GitSessionError, Malformed
+from gitsession.errors import Corrupt, Malformed, MissingObject
 from gitsession.formats import FORMATS
 from gitsession.model.entries import Entry, Opaque
 from gitsession.session.node import Node
@@ -66,11 +67,18 @@ def whole(store: ObjectStore, node: Node, parts: Kept) -> bytes:
 
 def entry_of(store: ObjectStore, node: Node) -> Entry:
     """What the node means, as well as this release knows. Damage costs this entry only: it is shown as ``Opaque``."""
+    return entry_and_digest(store, node)[0]
+
+
+def entry_and_digest(store: ObjectStore, node: Node) -> tuple[Entry, bytes]:
+    """The same, and the digest; ``b""`` where the tree cannot be read."""
+    digest = b""
     try:
         parts = kept(store, node)
-        return view(node, parts.form, whole(store, node, parts))
-    except GitSessionError as error:
-        return Opaque(at_ms=node.author_seconds * 1000, problem=str(error))
+        digest = digest_of(parts.stored, parts.holes)
+        return view(node, parts.form, whole(store, node, parts)), digest
+    except (Malformed, Corrupt, MissingObject) as error:
+        return Opaque(at_ms=node.author_seconds * 1000, problem=str(error)), digest
 
 
 def view(node: Node, form: str, data: bytes) -> Entry:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from gitsession.errors import GitSessionError, NotFound
+from gitsession.errors import Corrupt, Malformed, MissingObject, NotFound
 from gitsession.session.node import Node, load
 from gitsession.store import refs
 from gitsession.store.base import ObjectStore, Oid
@@ -68,7 +68,7 @@ def tree(store: ObjectStore, sid: str) -> Tree:
         while oid is not None and oid not in nodes:
             try:
                 nodes[oid] = load(store, oid)
-            except GitSessionError as error:
+            except (Malformed, Corrupt, MissingObject) as error:
                 gaps.append(Gap(oid, str(error)))
                 break
             oid = nodes[oid].parent

@@ -65,22 +65,27 @@ def imported_stored(record: Record) -> Stored:
 
 def put(objects: Objects, parent: Node | None, draft: Draft) -> Node:
     """Keep ``draft`` after ``parent`` (``None``: as a root) in ``objects``, a transaction."""
-    tree, parts = tree_of(draft.form, draft.stored, draft.files)
-    for kind, data in parts:
-        objects.put(kind, data)
+    tree = put_tree(objects, draft.form, draft.stored, draft.files)
     data, node = commit_of(draft, tree, parent)
     objects.put("commit", data)
     return node
 
 
-def tree_of(form: str, stored: Stored, files: Oid | None = None) -> tuple[Oid, list[tuple[Kind, bytes]]]:
-    """The oid of an entry's tree, and the objects it takes, the tree last."""
-    objects: list[tuple[Kind, bytes]] = []
+def tree_of(form: str, stored: Stored) -> Oid:
+    """The oid that an entry's tree would have."""
+    return put_tree(_Named(), form, stored)
 
-    def add(kind: Kind, data: bytes) -> Oid:
-        objects.append((kind, data))
+
+class _Named:
+    """Names objects and keeps none."""
+
+    def put(self, kind: Kind, data: bytes) -> Oid:
         return oid_of(kind, data)
 
+
+def put_tree(to: Objects, form: str, stored: Stored, files: Oid | None = None) -> Oid:
+    """Put an entry's tree, and the blobs in it; its oid."""
+    add = to.put
     entries = {layout.payload(form): (layout.FILE_MODE, add("blob", stored.payload))}
     if stored.holes:
         entries[layout.HOLES] = (layout.FILE_MODE, add("blob", stored.holes))
@@ -92,7 +97,7 @@ def tree_of(form: str, stored: Stored, files: Oid | None = None) -> tuple[Oid, l
             entries[layout.BLOBS] = (layout.TREE_MODE, add("tree", encode_tree(blobs)))
     if files is not None:
         entries[layout.FILES] = (layout.TREE_MODE, files)
-    return add("tree", encode_tree(entries)), objects
+    return add("tree", encode_tree(entries))
 
 
 def commit_of(draft: Draft, tree: Oid, parent: Node | None) -> tuple[bytes, Node]:

@@ -10,7 +10,7 @@ from gitsession.codec.digest import to_base32
 
 LENGTHS = (8, 13, 26, 52)
 
-_NUMBER = re.compile(r"-[0-9]+\Z")
+_NUMBER = re.compile(r"(?<=[a-z2-7]{52})-[0-9]+\Z")
 
 
 def free(chain: bytes, taken: Collection[str]) -> str:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from gitsession.codec import cbor
+from gitsession.codec.text import clean
 from gitsession.errors import Malformed, NotFound, Refused
 from gitsession.store import layout, refs
 from gitsession.store.base import Kind, ObjectStore, Oid, RefValue, Transaction
-from gitsession.store.objects import encode_commit, encode_tree, parse_commit, parse_tree
+from gitsession.store.objects import SECONDS_MAX, encode_commit, encode_tree, parse_commit, parse_tree
 
 AUTHOR = "operation"
+VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +32,17 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One command. ``undoes`` and ``redoes`` name the operation that this one took back or did again."""
+    """What one command did. ``undoes`` and ``redoes`` name the operation that this one took back or did again.
+
+    ``group``: operations in a row with one group were one command (an import of several files): they are undone as one.
+    """
 
     id: Oid
     parent: Oid | None
     command: str
     at_ms: int
     moves: tuple[Move, ...]
+    group: str | None = None
     undoes: Oid | None = None
     redoes: Oid | None = None
 
@@ -50,19 +57,21 @@ class Recorder:
     def put(self, kind: Kind, data: bytes) -> Oid:
         return self._tx.put(kind, data)
 
+    def put_all(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
+        self._tx.put_all(objects)
+
     def move(self, name: str, new: RefValue | None, *, expected: RefValue | None) -> None:
         self._tx.move(name, new, expected=expected)
         self.moves.append(Move(name, expected, new))
 
 
 @contextmanager
-def recording(store: ObjectStore, command: str, at_ms: int) -> Iterator[Recorder]:
+def recording(store: ObjectStore, command: str, at_ms: int, group: str | None = None) -> Iterator[Recorder]:
     """A transaction whose ref moves become one operation of the log, in the same record."""
     with store.transaction() as tx:
         recorder = Recorder(tx)
         yield recorder
-        if recorder.moves:
-            record(store, tx, command, at_ms, recorder.moves)
+        record(store, tx, command, at_ms, recorder.moves, group=group)
 
 
 def record(
@@ -72,6 +81,7 @@ def record(
     at_ms: int,
     moves: list[Move],
     *,
+    group: str | None = None,
     undoes: Oid | None = None,
     redoes: Oid | None = None,
 ) -> None:
@@ -79,34 +89,34 @@ def record(
 
     A ref that moved several times moved once, from its first value to its last; if these are one, nothing happened.
     """
-    named = [value for move in moves for value in (move.old, move.new) if value and refs.target(value) is None]
     moves = _summed(moves)
     if not moves:
         return
-    head = store.ref(refs.OPLOG)
+    parent = store.ref(refs.OPLOG)
     body = cbor.encode(
         {
-            "v": 1,
+            "v": VERSION,
             "command": command,
             "at": at_ms,
             "refs": [[move.ref, move.old, move.new] for move in moves],
+            "parent": parent,
+            "group": group,
             "undoes": undoes,
             "redoes": redoes,
         }
     )
-    tree = tx.put("tree", encode_tree({layout.OPERATION: (layout.FILE_MODE, tx.put("blob", body))}))
-    parents = list(dict.fromkeys(([head] if head else []) + named))
-    seconds = min(max(at_ms // 1000, 0), 2**32 - 1)
-    message = "\n".join([command, "", *(f"    {_move_line(move)}" for move in moves[:100]), ""])
+    named = [value for move in moves for value in (move.old, move.new) if value and refs.target(value) is None]
+    seconds = min(max(at_ms // 1000, 0), SECONDS_MAX)
+    message = "\n".join([clean(command), "", *(f"    {_move_line(move)}" for move in moves[:100]), ""])
     commit = encode_commit(
-        tree=tree,
-        parents=parents,
+        tree=tx.put("tree", encode_tree({layout.OPERATION: (layout.FILE_MODE, tx.put("blob", body))})),
+        parents=list(dict.fromkeys(([parent] if parent else []) + named)),
         author_name=AUTHOR,
         author_seconds=seconds,
         committer_seconds=seconds,
         message=message.encode(),
     )
-    tx.move(refs.OPLOG, tx.put("commit", commit), expected=head)
+    tx.move(refs.OPLOG, tx.put("commit", commit), expected=parent)
 
 
 def _summed(moves: list[Move]) -> list[Move]:
@@ -127,24 +137,38 @@ def history(store: ObjectStore) -> Iterator[Operation]:
 
 
 def load(store: ObjectStore, oid: Oid) -> Operation:
-    """One operation. Raises ``Malformed``."""
-    commit = parse_commit(store.read(oid)[1])
-    blobs = {name: blob for _, name, blob in parse_tree(store.read(commit.tree)[1])}
-    body = cbor.decode(store.read(blobs.get(layout.OPERATION, ""))[1]) if layout.OPERATION in blobs else None
-    if type(body) is not dict or type(body.get("refs")) is not list:
+    """One operation. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
+    kind, data = store.read(oid)
+    blobs = {name: blob for _, name, blob in parse_tree(store.read(parse_commit(data).tree)[1])}
+    if kind != "commit" or layout.OPERATION not in blobs:
         raise Malformed("not an operation", where=oid)
-    moves = tuple(Move(*move) for move in body["refs"])  # type: ignore[misc, union-attr]
-    first = commit.parents[0] if commit.parents else None
-    is_operation = first is not None and parse_commit(store.read(first)[1]).author_name == AUTHOR
-    return Operation(
-        oid,
-        first if is_operation else None,
-        str(body["command"]),
-        int(body["at"]),  # type: ignore[arg-type]
-        moves,
-        body["undoes"],  # type: ignore[arg-type]
-        body["redoes"],  # type: ignore[arg-type]
-    )
+    body = cbor.decode(store.read(blobs[layout.OPERATION])[1])
+    if type(body) is not dict or body.get("v") != VERSION:
+        raise Malformed("not an operation of a version we know", where=oid)
+    command, at_ms, moves = body.get("command"), body.get("at"), body.get("refs")
+    if type(command) is not str or type(at_ms) is not int or type(moves) is not list:
+        raise Malformed("expected a command, a time and refs", where=oid)
+    names = {name: _text_or_none(body, name, oid) for name in ("parent", "group", "undoes", "redoes")}
+    return Operation(id=oid, command=command, at_ms=at_ms, moves=tuple(_move(move, oid) for move in moves), **names)
+
+
+def _move(row: cbor.Plain, where: str) -> Move:
+    if type(row) is list and len(row) == 3:
+        ref, old, new = row
+        if type(ref) is str and isinstance(old, str | None) and isinstance(new, str | None):
+            return Move(ref, old, new)
+    raise Malformed("expected [ref, old, new]", where=where)
+
+
+def _text_or_none(body: dict[str, cbor.Plain], name: str, where: str) -> str | None:
+    value = body.get(name)
+    if not isinstance(value, str | None):
+        raise Malformed("expected text or null", where=f"{where}: {name}")
+    return value
+
+
+Unit: TypeAlias = list[Operation]
+"""Operations that are undone as one, the oldest first."""
 
 
 def undo(store: ObjectStore, at_ms: int) -> Operation:
@@ -152,7 +176,8 @@ def undo(store: ObjectStore, at_ms: int) -> Operation:
     done, _ = _stacks(store)
     if not done:
         raise NotFound("nothing to undo")
-    return _invert(store, done[-1], at_ms, "undo")
+    moves = [move.inverse() for operation in reversed(done[-1]) for move in reversed(operation.moves)]
+    return _carry_out(store, done[-1], moves, at_ms, "undo")
 
 
 def redo(store: ObjectStore, at_ms: int) -> Operation:
@@ -160,38 +185,45 @@ def redo(store: ObjectStore, at_ms: int) -> Operation:
     _, undone = _stacks(store)
     if not undone:
         raise NotFound("nothing to redo")
-    return _invert(store, undone[-1], at_ms, "redo")
+    moves = [move for operation in undone[-1] for move in operation.moves]
+    return _carry_out(store, undone[-1], moves, at_ms, "redo")
 
 
-def _stacks(store: ObjectStore) -> tuple[list[Operation], list[Operation]]:
-    """What ``undo`` and ``redo`` would take next: the last of each."""
-    done: list[Operation] = []
-    undone: list[Operation] = []
+def _stacks(store: ObjectStore) -> tuple[list[Unit], list[Unit]]:
+    """What ``undo`` and ``redo`` would take next: the last of each. Raises ``Malformed``."""
+    done: list[Unit] = []
+    undone: list[Unit] = []
     for operation in reversed(list(history(store))):
-        if operation.undoes:
-            undone.append(done.pop())
-        elif operation.redoes:
-            done.append(undone.pop())
+        if operation.undoes or operation.redoes:
+            source, target = (done, undone) if operation.undoes else (undone, done)
+            if not source or source[-1][-1].id != (operation.undoes or operation.redoes):
+                raise Malformed("takes back what was not done last", where=operation.id)
+            target.append(source.pop())
+        elif done and operation.group is not None and operation.group == done[-1][-1].group and not undone:
+            done[-1].append(operation)
         else:
-            done.append(operation)
+            done.append([operation])
             undone.clear()
     return done, undone
 
 
-def _invert(store: ObjectStore, operation: Operation, at_ms: int, verb: str) -> Operation:
-    moves = [move.inverse() for move in reversed(operation.moves)] if verb == "undo" else list(operation.moves)
+def _carry_out(store: ObjectStore, unit: Unit, moves: list[Move], at_ms: int, verb: str) -> Operation:
+    """The moves, if every ref is where they begin; what was done, as one operation."""
+    moves = _summed(moves)
+    newest = unit[-1]
+    command = newest.command if len(unit) == 1 else f"{newest.command.partition(' ')[0]} of {len(unit)} sessions"
     with store.transaction() as tx:
         moved = [move.ref for move in moves if store.ref(move.ref) != move.old]
         if moved:
             raise Refused(
-                f"cannot {verb} {operation.command!r}: {', '.join(moved[:3])} moved since",
+                f"cannot {verb} {command!r}: {', '.join(moved[:3])} moved since",
                 hint="what came after it would be lost; `gitsession branch` keeps another line beside it",
             )
         for move in moves:
             tx.move(move.ref, move.new, expected=move.old)
-        name = {"undoes" if verb == "undo" else "redoes": operation.id}
-        record(store, tx, f"{verb}: {operation.command}", at_ms, moves, **name)
-    return operation
+        name = {"undoes" if verb == "undo" else "redoes": newest.id}
+        record(store, tx, f"{verb}: {command}", at_ms, moves, **name)
+    return replace(newest, command=command, moves=tuple(moves))
 
 
 def _move_line(move: Move) -> str:

@@ -24,6 +24,9 @@ class Transaction(Protocol):
     def put(self, kind: Kind, data: bytes) -> Oid:
         """Add an object; it can be read through the store before the end. Adding it twice is free."""
 
+    def put_all(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
+        """Add objects whose ids the caller has from ``objects.oid_of``."""
+
     def move(self, name: str, new: RefValue | None, *, expected: RefValue | None) -> None:
         """Point ``name`` at ``new`` (``None``: delete it) if it holds ``expected`` (``None``: is absent).
 

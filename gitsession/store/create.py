@@ -157,7 +157,7 @@ def _build(path: Path) -> None:
     files = {"HEAD": f"ref: {MAIN}\n", MAIN: f"{commit}\n", "config": _CONFIG, "info/attributes": _ATTRIBUTES}
     for name, text in {**files, LOCK: "", KEEP: KEEP_TEXT}.items():
         write_new(path / name, text.encode())
-    write_pack(path / "objects", objects, path / KEEP)
+    write_pack(path / "objects", {oid_of(kind, data): (kind, data) for kind, data in objects}, path / KEEP)
     release_packs(path / "objects")
     first = journal.Journal(path / JOURNAL)
     first.start_next()

@@ -26,7 +26,8 @@ pygit2.settings.enable_fsync_gitdir(True)
 
 OBJECT_BYTES_MAX = 1 << 30
 
-_KIND_OF: Final[dict[int, Kind]] = {1: "commit", 2: "tree", 3: "blob"}
+_KINDS: Final[tuple[Kind, ...]] = ("commit", "tree", "blob")
+_KIND_OF: Final[dict[object, Kind]] = {**dict(enumerate(_KINDS, 1)), **{kind: kind for kind in _KINDS}}
 _HEAD = re.compile(rb"(commit|tree|blob|tag) (0|[1-9][0-9]{0,18})\0")
 _HEAD_BYTES_MAX = 32
 _OID = re.compile(r"[0-9a-f]{40}")
@@ -125,9 +126,9 @@ def _check_oid(oid: Oid) -> None:
 
 
 def _kind(oid: Oid, found: object) -> Kind:
-    for number, kind in _KIND_OF.items():
-        if found in (number, kind):
-            return kind
+    kind = _KIND_OF.get(found)
+    if kind is not None:
+        return kind
     raise Corrupt(f"object {oid} is neither a commit, a tree nor a blob")
 
 

@@ -98,9 +98,12 @@ def version() -> tuple[int, ...]:
 
 
 def user_setting(name: str) -> str | None:
-    """What the user's own git configuration says, ``None`` where it says nothing or there is no git."""
+    """What the user's own git configuration says; never that of a repository one happens to stand in.
+
+    ``None`` where it says nothing, or where there is no git.
+    """
     try:
-        answer = run(None, "config", "--get", name, accept=range(256), user_config=True)
+        answer = run(None, "config", "--global", "--includes", "--get", name, accept=range(256), user_config=True)
     except Unavailable:
         return None
     return answer.out.decode("utf-8", "surrogateescape").strip() or None

@@ -189,7 +189,11 @@ class GitStore:
 
     def damage(self) -> list[str]:
         """What of the journal is damaged, not merely torn at its end: file by file, below the store's own folder."""
-        self._tail()
+        if self._lock is not None:
+            with self.locked():  # only a holder of the lock can tell damage from a writer who is not done
+                pass
+        else:
+            self._tail()
         return self._journal.damage()
 
     def pending_moves(self) -> int:
@@ -382,7 +386,7 @@ class GitStore:
         self._flush_at = (FLUSH_RECORDS, FLUSH_BYTES)
 
     def _write_pack(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
-        pack.write_pack(self._git_dir / "objects", objects.values(), self._git_dir / create.KEEP, sync=self._sync)
+        pack.write_pack(self._git_dir / "objects", objects, self._git_dir / create.KEEP, sync=self._sync)
 
     def _start_afresh(self, left: list[Move]) -> None:
         with self._mutex:

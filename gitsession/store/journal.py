@@ -186,7 +186,9 @@ class Journal:
 
     def damage(self) -> list[str]:
         """Files with a record that does not verify and is no torn end, as of the last look; one line each."""
-        return [f"journal/{number:08d}" for number, file in sorted(self._files.items()) if file.damaged]
+        aside = sorted(name for name in os.listdir(self._directory) if name.startswith("damaged-"))
+        now = [f"{number:08d}" for number, file in sorted(self._files.items()) if file.damaged]
+        return [f"journal/{name}" for name in now + aside]
 
     def close(self) -> None:
         for file in self._files.values():

@@ -11,15 +11,14 @@ from __future__ import annotations
 import os
 import secrets
 import zlib
-from collections.abc import Iterable
+from collections.abc import Mapping
 from hashlib import sha1
 from pathlib import Path
 from struct import pack as binary
 from typing import Final
 
-from gitsession.store.base import Kind
+from gitsession.store.base import Kind, Oid
 from gitsession.store.durable import sync_directory, write_new
-from gitsession.store.objects import oid_of
 
 KEEP_TEXT = "gitsession: refs to this pack are still in the journal\n"
 TEMPORARY = "tmp_gitsession_"
@@ -28,7 +27,7 @@ _COMPRESSION = 1
 _TYPE_OF: Final[dict[Kind, int]] = {"commit": 1, "tree": 2, "blob": 3}
 
 
-def write_pack(object_dir: Path, objects: Iterable[tuple[Kind, bytes]], owner: Path, *, sync: bool = True) -> str:
+def write_pack(object_dir: Path, objects: Mapping[Oid, tuple[Kind, bytes]], owner: Path, *, sync: bool = True) -> str:
     """Write ``objects`` (no two alike) as one kept pack; its name. ``owner`` is the file that ``.keep`` links to.
 
     Raises ``OSError``; what is left behind then is temporary files, removed as far as the disk allows.
@@ -73,13 +72,13 @@ def _is_ours(entry: os.DirEntry[str]) -> bool:
     return entry.stat(follow_symlinks=False).st_size == len(text) and Path(entry.path).read_bytes() == text
 
 
-def _encode(objects: Iterable[tuple[Kind, bytes]]) -> tuple[bytes, bytes]:
+def _encode(objects: Mapping[Oid, tuple[Kind, bytes]]) -> tuple[bytes, bytes]:
     parts = [b""]
     rows = []
     offset = 12
-    for kind, data in objects:
+    for oid, (kind, data) in objects.items():
         part = _object_head(_TYPE_OF[kind], len(data)) + zlib.compress(data, _COMPRESSION)
-        rows.append((bytes.fromhex(oid_of(kind, data)), zlib.crc32(part), offset))
+        rows.append((bytes.fromhex(oid), zlib.crc32(part), offset))
         parts.append(part)
         offset += len(part)
     parts[0] = b"PACK" + binary(">II", 2, len(rows))

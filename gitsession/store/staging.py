@@ -7,7 +7,7 @@ itself holds is asked through three functions; nothing here knows a disk.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from gitsession.errors import InvalidName, MissingObject, RefMoved
 from gitsession.store.base import Kind, Oid, RefValue
@@ -46,6 +46,13 @@ class Staging:
             self.objects[oid] = (kind, data)
             self.size += len(data)
         return oid
+
+    def put_all(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
+        self._check_open()
+        for oid, (kind, data) in objects.items():
+            if oid not in self.objects:
+                self.objects[oid] = (kind, data)
+                self.size += len(data)
 
     def move(self, name: str, new: RefValue | None, *, expected: RefValue | None) -> None:
         """See ``Transaction.move``. Raises ``MissingObject`` too, for a ``new`` that nobody has written."""

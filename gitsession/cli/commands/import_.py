@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from gitsession.api import Store
     from gitsession.exchange.bring_in import BroughtIn
     from gitsession.formats import Format
-    from gitsession.session.oplog import Move
 
 EXIT_NOTHING, EXIT_NOT_FOUND = 1, 3
 KNOWN = "it knows the sessions of omp and pi"
@@ -89,7 +89,7 @@ class _Work:
         self.unchanged = 0
         self._final = final
         self.dry_run = dry_run
-        self._moves: list[Move] = []
+        self._group = secrets.token_hex(8)
         self._files: list[tuple[Path, os.stat_result, str]] = []
         # As it is now: bringing it up to date after every file would cost more than the files.
         self._catalogue = store.catalogue()
@@ -110,7 +110,7 @@ class _Work:
                     return
                 raise NotFound(f"no agent wrote this that gitsession knows ({KNOWN}); --from FORMAT takes it as one's")
             done = self.store.bring_in(
-                chosen, data, path=path, name=path.stem, final=self._final, dry_run=self.dry_run
+                chosen, data, path=path, name=path.stem, final=self._final, group=self._group, dry_run=self.dry_run
             )
         except (GitSessionError, OSError) as error:
             what = str(error) if isinstance(error, GitSessionError) else error.strerror or str(error)
@@ -118,12 +118,10 @@ class _Work:
             return
         self.done.append((path, chosen.AGENT, done))
         if not self.dry_run:
-            self._moves += done.moves
             self._files.append((path.absolute(), stat, done.session))
 
     def finish(self) -> None:
-        """One operation for all, and the catalogue up to date."""
-        self.store.log_import(self._moves)
+        """The catalogue, up to date, remembers the files as they are."""
         self.store.catalogue().remember(self._files)
 
 
