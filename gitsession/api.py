@@ -97,8 +97,8 @@ class Store:
         ``@`` is the newest session held in ``cwd`` (this process's folder) or above it, ``-`` the one before it.
         Raises ``NotFound`` or ``Ambiguous``.
         """
-        row = self.catalogue().find(address, os.path.abspath(cwd or "."))
-        return Session(self, sessions.Session.open(self.objects, row.sid, self._clock, row.active))
+        row = self.catalogue().find(address, cwd)
+        return Session(self, sessions.Session.open(self.objects, row.sid, self._clock, row.active, view=row.view))
 
     def sessions(self) -> list[Row]:
         """The catalogue, the newest first."""
@@ -238,16 +238,14 @@ class Session:
 
     def branch(self, name: str, at: str | Node = "leaf") -> Session:
         """Start a branch at an entry; the session comes back on it."""
+        if name in self.names().labels.values():
+            raise Refused(f"{name!r} is a label in this session", hint="choose another name")
         self._session.branch(name, at)
         return self.on(name)
 
     def on(self, branch: str) -> Session:
         """The same session, on another branch. Nothing is moved. Raises ``NotFound``."""
-        if branch not in self.branches():
-            raise NotFound(f"session {self.id} has no branch {branch[:80]!r}")
-        return Session(
-            self._store, sessions.Session.open(self._store.objects, self.id, self._store._clock, branch)
-        )
+        return Session(self._store, self._session.on(branch))
 
     def switch(self, branch: str) -> Node:
         """Make ``branch`` the active one on this machine, and go on there."""

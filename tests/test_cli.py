@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from builders import entry, header, said
 
+from gitsession import Message, Store
 from gitsession.cli import app as command_line
 from gitsession.store.create import create
 
@@ -151,7 +152,11 @@ def test_a_file_cut_short_is_taken_in_up_to_the_cut_and_says_so(run: Run, file: 
 
 def test_a_dry_run_writes_nothing(run: Run, file: Path) -> None:
     assert "6 entries" in run("import", str(file), "--dry-run")
-    assert run("ls", "--json", code=1)
+    assert "there is no store" in run("ls", code=3, err=True)
+    run("init")
+    before = sorted(path for path in store_of(run).rglob("*") if "index" not in path.name)
+    assert "1 session would be taken in" in run("import", str(file), str(file), "--dry-run")
+    assert sorted(path for path in store_of(run).rglob("*") if "index" not in path.name) == before
 
 
 def test_a_file_of_no_agent_is_named_and_the_rest_is_taken_in(run: Run, file: Path, here: Path) -> None:
@@ -332,6 +337,151 @@ def test_verify_names_what_is_damaged(run: Run, imported: str) -> None:
 
 def store_of(run: Run) -> Path:
     return Path(document(run("doctor", "--json"))["facts"]["store"])
+
+
+def test_a_flipped_bit_in_the_journal_is_named_and_stays_named(run: Run, imported: str) -> None:
+    path = store_of(run)
+    with Store.open(path, flush_on_close=False) as store:
+        session = store.session(imported)
+        for word in ("one", "two", "three"):
+            session.append(Message.user(word))
+    [journal] = sorted((path / "gitsession/journal").iterdir())[-1:]
+    data = bytearray(journal.read_bytes())
+    data[data.index(b"two")] ^= 1
+    journal.write_bytes(data)
+    assert "journal/" in run("doctor", code=5)
+    assert "journal/" in run("verify", code=5)
+    assert "journal/" in run("verify", code=5)
+    assert "user: one" in run("log", f"{imported}@leaf")
+
+
+def test_a_session_of_a_later_release_is_read_and_not_written_to(
+    run: Run, imported: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store.open(store_of(run)) as store, monkeypatch.context() as later:
+        later.setattr("gitsession.session.session.VIEW", 2)
+        session = store.new_session(agent="later")
+        session.append(Message.user("from the future"))
+    assert "from the future" in run("log", session.id)
+    assert "begun by a later release (view 2" in run("name", session.id, "x", code=4, err=True)
+    assert "view 2 is not known here" in run("verify", code=5)
+
+
+def commit_on(store: Path, ref: str) -> str:
+    """A plain commit of somebody's on top of a session's branch."""
+    who = ["-c", "user.name=u", "-c", "user.email=u@example.org"]
+    git = ["git", f"--git-dir={store}", *who]
+    made = subprocess.run(
+        [*git, "commit-tree", f"{ref}^{{tree}}", "-p", ref, "-m", "a plain commit"], capture_output=True, check=True
+    ).stdout.decode()
+    subprocess.run([*git, "update-ref", ref, made.strip()], check=True)
+    return made.strip()
+
+
+def test_a_plain_commit_on_a_session_stops_nobody(run: Run, imported: str, file: Path) -> None:
+    other = file.with_name("other.jsonl")
+    other.write_bytes(file.read_bytes().replace(b"0199-abcd", b"0199-ffff"))
+    run("import", str(other))
+    store = store_of(run)
+    foreign = commit_on(store, f"refs/heads/sessions/{imported}/main")
+    for _ in range(2):
+        rows = {row["session"]: row for row in document(run("ls", "--json"))["sessions"]}
+        assert len(rows) == 2
+        assert rows[imported]["title"] == "Login"
+        for index in (store / "gitsession").glob("index.db*"):
+            index.unlink()
+    gaps = document(run("tree", imported, "--json", code=5))["gaps"]
+    assert [gap["id"] for gap in gaps] == [foreign]
+    assert "Login" in run("log", f"{imported}@ffff6666")
+    assert foreign in run("verify", code=5)
+    assert foreign in run("show", f"{imported}@main", code=5, err=True)
+
+
+@pytest.mark.parametrize("kind", ["blob", "tree", "nothing"])
+def test_a_branch_that_names_no_commit_stops_nobody(run: Run, imported: str, kind: str) -> None:
+    store = store_of(run)
+    leaf = store / f"refs/heads/sessions/{imported}/main"
+    named = subprocess.run(
+        ["git", f"--git-dir={store}", "rev-parse", "refs/heads/main^{tree}", "refs/heads/main:README.md"],
+        capture_output=True,
+        check=True,
+    ).stdout.decode()
+    leaf.write_text({"tree": named.split()[0], "blob": named.split()[1], "nothing": "1" * 40}[kind] + "\n")
+    assert imported in run("ls")
+    run("verify", code=5)
+
+
+def test_a_damaged_operation_log_is_named_and_only_undo_suffers(run: Run, imported: str) -> None:
+    store = store_of(run)
+    run("name", "@", "Before")
+    (store / "refs/gitsession/oplog").write_text(
+        subprocess.run(
+            ["git", f"--git-dir={store}", "rev-parse", "refs/heads/main"], capture_output=True, text=True, check=True
+        ).stdout
+    )
+    assert "not an operation" in run("undo", code=5, err=True)
+    assert "not an operation" in run("verify", code=5)
+    assert "Before" in run("ls")
+
+
+def test_what_is_in_a_folder_and_cannot_be_read_stops_nothing_else(run: Run, file: Path, here: Path) -> None:
+    os.mkfifo(here / "pipe.jsonl")
+    (here / "dir.jsonl").mkdir()
+    (here / "loop.jsonl").symlink_to("loop.jsonl")
+    os.link(file, os.fsencode(here) + b"/\xff\xfe.jsonl")
+    huge = here / "huge.jsonl"
+    huge.touch()
+    os.truncate(huge, 3 << 30)
+    assert "huge.jsonl" in run("import", ".", code=3, err=True)
+    assert "Login" in run("ls")
+    assert "not a regular file" in run("import", "pipe.jsonl", code=3, err=True)
+    assert "not a regular file" in run("import", "/dev/zero", code=3, err=True)
+
+
+def test_reading_goes_on_where_the_index_cannot_be_written(
+    run: Run, imported: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sqlite3
+
+    from gitsession.index import update
+
+    real = update._refresh
+    told: list[int] = []
+
+    def full_disk(catalogue: Any, objects: Any) -> None:
+        if not told:
+            told.append(1)
+            error = sqlite3.OperationalError("database or disk is full")
+            error.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise error
+        real(catalogue, objects)
+
+    monkeypatch.setattr(update, "_refresh", full_disk)
+    run("label", "@@dddd4444", "good")
+    assert "'good'" in run("tree", "@")
+    assert told
+
+
+def test_a_folder_that_is_gone_matters_only_to_here(run: Run, imported: str, here: Path, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    os.chdir(gone)
+    gone.rmdir()
+    try:
+        assert "Login" in run("tree", imported)
+        assert "0 problems" in run("verify")
+        assert "1 session in" in run()
+    finally:
+        os.chdir(here)
+
+
+def test_a_terminal_that_cannot_show_every_character_shows_the_rest(run: Run, imported: str) -> None:
+    run("name", "@", "日本語")
+    words = [sys.executable, "-m", "gitsession", "ls"]
+    done = subprocess.run(words, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "latin1"}, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    closed = subprocess.run(["bash", "-c", f"{sys.executable} -m gitsession ls >&-"], capture_output=True, check=False)
+    assert closed.returncode == 0
 
 
 def test_git_runs_on_the_store(run: Run, imported: str, here: Path) -> None:

@@ -15,7 +15,8 @@ FLOORS = [
     ["codec"],
     ["formats", "store"],
     ["session"],
-    ["index", "exchange"],
+    ["index"],
+    ["exchange"],
     ["api"],
     ["cli"],
 ]

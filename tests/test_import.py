@@ -795,7 +795,7 @@ def test_a_session_in_the_store_is_the_one_that_pi_sees(
     seen = facts.meta(store, sid)
     found = rules.labels(facts.marks(store, sid, ours.tree, seen), facts.targets(ours.tree, seen))
     assert {ours.lines[oid]["id"]: text for oid, text in found.items()} == theirs["labels"]
-    last = session(store, sid).walk_back()
+    last = reversed(session(store, sid).line())
     assert next((node.source.id for node in last if node.source and node.source.id), None) == theirs["leaf"]
     assert exported(store, sid) == case["text"].encode()
 

@@ -493,7 +493,7 @@ def test_the_newest_here_and_the_one_before(found: tuple[Store, dict[str, str]])
     assert catalogue.find("@", "/elsewhere").sid == names["own"]
 
 
-@pytest.mark.parametrize(("address", "cwd"), [("@", "/nowhere"), ("@", None), ("-", "/work"), ("@", "/workshop")])
+@pytest.mark.parametrize(("address", "cwd"), [("@", "/nowhere"), ("-", "/work"), ("@", "/workshop")])
 def test_where_no_session_was_held_there_is_none_here(
     found: tuple[Store, dict[str, str]], address: str, cwd: str | None
 ) -> None:

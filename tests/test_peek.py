@@ -81,18 +81,9 @@ def test_a_ref_changed_twice_within_one_tick_of_the_clock_is_noticed(store):
     assert times[0] != times[1]
 
 
-def test_pending_records_are_seen_without_reading_them(store):
-    assert not peek.has_pending(store.git_dir)
-    put(store)
-    assert peek.has_pending(store.git_dir)
-    store.flush()
-    assert not peek.has_pending(store.git_dir)
-
-
 def test_a_repository_without_sessions_has_a_fingerprint(tmp_path):
     subprocess.run(["git", "init", "-q", "--bare", tmp_path / "plain.git"], check=True)
     assert peek.fingerprint(tmp_path / "plain.git") == peek.fingerprint(tmp_path / "plain.git")
-    assert not peek.has_pending(tmp_path / "plain.git")
 
 
 def test_peeking_loads_nothing_heavy():

@@ -303,13 +303,6 @@ def test_a_time_is_milliseconds_or_nothing(stamp, ms):
     assert pi.split(file(header={**HEADER, "timestamp": stamp})).started_ms == (ms or 0)
 
 
-def test_an_identity_is_the_id_and_the_parent_that_a_line_states():
-    assert pi.identity(entry("b", "a")) == ("b", "a")
-    assert pi.identity(entry("b", None)) == ("b", None)
-    assert pi.identity(line(type="message")) == (None, None)
-    assert pi.identity(b"oops") == (None, None)
-
-
 # What a line means
 
 USAGE = {"input": 1, "output": 2, "totalTokens": 3}
@@ -691,7 +684,6 @@ LINES = ODD.map(json.dumps).map(str.encode) | st.binary() | JSON.map(json.dumps)
 def test_reading_a_line_never_raises(payload):
     assert isinstance(pi.read(payload), entries.Entry)
     assert isinstance(pi.headline(payload), Headline)
-    pi.identity(payload)
     pi.claims(payload)
 
 

@@ -87,7 +87,6 @@ def test_what_the_format_cannot_hold_is_refused_and_nothing_is_written(store: Ob
 def test_appends_form_a_line(store: ObjectStore) -> None:
     held = begun(store, "one", "two", "three")
     assert words(held) == ["user: one", "user: two", "user: three"]
-    assert [node.oid for node in held.walk_back()] == [node.oid for node in held.line()][::-1]
     assert list(held.branches()) == ["main"]
 
 

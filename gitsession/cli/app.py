@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import errno
 import os
 import sys
@@ -11,6 +10,7 @@ from importlib import import_module
 
 import click
 
+from gitsession.cli import exits
 from gitsession.cli.opening import App
 from gitsession.cli.output import complain
 from gitsession.errors import (
@@ -23,9 +23,6 @@ from gitsession.errors import (
     NotFound,
     Refused,
 )
-
-EXIT_NOTHING, EXIT_USAGE, EXIT_NOT_FOUND, EXIT_REFUSED, EXIT_INTEGRITY, EXIT_TRY_AGAIN = 1, 2, 3, 4, 5, 75
-EXIT_INTERRUPTED = 130
 
 _WRONG_PATH = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM)
 
@@ -63,6 +60,8 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS and cmd_name not in HIDDEN:
+            import difflib  # slow to load, and for nobody who types well
+
             close = ", ".join(difflib.get_close_matches(cmd_name, COMMANDS, n=2))
             raise click.UsageError(f"no command {cmd_name!r}" + (f"; did you mean {close}?" if close else ""), ctx)
         found: click.Command = import_module(f"gitsession.cli.commands.{cmd_name}_").command
@@ -95,17 +94,18 @@ def gitsession(ctx: click.Context, store: str | None) -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command line; the exit code, as docs/commands.md lists them."""
+    _prepare_streams()
     try:
         code = gitsession.main(list(arguments), prog_name="gitsession", standalone_mode=False)
         sys.stdout.flush()
-        return code if isinstance(code, int) else 0
+        return code if isinstance(code, int) else exits.OK
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as error:
         complain(error.format_message(), hint=_usage_hint(error))
-        return EXIT_USAGE
+        return exits.USAGE
     except (click.Abort, KeyboardInterrupt):
-        return EXIT_INTERRUPTED
+        return exits.INTERRUPTED
     except BrokenPipeError:
         # Whoever read has gone (`| head`); what Python still holds must not be complained about at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -115,17 +115,32 @@ def run(arguments: Sequence[str]) -> int:
         return exit_code(error)
     except OSError as error:
         complain(f"{error.filename or ''}: {error.strerror}".lstrip(": "))
-        return EXIT_NOT_FOUND if error.errno in _WRONG_PATH else EXIT_TRY_AGAIN
+        return exits.NOT_FOUND if error.errno in _WRONG_PATH else exits.TRY_AGAIN
+    except Exception as error:
+        if type(error).__module__ != "sqlite3":  # asked by name: most commands never load it
+            raise
+        complain(f"the index cannot be used: {error}", hint="what is kept is not touched by it; try again")
+        return exits.TRY_AGAIN
+
+
+def _prepare_streams() -> None:
+    """Output must not fail for a terminal's encoding, nor for a stream that was closed before we began."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - for the life of the process
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
 
 
 def exit_code(error: GitSessionError) -> int:
     if isinstance(error, NotFound | NotAStore):
-        return EXIT_NOT_FOUND
+        return exits.NOT_FOUND
     if isinstance(error, Refused):
-        return EXIT_REFUSED
+        return exits.REFUSED
     if isinstance(error, Malformed | Corrupt | MissingObject):
-        return EXIT_INTEGRITY
-    return EXIT_USAGE if isinstance(error, InvalidName) else EXIT_TRY_AGAIN
+        return exits.INTEGRITY
+    return exits.USAGE if isinstance(error, InvalidName) else exits.TRY_AGAIN
 
 
 def _usage_hint(error: click.ClickException) -> str:

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gitsession.cli.output import warn
 from gitsession.errors import NotAStore, NotFound
 
 if TYPE_CHECKING:
+    from tempfile import TemporaryDirectory
+
     from gitsession.api import Session, Store
     from gitsession.index.catalogue import Catalogue, Row
     from gitsession.session.node import Node
@@ -26,6 +29,7 @@ class App:
         self._store: Store | None = None
         self._catalogue: Catalogue | None = None
         self._objects: GitStore | None = None
+        self._aside: TemporaryDirectory[str] | None = None
 
     @functools.cached_property
     def path(self) -> Path:
@@ -43,6 +47,17 @@ class App:
                 self.require()
             self._store = Store.create(self.path) if make else Store.open(self.path)
         return self._store
+
+    def rehearsal(self) -> Store:
+        """A store for a run that must leave none behind: the one that is there, else one that goes away with us."""
+        import tempfile
+
+        from gitsession.api import Store
+
+        if self._store is None and not os.path.lexists(self.path):
+            self._aside = tempfile.TemporaryDirectory(prefix="gitsession-")
+            self._store = Store.create(os.path.join(self._aside.name, "store.git"))
+        return self.store()
 
     def require(self) -> None:
         """Raises ``NotAStore`` where there is no store yet, with what makes one."""
@@ -80,7 +95,7 @@ class App:
     def row(self, address: str) -> tuple[Row, str]:
         """The catalogue's row of the session, and the entry, of ``SESSION@ENTRY``; without an entry, the leaf."""
         name, entry = split(address)
-        return self.catalogue().find(name, os.getcwd()), entry or "leaf"
+        return self.catalogue().find(name, None), entry or "leaf"
 
     def session(self, address: str) -> Session:
         """The session of an address. Raises ``UsageError`` where it names an entry, which would be passed over."""
@@ -102,6 +117,10 @@ class App:
             self._objects.close()
         if self._store is not None:
             self._store.close()
+            for theirs, ours in self._store.objects.sidestepped:
+                warn(f"gitsession: another program moved {theirs}; what was written here goes on as {ours}")
+        if self._aside is not None:
+            self._aside.cleanup()
 
 
 def split(address: str) -> tuple[str, str]:

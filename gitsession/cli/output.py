@@ -99,3 +99,11 @@ def _wants_color() -> bool:
 
 def _color() -> bool | None:
     return None if _wants_color() else False
+
+
+def current_folder() -> str:
+    """Where the user stands; "" where that folder is gone."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from gitsession.cli.opening import App
-from gitsession.cli.output import count, paged, say
+from gitsession.cli.output import count, current_folder, paged, say
 from gitsession.cli.sessions import table
 
 NEWEST = 10
@@ -21,7 +21,7 @@ def show_status(app: App) -> None:
     from gitsession.index.catalogue import is_here
 
     rows = app.catalogue().sessions()
-    cwd = os.getcwd()
+    cwd = current_folder()
     here = [row for row in rows if is_here(row, cwd)]
     say(f"{count(len(rows), 'session')} in {app.path}, {len(here)} of them held here")
     shown = (here or rows)[:NEWEST]

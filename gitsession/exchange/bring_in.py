@@ -12,19 +12,20 @@ from dataclasses import dataclass, field, replace
 
 from gitsession.codec.digest import hash_of
 from gitsession.codec.payload import NONCE_BYTES
-from gitsession.errors import Corrupt, Malformed, NotFound, RefMoved, Unavailable
+from gitsession.errors import Corrupt, Malformed, NotFound, RefMoved, Refused, Unavailable
 from gitsession.formats import Format, Problem, Source
 from gitsession.model import entries as kinds
 from gitsession.model.headline import VIEW
 from gitsession.session import facts, graph, keep, names, naming, oplog
-from gitsession.session.content import payload_of
-from gitsession.session.node import Node, position
+from gitsession.session.content import entry_of, payload_of
+from gitsession.session.node import Node, line_of, position
 from gitsession.session.oplog import Move
 from gitsession.store import refs
 from gitsession.store.base import Kind, ObjectStore, Oid
 from gitsession.store.objects import oid_of
 
 TRIES = 5
+UPGRADE = "upgrade gitsession to write to it; it can be read as it is"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,6 +108,7 @@ class _Plan:
         self.sid, self.tree = self._session()
         self.before = dict(self.tree.branches) if self.tree else {}
         self.tips: dict[str, Oid] = dict(self.before) or {refs.MAIN: self.root.oid}
+        self.names = naming.Names(self.tips.__contains__)
         self.goes_on = self._agents_leaves()
         self.at_line = self._entries()
         self._make_last_a_leaf()
@@ -159,7 +161,16 @@ class _Plan:
                 raise Corrupt(f"session {sid} is damaged here", hint=f"`gitsession verify {sid}` says how")
             if self.root.oid in tree.nodes:
                 return sid, tree
+            self._refuse_later_view(sid, tree)
         raise Malformed("two other sessions have the names this one could have", where=source.source_id)
+
+    def _refuse_later_view(self, sid: str, tree: graph.Tree) -> None:
+        """The same session, begun by a later release: its entries are written in a way that we do not know."""
+        for oid in tree.children.get(None, []):
+            root = entry_of(self.store, tree.nodes[oid])
+            same = isinstance(root, kinds.Session) and root.source_id == self.source.source_id
+            if same and isinstance(root, kinds.Session) and (root.view or 0) > VIEW:
+                raise Refused(f"session {sid} was begun by a later release (view {root.view})", hint=UPGRADE)
 
     def _agents_leaves(self) -> dict[Oid, str]:
         """The branches that go on where the file does, by their leaf: ``main``, and those named after an entry of it.
@@ -207,7 +218,7 @@ class _Plan:
         self.tips[name] = node.oid
 
     def _free(self, node: Node) -> str:
-        return naming.free(node.chain, self.tips)
+        return self.names.free(node.chain)
 
     def _make_last_a_leaf(self) -> None:
         """The agent goes on from the file's last line: in a file cut short by a rewrite, a ref must say so."""
@@ -258,7 +269,7 @@ class _Plan:
         before = seen.source_file
         if set(superseded) != set(before.superseded):
             changed = set(superseded) ^ set(before.superseded)
-            self.rewritten = min(int(place.partition(":")[0]) for place in changed)
+            self.rewritten = min((line for place in changed if (line := line_of(place)) is not None), default=None)
         elif self.source.ends_with_newline == before.ends_with_newline:
             return
         # The same in every store that saw the same: time and nonce follow from the entry before.

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from gitsession.errors import Malformed
 from gitsession.formats import FORMATS, Format, claimed
 
 HEAD_BYTES = 64 * 1024
+FILE_BYTES_MAX = 1 << 30
 SUFFIXES = (".jsonl",)
 
 _BLOB = re.compile(rb"blob:sha256:([0-9a-f]{64})(?![0-9a-f])")
@@ -36,6 +40,18 @@ def under(paths: Iterable[Path]) -> Iterator[Path]:
             yield from sorted(found for found in path.rglob("*") if found.suffix in SUFFIXES and found.is_file())
         else:
             yield path
+
+
+def read(path: Path) -> tuple[os.stat_result, bytes]:
+    """A session file as it is. Raises ``Malformed`` for what is no regular file, or over 1 GiB; ``OSError``."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe must not hold us up
+    with os.fdopen(fd, "rb") as file:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            raise Malformed("not a regular file")
+        if found.st_size > FILE_BYTES_MAX:
+            raise Malformed(f"{found.st_size:,} bytes; a session file has at most {FILE_BYTES_MAX:,}")
+        return found, file.read()
 
 
 def format_of(path: Path, data: bytes) -> Format | None:

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 from gitsession.formats import pi_file, pi_headline, pi_view
 from gitsession.formats.jsonl import parse
-from gitsession.formats.pi_file import identity
 from gitsession.formats.record import Source
 from gitsession.model.entries import Entry
 from gitsession.model.headline import Headline
 
-__all__ = ["AGENT", "FORM", "ROOTS", "claims", "headline", "identity", "read", "split"]
+__all__ = ["AGENT", "FORM", "ROOTS", "claims", "headline", "read", "split"]
 
 AGENT = "pi"
 FORM = "jsonl"

@@ -64,15 +64,6 @@ def split(data: bytes, *, agent: str, name: str, final: bool) -> Source:
     )
 
 
-def identity(payload: bytes) -> tuple[str | None, str | None]:
-    """The id that a payload states, and its parent's: to compare trees across files without splitting them."""
-    line = jsonl.parse(payload)
-    if isinstance(line, Failure):
-        return None, None
-    node = _node(0, line)
-    return node.id, node.parent if isinstance(node.parent, str) else None
-
-
 class _Parts(NamedTuple):
     """A file's lines sorted out: ``nodes``, ``payloads`` and ``reasons`` run side by side, one for each record."""
 

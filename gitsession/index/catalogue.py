@@ -10,14 +10,14 @@ import contextlib
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from gitsession.errors import Ambiguous, NotFound
 from gitsession.store import peek
 
-VERSION = 2
+VERSION = 3
 FILE = Path("gitsession") / "index.db"
 
 _SCHEMA = """
@@ -37,7 +37,8 @@ CREATE INDEX marks_sid ON marks (sid);
 CREATE TABLE sessions (
     sid TEXT PRIMARY KEY, start TEXT NOT NULL, agent TEXT NOT NULL, source_id TEXT, title TEXT, first_words TEXT,
     project TEXT, created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL, entries INTEGER NOT NULL,
-    branches TEXT NOT NULL, active TEXT NOT NULL, tokens INTEGER NOT NULL, superseded TEXT NOT NULL) WITHOUT ROWID;
+    branches TEXT NOT NULL, active TEXT NOT NULL, tokens INTEGER NOT NULL, superseded TEXT NOT NULL,
+    view INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE files (
     path TEXT PRIMARY KEY, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, inode INTEGER NOT NULL,
     sid TEXT NOT NULL) WITHOUT ROWID;
@@ -47,6 +48,7 @@ CREATE TABLE files (
 class Row(NamedTuple):  # a dataclass would cost a third of the start of `gitsession ls`
     """One session of the catalogue. Times in ms since 1970.
 
+    ``view``: how its entries are written; a later one than ours can be read, not written to.
     ``entries`` and ``tokens`` (all that providers reported) count from where the session begins: its root, or the
     entry at which it was forked off.
     """
@@ -63,6 +65,7 @@ class Row(NamedTuple):  # a dataclass would cost a third of the start of `gitses
     branches: Mapping[str, str]
     active: str
     tokens: int
+    view: int
 
     @property
     def name(self) -> str:
@@ -86,7 +89,7 @@ class Catalogue:
         except sqlite3.DatabaseError:
             self.begin_anew()
             return False
-        return found is not None and found[0] == peek.fingerprint(self.git_dir)
+        return found is not None and found[0] == os.fsencode(peek.fingerprint(self.git_dir))
 
     def begin_anew(self) -> None:
         """Throw the database away and make an empty one."""
@@ -101,58 +104,62 @@ class Catalogue:
 
     def sessions(self) -> list[Row]:
         """All sessions, the newest first."""
-        return [_row(found) for found in self.db.execute(f"{_SELECT} ORDER BY updated_ms DESC, sid")]
+        return self._rows("")
 
     def session(self, sid: str) -> Row | None:
-        found = self.db.execute(f"{_SELECT} WHERE sid = ?", (sid,)).fetchone()
-        return _row(found) if found else None
+        return next(iter(self._rows("WHERE sid = ?", (sid,))), None)
 
     def find(self, address: str, cwd: str | None) -> Row:
         """The session that ``address`` names. Raises ``NotFound`` or ``Ambiguous``.
 
         A unique part of its id; ``<agent>:<source id>``; ``@``, the newest here; ``-``, the one before that. *Here* is
-        ``cwd`` or a folder above it.
+        ``cwd`` (this process's folder) or a folder above it.
         """
         if address in ("@", "-"):
             return self._newest(address, cwd)
         agent, colon, source_id = address.partition(":")
+        tries: list[tuple[str, tuple[str, ...]]]
         if colon:
-            found = [row for row in self.sessions() if row.agent == agent and row.source_id == source_id]
-            found = found or [
-                row for row in self.sessions() if row.agent == agent and (row.source_id or "").startswith(source_id)
-            ]
+            tries = [("agent = ? AND source_id = ?", (agent, source_id))]
+            tries += [("agent = ? AND instr(source_id, ?) = 1", (agent, source_id))]
         else:
-            found = [row for row in self.sessions() if row.sid == address.lower()]
-            found = found or [row for row in self.sessions() if address and address.lower() in row.sid]
+            tries = [("sid = ?", (address.lower(),)), ("instr(sid, ?)", (address.lower(),))]
+        found = next((rows for where, values in tries if (rows := self._rows(f"WHERE {where}", values))), [])
         if len(found) == 1:
             return found[0]
-        if found:
+        if found and address:
             lines = [f"{row.sid}  {row.name}" for row in found]
             raise Ambiguous(f"{address!r} fits {len(found)} sessions", lines, hint="give more of its id")
         raise NotFound(f"no session {address[:80]!r}", hint="`gitsession ls` lists them")
 
     def _newest(self, address: str, cwd: str | None) -> Row:
-        here = [row for row in self.sessions() if is_here(row, cwd)]
+        cwd = os.path.abspath(cwd or ".")
+        rows = self.sessions()
+        here = [row for row in rows if is_here(row, cwd)]
         wanted = 0 if address == "@" else 1
         if len(here) > wanted:
             return here[wanted]
         which = "session" if not wanted else "earlier session"
-        newest = next(iter(self.sessions()), None)
-        elsewhere = f"the newest elsewhere is {newest.sid}, in {newest.project or 'no folder'}" if newest else ""
+        elsewhere = f"the newest elsewhere is {rows[0].sid}, in {rows[0].project or 'no folder'}" if rows else ""
         raise NotFound(f"no {which} was held in {cwd}", hint=elsewhere or "`gitsession import` takes sessions in")
+
+    def _rows(self, where: str, values: Sequence[str] = ()) -> list[Row]:
+        texts = [value.encode("utf-8", "replace").decode() for value in values]  # SQLite takes no lone surrogate
+        return [_row(found) for found in self.db.execute(f"{_SELECT} {where} ORDER BY updated_ms DESC, sid", texts)]
 
     # ---- files that were imported
 
     def seen(self, path: Path, stat: os.stat_result) -> str | None:
         """The session that the file at ``path`` was imported as, if it has not changed since."""
-        found = self.db.execute("SELECT size, mtime_ns, inode, sid FROM files WHERE path = ?", (str(path),)).fetchone()
+        asked = "SELECT size, mtime_ns, inode, sid FROM files WHERE path = ?"
+        found = self.db.execute(asked, (os.fsencode(path),)).fetchone()
         same = found is not None and found[:3] == (stat.st_size, stat.st_mtime_ns, stat.st_ino)
         return found[3] if same and self.session(found[3]) is not None else None
 
     def remember(self, files: Iterable[tuple[Path, os.stat_result, str]]) -> None:
         """That each file, as it is, was imported as a session."""
-        rows = [(str(path), stat.st_size, stat.st_mtime_ns, stat.st_ino, sid) for path, stat, sid in files]
-        with self.transaction() as db:
+        rows = [(os.fsencode(path), stat.st_size, stat.st_mtime_ns, stat.st_ino, sid) for path, stat, sid in files]
+        with contextlib.suppress(sqlite3.OperationalError), self.transaction() as db:  # else they are read again
             db.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", rows)
 
     @contextlib.contextmanager
@@ -179,7 +186,7 @@ def is_here(row: Row, cwd: str | None) -> bool:
 
 _SELECT = (
     "SELECT sid, agent, source_id, title, first_words, project, created_ms, updated_ms, entries, branches, active, "
-    "tokens FROM sessions"
+    "tokens, view FROM sessions"
 )
 
 
@@ -197,7 +204,9 @@ def _open(path: Path) -> sqlite3.Connection:
         except sqlite3.OperationalError as error:
             if "locked" in str(error):
                 raise
-            break
+            if "no such" not in str(error):
+                break
+            _remove(path)
         except sqlite3.DatabaseError:
             _remove(path)
     return _connect(":memory:")
@@ -223,6 +232,8 @@ def _connect(path: str) -> sqlite3.Connection:
             if db.execute("PRAGMA user_version").fetchone()[0] != VERSION:
                 _make_anew(db)
             db.execute("COMMIT")
+        for table in ("state", "refs", "entries", "marks", "sessions", "files"):
+            db.execute(f"SELECT * FROM {table} LIMIT 0")
     except BaseException:
         db.close()
         raise

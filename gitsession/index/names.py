@@ -24,7 +24,8 @@ class Names:
 def names(catalogue: Catalogue, sid: str) -> Names:
     """Title and labels as they stand, without a walk."""
     marks = marks_of(catalogue.db, sid)
-    places = {mark.target: place for mark in marks if (place := _place(catalogue.db, sid, mark.target)) is not None}
+    targets = {mark.target for mark in marks if mark.what == "label"}
+    places = {target: place for target in targets if (place := _place(catalogue.db, sid, target)) is not None}
     labels = rules.labels(marks, {target: oid for target, (oid, _) in places.items()})
     return Names(rules.title(marks), labels, {chain: labels[oid] for oid, chain in places.values() if oid in labels})
 
@@ -54,5 +55,5 @@ def _chain(target: str) -> bytes:
 
 
 def storable(text: str) -> str:
-    """``text`` as SQLite can keep it: a lone surrogate becomes U+FFFD."""
+    """``text`` as SQLite can keep it: a lone surrogate becomes a question mark."""
     return text.encode("utf-8", "replace").decode() if not text.isascii() else text

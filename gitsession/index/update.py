@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -12,10 +13,11 @@ from gitsession.index.catalogue import Catalogue
 from gitsession.index.names import marks_of, storable
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
+from gitsession.model.headline import VIEW
 from gitsession.session import content, facts, graph, marks
 from gitsession.session.active import active
 from gitsession.session.marks import Mark
-from gitsession.session.node import Node, load, position
+from gitsession.session.node import Node, before, load, position
 from gitsession.store import peek, refs
 from gitsession.store.base import ObjectStore, Oid
 
@@ -23,13 +25,19 @@ DAMAGE = (Malformed, Corrupt, MissingObject)
 """What stays wrong until somebody mends it. Any other failure ends a refresh, and the next one tries again."""
 
 
+_NOT_WRITTEN = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
+
+
 def refresh(catalogue: Catalogue, store: ObjectStore) -> None:
-    """Bring ``catalogue`` up to date. What is read while others write may be older than theirs, never torn."""
+    """Bring ``catalogue`` up to date. What is read while others write may be older than theirs, never torn.
+
+    On a disk that is full or cannot be written it goes on in memory: reading must not depend on room to write.
+    """
     try:
         _refresh(catalogue, store)
     except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_READONLY:
-            raise  # locked, or a full disk: nothing is wrong with what is there
+        if error.sqlite_errorcode & 0xFF not in _NOT_WRITTEN:
+            raise  # locked: nothing is wrong with what is there
         catalogue.begin_in_memory()
         _refresh(catalogue, store)
     except sqlite3.DatabaseError:
@@ -50,7 +58,7 @@ def _refresh(catalogue: Catalogue, store: ObjectStore) -> None:
                 _forget(db, sid)  # `verify` names the damage; the other sessions are still listed
         db.executemany("DELETE FROM refs WHERE name = ?", [(name,) for name in changed])
         db.executemany("INSERT INTO refs VALUES (?, ?)", [(name, now[name]) for name in changed if name in now])
-        db.execute("INSERT OR REPLACE INTO state VALUES ('fingerprint', ?)", (fingerprint,))
+        db.execute("INSERT OR REPLACE INTO state VALUES ('fingerprint', ?)", (os.fsencode(fingerprint),))
 
 
 def _sid(name: str) -> str:
@@ -80,8 +88,10 @@ def _session(
     db.execute("DELETE FROM marks WHERE sid = ? AND on_meta = 1", (sid,))
     _insert_marks(db, sid, meta.marks, on_meta=True)
     start = start or (found[0] if found else None) or (new[0].oid if new else None)
-    if start is not None:  # else not one entry can be read
+    if start is not None and _is_known(db, sid, start):  # else not one entry can be read
         _summarise(db, store, sid, start, meta, leaves)
+    else:
+        _forget(db, sid)
 
 
 def _forget(db: sqlite3.Connection, sid: str) -> None:
@@ -100,6 +110,7 @@ def _new_nodes(
 ) -> tuple[list[Node], Oid | None]:
     """The entries of a session that are not known yet, and the one at which it begins if it is among them."""
     new: dict[Oid, Node] = {}
+    skipped: set[Oid] = set()
     fork = root = None
     for leaf in leaves:
         oid: Oid | None = leaf
@@ -108,9 +119,13 @@ def _new_nodes(
             try:
                 node = load(store, oid)
             except DAMAGE:
-                break  # `verify` names it; the rest of the session is still listed
+                if oid in skipped:
+                    break
+                skipped.add(oid)  # `verify` names it; what stands before it is still listed
+                oid = before(store, oid)
+                continue
             line[oid] = node
-            if _is_start(store, node, sid):
+            if content.begins_fork(store, node, sid):
                 fork = oid
                 break
             root, oid = (oid if node.parent is None else root), node.parent
@@ -128,13 +143,6 @@ def _known_fork(db: sqlite3.Connection, sid: str) -> Oid | None:
     query = "SELECT start FROM sessions JOIN entries USING (sid) WHERE sid = ? AND oid = start AND kind = ?"
     found = db.execute(query, (sid, kinds.Fork.kind)).fetchone()
     return found[0] if found else None
-
-
-def _is_start(store: ObjectStore, node: Node, sid: str) -> bool:
-    if node.kind != kinds.Fork.kind:
-        return False
-    entry = content.entry_of(store, node)
-    return isinstance(entry, kinds.Fork) and entry.session == sid
 
 
 def _is_known(db: sqlite3.Connection, sid: str, oid: Oid) -> bool:
@@ -202,6 +210,7 @@ def _summarise(
         "entries": count,
         "branches": json.dumps(leaves),
         "active": active(store, sid),
+        "view": (first.view if isinstance(first, kinds.Session | kinds.Fork) else None) or VIEW,
         "tokens": tokens,
         "superseded": json.dumps(sorted(meta.source_file.superseded)),
     }

@@ -264,6 +264,7 @@ class Fork(Entry):
     kind: ClassVar[str] = "fork"
     session: str
     agent: str
+    view: int | None = None
     cwd: str | None = None
     title: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gitsession.errors import NotFound
+from gitsession.errors import Corrupt, Malformed, MissingObject, NotFound
 from gitsession.session.content import entry_of
 from gitsession.session.facts import meta
 from gitsession.session.graph import branches, line
@@ -34,7 +34,7 @@ def active(store: ObjectStore, sid: str) -> str:
 
 def derived(store: ObjectStore, sid: str, leaves: Mapping[str, Oid]) -> str:
     """The active branch where nobody chose one: the newest leaf of ours, else the one with the highest source line."""
-    nodes = {name: load(store, oid) for name, oid in leaves.items()}
+    nodes = {name: node for name, oid in leaves.items() if (node := _loaded(store, oid)) is not None}
     ours = {name: node for name, node in nodes.items() if node.source is None and node.parent is not None}
     if ours:
         return max(ours, key=lambda name: (entry_of(store, ours[name]).at_ms, ours[name].chain))
@@ -43,6 +43,14 @@ def derived(store: ObjectStore, sid: str, leaves: Mapping[str, Oid]) -> str:
     current = {name: node for name, node in imported.items() if not is_superseded(store, node, superseded)}
     lines = {name: node.source.line for name, node in (current or imported).items() if node.source}
     return max(lines, key=lambda name: (lines[name], name)) if lines else next(iter(leaves))
+
+
+def _loaded(store: ObjectStore, oid: Oid) -> Node | None:
+    """A leaf that cannot be read, or that is no entry, is not the one to go on with."""
+    try:
+        return load(store, oid)
+    except (Malformed, Corrupt, MissingObject):
+        return None
 
 
 def is_superseded(store: ObjectStore, leaf: Node, superseded: tuple[str, ...]) -> bool:

@@ -9,7 +9,7 @@ from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.holes import Encoding
 from gitsession.errors import Corrupt, Malformed, MissingObject
 from gitsession.formats import FORMATS
-from gitsession.model.entries import Entry, Opaque
+from gitsession.model.entries import Entry, Fork, Opaque
 from gitsession.session.node import Node
 from gitsession.store import layout
 from gitsession.store.base import ObjectStore, Oid
@@ -97,3 +97,11 @@ def _read(store: ObjectStore, oid: Oid, expected: str) -> bytes:
     if kind != expected:
         raise Corrupt(f"{oid} is a {kind}, expected a {expected}")
     return data
+
+
+def begins_fork(store: ObjectStore, node: Node, sid: str) -> bool:
+    """Whether ``node`` is the entry at which session ``sid`` was forked off an older one."""
+    if node.kind != Fork.kind or node.source is not None:
+        return False
+    entry = entry_of(store, node)
+    return isinstance(entry, Fork) and entry.session == sid

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from gitsession.codec.digest import to_base64url
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
-from gitsession.session.content import entry_of
+from gitsession.session.content import begins_fork, entry_of
 from gitsession.session.graph import Tree, place
 from gitsession.session.marks import Mark
 from gitsession.session.node import Node, load, position
@@ -109,7 +109,7 @@ def marks(store: ObjectStore, sid: str, tree: Tree, seen: Meta) -> list[Mark]:
     Those of an older session above a fork do not count, nor do lines that are no longer in the agent's file.
     """
     found = list(seen.marks)
-    start = next((oid for oid in tree.nodes if _is_fork_of(store, tree.nodes[oid], sid)), None)
+    start = next((oid for oid in tree.nodes if begins_fork(store, tree.nodes[oid], sid)), None)
     above = _above(tree, start)
     in_file = {node.oid for node in imported_now(tree, seen.source_file.superseded)}
     for node in tree.nodes.values():
@@ -141,10 +141,3 @@ def targets(tree: Tree, seen: Meta) -> dict[str, Oid]:
         if node.source is not None and node.source.id is not None:
             named[node.source.id] = node.oid
     return named
-
-
-def _is_fork_of(store: ObjectStore, node: Node, sid: str) -> bool:
-    if node.kind != kinds.Fork.kind:
-        return False
-    entry = entry_of(store, node)
-    return isinstance(entry, kinds.Fork) and entry.session == sid

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gitsession.errors import Corrupt, Malformed, MissingObject, NotFound
-from gitsession.session.node import Node, load
+from gitsession.session.node import Node, before, load
 from gitsession.store import refs
 from gitsession.store.base import ObjectStore, Oid
 
@@ -32,7 +32,7 @@ def branches(store: ObjectStore, sid: str) -> dict[str, Oid]:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """An entry that is named and cannot be read: what is below it is lost, what is above it is shown."""
+    """What is named and is no entry, or cannot be read: where it names what stands before it, that is shown."""
 
     oid: Oid
     problem: str
@@ -62,22 +62,23 @@ def tree(store: ObjectStore, sid: str) -> Tree:
     if not leaves:
         raise NotFound(f"no session {sid}")
     nodes: dict[Oid, Node] = {}
-    gaps: list[Gap] = []
+    gaps: dict[Oid, Gap] = {}
     for leaf in leaves.values():
         oid: Oid | None = leaf
-        while oid is not None and oid not in nodes:
+        while oid is not None and oid not in nodes and oid not in gaps:
             try:
-                nodes[oid] = load(store, oid)
+                node = nodes[oid] = load(store, oid)
             except (Malformed, Corrupt, MissingObject) as error:
-                gaps.append(Gap(oid, str(error)))
-                break
-            oid = nodes[oid].parent
+                gaps[oid] = Gap(oid, str(error))
+                oid = before(store, oid)
+            else:
+                oid = node.parent
     children: dict[Oid | None, list[Oid]] = {}
     for node in nodes.values():
         children.setdefault(node.parent if node.parent in nodes else None, []).append(node.oid)
     for siblings in children.values():
         siblings.sort(key=lambda oid: place(nodes[oid]))
-    return Tree(leaves, nodes, children, tuple(gaps))
+    return Tree(leaves, nodes, children, tuple(gaps.values()))
 
 
 def place(node: Node) -> tuple[int, int, bytes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable
 from itertools import count
 
 from gitsession.codec.digest import to_base32
@@ -13,23 +13,33 @@ LENGTHS = (8, 13, 26, 52)
 _NUMBER = re.compile(r"(?<=[a-z2-7]{52})-[0-9]+\Z")
 
 
-def free(chain: bytes, taken: Collection[str]) -> str:
-    """The first of the derived names that no branch of the session has."""
-    return next(name for name in _derived(chain) if name not in taken)
+class Names:
+    """Gives derived names that no branch has. ``is_taken`` tells whether one has; what was given is not given again.
+
+    Equal entries side by side have one chain: what was tried for it is remembered, or many of them would take forever.
+    """
+
+    def __init__(self, is_taken: Callable[[str], bool]) -> None:
+        self._is_taken = is_taken
+        self._next: dict[bytes, int] = {}
+
+    def free(self, chain: bytes) -> str:
+        """The first of the names that follow from ``chain`` that is free."""
+        stem = to_base32(chain, LENGTHS[-1])
+        for number in count(self._next.get(chain, 0)):
+            name = stem[: LENGTHS[number]] if number < len(LENGTHS) else f"{stem}-{number - len(LENGTHS) + 2}"
+            if not self._is_taken(name):
+                self._next[chain] = number + 1
+                return name
+        raise AssertionError("numbers do not end")
 
 
 def stems(chain: bytes) -> set[str]:
     """The names that follow from a chain, as ``stem`` gives them."""
-    return {to_base32(chain, length) for length in LENGTHS}
+    stem = to_base32(chain, LENGTHS[-1])
+    return {stem[:length] for length in LENGTHS}
 
 
 def stem(name: str) -> str:
     """A derived name without the number it has where equal entries stand side by side."""
     return _NUMBER.sub("", name)
-
-
-def _derived(chain: bytes) -> Iterator[str]:
-    for length in LENGTHS:
-        yield to_base32(chain, length)
-    for number in count(2):
-        yield f"{to_base32(chain, LENGTHS[-1])}-{number}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gitsession.codec import message
 from gitsession.codec.digest import to_base64url
 from gitsession.codec.message import SourceRef
-from gitsession.errors import Corrupt, Malformed
+from gitsession.errors import Corrupt, Malformed, MissingObject
 from gitsession.store.base import ObjectStore, Oid
 from gitsession.store.objects import parse_commit
 
@@ -64,3 +64,18 @@ def load(store: ObjectStore, oid: Oid) -> Node:
 def position(node: Node) -> str:
     """How ``SourceFile.superseded`` names an imported entry: ``<line>:<chain>``."""
     return f"{node.source.line if node.source else ''}:{to_base64url(node.chain)}"
+
+
+def line_of(place: str) -> int | None:
+    """The line in a position; ``None`` for a text that is none."""
+    line = place.partition(":")[0]
+    return int(line) if line.isascii() and line.isdigit() and len(line) < 19 else None
+
+
+def before(store: ObjectStore, oid: Oid) -> Oid | None:
+    """The first parent of a commit that need not be an entry: where to go on when somebody committed on top of one."""
+    try:
+        kind, data = store.read(oid)
+        return next(iter(parse_commit(data).parents), None) if kind == "commit" else None
+    except (Malformed, Corrupt, MissingObject):
+        return None

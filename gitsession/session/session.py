@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal, TypeAlias
 
 from gitsession.codec.digest import to_base64url
@@ -20,7 +20,7 @@ from gitsession.model.headline import VIEW
 from gitsession.session import graph, keep, names, naming, oplog
 from gitsession.session.active import active
 from gitsession.session.address import resolve
-from gitsession.session.content import entry_of
+from gitsession.session.content import begins_fork, entry_of
 from gitsession.session.node import Node, load
 from gitsession.store import refs
 from gitsession.store.base import Kind, ObjectStore, Oid
@@ -35,8 +35,11 @@ NAME_MAX = 200
 class Session:
     """One session of a store. Make one with ``new`` or ``open``; ``clock`` gives milliseconds since 1970."""
 
-    def __init__(self, store: ObjectStore, sid: str, branch: str, clock: Clock, birth: _Birth | None = None) -> None:
+    def __init__(
+        self, store: ObjectStore, sid: str, branch: str, clock: Clock, *, view: int = VIEW, birth: _Birth | None = None
+    ) -> None:
         self._store = store
+        self._view = view
         self._clock = clock
         self._birth = birth
         self._tip: Node | None = None
@@ -49,12 +52,20 @@ class Session:
         at_ms = clock()
         root = kinds.Session(agent=agent, view=VIEW, at_ms=at_ms)
         header = kinds.Session(agent=agent, cwd=cwd, at_ms=at_ms)
-        return cls(store, names.random(at_ms), refs.MAIN, clock, _Birth(root, header))
+        return cls(store, names.random(at_ms), refs.MAIN, clock, birth=_Birth(root, header))
 
     @classmethod
-    def open(cls, store: ObjectStore, sid: str, clock: Clock, branch: str | None = None) -> Session:
-        """A session that exists. Raises ``NotFound``."""
-        return cls(store, sid, branch or active(store, sid), clock)
+    def open(
+        cls, store: ObjectStore, sid: str, clock: Clock, branch: str | None = None, *, view: int = VIEW
+    ) -> Session:
+        """A session that exists. ``view``: what its root states. Raises ``NotFound``."""
+        return cls(store, sid, branch or active(store, sid), clock, view=view)
+
+    def on(self, branch: str) -> Session:
+        """The same session, on another branch. Nothing is moved. Raises ``NotFound``."""
+        if branch not in self.branches():
+            raise NotFound(f"session {self.id} has no branch {branch[:80]!r}", hint=_list(self.branches()))
+        return Session(self._store, self.id, branch, self._clock, view=self._view)
 
     # ---- reading
 
@@ -68,11 +79,6 @@ class Session:
         """The entries from the root to the leaf."""
         oid = self._store.ref(refs.leaf(self.id, self.branch_name))
         return list(graph.line(self._store, oid))[::-1] if oid else []
-
-    def walk_back(self) -> Iterator[Node]:
-        """The entries from the leaf to the root, read as they are asked for."""
-        oid = self._store.ref(refs.leaf(self.id, self.branch_name))
-        return graph.line(self._store, oid) if oid else iter(())
 
     def tree(self) -> graph.Tree:
         return graph.tree(self._store, self.id)
@@ -99,6 +105,7 @@ class Session:
         where another writer was first, ``on_moved`` says whether to raise ``LeafMoved`` or to open a branch beside
         theirs, on which this handle then stays. Raises ``Malformed`` for what the format cannot hold.
         """
+        self._check_view()
         if not isinstance(entry, Entry):
             raise TypeError(f"expected an entry such as Message.user('...'), not {type(entry).__name__}")
         draft = keep.own(entry if entry.at_ms else dataclasses.replace(entry, at_ms=self._clock()), _nonce())
@@ -119,7 +126,7 @@ class Session:
                 )
             else:
                 node = keep.put(tx, expected, draft)
-                self.branch_name = naming.free(node.chain, self.branches())
+                self.branch_name = naming.Names(self.branches().__contains__).free(node.chain)
                 tx.move(refs.leaf(self.id, self.branch_name), node.oid, expected=None)
         self._tip = node
         return node
@@ -156,10 +163,11 @@ class Session:
 
         ``title`` and ``labels`` (chain -> label): as they stand, kept in the fork entry.
         """
+        self._check_view()
         at_ms = self._clock()
         node = self.resolve(at)
         sid = names.random(at_ms)
-        entry = kinds.Fork(session=sid, agent=agent, cwd=cwd, title=title, labels=labels, at_ms=at_ms)
+        entry = kinds.Fork(session=sid, agent=agent, view=VIEW, cwd=cwd, title=title, labels=labels, at_ms=at_ms)
         with oplog.recording(self._store, f"fork {self.id} {sid}", at_ms) as tx:
             fork = keep.put(tx, node, keep.own(entry, _nonce()))
             tx.move(refs.leaf(sid), fork.oid, expected=None)
@@ -195,7 +203,16 @@ class Session:
         self._tip = node
         return node
 
+    def _check_view(self) -> None:
+        """A session keeps the view it began with, and of a later one we do not know how its entries are written."""
+        if self._view > VIEW:
+            raise Refused(
+                f"session {self.id} was begun by a later release (view {self._view}, this one knows {VIEW})",
+                hint="it can be read as it is; upgrade gitsession to write to it",
+            )
+
     def _append_meta(self, entry: Entry, command: str) -> None:
+        self._check_view()
         ref = refs.meta(self.id)
         with oplog.recording(self._store, command, entry.at_ms) as tx:
             seen = self._store.ref(ref)
@@ -207,14 +224,8 @@ class Session:
         leaves = graph.branches(self._store, self.id)
         if not leaves:
             raise NotFound(f"session {self.id} has no entries yet")
-        node = None
-        for node in graph.line(self._store, next(iter(leaves.values()))):
-            if node.kind == kinds.Fork.kind:
-                entry = entry_of(self._store, node)
-                if isinstance(entry, kinds.Fork) and entry.session == self.id:
-                    return node
-        assert node is not None
-        return node
+        line = graph.line(self._store, next(iter(leaves.values())))
+        return next(node for node in line if node.parent is None or begins_fork(self._store, node, self.id))
 
     def _node(self, oid: Oid) -> Node:
         """The node of a leaf; our own last one is at hand."""

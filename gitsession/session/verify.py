@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from gitsession.codec import headline as own_headline
@@ -14,12 +14,16 @@ from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.holes import Stored
 from gitsession.errors import Corrupt, GitSessionError, Malformed
 from gitsession.formats import FORMATS
-from gitsession.model.headline import Headline
-from gitsession.session import content, keep
+from gitsession.model.entries import Fork, Session
+from gitsession.model.headline import VIEW, Headline
+from gitsession.session import content, graph, keep, oplog
 from gitsession.session.node import Node, load
 from gitsession.store import layout, refs
 from gitsession.store.base import ObjectStore, Oid
 from gitsession.store.objects import oid_of, parse_commit, parse_tree
+
+ON_META = frozenset({"session", "title", "label", "source_file", "attachment"})
+"""The kinds that ``meta`` may hold: what may change about a session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,10 @@ def verify(
     report = Report()
     until = None if max_seconds is None else time.monotonic() + max_seconds
     nodes = _nodes(store, sid, report)
+    later = _of_a_later_view(store, nodes, report)
+    _check_meta(store, sid, nodes, report)
+    if sid is None:
+        _check_log(store, report)
     chosen = list(nodes.values())
     if sample is not None and sample < len(chosen):
         report.whole = False
@@ -59,7 +67,7 @@ def verify(
             break
         report.checked += 1
         try:
-            for what in check(store, node, nodes.get(node.parent or "")):
+            for what in check(store, node, nodes.get(node.parent or ""), judge_words=node.oid not in later):
                 report.add(node.oid, what)
         except GitSessionError as error:
             report.add(node.oid, str(error))
@@ -69,7 +77,7 @@ def verify(
 def _nodes(store: ObjectStore, sid: str | None, report: Report) -> dict[Oid, Node]:
     nodes: dict[Oid, Node] = {}
     for name, value in store.refs(refs.session(sid) if sid else refs.SESSIONS).items():
-        if refs.parse(name) is None:
+        if not refs.is_session_ref(name):
             report.add(name, "not the name of a session's branch")
         oid: Oid | None = value
         while oid is not None and oid not in nodes:
@@ -82,8 +90,73 @@ def _nodes(store: ObjectStore, sid: str | None, report: Report) -> dict[Oid, Nod
     return nodes
 
 
-def check(store: ObjectStore, node: Node, parent: Node | None) -> Iterator[str]:
-    """What is wrong with one entry. Raises where it cannot be read at all."""
+def _check_meta(store: ObjectStore, sid: str | None, nodes: Mapping[Oid, Node], report: Report) -> None:
+    """``meta`` stands below the entry at which its session begins, and holds nothing but what belongs there."""
+    for name in store.refs(refs.session(sid) if sid else refs.SESSIONS):
+        parsed = refs.parse(name)
+        if parsed is None or parsed[1] != refs.META:
+            continue
+        node = nodes.get(store.ref(name) or "")
+        while node is not None and not _starts(node):
+            if node.kind not in ON_META:
+                report.add(node.oid, f"{node.kind[:40]!r} has no place on {name}")
+                break
+            node = nodes.get(node.parent or "")
+        if node is not None and _starts(node) and not _reaches(nodes, graph.branches(store, parsed[0]), node.oid):
+            report.add(name, "begins in another session")
+
+
+def _starts(node: Node) -> bool:
+    return node.source is None and (node.parent is None or node.kind == Fork.kind)
+
+
+def _reaches(nodes: Mapping[Oid, Node], leaves: Mapping[str, Oid], start: Oid) -> bool:
+    for leaf in leaves.values():
+        seen: set[Oid] = set()
+        at: Oid | None = leaf
+        while at is not None and at in nodes and at not in seen:
+            if at == start:
+                return True
+            seen.add(at)
+            at = nodes[at].parent
+    return False
+
+
+def _check_log(store: ObjectStore, report: Report) -> None:
+    try:
+        for _ in oplog.history(store):
+            pass
+    except GitSessionError as error:
+        report.add(refs.OPLOG, str(error))
+
+
+def _of_a_later_view(store: ObjectStore, nodes: Mapping[Oid, Node], report: Report) -> set[Oid]:
+    """The entries whose session began under a view number that this release does not know: each such start is told."""
+    later: dict[Oid, bool] = {}
+    for oid in nodes:
+        line: dict[Oid, None] = {}  # in order; a damaged store may even hold a circle
+        at: Oid | None = oid
+        while at is not None and at in nodes and at not in later and at not in line:
+            line[at] = None
+            at = nodes[at].parent
+        known = later.get(at, False) if at is not None else False
+        for one in reversed(line):
+            stated = _view_stated(store, nodes[one])
+            if stated is not None:
+                known = stated > VIEW
+                if known:
+                    report.add(one, f"view {stated} is not known here: the words of its entries are not checked")
+            later[one] = known
+    return {oid for oid, is_later in later.items() if is_later}
+
+
+def _view_stated(store: ObjectStore, node: Node) -> int | None:
+    entry = content.entry_of(store, node) if _starts(node) else None
+    return entry.view if isinstance(entry, Session | Fork) else None
+
+
+def check(store: ObjectStore, node: Node, parent: Node | None, *, judge_words: bool = True) -> Iterator[str]:
+    """What is wrong with one entry; raises where it cannot be read. ``judge_words``: whether its view is ours."""
     if node.parent is not None and parent is None:
         yield f"its parent {node.parent} cannot be read"
         return
@@ -95,7 +168,7 @@ def check(store: ObjectStore, node: Node, parent: Node | None) -> Iterator[str]:
     if chain != node.chain:
         yield "the chain does not fit: the payload, or an entry before it, is not what was written here"
     data = content.whole(store, node, parts)
-    headline = _headline(node, parts.form, data)
+    headline = _headline(node, parts.form, data) if judge_words else None
     if headline is None:
         return
     lifted = Stored(parts.stored, parts.holes, ())

@@ -22,6 +22,7 @@ from gitsession.store.refwriter import RefWriter
 from gitsession.store.staging import Move
 
 _SIDE_NAME_LENGTHS = (8, 16, 32, 52)
+_NAME_MAX = 64
 
 Chain = list[RefValue | None]
 
@@ -49,7 +50,9 @@ def move_to_ends(
 def _step_aside(name: str, end: RefValue, writer: RefWriter) -> str:
     digest = hash_of(bytes.fromhex(end))
     for length in _SIDE_NAME_LENGTHS:
-        side = f"{name}-{to_base32(digest, length)}"
+        # A branch has at most 64 characters, with what tells it apart at its end.
+        folder, _, branch = name.rpartition("/")
+        side = f"{folder}/{branch[: _NAME_MAX - length - 1]}-{to_base32(digest, length)}"
         if writer.move(side, end, ours={None}):
             return side
     raise Unavailable(f"every name to step aside to from {name} is taken")

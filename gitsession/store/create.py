@@ -53,6 +53,7 @@ _CONFIG = """\
 	autogc = false
 	denyDeletes = true
 	denyNonFastForwards = true
+	hideRefs = refs/gitsession
 [remote "origin"]
 	fetch = +refs/heads/*:refs/remotes/origin/*
 	fetch = refs/heads/sessions/*:refs/heads/sessions/*

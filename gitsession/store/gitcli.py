@@ -66,6 +66,7 @@ def run(
             capture_output=True,
             env=environment(user_config=user_config),
             timeout=timeout_seconds,
+            cwd="/" if git_dir is None else git_dir,  # the user's folder may be gone, or somebody's repository
             check=False,
         )
     except FileNotFoundError:

@@ -32,11 +32,6 @@ def fingerprint(git_dir: Path | str) -> str:
     return "\n".join(parts)
 
 
-def has_pending(git_dir: Path | str) -> bool:
-    """Whether the journal holds a record that git may not know yet."""
-    return any(end > frames.HEAD_BYTES for _, _, end in _journal(git_dir))
-
-
 def _packed_refs(path: str) -> str:
     try:
         stat = os.stat(path)
@@ -72,7 +67,11 @@ def _directory(path: str, fresh: int, parts: list[str]) -> None:
 
 def _content(path: str) -> str:
     try:
-        return Path(path).read_text("utf-8", "replace").strip()
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe must not hold us up
+        try:
+            return os.read(fd, 1024).decode("utf-8", "replace").strip()
+        finally:
+            os.close(fd)
     except OSError:
         return ""
 

@@ -84,7 +84,7 @@ class RefReader:
 
 def _content(path: str) -> bytes | None:
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe must not hold us up
     except (FileNotFoundError, NotADirectoryError):
         return None
     try:

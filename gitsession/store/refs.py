@@ -16,6 +16,7 @@ MAIN = "main"
 LEAF, ROOT = "leaf", "root"
 """Words that name an entry in every session: no branch and no label may take them."""
 
+_SID = re.compile(r"[0-9]{8}-[a-z2-7]{13}(?:[a-z2-7]{13})?")
 _BRANCH = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
@@ -40,6 +41,12 @@ def parse(name: str) -> tuple[str, str] | None:
     """Session and branch of a session ref, else ``None``."""
     sid, _, branch = name.removeprefix(SESSIONS).partition("/")
     return (sid, branch) if name.startswith(SESSIONS) and sid and branch and "/" not in branch else None
+
+
+def is_session_ref(name: str) -> bool:
+    """Whether ``name`` is a session's branch as docs/format.md writes them."""
+    parsed = parse(name)
+    return parsed is not None and bool(_SID.fullmatch(parsed[0])) and bool(_BRANCH.fullmatch(parsed[1]))
 
 
 def symbolic(target: str) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from gitsession import __version__
+from gitsession.cli import exits
 from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import count, emit, json_option, say
 from gitsession.errors import GitSessionError
@@ -46,7 +47,7 @@ def command(app: App, as_json: bool) -> int:
             say(f"{'!!' if check.mend else 'ok'}  {check.what:<12}  {check.found}")
             if check.mend:
                 say(f"                  {check.mend}")
-    return 5 if wrong else 0
+    return exits.INTEGRITY if wrong else exits.OK
 
 
 def _programs() -> Iterator[Check]:

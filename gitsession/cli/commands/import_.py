@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gitsession.cli import exits
 from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import count, emit, json_option, say, warn
 from gitsession.errors import GitSessionError, NotFound
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from gitsession.exchange.bring_in import BroughtIn
     from gitsession.formats import Format
 
-EXIT_NOTHING, EXIT_NOT_FOUND = 1, 3
 KNOWN = "it knows the sessions of omp and pi"
 PROBLEMS_SHOWN = 3
 
@@ -45,20 +45,22 @@ def command(
     """
     if not paths and not everything:
         raise click.UsageError("name a file or a folder, or say --all")
-    work = _Work(app.store(make=True), final, dry_run)
     files = list(_files(paths, everything, agent))
-    with _progress(len(files), quiet=as_json) as advance:
-        for path, format in files:
-            work.take(path, format, named=path in paths)
-            advance()
-    work.finish()
+    work = _Work(app.rehearsal() if dry_run else app.store(make=True), final, dry_run)
+    try:
+        with _progress(len(files), quiet=as_json) as advance:
+            for path, format in files:
+                work.take(path, format, named=path in paths)
+                advance()
+    finally:
+        work.finish()
     if as_json:
         emit("import", {"sessions": [_object(work.store, *done) for done in work.done], "failed": work.failed})
     else:
         _tell(work)
     if work.failed:
-        return EXIT_NOT_FOUND
-    return 0 if work.done or work.unchanged else EXIT_NOTHING
+        return exits.NOT_FOUND
+    return 0 if work.done or work.unchanged else exits.NOTHING
 
 
 def _files(paths: tuple[Path, ...], everything: bool, agent: str | None) -> Iterator[tuple[Path, Format | None]]:
@@ -102,7 +104,7 @@ class _Work:
             if not named and self._catalogue.seen(path.absolute(), stat):
                 self.unchanged += 1
                 return
-            data = path.read_bytes()
+            stat, data = discover.read(path)
             chosen = format or discover.format_of(path, data)
             if chosen is None:
                 if not named:
@@ -112,13 +114,21 @@ class _Work:
             done = self.store.bring_in(
                 chosen, data, path=path, name=path.stem, final=self._final, group=self._group, dry_run=self.dry_run
             )
-        except (GitSessionError, OSError) as error:
-            what = str(error) if isinstance(error, GitSessionError) else error.strerror or str(error)
-            self.failed.append({"path": str(path), "what": what})
+        except GitSessionError as error:
+            self._fail(path, str(error))
+            return
+        except OSError as error:
+            self._fail(path, error.strerror or str(error))
+            return
+        except MemoryError:
+            self._fail(path, "there is not enough memory to take it in")
             return
         self.done.append((path, chosen.AGENT, done))
         if not self.dry_run:
             self._files.append((path.absolute(), stat, done.session))
+
+    def _fail(self, path: Path, what: str) -> None:
+        self.failed.append({"path": os.fsencode(path).decode("utf-8", "replace"), "what": what})
 
     def finish(self) -> None:
         """The catalogue, up to date, remembers the files as they are."""
@@ -133,7 +143,7 @@ def _object(store: Store, path: Path, agent: str, done: BroughtIn) -> dict[str, 
         "title": row.title if row else None,
         "agent": agent,
         "source_id": row.source_id if row else None,
-        "path": str(path),
+        "path": os.fsencode(path).decode("utf-8", "replace"),
         "branches": branches,
         "active": row.active if row else None,
         "leaf": branches.get(row.active) if row else None,

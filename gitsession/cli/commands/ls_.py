@@ -7,8 +7,9 @@ import time
 
 import click
 
+from gitsession.cli import exits
 from gitsession.cli.opening import App, with_app
-from gitsession.cli.output import emit, json_option, paged, warn
+from gitsession.cli.output import current_folder, emit, json_option, paged, warn
 from gitsession.cli.sessions import as_object, table
 
 _UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
@@ -49,7 +50,7 @@ def command(
     if here:
         from gitsession.index.catalogue import is_here
 
-        rows = [row for row in rows if is_here(row, os.getcwd())]
+        rows = [row for row in rows if is_here(row, current_folder())]
     if since is not None:
         rows = [row for row in rows if row.updated_ms >= since]
     rows = rows[:number]
@@ -59,4 +60,4 @@ def command(
         paged(table(rows))
     else:
         warn("no sessions")
-    return 0 if rows else 1
+    return exits.OK if rows else exits.NOTHING

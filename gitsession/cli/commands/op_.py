@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from gitsession.cli import exits
 from gitsession.cli.opening import App, with_app
 from gitsession.cli.operations import as_line, as_object
 from gitsession.cli.output import emit, json_option, paged, warn
@@ -29,4 +30,4 @@ def log(app: App, number: int | None, as_json: bool) -> int:
         paged([as_line(operation) for operation in operations])
     else:
         warn("no operations yet")
-    return 0 if operations else 1
+    return exits.OK if operations else exits.NOTHING

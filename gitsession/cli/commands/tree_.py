@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gitsession.cli import exits
 from gitsession.cli.entries import as_document, as_line, names_of
 from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import emit, json_option, paged, warn
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from gitsession.session.graph import Tree
     from gitsession.session.node import Node
 
-EXIT_INTEGRITY = 5
 
 
 @click.command()
@@ -37,7 +37,7 @@ def command(app: App, session: str, as_json: bool) -> int:
         paged([as_line(node, behind.get(node.oid, []), indent=indent) for node, indent in _drawn(tree)])
     for gap in tree.gaps:
         warn(f"gitsession: {gap.oid} cannot be read, nor what stands before it: {gap.problem}")
-    return EXIT_INTEGRITY if tree.gaps else 0
+    return exits.INTEGRITY if tree.gaps else 0
 
 
 def _drawn(tree: Tree) -> Iterator[tuple[Node, str]]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import click
 
+from gitsession.cli import exits
 from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import count, emit, json_option, say
+from gitsession.errors import Unavailable
 from gitsession.store import gitcli
-
-EXIT_INTEGRITY = 5
 
 
 @click.command()
@@ -34,13 +36,13 @@ def command(app: App, session: str | None, sample: int | None, max_seconds: floa
         say(f"{count(report.checked, 'entry', 'entries')} checked{part}, {count(len(problems), 'problem')}")
         if problems:
             say("All else is still read. What is gone may be in a clone, or in the agent's own file.")
-    return EXIT_INTEGRITY if problems else 0
+    return exits.INTEGRITY if problems else 0
 
 
 def _fsck(app: App) -> list[dict[str, str]]:
     """What `git fsck --strict` finds. A damaged index can crash libgit2, so git looks before we do."""
     store = app.store()
-    if not store.objects.read_only:
+    with contextlib.suppress(Unavailable):  # a full disk: what waits in the journal is checked from there
         store.flush()
     answer = gitcli.run(
         app.path, "fsck", "--strict", "--no-dangling", "--no-progress", accept=range(256), timeout_seconds=3600
