@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from gitsession import location
-from gitsession.errors import GitSessionError, NotFound, Refused
+from gitsession.errors import GitSessionError, NotFound, Refused, Unavailable
 from gitsession.exchange import bring_in, discover, send_out
 from gitsession.exchange.bring_in import BroughtIn
 from gitsession.exchange.send_out import SentOut
@@ -156,8 +156,18 @@ class Store:
     def verify(
         self, sid: str | None = None, *, sample: int | None = None, max_seconds: float | None = None
     ) -> checks.Report:
-        """Check entries against docs/format.md; git's own check is the command line's business."""
-        return checks.verify(self.objects, sid, sample=sample, max_seconds=max_seconds)
+        """Check what is kept: the journal, git's own `fsck --strict`, every entry against docs/format.md.
+
+        ``sid``: only the entries of one session. Raises ``Unavailable`` where there is no git.
+        """
+        problems = [checks.Finding("journal", what) for what in self.objects.damage()]
+        if sid is None:
+            with contextlib.suppress(Unavailable):  # a full disk: what waits in the journal is checked from there
+                self.objects.flush()
+            problems += [checks.Finding("git fsck", line) for line in gitcli.fsck(self.objects.git_dir)]
+        report = checks.verify(self.objects, sid, sample=sample, max_seconds=max_seconds)
+        report.problems[:0] = problems
+        return report
 
     def maintain(self) -> Maintained:
         """Merge packs, pack refs, clean up after killed processes."""

@@ -47,7 +47,7 @@ SUBJECTS = {
     "assistant: hi": Message.assistant([OtherBlock({"type": "later"}), Text("hi")]),
     "tool bash: 14 lines": Message.tool(CALL, "x\n" * 14),
     "tool bash: 1 line": Message.tool(CALL, "x"),
-    "tool bash: no output": Message.tool(CALL, "\n\n"),
+    "tool bash: no output": Message.tool(CALL, ""),
     "tool bash: error, 2 lines": Message.tool(CALL, "x\ny", is_error=True),
     "tool: no output": Message(role="tool"),
     "shell: ls -la": Message(role="shell", command="ls -la", output="x\ny", exit_code=0),
@@ -153,11 +153,11 @@ def test_tokens_are_counted_in_thousands_half_up(count, said):
     assert tokens(count) == said
 
 
-OUTPUTS = {"": "no output", "\n": "no output", "a": "1 line", "a\n\n": "1 line", "\na\n": "2 lines"}
+OUTPUTS = {"": "no output", "\n": "1 line", "a": "1 line", "a\n": "1 line", "a\n\n": "2 lines", "\na": "2 lines"}
 
 
 @pytest.mark.parametrize(("text", "said"), OUTPUTS.items())
-def test_lines_are_those_up_to_the_last_with_something_after_it(text, said):
+def test_lines_are_counted_as_an_editor_counts_them(text, said):
     assert lines(text) == said
 
 

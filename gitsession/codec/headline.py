@@ -23,7 +23,7 @@ def tokens(count: int) -> str:
 
 def lines(text: str) -> str:
     """``14 lines``: how much a tool gave back."""
-    count = len(text.rstrip("\n").split("\n")) if text.strip("\n") else 0
+    count = text.count("\n") + (not text.endswith("\n")) if text else 0
     return "no output" if not count else "1 line" if count == 1 else f"{count} lines"
 
 

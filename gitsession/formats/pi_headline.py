@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from gitsession.codec.headline import first_line, tokens
+from gitsession.codec.headline import first_line, lines, tokens
 from gitsession.formats.jsonl import Failure, Object
 from gitsession.formats.times import to_ms
 from gitsession.model.headline import Headline
@@ -77,8 +77,7 @@ def _assistant(message: Object) -> Headline:
 
 
 def _tool(message: Object) -> Headline:
-    lines = _lines(_text_of(message.get("content")))
-    words = "no output" if lines == 0 else "1 line" if lines == 1 else f"{lines} lines"
+    words = lines(_text_of(message.get("content")))
     if message.get("isError") is True:
         words = f"error, {words}"
     return Headline(kind="message", role="tool", label=_named("tool", message.get("toolName")), words=words)
@@ -248,12 +247,6 @@ def _text_of(content: Any) -> str:
         return ""
     texts = [block.get("text") for block in content if isinstance(block, dict) and block.get("type") == "text"]
     return "\n".join([text for text in texts if isinstance(text, str)])
-
-
-def _lines(text: str) -> int:
-    if not text:
-        return 0
-    return text.count("\n") + (not text.endswith("\n"))
 
 
 def _named(what: str, name: Any) -> str:
