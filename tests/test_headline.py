@@ -43,7 +43,7 @@ SUBJECTS = {
     "user: a": Message.user([Image(b"", "image/png"), Text("a"), Text("b")]),
     "user": Message.user(""),
     "assistant: I'll look (+1 tool)": Message.assistant([Thinking("hm"), Text("I'll look"), CALL]),
-    "assistant (+2 tools)": Message.assistant([CALL, CALL]),
+    "assistant: bash, bash (+2 tools)": Message.assistant([CALL, CALL]),
     "assistant: hi": Message.assistant([OtherBlock({"type": "later"}), Text("hi")]),
     "tool bash: 14 lines": Message.tool(CALL, "x\n" * 14),
     "tool bash: 1 line": Message.tool(CALL, "x"),

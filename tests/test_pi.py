@@ -563,7 +563,7 @@ HEADLINES = {
     ),
     "assistant, calls alone": (
         message(role="assistant", provider="p", model=5, content=[CALL]),
-        Headline(kind="message", role="assistant", label="assistant", calls=1),
+        Headline(kind="message", role="assistant", label="assistant", words="bash", calls=1),
     ),
     "tool": (
         message(role="toolResult", toolName="bash", content=[{"type": "text", "text": "a\nb\n"}]),

@@ -44,8 +44,8 @@ def _message(entry: kinds.Message) -> Headline:
         return Headline(**fields, words=first_line(entry.command or ""))
     if entry.role in ("system", "developer"):
         return Headline(**fields, words=first_line(text))
-    calls = sum(isinstance(block, ToolCall) for block in entry.content)
-    return Headline(**fields, words=first_line(text), body=text, calls=calls)
+    called = [block.name for block in entry.content if isinstance(block, ToolCall)]
+    return Headline(**fields, words=first_line(text) or ", ".join(called), body=text, calls=len(called))
 
 
 def _compaction(entry: kinds.Compaction) -> Headline:

@@ -67,11 +67,11 @@ def _user(message: Object) -> Headline:
 def _assistant(message: Object) -> Headline:
     content, provider, model = message.get("content"), message.get("provider"), message.get("model")
     text = _text_of(content)
-    calls = 0
-    if isinstance(content, list):
-        calls = sum(1 for block in content if isinstance(block, dict) and block.get("type") == "toolCall")
+    blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    called = [_text(block.get("name")) for block in blocks if block.get("type") == "toolCall"]
     return Headline(
-        kind="message", role="assistant", label="assistant", words=first_line(text), calls=calls, body=text,
+        kind="message", role="assistant", label="assistant", words=first_line(text) or ", ".join(called),
+        calls=len(called), body=text,
         model=_joined(provider, model),
     )
 
