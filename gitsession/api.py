@@ -276,7 +276,7 @@ class Session:
 
         Raises ``Refused`` where the name already leads to another entry of this session.
         """
-        node = self._session.resolve(at)
+        node, label = self._session.resolve(at), sessions.name_of(label)
         taken = [oid for oid, name in self.names().labels.items() if name == label and oid != node.oid]
         if taken:
             raise Refused(f"{label!r} is the label of {taken[0][:12]}", hint="an empty label takes it away there")

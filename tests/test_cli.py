@@ -584,9 +584,46 @@ def test_colours_are_whole_and_only_where_they_are_wanted(run: Run, imported: st
 
 
 def test_a_reader_that_goes_away_is_not_an_error(run: Run, imported: str) -> None:
-    words = f"{sys.executable} -m gitsession tree @ --json | head -c 10 > /dev/null; exit ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", words], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    for command in ("tree @ --json | head -c 10 > /dev/null", "doctor | true", "tree @ | true"):
+        words = f"{sys.executable} -m gitsession {command}; exit ${{PIPESTATUS[0]}}"
+        done = subprocess.run(["bash", "-c", words], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), command
+
+
+def test_the_session_before_the_newest_has_entries_too(run: Run, file: Path, imported: str) -> None:
+    other = file.with_name("other.jsonl")
+    other.write_bytes(file.read_bytes().replace(b"0199-abcd", b"0199-ffff").replace(b"2026-02-01", b"2026-01-01"))
+    run("import", str(other))
+    assert "Login" in run("show", "-@leaf")
+    assert "2026-01-01" in run("show", "-@aaaa1111")
+
+
+def test_the_leaf_passes_over_what_does_not_parse(run: Run, file: Path) -> None:
+    file.write_bytes(file.read_bytes() + b"oops\n\n")
+    [session] = document(run("import", str(file), "--json"))["sessions"]
+    found = document(run("log", "@", "--json"))
+    assert found["leaf"] == session["leaf"] != session["branches"][session["active"]]
+    by_id = {node["id"]: node for node in found["entries"]}
+    assert by_id[found["leaf"]]["source_id"] == "ffff6666"
+    assert found["entries"][0]["kind"] == "opaque"
+    assert document(run("tree", "@", "--json"))["leaf"] == found["leaf"]
+    assert run("export", "@").encode() == file.read_bytes()
+
+
+def test_a_label_is_compared_as_it_is_kept(run: Run, imported: str) -> None:
+    run("label", "@@dddd4444", "good")
+    assert "is the label of" in run("label", "@@cccc3333", "  good ", code=4, err=True)
+    assert "is a branch" in run("label", "@@cccc3333", " main", code=4, err=True)
+    assert "is a word" in run("label", "@@cccc3333", "x~1", code=2, err=True)
+    assert "is 'a b'" in run("label", "@@cccc3333", " a\nb ")
+
+
+def test_a_store_whose_packs_are_gone_is_damaged_not_absent(run: Run, imported: str) -> None:
+    store = store_of(run)
+    for pack in (store / "objects/pack").iterdir():
+        pack.unlink()
+    assert "the store is damaged" in run("tree", imported, code=5, err=True)
+    assert run("doctor", code=5)
 
 
 def test_every_command_has_help(run: Run) -> None:

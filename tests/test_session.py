@@ -15,6 +15,9 @@ from gitsession.session import active, graph, oplog
 from gitsession.session import session as sessions
 from gitsession.store import refs
 from gitsession.store.base import ObjectStore
+from gitsession.store.create import create
+from gitsession.store.gitstore import GitStore
+from gitsession.store.memory import MemoryStore
 
 
 @pytest.fixture(params=STORES.values(), ids=STORES)
@@ -374,3 +377,12 @@ def test_a_fork_of_a_fork_is_a_session_of_its_own(store: ObjectStore) -> None:
     assert [title_of(store, each.id) for each in (held, child, grandchild)] == ["first", "second", "third"]
     entries = [grandchild.read(node) for node in grandchild.line()]
     assert [entry.session for entry in entries if isinstance(entry, Fork)] == [child.id, grandchild.id]
+
+
+def test_words_that_are_no_choice_are_refused(tmp_path: Path) -> None:
+    create(tmp_path / "words.git")
+    with pytest.raises(ValueError, match="durability is one of entry, turn, none"):
+        GitStore.open(tmp_path / "words.git", durability="Entry")  # type: ignore[arg-type]
+    held = begun(MemoryStore())
+    with pytest.raises(ValueError, match="on_moved is one of refuse, fork"):
+        held.append(Message.user("x"), on_moved="Refuse")  # type: ignore[arg-type]

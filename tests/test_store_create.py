@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gitsession.errors import NotAStore, Unavailable
+from gitsession.errors import Corrupt, NotAStore, Unavailable
 from gitsession.store.create import MAIN, check, create
 from gitsession.store.gitstore import GitStore
 
@@ -163,7 +163,6 @@ REFUSED = {
     "a marker that is no JSON": (lambda store: commit_marker(store, "{"), "not a store"),
     "a marker of another form": (lambda store: commit_marker(store, '["format"]'), "not a store"),
     "no main branch": (lambda store: (store / MAIN).unlink(), "not a store"),
-    "a main branch that leads nowhere": (lambda store: (store / MAIN).write_text("a" * 40), "a" * 40),
     "no objects": (lambda store: (store / "objects").rename(store / "gone"), "lacks objects"),
     "no config": (lambda store: (store / "config").unlink(), "not a git repository"),
 }
@@ -175,6 +174,12 @@ def test_what_we_cannot_open_is_refused_in_one_line(store, spoil, says):
     with pytest.raises(NotAStore, match=says) as caught:
         GitStore.open(store)
     assert "\n" not in str(caught.value)
+
+
+def test_a_store_of_ours_that_lost_its_objects_is_damaged(store):
+    (store / MAIN).write_text("a" * 40)
+    with pytest.raises(Corrupt, match="a" * 40):
+        GitStore.open(store)
 
 
 @pytest.mark.parametrize("extension", [("objectFormat", "sha1"), ("refStorage", "files"), ("worktreeConfig", "true")])

@@ -24,7 +24,15 @@ from gitsession.errors import (
     Refused,
 )
 
-_WRONG_PATH = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM)
+_WRONG_PATH = (
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.EACCES,
+    errno.EPERM,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+)
 
 COMMANDS = {
     "init": "make a store",
@@ -50,6 +58,9 @@ COMMANDS = {
     "completion": "tab completion for your shell",
 }
 HIDDEN = ("textconv",)
+
+NAME = "gitsession"
+COMPLETING = "_GITSESSION_COMPLETE"
 
 
 class Commands(click.Group):
@@ -96,7 +107,11 @@ def run(arguments: Sequence[str]) -> int:
     """Run the command line; the exit code, as docs/commands.md lists them."""
     _prepare_streams()
     try:
-        code = gitsession.main(list(arguments), prog_name="gitsession", standalone_mode=False)
+        if COMPLETING in os.environ:
+            gitsession.main(list(arguments), prog_name=NAME)  # click answers the shell, and exits
+        # Not ``main``: for click a reader that goes away is an error, even where it was told not to exit itself.
+        with gitsession.make_context(NAME, _words(arguments)) as ctx:
+            code = gitsession.invoke(ctx)
         sys.stdout.flush()
         return code if isinstance(code, int) else exits.OK
     except click.exceptions.Exit as stop:
@@ -131,6 +146,12 @@ def _prepare_streams() -> None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - for the life of the process
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
+
+
+def _words(arguments: Sequence[str]) -> list[str]:
+    """``-@leaf``, the leaf of the session before the newest, is an address and no option."""
+    at = next((at for at, word in enumerate(arguments) if word.startswith("-@")), None)
+    return list(arguments) if at is None or "--" in arguments[:at] else [*arguments[:at], "--", *arguments[at:]]
 
 
 def exit_code(error: GitSessionError) -> int:

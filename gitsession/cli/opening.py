@@ -93,9 +93,9 @@ class App:
         return self._objects
 
     def row(self, address: str) -> tuple[Row, str]:
-        """The catalogue's row of the session, and the entry, of ``SESSION@ENTRY``; without an entry, the leaf."""
+        """The catalogue's row of the session, and the entry or "", of ``SESSION[@ENTRY]``."""
         name, entry = split(address)
-        return self.catalogue().find(name, None), entry or "leaf"
+        return self.catalogue().find(name, None), entry
 
     def session(self, address: str) -> Session:
         """The session of an address. Raises ``UsageError`` where it names an entry, which would be passed over."""

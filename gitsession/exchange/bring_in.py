@@ -32,13 +32,15 @@ UPGRADE = "upgrade gitsession to write to it; it can be read as it is"
 class BroughtIn:
     """What an import did. ``entries``: of the file; ``new``: not there before.
 
-    ``rewritten``: the first line that the agent wrote anew since, ``None`` where it only went on.
+    ``rewritten``: the first line that the agent wrote anew since, ``None`` where it only went on. ``branch``: the one
+    that the file's last line is the leaf of, "" where what was kept goes further.
     """
 
     session: str
     entries: int
     new: int
     rewritten: int | None
+    branch: str
     moves: tuple[Move, ...]
     problems: tuple[Problem, ...]
 
@@ -131,11 +133,13 @@ class _Plan:
         ]
         if self.meta_tip != self.meta_before:
             moves.append(Move(refs.meta(self.sid), self.meta_before, self.meta_tip))
+        last = self._last_node()
         return BroughtIn(
             session=self.sid,
             entries=len(self.source.records),
             new=self.new,
             rewritten=self.rewritten,
+            branch=next((name for name, oid in self.tips.items() if last is not None and oid == last.oid), ""),
             moves=tuple(moves),
             problems=(*self.source.problems, *self.problems),
         )
@@ -222,9 +226,13 @@ class _Plan:
 
     def _make_last_a_leaf(self) -> None:
         """The agent goes on from the file's last line: in a file cut short by a rewrite, a ref must say so."""
-        last = max(self.at_line.values(), key=lambda node: node.source.line if node.source else 0, default=None)
+        last = self._last_node()
         if self.new and last is not None and last.oid not in self.tips.values():
             self.tips[self._free(last)] = last.oid
+
+    def _last_node(self) -> Node | None:
+        """The entry of the file's last line."""
+        return max(self.at_line.values(), key=lambda node: node.source.line if node.source else 0, default=None)
 
     # ---- meta
 
@@ -259,16 +267,22 @@ class _Plan:
     def _file_as_it_stands(self, seen: facts.Meta) -> None:
         newest = seen.newest_lines()
         headers: list[Node] = []
+        replaced: set[str] = set()
         for record in self.source.meta:
             node = newest.pop(record.line, None)
             if node is None or payload_of(self.store, node) != record.payload:
+                replaced |= {position(node)} if node is not None else set()
                 self._append_meta(keep.imported(self.format, record))
                 node = self._meta_node
             headers.append(node)
-        superseded = self._superseded(newest.values(), headers)
         before = seen.source_file
+        # Headers that earlier rewrites replaced stay listed: they say which one was in force (``send_out``).
+        older = {position(node) for node in seen.older_lines()} & set(before.superseded)
+        entries = self._superseded(newest.values(), headers)
+        superseded = (*entries, *sorted(older - set(entries)))
         if set(superseded) != set(before.superseded):
             changed = set(superseded) ^ set(before.superseded)
+            superseded = (*superseded, *sorted(replaced - set(superseded)))
             self.rewritten = min((line for place in changed if (line := line_of(place)) is not None), default=None)
         elif self.source.ends_with_newline == before.ends_with_newline:
             return

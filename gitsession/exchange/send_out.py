@@ -28,18 +28,21 @@ def home(store: ObjectStore, sid: str, at: Node | None = None) -> SentOut:
     Raises ``Refused`` for a session that no agent's file made, ``Corrupt`` where the file would not be whole.
     """
     tree = graph.tree(store, sid)
-    if tree.gaps:
+    nodes = list(tree.nodes.values()) if at is None else list(graph.line(store, at.oid))
+    if tree.gaps and at is None:
         raise Corrupt(
-            f"{len(tree.gaps)} entries cannot be read, the first is {tree.gaps[0].oid}: the file would not be whole",
-            hint="`gitsession verify` names what is damaged",
+            f"not all entries can be read, the first is {tree.gaps[0].oid}: the file would not be whole",
+            hint="`gitsession verify` names what is damaged; SESSION@ENTRY gives a line that is whole",
         )
     root = _root(store, tree)
     meta = facts.meta(store, _home_of(store, sid, root))
     superseded = set(meta.source_file.superseded)
-    nodes = list(tree.nodes.values()) if at is None else list(graph.line(store, at.oid))
-    found = facts.imported_now(tree, superseded) if at is None else nodes
-    lines = {number: node for number, node in meta.newest_lines().items() if position(node) not in superseded}
-    lines |= {node.source.line: node for node in found if node.source}
+    if at is None:
+        found = facts.imported_now(tree, superseded)
+        headers = {number: node for number, node in meta.newest_lines().items() if position(node) not in superseded}
+    else:
+        found, headers = nodes, meta.lines_before(nodes)
+    lines = {**headers, **{node.source.line: node for node in found if node.source}}
     if not lines:
         raise Refused(
             f"session {sid} was made here, not by {root.agent}: there is no file to give back",

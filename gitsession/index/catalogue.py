@@ -124,6 +124,8 @@ class Catalogue:
             tries += [("agent = ? AND instr(source_id, ?) = 1", (agent, source_id))]
         else:
             tries = [("sid = ?", (address.lower(),)), ("instr(sid, ?)", (address.lower(),))]
+        if not address.strip(":"):
+            raise NotFound("an empty address names no session", hint="`gitsession ls` lists them")
         found = next((rows for where, values in tries if (rows := self._rows(f"WHERE {where}", values))), [])
         if len(found) == 1:
             return found[0]
@@ -140,7 +142,8 @@ class Catalogue:
         if len(here) > wanted:
             return here[wanted]
         which = "session" if not wanted else "earlier session"
-        elsewhere = f"the newest elsewhere is {rows[0].sid}, in {rows[0].project or 'no folder'}" if rows else ""
+        other = next((row for row in rows if row not in here), None)
+        elsewhere = f"the newest elsewhere is {other.sid}, in {other.project or 'no folder'}" if other else ""
         raise NotFound(f"no {which} was held in {cwd}", hint=elsewhere or "`gitsession import` takes sessions in")
 
     def _rows(self, where: str, values: Sequence[str] = ()) -> list[Row]:

@@ -13,7 +13,7 @@ from gitsession.store.refs import LEAF, ROOT
 
 PREFIX_MIN = 4
 
-_STEPS = re.compile(r"(.+?)~(\d{1,9})")
+STEPS = re.compile(r"(.+?)~(\d{1,9})")
 
 
 def resolve(store: ObjectStore, sid: str, address: str, *, branch: str | None = None) -> Node:
@@ -22,7 +22,7 @@ def resolve(store: ObjectStore, sid: str, address: str, *, branch: str | None = 
     Asked in this order: ``leaf`` and ``root``, a branch, a label, an agent's own id, the first of a chain or an oid.
     Raises ``NotFound``, or ``Ambiguous`` with what fits.
     """
-    steps = _STEPS.fullmatch(address)
+    steps = STEPS.fullmatch(address)
     if steps:
         return _up(store, resolve(store, sid, steps[1], branch=branch), int(steps[2]), address)
     leaves = graph.branches(store, sid)
@@ -30,11 +30,20 @@ def resolve(store: ObjectStore, sid: str, address: str, *, branch: str | None = 
         raise NotFound(f"no session {sid}")
     if address in (LEAF, ROOT):
         leaf = leaves[branch if branch in leaves else _active(store, sid)]
-        *_, found = [load(store, leaf)] if address == LEAF else graph.line(store, leaf)
-        return found
+        if address == LEAF:
+            return _meaningful(store, load(store, leaf))
+        *_, root = graph.line(store, leaf)
+        return root
     if address in leaves:
         return load(store, leaves[address])
     return _search(store, sid, address)
+
+
+def _meaningful(store: ObjectStore, node: Node) -> Node:
+    """The nearest entry that is more than bytes that do not parse: from there an agent goes on."""
+    while node.kind == "opaque" and node.parent is not None:
+        node = load(store, node.parent)
+    return node
 
 
 def _up(store: ObjectStore, node: Node, steps: int, address: str) -> Node:

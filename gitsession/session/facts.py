@@ -27,6 +27,7 @@ class Meta:
     source_file: kinds.SourceFile = field(default_factory=kinds.SourceFile)
     nodes: tuple[Node, ...] = ()
     marks: tuple[Mark, ...] = ()
+    files: tuple[tuple[Node, kinds.SourceFile], ...] = ()
 
     def newest_lines(self) -> dict[int, Node]:
         """The lines of the agent's file on ``meta``, each as it was last seen."""
@@ -37,12 +38,40 @@ class Meta:
         return lines
 
 
+    def older_lines(self) -> list[Node]:
+        """Lines of the agent's file on ``meta`` that a newer one took the place of."""
+        newest = {node.oid for node in self.newest_lines().values()}
+        return [node for node in self.nodes if node.source is not None and node.oid not in newest]
+
+    def lines_before(self, line: Iterable[Node]) -> dict[int, Node]:
+        """The lines on ``meta`` that were in force when ``line``, entries of an earlier file, was the file.
+
+        The first ``source_file`` to list an entry of ``line`` put an end to it, and lists the headers replaced with it.
+        """
+        places = {position(node) for node in line}
+        ended = None
+        known: set[str] = set()
+        for node, state in reversed(self.files):
+            if places & set(state.superseded):
+                ended, listed = node, set(state.superseded) - known
+                break
+            known = set(state.superseded)
+        if ended is None:
+            return self.newest_lines()
+        lines: dict[int, Node] = {}
+        for node in self.nodes[self.nodes.index(ended) :]:
+            if node.source is not None and (node.source.line not in lines or position(node) in listed):
+                lines[node.source.line] = node
+        return lines
+
+
 def meta(store: ObjectStore, sid: str) -> Meta:
     """The ``meta`` branch of a session, folded: newest wins; a line that left the agent's file does not count."""
     header: kinds.Session | None = None
     source_file: kinds.SourceFile | None = None
     nodes: list[Node] = []
     marks: list[Mark] = []
+    files: list[tuple[Node, kinds.SourceFile]] = []
     seen_lines: set[int] = set()
     oid = store.ref(refs.meta(sid))
     while oid is not None:
@@ -63,10 +92,11 @@ def meta(store: ObjectStore, sid: str) -> Meta:
         entry = entry_of(store, node)
         if isinstance(entry, kinds.Session) and header is None:
             header = entry
-        elif isinstance(entry, kinds.SourceFile) and source_file is None:
-            source_file = entry
+        elif isinstance(entry, kinds.SourceFile):
+            source_file = source_file or entry
+            files.append((node, entry))
         marks += marks_of(node, entry, on_meta=True)
-    return Meta(header, source_file or kinds.SourceFile(), tuple(nodes), tuple(marks))
+    return Meta(header, source_file or kinds.SourceFile(), tuple(nodes), tuple(marks), tuple(files))
 
 
 def imported_now(tree: Tree, superseded: Iterable[str]) -> list[Node]:

@@ -30,13 +30,16 @@ class Node:
     model: str
 
 
+_NO_ENTRY = "`gitsession tree SESSION` shows the entries; `gitsession branch SESSION NAME --at ENTRY` goes on from one"
+
+
 def parse(oid: Oid, data: bytes) -> Node:
     """The node of a commit's bytes. Raises ``Malformed`` where it is no entry of ours."""
     try:
         commit = parse_commit(data)
         trailers = message.trailers_of(commit.message)
     except Malformed as error:
-        raise Malformed(str(error), where=oid) from None
+        raise Malformed(str(error), where=oid, hint=_NO_ENTRY) from None
     return Node(
         oid=oid,
         tree=commit.tree,

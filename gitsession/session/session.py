@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Mapping
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from gitsession.codec.digest import to_base64url
 from gitsession.codec.payload import NONCE_BYTES
@@ -19,7 +19,7 @@ from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
 from gitsession.session import graph, keep, names, naming, oplog
 from gitsession.session.active import active
-from gitsession.session.address import resolve
+from gitsession.session.address import STEPS, resolve
 from gitsession.session.content import begins_fork, entry_of
 from gitsession.session.node import Node, load
 from gitsession.store import refs
@@ -106,6 +106,8 @@ class Session:
         theirs, on which this handle then stays. Raises ``Malformed`` for what the format cannot hold.
         """
         self._check_view()
+        if on_moved not in get_args(OnMoved):
+            raise ValueError(f"on_moved is one of {', '.join(get_args(OnMoved))}, not {on_moved!r}")
         if not isinstance(entry, Entry):
             raise TypeError(f"expected an entry such as Message.user('...'), not {type(entry).__name__}")
         draft = keep.own(entry if entry.at_ms else dataclasses.replace(entry, at_ms=self._clock()), _nonce())
@@ -176,8 +178,8 @@ class Session:
     def label(self, at: str | Node, label: str) -> Node:
         """Name an entry; an empty label takes the name away."""
         node = self.resolve(at)
-        name = _name(label)
-        if name in (refs.LEAF, refs.ROOT):
+        name = name_of(label)
+        if name in (refs.LEAF, refs.ROOT) or STEPS.fullmatch(name):
             raise InvalidName(f"{name!r} is a word for an entry", hint="choose another label")
         entry = kinds.Label(target=to_base64url(node.chain), label=name or None, at_ms=self._clock())
         self._append_meta(entry, f"label {self.id} {to_base64url(node.chain)[:12]} {entry.label or '(none)'}")
@@ -185,7 +187,7 @@ class Session:
 
     def rename(self, title: str) -> None:
         """Name the session; an empty title takes the name away."""
-        entry = kinds.Title(title=_name(title) or None, at_ms=self._clock())
+        entry = kinds.Title(title=name_of(title) or None, at_ms=self._clock())
         self._append_meta(entry, f"name {self.id} {entry.title or '(none)'}")
 
     # ---- how
@@ -253,7 +255,7 @@ def _nonce() -> bytes:
     return os.urandom(NONCE_BYTES)
 
 
-def _name(text: str) -> str:
+def name_of(text: str) -> str:
     """A label or title as it is kept: one line without control characters. Raises ``InvalidName`` if it is too long."""
     name = " ".join(clean(text).split())
     if len(name) > NAME_MAX:

@@ -70,7 +70,7 @@ def verify(
             for what in check(store, node, nodes.get(node.parent or ""), judge_words=node.oid not in later):
                 report.add(node.oid, what)
         except GitSessionError as error:
-            report.add(node.oid, str(error))
+            report.add(node.oid, str(error).removeprefix(f"{node.oid}: "))
     return report
 
 
@@ -84,7 +84,7 @@ def _nodes(store: ObjectStore, sid: str | None, report: Report) -> dict[Oid, Nod
             try:
                 nodes[oid] = load(store, oid)
             except GitSessionError as error:
-                report.add(oid, f"{error} (reached from {name})")
+                report.add(oid, f"{str(error).removeprefix(f'{oid}: ')} (reached from {name})")
                 break
             oid = nodes[oid].parent
     return nodes
@@ -102,7 +102,8 @@ def _check_meta(store: ObjectStore, sid: str | None, nodes: Mapping[Oid, Node], 
                 report.add(node.oid, f"{node.kind[:40]!r} has no place on {name}")
                 break
             node = nodes.get(node.parent or "")
-        if node is not None and _starts(node) and not _reaches(nodes, graph.branches(store, parsed[0]), node.oid):
+        leaves = graph.branches(store, parsed[0])
+        if node is not None and _starts(node) and _reaches(nodes, leaves, node.oid) is False:
             report.add(name, "begins in another session")
 
 
@@ -110,7 +111,9 @@ def _starts(node: Node) -> bool:
     return node.source is None and (node.parent is None or node.kind == Fork.kind)
 
 
-def _reaches(nodes: Mapping[Oid, Node], leaves: Mapping[str, Oid], start: Oid) -> bool:
+def _reaches(nodes: Mapping[Oid, Node], leaves: Mapping[str, Oid], start: Oid) -> bool | None:
+    """Whether a branch comes from ``start``; ``None`` where damage on the way leaves it open."""
+    open_ended = False
     for leaf in leaves.values():
         seen: set[Oid] = set()
         at: Oid | None = leaf
@@ -119,7 +122,8 @@ def _reaches(nodes: Mapping[Oid, Node], leaves: Mapping[str, Oid], start: Oid) -
                 return True
             seen.add(at)
             at = nodes[at].parent
-    return False
+        open_ended |= at is not None
+    return None if open_ended else False
 
 
 def _check_log(store: ObjectStore, report: Report) -> None:

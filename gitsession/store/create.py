@@ -73,7 +73,10 @@ def create(path: Path | str) -> None:
     """
     path = Path(os.path.abspath(path))
     if os.path.lexists(path) and not _is_empty_directory(path):
-        check(path)
+        try:
+            check(path)
+        except NotAStore as error:
+            raise NotAStore(str(error), hint="something is there already: name an empty folder, or a new one") from None
         return
     aside = path.parent / f".{path.name}.{secrets.token_hex(6)}.tmp"
     try:
@@ -125,6 +128,8 @@ def _check_marker(path: Path) -> None:
     try:
         value = _marker(GitDoor(path))
     except (MissingObject, Corrupt, Malformed, Unavailable) as error:
+        if (path / CONTROL).is_dir():
+            raise Corrupt(f"{path}: {error}", hint="the store is damaged: a clone of it has what is gone") from None
         raise NotAStore(f"{path}: cannot read {_MARKER} on its branch main: {error}") from None
     version = value.get("format") if isinstance(value, dict) else None
     if not isinstance(version, int):

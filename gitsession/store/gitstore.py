@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self, TypeAlias
+from typing import Literal, Self, TypeAlias, get_args
 
 from gitsession.errors import GitSessionError, MissingObject, Unavailable
 from gitsession.store import create, pack
@@ -82,6 +82,8 @@ class GitStore:
         ``flush_on_close=False`` is for processes that append once and end: the next one to flush takes theirs along.
         Raises ``NotAStore`` and ``Unavailable``.
         """
+        if durability not in get_args(Durability):
+            raise ValueError(f"durability is one of {', '.join(get_args(Durability))}, not {durability!r}")
         path = Path(os.path.abspath(path))
         create.check(path)
         try:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import emit, json_option, say
+from gitsession.errors import Corrupt, Malformed, MissingObject
+
+if TYPE_CHECKING:
+    from gitsession.api import Session
 
 
 @click.command()
@@ -24,7 +30,7 @@ def command(app: App, session: str, name: str | None, at: str, as_json: bool) ->
             return
         for branch, oid in leaves.items():
             star = "*" if branch == found.branch_name else " "
-            say(f"{star} {branch:<16}  {oid[:8]}  {found.resolve(branch).subject}")
+            say(f"{star} {branch:<16}  {oid[:8]}  {_subject(found, branch)}")
         return
     node = found.resolve(at)
     found.branch(name, node)
@@ -33,3 +39,10 @@ def command(app: App, session: str, name: str | None, at: str, as_json: bool) ->
     else:
         say(f"{name} starts at {node.oid[:8]} {node.subject}")
         say(f"  `gitsession switch {found.id} {name}` goes on there")
+
+
+def _subject(session: Session, branch: str) -> str:
+    try:
+        return session.resolve(branch).subject
+    except (Malformed, Corrupt, MissingObject) as error:
+        return f"?? {error}"

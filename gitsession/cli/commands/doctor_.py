@@ -47,6 +47,8 @@ def command(app: App, as_json: bool) -> int:
             say(f"{'!!' if check.mend else 'ok'}  {check.what:<12}  {check.found}")
             if check.mend:
                 say(f"                  {check.mend}")
+    if not os.path.lexists(app.path):
+        return exits.NOT_FOUND
     return exits.INTEGRITY if wrong else exits.OK
 
 

@@ -15,7 +15,7 @@ import click
 from gitsession.cli import exits
 from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import count, emit, json_option, say, warn
-from gitsession.errors import GitSessionError, NotFound
+from gitsession.errors import Corrupt, GitSessionError, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +59,7 @@ def command(
     else:
         _tell(work)
     if work.failed:
-        return exits.NOT_FOUND
+        return work.worst
     return 0 if work.done or work.unchanged else exits.NOTHING
 
 
@@ -87,6 +87,7 @@ class _Work:
         self.store = store
         self.done: list[tuple[Path, str, BroughtIn]] = []
         self.failed: list[dict[str, str]] = []
+        self.worst = exits.NOT_FOUND
         self.skipped = 0
         self.unchanged = 0
         self._final = final
@@ -116,6 +117,7 @@ class _Work:
             )
         except GitSessionError as error:
             self._fail(path, str(error))
+            self.worst = max(self.worst, exits.INTEGRITY if isinstance(error, Corrupt) else exits.NOT_FOUND)
             return
         except OSError as error:
             self._fail(path, error.strerror or str(error))
@@ -136,6 +138,8 @@ class _Work:
 
 
 def _object(store: Store, path: Path, agent: str, done: BroughtIn) -> dict[str, Any]:
+    from gitsession.session import address
+
     row = store.catalogue().session(done.session)
     branches = dict(row.branches) if row else {}
     return {
@@ -146,10 +150,11 @@ def _object(store: Store, path: Path, agent: str, done: BroughtIn) -> dict[str, 
         "path": os.fsencode(path).decode("utf-8", "replace"),
         "branches": branches,
         "active": row.active if row else None,
-        "leaf": branches.get(row.active) if row else None,
+        "leaf": address.resolve(store.objects, row.sid, "leaf", branch=row.active).oid if row else None,
         "entries": done.entries,
         "new": done.new,
         "rewritten": done.rewritten,
+        "branch": done.branch,
         "problems": [{"line": problem.line, "what": problem.what} for problem in done.problems],
     }
 
@@ -160,8 +165,8 @@ def _tell(work: _Work) -> None:
         news = "unchanged, " if not done.moves else f"{done.new:,} new of " if done.new != done.entries else ""
         say(f"{done.session}  {news}{count(done.entries, 'entry', 'entries')}  {row.name if row else path.name}")
         if done.rewritten is not None:
-            now = f", now branch {row.active}" if row and not work.dry_run else ""
-            say(f"  {path}:{done.rewritten}: rewritten from here on{now}; the earlier lines stay")
+            away = f" (you are on {row.active})" if row and row.active != done.branch and not work.dry_run else ""
+            say(f"  {path}:{done.rewritten}: rewritten from here on, now branch {done.branch}{away}; the rest stays")
         for problem in done.problems[:PROBLEMS_SHOWN]:
             say(f"  {path}:{problem.line}: {problem.what}" if problem.line else f"  {path}: {problem.what}")
         if len(done.problems) > PROBLEMS_SHOWN:

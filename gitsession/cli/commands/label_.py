@@ -18,6 +18,7 @@ def command(app: App, entry: str, text: str, as_json: bool) -> None:
     session, node = app.entry(entry)
     before = session.names().labels.get(node.oid)
     session.label(node, text)
+    text = session.names().labels.get(node.oid, "")
     if as_json:
         place = {"session": session.id, "branch": session.branch_name, "leaf": session.resolve("leaf").oid}
         emit("label", {**place, "id": node.oid, "label": text})

@@ -17,6 +17,7 @@ def command(app: App, session: str, text: str, as_json: bool) -> None:
     """Name a session. An empty TEXT takes the name away."""
     found = app.session(session)
     found.rename(text)
+    text = found.names().title or ""
     if as_json:
         place = {"session": found.id, "branch": found.branch_name, "leaf": found.resolve("leaf").oid}
         emit("name", {**place, "title": text})

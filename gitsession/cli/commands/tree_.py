@@ -28,7 +28,7 @@ def command(app: App, session: str, as_json: bool) -> int:
     tree = found.tree()
     row, _ = app.row(session)
     if as_json:
-        leaf = tree.branches[row.active]
+        leaf = found.resolve("leaf").oid if not tree.gaps else tree.branches[row.active]
         document = as_document(app.objects(), row, found.names(), (node for node, _ in tree.walk()), leaf)
         gaps = [{"id": gap.oid, "what": gap.problem} for gap in tree.gaps]
         emit("tree", {**document, "gaps": gaps})
