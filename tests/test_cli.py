@@ -394,7 +394,12 @@ def test_a_plain_commit_on_a_session_stops_nobody(run: Run, imported: str, file:
     assert [gap["id"] for gap in gaps] == [foreign]
     assert "Login" in run("log", f"{imported}@ffff6666")
     assert foreign in run("verify", code=5)
-    assert foreign in run("show", f"{imported}@main", code=5, err=True)
+    assert "gitsession branch" in run("show", f"{imported}@main", code=5, err=True)
+    assert "??" in run("branch", imported)
+    assert run("export", imported).encode() == file.read_bytes()
+    file.write_bytes(file.read_bytes() + said("9999aaaa", "cccc3333", "And on", at=9) + b"\n")
+    assert "1 new of 7 entries" in run("import", str(file))
+    assert run("export", imported).encode() == file.read_bytes()
 
 
 @pytest.mark.parametrize("kind", ["blob", "tree", "nothing"])

@@ -161,7 +161,7 @@ class _Plan:
                 tree = graph.tree(self.store, sid)
             except NotFound:
                 return sid, None
-            if tree.gaps:
+            if tree.damage:
                 raise Corrupt(f"session {sid} is damaged here", hint=f"`gitsession verify {sid}` says how")
             if self.root.oid in tree.nodes:
                 return sid, tree

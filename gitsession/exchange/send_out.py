@@ -29,9 +29,9 @@ def home(store: ObjectStore, sid: str, at: Node | None = None) -> SentOut:
     """
     tree = graph.tree(store, sid)
     nodes = list(tree.nodes.values()) if at is None else list(graph.line(store, at.oid))
-    if tree.gaps and at is None:
+    if tree.damage and at is None:
         raise Corrupt(
-            f"not all entries can be read, the first is {tree.gaps[0].oid}: the file would not be whole",
+            f"not all entries can be read, the first is {tree.damage[0].oid}: the file would not be whole",
             hint="`gitsession verify` names what is damaged; SESSION@ENTRY gives a line that is whole",
         )
     root = _root(store, tree)

@@ -32,10 +32,14 @@ def branches(store: ObjectStore, sid: str) -> dict[str, Oid]:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """What is named and is no entry, or cannot be read: where it names what stands before it, that is shown."""
+    """What is named and is no entry, or cannot be read: where it names what stands before it, that is shown.
+
+    ``foreign``: it can be read, and somebody else's commit; no entry of ours is hidden by it.
+    """
 
     oid: Oid
     problem: str
+    foreign: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,11 @@ class Tree:
     nodes: Mapping[Oid, Node]
     children: Mapping[Oid | None, list[Oid]]
     gaps: tuple[Gap, ...] = ()
+
+    @property
+    def damage(self) -> tuple[Gap, ...]:
+        """The gaps that hide entries."""
+        return tuple(gap for gap in self.gaps if not gap.foreign)
 
     def walk(self) -> Iterator[tuple[Node, int]]:
         """Every entry with its depth, parents before children, one branch after the other."""
@@ -69,8 +78,9 @@ def tree(store: ObjectStore, sid: str) -> Tree:
             try:
                 node = nodes[oid] = load(store, oid)
             except (Malformed, Corrupt, MissingObject) as error:
-                gaps[oid] = Gap(oid, str(error))
-                oid = before(store, oid)
+                earlier = before(store, oid)
+                gaps[oid] = Gap(oid, str(error), foreign=earlier is not None)
+                oid = earlier
             else:
                 oid = node.parent
     children: dict[Oid | None, list[Oid]] = {}
