@@ -258,4 +258,4 @@ TestCommands.settings = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-pytestmark = pytest.mark.timeout(300)
+
