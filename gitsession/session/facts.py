@@ -37,7 +37,6 @@ class Meta:
                 lines.setdefault(node.source.line, node)
         return lines
 
-
     def older_lines(self) -> list[Node]:
         """Lines of the agent's file on ``meta`` that a newer one took the place of."""
         newest = {node.oid for node in self.newest_lines().values()}
