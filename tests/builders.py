@@ -20,6 +20,7 @@ from gitsession.model.entries import Message
 from gitsession.session import facts, graph
 from gitsession.session import marks as rules
 from gitsession.session import session as sessions
+from gitsession.session.meta import meta_of
 from gitsession.session.node import Node
 from gitsession.session.verify import verify
 from gitsession.store import refs
@@ -166,7 +167,7 @@ def labels_of(store: ObjectStore, sid: str) -> dict[str, str]:
 
 
 def _facts(store: ObjectStore, sid: str) -> tuple[str | None, list[tuple[Node, str]]]:
-    tree, seen = graph.tree(store, sid), facts.meta(store, sid)
+    tree, seen = graph.tree(store, sid), meta_of(store, sid)
     marks = facts.marks(store, sid, tree, seen)
     labels = rules.labels(marks, facts.targets(tree, seen))
     return rules.title(marks), [(tree.nodes[oid], label) for oid, label in labels.items()]

@@ -50,6 +50,7 @@ from gitsession.formats import FORMATS, pi
 from gitsession.model.entries import Attachment, Message
 from gitsession.session import active, content, facts, graph, names
 from gitsession.session import marks as rules
+from gitsession.session.meta import meta_of
 from gitsession.store import refs
 from gitsession.store.base import ObjectStore
 from gitsession.store.memory import MemoryStore
@@ -397,7 +398,7 @@ def test_a_header_that_was_rewritten_is_the_one_given_back(store: ObjectStore) -
     data = pi_file(*LONG, parentSession="/elsewhere.jsonl")
     assert bring(store, data).new == 0
     assert exported(store, sid) == data
-    found = facts.meta(store, sid).header
+    found = meta_of(store, sid).header
     assert found is not None
     assert found.parent == "/elsewhere.jsonl"
 
@@ -641,7 +642,7 @@ def bring_with_blobs(store: ObjectStore, path: Path, data: bytes) -> importing.B
 
 
 def attachments(store: ObjectStore, sid: str) -> dict[str, bytes]:
-    read = (content.entry_of(store, node) for node in facts.meta(store, sid).nodes)
+    read = (content.entry_of(store, node) for node in meta_of(store, sid).nodes)
     return {entry.name: entry.data for entry in read if isinstance(entry, Attachment)}
 
 
@@ -792,7 +793,7 @@ def test_a_session_in_the_store_is_the_one_that_pi_sees(
     assert ours.rows() == theirs["tree"]
     assert ours.branch(case.get("leaf") or ours.leaf()) == theirs["branch"]
     assert title_of(store, sid) == theirs["name"]
-    seen = facts.meta(store, sid)
+    seen = meta_of(store, sid)
     found = rules.labels(facts.marks(store, sid, ours.tree, seen), facts.targets(ours.tree, seen))
     assert {ours.lines[oid]["id"]: text for oid, text in found.items()} == theirs["labels"]
     last = reversed(session(store, sid).line())

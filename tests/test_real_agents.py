@@ -20,6 +20,7 @@ from gitsession.formats import pi
 from gitsession.session import active, facts, graph
 from gitsession.session import marks as rules
 from gitsession.session.graph import Tree
+from gitsession.session.meta import meta_of
 from gitsession.session.node import Node
 from gitsession.store.memory import MemoryStore
 
@@ -63,7 +64,7 @@ def ours(data: bytes) -> tuple[bytes, dict[str, Any]]:
     store = MemoryStore()
     done = bring_in(store, pi, pi.split(data))
     tree = graph.tree(store, done.session)
-    seen = facts.meta(store, done.session)
+    seen = meta_of(store, done.session)
     marks = facts.marks(store, done.session, tree, seen)
     labels = rules.labels(marks, facts.targets(tree, seen))
     leaf = known(tree, tree.nodes[tree.branches[active.active(store, done.session)]])

@@ -18,6 +18,7 @@ from gitsession.model import entries as kinds
 from gitsession.model.headline import VIEW
 from gitsession.session import facts, graph, keep, names, naming, oplog
 from gitsession.session.content import entry_of, payload_of
+from gitsession.session.meta import Meta, meta_of
 from gitsession.session.node import Node, line_of, position
 from gitsession.session.oplog import Move
 from gitsession.store import refs
@@ -238,7 +239,7 @@ class _Plan:
 
     def _meta(self, attachments: Mapping[str, bytes]) -> None:
         """The lines that are rewritten in place, how the file stands, what it needs: appended where they are news."""
-        seen = facts.meta(self.store, self.sid) if self.tree else facts.Meta()
+        seen = meta_of(self.store, self.sid) if self.tree else Meta()
         self.meta_before = self.store.ref(refs.meta(self.sid)) if self.tree else None
         self.meta_tip = self.meta_before
         self._meta_node = seen.nodes[0] if seen.nodes else self.root
@@ -249,7 +250,7 @@ class _Plan:
         for name, data in attachments.items():
             self._attach(name, data, have)
 
-    def _is_older_copy(self, seen: facts.Meta) -> bool:
+    def _is_older_copy(self, seen: Meta) -> bool:
         """Whether all of the file is in the store as it stands, and the file ends before the store does."""
         if self.tree is None or self.new:
             return False
@@ -264,7 +265,7 @@ class _Plan:
             self.problems.append(Problem(end, f"an older copy: {len(missing)} later lines are kept, and stay"))
         return older
 
-    def _file_as_it_stands(self, seen: facts.Meta) -> None:
+    def _file_as_it_stands(self, seen: Meta) -> None:
         newest = seen.newest_lines()
         headers: list[Node] = []
         replaced: set[str] = set()

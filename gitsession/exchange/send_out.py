@@ -8,6 +8,7 @@ from gitsession.errors import Corrupt, Refused
 from gitsession.model.entries import Session
 from gitsession.session import facts, graph, names
 from gitsession.session.content import entry_of, payload_of
+from gitsession.session.meta import meta_of
 from gitsession.session.node import Node, position
 from gitsession.store import refs
 from gitsession.store.base import ObjectStore
@@ -35,7 +36,7 @@ def home(store: ObjectStore, sid: str, at: Node | None = None) -> SentOut:
             hint="`gitsession verify` names what is damaged; SESSION@ENTRY gives a line that is whole",
         )
     root = _root(store, tree)
-    meta = facts.meta(store, _home_of(store, sid, root))
+    meta = meta_of(store, _home_of(store, sid, root))
     superseded = set(meta.source_file.superseded)
     if at is None:
         found = facts.imported_now(tree, superseded)
@@ -64,7 +65,7 @@ def _root(store: ObjectStore, tree: graph.Tree) -> Session:
 
 def _home_of(store: ObjectStore, sid: str, root: Session) -> str:
     """The session that has the header: this one; for a fork of ours, the one that was imported."""
-    is_home = store.ref(refs.meta(sid)) is not None and facts.meta(store, sid).newest_lines()
+    is_home = store.ref(refs.meta(sid)) is not None and meta_of(store, sid).newest_lines()
     if root.source_id is None or is_home:
         return sid
     return names.derived(root.agent, root.source_id, root.at_ms)

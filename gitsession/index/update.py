@@ -17,6 +17,8 @@ from gitsession.model.headline import VIEW
 from gitsession.session import content, facts, graph, marks
 from gitsession.session.active import active
 from gitsession.session.marks import Mark
+from gitsession.session.meta import Meta, meta_of
+from gitsession.session.meta import marks_of as marks_made_by
 from gitsession.session.node import Node, before, load, position
 from gitsession.store import peek, refs
 from gitsession.store.base import ObjectStore, Oid
@@ -72,7 +74,7 @@ def _session(
     db: sqlite3.Connection, store: ObjectStore, sid: str, before: Mapping[str, str], changed: set[str]
 ) -> None:
     leaves = graph.branches(store, sid)
-    meta = facts.meta(store, sid)
+    meta = meta_of(store, sid)
     superseded = json.dumps(sorted(meta.source_file.superseded))
     found = db.execute("SELECT start, superseded FROM sessions WHERE sid = ?", (sid,)).fetchone()
     moved = {before[name] for name in changed if name in before and _is_leaf(name, sid)} - set(leaves.values())
@@ -176,11 +178,11 @@ def _insert(db: sqlite3.Connection, sid: str, node: Node, in_file: bool, entry: 
     db.execute("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
     counts = in_file or node.source is None
     if counts and (node.kind in facts.MARKING or (isinstance(entry, kinds.Fork) and entry.session == sid)):
-        _insert_marks(db, sid, facts.marks_of(node, entry, on_meta=False), on_meta=False)
+        _insert_marks(db, sid, marks_made_by(node, entry, on_meta=False), on_meta=False)
 
 
 def _summarise(
-    db: sqlite3.Connection, store: ObjectStore, sid: str, start: Oid, meta: facts.Meta, leaves: Mapping[str, Oid]
+    db: sqlite3.Connection, store: ObjectStore, sid: str, start: Oid, meta: Meta, leaves: Mapping[str, Oid]
 ) -> None:
     """The session's row, from the rows of its entries."""
     first = content.entry_of(store, load(store, start))

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from gitsession.errors import Corrupt, Malformed, MissingObject, NotFound
 from gitsession.session.content import entry_of
-from gitsession.session.facts import meta
 from gitsession.session.graph import branches, line
+from gitsession.session.meta import meta_of
 from gitsession.session.node import Node, load, position
 from gitsession.store import refs
 from gitsession.store.base import ObjectStore, Oid
@@ -38,7 +38,7 @@ def derived(store: ObjectStore, sid: str, leaves: Mapping[str, Oid]) -> str:
     ours = {name: node for name, node in nodes.items() if node.source is None and node.parent is not None}
     if ours:
         return max(ours, key=lambda name: (entry_of(store, ours[name]).at_ms, ours[name].chain))
-    superseded = meta(store, sid).source_file.superseded
+    superseded = meta_of(store, sid).source_file.superseded
     imported = {name: node for name, node in nodes.items() if node.source is not None}
     current = {name: node for name, node in imported.items() if not is_superseded(store, node, superseded)}
     lines = {name: node.source.line for name, node in (current or imported).items() if node.source}

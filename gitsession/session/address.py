@@ -61,10 +61,11 @@ def _active(store: ObjectStore, sid: str) -> str:
 
 
 def _search(store: ObjectStore, sid: str, address: str) -> Node:
-    from gitsession.session import facts  # it reads entries; a leaf or a branch is found without
+    from gitsession.session import facts  # these read entries; a leaf or a branch is found without
+    from gitsession.session.meta import meta_of
 
     tree = graph.tree(store, sid)
-    seen = facts.meta(store, sid)
+    seen = meta_of(store, sid)
     targets = facts.targets(tree, seen)
     labels = marks.labels(facts.marks(store, sid, tree, seen), targets)
     for found in (

@@ -1,101 +1,19 @@
-"""What the entries of a session say about it: its ``meta`` branch, the marks it holds, what is still in the file."""
+"""What a walk over all entries of a session tells: its marks, what names what, what is still in the agent's file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from gitsession.codec.digest import to_base64url
-from gitsession.model import entries as kinds
-from gitsession.model.entries import Entry
 from gitsession.session.content import begins_fork, entry_of
 from gitsession.session.graph import Tree, place
 from gitsession.session.marks import Mark
-from gitsession.session.node import Node, load, position
-from gitsession.store import refs
+from gitsession.session.meta import Meta, marks_of
+from gitsession.session.node import Node, position
 from gitsession.store.base import ObjectStore, Oid
 
 MARKING = frozenset({"label", "title"})
 """The kinds of entries, off ``meta``, that are marks."""
-
-
-@dataclass(frozen=True, slots=True)
-class Meta:
-    """What ``meta`` says: the header as last seen, how the agent's file stands, and marks. Lines are newest first."""
-
-    header: kinds.Session | None = None
-    source_file: kinds.SourceFile = field(default_factory=kinds.SourceFile)
-    nodes: tuple[Node, ...] = ()
-    marks: tuple[Mark, ...] = ()
-    files: tuple[tuple[Node, kinds.SourceFile], ...] = ()
-
-    def newest_lines(self) -> dict[int, Node]:
-        """The lines of the agent's file on ``meta``, each as it was last seen."""
-        lines: dict[int, Node] = {}
-        for node in self.nodes:
-            if node.source is not None:
-                lines.setdefault(node.source.line, node)
-        return lines
-
-    def older_lines(self) -> list[Node]:
-        """Lines of the agent's file on ``meta`` that a newer one took the place of."""
-        newest = {node.oid for node in self.newest_lines().values()}
-        return [node for node in self.nodes if node.source is not None and node.oid not in newest]
-
-    def lines_before(self, line: Iterable[Node]) -> dict[int, Node]:
-        """The lines on ``meta`` that were in force when ``line``, entries of an earlier file, was the file.
-
-        The first ``source_file`` to list an entry of ``line`` put an end to it, and lists the headers replaced with it.
-        """
-        places = {position(node) for node in line}
-        ended = None
-        known: set[str] = set()
-        for node, state in reversed(self.files):
-            if places & set(state.superseded):
-                ended, listed = node, set(state.superseded) - known
-                break
-            known = set(state.superseded)
-        if ended is None:
-            return self.newest_lines()
-        lines: dict[int, Node] = {}
-        for node in self.nodes[self.nodes.index(ended) :]:
-            if node.source is not None and (node.source.line not in lines or position(node) in listed):
-                lines[node.source.line] = node
-        return lines
-
-
-def meta(store: ObjectStore, sid: str) -> Meta:
-    """The ``meta`` branch of a session, folded: newest wins; a line that left the agent's file does not count."""
-    header: kinds.Session | None = None
-    source_file: kinds.SourceFile | None = None
-    nodes: list[Node] = []
-    marks: list[Mark] = []
-    files: list[tuple[Node, kinds.SourceFile]] = []
-    seen_lines: set[int] = set()
-    oid = store.ref(refs.meta(sid))
-    while oid is not None:
-        node = load(store, oid)
-        if node.parent is None or node.kind == kinds.Fork.kind:
-            break
-        nodes.append(node)
-        oid = node.parent
-        if node.kind == kinds.Attachment.kind:
-            continue  # large, and says nothing about the session
-        if node.source is not None:
-            # Only the newest of one line counts. What supersedes it was said after it, so it is known by now.
-            if node.source.line in seen_lines:
-                continue
-            seen_lines.add(node.source.line)
-            if source_file is not None and position(node) in source_file.superseded:
-                continue
-        entry = entry_of(store, node)
-        if isinstance(entry, kinds.Session) and header is None:
-            header = entry
-        elif isinstance(entry, kinds.SourceFile):
-            source_file = source_file or entry
-            files.append((node, entry))
-        marks += marks_of(node, entry, on_meta=True)
-    return Meta(header, source_file or kinds.SourceFile(), tuple(nodes), tuple(marks), tuple(files))
 
 
 def imported_now(tree: Tree, superseded: Iterable[str]) -> list[Node]:
@@ -111,25 +29,6 @@ def imported_now(tree: Tree, superseded: Iterable[str]) -> list[Node]:
             found.append(node)
         stack += tree.children.get(node.oid, [])
     return found
-
-
-def marks_of(node: Node, entry: Entry, *, on_meta: bool) -> list[Mark]:
-    """The marks that ``entry`` makes."""
-    line = node.source.line if node.source else None
-
-    def mark(what: str, value: str | None, target: str = "") -> list[Mark]:
-        return [Mark(what, entry.at_ms, line, node.chain, target, (value or "").strip())]
-
-    if isinstance(entry, kinds.Label):
-        return mark("label", entry.label, entry.target)
-    if isinstance(entry, kinds.Title):
-        return mark("slot" if on_meta and node.source else "title", entry.title)
-    if isinstance(entry, kinds.Session) and on_meta:
-        return mark("header", entry.title)
-    if isinstance(entry, kinds.Fork):
-        labels = (Mark("label", entry.at_ms, None, b"", chain, label) for chain, label in entry.labels.items())
-        return [*labels, Mark("title", entry.at_ms, None, b"", "", entry.title or "")]
-    return []
 
 
 def marks(store: ObjectStore, sid: str, tree: Tree, seen: Meta) -> list[Mark]:
