@@ -17,6 +17,7 @@ from builders import entry, header, said
 
 from gitsession import Message, Store
 from gitsession.cli import app as command_line
+from gitsession.index import names
 from gitsession.store.create import create
 
 Run = Callable[..., str]
@@ -189,6 +190,20 @@ def test_a_missing_file_is_named(run: Run) -> None:
 
 
 # ---- looking
+
+
+def test_the_index_finds_an_entry_by_its_source_id_and_by_its_digest(run: Run, file: Path, imported: str) -> None:
+    found = document(run("show", "@@bbbb2222", "--json"))
+    other = file.with_name("other.jsonl")
+    other.write_bytes(file.read_bytes().replace(b"0199-abcd", b"0199-ffff"))
+    run("import", str(other))
+    with Store.open(store_of(run)) as store:
+        catalogue = store.catalogue()
+        assert names.by_source_id(catalogue, imported, "bbbb2222") == found["id"]
+        assert names.by_source_id(catalogue, imported, "nobody") is None
+        same = names.by_digest(catalogue, bytes.fromhex(found["digest"]))
+    assert (imported, found["id"]) in same
+    assert len({sid for sid, _ in same}) == 2
 
 
 def test_ls_lists_and_filters(run: Run, imported: str, here: Path) -> None:

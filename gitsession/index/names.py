@@ -36,15 +36,33 @@ def marks_of(db: sqlite3.Connection, sid: str) -> list[Mark]:
     return [Mark(*row) for row in found]
 
 
+def by_source_id(catalogue: Catalogue, sid: str, source_id: str) -> Oid | None:
+    """The entry of a session that answers to an agent's own id, without a walk."""
+    place = _place_of_id(catalogue.db, sid, source_id)
+    return place[0] if place else None
+
+
+def by_digest(catalogue: Catalogue, digest: bytes) -> list[tuple[str, Oid]]:
+    """Session and entry of every payload with this digest (32 bytes): the same words, wherever they stand."""
+    found = catalogue.db.execute("SELECT sid, oid FROM entries WHERE digest = ? ORDER BY sid, oid", (digest,))
+    return [(sid, oid) for sid, oid in found]
+
+
 def _place(db: sqlite3.Connection, sid: str, target: str) -> tuple[Oid, str] | None:
     """Oid and chain of the entry that a label's target, a source id or a chain, names."""
-    by_id = "SELECT oid, chain FROM entries WHERE sid = ? AND source_id = ? ORDER BY in_file DESC, line DESC LIMIT 1"
-    found = db.execute(by_id, (sid, storable(target))).fetchone()
-    if not found:
+    found = _place_of_id(db, sid, target)
+    if found is None:
         # A label that a fork took along names an entry of the session it was forked off.
         by_chain = "SELECT oid, chain FROM entries WHERE chain = ? ORDER BY sid = ? DESC LIMIT 1"
-        found = db.execute(by_chain, (_chain(target), sid)).fetchone()
-    return (found[0], to_base64url(found[1])) if found else None
+        row = db.execute(by_chain, (_chain(target), sid)).fetchone()
+        found = (row[0], to_base64url(row[1])) if row else None
+    return found
+
+
+def _place_of_id(db: sqlite3.Connection, sid: str, source_id: str) -> tuple[Oid, str] | None:
+    by_id = "SELECT oid, chain FROM entries WHERE sid = ? AND source_id = ? ORDER BY in_file DESC, line DESC LIMIT 1"
+    row = db.execute(by_id, (sid, storable(source_id))).fetchone()
+    return (row[0], to_base64url(row[1])) if row else None
 
 
 def _chain(target: str) -> bytes:
