@@ -323,6 +323,25 @@ def test_a_label_leads_to_one_entry(run: Run, imported: str) -> None:
     assert "is a branch" in run("label", "@@dddd4444", "main", code=4, err=True)
 
 
+def test_what_could_not_be_handed_over_to_git_is_told_and_is_kept(run: Run, imported: str) -> None:
+    lock = store_of(run) / f"refs/heads/sessions/{imported}/meta.lock"
+    lock.touch()
+    assert "kept safe in the journal" in run("name", "@", "Waiting", err=True)
+    assert "Waiting" in run("ls")
+    lock.unlink()
+    assert run("name", "@", "Here", err=True) == ""
+
+
+def test_an_import_of_several_files_is_one_undo(run: Run, file: Path) -> None:
+    other = file.with_name("other.jsonl")
+    other.write_bytes(file.read_bytes().replace(b"0199-abcd", b"0199-ffff"))
+    run("import", str(file), str(other))
+    assert "undone: import of 2 files" in run("undo")
+    run("ls", code=1)
+    assert "done again: import of 2 files" in run("redo")
+    assert run("ls").count("Login") == 2
+
+
 def test_a_session_is_not_an_entry(run: Run, imported: str) -> None:
     assert "a session is wanted" in run("tree", "@@leaf", code=2, err=True)
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
+from raw import LEAF, append, git
 
 from gitsession.api import Store
 from gitsession.errors import Unavailable
-from gitsession.store import gitcli, objects
+from gitsession.store import gitcli
 from gitsession.store.create import JOURNAL, PROOFS, create
 from gitsession.store.gitstore import GitStore
 from gitsession.store.maintain import PACKS_MAX, count_packs, maintain
-
-LEAF = "refs/heads/sessions/s1/main"
 
 
 @pytest.fixture
@@ -23,28 +21,6 @@ def store(tmp_path: Path):
     create(tmp_path / "store.git")
     with GitStore.open(tmp_path / "store.git") as opened:
         yield opened
-
-
-def git(git_dir: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", f"--git-dir={git_dir}", *arguments], check=True, capture_output=True, text=True)
-    return done.stdout.strip()
-
-
-def append(store: GitStore, text: str) -> str:
-    with store.transaction() as transaction:
-        leaf = store.ref(LEAF)
-        tree = objects.encode_tree({"entry.cbor": ("100644", transaction.put("blob", text.encode()))})
-        commit = objects.encode_commit(
-            tree=transaction.put("tree", tree),
-            parents=[leaf] if leaf else [],
-            author_name="user",
-            author_seconds=0,
-            committer_seconds=0,
-            message=text.encode(),
-        )
-        oid = transaction.put("commit", commit)
-        transaction.move(LEAF, oid, expected=leaf)
-    return oid
 
 
 def grow(store: GitStore, count: int) -> list[str]:

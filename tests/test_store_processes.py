@@ -16,13 +16,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from raw import LEAF, append, git
 
 from gitsession.errors import MissingObject, Unavailable
 from gitsession.store import gitstore, lock, objects, pack
 from gitsession.store.create import JOURNAL, LOCK, PROOFS, create
 from gitsession.store.gitstore import GitStore
 
-LEAF = "refs/heads/sessions/s1/main"
 SIDE = "refs/heads/sessions/s1/side"
 
 fork = multiprocessing.get_context("fork")
@@ -32,29 +32,6 @@ fork = multiprocessing.get_context("fork")
 def git_dir(tmp_path: Path) -> Path:
     create(tmp_path / "store.git")
     return tmp_path / "store.git"
-
-
-def git(git_dir: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", f"--git-dir={git_dir}", *arguments], check=True, capture_output=True, text=True)
-    return done.stdout.strip()
-
-
-def append(store: GitStore, text: str, ref: str = LEAF) -> str:
-    """Follow whoever appended last."""
-    with store.transaction() as transaction:
-        leaf = store.ref(ref)
-        tree = objects.encode_tree({"entry.cbor": ("100644", transaction.put("blob", text.encode()))})
-        commit = objects.encode_commit(
-            tree=transaction.put("tree", tree),
-            parents=[leaf] if leaf else [],
-            author_name="user",
-            author_seconds=0,
-            committer_seconds=0,
-            message=text.encode(),
-        )
-        oid = transaction.put("commit", commit)
-        transaction.move(ref, oid, expected=leaf)
-    return oid
 
 
 def line(store: GitStore, ref: str = LEAF) -> list[str]:

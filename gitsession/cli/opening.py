@@ -117,8 +117,11 @@ class App:
             self._objects.close()
         if self._store is not None:
             self._store.close()
-            for theirs, ours in self._store.objects.sidestepped:
+            objects = self._store.objects
+            for theirs, ours in objects.sidestepped:
                 warn(f"gitsession: another program moved {theirs}; what was written here goes on as {ours}")
+            if objects.last_flush_error is not None:
+                warn(f"gitsession: kept safe in the journal, not handed over to git yet: {objects.last_flush_error}")
         if self._aside is not None:
             self._aside.cleanup()
 

@@ -211,7 +211,7 @@ def _carry_out(store: ObjectStore, unit: Unit, moves: list[Move], at_ms: int, ve
     """The moves, if every ref is where they begin; what was done, as one operation."""
     moves = _summed(moves)
     newest = unit[-1]
-    command = newest.command if len(unit) == 1 else f"{newest.command.partition(' ')[0]} of {len(unit)} sessions"
+    command = newest.command if len(unit) == 1 else f"{newest.command.partition(' ')[0]} of {len(unit)} files"
     with store.transaction() as tx:
         moved = [move.ref for move in moves if store.ref(move.ref) != move.old]
         if moved:

@@ -1,0 +1,34 @@
+"""Words for the tests of the store floor: commits that are no entries, and git as the judge."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from gitsession.store import objects
+from gitsession.store.gitstore import GitStore
+
+LEAF = "refs/heads/sessions/s1/main"
+
+
+def git(git_dir: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", f"--git-dir={git_dir}", *arguments], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def append(store: GitStore, text: str, ref: str = LEAF) -> str:
+    """Follow whoever appended last."""
+    with store.transaction() as transaction:
+        leaf = store.ref(ref)
+        tree = objects.encode_tree({"entry.cbor": ("100644", transaction.put("blob", text.encode()))})
+        commit = objects.encode_commit(
+            tree=transaction.put("tree", tree),
+            parents=[leaf] if leaf else [],
+            author_name="user",
+            author_seconds=0,
+            committer_seconds=0,
+            message=text.encode(),
+        )
+        oid = transaction.put("commit", commit)
+        transaction.move(ref, oid, expected=leaf)
+    return oid
