@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from promises import Account, faults
+
+__all__ = ["faults"]
 
 settings.register_profile("gitsession", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 settings.load_profile("gitsession")
@@ -25,6 +28,11 @@ def isolated_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     return home
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "promise(name): a promise of tests/promises.py that this test tries to break")
+    config.pluginmanager.register(Account())
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

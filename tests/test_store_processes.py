@@ -449,8 +449,9 @@ MODES = {
 }
 
 
+@pytest.mark.promise("P7")
 @pytest.mark.parametrize("mode", MODES)
-def test_whatever_call_fails_every_acknowledged_entry_is_there(mode, shim, calls, tmp_path):
+def test_whatever_call_fails_every_acknowledged_entry_is_there(mode, shim, calls, tmp_path, faults):
     points = MODES[mode]
     offset = list(MODES).index(mode)
     for at in sorted({1 + (offset + calls * point // points) % calls for point in range(points)}):
@@ -472,6 +473,7 @@ def test_whatever_call_fails_every_acknowledged_entry_is_there(mode, shim, calls
             store.flush()
             assert (store.last_flush_error, store.sidestepped, store.pending) == (None, [], 0)
         sound(git_dir)
+        faults.many(1)
         shutil.rmtree(place)
 
 
