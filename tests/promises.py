@@ -1,7 +1,7 @@
 """What is promised of a store (docs/reliability.md), and the account of the tests that try to break it.
 
 A test says which promise it is about with ``@pytest.mark.promise("P7")``, and counts what it did to the store with the
-fixture ``faults``. At its end the run prints a line for each promise: how many tests, how many faults, how many survived.
+fixture ``faults``. At its end the run prints a line for each promise: tests, faults injected, faults survived.
 """
 
 from __future__ import annotations
