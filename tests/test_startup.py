@@ -15,7 +15,8 @@ GIT = {"pygit2", "cffi"}
 HEAVY = {*GIT, "cbor2", "blake3", "subprocess", "rich", "asyncio", "ssl", "importlib.metadata"}
 
 _WATCH = """
-import sys, json
+import json, os, sys
+os._exit = sys.exit  # so that we can look at what was loaded
 sys.argv = ["gitsession", *{words!r}]
 from gitsession.__main__ import main
 try:

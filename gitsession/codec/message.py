@@ -6,6 +6,7 @@ the release of Python.
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 from urllib.parse import quote, unquote_to_bytes
@@ -130,7 +131,12 @@ def _body(text: str) -> str:
 
 
 def _one_line(text: str, limit: int) -> str:
-    return _cut(_folded(clean(text[:CHARACTERS_MAX]), limit), limit)
+    return _cut_line(text[:CHARACTERS_MAX], limit)
+
+
+@functools.lru_cache(maxsize=256)  # kinds, labels and models: a few texts, over and over
+def _cut_line(text: str, limit: int) -> str:
+    return _cut(_folded(clean(text), limit), limit)
 
 
 def _folded(text: str, limit: int) -> str:
