@@ -184,7 +184,8 @@ class _Plan:
         """
         if self.tree is None:
             return {self.root.oid: refs.MAIN}
-        imported = (node for node in self.tree.nodes.values() if node.source is not None)
+        others = self.before.keys() - {refs.MAIN}
+        imported = [node for node in self.tree.nodes.values() if node.source is not None] if others else []
         derived = {stem for node in imported for stem in naming.stems(node.chain)}
         return {oid: name for name, oid in self.before.items() if name == refs.MAIN or naming.stem(name) in derived}
 
