@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gitsession.errors import Unavailable
-from gitsession.store import objects
+from gitsession.store import objects, packedrefs
 from gitsession.store.create import MAIN, PROOFS, create
 from gitsession.store.gitstore import GitStore
 from gitsession.store.refreader import RefReader
@@ -258,18 +258,84 @@ def test_a_strangers_lock_holds_up_only_its_own_ref(git_dir):
     git(git_dir, "fsck", "--strict", "--full")
 
 
-def test_without_git_everything_but_deletions_is_handed_over(git_dir, monkeypatch):
-    monkeypatch.setenv("PATH", "/nonexistent")
-    with GitStore.open(git_dir) as store:
+def test_without_git_everything_is_handed_over(git_dir, monkeypatch):
+    with monkeypatch.context() as patch, GitStore.open(git_dir) as store:
+        patch.setenv("PATH", "/nonexistent")
         oid = append(store, "entry")
         append(store, "other", OTHER)
         store.flush()
         with store.transaction() as transaction:
             transaction.move(LEAF, None, expected=oid)
         store.flush()
-        assert "git is not on the PATH" in str(store.last_flush_error)
-        assert (store.ref(LEAF), store.pending) == (None, 1)
-        monkeypatch.undo()
+        assert (store.last_flush_error, store.pending, store.ref(LEAF)) == (None, 0, None)
+    assert LEAF not in git(git_dir, "for-each-ref")
+
+
+# -- packed-refs, rewritten by us
+
+
+def test_refs_are_packed_and_read_as_before(git_dir, writer, refs):
+    writer.move(LEAF, first(git_dir), ours={None})
+    writer.move(OTHER, first(git_dir), ours={None})
+    writer.move("refs/gitsession/active/s1", f"ref: {LEAF}", ours={None})
+    before = git(git_dir, "for-each-ref")
+    assert writer.pack(["refs/heads/", "refs/gitsession/"]) == 3
+    assert list((git_dir / "refs" / "heads").rglob("*")) == []
+    assert git(git_dir, "for-each-ref") == before
+    assert refs.read(LEAF) == first(git_dir)
+    assert (writer.pack(["refs/heads/"]), traces(git_dir)) == (0, [])
+
+
+def test_what_git_packed_stays_beside_what_we_pack_and_delete(git_dir, writer, refs):
+    who = ("-c", "user.name=a", "-c", "user.email=a@b")
+    git(git_dir, *who, "tag", "-a", "-m", "annotated", "release", MAIN)
+    git(git_dir, "pack-refs", "--all")
+    writer.move(LEAF, first(git_dir), ours={None})
+    assert writer.pack(["refs/heads/"]) == 1
+    before = git(git_dir, "show-ref", "-d")
+    assert "refs/tags/release^{}" in before
+    assert writer.delete({LEAF: {first(git_dir)}}) == ([], {})
+    assert git(git_dir, "show-ref", "-d") == "\n".join(row for row in before.split("\n") if LEAF not in row)
+    assert traces(git_dir) == []
+
+
+def test_a_ref_deleted_while_it_is_packed_does_not_come_back(git_dir, writer, refs):
+    writer.move(LEAF, first(git_dir), ours={None})
+    (git_dir / "packed-refs.lock").touch()
+    with pytest.raises(Unavailable, match=r"packed-refs\.lock"):
+        writer.pack(["refs/heads/"])
+    (git_dir / "packed-refs.lock").unlink()
+    git(git_dir, "update-ref", "-d", LEAF)
+    writer.pack(["refs/heads/"])
+    assert refs.read(LEAF) is None
+
+
+def test_a_ref_that_moves_while_it_is_packed_keeps_its_file(git_dir, writer, refs, monkeypatch):
+    writer.move(LEAF, first(git_dir), ours={None})
+    newer = child_of(git_dir, first(git_dir), "newer")
+    changed = packedrefs.changed
+
+    def and_then_it_moves(*given, **named):
+        git(git_dir, "update-ref", LEAF, newer)
+        return changed(*given, **named)
+
+    monkeypatch.setattr(packedrefs, "changed", and_then_it_moves)
+    writer.pack(["refs/heads/"])
+    assert refs.read(LEAF) == newer
+    assert (git_dir / LEAF).exists()
+
+
+def test_a_stranger_who_packs_refs_holds_up_deletions_only_while_it_does(git_dir):
+    with GitStore.open(git_dir) as store:
+        oid = append(store, "entry")
+        store.flush()
+        git(git_dir, "pack-refs", "--all")
+        (git_dir / "packed-refs.lock").touch()
+        with store.transaction() as transaction:
+            transaction.move(LEAF, None, expected=oid)
+        store.flush()
+        assert "packed-refs.lock" in str(store.last_flush_error)
+        (git_dir / "packed-refs.lock").unlink()
         store.flush()
         assert (store.last_flush_error, store.pending) == (None, 0)
     assert LEAF not in git(git_dir, "for-each-ref")

@@ -32,15 +32,15 @@ def move_to_ends(
 ) -> tuple[list[Move], Exception | None]:
     """Under the store's lock. The moves that are left, and what kept the first of them back.
 
-    Adds to ``sidestepped`` each ref that others had moved, with our new name for it.
+    Adds to ``sidestepped`` each ref that others had moved, with our new name for it. Raises ``OSError`` where no lock
+    can be made at all.
     """
     _, failed = writer.delete({name: set(chain) for name, chain in chains.items() if chain[-1] is None})
-    for name, chain in chains.items():
-        end = chain[-1]
-        if end is None:
-            continue
+    ends = {name: end for name, chain in chains.items() if (end := chain[-1]) is not None}
+    writer.prepare(ends)
+    for name, end in ends.items():
         try:
-            if not writer.move(name, end, ours=set(chain)) and not end.startswith(SYMBOLIC):
+            if not writer.move(name, end, ours=set(chains[name])) and not end.startswith(SYMBOLIC):
                 sidestepped.append((name, _step_aside(name, end, writer)))
         except (OSError, GitSessionError) as error:
             failed[name] = error

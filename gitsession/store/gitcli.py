@@ -1,4 +1,4 @@
-"""git as a child process, for what only git does well: transport, repacking, deleting refs, fsck.
+"""git as a child process, for what only git does well: transport, repacking, fsck.
 
 Always with ``--git-dir``, so that nothing is discovered, and with an environment made from scratch, so that a variable
 or a configuration file of the user's (or of a hostile store: hooks, fsmonitor) cannot change what runs. Only transport

@@ -47,6 +47,9 @@ FLUSH_RECORDS = 256
 FLUSH_BYTES = 1 << 20
 FLUSH_SECONDS = 2.0
 
+PACKED_PREFIXES = ("refs/heads/", "refs/remotes/", "refs/gitsession/")
+"""Where refs lead to commits: those can be packed without asking what they lead to."""
+
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
@@ -188,6 +191,16 @@ class GitStore:
     def break_dead_locks(self) -> int:
         """Remove ref locks that writers of ours left when they died; how many. For a holder of the lock."""
         return self._refs.break_dead_locks()
+
+    def pack_refs(self) -> int:
+        """Move refs that are files of their own into ``packed-refs``; how many. For a holder of the lock.
+
+        Raises ``Unavailable``.
+        """
+        try:
+            return self._refs.pack(PACKED_PREFIXES)
+        except OSError as error:
+            raise self._unavailable("pack refs", error) from error
 
     def damage(self) -> list[str]:
         """What of the journal is damaged, not merely torn at its end: file by file, below the store's own folder."""

@@ -1,9 +1,9 @@
 """Housekeeping that git does best, and the traces of runs that were killed.
 
-Many small packs become few by ``git repack -d --geometric=2``, with the deltas we do not make; loose refs become one
-file by ``git pack-refs``. Both are safe beside live writers: what is not reachable yet is in kept packs, and our ref
-moves compare under git's own lock. Cleaning up wants the store's lock: whoever holds it knows that what an unfinished
-write of ours has left belongs to nobody. What other programs leave is removed when it is a day old.
+Many small packs become few by ``git repack -d --geometric=2``, with the deltas we do not make. That is safe beside live
+writers: what is not reachable yet is in kept packs. Loose refs become one file, by our own ref writer: a killed
+``git pack-refs`` leaves locks nobody can judge. Cleaning up wants the store's lock: whoever holds it knows that what an
+unfinished write of ours has left belongs to nobody. What other programs leave is removed when it is a day old.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Maintained:
 
 
 def maintain(store: GitStore) -> Maintained:
-    """Flush, have git repack and pack refs, clean up. Raises ``Unavailable``, without git among other reasons."""
+    """Flush, clean up, pack refs, have git repack. Raises ``Unavailable``, without git among other reasons."""
     git_dir = store.git_dir
     store.flush()
     before = count_packs(git_dir)
@@ -44,12 +44,12 @@ def maintain(store: GitStore) -> Maintained:
         dead_locks = store.break_dead_locks()
         released = pack.release_packs(git_dir / "objects") if not store.pending_moves() else 0
         removed = tuple(_remove_leftovers(git_dir))
+        store.pack_refs()
     try:
         gitcli.run(git_dir, "repack", "-d", "-q", "--geometric=2")
     except Unavailable:
         # An older git, or packs it cannot order. -k: what no ref reaches stays; dropping it is not ours to decide.
         gitcli.run(git_dir, "repack", "-a", "-d", "-k", "-q")
-    gitcli.run(git_dir, "pack-refs", "--all")
     return Maintained(before, count_packs(git_dir), dead_locks, released, removed)
 
 

@@ -43,12 +43,17 @@ class RefReader:
 
     def list(self, prefix: str) -> dict[str, RefValue]:
         """Every ref whose name starts with ``prefix``. Files that hold no ref are passed over, as git does."""
+        loose = self.list_loose(prefix)
+        return {**dict(_packed_from(self._packed_refs(), prefix)), **loose}
+
+    def list_loose(self, prefix: str) -> dict[str, RefValue]:
+        """Those of them that are files of their own."""
         loose = {}
         for name in self._loose(prefix.rpartition("/")[0], prefix):
             found = _VALUE.fullmatch(_content(f"{self._root}/{name}") or b"")
             if found:
                 loose[name] = found[1].decode()
-        return {**dict(_packed_from(self._packed_refs(), prefix)), **loose}
+        return loose
 
     def _loose(self, directory: str, prefix: str) -> Iterator[str]:
         try:

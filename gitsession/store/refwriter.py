@@ -1,110 +1,161 @@
-"""Moving refs so that a kill at any moment leaves a lock we can judge.
+"""Moving, deleting and packing refs, each compared under git's own lock (store/reflocks.py).
 
-git's lock on a ref is the file ``<ref>.lock``, and nothing in it says who made it. Ours is a hard link to a *proof*: a
-file kept in our own directory, named after the ref, that already holds the new value, fsynced.
+    move     prove; lock; compare; rename the lock over the ref; fsync the directory; release
+    delete   prove; lock; compare; take them out of packed-refs; unlink the files; fsync their directories; release
+    pack     lock packed-refs; write them into it; then lock, compare and unlink each file, as for a deletion
 
-    write and fsync the proof; link it to <ref>.lock (exclusive, as git's own open is); compare the ref;
-    rename the lock over the ref; fsync the directory; unlink the proof, last
+``packed-refs`` is changed in the same way as a ref is moved: its lock becomes the new file. git is not asked to do any
+of this: a git that dies leaves locks of which nobody can tell whose they are.
 
-Whoever holds the store's lock and finds a proof knows that its writer is dead, and by the inode whether ``<ref>.lock``
-was its: no ages, no process ids. A proof is never removed while its lock stands, on errors too.
-
-Every method wants the store's lock. Two fsyncs a ref, and one for each directory that had to be made.
+Every method wants the store's lock. A flush costs an fsync for the directory of the proofs, two for each ref that is
+moved, and one for each directory that had to be made.
 """
 
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
-from gitsession.errors import Unavailable
-from gitsession.store import gitcli
+from gitsession.errors import GitSessionError
+from gitsession.store import packedrefs
 from gitsession.store.base import RefValue
-from gitsession.store.durable import make_directories, sync_directory, write_new
+from gitsession.store.durable import sync_directory, write_all
+from gitsession.store.reflocks import RefLocks
 from gitsession.store.refnames import SYMBOLIC
 from gitsession.store.refreader import RefReader
 
-_PATIENCE_SECONDS, _PAUSE_SECONDS = 0.1, 0.002
-_STALE_SECONDS = 10.0
+PACKED = "packed-refs"
+_BATCH = 64
 
 
 class RefWriter:
-    """Compare-and-swap on the refs of one repository; ``proofs`` is the directory where the proofs lie."""
+    """Compare-and-swap on the refs of one repository; ``proofs`` is the directory where the proofs of locks lie."""
 
     def __init__(self, git_dir: Path, proofs: Path, refs: RefReader, *, sync: bool = True) -> None:
         self.refs = refs
-        self._git_dir, self._proofs, self._sync = git_dir, proofs, sync
+        self._git_dir, self._sync = git_dir, sync
+        self._locks = RefLocks(git_dir, proofs, sync=sync)
+
+    def prepare(self, moves: Mapping[str, RefValue]) -> None:
+        """Prove the locks of several moves at once, so that they share an fsync. Raises ``OSError``."""
+        self._locks.prove({name: _content(new) for name, new in moves.items()})
+
+    def forget(self) -> None:
+        """What was prepared and not moved is not going to be."""
+        self._locks.forget()
 
     def move(self, name: str, new: RefValue, *, ours: Collection[RefValue | None]) -> bool:
         """Point ``name`` at ``new`` if it holds one of ``ours``; whether it now holds ``new``.
 
         Raises ``Unavailable`` where another program's lock or ref is in the way, and ``OSError``.
         """
-        path = self._git_dir / name
-        lock, proof = f"{path}.lock", self._proof(name)
-        write_new(proof, f"{new}\n".encode(), sync=self._sync)
+        if not self._locks.is_proved(name, _content(new)):
+            self.prepare({name: new})
         try:
-            self._lock(name, proof, lock)
+            lock = self._locks.take(name)
             held = self.refs.read(name)
             # Also where it holds ``new`` already: whoever wrote that may have died before it was durable.
-            return self._rename(lock, path) if held in ours or held == new else False
+            return self._rename(lock, self._git_dir / name) if held in ours or held == new else False
         finally:
-            _break(proof, lock)
+            self._locks.release([name])
 
     def delete(self, ours: Mapping[str, Collection[RefValue | None]]) -> tuple[list[str], dict[str, Exception]]:
         """Delete each ref that holds one of its ``ours``: names that others had moved, and names that failed, and why.
 
-        By one git child, because a packed ref is removed by rewriting packed-refs, which only git does safely.
+        Raises ``OSError`` where no lock can be made at all.
         """
         held = {name: self.refs.read(name) for name in ours}
-        todo = {name: value for name, value in held.items() if value is not None and value in ours[name]}
-        foreign = [name for name, value in held.items() if value is not None and name not in todo]
-        failed: dict[str, Exception] = {}
-        try:
-            self._delete(todo)
-        except Unavailable as error:
-            # One of them is locked or was moved this instant, and git does all or nothing.
-            failed = self._delete_singly(todo) if len(todo) > 1 else dict.fromkeys(todo, error)
-        if self._sync and ours:
-            for directory in {self._git_dir, *(_existing(self._git_dir / name) for name in ours)}:
+        foreign = [name for name, value in held.items() if value is not None and value not in ours[name]]
+        gone = [name for name, value in held.items() if value is None]
+        failed = self._remove({name: ours[name] for name in ours if name not in {*foreign, *gone}}, unpack=True)
+        if self._sync:
+            # Whoever deleted those that are gone may have died before it was durable.
+            for directory in {_existing(self._git_dir / name) for name in gone} | ({self._git_dir} if gone else set()):
                 sync_directory(directory)
         return foreign, failed
 
+    def pack(self, prefixes: Iterable[str]) -> int:
+        """Move refs below ``prefixes`` that are files of their own into ``packed-refs``; how many.
+
+        Only those that hold an oid; they are taken to be commits. Raises ``Unavailable`` and ``OSError``.
+        """
+        loose: dict[str, RefValue] = {}
+
+        def with_loose(data: bytes) -> bytes:
+            # Read under the lock: who deletes a ref wants that lock too, so none comes back to life.
+            found = {name: value for prefix in prefixes for name, value in self.refs.list_loose(prefix).items()}
+            loose.update({name: value for name, value in found.items() if not value.startswith(SYMBOLIC)})
+            return packedrefs.changed(data, put=loose)
+
+        self._change_packed(with_loose)
+        todo = list(loose)
+        failed: dict[str, Exception] = {}
+        for start in range(0, len(todo), _BATCH):
+            batch = todo[start : start + _BATCH]
+            failed |= self._remove({name: {loose[name]} for name in batch}, unpack=False)
+        for directory in {(self._git_dir / name).parent for name in todo}:
+            _remove_empty_up(directory, self._git_dir / "refs")
+        return len(loose) - len(failed)
+
     def break_dead_locks(self) -> int:
         """Remove the locks and proofs of writers that died; how many."""
-        names = os.listdir(self._proofs)
-        for name in names:
-            _break(f"{self._proofs}/{name}", f"{self._git_dir}/{name.replace('..', '').replace(':', '/')}.lock")
-        return len(names)
+        return self._locks.break_dead()
 
-    def _proof(self, name: str) -> str:
-        """git allows no colon in a ref name, so the proof's own name tells which ref it is for."""
-        return f"{self._proofs}/{name.replace('/', ':')}"
-
-    def _lock(self, name: str, proof: str, lock: str) -> None:
-        deadline = time.monotonic() + _PATIENCE_SECONDS
-        while True:
-            try:
-                os.link(proof, lock)
-                return
-            except FileExistsError:
-                if time.monotonic() > deadline or _is_stale(lock):
-                    raise Unavailable(
-                        f"another program holds {name}.lock", hint=f"if none is running, remove {lock}"
-                    ) from None
-                time.sleep(_PAUSE_SECONDS)
-            except FileNotFoundError:
-                # No directory yet, or `git pack-refs` removed it because it was empty, perhaps a moment ago.
-                if time.monotonic() > deadline:
-                    raise
+    def _remove(self, ours: Mapping[str, Collection[RefValue | None]], *, unpack: bool) -> dict[str, Exception]:
+        """Remove the files of refs that hold one of their ``ours``; with ``unpack`` also what is packed of them."""
+        failed: dict[str, Exception] = {}
+        locked = []
+        if not ours:
+            return failed
+        self._locks.prove(dict.fromkeys(ours, b""))
+        try:
+            for name in ours:
                 try:
-                    make_directories(Path(lock).parent, sync=self._sync)
-                except FileNotFoundError:
-                    pass
-            except NotADirectoryError:
-                raise Unavailable(f"{name} cannot be: another ref is where its directory should be") from None
+                    self._locks.take(name)
+                    if self.refs.read(name) in ours[name]:
+                        locked.append(name)
+                except (GitSessionError, OSError) as error:
+                    failed[name] = error
+            try:
+                if unpack and packedrefs.names(self._packed()) & set(locked):
+                    self._change_packed(lambda data: packedrefs.changed(data, drop=locked))
+                self._unlink(locked)
+            except (GitSessionError, OSError) as error:
+                failed |= dict.fromkeys(locked, error)
+        finally:
+            self._locks.release(ours)
+        return failed
+
+    def _unlink(self, names: Iterable[str]) -> None:
+        paths = [self._git_dir / name for name in names]
+        for path in paths:
+            path.unlink(missing_ok=True)
+        for directory in {path.parent for path in paths if path.parent.is_dir()} if self._sync else ():
+            sync_directory(directory)
+
+    def _change_packed(self, change: Callable[[bytes], bytes]) -> None:
+        """Replace the text of ``packed-refs`` by what ``change`` makes of it."""
+        self._locks.prove({PACKED: b""})
+        try:
+            lock = self._locks.take(PACKED)
+            data = change(self._packed())
+            fd = os.open(lock, os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                write_all(fd, data, 0)
+                if self._sync:
+                    os.fsync(fd)
+            finally:
+                os.close(fd)
+            self._rename(lock, self._git_dir / PACKED)
+        finally:
+            self._locks.release([PACKED])
+
+    def _packed(self) -> bytes:
+        try:
+            return (self._git_dir / PACKED).read_bytes()
+        except FileNotFoundError:
+            return b""
 
     def _rename(self, lock: str, path: Path) -> bool:
         """``False`` where refs lie below ``path``."""
@@ -118,40 +169,9 @@ class RefWriter:
             sync_directory(path.parent)
         return True
 
-    def _delete_singly(self, todo: Mapping[str, RefValue]) -> dict[str, Exception]:
-        failed: dict[str, Exception] = {}
-        for name, value in todo.items():
-            try:
-                self._delete({name: value})
-            except Unavailable as error:
-                failed[name] = error
-        return failed
 
-    def _delete(self, todo: Mapping[str, RefValue]) -> None:
-        if not todo:
-            return
-        lines = []
-        for name, value in todo.items():
-            symbolic = value.startswith(SYMBOLIC)
-            lines.append(f"option no-deref\ndelete {name}\n" if symbolic else f"delete {name} {value}\n")
-        gitcli.run(self._git_dir, "update-ref", "--stdin", stdin="".join(lines).encode())
-
-
-def _break(proof: str, lock: str) -> None:
-    try:
-        if os.path.samestat(os.stat(lock), os.stat(proof)):
-            os.unlink(lock)
-    except (FileNotFoundError, NotADirectoryError):
-        pass
-    os.unlink(proof)
-
-
-def _is_stale(lock: str) -> bool:
-    """Old enough that waiting for it is pointless. It is still not ours to break."""
-    try:
-        return time.time() - os.stat(lock).st_mtime > _STALE_SECONDS
-    except FileNotFoundError:
-        return False
+def _content(value: RefValue) -> bytes:
+    return f"{value}\n".encode()
 
 
 def _remove_empty(directory: Path) -> bool:
@@ -162,6 +182,16 @@ def _remove_empty(directory: Path) -> bool:
     except OSError:
         return False
     return True
+
+
+def _remove_empty_up(directory: Path, top: Path) -> None:
+    """Remove ``directory`` and what is above it, below a directory of ``top``, as far as they are empty."""
+    while directory.parent.parent.is_relative_to(top):
+        try:
+            directory.rmdir()
+        except OSError:
+            return
+        directory = directory.parent
 
 
 def _existing(path: Path) -> Path:

@@ -1,0 +1,40 @@
+"""The text of ``packed-refs``: refs taken out, and refs put in. Bytes in, bytes out.
+
+A line is ``<oid> <name>``; below an annotated tag stands ``^<oid>``, what it leads to. What we put in are commits and
+need no such line, so the header's word that all tags have theirs stays true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from gitsession.store.base import Oid
+
+_HEADER = b"# pack-refs with: peeled fully-peeled sorted \n"
+
+
+def names(data: bytes) -> set[str]:
+    return {name for name, _ in _parts(data)[1]}
+
+
+def changed(data: bytes, *, put: Mapping[str, Oid] | None = None, drop: Collection[str] = ()) -> bytes:
+    """``data`` without ``drop`` and with ``put``, sorted by name; under a header of ours where it had none."""
+    header, rows = _parts(data)
+    rows = [(name, lines) for name, lines in rows if name not in drop and name not in (put or {})]
+    rows += [(name, f"{oid} {name}\n".encode()) for name, oid in (put or {}).items()]
+    rows.sort(key=lambda row: row[0].encode("utf-8", "surrogateescape"))
+    return (header or (b"" if data else _HEADER)) + b"".join(lines for _, lines in rows)
+
+
+def _parts(data: bytes) -> tuple[bytes, list[tuple[str, bytes]]]:
+    """The header, and each name with its lines."""
+    header = b""
+    rows: list[tuple[str, bytes]] = []
+    for line in data.splitlines(keepends=True):
+        if line.startswith(b"#"):
+            header += line
+        elif line.startswith(b"^") and rows:
+            rows[-1] = (rows[-1][0], rows[-1][1] + line)
+        else:
+            rows.append((line[41:].rstrip(b"\n").decode("utf-8", "surrogateescape"), line))
+    return header, rows
