@@ -6,10 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
+from faults.bench import bench
 from hypothesis import HealthCheck, settings
 from promises import Account, faults
 
-__all__ = ["faults"]
+__all__ = ["bench", "faults"]
 
 settings.register_profile("gitsession", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 settings.load_profile("gitsession")

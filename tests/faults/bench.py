@@ -1,0 +1,136 @@
+"""Where faults are injected one after another: a store to begin with, what a run may leave of it, the judge."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from faults import work
+from faults.crash import Crash, Recording, lay_out
+from faults.invariants import State, judge
+from faults.shim import Call, Fault, Ran, Shim, scratch
+
+
+class Bench:
+    """Stores prepared by ``work.prepare``, hurt in ``shim`` and judged here."""
+
+    def __init__(self) -> None:
+        self.shim = Shim()
+        self.place = Path(scratch())
+        self.base = self.place / "base.git"
+        work.prepare(self.base)
+        self._count = 0
+        self._states: dict[tuple[str, tuple[int, ...]], list[State]] = {}
+        self._calls: dict[str, list[Call]] = {}
+        self._recordings: dict[str, Recording] = {}
+
+    @contextmanager
+    def store(self) -> Iterator[Path]:
+        """A fresh copy of the prepared store. Always at the same length of path, and gone afterwards."""
+        self._count += 1
+        path = self.place / f"{self._count:08d}.git"
+        shutil.copytree(self.base, path, copy_function=shutil.copyfile)
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path)
+
+    def states(self, name: str, skip: Sequence[int] = ()) -> list[State]:
+        """What the refs hold before the first command and after each, where those in ``skip`` did nothing."""
+        key = name, tuple(skip)
+        if key not in self._states:
+            with self.store() as git_dir:
+                ran = self.shim.run(name, git_dir, skip=skip, options={"states": True})
+            assert ran.code == 0 and not ran.failed, ran
+            states = [ran.done[0]]
+            for number in range(1, len(work.WORKLOADS[name]) + 1):
+                states.append(ran.done.get(number) or states[-1])
+            self._states[key] = states
+        return self._states[key]
+
+    def calls(self, name: str) -> list[Call]:
+        """The calls that an undisturbed run makes below the store, in their order."""
+        if name not in self._calls:
+            with self.store() as git_dir:
+                ran = self.shim.run(name, git_dir, log=True)
+            calls = [call for call in self.shim.calls() if call.name != "ack"]
+            assert ran.code == 0 and len(calls) == ran.calls, ran
+            self._calls[name] = calls
+        return self._calls[name]
+
+    def points(self, name: str, mode: str, share: float, seed: int = 0) -> list[int]:
+        """The calls of a workload at which ``mode`` means something: a ``share`` of them, evenly spread."""
+        calls = self.calls(name)
+        halves = mode in ("torn", "short")
+        numbers = [n for n, call in enumerate(calls, 1) if call.name == "write" or not halves]
+        count = max(1, round(len(numbers) * share))
+        if count >= len(numbers):
+            return numbers
+        return sorted(random.Random(f"{name} {mode} {seed}").sample(numbers, count))
+
+    def kill(self, name: str, fault: Fault, *, git_too: bool = True) -> None:
+        """A run that is killed: what was told is there, what was begun is there whole or not at all."""
+        with self.store() as git_dir:
+            ran = self.shim.run(name, git_dir, fault)
+            assert ran.code in (0, -9), ran.stderr
+            judge(git_dir, self.after(name, ran), git_too=git_too)
+
+    def fail(self, name: str, fault: Fault, *, git_too: bool = True) -> Ran:
+        """A run whose disk says no: what was told is there, what was refused is there whole or not at all."""
+        with self.store() as git_dir:
+            ran = self.shim.run(name, git_dir, fault)
+            assert ran.code == 0, ran.stderr
+            judge(git_dir, self.after(name, ran), git_too=git_too)
+        return ran
+
+    def recording(self, name: str) -> Recording:
+        """A run of a workload that nothing disturbs, for ``crash``."""
+        if name not in self._recordings:
+            with self.store() as git_dir:
+
+                def run() -> list[Call]:
+                    self.shim.run(name, git_dir, log=True, bytes_too=True)
+                    return self.shim.calls()
+
+                self._recordings[name] = Recording.of(git_dir, run)
+        return self._recordings[name]
+
+    def cut(self, name: str, crash: Crash) -> None:
+        """The power was cut while a workload ran: what had been told is there, and it goes on."""
+        done = int(crash.told[-1].split()[1]) if crash.told else 0
+        judge(lay_out(crash, self.place / "cut.git"), self.states(name)[done : done + 2], git_too=False)
+
+    def after(self, name: str, ran: Ran) -> list[State]:
+        """The states that a run may leave, the likeliest first: of what the disk refused any one may be there."""
+        if 0 in ran.failed or not ran.told:
+            return self.states(name)[:1]
+        last = max(int(row.split(" ")[1]) for row in ran.told)
+        failed = [number for number in sorted(ran.failed) if self._moves(name, number)]
+        wholes = [
+            self.states(name, [number for number in failed if number not in taken])
+            for size in range(min(3, len(failed) + 1))
+            for taken in combinations(failed, size)
+        ]
+        return [states[at] for states in wholes for at in (last, last + 1) if at < len(states)]
+
+    def _moves(self, name: str, number: int) -> bool:
+        """Whether the command changes what refs hold; a flush does not."""
+        states = self.states(name)
+        return states[number] != states[number - 1]
+
+    def close(self) -> None:
+        self.shim.close()
+        shutil.rmtree(self.place, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def bench() -> Iterator[Bench]:
+    made = Bench()
+    yield made
+    made.close()

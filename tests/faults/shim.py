@@ -1,0 +1,185 @@
+"""Workloads in processes whose system calls fail at a chosen point, or that are killed there (``fi.c``)."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import hashlib
+import json
+import mmap
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+TMPFS = Path("/dev/shm")
+
+ERRORS = {"eio": errno.EIO, "enospc": errno.ENOSPC, "edquot": errno.EDQUOT, "eintr": errno.EINTR}
+_CODES = {"kill-before": 1, "kill-after": 2, "torn": 3, "short": 4}
+_FAIL_WITH = 5
+_FIELDS = "8q"
+
+
+def scratch() -> str:
+    """A new directory for stores that are made and thrown away by the thousand; in memory where that can be."""
+    fast = TMPFS if os.access(TMPFS, os.W_OK) else None
+    return os.path.realpath(tempfile.mkdtemp(prefix="gitsession-faults-", dir=fast))
+
+
+@functools.cache
+def library() -> Path:
+    """The shim, built once for a version of its source. Skips the test, and says why, where that cannot be."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if not compiler or not sys.platform.startswith("linux"):
+        pytest.skip("the fault injector wants Linux and a C compiler")
+    source = (HERE / "fi.c").read_bytes()
+    name = f"gitsession-fi-{os.geteuid()}-{hashlib.sha256(source).hexdigest()[:16]}.so"
+    built = Path(tempfile.gettempdir()) / name
+    if not built.exists() or built.stat().st_uid != os.geteuid():
+        fresh = built.with_name(f"{name}.{os.getpid()}")
+        subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", fresh, HERE / "fi.c", "-ldl"], check=True)
+        fresh.rename(built)
+    return built
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """``mode``: a kill (``kill-before``, ``kill-after``, ``torn``), ``short``, or a name of ``ERRORS``; ``-on`` at its
+    end: every call from the ``at``-th on. ``group``: the kill takes the git children along. ``at`` 0: none."""
+
+    mode: str = "eio"
+    at: int = 0
+    group: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One logged call; ``name`` is ``ack`` for an acknowledgement, whose words are ``data``."""
+
+    name: str
+    inode: int
+    path: str
+    second: str
+    offset: int
+    data: bytes
+    error: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What became of a run: lines it told, its exit code (negative: the signal), calls counted, calls hit."""
+
+    told: tuple[str, ...]
+    code: int
+    calls: int
+    hits: int
+    stderr: str
+
+    @property
+    def done(self) -> dict[int, Any]:
+        """Number of each command that was acknowledged, and what was told of it."""
+        return {int(number): json.loads(rest) for word, number, rest in map(_words, self.told) if word == "ok"}
+
+    @property
+    def failed(self) -> dict[int, str]:
+        """Number of each command that said the disk would not, and its words."""
+        return {int(number): rest for word, number, rest in map(_words, self.told) if word == "fail"}
+
+
+def _words(row: str) -> list[str]:
+    return [*row.split(" ", 2), "", ""][:3]
+
+
+class Shim:
+    """A process that has everything imported and forks a child for each run, all under the shim."""
+
+    def __init__(self) -> None:
+        self.place = Path(scratch())
+        control = self.place / "control"
+        control.write_bytes(bytes(struct.calcsize(_FIELDS) + 4032))
+        with control.open("r+b") as file:
+            self._control = mmap.mmap(file.fileno(), 0)
+        self.log = self.place / "control.log"
+        paths = [str(HERE.parent), str(HERE.parent.parent), *sys.path]
+        inherited = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+        environment = {
+            **inherited,
+            "LD_PRELOAD": str(library()),
+            "FI_CONTROL": str(control),
+            "FI_ACKS": "1",
+            "PYTHONPATH": os.pathsep.join(paths),
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_CONFIG_NOSYSTEM": "1",
+        }
+        self._server = subprocess.Popen(
+            [sys.executable, "-m", "faults.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+            cwd=self.place,
+            text=True,
+        )
+
+    def run(
+        self,
+        work: str,
+        git_dir: Path | str,
+        fault: Fault | None = None,
+        *,
+        log: bool = False,
+        bytes_too: bool = False,
+        skip: Sequence[int] = (),
+        options: Mapping[str, Any] | None = None,
+    ) -> Ran:
+        """Do the workload called ``work`` (``work.WORKLOADS``) to the store, with a fault among its system calls.
+
+        ``skip``: commands to leave out. ``log``: the calls can be read with ``calls`` afterwards.
+        """
+        self.log.write_bytes(b"")
+        self._arm(f"{git_dir}/", fault or Fault(), 2 if bytes_too else int(log))
+        request = {"work": work, "git_dir": str(git_dir), "skip": list(skip), "options": dict(options or {})}
+        assert self._server.stdin and self._server.stdout
+        self._server.stdin.write(json.dumps(request) + "\n")
+        self._server.stdin.flush()
+        answer = json.loads(self._server.stdout.readline())
+        counted, *_, hits = struct.unpack_from(_FIELDS, self._control)
+        self._arm("", Fault(), 0)
+        return Ran(tuple(answer["told"]), answer["code"], counted, hits, answer["stderr"])
+
+    def calls(self) -> list[Call]:
+        """The log of the last run."""
+        raw, at, found = self.log.read_bytes(), 0, []
+        while at < len(raw):
+            end = raw.index(b"\n", at)
+            name, inode, path, second, offset, length, error = os.fsdecode(raw[at:end]).split("\t")
+            size = int(length)
+            found.append(Call(name, int(inode), path, second, int(offset), raw[end + 1 : end + 1 + size], int(error)))
+            at = end + 1 + (size + 1 if size else 0)
+        return found
+
+    def close(self) -> None:
+        assert self._server.stdin and self._server.stdout
+        self._server.stdin.close()
+        self._server.wait(timeout=30)
+        self._server.stdout.close()
+        self._control.close()
+        shutil.rmtree(self.place, ignore_errors=True)
+
+    def _arm(self, root: str, fault: Fault, logging: int) -> None:
+        sticky = fault.mode.endswith("-on")
+        mode = fault.mode.removesuffix("-on")
+        code = _CODES.get(mode, _FAIL_WITH)
+        error = ERRORS.get(mode, 0)
+        struct.pack_into(_FIELDS, self._control, 0, 0, fault.at, code, error, sticky, fault.group, logging, 0)
+        start = struct.calcsize(_FIELDS)
+        raw = os.fsencode(root)
+        self._control[start : start + len(raw) + 1] = raw + b"\0"

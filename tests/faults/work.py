@@ -1,0 +1,223 @@
+"""What is done to a store while it is being hurt: short runs of commands at the front door.
+
+Every command is seeded by its number, so that what it leaves follows from what was there: the states a run may leave
+are known beforehand (``states``). Each is told on descriptor 1 as it ends: ``ok <number>``, ``fail <number> <why>``
+where the disk would not, ``no <number> <why>`` where the command had nothing to work on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import TypeAlias
+
+import raw
+from builders import START_MS, Clock, nonces, pi_file, talk
+
+from gitsession.api import Session, Store
+from gitsession.errors import GitSessionError, NotFound, Unavailable
+from gitsession.formats import FORMATS
+from gitsession.model.entries import Message
+from gitsession.store import gitcli, gitstore, journal
+from gitsession.store.gitstore import GitStore
+
+SIDE = "refs/heads/sessions/s1/side"
+ATTEMPTS = 3
+
+_PREALLOCATED_BYTES = 1 << 15
+
+
+class World:
+    """A store, and the sessions that the commands of one run speak of."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self.store, self.clock = store, clock
+        self.sessions: dict[str, Session] = {}
+
+    def __getitem__(self, name: str) -> Session:
+        """The session called ``name``; ``old`` is there from the beginning."""
+        if name not in self.sessions:
+            if name != "old":
+                raise NotFound(f"no session {name} in this run")
+            [oldest] = self.store.sessions()[-1:]
+            self.sessions[name] = self.store.session(oldest.sid)
+        return self.sessions[name]
+
+    def append(self, name: str, text: str) -> None:
+        self[name].append(Message.user(text))
+
+    def begin(self, name: str, text: str) -> None:
+        if name not in self.sessions:
+            self.sessions[name] = self.store.new_session(agent="agent", cwd="/work")
+        self.sessions[name].append(Message.user(text))
+
+    def branch(self, of: str, name: str, at: str = "leaf") -> None:
+        self.sessions[name] = self[of].branch(name, at)
+
+    def fork(self, of: str, name: str) -> None:
+        self.sessions[name] = self[of].fork()
+
+    def bring(self, *ids: str) -> None:
+        self.store.bring_in(FORMATS["pi"], pi_file(*talk(*ids), id="imported"), name="imported")
+
+    def raw(self, text: str, ref: str = raw.LEAF) -> None:
+        raw.append(self.store.objects, text, ref)
+
+
+Command: TypeAlias = Callable[[World], object]
+
+_LARGE = "large" * (1 << 18)
+
+WORKLOADS: dict[str, list[Command]] = {
+    "append": [
+        lambda world: world.append("old", "one"),
+        lambda world: world.begin("new", "first words"),
+        lambda world: world.store.flush(),
+        lambda world: world.append("new", "two"),
+        lambda world: world.append("old", "three"),
+        lambda world: world.store.flush(),
+        lambda world: world.append("new", "four"),
+    ],
+    "branch": [
+        lambda world: world.branch("old", "side"),
+        lambda world: world.append("side", "beside"),
+        lambda world: world["old"].switch("side"),
+        lambda world: world.store.flush(),
+        lambda world: world.append("old", "on main again"),
+        lambda world: world.store.undo(),
+        lambda world: world.store.flush(),
+    ],
+    "names": [
+        lambda world: world["old"].label("leaf", "here"),
+        lambda world: world["old"].rename("A title"),
+        lambda world: world.fork("old", "forked"),
+        lambda world: world.append("forked", "elsewhere"),
+        lambda world: world.store.flush(),
+        lambda world: world["old"].label("leaf", "there"),
+        lambda world: world.store.flush(),
+    ],
+    "undo": [
+        lambda world: world.branch("old", "side"),
+        lambda world: world.store.flush(),
+        lambda world: world.store.undo(),
+        lambda world: world.store.flush(),
+        lambda world: world.store.redo(),
+        lambda world: world.append("side", "beside"),
+        lambda world: world.store.flush(),
+    ],
+    "import": [
+        lambda world: world.bring("a", "b", "c"),
+        lambda world: world.store.flush(),
+        lambda world: world.bring("a", "b", "c", "d"),
+        lambda world: world.store.undo(),
+        lambda world: world.store.redo(),
+        lambda world: world.store.flush(),
+    ],
+    "large": [
+        lambda world: world.append("old", _LARGE),
+        lambda world: world.append("old", "small"),
+        lambda world: world.store.flush(),
+        lambda world: world.append("old", _LARGE + "again"),
+    ],
+    "maintain": [
+        lambda world: world.append("old", "one"),
+        lambda world: world.store.maintain(),
+        lambda world: world.append("old", "two"),
+        lambda world: world.branch("old", "side"),
+        lambda world: world.store.flush(),
+        lambda world: world.store.undo(),
+        lambda world: world.store.flush(),
+    ],
+    "raw": [
+        lambda world: world.raw("a.0"),
+        lambda world: world.raw("b.0", SIDE),
+        lambda world: world.store.flush(),
+        lambda world: world.raw("a.1"),
+        lambda world: world.raw("b.1", SIDE),
+        lambda world: world.store.flush(),
+        lambda world: world.raw("a.2"),
+    ],
+}
+
+
+def get_ready() -> None:
+    """Make this process one that only does workloads: no flush but those asked for, children under the shim."""
+    gitstore.FLUSH_SECONDS = 3600.0
+    journal.PREALLOCATED_BYTES = _PREALLOCATED_BYTES
+    gitcli._PASSED_ON += ("LD_PRELOAD", "FI_CONTROL")
+
+
+def prepare(git_dir: Path) -> None:
+    """The store that every workload begins with: a session in git, and more of it in the journal."""
+    clock = Clock()
+    with Store.create(git_dir, clock=clock) as store:
+        session = store.new_session(agent="agent", cwd="/work")
+        session.append(Message.user("in git"))
+        session.append(Message.user("in git too"))
+        store.flush()
+        sid = session.id
+        raw.append(store.objects, "in git")
+    with Store.open(git_dir, clock=clock, flush_on_close=False) as store:
+        store.session(sid).append(Message.user("in the journal"))
+        raw.append(store.objects, "in the journal")
+        store.sessions()
+
+
+def do(name: str, git_dir: str, skip: Collection[int] = (), *, states: bool = False, retry: bool = False) -> None:
+    """Run a workload. ``states``: tell what all refs hold after each command. ``retry``: a command the disk refused is
+    tried again, up to ``ATTEMPTS`` times."""
+    clock = Clock()
+    try:
+        store = Store.open(git_dir, clock=clock, flush_on_close=False)
+    except Unavailable as error:
+        _tell("fail", 0, str(error))
+        return
+    world = World(store, clock)
+    _seed(world, 0, 0)
+    _tell("ok", 0, json.dumps(dict(store.objects.refs("refs/")) if states else None))
+    for number, command in enumerate(WORKLOADS[name], 1):
+        if number not in skip:
+            for attempt in range(ATTEMPTS if retry else 1):
+                _seed(world, number, attempt)
+                if _did(world, command, number, states):
+                    break
+    store.close()
+
+
+def _did(world: World, command: Command, number: int, states: bool) -> bool:
+    """Whether there is no use in trying again."""
+    try:
+        command(world)
+    except Unavailable as error:
+        _tell("fail", number, str(error))
+        return False
+    except GitSessionError as error:
+        _tell("no", number, str(error))
+        return True
+    _tell("ok", number, json.dumps(dict(world.store.objects.refs("refs/")) if states else None))
+    return True
+
+
+def _seed(world: World, number: int, attempt: int) -> None:
+    world.clock.at_ms = START_MS + number * 100_000
+    os.urandom = nonces(f"{number} {attempt}".encode())
+
+
+def _tell(word: str, number: int, rest: str) -> None:
+    os.write(1, f"{word} {number} {' '.join(rest.split())}\n".encode())
+
+
+def append_for_ever(git_dir: str, flush_every: int = 20) -> None:
+    """Append to two refs and flush now and then; told after each: ``<ref> <oid>``."""
+    store = GitStore.open(git_dir, flush_on_close=False)
+    number = 0
+    while True:
+        ref = (raw.LEAF, SIDE)[number % 3 == 0]
+        text = f"{number} " + "words " * (number * 37 % 400)
+        oid = raw.append(store, text, ref)
+        os.write(1, f"{ref} {oid}\n".encode())
+        number += 1
+        if number % flush_every == 0:
+            store.flush()
