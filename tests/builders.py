@@ -236,6 +236,9 @@ class Watched:
     def contains(self, oid: Oid) -> bool:
         return self.store.contains(oid)
 
+    def oids(self) -> Iterator[Oid]:
+        return self.store.oids()
+
     def ref(self, name: str) -> RefValue | None:
         return self.store.ref(name)
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from builders import header, said
 
-GIT = {"pygit2", "cffi"}
-HEAVY = {*GIT, "cbor2", "blake3", "subprocess", "rich", "asyncio", "ssl", "importlib.metadata"}
+HEAVY = {"cbor2", "blake3", "subprocess", "rich", "asyncio", "ssl", "importlib.metadata"}
 
 _WATCH = """
 import json, os, sys
@@ -75,9 +74,9 @@ def test_the_status_without_a_command_is_as_light(folder: Path) -> None:
     assert not loaded(folder) & HEAVY
 
 
-def test_log_loads_git_but_no_importer_and_no_terminal_library(folder: Path) -> None:
+def test_log_loads_the_pack_reader_but_no_importer_and_no_terminal_library(folder: Path) -> None:
     modules = loaded(folder, "log", "@")
-    assert "pygit2" in modules
+    assert "gitsession.store.packs" in modules
     assert not modules & {"rich", "asyncio", "importlib.metadata", "subprocess"}
     assert not {name for name in modules if name.startswith(("gitsession.formats", "gitsession.model.entries"))}
     assert "gitsession.api" not in modules

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from gitsession.errors import Ambiguous, NotFound
+from gitsession.errors import Ambiguous, NotFound, Unavailable
 from gitsession.store import peek
 
 VERSION = 3
@@ -84,9 +84,9 @@ class Catalogue:
         """Whether it says what the refs and the journal say now. A damaged one does not, and is begun anew."""
         try:
             found = self.db.execute("SELECT value FROM state WHERE key = 'fingerprint'").fetchone()
-        except sqlite3.OperationalError:
-            raise
-        except sqlite3.DatabaseError:
+        except sqlite3.DatabaseError as error:
+            if not is_damage(error):
+                raise
             self.begin_anew()
             return False
         return found is not None and found[0] == os.fsencode(peek.fingerprint(self.git_dir))
@@ -148,7 +148,13 @@ class Catalogue:
 
     def _rows(self, where: str, values: Sequence[str] = ()) -> list[Row]:
         texts = [value.encode("utf-8", "replace").decode() for value in values]  # SQLite takes no lone surrogate
-        return [_row(found) for found in self.db.execute(f"{_SELECT} {where} ORDER BY updated_ms DESC, sid", texts)]
+        try:
+            return [_row(found) for found in self.db.execute(f"{_SELECT} {where} ORDER BY updated_ms DESC, sid", texts)]
+        except (sqlite3.DatabaseError, ValueError, AttributeError) as error:
+            if isinstance(error, sqlite3.DatabaseError) and not is_damage(error):
+                raise
+            self.begin_anew()
+            raise Unavailable("the index was damaged, and is made anew", hint="try again: nothing is lost") from None
 
     # ---- files that were imported
 
@@ -180,6 +186,13 @@ class Catalogue:
         self.db.close()
 
 
+def is_damage(error: sqlite3.DatabaseError) -> bool:
+    """Whether it says that the file is not what we wrote, and not that it is busy or that the disk says no."""
+    if not isinstance(error, sqlite3.OperationalError):
+        return True
+    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
 def is_here(row: Row, cwd: str | None) -> bool:
     """Whether the session was held in ``cwd`` or in a folder above it."""
     if not row.project or not cwd:
@@ -195,7 +208,7 @@ _SELECT = (
 
 def _row(found: tuple[object, ...]) -> Row:
     row = list(found)
-    row[9] = json.loads(str(row[9]))
+    row[9] = dict(json.loads(str(row[9])))
     return Row(*row)  # type: ignore[arg-type]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from gitsession.errors import Corrupt, Malformed, MissingObject
-from gitsession.index.catalogue import Catalogue
+from gitsession.index.catalogue import Catalogue, is_damage
 from gitsession.index.names import marks_of, storable
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
@@ -37,13 +37,13 @@ def refresh(catalogue: Catalogue, store: ObjectStore) -> None:
     """
     try:
         _refresh(catalogue, store)
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode & 0xFF not in _NOT_WRITTEN:
+    except sqlite3.DatabaseError as error:
+        if is_damage(error):
+            catalogue.begin_anew()
+        elif error.sqlite_errorcode & 0xFF in _NOT_WRITTEN:
+            catalogue.begin_in_memory()
+        else:
             raise  # locked: nothing is wrong with what is there
-        catalogue.begin_in_memory()
-        _refresh(catalogue, store)
-    except sqlite3.DatabaseError:
-        catalogue.begin_anew()
         _refresh(catalogue, store)
 
 

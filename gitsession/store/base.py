@@ -1,4 +1,4 @@
-"""What the floors above may ask of a store. Bytes and ids cross this door; no pygit2 object does.
+"""What the floors above may ask of a store. Bytes and ids cross this door.
 
 Two stores keep this contract: ``store.gitstore.GitStore`` on disk and ``store.memory.MemoryStore``, its twin for tests.
 One suite (tests/test_store_contract.py) judges both.
@@ -6,7 +6,7 @@ One suite (tests/test_store_contract.py) judges both.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Literal, Protocol, TypeAlias
 
@@ -42,6 +42,9 @@ class ObjectStore(Protocol):
         """The object ``oid``. Raises ``MissingObject`` or ``Corrupt``."""
 
     def contains(self, oid: Oid) -> bool: ...
+
+    def oids(self) -> Iterator[Oid]:
+        """The name of every object there is, whole or not, reachable or not; one may come twice."""
 
     def ref(self, name: str) -> RefValue | None:
         """What ``name`` holds, not followed where symbolic; ``None`` if there is no such ref."""

@@ -1,8 +1,7 @@
-"""The narrow door to libgit2: objects out of packs, as bytes. The only module that imports pygit2.
+"""The narrow door to what git keeps: objects out of packs and loose files, as bytes, and refs. Read only.
 
-libgit2 is asked for nothing but packs. It opens no Repository, so no configuration, hook or home directory is read.
-Loose objects (we write none; a ``git push`` or a user may) are read by our own few lines: a truncated one makes libgit2
-1.9 spin for ever with the GIL held, and no timeout reaches it.
+It opens no repository: no configuration, hook or home directory is read, and no library of git's is in the process
+(docs/decisions/0009 says why). Every object that comes out has the SHA-1 that its name says.
 """
 
 from __future__ import annotations
@@ -10,27 +9,23 @@ from __future__ import annotations
 import os
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-import pygit2
-
-from gitsession.errors import Corrupt, MissingObject, Unavailable
+from gitsession.errors import Corrupt, GitSessionError, MissingObject, Unavailable
 from gitsession.store.base import Kind, Oid, RefValue
 from gitsession.store.objects import oid_of
+from gitsession.store.packs import Packs
 from gitsession.store.refreader import RefReader
-
-# Latched by libgit2 at its first write in this process, so it is said before anybody could make one.
-pygit2.settings.enable_fsync_gitdir(True)
 
 OBJECT_BYTES_MAX = 1 << 30
 
-_KINDS: Final[tuple[Kind, ...]] = ("commit", "tree", "blob")
-_KIND_OF: Final[dict[object, Kind]] = {**dict(enumerate(_KINDS, 1)), **{kind: kind for kind in _KINDS}}
+_KINDS: Final[dict[str, Kind]] = {"commit": "commit", "tree": "tree", "blob": "blob"}
 _HEAD = re.compile(rb"(commit|tree|blob|tag) (0|[1-9][0-9]{0,18})\0")
 _HEAD_BYTES_MAX = 32
 _OID = re.compile(r"[0-9a-f]{40}")
+_FOLDER, _REST = re.compile(r"[0-9a-f]{2}"), re.compile(r"[0-9a-f]{38}")
 
 
 class GitDoor:
@@ -39,33 +34,48 @@ class GitDoor:
     def __init__(self, git_dir: Path, *, object_bytes_max: int = OBJECT_BYTES_MAX) -> None:
         self._objects = f"{git_dir}/objects"
         self._bytes_max = object_bytes_max
-        self._packs = self._open_packs()
+        self._packs = Packs(self._objects, object_bytes_max)
         self.ref_reader = RefReader(git_dir)
 
     def read(self, oid: Oid) -> tuple[Kind, bytes]:
-        """Raises ``MissingObject``; ``Corrupt``; ``Unavailable`` for an object too large to be worth reading."""
+        """Raises ``MissingObject``; ``Corrupt``; ``Unavailable`` for an object too large to be worth reading.
+
+        A copy that is damaged is passed over for one that is whole. *Missing* is said only where no damaged pack could
+        have held the object.
+        """
         _check_oid(oid)
-        try:
+        problem: GitSessionError | None = None
+        for look in (self._packs.read, self._read_loose, self._read_afresh):
             try:
-                return self._read_packed(oid)
-            except pygit2.GitError as error:
-                if isinstance(error, KeyError):
-                    raise
-                # Damaged, or in a pack that `git repack` removed before we had opened it: look afresh, once.
-                self._packs = self._open_packs()
-                return self._read_packed(oid)
-        except KeyError:
-            return self._read_loose(oid)
-        except pygit2.GitError as error:
-            raise Corrupt(f"object {oid}: {error}") from None
+                found = look(oid)
+            except (Corrupt, Unavailable) as error:
+                problem = problem or error
+                self._packs.forget()
+            else:
+                if found is not None:
+                    return found
+        if problem is not None:
+            raise problem
+        for name, what in self._packs.suspects().items():
+            raise Corrupt(f"object {oid} is not found, and {name} is damaged: {what}", hint="`gitsession repair`")
+        raise MissingObject(f"no object {oid}")
 
     def contains(self, oid: Oid) -> bool:
         """Whether the object is there, whole or not."""
-        try:
-            _check_oid(oid)
-        except MissingObject:
+        if not _OID.fullmatch(oid):
             return False
-        return self._packs.exists(oid) or os.path.exists(self._loose_path(oid))
+        if self._packs.contains(oid) or os.path.exists(self._loose_path(oid)):
+            return True
+        self._packs.refresh()
+        return self._packs.contains(oid)
+
+    def oids(self) -> Iterator[Oid]:
+        """The name of every object there is, whole or not; one that is kept twice may come twice."""
+        self._packs.refresh()
+        yield from self._packs.oids()
+        for folder in _names(self._objects, _FOLDER):
+            for rest in _names(f"{self._objects}/{folder}", _REST):
+                yield folder + rest
 
     def ref(self, name: str) -> RefValue | None:
         """What ``name`` holds, not followed. Raises ``Corrupt``."""
@@ -75,24 +85,15 @@ class GitDoor:
         """Every ref below ``prefix``, in no order."""
         return self.ref_reader.list(prefix)
 
-    def _open_packs(self) -> pygit2.Odb:
-        packs = pygit2.Odb()
-        packs.add_backend(pygit2.OdbBackendPack(self._objects), 1)
-        return packs
+    def _read_afresh(self, oid: Oid) -> tuple[Kind, bytes] | None:
+        """In a pack that is newer than our last look, or that `git repack` put in the place of one we knew."""
+        self._packs.refresh()
+        return self._packs.read(oid)
 
-    def _read_packed(self, oid: Oid) -> tuple[Kind, bytes]:
-        _, size = self._packs.read_header(oid)
-        self._check_size(oid, size)
-        number, data = self._packs.read(oid)
-        return _kind(oid, number), data
-
-    def _read_loose(self, oid: Oid) -> tuple[Kind, bytes]:
-        try:
-            with open(self._loose_path(oid), "rb") as file:
-                self._check_size(oid, os.fstat(file.fileno()).st_size)
-                raw = file.read()
-        except FileNotFoundError:
-            raise MissingObject(f"no object {oid}") from None
+    def _read_loose(self, oid: Oid) -> tuple[Kind, bytes] | None:
+        raw = self._loose_bytes(oid)
+        if raw is None:
+            return None
         unpacker = zlib.decompressobj()
         try:
             start = unpacker.decompress(raw, _HEAD_BYTES_MAX)
@@ -105,11 +106,27 @@ class GitDoor:
             if size >= len(data):
                 data += unpacker.decompress(unpacker.unconsumed_tail, size - len(data) + 1)
         except zlib.error as error:
-            raise Corrupt(f"object {oid}: {error}") from None
-        kind = _kind(oid, head[1].decode())
+            raise Corrupt(f"object {oid}: the loose file: {error}") from None
+        kind = _KINDS.get(head[1].decode())
+        if kind is None:
+            raise Corrupt(f"object {oid} is neither a commit, a tree nor a blob")
         if len(data) != size or oid_of(kind, data) != oid:
             raise Corrupt(f"object {oid}: the loose file is cut short or holds something else")
         return kind, data
+
+    def _loose_bytes(self, oid: Oid) -> bytes | None:
+        try:
+            fd = os.open(self._loose_path(oid), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe must not hold us
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise Corrupt(f"object {oid}: the loose file cannot be read: {error.strerror}") from None
+        try:
+            with os.fdopen(fd, "rb") as file:
+                self._check_size(oid, os.fstat(fd).st_size)
+                return file.read()
+        except OSError as error:
+            raise Corrupt(f"object {oid}: the loose file cannot be read: {error.strerror}") from None
 
     def _loose_path(self, oid: Oid) -> str:
         return f"{self._objects}/{oid[:2]}/{oid[2:]}"
@@ -120,20 +137,12 @@ class GitDoor:
 
 
 def _check_oid(oid: Oid) -> None:
-    """libgit2 would take the beginning of an id for the whole."""
     if not _OID.fullmatch(oid):
         raise MissingObject(f"no object {oid[:60]!r}: an id has 40 lower-case hexadecimal digits")
 
 
-def _kind(oid: Oid, found: object) -> Kind:
-    kind = _KIND_OF.get(found)
-    if kind is not None:
-        return kind
-    raise Corrupt(f"object {oid} is neither a commit, a tree nor a blob")
-
-
-def library_versions() -> tuple[str, str]:
-    """The versions of pygit2 and of the libgit2 in it."""
-    from importlib import metadata  # slow to load, and only asked for here
-
-    return metadata.version("pygit2"), pygit2.LIBGIT2_VERSION
+def _names(directory: str, pattern: re.Pattern[str]) -> list[str]:
+    try:
+        return sorted(name for name in os.listdir(directory) if pattern.fullmatch(name))
+    except (FileNotFoundError, NotADirectoryError):
+        return []

@@ -111,7 +111,7 @@ def user_setting(name: str) -> str | None:
 
 
 def fsck(git_dir: Path) -> list[str]:
-    """What `git fsck --strict` complains about, a line each. A damaged index can crash libgit2; git survives it."""
+    """What `git fsck --strict` complains about, a line each."""
     words = ("fsck", "--strict", "--no-dangling", "--no-progress")
     answer = run(git_dir, *words, accept=range(256), timeout_seconds=3600)
     told = answer.err + "\n" + answer.out.decode("utf-8", "replace")

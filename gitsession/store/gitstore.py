@@ -18,6 +18,7 @@ A transaction over 1 MiB writes its own kept pack and journals only its ref move
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,7 +27,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self, TypeAlias, get_args
 
-from gitsession.errors import GitSessionError, MissingObject, Unavailable
+from gitsession.errors import Corrupt, GitSessionError, MissingObject, Unavailable
 from gitsession.store import create, pack
 from gitsession.store.base import Kind, Oid, RefValue
 from gitsession.store.chains import move_to_ends
@@ -117,7 +118,7 @@ class GitStore:
             return found
         try:
             return self._git.read(oid)
-        except MissingObject:
+        except (MissingObject, Corrupt):
             self._tail()
         return self._in_memory(oid) or self._git.read(oid)
 
@@ -126,6 +127,11 @@ class GitStore:
             return True
         self._tail()
         return self._in_memory(oid) is not None or self._git.contains(oid)
+
+    def oids(self) -> Iterator[Oid]:
+        """See ``ObjectStore``."""
+        self._tail()
+        return itertools.chain(list(self._overlay.objects), self._git.oids())
 
     def ref(self, name: str) -> RefValue | None:
         staging = self._own_staging()

@@ -7,7 +7,7 @@ transaction that happens whole or not at all, the same names refused.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -37,6 +37,9 @@ class MemoryStore:
     def contains(self, oid: Oid) -> bool:
         staging = self._own_staging()
         return oid in self._objects or (staging is not None and oid in staging.objects)
+
+    def oids(self) -> Iterator[Oid]:
+        return iter(list(self._objects))
 
     def ref(self, name: str) -> RefValue | None:
         staging = self._own_staging()

@@ -1,6 +1,6 @@
 """Is there news? Answered from file names and times alone, for programs that start often and mostly find nothing.
 
-Imports no libgit2, no CBOR, no hashing and no git: listing sessions asks here whether the index is up to date.
+Imports no CBOR, no hashing and no git: listing sessions asks here whether the index is up to date.
 
 Whoever changes a loose ref renames a file into its directory, so the directory's time tells, and one look at each
 session's directory is enough. Only a time too near to now is not trusted: two renames may share it. There what the refs

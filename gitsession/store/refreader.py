@@ -1,7 +1,7 @@
 """What refs hold, read from git's files: one file per loose ref, and ``packed-refs`` for those that have none.
 
 Loose first, packed second, always: ``git pack-refs`` writes the second before it removes the first, so a ref that moves
-between our two looks is found at its new place. Read here and not through libgit2, which would load the user's
+between our two looks is found at its new place. Read here and not by a library, which would load the user's
 configuration to do it.
 """
 
@@ -17,6 +17,7 @@ from gitsession.store.base import RefValue
 
 _VALUE = re.compile(rb"([0-9a-f]{40}|ref: [^\x00-\x20\x7f]+)\s*")
 _VALUE_BYTES_MAX = 4096
+_LINE = re.compile(rb"[0-9a-f]{40} refs/[^\x00-\x20\x7f]+\n|\^[0-9a-f]{40}\n")
 
 
 class RefReader:
@@ -27,6 +28,7 @@ class RefReader:
         self._packed_path = f"{git_dir}/packed-refs"
         self._seen: tuple[int, int, int] | None = None
         self._packed = b""
+        self._bad: list[bytes] = []
 
     def read(self, name: str) -> RefValue | None:
         """What ``name`` holds, not followed. Raises ``Corrupt`` for a file that git could not have written."""
@@ -69,6 +71,18 @@ class RefReader:
             elif name.startswith(prefix) and not name.endswith(".lock"):
                 yield name
 
+    def damage(self) -> dict[str, str]:
+        """What in the files of refs is none, by file: refs that cannot be read, and are passed over by ``list``."""
+        found = {}
+        for name in self._loose("refs", "refs/"):
+            raw = _content(f"{self._root}/{name}")
+            if raw is not None and not _VALUE.fullmatch(raw):
+                found[name] = f"holds {raw[:60]!r}, which is no value of a ref"
+        self._packed_refs()
+        if self._bad:
+            found["packed-refs"] = f"has {len(self._bad)} lines that are none, the first {self._bad[0][:100]!r}"
+        return found
+
     def _packed_refs(self) -> bytes:
         """The sorted lines of packed-refs; read again when the file is another one."""
         try:
@@ -77,14 +91,35 @@ class RefReader:
             return b""
         seen = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
         if seen != self._seen:
-            data = Path(self._packed_path).read_bytes()
-            head, _, rest = data.partition(b"\n")
-            if not (head.startswith(b"#") and b" sorted" in head):
-                lines: list[bytes] = [line for line in data.splitlines(keepends=True) if line[:1] not in (b"#", b"^")]
-                lines.sort(key=lambda line: line[41:])
-                rest = b"".join(lines)
-            self._packed, self._seen = rest, seen
+            self._packed, self._bad = _whole_lines(_all_of(self._packed_path))
+            self._seen = seen
         return self._packed
+
+
+def _all_of(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
+def _whole_lines(data: bytes) -> tuple[bytes, list[bytes]]:
+    """The lines that are refs, sorted by name, and those that are nothing: no damaged line hides another.
+
+    git writes them sorted, and says so in the first line, which is a comment.
+    """
+    if data.startswith(b"#"):
+        data = data.partition(b"\n")[2]
+    lines = data.splitlines(keepends=True)
+    good = [line for line in lines if _LINE.fullmatch(line)]
+    bad = [] if len(good) == len(lines) else [line for line in lines if not _LINE.fullmatch(line) and line[:1] != b"#"]
+    refs = [line for line in good if line[:1] != b"^"]
+    refs.sort(key=_name_in)  # no work where they are in order
+    return b"".join(refs), bad
+
+
+def _name_in(line: bytes) -> bytes:
+    return line[41:]
 
 
 def _content(path: str) -> bytes | None:
@@ -101,24 +136,20 @@ def _content(path: str) -> bytes | None:
 
 
 def _packed_from(data: bytes, prefix: str) -> Iterator[tuple[str, RefValue]]:
-    """The packed refs that start with ``prefix``, found by halving: a line is ``<oid> <name>``, or ``^<oid>``."""
+    """The packed refs that start with ``prefix``, found by halving: a line is ``<oid> <name>``."""
     wanted = prefix.encode("utf-8", "surrogateescape")
     low, high = 0, len(data)
     while low < high:
         middle = data.rfind(b"\n", low, (low + high) // 2) + 1 or low
         end = data.index(b"\n", middle)
-        start = middle
-        while data[start : start + 1] == b"^" and start > low:
-            start = data.rfind(b"\n", low, start - 1) + 1 or low
-        if data[start : start + 1] != b"^" and data[start + 41 : data.index(b"\n", start)] >= wanted:
-            high = start
+        if data[middle + 41 : end] >= wanted:
+            high = middle
         else:
             low = end + 1
     while low < len(data):
         end = data.index(b"\n", low)
-        if data[low : low + 1] != b"^":
-            name = data[low + 41 : end]
-            if not name.startswith(wanted):
-                return
-            yield name.decode("utf-8", "surrogateescape"), data[low : low + 40].decode()
+        name = data[low + 41 : end]
+        if not name.startswith(wanted):
+            return
+        yield name.decode("utf-8", "surrogateescape"), data[low : low + 40].decode()
         low = end + 1

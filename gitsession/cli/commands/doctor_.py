@@ -55,12 +55,8 @@ def command(app: App, as_json: bool) -> int:
 def _programs() -> Iterator[Check]:
     from importlib import metadata
 
-    from gitsession.store.git import library_versions
-
     yield Check("gitsession", __version__)
     yield Check("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
-    pygit2, libgit2 = library_versions()
-    yield Check("pygit2", f"{pygit2}, libgit2 {libgit2}")
     yield Check("cbor2", metadata.version("cbor2"))
     yield Check("blake3", metadata.version("blake3"))
     try:

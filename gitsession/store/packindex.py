@@ -1,0 +1,127 @@
+"""A pack's index (version 2): where in the pack an object lies.
+
+Opening one looks at its head and its size only, however many objects it lists; a look-up reads one of its 256 buckets.
+That is enough, because whoever reads an object checks its name. Only *not found* needs more: then ``damage`` tells,
+once, whether the index is what git wrote.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from hashlib import sha1
+from struct import unpack
+
+from gitsession.errors import Corrupt
+
+MAGIC = b"\xfftOc\0\0\0\2"
+_HEAD_BYTES = 8 + 256 * 4
+_TRAILER_BYTES = 40
+_ROW_BYTES = 20 + 4 + 4
+_SMALL_BYTES = 1 << 20
+_HASHED_BYTES = 1 << 20
+
+Identity = tuple[int, int, int]
+"""Size, time of change in ns, inode: another one is another file."""
+
+
+class File:
+    """An open file that is read by offset, and closed when nobody holds it any more. A small one is held in memory."""
+
+    __slots__ = ("_data", "_fd", "size")
+
+    def __init__(self, path: str, *, small_bytes: int = 0) -> None:
+        """Raises ``OSError``."""
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe must not hold us up
+        self._data = b""
+        self.size = os.fstat(self._fd).st_size
+        if self.size <= small_bytes:
+            self._data = os.pread(self._fd, self.size, 0)
+            self.close()
+
+    def read(self, offset: int, count: int) -> bytes:
+        """Up to ``count`` bytes. Raises ``OSError``."""
+        if self._fd < 0:
+            return self._data[offset : offset + count]
+        return os.pread(self._fd, count, offset) if offset < self.size else b""
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __del__(self) -> None:
+        if getattr(self, "_fd", -1) >= 0:
+            os.close(self._fd)
+
+
+class PackIndex:
+    """One index, open. ``identity``: that of the file as it was listed."""
+
+    def __init__(self, path: str, identity: Identity) -> None:
+        """Raises ``Corrupt`` for a file that cannot be an index, and ``OSError``."""
+        self.identity = identity
+        self._file = File(path, small_bytes=_SMALL_BYTES)
+        head = self._file.read(0, _HEAD_BYTES)
+        if not head.startswith(MAGIC) or len(head) < _HEAD_BYTES:
+            raise Corrupt("it does not begin like an index of version 2")
+        self._fan = (0, *unpack(">256I", head[8:]))
+        self.count = count = self._fan[-1]
+        self._offsets = _HEAD_BYTES + count * 24
+        self._far = self._offsets + count * 4
+        room = self._file.size - self._far - _TRAILER_BYTES
+        if any(self._fan[n] > self._fan[n + 1] for n in range(256)) or not 0 <= room <= count * 8:
+            raise Corrupt(f"it cannot list {count:,} objects in {self._file.size:,} bytes")
+        self._buckets: dict[int, bytes] = {}
+        self._damage: str | None = None
+
+    def find(self, raw: bytes) -> int | None:
+        """Where the object with this name (20 bytes) lies in the pack; ``None`` where it is not listed."""
+        first = raw[0]
+        low, high = 0, self._fan[first + 1] - self._fan[first]
+        bucket = self._buckets.get(first)
+        if bucket is None:
+            bucket = self._buckets[first] = self._file.read(_HEAD_BYTES + self._fan[first] * 20, high * 20)
+        while low < high:
+            middle = (low + high) // 2
+            name = bucket[middle * 20 : middle * 20 + 20]
+            if name == raw:
+                return self._offset(self._fan[first] + middle)
+            if name < raw:
+                low = middle + 1
+            else:
+                high = middle
+        return None
+
+    def names(self) -> Iterator[bytes]:
+        """Every name listed, in the index's order, 20 bytes each."""
+        for first in range(256):
+            count = self._fan[first + 1] - self._fan[first]
+            rows = self._file.read(_HEAD_BYTES + self._fan[first] * 20, count * 20)
+            yield from (rows[at : at + 20] for at in range(0, len(rows), 20))
+
+    def damage(self) -> str:
+        """What is wrong with the index as a whole, "" if nothing is. Reads all of it, once."""
+        if self._damage is None:
+            try:
+                self._damage = self._checked()
+            except OSError as error:
+                self._damage = f"it cannot be read: {error.strerror}"
+        return self._damage
+
+    def _offset(self, row: int) -> int:
+        near = int.from_bytes(self._file.read(self._offsets + row * 4, 4), "big")
+        if near < 1 << 31:
+            return near
+        far = self._far + (near & (1 << 31) - 1) * 8
+        if far + 8 > self._file.size - _TRAILER_BYTES:
+            raise Corrupt("the index of the pack is damaged: an offset that is not there")
+        return int.from_bytes(self._file.read(far, 8), "big")
+
+    def _checked(self) -> str:
+        hasher = sha1(usedforsecurity=False)
+        for at in range(0, self._file.size - 20, _HASHED_BYTES):
+            hasher.update(self._file.read(at, min(_HASHED_BYTES, self._file.size - 20 - at)))
+        if hasher.digest() != self._file.read(self._file.size - 20, 20):
+            return "its checksum is wrong"
+        return ""

@@ -1,0 +1,102 @@
+"""Ways to damage a file, by name, and a child process in which to look at what comes of it.
+
+A reader of damaged files may crash, hang or eat the memory, so it works in a forked child: with limits, and counting as
+it goes, so that the parent knows how far it came.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import signal
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+Change = Callable[[bytes], bytes]
+
+HANG_SECONDS = 2.0
+
+
+def flipped(data: bytes, bit: int) -> bytes:
+    at = bit // 8 % max(len(data), 1)
+    return data[:at] + bytes([data[at] ^ 1 << bit % 8]) + data[at + 1 :] if data else b"\0"
+
+
+def zeroed(data: bytes, at: int, length: int = 512) -> bytes:
+    return data[:at] + bytes(len(data[at : at + length])) + data[at + length :]
+
+
+def changes(data: bytes, other: bytes, chance: random.Random, many: int) -> Iterator[tuple[str, Change]]:
+    """About ``many`` ways to damage a file that holds ``data``. ``other``: what another file of its kind holds."""
+    yield "empty", lambda _: b""
+    yield "swapped", lambda _: other
+    yield "longer", lambda old: old + b"\0" * 100
+    yield "garbage", lambda old: chance.randbytes(len(old))
+    for _ in range(many // 6):
+        cut = chance.randrange(len(data))
+        yield f"cut at {cut}", lambda old, cut=cut: old[:cut]
+    for _ in range(many // 6):
+        at = chance.randrange(len(data))
+        yield f"zeroed at {at}", lambda old, at=at: zeroed(old, at)
+    for _ in range(many - 2 * (many // 6) - 4):
+        # Half of the flips in the first bytes, where heads, counts and sizes are.
+        bit = chance.randrange(min(len(data), 64) * 8 if chance.random() < 0.5 else len(data) * 8)
+        yield f"bit {bit} flipped", lambda old, bit=bit: flipped(old, bit)
+
+
+def in_child(work: Callable[[Callable[[object], None]], None], *, seconds: float, memory: int = 1 << 30) -> list[Any]:
+    """What ``work`` told before it ended. Raises ``AssertionError`` where it crashed, hung or raised."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(read)
+        code = 1
+        try:
+            resource.setrlimit(resource.RLIMIT_AS, (_used() + memory, resource.RLIM_INFINITY))
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            signal.alarm(int(seconds) + 1)
+            with os.fdopen(write, "w") as told:
+                work(lambda value: _tell(told, value))
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    os.close(write)
+    with os.fdopen(read) as told:
+        lines = [json.loads(line) for line in told]
+    _, status = os.waitpid(pid, 0)
+    assert os.WIFEXITED(status), f"ended by signal {os.WTERMSIG(status)} after {lines[-1:]}"
+    assert os.WEXITSTATUS(status) == 0, f"failed after {lines[-1:]}"
+    return lines
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """As a damaged disk would show it: the same name with other bytes. A new inode, so that nothing remembers it."""
+    aside = path.with_name(path.name + ".damage")
+    aside.write_bytes(data)
+    os.replace(aside, path)
+
+
+class Watch:
+    """Raises ``AssertionError`` where a block takes as long as something that hangs."""
+
+    def __enter__(self) -> None:
+        self._start = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        assert time.monotonic() - self._start < HANG_SECONDS * 5, "hung"
+
+
+def _tell(told: Any, value: object) -> None:
+    told.write(json.dumps(value) + "\n")
+    told.flush()
+
+
+def _used() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")

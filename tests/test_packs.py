@@ -1,0 +1,277 @@
+"""Packs read by our own lines: what git wrote comes out right, what nobody honest wrote is refused within bounds (P31)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import zlib
+from collections.abc import Callable
+from hashlib import sha1
+from pathlib import Path
+from struct import pack as binary
+
+import pytest
+from builders import SHARED, bring, on_disk, pi_file, said, shared_files
+from damage import in_child
+from promises import Faults
+
+from gitsession.errors import Corrupt, GitSessionError, MissingObject, Unavailable
+from gitsession.store.git import GitDoor
+from gitsession.store.objects import oid_of
+from gitsession.store.pack import _index, write_pack
+from gitsession.store.packs import Packs, apply_delta
+
+BLOB, OFFSET_DELTA, REF_DELTA = 3, 6, 7
+
+
+def git(path: Path, *arguments: str) -> bytes:
+    return subprocess.run(["git", f"--git-dir={path}", *arguments], check=True, capture_output=True).stdout
+
+
+def objects_by_git(path: Path) -> dict[str, tuple[str, bytes]]:
+    raw = git(path, "cat-file", "--batch-all-objects", "--unordered", "--batch")
+    found, at = {}, 0
+    while at < len(raw):
+        end = raw.index(b"\n", at)
+        oid, kind, size = raw[at:end].decode().split()
+        found[oid] = kind, raw[end + 1 : end + 1 + int(size)]
+        at = end + 2 + int(size)
+    return found
+
+
+@pytest.mark.parametrize("how", [["-adf", "--depth=50", "--window=50"], ["-ad"], ["-adf", "--depth=0"]], ids=" ".join)
+def test_every_object_is_as_git_reads_it(tmp_path: Path, how: list[str]) -> None:
+    with on_disk(tmp_path / "store.git") as store:
+        bring(store, pi_file(*(said(f"e{n}", f"e{n - 1}" if n else None, f"much the same {n % 7} " * 40) for n in range(150))))
+        for file in shared_files("pi")[:2] if SHARED.exists() else []:
+            bring(store, file.read_bytes(), agent="pi", name=file.stem)
+    git(store.git_dir, "repack", *how)
+    packs = Packs(f"{store.git_dir}/objects", 1 << 30)
+    there = objects_by_git(store.git_dir)
+    assert {oid: packs.read(oid) for oid in there} == there
+    assert set(packs.oids()) == set(there)
+    assert packs.suspects() == {}
+
+
+# ---- packs that nobody honest wrote
+
+
+def head(kind: int, size: int) -> bytes:
+    low, size = size & 15, size >> 4
+    made = bytearray([kind << 4 | low])
+    while size:
+        made[-1] |= 128
+        made.append(size & 127)
+        size >>= 7
+    return bytes(made)
+
+
+def number(value: int) -> bytes:
+    made = bytearray()
+    while True:
+        made.append(value & 127 | (128 if value > 127 else 0))
+        value >>= 7
+        if not value:
+            return bytes(made)
+
+
+def back(distance: int) -> bytes:
+    made = [distance & 127]
+    while distance := distance >> 7:
+        distance -= 1
+        made.append(128 | distance & 127)
+    return bytes(reversed(made))
+
+
+def hostile(place: Path, *entries: tuple[bytes, bytes]) -> Packs:
+    """A pack of these entries, each with the name that its index gives it; every checksum is right."""
+    (place / "pack").mkdir(parents=True, exist_ok=True)
+    body, rows = b"PACK" + binary(">II", 2, len(entries)), []
+    for raw, data in entries:
+        rows.append((raw, zlib.crc32(data), len(body)))
+        body += data
+    checksum = sha1(body).digest()
+    (place / "pack/pack-hostile.pack").write_bytes(body + checksum)
+    (place / "pack/pack-hostile.idx").write_bytes(_index(sorted(rows), checksum))
+    return Packs(str(place), 64 << 20)
+
+
+ONE, TWO = b"\x11" * 20, b"\x22" * 20
+SMALL = head(BLOB, 5) + zlib.compress(b"hello")
+BOMB = zlib.compress(bytes(65 << 20), 9)
+COPIES = b"\xff\0\0\0\0\xff\xff\xff" * 5000
+
+HOSTILE: dict[str, list[tuple[bytes, bytes]]] = {
+    "65 MiB in 65 KiB, honestly": [(ONE, head(BLOB, 65 << 20) + BOMB)],
+    "65 MiB that say they are ten bytes": [(ONE, head(BLOB, 10) + BOMB)],
+    "ten bytes that say they are 2^62": [(ONE, head(BLOB, 1 << 62) + zlib.compress(bytes(10)))],
+    "ten bytes that say they are 63 MiB": [(ONE, head(BLOB, 63 << 20) + zlib.compress(bytes(10)))],
+    "a size that does not end": [(ONE, b"\xbf" + b"\xff" * 40)],
+    "a type that there is not": [(ONE, head(5, 5) + zlib.compress(b"hello"))],
+    "type zero": [(ONE, head(0, 5) + zlib.compress(b"hello"))],
+    "no zlib stream": [(ONE, head(BLOB, 5) + b"hello hello")],
+    "a stream without an end": [(ONE, head(BLOB, 5) + zlib.compress(b"hello")[:-4])],
+    "an object that is another": [(ONE, SMALL)],
+    "a delta against itself by name": [(ONE, head(REF_DELTA, 4) + ONE + zlib.compress(b"\5\5\x90\5"))],
+    "two deltas against each other": [
+        (ONE, head(REF_DELTA, 4) + TWO + zlib.compress(b"\5\5\x90\5")),
+        (TWO, head(REF_DELTA, 4) + ONE + zlib.compress(b"\5\5\x90\5")),
+    ],
+    "a delta against what is not there": [(ONE, head(REF_DELTA, 4) + TWO + zlib.compress(b"\5\5\x90\5"))],
+    "a delta before the beginning": [(ONE, head(OFFSET_DELTA, 4) + back(1 << 40) + zlib.compress(b"\5\5\x90\5"))],
+    "a delta against its own middle": [(ONE, head(OFFSET_DELTA, 4) + back(0) + zlib.compress(b"\5\5\x90\5"))],
+    "a delta that makes terabytes": [
+        (TWO, SMALL),
+        (ONE, head(OFFSET_DELTA, 12) + back(len(SMALL)) + zlib.compress(b"\5" + number(1 << 45) + b"\x90\5")),
+    ],
+    "a delta that copies more than it says": [
+        (TWO, head(BLOB, 1 << 24) + zlib.compress(bytes(1 << 24))),
+        (ONE, head(OFFSET_DELTA, 4 + 4 + len(COPIES)) + b"\x81" + b"\0"
+            + zlib.compress(number(1 << 24) + number(60 << 20) + COPIES)),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.promise("P31")
+@pytest.mark.parametrize("entries", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_pack_is_refused_within_bounds(
+    tmp_path: Path, faults: Faults, entries: list[tuple[bytes, bytes]]
+) -> None:
+    packs = hostile(tmp_path, *entries)
+
+    def work(tell: Callable[[object], None]) -> None:
+        with pytest.raises((Corrupt, Unavailable)):
+            packs.read(ONE.hex())
+        tell("refused")
+
+    with faults.one():
+        assert in_child(work, seconds=10, memory=160 << 20) == ["refused"]
+
+
+LOOSE = {
+    "65 MiB in 65 KiB, honestly": b"blob %d\0" % (65 << 20) + bytes(65 << 20),
+    "65 MiB that say they are ten bytes": b"blob 10\0" + bytes(65 << 20),
+    "ten bytes that say they are 2^62": b"blob %d\0" % (1 << 62) + bytes(10),
+    "ten bytes that say they are 10^23": b"blob %d\0" % 10**23 + bytes(10),
+    "a size below zero": b"blob -1\0" + bytes(10),
+    "a size in other digits": "blob ١٠\0".encode() + bytes(10),
+    "no head": bytes(100),
+}
+
+
+@pytest.mark.promise("P31")
+@pytest.mark.parametrize("data", LOOSE.values(), ids=LOOSE)
+def test_a_hostile_loose_object_is_refused_within_bounds(tmp_path: Path, faults: Faults, data: bytes) -> None:
+    oid = "ab" + "c" * 38
+    (tmp_path / "objects/ab").mkdir(parents=True)
+    (tmp_path / f"objects/ab/{oid[2:]}").write_bytes(zlib.compress(data, 9))
+    door = GitDoor(tmp_path, object_bytes_max=64 << 20)
+
+    def work(tell: Callable[[object], None]) -> None:
+        with pytest.raises((Corrupt, Unavailable)):
+            door.read(oid)
+        tell("refused")
+
+    with faults.one():
+        assert in_child(work, seconds=10, memory=64 << 20) == ["refused"]
+
+
+DELTAS = {
+    "empty": b"",
+    "no result": b"\5",
+    "against other bytes": b"\6\5\x90\5",
+    "an instruction that there is not": b"\5\5\0",
+    "a copy from behind the end": b"\5\5\x91\1\5",
+    "an insertion that is cut short": b"\5\5\5ab",
+    "a copy that is cut short": b"\5\5\x91",
+    "less than it says": b"\5\5\x90\4",
+    "more than it says": b"\5\5\x90\5\x90\1",
+    "a size of a hundred bytes": b"\xff" * 100,
+}
+
+
+@pytest.mark.parametrize("delta", DELTAS.values(), ids=DELTAS)
+def test_a_delta_that_does_not_fit_is_refused(delta: bytes) -> None:
+    with pytest.raises(ValueError):
+        apply_delta(b"hello", delta, 1 << 20)
+
+
+# ---- what stands where packs stand
+
+
+def two_copies(tmp_path: Path) -> tuple[GitDoor, str, Path]:
+    """One object in a pack and loose; the pack's copy is damaged."""
+    (tmp_path / "objects/pack").mkdir(parents=True)
+    oid = oid_of("blob", b"hello")
+    write_pack(tmp_path / "objects", {oid: ("blob", b"hello")}, tmp_path / "keep")
+    [file] = tmp_path.glob("objects/pack/*.pack")
+    return GitDoor(tmp_path), oid, file
+
+
+def damaged(file: Path, at: int) -> None:
+    data = bytearray(file.read_bytes())
+    data[at] ^= 255
+    file.chmod(0o600)
+    file.write_bytes(data)
+
+
+def test_where_one_copy_is_damaged_the_other_is_read(tmp_path: Path) -> None:
+    door, oid, file = two_copies(tmp_path)
+    damaged(file, 14)
+    with pytest.raises(Corrupt, match=file.name):
+        door.read(oid)
+    (tmp_path / f"objects/{oid[:2]}").mkdir()
+    (tmp_path / f"objects/{oid[:2]}/{oid[2:]}").write_bytes(zlib.compress(b"blob 5\0hello"))
+    assert door.read(oid) == ("blob", b"hello")
+
+
+@pytest.mark.parametrize("at", [3, 500, 1040, -30], ids=["magic", "fan-out", "name", "checksum of the pack"])
+def test_what_a_damaged_index_hides_is_not_called_missing(tmp_path: Path, at: int) -> None:
+    _, _, file = two_copies(tmp_path)
+    damaged(file.with_suffix(".idx"), at)
+    with pytest.raises(Corrupt, match=file.stem):
+        GitDoor(tmp_path).read("1" * 40)
+
+
+def test_a_pack_without_an_index_is_not_passed_over_in_silence(tmp_path: Path) -> None:
+    door, oid, file = two_copies(tmp_path)
+    file.with_suffix(".idx").unlink()
+    with pytest.raises(Corrupt, match=f"{file.name} is damaged: it has no index"):
+        GitDoor(tmp_path).read(oid)
+    assert door.read(oid) == ("blob", b"hello"), "an index that is open stays in use"
+
+
+def test_where_no_pack_is_damaged_a_missing_object_is_missing(tmp_path: Path) -> None:
+    door, _, _ = two_copies(tmp_path)
+    with pytest.raises(MissingObject):
+        door.read("1" * 40)
+
+
+def test_packs_that_git_merged_meanwhile_are_found_again(tmp_path: Path) -> None:
+    with on_disk(tmp_path / "store.git") as store:
+        bring(store, pi_file(said("a", None)))
+        store.flush()
+        objects = objects_by_git(store.git_dir)
+        door = GitDoor(store.git_dir)
+        git(store.git_dir, "repack", "-adq")
+        assert {oid: door.read(oid) for oid in objects} == objects
+
+
+def test_a_pipe_and_a_folder_that_are_called_like_a_pack_hold_nobody_up(tmp_path: Path) -> None:
+    door, oid, file = two_copies(tmp_path)
+    os.mkfifo(file.parent / "pack-pipe.idx")
+    (file.parent / "pack-folder.idx").mkdir()
+    assert GitDoor(tmp_path).read(oid) == ("blob", b"hello")
+    with pytest.raises(GitSessionError):
+        GitDoor(tmp_path).read("1" * 40)
+
+
+def test_many_packs_do_not_use_up_the_files_a_process_may_open(tmp_path: Path) -> None:
+    (tmp_path / "objects/pack").mkdir(parents=True)
+    written = {oid_of("blob", data): ("blob", data) for data in (b"%d" % n for n in range(200))}
+    for oid, found in written.items():
+        write_pack(tmp_path / "objects", {oid: found}, tmp_path / "keep", sync=False)
+    door = GitDoor(tmp_path)
+    before = len(os.listdir("/proc/self/fd"))
+    assert {oid: door.read(oid) for oid in written} == written
+    assert len(os.listdir("/proc/self/fd")) < before + 80
