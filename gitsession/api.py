@@ -23,6 +23,7 @@ from gitsession.model.entries import Entry
 from gitsession.session import graph, oplog
 from gitsession.session import session as sessions
 from gitsession.session import verify as checks
+from gitsession.session.gaps import Gap
 from gitsession.session.node import Node
 from gitsession.session.oplog import Operation
 from gitsession.session.session import OnMoved
@@ -218,8 +219,12 @@ class Session:
         return self._session.leaf
 
     def line(self) -> list[Node]:
-        """The entries from the root to the leaf."""
+        """The entries from the root to the leaf. Raises ``Corrupt`` where one of them is lost."""
         return self._session.line()
+
+    def line_with_gaps(self) -> list[Node | Gap]:
+        """The same, with a ``Gap`` (``oid``, ``problem``) in the place of each entry that cannot be read."""
+        return self._session.line_with_gaps()
 
     def tree(self) -> graph.Tree:
         """Every entry of every branch."""

@@ -1,4 +1,4 @@
-"""Packs read by our own lines: what git wrote comes out right, what nobody honest wrote is refused within bounds (P31)."""
+"""Packs read by our own lines: what git wrote comes out right, what nobody honest wrote is refused within bounds."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def objects_by_git(path: Path) -> dict[str, tuple[str, bytes]]:
 @pytest.mark.parametrize("how", [["-adf", "--depth=50", "--window=50"], ["-ad"], ["-adf", "--depth=0"]], ids=" ".join)
 def test_every_object_is_as_git_reads_it(tmp_path: Path, how: list[str]) -> None:
     with on_disk(tmp_path / "store.git") as store:
-        bring(store, pi_file(*(said(f"e{n}", f"e{n - 1}" if n else None, f"much the same {n % 7} " * 40) for n in range(150))))
+        parents = (None, *(f"e{n}" for n in range(150)))
+        bring(store, pi_file(*(said(f"e{n}", parents[n], f"much the same {n % 7} " * 40) for n in range(150))))
         for file in shared_files("pi")[:2] if SHARED.exists() else []:
             bring(store, file.read_bytes(), agent="pi", name=file.stem)
     git(store.git_dir, "repack", *how)
@@ -258,7 +259,7 @@ def test_packs_that_git_merged_meanwhile_are_found_again(tmp_path: Path) -> None
 
 
 def test_a_pipe_and_a_folder_that_are_called_like_a_pack_hold_nobody_up(tmp_path: Path) -> None:
-    door, oid, file = two_copies(tmp_path)
+    _, oid, file = two_copies(tmp_path)
     os.mkfifo(file.parent / "pack-pipe.idx")
     (file.parent / "pack-folder.idx").mkdir()
     assert GitDoor(tmp_path).read(oid) == ("blob", b"hello")

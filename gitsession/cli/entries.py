@@ -11,6 +11,7 @@ from gitsession.codec.digest import to_base64url
 if TYPE_CHECKING:
     from gitsession.index.catalogue import Row
     from gitsession.index.names import Names
+    from gitsession.session.gaps import Gap
     from gitsession.session.node import Node
     from gitsession.store.base import ObjectStore
 
@@ -32,6 +33,17 @@ def as_line(node: Node, names: list[str], *, indent: str = "") -> str:
             indent + " ".join(filter(None, [paint(label, fg=_COLORS.get(node.role)), rest])) + paint(marks, bold=True),
         ]
     )
+
+
+def gap_line(gap: Gap, *, indent: str = "") -> str:
+    """``1a2b3c4d  cannot be read: no object 1a2b3c4d...``"""
+    what = f"is no entry: {gap.problem}" if gap.foreign else f"cannot be read: {gap.problem}"
+    return f"{paint(gap.oid[:8], fg='red')}  {indent}{paint(shorten(what, width() - 10 - len(indent)), fg='red')}"
+
+
+def gap_object(gap: Gap) -> dict[str, Any]:
+    """What ``log`` and ``tree`` say of a gap. ``before``: what stands before it, where that is known."""
+    return {"id": gap.oid, "what": gap.problem, "before": gap.before}
 
 
 def as_object(node: Node, at_ms: int, branch: str | None) -> dict[str, Any]:

@@ -163,7 +163,7 @@ class _Plan:
             except NotFound:
                 return sid, None
             if tree.damage:
-                raise Corrupt(f"session {sid} is damaged here", hint=f"`gitsession verify {sid}` says how")
+                raise _damaged(sid)
             if self.root.oid in tree.nodes:
                 return sid, tree
             self._refuse_later_view(sid, tree)
@@ -241,6 +241,8 @@ class _Plan:
     def _meta(self, attachments: Mapping[str, bytes]) -> None:
         """The lines that are rewritten in place, how the file stands, what it needs: appended where they are news."""
         seen = meta_of(self.store, self.sid) if self.tree else Meta()
+        if seen.gaps:
+            raise _damaged(self.sid)
         self.meta_before = self.store.ref(refs.meta(self.sid)) if self.tree else None
         self.meta_tip = self.meta_before
         self._meta_node = seen.nodes[0] if seen.nodes else self.root
@@ -320,3 +322,7 @@ class _Plan:
     def _append_meta(self, draft: keep.Draft) -> None:
         self._meta_node = keep.put(self, self._meta_node, draft)
         self.meta_tip = self._meta_node.oid
+
+
+def _damaged(sid: str) -> Corrupt:
+    return Corrupt(f"session {sid} is damaged here", hint="`gitsession repair` mends it, from this file among others")

@@ -8,7 +8,6 @@ import sqlite3
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from gitsession.errors import Corrupt, Malformed, MissingObject
 from gitsession.index.catalogue import Catalogue, is_damage
 from gitsession.index.names import marks_of, storable
 from gitsession.model import entries as kinds
@@ -16,16 +15,13 @@ from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
 from gitsession.session import content, facts, graph, marks
 from gitsession.session.active import active
+from gitsession.session.gaps import DAMAGE
 from gitsession.session.marks import Mark
 from gitsession.session.meta import Meta, meta_of
 from gitsession.session.meta import marks_of as marks_made_by
 from gitsession.session.node import Node, before, load, position
 from gitsession.store import peek, refs
 from gitsession.store.base import ObjectStore, Oid
-
-DAMAGE = (Malformed, Corrupt, MissingObject)
-"""What stays wrong until somebody mends it. Any other failure ends a refresh, and the next one tries again."""
-
 
 _NOT_WRITTEN = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 
@@ -125,6 +121,8 @@ def _new_nodes(
                     break
                 skipped.add(oid)  # `verify` names it; what stands before it is still listed
                 oid = before(store, oid)
+                if oid is None:
+                    return _new_around_gaps(db, store, sid)
                 continue
             line[oid] = node
             if content.begins_fork(store, node, sid):
@@ -139,6 +137,17 @@ def _new_nodes(
             if node.oid != fork:
                 new.pop(node.oid, None)
     return list(new.values()), fork or root
+
+
+def _new_around_gaps(db: sqlite3.Connection, store: ObjectStore, sid: str) -> tuple[list[Node], Oid | None]:
+    """The same, where a lost commit hides what stands before it."""
+    tree = graph.tree(store, sid)
+    start = next((oid for oid, node in tree.nodes.items() if content.begins_fork(store, node, sid)), None)
+    above = facts.above(tree, start)
+    if start is None:
+        start = next((oid for oid, node in tree.nodes.items() if node.parent is None), None)
+    nodes = [node for node, _ in tree.walk() if node.oid not in above and not _is_known(db, sid, node.oid)]
+    return nodes, start
 
 
 def _known_fork(db: sqlite3.Connection, sid: str) -> Oid | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from gitsession.errors import Corrupt, Malformed, MissingObject, NotFound
+from gitsession.errors import NotFound
 from gitsession.session.content import entry_of
+from gitsession.session.gaps import DAMAGE
 from gitsession.session.graph import branches, line
 from gitsession.session.meta import meta_of
 from gitsession.session.node import Node, load, position
@@ -49,11 +50,19 @@ def _loaded(store: ObjectStore, oid: Oid) -> Node | None:
     """A leaf that cannot be read, or that is no entry, is not the one to go on with."""
     try:
         return load(store, oid)
-    except (Malformed, Corrupt, MissingObject):
+    except DAMAGE:
         return None
 
 
 def is_superseded(store: ObjectStore, leaf: Node, superseded: tuple[str, ...]) -> bool:
     """Whether ``leaf`` is at or below an entry that is no longer in the agent's file."""
     cut = set(superseded)
-    return bool(cut) and any(position(node) in cut for node in line(store, leaf.oid))
+    return bool(cut) and any(position(node) in cut for node in _readable(store, leaf.oid))
+
+
+def _readable(store: ObjectStore, leaf: Oid) -> Iterator[Node]:
+    """A line as far as it can be read."""
+    try:
+        yield from line(store, leaf)
+    except DAMAGE:
+        return

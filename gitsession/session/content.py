@@ -28,8 +28,13 @@ class Kept:
 
 def kept(store: ObjectStore, node: Node) -> Kept:
     """The parts of a node's tree. Raises ``Malformed`` for a tree that is no entry's."""
+    return kept_in(store, node.tree)
+
+
+def kept_in(store: ObjectStore, tree: Oid) -> Kept:
+    """The parts of an entry's tree, whichever commit names it."""
     form, stored, table, files = "", b"", b"", None
-    for _, name, oid in parse_tree(_read(store, node.tree, "tree")):
+    for _, name, oid in parse_tree(_read(store, tree, "tree")):
         found = layout.form_of(name)
         if found is not None:
             form, stored = found, _read(store, oid, "blob")
@@ -38,7 +43,7 @@ def kept(store: ObjectStore, node: Node) -> Kept:
         elif name == layout.FILES:
             files = oid
     if not form:
-        raise Malformed("a tree without a payload", where=node.oid)
+        raise Malformed("a tree without a payload", where=tree)
     return Kept(form, stored, table, files)
 
 

@@ -38,23 +38,23 @@ def marks(store: ObjectStore, sid: str, tree: Tree, seen: Meta) -> list[Mark]:
     """
     found = list(seen.marks)
     start = next((oid for oid in tree.nodes if begins_fork(store, tree.nodes[oid], sid)), None)
-    above = _above(tree, start)
+    older = above(tree, start)
     in_file = {node.oid for node in imported_now(tree, seen.source_file.superseded)}
     for node in tree.nodes.values():
-        counts = node.oid not in above and (node.source is None or node.oid in in_file)
+        counts = node.oid not in older and (node.source is None or node.oid in in_file)
         if counts and (node.kind in MARKING or node.oid == start):
             found += marks_of(node, entry_of(store, node), on_meta=False)
     return found
 
 
-def _above(tree: Tree, start: Oid | None) -> set[Oid]:
+def above(tree: Tree, start: Oid | None) -> set[Oid]:
     """The entries of older sessions: those above the fork entry ``start``."""
-    above: set[Oid] = set()
-    oid = tree.nodes[start].parent if start is not None else None
-    while oid is not None and oid in tree.nodes:
-        above.add(oid)
-        oid = tree.nodes[oid].parent
-    return above
+    found: set[Oid] = set()
+    oid = tree.parent(start) if start is not None else None
+    while oid is not None and oid not in found:
+        found.add(oid)
+        oid = tree.parent(oid)
+    return found
 
 
 def targets(tree: Tree, seen: Meta) -> dict[str, Oid]:

@@ -5,19 +5,39 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from gitsession.errors import Corrupt, Malformed, MissingObject, NotFound
+from gitsession.errors import NotFound
+from gitsession.session.gaps import DAMAGE, Gap, fill
 from gitsession.session.node import Node, before, load
 from gitsession.store import refs
 from gitsession.store.base import ObjectStore, Oid
 
 
 def line(store: ObjectStore, leaf: Oid) -> Iterator[Node]:
-    """The entries from ``leaf`` to the root, along first parents."""
+    """The entries from ``leaf`` to the root, along first parents. Raises where one of them cannot be read."""
     oid: Oid | None = leaf
     while oid is not None:
         node = load(store, oid)
         yield node
         oid = node.parent
+
+
+def line_with_gaps(store: ObjectStore, sid: str, leaf: Oid) -> Iterator[Node | Gap]:
+    """The same, with a ``Gap`` in the place of what cannot be read, and then what stands before it if that is known."""
+    oid: Oid | None = leaf
+    found: Tree | None = None
+    seen: set[Oid] = set()
+    while oid is not None and oid not in seen:
+        seen.add(oid)
+        try:
+            node = load(store, oid)
+        except DAMAGE as error:
+            found = found or tree(store, sid)
+            gap = found.gap(oid) or Gap(oid, str(error), foreign=False)
+            yield gap
+            oid = gap.before
+        else:
+            yield node
+            oid = node.parent
 
 
 def branches(store: ObjectStore, sid: str) -> dict[str, Oid]:
@@ -31,18 +51,6 @@ def branches(store: ObjectStore, sid: str) -> dict[str, Oid]:
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
-    """What is named and is no entry, or cannot be read: where it names what stands before it, that is shown.
-
-    ``foreign``: it can be read, and somebody else's commit; no entry of ours is hidden by it.
-    """
-
-    oid: Oid
-    problem: str
-    foreign: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Tree:
     """All entries of a session but those on ``meta``. ``children``: in file order, then in order of time and chain."""
 
@@ -50,6 +58,14 @@ class Tree:
     nodes: Mapping[Oid, Node]
     children: Mapping[Oid | None, list[Oid]]
     gaps: tuple[Gap, ...] = ()
+
+    def gap(self, oid: Oid | None) -> Gap | None:
+        """The gap of that name."""
+        return next((gap for gap in self.gaps if gap.oid == oid), None)
+
+    def parent(self, oid: Oid) -> Oid | None:
+        """The entry that ``oid`` is drawn below: its parent, or what stands before the gap where that should be."""
+        return _parent(self.nodes[oid], self.nodes, {gap.oid: gap for gap in self.gaps})
 
     @property
     def damage(self) -> tuple[Gap, ...]:
@@ -66,7 +82,11 @@ class Tree:
 
 
 def tree(store: ObjectStore, sid: str) -> Tree:
-    """The whole tree of a session. Raises ``NotFound``; an entry that cannot be read is a gap, not an error."""
+    """The whole tree of a session. Raises ``NotFound``; an entry that cannot be read is a gap, not an error.
+
+    What stands before a gap is in the tree too (``session.gaps``): below what it is proven to follow, else as a line
+    of its own.
+    """
     leaves = branches(store, sid)
     if not leaves:
         raise NotFound(f"no session {sid}")
@@ -77,18 +97,28 @@ def tree(store: ObjectStore, sid: str) -> Tree:
         while oid is not None and oid not in nodes and oid not in gaps:
             try:
                 node = nodes[oid] = load(store, oid)
-            except (Malformed, Corrupt, MissingObject) as error:
+            except DAMAGE as error:
                 earlier = before(store, oid)
-                gaps[oid] = Gap(oid, str(error), foreign=earlier is not None)
+                gaps[oid] = Gap(oid, str(error), foreign=earlier is not None, before=earlier)
                 oid = earlier
             else:
                 oid = node.parent
+    if any(not gap.foreign for gap in gaps.values()):
+        nodes, gaps = fill(store, sid, nodes, gaps)
     children: dict[Oid | None, list[Oid]] = {}
     for node in nodes.values():
-        children.setdefault(node.parent if node.parent in nodes else None, []).append(node.oid)
+        children.setdefault(_parent(node, nodes, gaps), []).append(node.oid)
     for siblings in children.values():
-        siblings.sort(key=lambda oid: place(nodes[oid]))
+        siblings.sort(key=lambda oid: (nodes[oid].parent is not None, place(nodes[oid])))
     return Tree(leaves, nodes, children, tuple(gaps.values()))
+
+
+def _parent(node: Node, nodes: Mapping[Oid, Node], gaps: Mapping[Oid, Gap]) -> Oid | None:
+    """What an entry is drawn below: its parent, or what stands before the gap where that should be."""
+    if node.parent in nodes:
+        return node.parent
+    gap = gaps.get(node.parent or "")
+    return gap.before if gap is not None and not gap.foreign and gap.before in nodes else None
 
 
 def place(node: Node) -> tuple[int, int, bytes]:

@@ -8,21 +8,26 @@ from dataclasses import dataclass, field
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.session.content import entry_of
+from gitsession.session.gaps import DAMAGE, Gap, fill
 from gitsession.session.marks import Mark
 from gitsession.session.node import Node, load, position
 from gitsession.store import refs
-from gitsession.store.base import ObjectStore
+from gitsession.store.base import ObjectStore, Oid
 
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """What ``meta`` says: the header as last seen, how the agent's file stands, and marks. Lines are newest first."""
+    """What ``meta`` says: the header as last seen, how the agent's file stands, and marks. Lines are newest first.
+
+    ``gaps``: what of it cannot be read.
+    """
 
     header: kinds.Session | None = None
     source_file: kinds.SourceFile = field(default_factory=kinds.SourceFile)
     nodes: tuple[Node, ...] = ()
     marks: tuple[Mark, ...] = ()
     files: tuple[tuple[Node, kinds.SourceFile], ...] = ()
+    gaps: tuple[Gap, ...] = ()
 
     def newest_lines(self) -> dict[int, Node]:
         """The lines of the agent's file on ``meta``, each as it was last seen."""
@@ -67,9 +72,19 @@ def meta_of(store: ObjectStore, sid: str) -> Meta:
     marks: list[Mark] = []
     files: list[tuple[Node, kinds.SourceFile]] = []
     seen_lines: set[int] = set()
+    gaps: dict[Oid, Gap] = {}
     oid = store.ref(refs.meta(sid))
     while oid is not None:
-        node = load(store, oid)
+        try:
+            node = load(store, oid)
+        except DAMAGE as error:
+            if oid not in gaps:
+                gaps[oid] = Gap(oid, str(error), foreign=False)
+                _, gaps = fill(store, sid, {node.oid: node for node in nodes}, gaps)
+            oid = gaps[oid].before
+            if oid in {node.oid for node in nodes}:
+                break
+            continue
         if node.parent is None or node.kind == kinds.Fork.kind:
             break
         nodes.append(node)
@@ -90,7 +105,8 @@ def meta_of(store: ObjectStore, sid: str) -> Meta:
             source_file = source_file or entry
             files.append((node, entry))
         marks += marks_of(node, entry, on_meta=True)
-    return Meta(header, source_file or kinds.SourceFile(), tuple(nodes), tuple(marks), tuple(files))
+    state = source_file or kinds.SourceFile()
+    return Meta(header, state, tuple(nodes), tuple(marks), tuple(files), tuple(gaps.values()))
 
 
 def marks_of(node: Node, entry: Entry, *, on_meta: bool) -> list[Mark]:

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias, get_args
 from gitsession.codec.digest import to_base64url
 from gitsession.codec.payload import NONCE_BYTES
 from gitsession.codec.text import clean
-from gitsession.errors import InvalidName, LeafMoved, NotFound, Refused
+from gitsession.errors import Corrupt, InvalidName, LeafMoved, NotFound, Refused
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
@@ -21,6 +21,7 @@ from gitsession.session import graph, keep, names, naming, oplog
 from gitsession.session.active import active
 from gitsession.session.address import STEPS, resolve
 from gitsession.session.content import begins_fork, entry_of
+from gitsession.session.gaps import DAMAGE, Gap
 from gitsession.session.node import Node, load
 from gitsession.store import refs
 from gitsession.store.base import Kind, ObjectStore, Oid
@@ -76,9 +77,20 @@ class Session:
         return self._node(oid) if oid else None
 
     def line(self) -> list[Node]:
-        """The entries from the root to the leaf."""
+        """The entries from the root to the leaf. Raises ``Corrupt`` where one is lost: a line has no silent holes."""
         oid = self._store.ref(refs.leaf(self.id, self.branch_name))
-        return list(graph.line(self._store, oid))[::-1] if oid else []
+        try:
+            return list(graph.line(self._store, oid))[::-1] if oid else []
+        except DAMAGE as error:
+            raise Corrupt(
+                f"the line of {self.branch_name} in session {self.id} has a gap: {error}",
+                hint="`gitsession repair` may mend it; line_with_gaps() and tree() give what can be read",
+            ) from error
+
+    def line_with_gaps(self) -> list[Node | Gap]:
+        """The same from the root to the leaf, with a ``Gap`` for each entry that cannot be read."""
+        oid = self._store.ref(refs.leaf(self.id, self.branch_name))
+        return list(graph.line_with_gaps(self._store, self.id, oid))[::-1] if oid else []
 
     def tree(self) -> graph.Tree:
         return graph.tree(self._store, self.id)

@@ -224,7 +224,7 @@ class Packs:
             pass
         alone = bodies - {_body(name) for _, name, _ in found}
         listed = [(name, identity) for _, name, identity in sorted(found, reverse=True)]
-        return listed, {name: "it has no index" for name in sorted(alone)}
+        return listed, dict.fromkeys(sorted(alone), "it has no index")
 
 
 def apply_delta(base: bytes, delta: bytes, bytes_max: int) -> bytes:

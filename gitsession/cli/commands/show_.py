@@ -8,41 +8,52 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gitsession.cli import exits
 from gitsession.cli.opening import App, with_app
-from gitsession.cli.output import clock, emit, json_option, paged, paint
+from gitsession.cli.output import clock, emit, json_option, paged, paint, warn
 from gitsession.codec import holes
 from gitsession.codec.digest import digest, to_base64url
 from gitsession.codec.text import clean
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message
 from gitsession.session import content
+from gitsession.session.gaps import DAMAGE
 
 if TYPE_CHECKING:
     from gitsession.session.node import Node
-    from gitsession.store.base import ObjectStore
 
 
 @click.command()
 @click.argument("entry", metavar="[SESSION[@ENTRY]]", default="@")
 @json_option
 @with_app
-def command(app: App, entry: str, as_json: bool) -> None:
+def command(app: App, entry: str, as_json: bool) -> int:
     """Show one entry: what it says, where it stands, what it is kept as."""
     session, node = app.entry(entry)
     store = app.store().objects
     view = session.read(node)
-    document = _document(store, node, view)
+    try:
+        parts, problem = content.kept(store, node), ""
+        content.whole(store, node, parts)
+    except DAMAGE as error:
+        parts, problem = content.Kept("", b"", b"", None), str(error)
+    document = _document(node, view, parts, problem)
     if as_json:
         emit("show", document)
-        return
-    paged([*_head(node, document), "", *_words(view, document)])
+    elif problem:
+        paged([*_head(node, document), "", f"    cannot be read: {clean(problem)}"])
+    else:
+        paged([*_head(node, document), "", *_words(view, document)])
+    if problem:
+        warn(f"gitsession: what {node.oid} says cannot be read; `gitsession repair` may mend it")
+    return exits.INTEGRITY if problem else exits.OK
 
 
-def _document(store: ObjectStore, node: Node, view: Entry) -> dict[str, Any]:
-    parts = content.kept(store, node)
+def _document(node: Node, view: Entry, parts: content.Kept, problem: str) -> dict[str, Any]:
     source = node.source
     return {
         "id": node.oid,
-        "digest": digest(parts.stored, parts.holes).hex(),
+        **({"problem": problem} if problem else {}),
+        "digest": digest(parts.stored, parts.holes).hex() if parts.form else None,
         "chain": to_base64url(node.chain),
         "parents": [oid for oid in (node.parent, node.second_parent) if oid],
         "kind": node.kind,

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from gitsession.cli import exits
-from gitsession.cli.entries import as_document, as_line, names_of
+from gitsession.cli.entries import as_document, as_line, gap_line, gap_object, names_of
 from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import emit, json_option, paged, warn
+from gitsession.session.gaps import Gap
 
 if TYPE_CHECKING:
     from gitsession.session.graph import Tree
     from gitsession.session.node import Node
-
 
 
 @click.command()
@@ -30,23 +30,42 @@ def command(app: App, session: str, as_json: bool) -> int:
     if as_json:
         leaf = found.resolve("leaf").oid if not tree.gaps else tree.branches[row.active]
         document = as_document(app.objects(), row, found.names(), (node for node, _ in tree.walk()), leaf)
-        gaps = [{"id": gap.oid, "what": gap.problem} for gap in tree.gaps]
-        emit("tree", {**document, "gaps": gaps})
+        emit("tree", {**document, "gaps": [gap_object(gap) for gap in tree.gaps]})
     else:
         behind = names_of(tree.branches, found.names().labels, active=row.active)
-        paged([as_line(node, behind.get(node.oid, []), indent=indent) for node, indent in _drawn(tree)])
+        paged(
+            [
+                gap_line(it, indent=at) if isinstance(it, Gap) else as_line(it, behind.get(it.oid, []), indent=at)
+                for it, at in _drawn(tree)
+            ]
+        )
     for gap in tree.gaps:
-        warn(f"gitsession: {gap.oid} cannot be read, nor what stands before it: {gap.problem}")
+        told = "is no entry" if gap.foreign else "cannot be read"
+        known = ", and what stands before it is not known" if gap.is_open else ""
+        warn(f"gitsession: {gap.oid} {told}{known}: {gap.problem}")
     return exits.INTEGRITY if tree.gaps else 0
 
 
-def _drawn(tree: Tree) -> Iterator[tuple[Node, str]]:
-    """Every entry with the lines before it: a line of entries is not indented, only what branches off."""
+def _drawn(tree: Tree) -> Iterator[tuple[Node | Gap, str]]:
+    """Every entry and every gap, with the lines before it: a line is not indented, only what branches off.
+
+    A gap stands before each entry that follows it, or after what it follows, or at the end.
+    """
+    gaps = {gap.oid: gap for gap in tree.gaps}
+    leaves = {gap.before: gap for gap in tree.gaps if gap.oid in tree.branches.values()}
+    drawn: set[str] = set()
     roots = tree.children.get(None, [])
     stack = [(oid, "", "") for oid in reversed(roots)]
     while stack:
         oid, before, after = stack.pop()
+        gap = gaps.get(tree.nodes[oid].parent or "")
+        if gap is not None:
+            drawn.add(gap.oid)
+            yield gap, before
         yield tree.nodes[oid], before
+        if oid in leaves and leaves[oid].oid not in drawn:
+            drawn.add(leaves[oid].oid)
+            yield leaves[oid], after
         children = tree.children.get(oid, [])
         if len(children) == 1:
             stack.append((children[0], after, after))
@@ -54,3 +73,4 @@ def _drawn(tree: Tree) -> Iterator[tuple[Node, str]]:
         branches = [(child, f"{after}├─ ", f"{after}│  ") for child in children[:-1]]
         branches += [(child, f"{after}└─ ", f"{after}   ") for child in children[-1:]]
         stack += reversed(branches)
+    yield from ((gap, "") for oid, gap in gaps.items() if oid not in drawn)
