@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -55,7 +56,7 @@ class Store:
         self.objects = objects
         self._clock = clock
         self._tends = tends
-        self._catalogue: Catalogue | None = None
+        self._catalogues: dict[tuple[int, int], Catalogue] = {}
 
     @classmethod
     def open(
@@ -106,12 +107,14 @@ class Store:
         return self.catalogue().sessions()
 
     def catalogue(self) -> Catalogue:
-        """The derived index, brought up to date."""
-        if self._catalogue is None:
-            self._catalogue = Catalogue(self.objects.git_dir)
-        if not self._catalogue.is_fresh():
-            update.refresh(self._catalogue, self.objects)
-        return self._catalogue
+        """The derived index, brought up to date. For this thread only: a transaction of SQLite is its connection's."""
+        me = (os.getpid(), threading.get_ident())
+        found = self._catalogues.get(me)
+        if found is None:
+            found = self._catalogues[me] = Catalogue(self.objects.git_dir)
+        if not found.is_fresh():
+            update.refresh(found, self.objects)
+        return found
 
     # ---- import and export
 
@@ -180,9 +183,9 @@ class Store:
 
     def close(self) -> None:
         """Hand over to git and let go. Idempotent. Where many packs have gathered, they are merged."""
-        if self._catalogue is not None:
-            self._catalogue.close()
-            self._catalogue = None
+        for pid, thread in list(self._catalogues):
+            if pid == os.getpid():  # a forked child leaves its parent's as they are
+                self._catalogues.pop((pid, thread)).close()
         if self._tends and is_due(self.objects):
             with contextlib.suppress(GitSessionError):  # without git the packs can wait
                 maintain(self.objects)

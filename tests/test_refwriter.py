@@ -221,6 +221,22 @@ def test_where_others_moved_a_ref_meanwhile_ours_steps_aside_and_the_rest_flushe
     git(git_dir, "fsck", "--strict", "--full")
 
 
+@pytest.mark.promise("P13")
+def test_git_may_move_a_ref_while_a_transaction_looks_at_it(git_dir, faults):
+    with GitStore.open(git_dir) as store:
+        root = append(store, "root")
+        store.flush()
+        theirs = child_of(git_dir, root, "theirs")
+        with faults.one():
+            with store.transaction() as transaction:
+                seen = store.ref(LEAF)
+                git(git_dir, "update-ref", LEAF, theirs, root)
+                transaction.move(LEAF, transaction.put("blob", b"ours"), expected=seen)
+            store.flush()
+            [(_, side)] = store.sidestepped
+            assert (store.ref(LEAF), store.ref(side)) == (theirs, objects.oid_of("blob", b"ours"))
+
+
 def test_the_name_to_step_aside_to_follows_from_our_end(git_dir):
     names = set()
     for number in range(2):

@@ -21,7 +21,7 @@ Move = tuple[str, RefValue | None, RefValue | None]
 class Staging:
     """The ``Transaction`` of both stores. ``objects`` and ``moves`` are what the store makes durable at its end."""
 
-    __slots__ = ("_contains", "_ends", "_names_below", "_open", "_ref", "moves", "objects", "size", "thread")
+    __slots__ = ("_contains", "_ends", "_names_below", "_open", "_ref", "_seen", "moves", "objects", "size", "thread")
 
     def __init__(
         self,
@@ -35,6 +35,7 @@ class Staging:
         self.size = 0
         self.thread = threading.get_ident()
         self._ref, self._names_below, self._contains = ref, names_below, contains
+        self._seen: dict[str, RefValue | None] = {}
         self._ends: dict[str, RefValue | None] = {}
         self._open = True
 
@@ -72,8 +73,12 @@ class Staging:
             self._ends[name] = new
 
     def value(self, name: str) -> RefValue | None:
-        """What ``name`` holds as this transaction sees it."""
-        return self._ends[name] if name in self._ends else self._ref(name)
+        """What ``name`` holds as this transaction sees it: git may move a ref any time, and is asked once."""
+        if name in self._ends:
+            return self._ends[name]
+        if name not in self._seen:
+            self._seen[name] = self._ref(name)
+        return self._seen[name]
 
     def ends(self) -> dict[str, RefValue | None]:
         """Every ref this transaction moves, with what it holds at the end."""

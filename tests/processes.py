@@ -1,0 +1,95 @@
+"""Words for tests with many processes: what runs beside what, what each of them was promised, and what is there."""
+
+from __future__ import annotations
+
+import multiprocessing
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.synchronize import Event
+from pathlib import Path
+from typing import Any
+
+fork = multiprocessing.get_context("fork")
+
+Work = Callable[[], Any]
+Until = Callable[[Callable[[], bool]], Any]
+
+
+def together(*works: Work) -> list[Any]:
+    """Run each in a process of its own, all begun at once; what they return, in order. One that fails fails all."""
+    start = fork.Barrier(len(works))
+    ends = [fork.Pipe(duplex=False) for _ in works]
+
+    def run(work: Work, number: int) -> None:
+        start.wait()
+        ends[number][1].send(work())
+
+    children = [fork.Process(target=run, args=(work, number)) for number, work in enumerate(works)]
+    for child in children:
+        child.start()
+    for _, sender in ends:
+        sender.close()
+    answers = []
+    for receiver, _ in ends:
+        try:
+            answers.append(receiver.recv())
+        except EOFError:
+            answers.append(None)
+    for child in children:
+        child.join()
+    assert [child.exitcode for child in children] == [0] * len(children)
+    return answers
+
+
+@contextmanager
+def beside(*works: Until) -> Iterator[list[Any]]:
+    """Run each in a process of its own for as long as the block takes, and fill the list with what they return.
+
+    Each is given a function that says whether it is over.
+    """
+    over: Event = fork.Event()
+    ends = [fork.Pipe(duplex=False) for _ in works]
+    children = [
+        fork.Process(target=lambda work=work, end=end: end[1].send(work(over.is_set)))
+        for work, end in zip(works, ends, strict=True)
+    ]
+    answers: list[Any] = []
+    for child in children:
+        child.start()
+    try:
+        yield answers
+    finally:
+        over.set()
+        for _, sender in ends:
+            sender.close()
+        for receiver, _ in ends:
+            try:
+                answers.append(receiver.recv())
+            except EOFError:
+                answers.append(None)
+        for child in children:
+            child.join()
+    assert [child.exitcode for child in children] == [0] * len(children)
+
+
+def looping(git_dir: Path, *commands: tuple[str, ...]) -> Until:
+    """git commands, one after another and again; returns how many ran. One that fails fails the test."""
+
+    def loop(over: Callable[[], bool]) -> int:
+        count = 0
+        while not over():
+            words = commands[count % len(commands)]
+            done = subprocess.run(["git", f"--git-dir={git_dir}", *words], capture_output=True, check=False)
+            assert done.returncode == 0, f"git {' '.join(words)}: {done.stderr.decode()}"
+            count += 1
+        return count
+
+    return loop
+
+
+def seconds(count: float) -> Callable[[], bool]:
+    """Whether so many seconds have not passed yet."""
+    end = time.monotonic() + count
+    return lambda: time.monotonic() < end

@@ -1,0 +1,265 @@
+"""Many writers of one session: every acknowledged entry is there once, in an order that all of them can have seen."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+import pytest
+from figures import figure
+from processes import beside, together
+from raw import LEAF, append, git
+from test_store_processes import sound
+
+from gitsession import Message, Store
+from gitsession.errors import LeafMoved
+from gitsession.store.create import create
+from gitsession.store.gitstore import GitStore
+
+WAIT_SECONDS_MAX = 5.0
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.git"
+
+
+@pytest.fixture
+def sid(path: Path) -> str:
+    """A session that has begun."""
+    with Store.create(path) as store:
+        session = store.new_session(agent="agent")
+        session.append(Message.user("begun"))
+        store.catalogue()
+        return session.id
+
+
+def said(path: Path, sid: str) -> Counter[str]:
+    """Every entry on any branch of the session, by its words, and how often it is there."""
+    with Store.open(path) as store:
+        tree = store.session(sid).tree()
+        assert not tree.gaps
+        return Counter(node.subject.removeprefix("user: ") for node in tree.nodes.values())
+
+
+def on_main(path: Path, sid: str) -> list[str]:
+    with Store.open(path) as store:
+        return [node.subject.removeprefix("user: ") for node in store.session(sid).line()]
+
+
+def writer(path: Path, sid: str, name: str, entries: int) -> Callable[[], float]:
+    """Appends, and returns how many seconds the longest append took."""
+
+    def work() -> float:
+        longest = 0.0
+        with Store.open(path) as store:
+            session = store.session(sid)
+            for number in range(entries):
+                began = time.monotonic()
+                session.append(Message.user(f"{name}.{number}"))
+                longest = max(longest, time.monotonic() - began)
+        return longest
+
+    return work
+
+
+@pytest.mark.promise("P13", "P18")
+@pytest.mark.parametrize(("writers", "entries"), [(2, 1000), (8, 500)])
+def test_as_many_entries_as_acknowledgements_and_nobody_waits_for_long(
+    path, sid, faults, record_property, writers, entries
+):
+    longest = together(*(writer(path, sid, str(name), entries) for name in range(writers)))
+    texts = on_main(path, sid)
+    for name in range(writers):
+        of_one = [text for text in texts if text.startswith(f"{name}.")]
+        assert of_one == [f"{name}.{number}" for number in range(entries)]
+    assert len(texts) == writers * entries + texts.index("begun") + 1
+    sound(path)
+    faults.many(writers * entries)
+    record_property("longest append of each writer in ms", sorted(round(1000 * each) for each in longest))
+    print(f"{writers} writers of {entries}: the longest append took {1000 * max(longest):.0f} ms")
+    assert max(longest) < WAIT_SECONDS_MAX
+
+
+@pytest.mark.promise("P13")
+def test_a_branch_that_git_moves_too_keeps_what_was_acknowledged_to_either(path, faults):
+    """By compare-and-swap on both sides: where git was first, our line goes on beside it."""
+    create(path)
+    with GitStore.open(path) as store:
+        append(store, "begun")
+
+    def ours(name: str) -> Callable[[], int]:
+        def work() -> int:
+            with GitStore.open(path) as store:
+                for number in range(figure(300, 3000)):
+                    append(store, f"{name}.{number}")
+                    if number % 10 == 9:
+                        store.flush()
+                return len(store.sidestepped)
+
+        return work
+
+    def theirs(over: Callable[[], bool]) -> list[str]:
+        who = ("-c", "user.name=a", "-c", "user.email=a@b")
+        acknowledged = []
+        for number in count():
+            if over():
+                return acknowledged
+            seen = git(path, "rev-parse", LEAF)
+            made = git(path, *who, "commit-tree", "-p", seen, "-m", f"git.{number}", f"{seen}^{{tree}}")
+            swap = ["git", f"--git-dir={path}", "update-ref", LEAF, made, seen]
+            if subprocess.run(swap, capture_output=True, check=False).returncode == 0:
+                acknowledged.append(f"git.{number}")
+        raise AssertionError
+
+    with beside(theirs) as swapped:
+        aside = together(ours("a"), ours("b"))
+    wanted = [f"{name}.{number}" for name in "ab" for number in range(figure(300, 3000))] + swapped[0] + ["begun"]
+    with GitStore.open(path) as store:
+        tips = list(store.refs("refs/heads/sessions/").values())
+    log = git(path, "log", "--format=%s", *tips).splitlines()
+    assert Counter(log) == Counter(wanted)
+    assert sum(aside) > 0, "git never came first"
+    sound(path)
+    faults.many(len(swapped[0]))
+
+
+@pytest.mark.promise("P13")
+@pytest.mark.parametrize("on_moved", ["fork", "refuse"])
+def test_who_saw_an_older_leaf_goes_beside_or_is_refused_and_nothing_else(path, sid, faults, on_moved):
+    rounds = figure(50, 1000)
+
+    def racer(name: str) -> Callable[[], list[str]]:
+        def work() -> list[str]:
+            acknowledged = []
+            with Store.open(path) as store:
+                for number in range(rounds):
+                    session = store.session(sid)
+                    leaf = session.on("main").leaf
+                    try:
+                        session.on("main").append(
+                            Message.user(f"{name}.{number}"), expected=leaf, on_moved=on_moved
+                        )
+                    except LeafMoved:
+                        continue
+                    acknowledged.append(f"{name}.{number}")
+            return acknowledged
+
+        return work
+
+    acknowledged = [text for texts in together(*(racer(name) for name in "abcd")) for text in texts]
+    there = said(path, sid)
+    assert {text: times for text, times in there.items() if "." in text} == dict.fromkeys(acknowledged, 1)
+    with Store.open(path) as store:
+        branches = len(store.session(sid).branches())
+    if on_moved == "fork":
+        assert len(acknowledged) == 4 * rounds
+        assert branches > 1
+        faults.many(branches - 1)
+    else:
+        assert branches == 1
+        assert len(acknowledged) < 4 * rounds
+        faults.many(4 * rounds - len(acknowledged))
+    sound(path)
+
+
+@pytest.mark.promise("P19")
+def test_threads_share_one_store_and_its_sessions(path, sid, faults):
+    going = figure(60, 2000)
+    failed: list[BaseException] = []
+    with Store.open(path) as store:
+        shared = store.session(sid)
+
+        def work(name: str) -> None:
+            try:
+                session = shared if name in "abcd" else store.session(sid)
+                for number in range(going):
+                    node = session.append(Message.user(f"{name}.{number}"))
+                    assert store.objects.contains(node.oid)
+                    assert session.read(node).text == f"{name}.{number}"
+                    if number % 20 == 19:
+                        store.flush()
+                    if number % 50 == 49:
+                        assert node.oid in {each.oid for each in session.line()}
+            except BaseException as error:
+                failed.append(error)
+
+        threads = [threading.Thread(target=work, args=(name,)) for name in "abcdefgh"]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert failed == []
+    there = [text for text in on_main(path, sid) if "." in text]
+    assert Counter(there) == Counter(f"{name}.{number}" for name in "abcdefgh" for number in range(going))
+    sound(path)
+    faults.many(8 * going)
+
+
+@pytest.mark.promise("P20")
+def test_the_history_of_a_session_is_linearizable(path, sid, faults):
+    """There is one order of all appends and reads that explains every answer and that no clock contradicts.
+
+    Reading the leaf is reading the line: its name is made from every entry before it.
+    """
+    operations = figure(500, 5000)
+
+    def client(name: str) -> Callable[[], list[tuple[str, int, int, str]]]:
+        def work() -> list[tuple[str, int, int, str]]:
+            history = []
+            with Store.open(path) as store:
+                session = store.session(sid)
+                for number in range(operations):
+                    kind = "read" if number % 3 == 2 else "append"
+                    invoked = time.monotonic_ns()
+                    if kind == "append":
+                        oid = session.append(Message.user(f"{name}.{number}")).oid
+                    else:
+                        leaf = session.leaf
+                        assert leaf is not None
+                        oid = leaf.oid
+                    history.append((kind, invoked, time.monotonic_ns(), oid))
+                    if number % 50 == 49:
+                        store.flush()
+            return history
+
+        return work
+
+    history = [row for rows in together(*(client(name) for name in "abcd")) for row in rows]
+    with Store.open(path) as store:
+        place = {node.oid: at for at, node in enumerate(store.session(sid).line())}
+    appended = [oid for kind, _, _, oid in history if kind == "append"]
+    assert len(set(appended)) == len(appended)
+    assert set(appended) <= set(place)
+    assert len(place) == len(appended) + 2  # the root, and what the session began with
+    assert anomalies(history, place) == []
+    sound(path)
+    faults.many(len(history))
+
+
+def anomalies(history: list[tuple[str, int, int, str]], place: dict[str, int]) -> list[str]:
+    """Operations whose answer lies before that of one that had ended when they began, or in no line at all."""
+    found = []
+    ended = sorted((ok, place.get(oid, -1)) for _, _, ok, oid in history)
+    highest, next_ended = -1, 0
+    for kind, invoked, _, oid in sorted(history, key=lambda row: row[1]):
+        while next_ended < len(ended) and ended[next_ended][0] < invoked:
+            highest = max(highest, ended[next_ended][1])
+            next_ended += 1
+        at = place.get(oid, -1)
+        if at < highest or (kind == "append" and at == highest):
+            found.append(f"{kind} at {invoked} answered {at}, when {highest} had been answered before")
+    return found
+
+
+def test_an_order_that_a_clock_contradicts_is_found():
+    place = {"a": 0, "b": 1}
+    assert anomalies([("append", 0, 1, "a"), ("append", 2, 3, "b"), ("read", 4, 5, "b")], place) == []
+    assert len(anomalies([("append", 0, 1, "b"), ("append", 2, 3, "a")], place)) == 1
+    assert len(anomalies([("append", 0, 1, "a"), ("append", 2, 3, "b"), ("read", 4, 5, "a")], place)) == 1
+    assert len(anomalies([("append", 0, 1, "a"), ("read", 2, 3, "lost")], place)) == 1
