@@ -1,4 +1,4 @@
-"""How far a promise is tested: the figure of every run, and the deep one, which takes minutes: ``GITSESSION_DEEP=1``."""
+"""How far a promise is tested: the figure of every run, and the deep one of minutes (``GITSESSION_DEEP=1``)."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def looping(git_dir: Path, *commands: tuple[str, ...]) -> Until:
     return loop
 
 
-def seconds(count: float) -> Callable[[], bool]:
-    """Whether so many seconds have not passed yet."""
-    end = time.monotonic() + count
-    return lambda: time.monotonic() < end
+def after(seconds: float) -> Callable[[], bool]:
+    """Whether so many seconds have passed."""
+    end = time.monotonic() + seconds
+    return lambda: time.monotonic() >= end

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,23 @@ def test_a_ref_below_another_ref_is_unavailable(git_dir, writer):
     assert not traces(git_dir)
 
 
+@pytest.mark.promise("P16")
+def test_git_may_pack_a_ref_and_remove_its_directory_the_moment_it_has_moved(
+    git_dir, writer, refs, monkeypatch, faults
+):
+    real = os.rename
+
+    def rename_then_pack(old: str, new: str | Path) -> None:
+        real(old, new)
+        git(git_dir, "pack-refs", "--all")
+
+    monkeypatch.setattr(os, "rename", rename_then_pack)
+    with faults.one():
+        assert writer.move(LEAF, first(git_dir), ours={None})
+        assert not (git_dir / LEAF).parent.exists()
+        assert (refs.read(LEAF), traces(git_dir)) == (first(git_dir), [])
+
+
 def test_the_lock_of_a_dead_writer_is_broken_by_its_proof(git_dir, writer, refs):
     writer.move(LEAF, OID, ours={None})
     proof = git_dir / PROOFS / LEAF.replace("/", ":")
@@ -175,6 +193,17 @@ def test_packed_refs_are_found_one_by_one_and_by_prefix(git_dir, refs, count):
         assert sorted(refs.list("refs/heads/sessions/00")) == [name for name in names if "/00" in name]
         assert refs.read("refs/heads/sessions/000") is None
         assert refs.read("refs/heads/zzz") is None
+
+
+@pytest.mark.promise("P15")
+def test_packed_refs_that_look_like_those_of_a_moment_ago_are_read_again(git_dir, refs, faults):
+    """Two runs of `git pack-refs` within one tick of the clock may leave one size, one time and one inode."""
+    now = time.time_ns()
+    for oid in (OID, OID2):
+        (git_dir / "packed-refs").write_text(f"# pack-refs with: peeled fully-peeled sorted \n{oid} {LEAF}\n")
+        os.utime(git_dir / "packed-refs", ns=(0, now))
+        with faults.one():
+            assert refs.read(LEAF) == oid
 
 
 def test_a_loose_ref_hides_the_packed_one(git_dir, writer, refs):

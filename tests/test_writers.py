@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from figures import figure
-from processes import beside, together
+from processes import beside, fork, together
 from raw import LEAF, append, git
 from test_store_processes import sound
 
@@ -199,6 +199,23 @@ def test_threads_share_one_store_and_its_sessions(path, sid, faults):
     assert Counter(there) == Counter(f"{name}.{number}" for name in "abcdefgh" for number in range(going))
     sound(path)
     faults.many(8 * going)
+
+
+@pytest.mark.promise("P16")
+def test_processes_that_open_the_catalogue_for_the_first_time_wait_for_each_other(path, faults):
+    rounds = figure(25, 500)
+    for number in range(rounds):
+        create(path.with_name(f"{number}.git"))
+    barrier = fork.Barrier(4)
+
+    def look() -> None:
+        for number in range(rounds):
+            barrier.wait(60)
+            with Store.open(path.with_name(f"{number}.git")) as store:
+                assert store.sessions() == []
+
+    together(look, look, look, look)
+    faults.many(rounds)
 
 
 @pytest.mark.promise("P20")

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +20,8 @@ from gitsession.store import peek
 
 VERSION = 3
 FILE = Path("gitsession") / "index.db"
+
+_PATIENCE_SECONDS = 30
 
 _SCHEMA = """
 CREATE TABLE state (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
@@ -238,11 +241,11 @@ def _remove(path: Path) -> None:
 def _connect(path: str) -> sqlite3.Connection:
     if path != ":memory:" and not os.path.exists(path):
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)) if _writable(path) else None
-    db = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
+    db = sqlite3.connect(path, timeout=_PATIENCE_SECONDS, isolation_level=None, check_same_thread=False)
     try:
         version = db.execute("PRAGMA user_version").fetchone()[0]
         if version != VERSION:
-            db.execute("PRAGMA journal_mode = WAL")
+            _begin_log(db)
             db.execute("PRAGMA synchronous = NORMAL")
             db.execute("BEGIN IMMEDIATE")
             if db.execute("PRAGMA user_version").fetchone()[0] != VERSION:
@@ -254,6 +257,19 @@ def _connect(path: str) -> sqlite3.Connection:
         db.close()
         raise
     return db
+
+
+def _begin_log(db: sqlite3.Connection) -> None:
+    """For this one statement SQLite does not wait for others that have the file in hand, so we do."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.002)
 
 
 def _make_anew(db: sqlite3.Connection) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from gitsession.store.base import RefValue
 _VALUE = re.compile(rb"([0-9a-f]{40}|ref: [^\x00-\x20\x7f]+)\s*")
 _VALUE_BYTES_MAX = 4096
 _LINE = re.compile(rb"[0-9a-f]{40} refs/[^\x00-\x20\x7f]+\n|\^[0-9a-f]{40}\n")
+_FRESH_NS = 1_000_000_000
 
 
 class RefReader:
@@ -84,15 +86,19 @@ class RefReader:
         return found
 
     def _packed_refs(self) -> bytes:
-        """The sorted lines of packed-refs; read again when the file is another one."""
+        """The sorted lines of packed-refs; read again when the file is another one.
+
+        One that was new when it was read may be replaced within the same tick of the clock, and get the same inode.
+        """
         try:
             stat = os.stat(self._packed_path)
         except FileNotFoundError:
             return b""
         seen = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
         if seen != self._seen:
+            fresh = time.time_ns() - _FRESH_NS
             self._packed, self._bad = _whole_lines(_all_of(self._packed_path))
-            self._seen = seen
+            self._seen = seen if stat.st_mtime_ns < fresh else None
         return self._packed
 
 

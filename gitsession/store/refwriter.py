@@ -69,10 +69,11 @@ class RefWriter:
         foreign = [name for name, value in held.items() if value is not None and value not in ours[name]]
         gone = [name for name, value in held.items() if value is None]
         failed = self._remove({name: ours[name] for name in ours if name not in {*foreign, *gone}}, unpack=True)
-        if self._sync:
+        if self._sync and gone:
             # Whoever deleted those that are gone may have died before it was durable.
-            for directory in {_existing(self._git_dir / name) for name in gone} | ({self._git_dir} if gone else set()):
-                sync_directory(directory)
+            sync_directory(self._git_dir)
+            for directory in {(self._git_dir / name).parent for name in gone}:
+                _sync_nearest(directory)
         return foreign, failed
 
     def pack(self, prefixes: Iterable[str]) -> int:
@@ -131,8 +132,8 @@ class RefWriter:
         paths = [self._git_dir / name for name in names]
         for path in paths:
             path.unlink(missing_ok=True)
-        for directory in {path.parent for path in paths if path.parent.is_dir()} if self._sync else ():
-            sync_directory(directory)
+        for directory in {path.parent for path in paths} if self._sync else ():
+            _sync_nearest(directory)
 
     def _change_packed(self, change: Callable[[bytes], bytes]) -> None:
         """Replace the text of ``packed-refs`` by what ``change`` makes of it."""
@@ -165,8 +166,9 @@ class RefWriter:
             if not _remove_empty(path):
                 return False
             os.rename(lock, path)
-        if self._sync:
-            sync_directory(path.parent)
+        if self._sync and _sync_nearest(path.parent) != path.parent:
+            # `git pack-refs` has taken the ref over since, and removed a directory that became empty.
+            sync_directory(self._git_dir)
         return True
 
 
@@ -194,7 +196,11 @@ def _remove_empty_up(directory: Path, top: Path) -> None:
         directory = directory.parent
 
 
-def _existing(path: Path) -> Path:
-    while not path.parent.is_dir():
-        path = path.parent
-    return path.parent
+def _sync_nearest(directory: Path) -> Path:
+    """Sync ``directory``, or where git has removed it the nearest above it; which one it was."""
+    while True:
+        try:
+            sync_directory(directory)
+            return directory
+        except (FileNotFoundError, NotADirectoryError):
+            directory = directory.parent

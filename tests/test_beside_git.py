@@ -1,0 +1,276 @@
+"""git's own housekeeping at any time, beside writers and readers: nothing is lost, nothing goes back, nobody notices."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+import pytest
+from figures import figure
+from processes import after, beside, looping, together
+from raw import LEAF, append, git
+from test_store_processes import sound
+
+from gitsession import Message, Store
+from gitsession.errors import GitSessionError
+from gitsession.store import objects
+from gitsession.store.create import MAIN, create
+from gitsession.store.gitstore import GitStore
+from gitsession.store.refreader import RefReader
+
+GC = ("gc", "-q")
+REPACK = ("repack", "-a", "-d", "-q")
+PACK_REFS = ("pack-refs", "--all")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    create(tmp_path / "store.git")
+    return tmp_path / "store.git"
+
+
+def number_of(subject: bytes) -> int:
+    return int(subject.rsplit(b".", 1)[1])
+
+
+def read_as_store(path: Path) -> Callable[[Callable[[], bool]], int]:
+    """Leaf, commit, tree and payload, again and again, and now and then the line behind it; how many reads."""
+
+    def read(over: Callable[[], bool]) -> int:
+        reads = highest = 0
+        with GitStore.open(path, read_only=True) as store:
+            while not over():
+                oid: str | None = store.ref(LEAF)
+                reads += 1
+                assert oid is not None
+                for depth in range(1 + 50 * (reads % 20 == 0)):
+                    commit = objects.parse_commit(store.read(oid)[1])
+                    [(_, _, blob)] = objects.parse_tree(store.read(commit.tree)[1])
+                    assert store.read(blob)[1] == commit.message
+                    reads += 3
+                    if depth == 0:
+                        assert number_of(commit.message) >= highest, "the leaf went back"
+                        highest = number_of(commit.message)
+                    if not commit.parents:
+                        break
+                    oid = commit.parents[0]
+        return reads
+
+    return read
+
+
+def read_as_git(path: Path) -> Callable[[Callable[[], bool]], int]:
+    """The same by one `git cat-file`, which asks for each name and each object anew; how many reads."""
+    asked = f"{LEAF}\n{LEAF}:entry.cbor\n{LEAF}^{{tree}}\n{LEAF}~1\n" * 25
+
+    def read(over: Callable[[], bool]) -> int:
+        reads = highest = 0
+        words = ["git", f"--git-dir={path}", "cat-file", "--batch"]
+        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+            assert child.stdin is not None and child.stdout is not None
+            while not over():
+                child.stdin.write(asked.encode())
+                child.stdin.flush()
+                for line in range(asked.count("\n")):
+                    head = child.stdout.readline().split()
+                    assert len(head) == 3, f"git finds no {asked.splitlines()[line]}: {head}"
+                    data = child.stdout.read(int(head[2]) + 1)[:-1]
+                    reads += 1
+                    if line % 4 == 0:
+                        number = number_of(objects.parse_commit(data).message)
+                        assert number >= highest, "the leaf went back"
+                        highest = number
+            child.stdin.close()
+        return reads
+
+    return read
+
+
+@pytest.mark.promise("P15", "P16")
+def test_a_leaf_leads_to_whole_objects_and_never_goes_back_whoever_looks(path, faults):
+    wanted = figure(100_000, 10_000_000)
+
+    def write(over: Callable[[], bool]) -> int:
+        with GitStore.open(path) as store:
+            for number in count(2):
+                if over():
+                    return number
+                append(store, f"a.{number}")
+                if number % 16 == 0:
+                    store.flush()
+        raise AssertionError
+
+    def read_enough(read: Callable[[Callable[[], bool]], int], share: int) -> Callable[[], int]:
+        def work() -> int:
+            reads = 0
+            while reads < share:
+                reads += read(after(0.5))
+            return reads
+
+        return work
+
+    with GitStore.open(path) as store:
+        append(store, "a.0")
+        append(store, "a.1")
+    with beside(write, looping(path, GC, REPACK, PACK_REFS)) as done:
+        reads = together(
+            read_enough(read_as_store(path), wanted * 2 // 3), read_enough(read_as_git(path), wanted // 3)
+        )
+    assert sum(reads) >= wanted
+    sound(path)
+    written, commands = done
+    print(f"{sum(reads):,} reads beside {written:,} entries and {commands} commands of git")
+    faults.many(commands)
+
+
+@pytest.mark.promise("P16")
+@pytest.mark.parametrize(
+    "command", [GC, REPACK, PACK_REFS, ("gc", "-q", "--prune=now")], ids=lambda words: " ".join(words[:2] + words[-1:])
+)
+def test_what_the_user_has_git_do_beside_writers_loses_nothing(path, faults, command):
+    """Also `git gc --prune=now`: what no ref reaches yet is in the journal, or in a pack that a ``.keep`` protects."""
+    with Store.open(path) as store:
+        session = store.new_session(agent="agent")
+        session.append(Message.user("begun"))
+        sid = session.id
+
+    def write(name: str) -> Callable[[], int]:
+        def work() -> int:
+            over = after(figure(1, 20))
+            with Store.open(path) as store:
+                session = store.session(sid)
+                for number in count():
+                    if over():
+                        return number
+                    text = f"{name}.{number}"
+                    session.append(Message.user(text + " " * (1 << 20 if number % 100 == 50 else 0)))
+                    if number % 30 == 29:
+                        session.branch(f"{name}{number}", "leaf~5")
+                        session.on(f"{name}{number}").append(Message.user("beside"))
+                    if number % 10 == 9:
+                        store.flush()
+            raise AssertionError
+
+        return work
+
+    with beside(looping(path, command)) as done:
+        entries = together(write("a"), write("b"))
+    with Store.open(path) as store:
+        line = [node.subject.removeprefix("user: ") for node in store.session(sid).on("main").line()]
+        wanted = [f"{name}.{number}" for name, each in zip("ab", entries, strict=True) for number in range(each)]
+        assert sorted(text for text in line if "." in text) == sorted(wanted)
+        report = store.verify()
+        assert (report.problems, report.whole) == ([], True)
+    sound(path)
+    print(f"{sum(entries):,} entries beside {done[0]} times git {' '.join(command)}")
+    faults.many(done[0])
+
+
+@pytest.mark.promise("P16")
+def test_what_was_undone_can_be_done_again_after_git_has_dropped_what_no_branch_reaches(path, faults):
+    with Store.open(path) as store:
+        session = store.new_session(agent="agent")
+        session.append(Message.user("begun"))
+        session.branch("side")
+        session.on("side").append(Message.user("only here"))
+        session.rename("Named")
+        store.flush()
+        before = git(path, "rev-parse", LEAF.replace("s1", session.id).replace("main", "meta"))
+        store.undo()
+        store.flush()
+        with faults.one():
+            git(path, "-c", "gc.reflogExpire=now", "gc", "-q", "--prune=now")
+            store.redo()
+            store.flush()
+            assert git(path, "rev-parse", LEAF.replace("s1", session.id).replace("main", "meta")) == before
+    sound(path)
+
+
+@pytest.mark.promise("P17")
+def test_deleting_branches_takes_no_other_ref_back(path, faults):
+    """One process moves refs, one deletes its own by undo, git deletes others and packs all that is left."""
+    watched = [f"refs/heads/sessions/s{number}/main" for number in range(12)]
+
+    def move() -> int:
+        over = after(figure(2, 20))
+        reader = RefReader(path)
+        ends: dict[str, str] = {}
+        with GitStore.open(path) as store:
+            for number in count():
+                if over():
+                    return number
+                for name in watched[number % 4 :: 4]:
+                    ends[name] = append(store, f"a.{number}", name)
+                store.flush()
+                found = reader.list("refs/heads/sessions/s")
+                assert {name: found.get(name) for name in ends} == ends, "a ref went back"
+                assert store.sidestepped == []
+        raise AssertionError
+
+    def make_and_undo(over: Callable[[], bool]) -> int:
+        with Store.open(path) as store:
+            session = store.new_session(agent="agent")
+            session.append(Message.user("begun"))
+            for number in count():
+                if over():
+                    return number
+                session.branch("gone")
+                store.flush()
+                store.undo()
+                store.flush()
+                assert "gone" not in session.branches()
+        raise AssertionError
+
+    def delete_as_git(over: Callable[[], bool]) -> int:
+        for number in count():
+            if over():
+                return number
+            name = f"refs/heads/other/{number % 3}"
+            git(path, "update-ref", name, MAIN)
+            subprocess.run(
+                ["git", f"--git-dir={path}", "update-ref", "-d", name], capture_output=True, check=False
+            )  # it may give up where packed-refs is locked
+        raise AssertionError
+
+    with beside(make_and_undo, delete_as_git, looping_where_locked(path, *PACK_REFS)) as done:
+        [moved] = together(move)
+    assert min(*done, moved) > 0
+    sound(path)
+    print(f"{moved} rounds of moves beside {done[0]} undone branches and {done[1]} deleted by git")
+    faults.many(done[0] + done[1])
+
+
+def looping_where_locked(path: Path, *words: str) -> Callable[[Callable[[], bool]], int]:
+    """git gives up on packed-refs.lock after a second, which is no fault of ours."""
+
+    def loop(over: Callable[[], bool]) -> int:
+        for number in count():
+            if over():
+                return number
+            subprocess.run(["git", f"--git-dir={path}", *words], capture_output=True, check=False)
+        raise AssertionError
+
+    return loop
+
+
+def test_a_reader_that_stumbles_is_noticed(path):
+    """The tests above see what they are there to see."""
+    with GitStore.open(path) as store:
+        first = append(store, "a.1")
+        append(store, "a.2")
+    turns = iter([False, True, True, True])
+    with pytest.raises(AssertionError, match="went back"), GitStore.open(path) as store:
+        reader = read_as_git(path)
+
+        def over() -> bool:
+            turn = next(turns)
+            if turn and git(path, "rev-parse", LEAF) != first:
+                git(path, "update-ref", LEAF, first)
+                return False
+            return turn
+
+        reader(over)
+    with pytest.raises(GitSessionError), GitStore.open(path) as store:
+        store.read("1" * 40)

@@ -1,0 +1,151 @@
+"""Of two who make the same thing at once one wins, and the other is told: names, branches, stores."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from figures import figure
+from processes import fork, together
+from raw import append
+from test_store_processes import sound
+
+from gitsession import Message, Store
+from gitsession.cli import app as command_line
+from gitsession.errors import RefMoved, Refused
+from gitsession.store.create import create
+from gitsession.store.gitstore import GitStore
+
+
+def in_step(rounds: int, act: Callable[[int], Any]) -> Callable[[], list[Any]]:
+    """Every process does round after round with the others; what each round came to."""
+
+    def work() -> list[Any]:
+        answers = []
+        for number in range(rounds):
+            barrier.wait(60)
+            answers.append(act(number))
+        return answers
+
+    barrier = in_step.barrier
+    return work
+
+
+@pytest.fixture(autouse=True)
+def pair() -> None:
+    in_step.barrier = fork.Barrier(2)
+
+
+@pytest.mark.promise("P14")
+def test_one_of_two_takes_a_name(tmp_path, faults):
+    path, rounds = tmp_path / "store.git", figure(2000, 50_000)
+    create(path)
+
+    def creator(mine: str) -> Callable[[], list[bool]]:
+        opened: dict[str, GitStore] = {}
+
+        def take(number: int) -> bool:
+            store = opened.get("store") or opened.setdefault("store", GitStore.open(path, durability="none"))
+            try:
+                with store.transaction() as transaction:
+                    blob = transaction.put("blob", mine.encode())
+                    transaction.move(f"refs/tags/t{number}", blob, expected=None)
+            except RefMoved:
+                return False
+            return True
+
+        return in_step(rounds, take)
+
+    first, second = together(creator("first"), creator("second"))
+    assert [a + b for a, b in zip(first, second, strict=True)] == [1] * rounds
+    with GitStore.open(path) as store:
+        store.flush()
+        for number in range(rounds):
+            oid = store.ref(f"refs/tags/t{number}")
+            assert oid is not None
+            assert store.read(oid)[1] == (b"first" if first[number] else b"second")
+    assert 0 < sum(first) < rounds, "there was no race"
+    faults.many(rounds)
+
+
+@pytest.mark.promise("P14")
+def test_one_of_two_makes_a_branch_of_a_name(tmp_path, faults):
+    path, rounds = tmp_path / "store.git", figure(50, 2000)
+    with Store.create(path) as store:
+        session = store.new_session(agent="agent")
+        session.append(Message.user("begun"))
+        sid = session.id
+        store.catalogue()
+
+    def creator(mine: str) -> Callable[[], list[bool]]:
+        opened: dict[str, Store] = {}
+
+        def take(number: int) -> bool:
+            store = opened.get("store") or opened.setdefault("store", Store.open(path))
+            try:
+                store.session(sid).branch(f"b{number}").append(Message.user(f"{mine} {number}"))
+            except Refused:
+                return False
+            return True
+
+        return in_step(rounds, take)
+
+    first, second = together(creator("first"), creator("second"))
+    assert [a + b for a, b in zip(first, second, strict=True)] == [1] * rounds
+    with Store.open(path) as store:
+        for number in range(rounds):
+            leaf = store.session(sid).on(f"b{number}").leaf
+            assert leaf is not None
+            assert leaf.subject == f"user: {'first' if first[number] else 'second'} {number}"
+    sound(path)
+    faults.many(rounds)
+
+
+@pytest.mark.promise("P14")
+def test_two_who_make_a_store_have_one(tmp_path, faults):
+    """``create`` is for a store that may be there already: both go on, in the same one."""
+    rounds = figure(15, 1000)
+
+    def creator(name: str) -> Callable[[], list[str]]:
+        def make(number: int) -> str:
+            with Store.create(tmp_path / f"{number}.git") as store:
+                session = store.new_session(agent=name)
+                session.append(Message.user(name))
+                return session.id
+
+        return in_step(rounds, make)
+
+    first, second = together(creator("first"), creator("second"))
+    for number in range(rounds):
+        with Store.open(tmp_path / f"{number}.git") as store:
+            assert {row.sid for row in store.sessions()} == {first[number], second[number]}
+        sound(tmp_path / f"{number}.git")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"{number}.git" for number in range(rounds))
+    faults.many(rounds)
+
+
+@pytest.mark.promise("P14")
+def test_two_inits_and_two_branches_by_command(tmp_path, faults, monkeypatch):
+    rounds = figure(10, 300)
+    monkeypatch.setenv("GITSESSION_DIR", str(tmp_path / "main.git"))
+    with Store.create(tmp_path / "main.git") as store:
+        session = store.new_session(agent="agent")
+        session.append(Message.user("begun"))
+        sid = session.id
+
+    def commands(number: int) -> tuple[int, int]:
+        return (
+            command_line.run(["--store", str(tmp_path / f"{number}.git"), "init"]),
+            command_line.run(["branch", sid, f"b{number}"]),
+        )
+
+    first, second = together(in_step(rounds, commands), in_step(rounds, commands))
+    for number in range(rounds):
+        inits, branches = zip(first[number], second[number], strict=True)
+        assert inits == (0, 0)
+        assert Counter(branches) == Counter((0, 4))
+    with GitStore.open(tmp_path / "main.git") as objects:
+        append(objects, "still here")
+    faults.many(2 * rounds)
