@@ -1,53 +1,29 @@
-"""Whole commands: start-up against `python -c pass`, listing 1,000 sessions against `git for-each-ref`."""
+"""Whole commands as a shell runs them."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
-from measure import in_turn, report
+from benchmarks.measure import Step
 
-from gitsession import Message, Store
-
-ROUNDS, SESSIONS = 15, 1000
+PROGRAM = Path(sys.executable).parent / "gitsession"
 
 
-def main() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "store.git"
-        fill(path)
-        program = str(Path(sys.executable).parent / "gitsession")
-        environment = {**os.environ, "GITSESSION_DIR": str(path), "HOME": folder}
-
-        def run(*words: str) -> object:
-            return lambda number: subprocess.run(words, env=environment, check=True, stdout=subprocess.DEVNULL)
-
-        run(program, "ls")(0)  # type: ignore[operator]
-        nothing = run(sys.executable, "-c", "pass")
-        listing = run("git", f"--git-dir={path}", "for-each-ref", "refs/heads/sessions")
-        for what, bar, ours, peer in (
-            ("gitsession --version : python -c pass", "2", run(program, "--version"), nothing),
-            ("gitsession ls -n 10 : python -c pass", "5", run(program, "ls", "-n", "10"), nothing),
-            ("gitsession log -n 10 : python -c pass", "11", run(program, "log", "@", "-n", "10"), nothing),
-            (f"gitsession ls of {SESSIONS:,}, loose : for-each-ref", "3", run(program, "ls"), listing),
-        ):
-            report(what, bar, *in_turn(ours, peer, ROUNDS, warm_up=2))  # type: ignore[arg-type]
-        run(program, "maintain")(0)  # type: ignore[operator]
-        run(program, "ls")(0)  # type: ignore[operator]
-        packed = in_turn(run(program, "ls"), listing, ROUNDS, warm_up=2)  # type: ignore[arg-type]
-        report(f"gitsession ls of {SESSIONS:,}, packed : for-each-ref", "3", *packed)
+def ours(store: Path, *words: str) -> Step:
+    """``gitsession words...`` on a store."""
+    command = [str(PROGRAM)] if PROGRAM.exists() else [sys.executable, "-m", "gitsession"]
+    return command_of(*command, *words, GITSESSION_DIR=str(store))
 
 
-def fill(path: Path) -> None:
-    with Store.create(path) as store:
-        for number in range(SESSIONS):
-            session = store.new_session(agent="bench", cwd=os.getcwd())
-            session.append(Message.user(f"Question {number}"))
-            session.append(Message.assistant(f"Answer {number}"))
+def git(store: Path, *words: str) -> Step:
+    """``git words...`` in a store, without anybody's configuration."""
+    return command_of("git", f"--git-dir={store}", *words, GIT_CONFIG_GLOBAL=os.devnull, GIT_CONFIG_NOSYSTEM="1")
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def command_of(*words: str, **environment: str) -> Step:
+    """A command whose output nobody reads, run in a folder where nothing is."""
+    whole = {**os.environ, "HOME": "/nonexistent", **environment}
+    return lambda _: subprocess.run(words, env=whole, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

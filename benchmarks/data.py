@@ -1,0 +1,120 @@
+"""What is written: real session files where they are at hand, else made ones of the same shape."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from gitsession.formats import pi
+from gitsession.model.entries import Message
+
+ENTRY_BYTES = range(600, 1800)
+"""Lines of this length stand for "1 KB"."""
+
+_WORDS = ("file", "test", "error", "returns", "value", "session", "branch", "line", "read", "check", "path", "because")
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One message as we take it, and as plain JSON for the peers."""
+
+    message: Message
+    plain: dict[str, Any]
+
+
+@functools.cache
+def folder() -> Path:
+    """Where real session files may be: ``$GITSESSION_SHARED``, else ``shared`` beside the checkout."""
+    return Path(os.environ.get("GITSESSION_SHARED") or Path(__file__).resolve().parents[2] / "shared")
+
+
+@functools.cache
+def real_files() -> dict[Path, bytes]:
+    """pi's and omp's."""
+    paths = [path for agent in ("pi", "omp") for path in sorted((folder() / "sessions" / agent).glob("*.jsonl"))]
+    return {path: path.read_bytes() for path in paths}
+
+
+@functools.cache
+def files() -> dict[Path, bytes]:
+    """The real ones, or made ones."""
+    return real_files() or {Path(f"made-{number}.jsonl"): made_file(number, 1500) for number in range(4)}
+
+
+@functools.cache
+def messages() -> Sequence[Said]:
+    """About a thousand messages of about 1 KB."""
+    found = list(islice(_real_messages(), 2000))
+    return found if len(found) > 500 else [_taken(made_line(number)) for number in range(1000)]
+
+
+def provenance() -> str:
+    """One sentence on where the data is from."""
+    if real_files():
+        lines = sum(data.count(b"\n") for data in real_files().values())
+        size = sum(map(len, real_files().values())) / 1e6
+        return f"{len(real_files())} real session files of pi and omp, {lines:,} lines, {size:.0f} MB"
+    return "made session files: no real ones were at hand"
+
+
+def made_line(number: int, *, parent: int | None = None) -> bytes:
+    """A line of pi's with words in no order, about 1 KB."""
+    chance = random.Random(number)
+    message = {
+        "role": "assistant" if number % 2 else "user",
+        "content": [{"type": "text", "text": " ".join(chance.choices(_WORDS, k=110))}],
+        "provider": "anthropic",
+        "model": "claude-sonnet-4-5",
+        "usage": {"input": chance.randrange(9999), "output": chance.randrange(999), "cacheRead": number},
+        "stopReason": "stop",
+        "timestamp": 1_700_000_000_000 + number * 1000,
+    }
+    seconds = number % 86400
+    time = f"2026-02-01T{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.000Z"
+    above = None if parent is None else f"{parent:08x}"
+    line = {"type": "message", "id": f"{number:08x}", "parentId": above, "timestamp": time, "message": message}
+    return json.dumps(line, separators=(",", ":")).encode()
+
+
+def made_file(seed: int, lines: int) -> bytes:
+    """A session of pi's, one line after the other."""
+    start = seed * 1_000_000
+    head = {"type": "session", "version": 3, "id": f"made-{seed}", "timestamp": "2026-02-01T00:00:00.000Z", "cwd": "/w"}
+    numbers = range(start, start + lines)
+    body = [made_line(number, parent=number - 1 if number > start else None) for number in numbers]
+    return b"\n".join([json.dumps(head).encode(), *body, b""])
+
+
+def grown(data: bytes, lines: int) -> bytes:
+    """A session of pi's, some messages later."""
+    last = json.loads(data.rstrip(b"\n").rpartition(b"\n")[2])
+    above, added = last["id"], []
+    for number in range(lines):
+        line = json.loads(made_line(9_000_000 + number)) | {"parentId": above}
+        above = line["id"]
+        added.append(json.dumps(line).encode() + b"\n")
+    return data.rstrip(b"\n") + b"\n" + b"".join(added)
+
+
+def _real_messages() -> Iterator[Said]:
+    seen = set()
+    for path, data in real_files().items():
+        for line in data.split(b"\n") if path.parent.name == "pi" else ():
+            if len(line) in ENTRY_BYTES and isinstance(pi.read(line), Message):
+                said = _taken(line)
+                if json.dumps(said.plain) not in seen:  # the same session may be there in two versions
+                    seen.add(json.dumps(said.plain))
+                    yield said
+
+
+def _taken(line: bytes) -> Said:
+    message = pi.read(line)
+    assert isinstance(message, Message)
+    return Said(message, json.loads(line)["message"])

@@ -1,0 +1,103 @@
+"""How many fsyncs something takes, C libraries included: counted in a run of its own, which nobody times.
+
+A process under the shim of the tests (tests/faults/fi.c) logs every call that changes something below a folder; the
+process reads off its own log how many of them were ``fsync`` and ``fdatasync``.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.data import messages
+from benchmarks.peers import OURS, PEERS
+from gitsession import Message, Store
+
+FEW, ALL_IN = 128, 512
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def of_append(peer: str) -> tuple[float, float] | None:
+    """Fsyncs per entry over 128 entries, and over 512 with all that comes due. ``None``: there is no way to count."""
+    return _counted("append", peer)
+
+
+def of_flush(sessions: int) -> float | None:
+    """Fsyncs of one flush of an entry in each of ``sessions`` sessions that exist already."""
+    counted = _counted("flush", str(sessions))
+    return None if counted is None else counted[0]
+
+
+def _counted(what: str, argument: str) -> tuple[float, float] | None:
+    shim = _shim()
+    if shim is None:
+        return None
+    with tempfile.TemporaryDirectory(prefix="gitsession-bench-") as place:
+        log = Path(place) / "log"
+        root = Path(place) / "work"
+        root.mkdir()
+        environment = {**os.environ, "LD_PRELOAD": str(shim), "FI_ROOT": str(root), "FI_LOG": str(log)}
+        command = [sys.executable, "-m", "benchmarks.fsyncs", what, argument, str(root)]
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+        few, all_in = map(float, done.stdout.split())
+        return few, all_in
+
+
+@functools.cache
+def _shim() -> Path | None:
+    compiler = shutil.which("cc")
+    if compiler is None or sys.platform != "linux":
+        return None
+    built = Path(tempfile.mkdtemp(prefix="gitsession-bench-")) / "fi.so"
+    source = ROOT / "tests/faults/fi.c"
+    command = [compiler, "-O1", "-shared", "-fPIC", "-o", str(built), str(source), "-ldl"]
+    return built if subprocess.run(command, capture_output=True, check=False).returncode == 0 else None
+
+
+# ---- in the process that is counted
+
+
+def _main(what: str, argument: str, place: str) -> None:
+    work = {"append": _append, "flush": _flush}[what]
+    print(*work(argument, Path(place), lambda: _so_far(Path(os.environ["FI_LOG"]))))
+
+
+def _so_far(log: Path) -> int:
+    calls = log.read_text().splitlines() if log.exists() else []
+    return sum(call.startswith(("fsync ", "fdatasync ")) for call in calls)
+
+
+def _append(peer: str, place: Path, so_far: Callable[[], int]) -> tuple[float, float]:
+    with {**OURS, **PEERS}[peer].open(place) as append:
+        for said in messages()[:8]:
+            append(said)
+        begun, found = so_far(), []
+        for number, said in enumerate(messages()[8 : 8 + ALL_IN], 1):
+            append(said)
+            if number in (FEW, ALL_IN):
+                found.append((so_far() - begun) / number)
+        few, all_in = found
+        return few, all_in
+
+
+def _flush(sessions: str, place: Path, so_far: Callable[[], int]) -> tuple[float, float]:
+    with Store.create(place / "store.git") as store:
+        held = [store.new_session(agent="bench") for _ in range(int(sessions))]
+        for session in held:
+            session.append(Message.user("begin"))
+        store.flush()
+        for session in held:
+            session.append(Message.user("go on"))
+        before = so_far()
+        store.flush()
+        return so_far() - before, so_far() - before
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

@@ -1,0 +1,112 @@
+"""docs/benchmarks.md and its plots, made of the results alone; what people wrote between the markers stays."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks import plot, table, words
+from benchmarks.figures import Found, Line
+from benchmarks.results import Results
+from benchmarks.rows import ROWS, Row
+
+BEGIN, END = "<!-- written by hand: begin -->", "<!-- written by hand: end -->"
+
+HEAD = """# Benchmarks
+
+What gitsession costs, each path against a peer in the same run. `python -m benchmarks` wrote this page, but for the
+part on what falls short.
+
+```sh
+.venv/bin/pip install -e '.[bench]'      # the peers; one that is missing is told as "not installed"
+.venv/bin/python -m benchmarks --quick   # a minute and a half
+.venv/bin/python -m benchmarks --write   # all of it, into this page
+```
+
+Ours and the peer take turns, so that a slow moment of the machine hits both. A ratio is ours by theirs, less is better:
+the median over several runs, then the least and the most of them. *Holds* means in every run. Absolute times on a
+shared machine say little, and an fsync on a virtual disk is nearly free, so fsyncs are counted beside them.
+"""
+
+
+def render(results: Results, by_hand: str) -> str:
+    """The whole page. ``by_hand``: what stands between the markers."""
+    parts = [HEAD, *_where(results), *_at_a_glance(results)]
+    parts.append(f"## What falls short, and why\n\n{BEGIN}\n{by_hand}{END}\n")
+    for name, row in ROWS.items():
+        if name in results.found:
+            parts += _section(row, results.found[name])
+    return "\n".join(parts)
+
+
+def plots(results: Results) -> dict[str, str]:
+    """SVG by file name."""
+    found = {f"{each.name}.svg": plot.curves(each) for row in results.found.values() for each in row.plots}
+    rows = [(f"{line.what} : {line.peer}", line.ratio.median / line.bar) for line in _barred(results) if line.ratio]
+    return {"bars.svg": plot.bars("Ratio by its bar: less than 1 holds", [_fit(row) for row in rows])} | found
+
+
+def write(docs: Path, results: Results) -> None:
+    """The page and its plots below ``docs``, and no plot that nothing shows any more."""
+    page, folder = docs / "benchmarks.md", docs / "benchmarks"
+    page.write_text(render(results, by_hand(page)))
+    drawn = plots(results)
+    for old in folder.glob("*.svg"):
+        if old.name not in drawn:
+            old.unlink()
+    for name, text in drawn.items():
+        (folder / name).write_text(text)
+
+
+def by_hand(page: Path) -> str:
+    """What stands between the markers of a page."""
+    found = re.search(f"{BEGIN}\n(.*?){END}", page.read_text(), re.DOTALL) if page.exists() else None
+    return found.group(1) if found else ""
+
+
+def _where(results: Results) -> Iterator[str]:
+    dates = sorted({row.date for row in results.found.values()})
+    sizes = sorted({row.size for row in results.found.values()})
+    when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    yield f"Measured on {when} ({' and '.join(sizes)}): {results.machine}. {', '.join(results.versions)}.\n"
+    yield f"Data: {results.data}.\n"
+
+
+def _at_a_glance(results: Results) -> Iterator[str]:
+    barred = _barred(results)
+    yield "## At a glance\n"
+    for verdict in ("misses", "holds in the median only", "holds"):
+        lines = [line for line in barred if line.verdict == verdict]
+        if lines:
+            yield f"**{verdict.capitalize()}** ({len(lines)}):\n"
+            yield "".join(f"- {_sentence(line)}\n" for line in lines)
+    missing = [line for line in barred if line.ratio is None]
+    if missing:
+        yield "**Not measured**:\n"
+        yield "".join(f"- {line.what}, against {line.peer}: {line.why}\n" for line in missing)
+    yield "![each ratio by its bar](benchmarks/bars.svg)\n"
+
+
+def _sentence(line: Line) -> str:
+    assert line.ratio is not None
+    return f"{line.what}: {words.ratio(line.ratio)} of {line.peer}, bar {words.bar(line.bar)}"
+
+
+def _section(row: Row, found: Found) -> Iterator[str]:
+    yield f"## {row.TITLE}\n"
+    yield f"{(row.__doc__ or '').strip()}\n"
+    yield table.markdown(words.HEAD, map(words.columns, found.lines))
+    for each in found.tables:
+        yield f"{each.title}:\n"
+        yield table.markdown(each.head, each.rows)
+    for each in found.plots:
+        yield f"![{each.title}](benchmarks/{each.name}.svg)\n"
+
+
+def _barred(results: Results) -> list[Line]:
+    return [line for name in ROWS if name in results.found for line in results.found[name].lines if line.bar]
+
+
+def _fit(row: tuple[str, float]) -> tuple[str, float]:
+    return (row[0] if len(row[0]) <= 62 else f"{row[0][:61]}…", row[1])

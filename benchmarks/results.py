@@ -1,0 +1,51 @@
+"""What was found the last time, by row: docs/benchmarks/results.json. The page and the plots are made of it alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.figures import Curve, Found, Line, Plot, Spread, Table
+
+
+@dataclass(slots=True)
+class Results:
+    """``machine``, ``versions``, ``data``: of the last run that wrote; ``found``: by the name of the row."""
+
+    machine: str = ""
+    versions: Sequence[str] = ()
+    data: str = ""
+    found: dict[str, Found] = field(default_factory=dict)
+
+
+def load(path: Path) -> Results:
+    """What ``save`` wrote, or nothing where nothing is."""
+    if not path.exists():
+        return Results()
+    raw = json.loads(path.read_text())
+    found = {name: _found(row) for name, row in raw["found"].items()}
+    return Results(raw["machine"], raw["versions"], raw["data"], found)
+
+
+def save(path: Path, results: Results) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(_rounded(dataclasses.asdict(results)), indent=1, ensure_ascii=False) + "\n")
+
+
+def _rounded(value: Any) -> Any:
+    """Four digits that count: the file is read as a difference to the one before."""
+    if isinstance(value, float):
+        return float(f"{value:.4g}")
+    if isinstance(value, Mapping):
+        return {key: _rounded(each) for key, each in value.items()}
+    return [_rounded(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _found(raw: dict[str, Any]) -> Found:
+    lines = [Line(**{**line, "ratio": line["ratio"] and Spread(**line["ratio"])}) for line in raw["lines"]]
+    plots = [Plot(**{**plot, "curves": [Curve(**curve) for curve in plot["curves"]]}) for plot in raw["plots"]]
+    return Found(raw["size"], raw["date"], lines, [Table(**table) for table in raw["tables"]], plots)

@@ -1,0 +1,43 @@
+"""What is measured: one module per family, one table. A module's docstring is what the page says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from benchmarks.figures import Line, Plot, Table
+from benchmarks.rows import (
+    append,
+    disk,
+    flushing,
+    forking,
+    importing,
+    listing,
+    opening,
+    starting,
+    verifying,
+    writers,
+)
+from benchmarks.workshop import Workshop
+
+
+class Row(Protocol):
+    """What a module of this folder offers. Its name in the table is its name on the command line and on the page."""
+
+    TITLE: str
+
+    def measure(self, shop: Workshop) -> Iterator[Line | Table | Plot]: ...
+
+
+ROWS: dict[str, Row] = {
+    "append": append,
+    "flush": flushing,
+    "writers": writers,
+    "import": importing,
+    "disk": disk,
+    "list": listing,
+    "fork": forking,
+    "open": opening,
+    "verify": verifying,
+    "start": starting,
+}

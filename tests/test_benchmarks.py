@@ -1,0 +1,137 @@
+"""The benchmarks run, and the page says what they last found. Nothing here is about how fast anything is."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from benchmarks import page, results
+from benchmarks.figures import Curve, Found, Line, Plot, Spread, Table
+from benchmarks.peers import MODULES, PEERS, Peer
+from benchmarks.results import Results
+from benchmarks.rows import ROWS
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+ONE = Spread(1.0, 1.0, 1.0)
+
+
+def run(*arguments: str) -> str:
+    command = [sys.executable, "-m", "benchmarks", "--size", "tiny", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def line(least: float, median: float, most: float, *, bar: float | None = 2.0) -> Line:
+    return Line("ours", "a peer", bar, Spread(median, least, most), 1.0, 1.0)
+
+
+def holding(*lines: Line) -> Results:
+    return Results("a machine", ["python 3"], "some files", {"disk": Found("tiny", "2026-01-01", lines)})
+
+
+# ---- what is measured
+
+
+def test_a_row_runs_and_its_figures_go_into_the_table_the_page_and_the_plots(tmp_path: Path) -> None:
+    table = run("--only", "disk", "--only", "fork", "--write", "--docs", str(tmp_path))
+    written = (tmp_path / "benchmarks.md").read_text()
+    for words in ("after maintain", "copy of the file", "the source files"):
+        assert words in table
+        assert words in written
+    assert {path.name for path in (tmp_path / "benchmarks").iterdir()} == {"results.json", "bars.svg", "fork.svg"}
+
+
+def test_a_row_that_is_measured_alone_leaves_what_others_found_and_what_people_wrote(tmp_path: Path) -> None:
+    shutil.copytree(DOCS, tmp_path / "docs")
+    docs = tmp_path / "docs"
+    before = results.load(docs / "benchmarks/results.json").found
+    text = (docs / "benchmarks.md").read_text()
+    (docs / "benchmarks.md").write_text(text.replace(page.BEGIN, f"{page.BEGIN}\nBecause of the moon."))
+    run("--only", "disk", "--write", "--docs", str(docs))
+    after = results.load(docs / "benchmarks/results.json").found
+    assert [name for name in ROWS if after[name] != before[name]] == ["disk"]
+    assert "Because of the moon." in (docs / "benchmarks.md").read_text()
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_every_row_says_what_it_measures(name: str) -> None:
+    assert ROWS[name].TITLE
+    assert ROWS[name].__doc__
+
+
+def test_every_module_of_a_peer_is_in_the_table() -> None:
+    here = {path.stem for path in (ROOT / "benchmarks/peers").glob("*.py")} - {"__init__", "peer", "ours"}
+    assert {module.__name__.rpartition(".")[2] for module in MODULES} == here
+
+
+def test_a_peer_that_is_not_installed_has_no_version() -> None:
+    assert Peer("nobody", PEERS["JSONL and fdatasync"].open, needs="no-such-distribution").version is None
+
+
+# ---- what a figure means
+
+
+VERDICTS = {
+    "every run under the bar": (line(1.0, 1.5, 2.0), "holds"),
+    "one run over it": (line(1.0, 1.5, 2.1), "holds in the median only"),
+    "the median over it": (line(1.0, 2.1, 2.5), "misses"),
+    "nothing promised": (line(1.0, 2.1, 2.5, bar=None), ""),
+    "not installed": (Line("ours", "a peer", 2.0, why="not installed"), "not installed"),
+}
+
+
+@pytest.mark.parametrize(("found", "verdict"), VERDICTS.values(), ids=VERDICTS)
+def test_a_bar_holds_where_every_run_does(found: Line, verdict: str) -> None:
+    assert found.verdict == verdict
+
+
+def test_a_peer_that_is_not_installed_is_listed_and_no_bar_holds_by_it() -> None:
+    written = page.render(holding(Line("append", "somebody", 1.0, why="not installed")), "")
+    assert "**Not measured**:\n\n- append, against somebody: not installed" in written
+    assert "**Holds**" not in written
+
+
+def test_results_come_back_as_they_were_kept(tmp_path: Path) -> None:
+    plot = Plot("p", "A plot", "x", "y", [Curve("a", [[1, 2.0], [10, 3.0]])])
+    found = Found("tiny", "2026-01-01", [line(1.0, 1.5, 2.0), Line("b", "c")], [Table("t", ["h"], [["c"]])], [plot])
+    kept = Results("a machine", ["python 3"], "some files", {"disk": found})
+    results.save(tmp_path / "benchmarks/results.json", kept)
+    assert results.load(tmp_path / "benchmarks/results.json") == kept
+
+
+# ---- what is in the repository
+
+
+def test_the_page_has_every_row_and_no_other() -> None:
+    assert list(ROWS) == [name for name in ROWS if name in results.load(DOCS / "benchmarks/results.json").found]
+    assert set(results.load(DOCS / "benchmarks/results.json").found) == set(ROWS)
+
+
+def test_the_page_is_what_its_results_make() -> None:
+    written = DOCS / "benchmarks.md"
+    assert written.read_text() == page.render(results.load(DOCS / "benchmarks/results.json"), page.by_hand(written))
+
+
+def test_the_plots_are_what_the_results_make_and_all_there_are() -> None:
+    drawn = {path.name: path.read_text() for path in (DOCS / "benchmarks").glob("*.svg")}
+    assert drawn == page.plots(results.load(DOCS / "benchmarks/results.json"))
+
+
+@pytest.mark.parametrize("path", sorted((DOCS / "benchmarks").glob("*.svg")), ids=lambda path: path.name)
+def test_a_plot_is_small_well_formed_and_runs_nothing(path: Path) -> None:
+    found = {element.tag.rpartition("}")[2] for element in ElementTree.parse(path).iter()}
+    assert "text" in found
+    assert not found & {"script", "image", "foreignObject", "use", "a"}
+    assert path.stat().st_size < 20_000
+
+
+def test_words_in_a_plot_are_words_whatever_is_in_them() -> None:
+    drawn = page.plots(holding(Line('a < b & "c"', "<script>", 2.0, ONE, 1.0, 1.0)))["bars.svg"]
+    assert 'a < b & "c" : <script>' in {element.text for element in ElementTree.fromstring(drawn).iter()}
