@@ -88,10 +88,10 @@ def _encode(objects: Mapping[Oid, tuple[Kind, bytes]]) -> tuple[bytes, bytes]:
 
 
 def _deflated(data: bytes) -> bytes:
-    """``data`` as a zlib stream, with a state no larger than it needs: 9 objects of 10 are under 2 KB, and zlib's
-    usual 256 KiB, new from the system for each of them, take ten times as long as the compressing.
+    """``data`` as a zlib stream, with a state no larger than it needs: most objects are under 2 KB, and zlib's usual
+    256 KiB may be fetched from the system anew for each of them.
     """
-    window_bits = min(15, max(10, len(data).bit_length()))
+    window_bits = min(15, max(12, len(data).bit_length()))
     deflate = zlib.compressobj(_COMPRESSION, zlib.DEFLATED, window_bits, window_bits - 7)
     return deflate.compress(data) + deflate.flush()
 
