@@ -22,20 +22,20 @@ WIDTHS = (46, 40, 22, 8, 13, 13, 8)
 def main(arguments: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
     size = "quick" if asked.quick else asked.size
-    path = asked.docs / "benchmarks/results.json"
-    kept = results.load(path)
-    kept.found = {name: found for name, found in kept.found.items() if name in ROWS}
+    found: dict[str, Found] = {}
     with tempfile.TemporaryDirectory(prefix="gitsession-bench-", dir=asked.place) as place:
         shop = Workshop(Path(place), size, asked.rounds or {"tiny": 1, "quick": 2, "full": 3}[size])
-        kept.machine, kept.versions, kept.data = machine.told(shop.place), machine.versions(), data.provenance()
+        where = machine.told(shop.place)
         print(table.console([words.HEAD], WIDTHS), flush=True)
         for name in asked.only or ROWS:
             began = time.monotonic()
-            kept.found[name] = _measured(name, shop)
+            found[name] = _measured(name, shop)
             print(f"-- {name}: {time.monotonic() - began:.0f} s", flush=True)
             shop.tidy()
     if asked.write:
-        results.save(path, kept)
+        path = asked.docs / "benchmarks/results.json"
+        found = {name: row for name, row in (results.load(path).found | found).items() if name in ROWS}
+        results.save(path, results.Results(where, machine.versions(), data.provenance(), found))
         page.write(asked.docs, results.load(path))
     return 0
 

@@ -66,10 +66,7 @@ def by_hand(page: Path) -> str:
 
 
 def _where(results: Results) -> Iterator[str]:
-    dates = sorted({row.date for row in results.found.values()})
-    sizes = sorted({row.size for row in results.found.values()})
-    when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
-    yield f"Measured on {when} ({' and '.join(sizes)}): {results.machine}. {', '.join(results.versions)}.\n"
+    yield f"Measured on {results.machine}. {', '.join(results.versions)}.\n"
     yield f"Data: {results.data}.\n"
 
 
@@ -96,6 +93,7 @@ def _sentence(line: Line) -> str:
 def _section(row: Row, found: Found) -> Iterator[str]:
     yield f"## {row.TITLE}\n"
     yield f"{(row.__doc__ or '').strip()}\n"
+    yield f"Measured on {found.date}, size {found.size}.\n"
     yield table.markdown(words.HEAD, map(words.columns, found.lines))
     for each in found.tables:
         yield f"{each.title}:\n"

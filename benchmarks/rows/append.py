@@ -40,7 +40,7 @@ Counted: TypeAlias = tuple[float, float] | None
 
 
 def measure(shop: Workshop) -> Iterator[Line | Table | Plot]:
-    lengths = shop.pick([20], [1000, 3000], [1000, 10_000, 100_000])
+    lengths = shop.pick([20], [500, 2000], [1000, 10_000, 100_000])
     details: list[Sequence[str]] = []
     curves: list[Curve] = []
     counted = {name: fsyncs.of_append(name) for name in ({**OURS, **PEERS} if shop.size != "tiny" else ())}

@@ -30,8 +30,9 @@ def measure(shop: Workshop) -> Iterator[Line | Table]:
             session.append(Message.user("begin"))
         for _ in range(shop.runs):
             times: tuple[list[float], list[float]] = ([], [])
+            sides = list(zip(held, times, strict=True))
             for number in range(rounds + 1):
-                for (store, session), took in zip(held, times, strict=True):
+                for (store, session), took in sides if number % 2 else reversed(sides):
                     _append(session, number)
                     took.append(seconds(lambda _, store=store: store.flush()))
             found.add(times[0][1:], times[1][1:])

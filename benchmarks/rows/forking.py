@@ -1,11 +1,13 @@
 """A fork of a whole session against a copy of its file: one ref and one entry, however long the line is.
 
-The copy is ``shutil.copyfile`` of a file of as many lines and nothing is fsynced; the fork is durable when it returns.
+The copy is ``shutil.copyfile`` of a file of as many lines, and an fsync: the fork is durable when it returns, and its
+own fsync would else pay for what the copy has left to the file system.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,4 +53,10 @@ def _copying(shop: Workshop, entries: int) -> Step:
     place = shop.folder()
     plain = [json.dumps(said.plain) + "\n" for said in messages()]
     (place / "session.jsonl").write_text("".join(plain[number % len(plain)] for number in range(entries)))
-    return lambda _: shutil.copyfile(place / "session.jsonl", place / "copy.jsonl")
+
+    def copy(_: int) -> None:
+        shutil.copyfile(place / "session.jsonl", place / "copy.jsonl")
+        with open(place / "copy.jsonl", "rb") as copied:
+            os.fsync(copied.fileno())
+
+    return copy
