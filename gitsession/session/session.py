@@ -206,13 +206,18 @@ class Session:
 
     def _bear(self, birth: _Birth, entry: Entry, draft: keep.Draft) -> Node:
         """Before the first user message entries are only held; with it, all become durable together."""
+        before = birth.place()
         node = birth.add(draft)
         if isinstance(entry, kinds.Message) and entry.role == "user":
-            with self._store.transaction() as tx:
-                for kind, data in birth.objects:
-                    tx.put(kind, data)
-                tx.move(refs.leaf(self.id), node.oid, expected=None)
-                tx.move(refs.meta(self.id), birth.header.oid, expected=None)
+            try:
+                with self._store.transaction() as tx:
+                    for kind, data in birth.objects:
+                        tx.put(kind, data)
+                    tx.move(refs.leaf(self.id), node.oid, expected=None)
+                    tx.move(refs.meta(self.id), birth.header.oid, expected=None)
+            except BaseException:
+                birth.go_back(before)  # who tries again says it again
+                raise
             self._birth = None
         self._tip = node
         return node
@@ -257,6 +262,14 @@ class _Birth:
     def add(self, draft: keep.Draft) -> Node:
         self._last = keep.put(self, self._last, draft)
         return self._last
+
+    def place(self) -> tuple[int, Node]:
+        return len(self.objects), self._last
+
+    def go_back(self, place: tuple[int, Node]) -> None:
+        """Forget what was added since ``place``."""
+        count, self._last = place
+        del self.objects[count:]
 
     def put(self, kind: Kind, data: bytes) -> Oid:
         self.objects.append((kind, data))

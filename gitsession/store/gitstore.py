@@ -12,6 +12,10 @@ Opening is tailing: there is no recovery. A flush that fails or is killed leaves
 of it again, to the same end. What it moves is what the journal's chain says is ours to move; a ref that others moved
 meanwhile stays theirs, and our line goes on as ``<name>-<8 characters of BLAKE3 of our end>``.
 
+A write that failed may stand in the journal nevertheless, when blanking it failed too, and others may have read it. It
+was told as an error; so before this handle writes again, and while all refs are where that write put them, a record
+moves them back. Then whoever tries again makes no duplicate; what others went on from stays.
+
 A transaction over 1 MiB writes its own kept pack and journals only its ref moves. There is no loose object, ever.
 """
 
@@ -234,6 +238,7 @@ class GitStore:
         self._pid = os.getpid()
         self._mutex = threading.Lock()
         self._staging: Staging | None = None
+        self._refused: list[Move] = []
         self._overlay = Overlay()
         self._git = GitDoor(self._git_dir)
         self._lock = None if read_only else self._open_lock(control)
@@ -319,10 +324,21 @@ class GitStore:
         self._lock.acquire()
         try:
             self._tail(locked=True)
+            self._take_back_refused()
         except BaseException:
             self._lock.release()
             raise
         return self._lock
+
+    def _take_back_refused(self) -> None:
+        """Under the lock, with the journal tailed. Raises ``Unavailable`` where the disk still says no."""
+        moves, self._refused = self._refused, []
+        if moves and all(self._value(name) == new for name, _, new in moves):
+            try:
+                self._append({}, [(name, new, old) for name, old, new in moves])
+            except OSError as error:
+                self._refused = moves
+                raise self._unavailable("write", error) from error
 
     def _stage(self) -> Staging:
         self._begin()
@@ -353,6 +369,7 @@ class GitStore:
                 objects = {}
             self._append(objects, staging.moves)
         except OSError as error:
+            self._refused = _summed(staging.moves)
             raise self._unavailable("write", error) from error
         overlay, (records, size) = self._overlay, self._flush_at
         if overlay.records >= records or overlay.size >= size:
@@ -422,6 +439,14 @@ class GitStore:
             except BaseException:
                 self._forget()
                 raise
+
+
+def _summed(moves: list[Move]) -> list[Move]:
+    """One move for each ref: from its first value to its last."""
+    first: dict[str, RefValue | None] = {}
+    for name, old, _ in moves:
+        first.setdefault(name, old)
+    return [(name, first[name], new) for name, new in {name: new for name, _, new in moves}.items()]
 
 
 class _GitTransaction:

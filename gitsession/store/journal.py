@@ -127,7 +127,11 @@ class Journal:
             newest = self.start_next()
         elif not newest.name_is_durable and sync:
             # Its maker may have been killed before it could make the name durable.
-            sync_directory(self._directory)
+            try:
+                sync_directory(self._directory)
+            except OSError:
+                self._failed = True
+                raise
             newest.name_is_durable = True
         length = len(payload).to_bytes(4, "big")
         digest = hash_of(newest.digest + length + payload)

@@ -13,8 +13,9 @@ import pytest
 
 from faults import work
 from faults.crash import Crash, Recording, lay_out
-from faults.invariants import State, judge
+from faults.invariants import State, judge, subjects
 from faults.shim import Call, Fault, Ran, Shim, scratch
+from gitsession.store.gitstore import GitStore
 
 
 class Bench:
@@ -105,6 +106,22 @@ class Bench:
         """The power was cut while a workload ran: what had been told is there, and it goes on."""
         done = int(crash.told[-1].split()[1]) if crash.told else 0
         judge(lay_out(crash, self.place / "cut.git"), self.states(name)[done : done + 2], git_too=False)
+
+    def retry(self, name: str, fault: Fault) -> None:
+        """A run that tries again what the disk refused. Where all was acknowledged in the end, no line differs."""
+        with self.store() as git_dir:
+            ran = self.shim.run(name, git_dir, fault, options={"retry": True})
+            assert ran.code == 0, ran.stderr
+            if 0 in ran.done and all(number in ran.done for number in range(1, len(work.WORKLOADS[name]) + 1)):
+                with GitStore.open(git_dir) as store:
+                    assert subjects(store) == self.subjects(name), ran.told
+
+    def subjects(self, name: str) -> list[list[str]]:
+        """The lines of an undisturbed run, in the subjects of their commits."""
+        with self.store() as git_dir:
+            self.shim.run(name, git_dir)
+            with GitStore.open(git_dir) as store:
+                return subjects(store)
 
     def after(self, name: str, ran: Ran) -> list[State]:
         """The states that a run may leave, the likeliest first: of what the disk refused any one may be there."""

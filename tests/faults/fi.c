@@ -35,7 +35,7 @@ struct control {
     long at;             /* which is hit, from 1; 0: none */
     long mode;
     long error;    /* for FAIL_WITH */
-    long sticky;   /* every call from `at` on */
+    long length;   /* how many calls from `at` on are hit */
     long group;    /* a kill takes the whole process group */
     long logging;  /* 1: calls, 2: with their bytes */
     long hits;     /* how many were hit */
@@ -133,7 +133,7 @@ static void die(void) {
 /* What is to be done to this call: NONE, or what the mode says; a kill before it does not return. */
 static enum mode count(void) {
     long number = atomic_fetch_add(&control->counted, 1) + 1;
-    if (!control->at || (control->sticky ? number < control->at : number != control->at)) return NONE;
+    if (!control->at || number < control->at || number - control->at >= control->length) return NONE;
     control->hits++;
     if (control->mode == KILL_BEFORE) die();
     return control->mode;

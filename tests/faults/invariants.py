@@ -117,6 +117,15 @@ def texts(store: GitStore, ref: str) -> list[str]:
     return found
 
 
+def subjects(store: ObjectStore) -> list[list[str]]:
+    """Every line of every session in the subjects of its commits, sorted: names that are drawn by lot do not count."""
+    told = []
+    for name in store.refs(refs.SESSIONS):
+        commits = [objects.parse_commit(store.read(oid)[1]) for oid in line(store, name)]
+        told.append([commit.message.partition(b"\n")[0].decode() for commit in commits])
+    return sorted(told)
+
+
 def _differences(held: State, states: Sequence[State]) -> list[str]:
     rows = []
     for number, state in enumerate(states):

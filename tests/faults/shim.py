@@ -26,6 +26,7 @@ TMPFS = Path("/dev/shm")
 ERRORS = {"eio": errno.EIO, "enospc": errno.ENOSPC, "edquot": errno.EDQUOT, "eintr": errno.EINTR}
 _CODES = {"kill-before": 1, "kill-after": 2, "torn": 3, "short": 4}
 _FAIL_WITH = 5
+_FOR_EVER = 1 << 60
 _FIELDS = "8q"
 
 
@@ -53,12 +54,14 @@ def library() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """``mode``: a kill (``kill-before``, ``kill-after``, ``torn``), ``short``, or a name of ``ERRORS``; ``-on`` at its
-    end: every call from the ``at``-th on. ``group``: the kill takes the git children along. ``at`` 0: none."""
+    """``mode``: a kill (``kill-before``, ``kill-after``, ``torn``), ``short``, or a name of ``ERRORS``. It hits
+    ``length`` calls from the ``at``-th on, with ``-on`` at the end of ``mode`` all of them. ``group``: a kill takes the
+    git children along. ``at`` 0: none."""
 
     mode: str = "eio"
     at: int = 0
     group: bool = False
+    length: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +178,11 @@ class Shim:
         shutil.rmtree(self.place, ignore_errors=True)
 
     def _arm(self, root: str, fault: Fault, logging: int) -> None:
-        sticky = fault.mode.endswith("-on")
+        length = _FOR_EVER if fault.mode.endswith("-on") else fault.length
         mode = fault.mode.removesuffix("-on")
         code = _CODES.get(mode, _FAIL_WITH)
         error = ERRORS.get(mode, 0)
-        struct.pack_into(_FIELDS, self._control, 0, 0, fault.at, code, error, sticky, fault.group, logging, 0)
+        struct.pack_into(_FIELDS, self._control, 0, 0, fault.at, code, error, length, fault.group, logging, 0)
         start = struct.calcsize(_FIELDS)
         raw = os.fsencode(root)
         self._control[start : start + len(raw) + 1] = raw + b"\0"

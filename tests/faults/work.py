@@ -46,6 +46,8 @@ class World:
         return self.sessions[name]
 
     def append(self, name: str, text: str) -> None:
+        if self[name].leaf is None:
+            raise NotFound(f"session {name} has not begun")
         self[name].append(Message.user(text))
 
     def begin(self, name: str, text: str) -> None:
