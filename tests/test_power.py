@@ -1,0 +1,86 @@
+"""Power cuts: real ones under a file system in an image, and every one that a log of system calls allows."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+
+import pytest
+from faults import powercut
+from faults.bench import Bench
+from faults.crash import Crash, Model, Recording
+from faults.invariants import assert_whole
+from faults.work import WORKLOADS
+from raw import git
+
+from gitsession.errors import GitSessionError
+from gitsession.store.gitstore import GitStore
+
+CUTS = 10
+REPLAYED = [name for name in WORKLOADS if name not in ("large", "maintain")]
+"""A large write says nothing that a small one does not, and git writes packed objects without telling us how."""
+
+CRASHES_MOST = {"ext4": 200, "posix": 1600}
+"""Of each workload; the deep run (benchmarks/deep) has no limit."""
+
+
+@pytest.mark.promise("P1")
+def test_what_was_acknowledged_is_there_after_a_power_cut(faults) -> None:
+    if "ext4" not in powercut.available():
+        pytest.skip("a power cut wants root, losetup and mkfs.ext4")
+    assert sum(powercut.cuts("ext4", CUTS)) > CUTS
+    faults.many(CUTS)
+
+
+@pytest.mark.promise("P2", "P8", "P9")
+@pytest.mark.parametrize("part", range(2))
+@pytest.mark.parametrize("model", CRASHES_MOST)
+@pytest.mark.parametrize("work", REPLAYED)
+def test_every_disk_that_a_power_cut_could_leave_is_whole(work: str, model: Model, part: int, bench: Bench, faults):
+    found = list(bench.recording(work).crashes(model, samples=40))
+    random.Random(work).shuffle(found)
+    for crash in found[: CRASHES_MOST[model]][part::2]:
+        with faults.one():
+            bench.cut(work, crash)
+
+
+@pytest.mark.promise("P2")
+@pytest.mark.parametrize("place", ["gitsession/journal", "objects/pack", "gitsession/reflocks", "refs"])
+def test_without_the_fsyncs_of_one_place_the_replay_finds_what_is_lost(place: str, bench: Bench) -> None:
+    """The judge can see: a protocol with a hole in it is told from ours."""
+    whole = bench.recording("raw")
+    holed = Recording(whole.base, [step for step in whole.log if not is_sync_of(step, place)])
+    found = list(holed.crashes("posix", samples=10))
+    random.Random(place).shuffle(found)
+    assert any(is_bad(bench, crash) for crash in found[:1500])
+
+
+def is_bad(bench: Bench, crash: Crash) -> bool:
+    try:
+        bench.cut("raw", crash)
+    except (AssertionError, GitSessionError):
+        return True
+    return False
+
+
+def is_sync_of(step: object, place: str) -> bool:
+    return isinstance(step, tuple) and step[0] == "sync" and str(step[1]).startswith(place)
+
+
+@pytest.mark.promise("P3")
+def test_an_object_that_another_program_left_unsynced_is_carried_by_ours(bench: Bench, faults) -> None:
+    """git says "already there" of such an object, and after the power cut it is an empty file."""
+    with bench.store() as git_dir:
+        words = ["git", f"--git-dir={git_dir}", "hash-object", "-w", "--stdin"]
+        blob = subprocess.run(words, input=b"a.0", check=True, capture_output=True).stdout.decode().strip()
+        loose = git_dir / "objects" / blob[:2] / blob[2:]
+        assert loose.exists()
+        bench.shim.run("raw", git_dir)
+        loose.chmod(0o600)
+        loose.write_bytes(b"")  # what ext4 leaves of a file that nobody synced
+        with GitStore.open(git_dir) as store:
+            assert store.read(blob) == ("blob", b"a.0")
+            assert_whole(store)
+            store.flush()
+        assert git(git_dir, "cat-file", "blob", blob) == "a.0"
+    faults.many(1)
