@@ -20,7 +20,8 @@ CUTS = 10
 REPLAYED = [name for name in WORKLOADS if name not in ("large", "maintain")]
 """A large write says nothing that a small one does not, and git writes packed objects without telling us how."""
 
-CRASHES_MOST = {"ext4": 200, "posix": 1600}
+CRASHES_MOST = {"ext4": 200, "posix": 1700}
+SAMPLES = 150
 """Of each workload; the deep run (benchmarks/deep) has no limit."""
 
 
@@ -37,7 +38,7 @@ def test_what_was_acknowledged_is_there_after_a_power_cut(faults) -> None:
 @pytest.mark.parametrize("model", CRASHES_MOST)
 @pytest.mark.parametrize("work", REPLAYED)
 def test_every_disk_that_a_power_cut_could_leave_is_whole(work: str, model: Model, part: int, bench: Bench, faults):
-    found = list(bench.recording(work).crashes(model, samples=40))
+    found = list(bench.recording(work).crashes(model, samples=SAMPLES))
     random.Random(work).shuffle(found)
     for crash in found[: CRASHES_MOST[model]][part::2]:
         with faults.one():

@@ -29,6 +29,7 @@ class Bench:
         self._count = 0
         self._states: dict[tuple[str, tuple[int, ...]], list[State]] = {}
         self._calls: dict[str, list[Call]] = {}
+        self._subjects: dict[str, list[list[str]]] = {}
         self._recordings: dict[str, Recording] = {}
 
     @contextmanager
@@ -75,20 +76,19 @@ class Bench:
             return numbers
         return sorted(random.Random(f"{name} {mode} {seed}").sample(numbers, count))
 
-    def kill(self, name: str, fault: Fault, *, git_too: bool = True) -> None:
+    def kill(self, name: str, fault: Fault) -> None:
         """A run that is killed: what was told is there, what was begun is there whole or not at all."""
         with self.store() as git_dir:
             ran = self.shim.run(name, git_dir, fault)
             assert ran.code in (0, -9), ran.stderr
-            judge(git_dir, self.after(name, ran), git_too=git_too)
+            self._judge(git_dir, self.after(name, ran))
 
-    def fail(self, name: str, fault: Fault, *, git_too: bool = True) -> Ran:
+    def fail(self, name: str, fault: Fault) -> None:
         """A run whose disk says no: what was told is there, what was refused is there whole or not at all."""
         with self.store() as git_dir:
             ran = self.shim.run(name, git_dir, fault)
             assert ran.code == 0, ran.stderr
-            judge(git_dir, self.after(name, ran), git_too=git_too)
-        return ran
+            self._judge(git_dir, self.after(name, ran))
 
     def recording(self, name: str) -> Recording:
         """A run of a workload that nothing disturbs, for ``crash``."""
@@ -105,7 +105,7 @@ class Bench:
     def cut(self, name: str, crash: Crash) -> None:
         """The power was cut while a workload ran: what had been told is there, and it goes on."""
         done = int(crash.told[-1].split()[1]) if crash.told else 0
-        judge(lay_out(crash, self.place / "cut.git"), self.states(name)[done : done + 2], git_too=False)
+        self._judge(lay_out(crash, self.place / "cut.git"), self.states(name)[done : done + 2], git_too=False)
 
     def retry(self, name: str, fault: Fault) -> None:
         """A run that tries again what the disk refused. Where all was acknowledged in the end, no line differs."""
@@ -118,10 +118,12 @@ class Bench:
 
     def subjects(self, name: str) -> list[list[str]]:
         """The lines of an undisturbed run, in the subjects of their commits."""
-        with self.store() as git_dir:
-            self.shim.run(name, git_dir)
-            with GitStore.open(git_dir) as store:
-                return subjects(store)
+        if name not in self._subjects:
+            with self.store() as git_dir:
+                self.shim.run(name, git_dir)
+                with GitStore.open(git_dir) as store:
+                    self._subjects[name] = subjects(store)
+        return self._subjects[name]
 
     def after(self, name: str, ran: Ran) -> list[State]:
         """The states that a run may leave, the likeliest first: of what the disk refused any one may be there."""
@@ -135,6 +137,10 @@ class Bench:
             for taken in combinations(failed, size)
         ]
         return [states[at] for states in wholes for at in (last, last + 1) if at < len(states)]
+
+    def _judge(self, git_dir: Path, states: Sequence[State], *, git_too: bool = True) -> None:
+        with work.small():
+            judge(git_dir, states, git_too=git_too)
 
     def _moves(self, name: str, number: int) -> bool:
         """Whether the command changes what refs hold; a flush does not."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
@@ -20,13 +21,15 @@ from gitsession.api import Session, Store
 from gitsession.errors import GitSessionError, NotFound, Unavailable
 from gitsession.formats import FORMATS
 from gitsession.model.entries import Message
-from gitsession.store import gitcli, gitstore, journal
+from gitsession.store import gitcli, journal
 from gitsession.store.gitstore import GitStore
+from gitsession.store.idle import IdleTimer
 
 SIDE = "refs/heads/sessions/s1/side"
 ATTEMPTS = 3
 
 _PREALLOCATED_BYTES = 1 << 15
+_URANDOM = os.urandom
 
 
 class World:
@@ -145,14 +148,33 @@ WORKLOADS: dict[str, list[Command]] = {
 
 
 def get_ready() -> None:
-    """Make this process one that only does workloads: no flush but those asked for, children under the shim."""
-    gitstore.FLUSH_SECONDS = 3600.0
-    journal.PREALLOCATED_BYTES = _PREALLOCATED_BYTES
+    """Make this process one that only does workloads, its git children under the shim."""
+    small().__enter__()
     gitcli._PASSED_ON += ("LD_PRELOAD", "FI_CONTROL")
+
+
+@contextmanager
+def small() -> Iterator[None]:
+    """Meanwhile stores are quickly made and copied: short journal files; and no flush comes but those asked for."""
+    kept = journal.PREALLOCATED_BYTES, IdleTimer.touch
+    journal.PREALLOCATED_BYTES, IdleTimer.touch = _PREALLOCATED_BYTES, lambda self: None
+    try:
+        yield
+    finally:
+        journal.PREALLOCATED_BYTES, IdleTimer.touch = kept
 
 
 def prepare(git_dir: Path) -> None:
     """The store that every workload begins with: a session in git, and more of it in the journal."""
+    os.urandom = nonces(b"prepare")
+    try:
+        with small():
+            _prepare(git_dir)
+    finally:
+        os.urandom = _URANDOM
+
+
+def _prepare(git_dir: Path) -> None:
     clock = Clock()
     with Store.create(git_dir, clock=clock) as store:
         session = store.new_session(agent="agent", cwd="/work")

@@ -1,0 +1,27 @@
+"""Every disk that a power cut could leave, from ever more of the subsets of what no fsync had reached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import count
+
+from faults.bench import Bench
+from faults.crash import Model
+from test_power import REPLAYED
+
+from benchmarks.deep import Fault
+
+PROMISES = ("P2", "P8", "P9")
+MODELS: tuple[Model, ...] = ("ext4", "posix")
+SAMPLES = 100
+
+
+def faults(seed: int) -> Iterator[Fault]:
+    """In rounds over all workloads and models, each with other subsets. Within a round no disk comes twice."""
+    with closing(Bench()) as bench:
+        for turn in count(seed * 1000):
+            for work in REPLAYED:
+                for model in MODELS:
+                    for crash in bench.recording(work).crashes(model, samples=SAMPLES, seed=turn):
+                        yield lambda work=work, crash=crash: bench.cut(work, crash)
