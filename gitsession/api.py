@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from gitsession import location
-from gitsession.errors import GitSessionError, NotFound, Refused, Unavailable
-from gitsession.exchange import bring_in, discover, send_out
+from gitsession.errors import GitSessionError, NotFound, Refused
+from gitsession.exchange import bring_in, discover, donors, send_out
 from gitsession.exchange.bring_in import BroughtIn
+from gitsession.exchange.repair import Repaired, repair
 from gitsession.exchange.send_out import SentOut
 from gitsession.formats import Format
 from gitsession.index import names, update
 from gitsession.index.catalogue import Catalogue, Row
 from gitsession.index.names import Names
 from gitsession.model.entries import Entry
-from gitsession.session import graph, oplog
+from gitsession.session import checkup, graph, oplog
 from gitsession.session import session as sessions
 from gitsession.session import verify as checks
 from gitsession.session.gaps import Gap
@@ -66,18 +68,20 @@ class Store:
         durability: Durability = "entry",
         flush_on_close: bool = True,
         clock: Callable[[], int] = now_ms,
+        damaged: bool = False,
     ) -> Self:
         """The store at ``path``; without one, the user's own, made if it is not there yet.
 
         ``durability``: ``entry`` (an append that returned survives a power cut), ``turn`` (after ``flush``), ``none``.
         ``flush_on_close=False`` is for processes that append once and end: the next one hands theirs over to git.
-        Raises ``NotAStore``.
+        ``damaged=True`` opens a store also where what makes it one is lost, to ``repair`` it.
+        Raises ``NotAStore`` and ``Corrupt``.
         """
         if path is None:
             path = default_path()
             if not path.exists():
                 create.create(path)
-        objects = GitStore.open(path, durability=durability, flush_on_close=flush_on_close)
+        objects = GitStore.open(path, durability=durability, flush_on_close=flush_on_close, damaged=damaged)
         return cls(objects, clock, tends=flush_on_close)
 
     @classmethod
@@ -158,20 +162,38 @@ class Store:
         return oplog.redo(self.objects, self._clock())
 
     def verify(
-        self, sid: str | None = None, *, sample: int | None = None, max_seconds: float | None = None
+        self,
+        sid: str | None = None,
+        *,
+        sample: int | None = None,
+        max_seconds: float | None = None,
+        quick: bool = False,
     ) -> checks.Report:
         """Check what is kept: the journal, git's own `fsck --strict`, every entry against docs/format.md.
 
-        ``sid``: only the entries of one session. Raises ``Unavailable`` where there is no git.
+        ``sid``: only the entries of one session. ``quick``: only what is new since the last check of all that found
+        nothing; where that cannot be told, all. Raises ``Unavailable`` where there is no git.
         """
-        problems = [checks.Finding("journal", what) for what in self.objects.damage()]
-        if sid is None:
-            with contextlib.suppress(Unavailable):  # a full disk: what waits in the journal is checked from there
-                self.objects.flush()
-            problems += [checks.Finding("git fsck", line) for line in gitcli.fsck(self.objects.git_dir)]
-        report = checks.verify(self.objects, sid, sample=sample, max_seconds=max_seconds)
-        report.problems[:0] = problems
-        return report
+        if sid is not None:
+            report = checks.verify(self.objects, sid, sample=sample, max_seconds=max_seconds)
+            report.problems[:0] = checkup.files_of_refs(self.objects)
+            return report
+        return checkup.verify(self.objects, sample=sample, max_seconds=max_seconds, quick=quick)
+
+    def repair(self, sources: Sequence[str | Path] = (), *, dry_run: bool = False) -> Repaired:
+        """Heal what is damaged from copies, and set damaged files aside; nothing is deleted.
+
+        ``sources``: repositories, session files or URLs to take lost objects from, before the alternates, the agents'
+        own files that were imported, and the remotes. ``dry_run``: only say what would be done.
+        """
+        git_dir = self.objects.git_dir
+        catalogue = Catalogue(git_dir)
+        with contextlib.closing(catalogue), tempfile.TemporaryDirectory(prefix="gitsession-") as place:
+            known = catalogue.last_seen_refs()
+            asked = [donors.named(str(source), Path(place) / f"named-{n}") for n, source in enumerate(sources)]
+            asked += [*donors.alternates(git_dir), donors.AgentFiles(catalogue), donors.Beginning()]
+            asked += donors.remotes(git_dir, Path(place))
+            return repair(self.objects, asked, seen=known.items(), dry_run=dry_run)
 
     def maintain(self) -> Maintained:
         """Merge packs, pack refs, clean up after killed processes."""

@@ -51,6 +51,7 @@ COMMANDS = {
     "redo": "do again what was undone",
     "op": "what commands did",
     "verify": "check everything that is kept",
+    "repair": "heal what is damaged, from copies",
     "maintain": "pack, and clean up",
     "doctor": "say what is wrong, and what mends it",
     "git": "run git on the store",

@@ -38,14 +38,14 @@ class App:
 
         return store_path(self._given, os.environ, Path.home(), _git_setting)
 
-    def store(self, *, make: bool = False) -> Store:
-        """The store. ``make``: where there is none yet, it is made. Raises ``NotAStore``."""
+    def store(self, *, make: bool = False, damaged: bool = False) -> Store:
+        """The store. ``make``: where there is none yet, it is made. ``damaged``: to repair it. Raises ``NotAStore``."""
         from gitsession.api import Store
 
         if self._store is None:
             if not make:
                 self.require()
-            self._store = Store.create(self.path) if make else Store.open(self.path)
+            self._store = Store.create(self.path) if make else Store.open(self.path, damaged=damaged)
         return self._store
 
     def rehearsal(self) -> Store:

@@ -174,6 +174,15 @@ class Catalogue:
         with contextlib.suppress(sqlite3.OperationalError), self.transaction() as db:  # else they are read again
             db.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", rows)
 
+    def files_of(self, sid: str) -> list[Path]:
+        """The files that a session was imported from, as far as it is remembered."""
+        found = self.db.execute("SELECT path FROM files WHERE sid = ? ORDER BY path", (sid,)).fetchall()
+        return [Path(os.fsdecode(path)) for (path,) in found]
+
+    def last_seen_refs(self) -> dict[str, str]:
+        """What the refs of sessions held at the last look."""
+        return dict(self.db.execute("SELECT name, value FROM refs").fetchall())
+
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         self.db.execute("BEGIN IMMEDIATE")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gitsession.errors import NotFound
-from gitsession.session.gaps import DAMAGE, Gap, fill
+from gitsession.session.gaps import DAMAGE, Gap
 from gitsession.session.node import Node, before, load
 from gitsession.store import refs
 from gitsession.store.base import ObjectStore, Oid
@@ -64,7 +64,7 @@ class Tree:
         return next((gap for gap in self.gaps if gap.oid == oid), None)
 
     def parent(self, oid: Oid) -> Oid | None:
-        """The entry that ``oid`` is drawn below: its parent, or what stands before the gap where that should be."""
+        """The entry that ``oid`` is drawn below: its parent, or what stands before the gap there."""
         return _parent(self.nodes[oid], self.nodes, {gap.oid: gap for gap in self.gaps})
 
     @property
@@ -84,8 +84,8 @@ class Tree:
 def tree(store: ObjectStore, sid: str) -> Tree:
     """The whole tree of a session. Raises ``NotFound``; an entry that cannot be read is a gap, not an error.
 
-    What stands before a gap is in the tree too (``session.gaps``): below what it is proven to follow, else as a line
-    of its own.
+    What stands before a gap is in the tree too (``session.unreached``): below what it is proven to follow, or else as
+    a line of its own.
     """
     leaves = branches(store, sid)
     if not leaves:
@@ -104,6 +104,8 @@ def tree(store: ObjectStore, sid: str) -> Tree:
             else:
                 oid = node.parent
     if any(not gap.foreign for gap in gaps.values()):
+        from gitsession.session.unreached import fill  # reads payloads; without damage nobody needs it
+
         nodes, gaps = fill(store, sid, nodes, gaps)
     children: dict[Oid | None, list[Oid]] = {}
     for node in nodes.values():
@@ -114,7 +116,7 @@ def tree(store: ObjectStore, sid: str) -> Tree:
 
 
 def _parent(node: Node, nodes: Mapping[Oid, Node], gaps: Mapping[Oid, Gap]) -> Oid | None:
-    """What an entry is drawn below: its parent, or what stands before the gap where that should be."""
+    """What an entry is drawn below: its parent, or what stands before the gap there."""
     if node.parent in nodes:
         return node.parent
     gap = gaps.get(node.parent or "")

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.session.content import entry_of
-from gitsession.session.gaps import DAMAGE, Gap, fill
+from gitsession.session.gaps import DAMAGE, Gap
 from gitsession.session.marks import Mark
 from gitsession.session.node import Node, load, position
+from gitsession.session.unreached import fill
 from gitsession.store import refs
 from gitsession.store.base import ObjectStore, Oid
 

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from gitsession.codec import headline as own_headline
-from gitsession.codec import holes, payload
-from gitsession.codec.digest import chain as chain_of
-from gitsession.codec.digest import digest as digest_of
-from gitsession.codec.holes import Stored
-from gitsession.errors import Corrupt, GitSessionError, Malformed
-from gitsession.formats import FORMATS
+from gitsession.errors import GitSessionError, NotFound
 from gitsession.model.entries import Fork, Session
-from gitsession.model.headline import VIEW, Headline
-from gitsession.session import content, graph, keep, oplog
+from gitsession.model.headline import VIEW
+from gitsession.session import content, graph, oplog
+from gitsession.session.check import check
 from gitsession.session.node import Node, load
-from gitsession.store import layout, refs
+from gitsession.store import refs
 from gitsession.store.base import ObjectStore, Oid
-from gitsession.store.objects import oid_of, parse_commit, parse_tree
 
 ON_META = frozenset({"session", "title", "label", "source_file", "attachment"})
 """The kinds that ``meta`` may hold: what may change about a session."""
@@ -28,10 +22,17 @@ ON_META = frozenset({"session", "title", "label", "source_file", "attachment"})
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """``where``: a ref or an object; ``what``: what is wrong there."""
+    """``where``: a ref, a file or an object; ``what``: what is wrong there. ``ref``: the branch that leads there."""
 
     where: str
     what: str
+    ref: str = ""
+
+    @property
+    def session(self) -> str:
+        """The session that is hit; "" where none is, or several."""
+        parsed = refs.parse(self.ref)
+        return parsed[0] if parsed else ""
 
 
 @dataclass
@@ -42,22 +43,30 @@ class Report:
     whole: bool = True
     problems: list[Finding] = field(default_factory=list)
 
-    def add(self, where: str, what: str) -> None:
-        self.problems.append(Finding(where, what))
+    def add(self, where: str, what: str, ref: str = "") -> None:
+        self.problems.append(Finding(where, what, ref))
 
 
 def verify(
-    store: ObjectStore, sid: str | None = None, *, sample: int | None = None, max_seconds: float | None = None
+    store: ObjectStore,
+    sid: str | None = None,
+    *,
+    sample: int | None = None,
+    max_seconds: float | None = None,
+    known: Collection[Oid] = (),
 ) -> Report:
-    """Check every entry of a session, or of all. ``sample``: only so many entries, drawn at random."""
+    """Check every entry of a session, or of all. ``sample``: only so many entries, drawn at random.
+
+    ``known``: entries that were found good with all that is before them; only what came after them is checked.
+    """
     report = Report()
     until = None if max_seconds is None else time.monotonic() + max_seconds
-    nodes = _nodes(store, sid, report)
+    nodes, leads = _nodes(store, sid, report, known)
     later = _of_a_later_view(store, nodes, report)
     _check_meta(store, sid, nodes, report)
     if sid is None:
         _check_log(store, report)
-    chosen = list(nodes.values())
+    chosen = [node for node in nodes.values() if node.oid not in known]
     if sample is not None and sample < len(chosen):
         report.whole = False
         chosen = random.sample(chosen, sample)
@@ -68,26 +77,48 @@ def verify(
         report.checked += 1
         try:
             for what in check(store, node, nodes.get(node.parent or ""), judge_words=node.oid not in later):
-                report.add(node.oid, what)
+                report.add(node.oid, what, leads[node.oid])
         except GitSessionError as error:
-            report.add(node.oid, str(error).removeprefix(f"{node.oid}: "))
+            report.add(node.oid, str(error).removeprefix(f"{node.oid}: "), leads[node.oid])
     return report
 
 
-def _nodes(store: ObjectStore, sid: str | None, report: Report) -> dict[Oid, Node]:
+def _nodes(
+    store: ObjectStore, sid: str | None, report: Report, known: Collection[Oid]
+) -> tuple[dict[Oid, Node], dict[Oid, str]]:
+    """The entries to check, and the ref that leads to each; a known one is among them where others follow it."""
     nodes: dict[Oid, Node] = {}
+    leads: dict[Oid, str] = {}
+    damaged: set[str] = set()
     for name, value in store.refs(refs.session(sid) if sid else refs.SESSIONS).items():
         if not refs.is_session_ref(name):
             report.add(name, "not the name of a session's branch")
         oid: Oid | None = value
         while oid is not None and oid not in nodes:
+            leads[oid] = name
             try:
                 nodes[oid] = load(store, oid)
             except GitSessionError as error:
-                report.add(oid, f"{str(error).removeprefix(f'{oid}: ')} (reached from {name})")
+                report.add(oid, f"{str(error).removeprefix(f'{oid}: ')} (reached from {name})", name)
+                damaged.add(name)
                 break
-            oid = nodes[oid].parent
-    return nodes
+            oid = nodes[oid].parent if oid not in known else None
+    for name in damaged:
+        parsed = refs.parse(name)
+        if parsed is not None:
+            _add_unreached(store, parsed[0], name, nodes, leads)
+    return nodes, leads
+
+
+def _add_unreached(store: ObjectStore, sid: str, ref: str, nodes: dict[Oid, Node], leads: dict[Oid, str]) -> None:
+    """What stands before a lost entry is checked too."""
+    try:
+        tree = graph.tree(store, sid)
+    except NotFound:
+        return
+    for oid, node in tree.nodes.items():
+        nodes.setdefault(oid, node)
+        leads.setdefault(oid, ref)
 
 
 def _check_meta(store: ObjectStore, sid: str | None, nodes: Mapping[Oid, Node], report: Report) -> None:
@@ -157,96 +188,3 @@ def _of_a_later_view(store: ObjectStore, nodes: Mapping[Oid, Node], report: Repo
 def _view_stated(store: ObjectStore, node: Node) -> int | None:
     entry = content.entry_of(store, node) if _starts(node) else None
     return entry.view if isinstance(entry, Session | Fork) else None
-
-
-def check(store: ObjectStore, node: Node, parent: Node | None, *, judge_words: bool = True) -> Iterator[str]:
-    """What is wrong with one entry; raises where it cannot be read. ``judge_words``: whether its view is ours."""
-    if node.parent is not None and parent is None:
-        yield f"its parent {node.parent} cannot be read"
-        return
-    if node.second_parent is not None:
-        yield from _second_parent_problems(store, node.second_parent)
-    yield from _tree_problems(store, node)
-    parts = content.kept(store, node)
-    chain = chain_of(None if parent is None else parent.chain, digest_of(parts.stored, parts.holes))
-    if chain != node.chain:
-        yield "the chain does not fit: the payload, or an entry before it, is not what was written here"
-    data = content.whole(store, node, parts)
-    headline = _headline(node, parts.form, data) if judge_words else None
-    if headline is None:
-        return
-    lifted = Stored(parts.stored, parts.holes, ())
-    draft = keep.Draft(parts.form, lifted, headline, node.source, parts.files, node.second_parent)
-    expected, made = keep.commit_of(draft, node.tree, parent)
-    found = store.read(node.oid)[1]
-    if expected != found:
-        yield from _commit_problems(expected, found)
-    elif made.oid != node.oid:
-        yield f"the commit that is there is {made.oid}"
-
-
-def _second_parent_problems(store: ObjectStore, oid: Oid) -> Iterator[str]:
-    try:
-        load(store, oid)
-    except GitSessionError as error:
-        yield f"its second parent is no entry: {error}"
-
-
-def _headline(node: Node, form: str, data: bytes) -> Headline | None:
-    """The words that the message must have; ``None`` where this release does not know the agent."""
-    format = FORMATS.get(node.source.agent) if node.source else None
-    if node.source is not None and format is None:
-        return None
-    expected = layout.OWN if format is None else format.FORM
-    if form != expected:
-        raise Malformed(f"kept as {layout.payload(form)}, expected {layout.payload(expected)}")
-    return own_headline.headline(payload.decode(data)[0]) if format is None else format.headline(data)
-
-
-def _tree_problems(store: ObjectStore, node: Node) -> Iterator[str]:
-    top = {name: (mode, oid) for mode, name, oid in _tree(store, node.tree)}
-    for name, (mode, _) in top.items():
-        layout.check(name, node.tree)
-        expected = layout.TREE_MODE if name in (layout.BLOBS, layout.FILES) else layout.FILE_MODE
-        if mode != expected:
-            yield f"{name} has mode {mode}, expected {expected}"
-    if sum(layout.form_of(name) is not None for name in top) != 1:
-        yield "expected one payload in the tree"
-    lifted = set()
-    if layout.HOLES in top:
-        table = holes.parse(store.read(top[layout.HOLES][1])[1])
-        lifted = {digest.hex() for _, _, digest, encoding in table if encoding != "summary"}
-        if any(encoding == "summary" for *_, encoding in table) != (layout.SUMMARY in top):
-            yield f"{layout.SUMMARY} and the holes disagree"
-    elif layout.SUMMARY in top:
-        yield f"{layout.SUMMARY} without a hole that names it"
-    kept = _tree(store, top[layout.BLOBS][1]) if layout.BLOBS in top else []
-    for mode, name, _ in kept:
-        if mode != layout.FILE_MODE:
-            yield f"{layout.BLOBS}/{name} has mode {mode}, expected {layout.FILE_MODE}"
-    if {name for _, name, _ in kept} != lifted:
-        yield f"{layout.BLOBS}/ and the holes disagree"
-
-
-def _tree(store: ObjectStore, oid: Oid) -> list[tuple[str, str, Oid]]:
-    """Raises ``Corrupt`` where it is not what its oid says: no digest covers the names in a tree."""
-    kind, data = store.read(oid)
-    if oid_of(kind, data) != oid:
-        raise Corrupt(f"the tree {oid} is not what its name says")
-    return parse_tree(data)
-
-
-def _commit_problems(expected: bytes, found: bytes) -> Iterator[str]:
-    try:
-        ours, theirs = parse_commit(expected), parse_commit(found)
-    except Malformed as error:
-        yield str(error)
-        return
-    if ours.message != theirs.message:
-        yield "the commit message is not the one its payload has"
-    if ours.author_name != theirs.author_name:
-        yield f"the author is {theirs.author_name!r}, the payload says {ours.author_name!r}"
-    if (ours.author_seconds, ours.committer_seconds) != (theirs.author_seconds, theirs.committer_seconds):
-        yield "the commit's times are not those of its payload and its parent"
-    if ours == theirs:
-        yield "the commit has headers that no entry has"

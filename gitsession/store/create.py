@@ -29,6 +29,8 @@ JOURNAL, PROOFS = f"{CONTROL}/journal", f"{CONTROL}/reflocks"
 LOCK, KEEP = f"{CONTROL}/lock", f"{CONTROL}/keep"
 
 _MARKER = "gitsession.json"
+_DAMAGED = "the store is damaged: `gitsession repair` mends it, from a clone if need be"
+_REPAIR = "if it was one, it is damaged: `gitsession repair` mends it"
 _README = """\
 # A gitsession store
 
@@ -90,8 +92,11 @@ def create(path: Path | str) -> None:
         raise Unavailable(f"cannot create a store at {path}: {error.strerror}") from error
 
 
-def check(path: Path | str) -> None:
-    """Raises ``NotAStore`` with one line that says why, unless ``path`` is a store of this format."""
+def check(path: Path | str, *, damaged: bool = False) -> None:
+    """Raises ``NotAStore`` with one line that says why, unless ``path`` is a store of this format.
+
+    ``damaged``: what makes it one may be lost, if our own folder is in it.
+    """
     path = Path(path)
     try:
         owner = path.stat().st_uid
@@ -104,7 +109,8 @@ def check(path: Path | str) -> None:
     if owner != os.geteuid():
         raise NotAStore(f"{path} belongs to another user (uid {owner})", hint="open it as its owner, or clone it")
     _check_layout(path, settings, head)
-    _check_marker(path)
+    if not (damaged and (path / CONTROL).is_dir()):
+        _check_marker(path)
 
 
 def _check_layout(path: Path, settings: dict[str, str], head: str) -> None:
@@ -129,11 +135,12 @@ def _check_marker(path: Path) -> None:
         value = _marker(GitDoor(path))
     except (MissingObject, Corrupt, Malformed, Unavailable) as error:
         if (path / CONTROL).is_dir():
-            raise Corrupt(f"{path}: {error}", hint="the store is damaged: a clone of it has what is gone") from None
+            raise Corrupt(f"{path}: {error}", hint=_DAMAGED) from None
         raise NotAStore(f"{path}: cannot read {_MARKER} on its branch main: {error}") from None
     version = value.get("format") if isinstance(value, dict) else None
     if not isinstance(version, int):
-        raise NotAStore(f"{path} is a git repository, but not a store: no {_MARKER} on its branch main")
+        hint = _REPAIR if (path / CONTROL).is_dir() else ""
+        raise NotAStore(f"{path} is a git repository, but not a store: no {_MARKER} on its branch main", hint=hint)
     if version > FORMAT:
         raise NotAStore(f"{path} is a store of format {version}; we know {FORMAT}", hint="upgrade gitsession")
 
@@ -159,11 +166,11 @@ def _build(path: Path) -> None:
     directories += [CONTROL, JOURNAL, PROOFS]
     for directory in directories:
         (path / directory).mkdir(mode=0o700)
-    commit, objects = _first_commit()
+    commit, objects = first_commit()
     files = {"HEAD": f"ref: {MAIN}\n", MAIN: f"{commit}\n", "config": _CONFIG, "info/attributes": _ATTRIBUTES}
     for name, text in {**files, LOCK: "", KEEP: KEEP_TEXT}.items():
         write_new(path / name, text.encode())
-    write_pack(path / "objects", {oid_of(kind, data): (kind, data) for kind, data in objects}, path / KEEP)
+    write_pack(path / "objects", objects, path / KEEP)
     release_packs(path / "objects")
     first = journal.Journal(path / JOURNAL)
     first.start_next()
@@ -183,8 +190,8 @@ def _name(aside: Path, path: Path) -> None:
         sync_directory(path.parent)
 
 
-def _first_commit() -> tuple[Oid, list[tuple[Kind, bytes]]]:
-    """The same bytes in every store, so that all stores share their first commit."""
+def first_commit() -> tuple[Oid, dict[Oid, tuple[Kind, bytes]]]:
+    """Its name, and the objects by name: the same bytes in every store, so that all stores share it."""
     readme, marker = _README.encode(), json.dumps({"format": FORMAT}).encode() + b"\n"
     tree = encode_tree({"README.md": ("100644", oid_of("blob", readme)), _MARKER: ("100644", oid_of("blob", marker))})
     commit = encode_commit(
@@ -196,7 +203,7 @@ def _first_commit() -> tuple[Oid, list[tuple[Kind, bytes]]]:
         message=b"A gitsession store\n",
     )
     objects: list[tuple[Kind, bytes]] = [("blob", readme), ("blob", marker), ("tree", tree), ("commit", commit)]
-    return oid_of("commit", commit), objects
+    return oid_of("commit", commit), {oid_of(kind, data): (kind, data) for kind, data in objects}
 
 
 def _settings(text: str) -> dict[str, str]:

@@ -45,7 +45,7 @@ class GitDoor:
         """
         _check_oid(oid)
         problem: GitSessionError | None = None
-        for look in (self._packs.read, self._read_loose, self._read_afresh):
+        for look in (self._packs.read, self.read_loose, self._read_afresh):
             try:
                 found = look(oid)
             except (Corrupt, Unavailable) as error:
@@ -73,6 +73,10 @@ class GitDoor:
         """The name of every object there is, whole or not; one that is kept twice may come twice."""
         self._packs.refresh()
         yield from self._packs.oids()
+        yield from self.loose()
+
+    def loose(self) -> Iterator[Oid]:
+        """The names of the loose objects."""
         for folder in _names(self._objects, _FOLDER):
             for rest in _names(f"{self._objects}/{folder}", _REST):
                 yield folder + rest
@@ -90,7 +94,8 @@ class GitDoor:
         self._packs.refresh()
         return self._packs.read(oid)
 
-    def _read_loose(self, oid: Oid) -> tuple[Kind, bytes] | None:
+    def read_loose(self, oid: Oid) -> tuple[Kind, bytes] | None:
+        """The loose object; ``None`` where there is none. Raises as ``read`` does."""
         raw = self._loose_bytes(oid)
         if raw is None:
             return None

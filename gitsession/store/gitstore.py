@@ -84,16 +84,18 @@ class GitStore:
         durability: Durability = "entry",
         flush_on_close: bool = True,
         read_only: bool = False,
+        damaged: bool = False,
     ) -> Self:
         """The store at ``path``. On a disk that cannot be written it is read-only of itself.
 
         ``flush_on_close=False`` is for processes that append once and end: the next one to flush takes theirs along.
-        Raises ``NotAStore`` and ``Unavailable``.
+        ``damaged``: open it also where what makes it a store is lost, to repair it.
+        Raises ``NotAStore``, ``Corrupt`` and ``Unavailable``.
         """
         if durability not in get_args(Durability):
             raise ValueError(f"durability is one of {', '.join(get_args(Durability))}, not {durability!r}")
         path = Path(os.path.abspath(path))
-        create.check(path)
+        create.check(path, damaged=damaged)
         try:
             return cls(path, durability=durability, flush_on_close=flush_on_close, read_only=read_only)
         except OSError as error:
@@ -220,6 +222,14 @@ class GitStore:
         else:
             self._tail()
         return self._journal.damage()
+
+    def damaged_refs(self) -> dict[str, str]:
+        """What in the files of refs is none, by file."""
+        return self._git.ref_reader.damage()
+
+    def good_packed_refs(self) -> bytes:
+        """The lines of packed-refs that are refs."""
+        return self._git.ref_reader.good_lines()
 
     def pending_moves(self) -> int:
         """How many refs have not reached the repository yet. For a holder of the lock."""

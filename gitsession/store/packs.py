@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from gitsession.errors import Corrupt, GitSessionError, Unavailable
@@ -109,10 +109,14 @@ class Packs:
                 found[name] = what
         return found
 
-    def oids(self) -> Iterator[Oid]:
-        """The name of every object that an index lists; one that is in several packs comes several times."""
-        for index in list(self._indexes.values()):
-            yield from (raw.hex() for raw in index.names())
+    def oids(self, *, without: Collection[str] = ()) -> Iterator[Oid]:
+        """The name of every object that an index lists; one that is in several packs comes several times.
+
+        ``without``: the indexes, by name, that are passed over.
+        """
+        for name, index in list(self._indexes.items()):
+            if name not in without:
+                yield from (raw.hex() for raw in index.names())
 
     # -- one object
 

@@ -85,6 +85,10 @@ class RefReader:
             found["packed-refs"] = f"has {len(self._bad)} lines that are none, the first {self._bad[0][:100]!r}"
         return found
 
+    def good_lines(self) -> bytes:
+        """The lines of packed-refs that are refs."""
+        return self._packed_refs()
+
     def _packed_refs(self) -> bytes:
         """The sorted lines of packed-refs; read again when the file is another one.
 

@@ -13,21 +13,28 @@ from gitsession.cli.output import count, emit, json_option, say
 @click.argument("session", metavar="[SESSION]", required=False)
 @click.option("--sample", type=click.IntRange(1), metavar="N", help="Only so many entries, drawn at random.")
 @click.option("--max-seconds", type=click.FloatRange(0, min_open=True), metavar="S", help="Stop after so long.")
+@click.option("--quick", is_flag=True, help="Only what is new since the last check of all that found nothing.")
 @json_option
 @with_app
-def command(app: App, session: str | None, sample: int | None, max_seconds: float | None, as_json: bool) -> int:
+def command(
+    app: App, session: str | None, sample: int | None, max_seconds: float | None, quick: bool, as_json: bool
+) -> int:
     """Check what is kept: git's own check, then every entry against docs/format.md."""
     sid = app.session(session).id if session else None
-    report = app.store().verify(sid, sample=sample, max_seconds=max_seconds)
-    problems = [{"where": found.where, "what": found.what} for found in report.problems]
+    report = app.store(damaged=True).verify(sid, sample=sample, max_seconds=max_seconds, quick=quick)
+    problems = [
+        {"where": found.where, "what": found.what, "session": found.session or None, "ref": found.ref or None}
+        for found in report.problems
+    ]
     if as_json:
         emit("verify", {"checked": report.checked, "complete": report.whole, "problems": problems})
     else:
         for problem in problems:
-            say(f"{problem['where']}: {problem['what']}")
+            place = f"session {problem['session']}, " if problem["session"] else ""
+            say(f"{place}{problem['where']}: {problem['what']}")
         part = "" if report.whole else ", not all there are"
         say(f"{count(report.checked, 'entry', 'entries')} checked{part}, {count(len(problems), 'problem')}")
         if problems:
-            say("All else is still read. What is gone may be in a clone, or in the agent's own file.")
+            say("All else is still read. `gitsession repair` mends what a copy, a clone or the agent's own file has.")
     return exits.INTEGRITY if problems else 0
 

@@ -1,0 +1,86 @@
+"""``gitsession repair``"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gitsession.cli import exits
+from gitsession.cli.opening import App, with_app
+from gitsession.cli.output import count, emit, json_option, say, warn
+from gitsession.store import refs
+
+if TYPE_CHECKING:
+    from gitsession.exchange.repair import Repaired
+
+
+@click.command()
+@click.option("--from", "sources", metavar="WHERE", multiple=True, help="A clone, a store, a session file or a URL.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done; change nothing.")
+@json_option
+@with_app
+def command(app: App, sources: tuple[str, ...], dry_run: bool, as_json: bool) -> int:
+    """Heal what is damaged: lost objects are taken from copies, damaged files are set aside, nothing is deleted."""
+    done = app.store(damaged=True).repair(sources, dry_run=dry_run)
+    if as_json:
+        emit("repair", _document(done))
+    else:
+        _tell(done, dry_run)
+    for name in done.plan.unheard:
+        warn(f"gitsession: nothing could be had from {name}")
+    return exits.OK if done.is_whole else exits.INTEGRITY
+
+
+def _document(done: Repaired) -> dict[str, Any]:
+    plan = done.plan
+    return {
+        "healed": [{"id": oid, "from": plan.donors[oid]} for oid in plan.taken],
+        "saved": len(plan.rescued),
+        "log_lost": plan.log_lost or None,
+        "refs": plan.ref_values,
+        "damaged": [{"file": bad.path, "what": bad.what} for bad in plan.bad],
+        "quarantine": str(done.quarantine) if done.quarantine else None,
+        "set_aside": list(done.set_aside),
+        "missing": [
+            {"id": lost.oid, "session": _session(lost.ref), "entry": lost.entry, "ref": lost.ref, "what": lost.what}
+            for lost in plan.lost
+        ],
+        "missing_refs": [{"ref": lost.name, "what": lost.what} for lost in plan.lost_refs],
+        "unheard": plan.unheard,
+    }
+
+
+def _tell(done: Repaired, dry_run: bool) -> None:
+    plan = done.plan
+    would = "would be " if dry_run else ""
+    for bad in plan.bad:
+        say(f"{bad.path}: {bad.what}")
+    for name, number in Counter(plan.donors[oid] for oid in plan.taken).items():
+        say(f"{count(number, 'lost object')} {would}taken from {name}")
+    if plan.rescued:
+        say(f"{count(len(plan.rescued), 'good object')} {would}saved out of damaged packs")
+    for name, value in plan.ref_values.items():
+        say(f"{name} {would}set to {value[:12]}, as last recorded")
+    if plan.log_lost:
+        say("the operation log cannot be read whole: it begins anew, and what was done before cannot be undone")
+    if done.quarantine is not None and done.set_aside:
+        say(f"{count(len(done.set_aside), 'damaged file')} set aside in {done.quarantine}")
+    for lost in plan.lost:
+        session = _session(lost.ref)
+        part = f"entry {lost.entry[:12]} of session {session}" if session else lost.ref
+        say(f"still missing: {lost.oid}, {part}: {lost.what}")
+    for ref in plan.lost_refs:
+        say(f"still missing: {ref.name} {ref.what}, and nobody recorded for sure what it held")
+    if plan.is_empty and done.is_whole:
+        say("nothing to repair")
+    elif done.is_whole:
+        say("all of it can be mended" if dry_run else "everything is there again: `gitsession verify` checks it")
+    else:
+        say("`gitsession repair --from WHERE` takes what is missing from a clone, another store or a session file")
+
+
+def _session(ref: str) -> str | None:
+    parsed = refs.parse(ref)
+    return parsed[0] if parsed else None

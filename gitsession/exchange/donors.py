@@ -1,0 +1,160 @@
+"""Where an object that is lost may be had: other repositories, and the agents' own files. Nobody here is trusted.
+
+A donor answers ``read(oid, sid)`` with bytes; whoever asks hashes them. It is opened when it is first asked.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from gitsession.errors import GitSessionError
+from gitsession.exchange import discover
+from gitsession.exchange.bring_in import bring_in
+from gitsession.index.catalogue import Catalogue
+from gitsession.store import create, gitcli
+from gitsession.store.base import Kind, Oid, RefValue
+from gitsession.store.git import GitDoor
+from gitsession.store.memory import MemoryStore
+
+
+class Donor(Protocol):
+    name: str
+
+    def read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
+        """What it has under that name; ``sid``: the session that misses it, "" where it is none's."""
+
+    def refs(self) -> Mapping[str, RefValue]:
+        """What its refs hold."""
+
+
+class Repository:
+    """A clone, another store, or an alternate, on this machine."""
+
+    def __init__(self, git_dir: Path, name: str) -> None:
+        self.name = name
+        self._door = GitDoor(git_dir)
+
+    def read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
+        try:
+            return self._door.read(oid)
+        except GitSessionError:
+            return None
+
+    def refs(self) -> Mapping[str, RefValue]:
+        return self._door.refs("refs/")
+
+
+class Remote:
+    """A repository behind a URL: fetched into a bare repository of its own, where git checks every object."""
+
+    def __init__(self, url: str, place: Path, name: str) -> None:
+        self.name = name
+        self._url, self._place = url, place
+        self._fetched: Repository | None = None
+
+    def read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
+        return self._repository().read(oid, sid)
+
+    def refs(self) -> Mapping[str, RefValue]:
+        return self._repository().refs()
+
+    def _repository(self) -> Repository:
+        if self._fetched is None:
+            gitcli.run(None, "init", "-q", "--bare", str(self._place))
+            checked = ("-c", "transfer.fsckObjects=true", "fetch", "-q", "--no-tags")
+            gitcli.run(self._place, *checked, self._url, "+refs/heads/*:refs/heads/*", user_config=True)
+            self._fetched = Repository(self._place, self.name)
+        return self._fetched
+
+
+class AgentFile:
+    """A session file, imported again into a store that is thrown away: the same bytes make the same objects."""
+
+    def __init__(self, path: Path) -> None:
+        self.name = os.fsencode(path).decode("utf-8", "replace")
+        self._path = path
+        self._made: MemoryStore | None = None
+
+    def read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
+        made = self._store()
+        return made.read(oid) if made.contains(oid) else None
+
+    def refs(self) -> Mapping[str, RefValue]:
+        return self._store().refs("refs/")
+
+    def _store(self) -> MemoryStore:
+        if self._made is None:
+            self._made = MemoryStore()
+            try:
+                _, data = discover.read(self._path)
+                format = discover.format_of(self._path, data)
+                if format is not None:
+                    kept, _ = discover.attachments(self._path, data)
+                    bring_in(self._made, format, format.split(data, name=self._path.stem), kept)
+            except (GitSessionError, OSError):
+                pass  # gone, or another file by now: it gives what it has
+        return self._made
+
+
+class AgentFiles:
+    """The files that the catalogue remembers, each asked only for its own session."""
+
+    name = "the agent's own file"
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._files: dict[str, list[AgentFile]] = {}
+
+    def read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
+        if sid not in self._files:
+            self._files[sid] = [AgentFile(path) for path in self._catalogue.files_of(sid)]
+        return next((found for file in self._files[sid] if (found := file.read(oid, sid)) is not None), None)
+
+    def refs(self) -> Mapping[str, RefValue]:
+        return {}
+
+
+class Beginning:
+    """The first commit, which every store makes alike."""
+
+    name = "what every store begins with"
+
+    def read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
+        return create.first_commit()[1].get(oid)
+
+    def refs(self) -> Mapping[str, RefValue]:
+        return {create.MAIN: create.first_commit()[0]}
+
+
+def named(where: str, place: Path) -> Donor:
+    """The donor that a user names: a repository, a session file, or else a URL."""
+    path = Path(where)
+    if path.is_dir():
+        return Repository(path / ".git" if (path / ".git").is_dir() else path, where)
+    return AgentFile(path.absolute()) if path.is_file() else Remote(where, place, where)
+
+
+def alternates(git_dir: Path) -> Iterator[Donor]:
+    """Object directories that git was told to look into, too."""
+    try:
+        lines = (git_dir / "objects/info/alternates").read_text("utf-8", "surrogateescape").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        objects = Path(os.path.normpath(git_dir / "objects" / line))
+        if line and not line.startswith("#") and objects.name == "objects":
+            yield Repository(objects.parent, f"the alternate {line}")
+
+
+def remotes(git_dir: Path, place: Path) -> Iterator[Donor]:
+    """The remotes that the store's own configuration names."""
+    answer = gitcli.run(git_dir, "config", "--get-regexp", r"^remote\..*\.url$", accept=range(256))
+    for number, line in enumerate(answer.out.decode("utf-8", "surrogateescape").splitlines()):
+        key, _, url = line.partition(" ")
+        if url:
+            found = named(url, place / f"fetched-{number}")
+            found.name = f"the remote {key.removeprefix('remote.').removesuffix('.url')}"
+            yield found

@@ -1,0 +1,291 @@
+"""Healing a store: decide first, from reading alone; then act, so that a kill at any moment loses nothing.
+
+    plan      damaged files; every object that a ref leads to, followed through what donors have; refs that are none
+    perform   what donors gave, and what is good in damaged packs, durable in one new pack
+              each damaged file into the quarantine; refs that are known, written again
+    report    healed, set aside, and still missing: which entries of which sessions
+
+A ref that cannot be read gets a value that was recorded: what a donor's ref holds, what the catalogue saw last, or what
+the operation log says. Where these differ it is the one that stands furthest on the same line; where they are on
+different lines, none is: nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gitsession.errors import GitSessionError, Unavailable
+from gitsession.exchange.donors import Donor
+from gitsession.session import oplog
+from gitsession.session.node import parse
+from gitsession.store import create, refs, salvage
+from gitsession.store.base import Kind, Oid, RefValue
+from gitsession.store.git import OBJECT_BYTES_MAX
+from gitsession.store.gitstore import GitStore
+from gitsession.store.objects import oid_of, parse_commit, parse_tree
+from gitsession.store.packs import Packs
+from gitsession.store.salvage import BadFile
+
+LINK_MODE = "160000"
+PACKED = "packed-refs"
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """An object that a ref leads to and nobody has. ``entry``: the entry it is, or is a part of, "" if of none."""
+
+    oid: Oid
+    ref: str
+    entry: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class LostRef:
+    """A ref that cannot be read, and that nobody remembers for sure."""
+
+    name: str
+    what: str
+
+
+@dataclass
+class Plan:
+    """What a repair would do.
+
+    ``rescued``: out of damaged packs; ``taken``: from ``donors``, by object. ``ref_files``: loose refs and packed-refs
+    that are damaged, with what they are to hold. ``log_lost``: what the operation log's ref holds where nobody has all
+    of it: it then begins anew, and what was done before cannot be undone. ``unheard``: donors that could not be asked.
+    """
+
+    bad: list[BadFile] = field(default_factory=list)
+    rescued: dict[Oid, tuple[Kind, bytes]] = field(default_factory=dict)
+    taken: dict[Oid, tuple[Kind, bytes]] = field(default_factory=dict)
+    donors: dict[Oid, str] = field(default_factory=dict)
+    lost: list[Lost] = field(default_factory=list)
+    ref_files: dict[str, bytes] = field(default_factory=dict)
+    ref_values: dict[str, RefValue] = field(default_factory=dict)
+    lost_refs: list[LostRef] = field(default_factory=list)
+    log_lost: RefValue = ""
+    unheard: list[str] = field(default_factory=list)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do; something may be lost all the same."""
+        return not (self.bad or self.taken or self.ref_files or self.log_lost)
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """What a repair did, or with ``dry_run`` would do. ``quarantine``: where the files set aside are, or ``None``."""
+
+    plan: Plan
+    quarantine: Path | None
+    set_aside: tuple[str, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is missing now."""
+        return not (self.plan.lost or self.plan.lost_refs)
+
+
+def repair(
+    store: GitStore, donors: Sequence[Donor], *, seen: Iterable[tuple[str, RefValue]] = (), dry_run: bool = False
+) -> Repaired:
+    """Heal what can be healed. ``seen``: what refs of sessions held when the catalogue last looked.
+
+    Raises ``Unavailable`` where the store cannot be written. Others may read and append meanwhile.
+    """
+    if not dry_run:
+        with contextlib.suppress(Unavailable):  # what waits in the journal is read from there
+            store.flush()
+    with tempfile.TemporaryDirectory(prefix="gitsession-") as scratch:
+        plan = _Planner(store, donors, dict(seen), Path(scratch)).plan()
+        return Repaired(plan, None, ()) if dry_run or plan.is_empty else _perform(store, plan)
+
+
+def _perform(store: GitStore, plan: Plan) -> Repaired:
+    place = salvage.quarantine(store.git_dir)
+    with _writing(store), store.locked():
+        salvage.save(store.git_dir, {**plan.rescued, **plan.taken})
+        moved = salvage.set_aside(store.git_dir, plan.bad, place)
+        salvage.mend_refs(store.git_dir, place, plan.ref_files)
+        if plan.log_lost:
+            salvage.note(place / refs.OPLOG, plan.log_lost)
+    if plan.log_lost:
+        with store.transaction() as tx:
+            tx.move(refs.OPLOG, None, expected=plan.log_lost)
+        store.flush()
+    return Repaired(plan, place, (*moved, *plan.ref_files))
+
+
+@contextlib.contextmanager
+def _writing(store: GitStore) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise Unavailable(f"cannot repair {store.git_dir}: {error.strerror}") from error
+
+
+class _Planner:
+    def __init__(
+        self, store: GitStore, donors: Sequence[Donor], seen: dict[str, RefValue], scratch: Path
+    ) -> None:
+        self._store, self._donors, self._seen, self._scratch = store, donors, seen, scratch
+        self._plan = Plan()
+        self._done: set[Oid] = set()
+        self._problem = ""
+
+    def plan(self) -> Plan:
+        plan = self._plan
+        plan.bad = salvage.find(self._store.git_dir, self._scratch)
+        self._indexed_anew = Packs(str(self._scratch), OBJECT_BYTES_MAX)
+        self._refs()
+        held = {**self._store.refs("refs/"), **plan.ref_values}
+        # Sessions first: of what an operation names it is not known whose file to ask.
+        for name, value in sorted(held.items(), key=lambda ref: not ref[0].startswith(refs.SESSIONS)):
+            if refs.target(value) is None:
+                self._follow(name, value)
+        if any(lost.ref == refs.OPLOG for lost in plan.lost):
+            plan.log_lost = held[refs.OPLOG]
+            plan.lost = [lost for lost in plan.lost if lost.ref != refs.OPLOG]
+        plan.rescued = salvage.good_objects(self._store.git_dir, plan.bad)
+        return plan
+
+    # -- objects
+
+    def _read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
+        """The object: ours, or a donor's whose bytes have that name."""
+        if oid in self._plan.taken:
+            return self._plan.taken[oid]
+        try:
+            return self._store.read(oid)
+        except GitSessionError as error:
+            self._problem = str(error)
+        with contextlib.suppress(GitSessionError):
+            found = self._indexed_anew.read(oid)
+            if found is not None:
+                return found
+        for donor in self._donors:
+            if donor.name in self._plan.unheard:
+                continue
+            try:
+                found = donor.read(oid, sid)
+            except GitSessionError as error:
+                self._plan.unheard.append(donor.name)
+                self._problem = f"{self._problem} ({donor.name}: {error})"
+                continue
+            if found is not None and oid_of(*found) == oid:
+                self._plan.taken[oid], self._plan.donors[oid] = found, donor.name
+                return found
+        return None
+
+    def _follow(self, ref: str, start: Oid) -> None:
+        """Everything that ``start`` leads to, each object once."""
+        parsed = refs.parse(ref)
+        sid = parsed[0] if parsed else ""
+        stack: list[tuple[Oid, str]] = [(start, "")]
+        while stack:
+            oid, entry = stack.pop()
+            if oid in self._done:
+                continue
+            self._done.add(oid)
+            found = self._read(oid, sid)
+            if found is None:
+                self._plan.lost.append(Lost(oid, ref, entry or oid, self._problem))
+                continue
+            try:
+                stack += _named_by(oid, *found, entry)
+            except GitSessionError as error:
+                self._plan.lost.append(Lost(oid, ref, entry or oid, str(error)))
+
+    # -- refs
+
+    def _refs(self) -> None:
+        plan, damaged = self._plan, self._store.damaged_refs()
+        there = self._store.refs("refs/")
+        if not damaged and create.MAIN in there:
+            return
+        remembered = self._remembered()
+        wanted = {name: what for name, what in damaged.items() if name != PACKED}
+        if PACKED in damaged:
+            gone = {name for name in remembered if name not in there} - wanted.keys()
+            wanted |= dict.fromkeys(gone, "was in a line of packed-refs that is damaged")
+        if create.MAIN not in there:
+            wanted.setdefault(create.MAIN, "is gone, which every store has")
+        for name, what in sorted(wanted.items()):
+            value = self._furthest(remembered.get(name, []))
+            if value is None:
+                plan.lost_refs.append(LostRef(name, what))
+                continue
+            plan.ref_values[name] = value
+            if name in damaged or PACKED not in damaged:
+                plan.ref_files[name] = f"{value}\n".encode()
+        if PACKED in damaged:
+            lines = self._store.good_packed_refs().splitlines(keepends=True)
+            lines += [f"{plan.ref_values[name]} {name}\n".encode() for name in plan.ref_values if name not in damaged]
+            lines.sort(key=lambda line: line[41:])
+            plan.ref_files[PACKED] = b"# pack-refs with: sorted \n" + b"".join(lines)
+
+    def _remembered(self) -> dict[str, list[RefValue]]:
+        """What refs are known to have held, from whoever recorded it."""
+        found: dict[str, list[RefValue]] = {}
+        for name, value in self._seen.items():
+            found.setdefault(name, []).append(value)
+        last: dict[str, RefValue | None] = {}
+        with contextlib.suppress(GitSessionError):
+            for operation in oplog.history(self._store):
+                for move in operation.moves:
+                    last.setdefault(move.ref, move.new)
+        for name, end in last.items():
+            if end is None:
+                found.pop(name, None)
+            else:
+                found.setdefault(name, []).append(end)
+        for donor in self._donors:
+            try:
+                theirs = donor.refs()
+            except GitSessionError:
+                self._plan.unheard.append(donor.name)
+                continue
+            for name, value in theirs.items():
+                if last.get(name, value) is not None and name.startswith((refs.SESSIONS, create.MAIN)):
+                    found.setdefault(name, []).append(value)
+        return found
+
+    def _furthest(self, values: Sequence[RefValue]) -> RefValue | None:
+        """Of values on one line, the last; ``None`` where there are none, or none has all others behind it."""
+        distinct = list(dict.fromkeys(values))
+        for value in distinct:
+            if set(distinct) <= self._behind(value):
+                return value
+        return None
+
+    def _behind(self, value: RefValue) -> set[RefValue]:
+        behind: set[RefValue] = {value}
+        oid: Oid | None = value if refs.target(value) is None else None
+        while oid is not None:
+            found = self._read(oid, "")
+            oid = None
+            if found is not None and found[0] == "commit":
+                with contextlib.suppress(GitSessionError):
+                    oid = next(iter(parse_commit(found[1]).parents), None)
+            if oid in behind:
+                break
+            behind |= {oid} if oid else set()
+        return behind
+
+
+def _named_by(oid: Oid, kind: Kind, data: bytes, entry: str) -> list[tuple[Oid, str]]:
+    """What an object names, each with the entry that it is a part of. Raises ``Malformed``."""
+    if kind == "commit":
+        commit = parse_commit(data)
+        with contextlib.suppress(GitSessionError):
+            entry = parse(oid, data).oid
+        return [*((parent, "") for parent in commit.parents), (commit.tree, entry)]
+    if kind == "tree":
+        return [(child, entry) for mode, _, child in parse_tree(data) if mode != LINK_MODE]
+    return []

@@ -1,0 +1,112 @@
+"""Is one entry what docs/format.md says? Everything that its commit, its tree and its payload claim, derived again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gitsession.codec import headline as own_headline
+from gitsession.codec import holes, payload
+from gitsession.codec.digest import chain as chain_of
+from gitsession.codec.digest import digest as digest_of
+from gitsession.codec.holes import Stored
+from gitsession.errors import Corrupt, GitSessionError, Malformed
+from gitsession.formats import FORMATS
+from gitsession.model.headline import Headline
+from gitsession.session import content, keep
+from gitsession.session.node import Node, load
+from gitsession.store import layout
+from gitsession.store.base import ObjectStore, Oid
+from gitsession.store.objects import oid_of, parse_commit, parse_tree
+
+
+def check(store: ObjectStore, node: Node, parent: Node | None, *, judge_words: bool = True) -> Iterator[str]:
+    """What is wrong with one entry; raises where it cannot be read. ``judge_words``: whether its view is ours."""
+    if node.parent is not None and parent is None:
+        yield f"its parent {node.parent} cannot be read"
+        return
+    if node.second_parent is not None:
+        yield from _second_parent_problems(store, node.second_parent)
+    yield from _tree_problems(store, node)
+    parts = content.kept(store, node)
+    chain = chain_of(None if parent is None else parent.chain, digest_of(parts.stored, parts.holes))
+    if chain != node.chain:
+        yield "the chain does not fit: the payload, or an entry before it, is not what was written here"
+    data = content.whole(store, node, parts)
+    headline = _headline(node, parts.form, data) if judge_words else None
+    if headline is None:
+        return
+    lifted = Stored(parts.stored, parts.holes, ())
+    draft = keep.Draft(parts.form, lifted, headline, node.source, parts.files, node.second_parent)
+    expected, made = keep.commit_of(draft, node.tree, parent)
+    found = store.read(node.oid)[1]
+    if expected != found:
+        yield from _commit_problems(expected, found)
+    elif made.oid != node.oid:
+        yield f"the commit that is there is {made.oid}"
+
+
+def _second_parent_problems(store: ObjectStore, oid: Oid) -> Iterator[str]:
+    try:
+        load(store, oid)
+    except GitSessionError as error:
+        yield f"its second parent is no entry: {error}"
+
+
+def _headline(node: Node, form: str, data: bytes) -> Headline | None:
+    """The words that the message must have; ``None`` where this release does not know the agent."""
+    format = FORMATS.get(node.source.agent) if node.source else None
+    if node.source is not None and format is None:
+        return None
+    expected = layout.OWN if format is None else format.FORM
+    if form != expected:
+        raise Malformed(f"kept as {layout.payload(form)}, expected {layout.payload(expected)}")
+    return own_headline.headline(payload.decode(data)[0]) if format is None else format.headline(data)
+
+
+def _tree_problems(store: ObjectStore, node: Node) -> Iterator[str]:
+    top = {name: (mode, oid) for mode, name, oid in _tree(store, node.tree)}
+    for name, (mode, _) in top.items():
+        layout.check(name, node.tree)
+        expected = layout.TREE_MODE if name in (layout.BLOBS, layout.FILES) else layout.FILE_MODE
+        if mode != expected:
+            yield f"{name} has mode {mode}, expected {expected}"
+    if sum(layout.form_of(name) is not None for name in top) != 1:
+        yield "expected one payload in the tree"
+    lifted = set()
+    if layout.HOLES in top:
+        table = holes.parse(store.read(top[layout.HOLES][1])[1])
+        lifted = {digest.hex() for _, _, digest, encoding in table if encoding != "summary"}
+        if any(encoding == "summary" for *_, encoding in table) != (layout.SUMMARY in top):
+            yield f"{layout.SUMMARY} and the holes disagree"
+    elif layout.SUMMARY in top:
+        yield f"{layout.SUMMARY} without a hole that names it"
+    kept = _tree(store, top[layout.BLOBS][1]) if layout.BLOBS in top else []
+    for mode, name, _ in kept:
+        if mode != layout.FILE_MODE:
+            yield f"{layout.BLOBS}/{name} has mode {mode}, expected {layout.FILE_MODE}"
+    if {name for _, name, _ in kept} != lifted:
+        yield f"{layout.BLOBS}/ and the holes disagree"
+
+
+def _tree(store: ObjectStore, oid: Oid) -> list[tuple[str, str, Oid]]:
+    """Raises ``Corrupt`` where it is not what its oid says: no digest covers the names in a tree."""
+    kind, data = store.read(oid)
+    if oid_of(kind, data) != oid:
+        raise Corrupt(f"the tree {oid} is not what its name says")
+    return parse_tree(data)
+
+
+def _commit_problems(expected: bytes, found: bytes) -> Iterator[str]:
+    try:
+        ours, theirs = parse_commit(expected), parse_commit(found)
+    except Malformed as error:
+        yield str(error)
+        return
+    if ours.message != theirs.message:
+        yield "the commit message is not the one its payload has"
+    if ours.author_name != theirs.author_name:
+        yield f"the author is {theirs.author_name!r}, the payload says {ours.author_name!r}"
+    if (ours.author_seconds, ours.committer_seconds) != (theirs.author_seconds, theirs.committer_seconds):
+        yield "the commit's times are not those of its payload and its parent"
+    if ours == theirs:
+        yield "the commit has headers that no entry has"

@@ -1,0 +1,62 @@
+"""The check of a whole store on disk: its journal and refs, git's own check, every entry; or only what is new.
+
+Quick is: packs and loose objects that the mark of the last clean check (store/verified.py) does not name are read and
+their checksums compared, and of each line only the entries after the refs of the mark are checked. A pack that is gone
+or is another file, or no mark, is a doubt, and then everything is checked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from gitsession.errors import GitSessionError, Unavailable
+from gitsession.session import verify as entries
+from gitsession.session.verify import Finding, Report
+from gitsession.store import gitcli, refs, salvage, verified
+from gitsession.store.git import GitDoor
+from gitsession.store.gitstore import GitStore
+from gitsession.store.verified import Mark
+
+
+def verify(
+    store: GitStore, *, sample: int | None = None, max_seconds: float | None = None, quick: bool = False
+) -> Report:
+    """Check the whole store. Raises ``Unavailable`` where there is no git and it is wanted."""
+    problems = files_of_refs(store)
+    with contextlib.suppress(Unavailable):  # a full disk: what waits in the journal is checked from there
+        store.flush()
+    now = verified.present(store.git_dir, dict(store.refs("refs/")))
+    mark = verified.read(store.git_dir) if quick else None
+    if mark is not None and mark.covers(now):
+        problems += _new_files(store, mark, now)
+        known = frozenset(value for name, value in mark.refs.items() if refs.parse(name))
+        report = entries.verify(store, sample=sample, max_seconds=max_seconds, known=known)
+    else:
+        problems += [Finding("git fsck", line) for line in gitcli.fsck(store.git_dir)]
+        report = entries.verify(store, sample=sample, max_seconds=max_seconds)
+    report.problems[:0] = problems
+    if report.whole and not report.problems and not store.read_only:
+        with contextlib.suppress(OSError):  # then the next one looks at everything again
+            verified.write(store.git_dir, now)
+    return report
+
+
+def files_of_refs(store: GitStore) -> list[Finding]:
+    """What is damaged of the journal and of the files that refs are in."""
+    found = [Finding("journal", f"{what} holds records that do not verify") for what in store.damage()]
+    return found + [Finding(name, what, name) for name, what in store.damaged_refs().items()]
+
+
+def _new_files(store: GitStore, mark: Mark, now: Mark) -> list[Finding]:
+    found = []
+    for name in mark.new_packs(now):
+        what = salvage.checksum_problem(store.git_dir / "objects/pack" / name)
+        if what:
+            found.append(Finding(f"objects/pack/{name}", what))
+    door = GitDoor(store.git_dir)
+    for oid in mark.new_loose(now):
+        try:
+            door.read_loose(oid)
+        except GitSessionError as error:
+            found.append(Finding(f"objects/{oid[:2]}/{oid[2:]}", str(error)))
+    return found

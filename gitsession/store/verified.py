@@ -1,0 +1,70 @@
+"""The mark of the last clean check: what there was, so that the next check need only look at what is new.
+
+It names refs with what they held, packs by what tells one file from another, and loose objects. It is written only
+after all of it was found good, and whatever does not fit it is a doubt: then everything is checked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from gitsession.store import create
+from gitsession.store.durable import sync_directory, write_new
+from gitsession.store.git import GitDoor
+
+FILE = f"{create.CONTROL}/verified"
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """``packs``: size, time of change in ns and inode of each pack and index, by name. ``loose``: oids."""
+
+    refs: dict[str, str]
+    packs: dict[str, list[int]]
+    loose: list[str]
+
+    def covers(self, now: Mark) -> bool:
+        """Whether all that it names is still there as it was; refs may have moved."""
+        return all(now.packs.get(name) == seen for name, seen in self.packs.items())
+
+    def new_packs(self, now: Mark) -> list[str]:
+        """The packs and indexes in ``now`` that it does not name."""
+        return sorted(now.packs.keys() - self.packs.keys())
+
+    def new_loose(self, now: Mark) -> list[str]:
+        return sorted(set(now.loose) - set(self.loose))
+
+
+def present(git_dir: Path, refs: dict[str, str]) -> Mark:
+    """What there is now; ``refs``: what they hold."""
+    packs = {}
+    with os.scandir(git_dir / "objects/pack") as entries:
+        for entry in entries:
+            if entry.name.endswith((".pack", ".idx")) and not entry.name.startswith(("tmp_", ".")):
+                stat = entry.stat()
+                packs[entry.name] = [stat.st_size, stat.st_mtime_ns, stat.st_ino]
+    return Mark(refs, packs, list(GitDoor(git_dir).loose()))
+
+
+def read(git_dir: Path) -> Mark | None:
+    """The mark; ``None`` where there is none that can be read."""
+    try:
+        value = json.loads((git_dir / FILE).read_bytes())
+        if value.pop("version") == VERSION:
+            return Mark(dict(value["refs"]), dict(value["packs"]), list(value["loose"]))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        pass
+    return None
+
+
+def write(git_dir: Path, mark: Mark) -> None:
+    """Keep ``mark``. Raises ``OSError``."""
+    fresh = git_dir / f"{FILE}.{os.getpid()}.tmp"
+    fresh.unlink(missing_ok=True)
+    write_new(fresh, json.dumps({"version": VERSION, **asdict(mark)}).encode())
+    os.rename(fresh, git_dir / FILE)
+    sync_directory((git_dir / FILE).parent)

@@ -1,0 +1,319 @@
+"""P24: a store is healed from a copy of what is lost, and the damaged file is set aside, never deleted."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from builders import Clock, begun, bring, git, pi_file, said, talk
+from damage import flipped, replace_file, zeroed
+from promises import Faults
+from test_gaps import without
+
+from gitsession.api import Store
+from gitsession.cli import exits
+from gitsession.cli.app import run
+from gitsession.formats import FORMATS
+from gitsession.session import graph
+from gitsession.store import refs
+from gitsession.store.salvage import QUARANTINE
+
+KINDS: dict[str, Callable[[Path, Path], None]] = {
+    "empty": lambda file, other: replace_file(file, b""),
+    "truncated": lambda file, other: replace_file(file, file.read_bytes()[: file.stat().st_size // 2]),
+    "flipped": lambda file, other: replace_file(file, flipped(file.read_bytes(), 8 * (file.stat().st_size // 2))),
+    "zeroed": lambda file, other: replace_file(file, zeroed(file.read_bytes(), file.stat().st_size // 3)),
+    "swapped": lambda file, other: replace_file(file, other.read_bytes()),
+    "deleted": lambda file, other: file.unlink(),
+}
+
+DONORS = ["re-import", "a clone", "an alternate"]
+
+
+class Case:
+    """A store of one imported session, and a copy of it in one of the places that help."""
+
+    def __init__(self, place: Path, donor: str, *, loose: bool) -> None:
+        self.path = place / "store.git"
+        self.file = place / "session.jsonl"
+        self.file.write_bytes(pi_file(*talk("a", "b", "c"), said("big", "c", "y" * 70_000)))
+        with Store.create(self.path, clock=Clock()) as store:
+            done = store.bring_in(FORMATS["pi"], self.file.read_bytes(), path=self.file, name=self.file.stem)
+            self.sid = done.session
+            store.catalogue().remember([(self.file, self.file.stat(), self.sid)])
+            self.refs = dict(store.objects.refs(refs.SESSIONS))
+            store.flush()
+        self.sources: list[str] = []
+        if donor != "re-import":
+            self.file.unlink()
+            shutil.copytree(self.path, place / "copy.git")
+        if donor == "a clone":
+            self.sources = [str(place / "copy.git")]
+        if loose:
+            without(self.path)
+        if donor == "an alternate":
+            (self.path / "objects/info/alternates").write_text(f"{place}/copy.git/objects\n")
+        self.before = self.objects()
+        if donor == "re-import":
+            # The operation log is in no agent's file: where it is lost it begins anew.
+            self.before = {line.split()[0] for line in self.git("rev-list", "--objects", "--branches").splitlines()}
+
+    def git(self, *words: str) -> str:
+        done = subprocess.run(["git", f"--git-dir={self.path}", *words], check=True, capture_output=True, text=True)
+        return done.stdout
+
+    def objects(self) -> set[str]:
+        with Store.open(self.path) as store:
+            return set(store.objects.oids())
+
+    def hit(self, pattern: str, how: str) -> Path:
+        """Damage the file of the session that ``pattern`` finds; where it was."""
+        with Store.open(self.path) as store:
+            leaf = store.objects.ref(refs.leaf(self.sid)) or ""
+        files = sorted(file for file in self.path.glob(pattern) if file.is_file())
+        file = max(files, key=lambda file: file.stat().st_size)
+        if pattern.startswith("objects/??"):
+            file = self.path / f"objects/{leaf[:2]}/{leaf[2:]}"
+        other = next(found for found in sorted(self.path.glob("objects/*/*")) if found.is_file() and found != file)
+        KINDS[how](file, other)
+        return file
+
+
+@pytest.mark.promise("P24")
+@pytest.mark.parametrize("donor", DONORS)
+@pytest.mark.parametrize("how", KINDS)
+@pytest.mark.parametrize("pattern", ["objects/??/*", "objects/pack/*.pack", "objects/pack/*.idx"])
+def test_every_damage_heals_to_a_clean_store(
+    tmp_path: Path, faults: Faults, pattern: str, how: str, donor: str
+) -> None:
+    case = Case(tmp_path, donor, loose=pattern == "objects/??/*")
+    file = case.hit(pattern, how)
+    with faults.one():
+        with Store.open(case.path) as store:
+            assert store.verify().problems
+            done = store.repair(case.sources)
+            assert done.is_whole, done.plan.lost
+        with Store.open(case.path) as store:
+            assert store.verify().problems == []
+            assert case.objects() >= case.before
+            assert store.repair(case.sources).plan.is_empty
+        set_aside = list(case.path.glob(f"{QUARANTINE}/*/{file.relative_to(case.path)}"))
+        assert len(set_aside) == (how != "deleted")
+
+
+@pytest.mark.parametrize("how", KINDS)
+@pytest.mark.parametrize("name", ["objects/pack/multi-pack-index", "objects/info/commit-graph"])
+def test_what_git_derives_is_set_aside_and_nothing_else_is_done(tmp_path: Path, name: str, how: str) -> None:
+    case = Case(tmp_path, "re-import", loose=False)
+    for words in (["multi-pack-index", "write"], ["commit-graph", "write", "--reachable"]):
+        subprocess.run(["git", f"--git-dir={case.path}", *words], check=True, capture_output=True)
+    other = next(case.path.glob("objects/pack/*.idx"))
+    KINDS[how](case.path / name, other)
+    with Store.open(case.path) as store:
+        done = store.repair()
+        assert (done.plan.taken, done.plan.rescued) == ({}, {})
+        assert list(done.set_aside) == ([] if how == "deleted" else [name])
+        assert store.verify().problems == []
+
+
+def test_the_good_objects_of_a_damaged_pack_are_saved_where_nobody_else_has_them(tmp_path: Path) -> None:
+    with Store.create(tmp_path / "store.git") as store:
+        held = begun(store.objects, *(f"number {n}" for n in range(30)), clock=Clock())
+        store.flush()
+        line = [node.oid for node in held.line()]
+    file = max(tmp_path.glob("store.git/objects/pack/*.pack"), key=lambda path: path.stat().st_size)
+    replace_file(file, flipped(file.read_bytes(), 8 * (file.stat().st_size // 2)))
+    with Store.open(tmp_path / "store.git") as store:
+        before = {oid for oid in set(store.objects.oids()) if _readable(store, oid)}
+        done = store.repair()
+        assert len(done.plan.lost) == 1
+        assert not done.is_whole
+        assert {lost.ref for lost in done.plan.lost} == {refs.leaf(held.id)}
+        assert len(done.plan.rescued) >= 3 * len(line) - 1
+    with Store.open(tmp_path / "store.git") as store:
+        assert {oid for oid in set(store.objects.oids()) if _readable(store, oid)} == before
+        assert store.repair().plan.is_empty
+
+
+def _readable(store: Store, oid: str) -> bool:
+    try:
+        return bool(store.objects.read(oid))
+    except Exception:
+        return False
+
+
+@pytest.mark.parametrize("data", [b"", b"\0" * 41, b"12345\n"], ids=["empty", "zeros", "cut short"])
+def test_a_damaged_ref_gets_the_value_that_was_last_recorded(tmp_path: Path, data: bytes) -> None:
+    case = Case(tmp_path, "re-import", loose=False)
+    name = refs.leaf(case.sid)
+    replace_file(case.path / name, data)
+    with Store.open(case.path) as store:
+        assert name in "\n".join(found.where for found in store.verify().problems)
+        done = store.repair()
+        assert done.is_whole
+        assert dict(store.objects.refs(refs.SESSIONS)) == case.refs
+        assert store.verify().problems == []
+    assert [file.read_bytes() for file in case.path.glob(f"{QUARANTINE}/*/{name}")] == [data]
+
+
+def test_a_damaged_packed_refs_loses_no_ref(tmp_path: Path) -> None:
+    case = Case(tmp_path, "re-import", loose=False)
+    with Store.open(case.path) as store:
+        git(store.objects, "pack-refs", "--all")
+    file = case.path / "packed-refs"
+    whole = file.read_bytes()
+    at = whole.index(b"/main")
+    replace_file(file, whole[: at - 30] + bytes(60) + whole[at + 30 :])
+    with Store.open(case.path, damaged=True) as store:
+        assert store.verify().problems
+        assert store.repair().is_whole
+        assert dict(store.objects.refs(refs.SESSIONS)) == case.refs
+        assert store.verify().problems == []
+
+
+def test_a_ref_that_nobody_remembers_is_left_as_it_is_and_named(tmp_path: Path) -> None:
+    with Store.create(tmp_path / "store.git") as store:
+        held = begun(store.objects)
+        store.flush()
+    name = refs.leaf(held.id)
+    replace_file(tmp_path / "store.git" / name, b"")
+    with Store.open(tmp_path / "store.git") as store:
+        done = store.repair()
+        assert [lost.name for lost in done.plan.lost_refs] == [name]
+        assert not done.is_whole
+    assert (tmp_path / "store.git" / name).read_bytes() == b""
+
+
+def test_a_donor_that_gives_other_bytes_is_not_believed(tmp_path: Path) -> None:
+    case = Case(tmp_path, "a clone", loose=True)
+    hit = case.hit("objects/??/*", "deleted")
+    liar = tmp_path / "liar.git"
+    shutil.copytree(tmp_path / "copy.git", liar)
+    for file in liar.glob("objects/pack/*"):
+        file.unlink()
+    (liar / hit.relative_to(case.path)).parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(next(case.path.glob("objects/??/*")), liar / hit.relative_to(case.path))
+    with Store.open(case.path) as store:
+        done = store.repair([liar])
+        assert [lost.oid for lost in done.plan.lost] == [hit.parent.name + hit.name]
+        assert store.repair([liar, tmp_path / "copy.git"]).is_whole
+
+
+def test_a_remote_is_fetched_from(tmp_path: Path) -> None:
+    case = Case(tmp_path, "a clone", loose=True)
+    case.hit("objects/??/*", "flipped")
+    with Store.open(case.path) as store:
+        assert store.repair([f"file://{tmp_path}/copy.git"]).is_whole
+        assert store.verify().problems == []
+
+
+def test_the_configured_remotes_are_asked_and_one_that_does_not_answer_is_named(tmp_path: Path) -> None:
+    case = Case(tmp_path, "a clone", loose=True)
+    case.hit("objects/??/*", "flipped")
+    with Store.open(case.path) as store:
+        git(store.objects, "config", "remote.gone.url", f"file://{tmp_path}/nothing.git")
+        assert store.repair().plan.unheard == ["the remote gone"]
+        git(store.objects, "config", "remote.home.url", f"file://{tmp_path}/copy.git")
+        assert store.repair().is_whole
+
+
+def test_others_append_while_a_store_is_repaired(tmp_path: Path) -> None:
+    case = Case(tmp_path, "a clone", loose=True)
+    case.hit("objects/??/*", "zeroed")
+    with Store.open(case.path) as other, Store.open(case.path) as store:
+        made = begun(other.objects, "before")
+        done = store.repair(case.sources)
+        assert done.is_whole
+        begun(other.objects, "after")
+        assert len(made.line()) == 2
+        assert store.verify().problems == []
+
+
+@pytest.mark.promise("P24")
+@pytest.mark.parametrize("step", ["save", "set_aside", "mend_refs"])
+def test_a_repair_that_is_killed_is_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faults: Faults, step: str
+) -> None:
+    from gitsession.store import salvage
+
+    case = Case(tmp_path, "a clone", loose=False)
+    case.hit("objects/pack/*.pack", "zeroed")
+    replace_file(case.path / refs.leaf(case.sid), b"")
+    whole = getattr(salvage, step)
+
+    def killed(*arguments: object) -> object:
+        whole(*arguments)
+        raise KeyboardInterrupt
+
+    with faults.one():
+        monkeypatch.setattr(salvage, step, killed)
+        with pytest.raises(KeyboardInterrupt), Store.open(case.path) as store:
+            store.repair(case.sources)
+        monkeypatch.undo()
+        with Store.open(case.path) as store:
+            assert store.repair(case.sources).is_whole
+            assert store.verify().problems == []
+            assert dict(store.objects.refs(refs.SESSIONS)) == case.refs
+
+
+def test_many_sessions_heal_from_the_files_they_came_from(tmp_path: Path) -> None:
+    chance = random.Random(3)
+    files = []
+    with Store.create(tmp_path / "store.git", clock=Clock()) as store:
+        for n in range(4):
+            file = tmp_path / f"{n}.jsonl"
+            file.write_bytes(pi_file(*talk(*(f"{n}-{m}" for m in range(8))), id=f"s{n}"))
+            done = store.bring_in(FORMATS["pi"], file.read_bytes(), path=file, name=file.stem)
+            files.append((file, file.stat(), done.session))
+        store.catalogue().remember(files)
+        store.flush()
+    without(tmp_path / "store.git")
+    loose = sorted(tmp_path.glob("store.git/objects/[0-9a-f][0-9a-f]/*"))
+    with Store.open(tmp_path / "store.git") as store:
+        trees = [graph.tree(store.objects, sid) for _, _, sid in files]
+        ours = {oid for tree in trees for node in tree.nodes.values() for oid in (node.oid, node.tree)}
+    for file in chance.sample([file for file in loose if file.parent.name + file.name in ours], 15):
+        os.unlink(file)
+    with Store.open(tmp_path / "store.git") as store:
+        assert store.repair().is_whole
+        assert store.verify().problems == []
+
+
+# ---- as a user sees it
+
+
+def test_the_command_says_what_it_would_do_does_it_and_has_nothing_left_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    case = Case(tmp_path, "a clone", loose=True)
+    file = case.hit("objects/??/*", "truncated")
+    monkeypatch.setenv("GITSESSION_DIR", str(case.path))
+    assert run(["verify"]) == exits.INTEGRITY
+    assert "gitsession repair" in capfd.readouterr().out
+    assert run(["repair"]) == exits.INTEGRITY
+    assert "still missing" in capfd.readouterr().out
+    assert run(["repair", "--dry-run", "--from", case.sources[0], "--json"]) == exits.OK
+    document = json.loads(capfd.readouterr().out)
+    assert document["schema"] == "gitsession/repair/1"
+    assert [healed["from"] for healed in document["healed"]] == case.sources
+    assert document["set_aside"] == []
+    assert run(["repair", "--from", case.sources[0]]) == exits.OK
+    assert "taken from" in capfd.readouterr().out
+    assert not file.exists()
+    assert run(["repair"]) == exits.OK
+    assert capfd.readouterr().out == "nothing to repair\n"
+    assert run(["verify"]) == exits.OK
+
+
+def test_a_session_that_is_imported_again_is_healed_by_it_first(tmp_path: Path) -> None:
+    case = Case(tmp_path, "re-import", loose=True)
+    case.hit("objects/??/*", "deleted")
+    with Store.open(case.path) as store:
+        assert store.repair([case.file]).is_whole
+        assert bring(store.objects, case.file.read_bytes(), name=case.file.stem).moves == ()

@@ -1,0 +1,174 @@
+"""P23: whatever is damaged in the files of a store, ``verify`` says so; and a quick check looks at what is new."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from builders import Clock, bring, pi_file, said, talk
+from damage import changes, replace_file
+from promises import Faults
+from test_damage import Written, written
+from test_gaps import without
+
+from gitsession.api import Store
+from gitsession.cli import exits
+from gitsession.cli.app import run
+from gitsession.errors import GitSessionError
+from gitsession.session import graph
+from gitsession.store import gitcli, refs, verified
+
+__all__ = ["written"]
+
+KEPT = {
+    "a loose object": "objects/[0-9a-f][0-9a-f]/*",
+    "a pack": "objects/pack/*.pack",
+    "an index of a pack": "objects/pack/*.idx",
+    "the multi-pack-index": "objects/pack/multi-pack-index",
+    "the commit-graph": "objects/info/commit-graph",
+    "a loose ref": "refs/heads/sessions/*/main",
+    "packed-refs": "packed-refs",
+}
+
+
+@pytest.mark.promise("P23")
+@pytest.mark.parametrize("pattern", KEPT.values(), ids=KEPT)
+def test_verify_reports_whatever_changes_what_is_kept_or_what_git_complains_of(
+    written: Written, tmp_path: Path, faults: Faults, pattern: str
+) -> None:
+    path = tmp_path / "store.git"
+    shutil.copytree(written.path, path, copy_function=os.link)
+    here = Written.__new__(Written)
+    here.__dict__.update(written.__dict__)
+    here.path = path
+    with Store.open(path, flush_on_close=False) as store:
+        assert store.verify().problems == []
+    here.objects = {oid: found for oid, found in here.objects.items() if found}
+    chance = random.Random(pattern)
+    count = len([file for file in path.glob(pattern) if file.is_file()])
+    for number in range(14):
+        file = here.one(pattern, number % count)
+        data = file.read_bytes()
+        strange = here.one("objects/pack/*.idx" if "idx" not in pattern else "objects/pack/*.pack").read_bytes()
+        every = list(changes(data, strange, chance, 30))
+        name, change = every[number] if number < 4 else chance.choice(every)
+        replace_file(file, change(data))
+        (path / verified.FILE).unlink(missing_ok=True)
+        hurt = bool(gitcli.fsck(path)) or here.read_all() > 0
+        try:
+            with Store.open(path, flush_on_close=False, damaged=True) as store:
+                told = [f"{found.where}: {found.what}" for found in store.verify().problems]
+        except GitSessionError as error:
+            told = [str(error)]
+        assert told or not hurt, (file, name)
+        faults.many(1)
+        replace_file(file, data)
+
+
+@pytest.mark.promise("P23")
+def test_every_lost_or_damaged_object_is_named_with_its_session(tmp_path: Path, faults: Faults) -> None:
+    path = tmp_path / "store.git"
+    with Store.create(path, clock=Clock()) as store:
+        sid = bring(store.objects, pi_file(*talk("a", "b", "c"), said("big", "c", "y" * 70_000))).session
+        store.flush()
+        tree = graph.tree(store.objects, sid)
+        parts = {oid for node in tree.nodes.values() for oid in (node.oid, node.tree)}
+    without(path)
+    with Store.open(path) as store:
+        for oid in sorted(parts):
+            file = path / f"objects/{oid[:2]}/{oid[2:]}"
+            data = file.read_bytes()
+            for bad in (None, b"", data[:-9]):
+                file.unlink(missing_ok=True)
+                if bad is not None:
+                    file.write_bytes(bad)
+                with faults.one():
+                    found = store.verify(sid).problems
+                    assert {problem.session for problem in found} == {sid}
+                    assert any(oid in f"{problem.where} {problem.what}" for problem in found)
+            file.unlink(missing_ok=True)
+            file.write_bytes(data)
+        assert store.verify().problems == []
+
+
+# ---- quick
+
+
+@pytest.fixture
+def checked(tmp_path: Path) -> Path:
+    """A store that was found clean."""
+    path = tmp_path / "store.git"
+    with Store.create(path, clock=Clock()) as store:
+        bring(store.objects, pi_file(*talk("a", "b", "c", "d")))
+        assert store.verify().problems == []
+    return path
+
+
+def more(path: Path) -> None:
+    with Store.open(path) as store:
+        bring(store.objects, pi_file(*talk("a", "b", "c", "d", "e", "f")))
+        store.flush()
+
+
+def test_a_quick_check_reads_only_what_is_new(checked: Path) -> None:
+    with Store.open(checked) as store:
+        assert store.verify(quick=True).checked == 0
+        more(checked)
+        assert store.verify(quick=True).checked == 2
+        assert store.verify(quick=True).checked == 0
+        assert store.verify().checked == 8
+
+
+def test_damage_in_what_is_new_is_found_quickly_and_stays_found(checked: Path) -> None:
+    old = set(checked.glob("objects/pack/*.pack"))
+    more(checked)
+    [new] = set(checked.glob("objects/pack/*.pack")) - old
+    data = new.read_bytes()
+    replace_file(new, data[:-25] + b"xxxxx" + data[-20:])
+    with Store.open(checked) as store:
+        assert store.verify(quick=True).problems
+        assert store.verify(quick=True).problems
+
+
+@pytest.mark.parametrize("data", [None, b"", b"{}", b'{"version": 2}', b'{"version": 1, "refs": 3}'], ids=str)
+def test_without_a_mark_all_is_checked(checked: Path, data: bytes | None) -> None:
+    (checked / verified.FILE).unlink()
+    if data is not None:
+        (checked / verified.FILE).write_bytes(data)
+    with Store.open(checked) as store:
+        assert store.verify(quick=True).checked == 6
+        assert store.verify(quick=True).checked == 0
+
+
+def test_where_a_pack_is_another_file_all_is_checked(checked: Path) -> None:
+    for file in checked.glob("objects/pack/*.pack"):
+        replace_file(file, file.read_bytes())
+    with Store.open(checked) as store:
+        assert store.verify(quick=True).checked == 6
+
+
+@pytest.mark.parametrize("how", [{"sample": 1}, {"max_seconds": -1.0}], ids=str)
+def test_a_part_that_is_clean_leaves_no_mark(checked: Path, how: dict[str, float]) -> None:
+    (checked / verified.FILE).unlink()
+    with Store.open(checked) as store:
+        assert store.verify(**how).problems == []  # type: ignore[arg-type]
+        assert not (checked / verified.FILE).exists()
+
+
+def test_a_damaged_store_leaves_no_mark_and_the_command_says_what_mends_it(
+    checked: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (checked / verified.FILE).unlink()
+    [name] = [str(file.relative_to(checked)) for file in checked.glob("refs/heads/sessions/*/main")]
+    replace_file(checked / name, b"")
+    monkeypatch.setenv("GITSESSION_DIR", str(checked))
+    assert run(["verify", "--quick"]) == exits.INTEGRITY
+    out = capfd.readouterr().out
+    parsed = refs.parse(name)
+    assert parsed is not None
+    assert f"session {parsed[0]}, {name}: holds b'', which is no value of a ref" in out
+    assert "`gitsession repair`" in out
+    assert not (checked / verified.FILE).exists()
