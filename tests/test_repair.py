@@ -177,6 +177,32 @@ def test_a_damaged_packed_refs_loses_no_ref(tmp_path: Path) -> None:
         assert store.verify().problems == []
 
 
+@pytest.mark.parametrize("packed", [False, True], ids=["a loose ref", "a line of packed-refs"])
+def test_a_branch_that_is_gone_without_a_trace_comes_back(tmp_path: Path, packed: bool) -> None:
+    case = Case(tmp_path, "re-import", loose=False)
+    with Store.open(case.path) as store:
+        if packed:
+            git(store.objects, "pack-refs", "--all")
+        assert store.verify().problems == []
+    for name in (["packed-refs"] if packed else [refs.leaf(case.sid), refs.meta(case.sid)]):
+        file = case.path / name
+        lines = file.read_bytes().splitlines(keepends=True)
+        replace_file(file, b"".join(line for line in lines if b"sessions/" not in line)) if packed else file.unlink()
+    with Store.open(case.path) as store:
+        assert {found.where for found in store.verify().problems} == set(case.refs)
+        assert store.repair().is_whole
+        assert dict(store.objects.refs(refs.SESSIONS)) == case.refs
+        assert store.verify().problems == []
+
+
+def test_a_branch_that_undo_took_away_is_not_missed(tmp_path: Path) -> None:
+    case = Case(tmp_path, "re-import", loose=False)
+    with Store.open(case.path) as store:
+        assert store.verify().problems == []
+        store.undo()
+        assert store.verify().problems == []
+
+
 def test_a_ref_that_nobody_remembers_is_left_as_it_is_and_named(tmp_path: Path) -> None:
     with Store.create(tmp_path / "store.git") as store:
         held = begun(store.objects)

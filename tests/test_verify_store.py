@@ -56,7 +56,6 @@ def test_verify_reports_whatever_changes_what_is_kept_or_what_git_complains_of(
         every = list(changes(data, strange, chance, 30))
         name, change = every[number] if number < 4 else chance.choice(every)
         replace_file(file, change(data))
-        (path / verified.FILE).unlink(missing_ok=True)
         hurt = bool(gitcli.fsck(path)) or here.read_all() > 0
         try:
             with Store.open(path, flush_on_close=False, damaged=True) as store:

@@ -5,9 +5,9 @@
               each damaged file into the quarantine; refs that are known, written again
     report    healed, set aside, and still missing: which entries of which sessions
 
-A ref that cannot be read gets a value that was recorded: what a donor's ref holds, what the catalogue saw last, or what
-the operation log says. Where these differ it is the one that stands furthest on the same line; where they are on
-different lines, none is: nothing is guessed.
+A ref that cannot be read gets a value that was recorded: what a donor's ref holds, what the catalogue or the last clean
+check saw, or what the operation log says. Where these differ it is the one that stands furthest on the same line; where
+they are on different lines, none is: nothing is guessed.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pathlib import Path
 
 from gitsession.errors import GitSessionError, Unavailable
 from gitsession.exchange.donors import Donor
-from gitsession.session import oplog
+from gitsession.session import checkup, oplog
 from gitsession.session.node import parse
-from gitsession.store import create, refs, salvage
+from gitsession.store import create, refs, salvage, verified
 from gitsession.store.base import Kind, Oid, RefValue
 from gitsession.store.git import OBJECT_BYTES_MAX
 from gitsession.store.gitstore import GitStore
@@ -137,6 +137,7 @@ class _Planner:
         self._store, self._donors, self._seen, self._scratch = store, donors, seen, scratch
         self._plan = Plan()
         self._done: set[Oid] = set()
+        self._recorded: dict[str, RefValue] = {}
         self._problem = ""
 
     def plan(self) -> Plan:
@@ -207,13 +208,17 @@ class _Planner:
     def _refs(self) -> None:
         plan, damaged = self._plan, self._store.damaged_refs()
         there = self._store.refs("refs/")
-        if not damaged and create.MAIN in there:
+        mark = verified.read(self._store.git_dir)
+        vanished = checkup.refs_gone(self._store, mark)
+        if not (damaged or vanished) and create.MAIN in there:
             return
+        self._recorded = {name: mark.refs[name] for name in vanished} if mark is not None else {}
         remembered = self._remembered()
         wanted = {name: what for name, what in damaged.items() if name != PACKED}
         if PACKED in damaged:
             gone = {name for name in remembered if name not in there} - wanted.keys()
             wanted |= dict.fromkeys(gone, "was in a line of packed-refs that is damaged")
+        wanted |= dict.fromkeys(vanished, "is gone")
         if create.MAIN not in there:
             wanted.setdefault(create.MAIN, "is gone, which every store has")
         for name, what in sorted(wanted.items()):
@@ -233,8 +238,9 @@ class _Planner:
     def _remembered(self) -> dict[str, list[RefValue]]:
         """What refs are known to have held, from whoever recorded it."""
         found: dict[str, list[RefValue]] = {}
-        for name, value in self._seen.items():
-            found.setdefault(name, []).append(value)
+        for known in (self._seen, self._recorded):
+            for name, value in known.items():
+                found.setdefault(name, []).append(value)
         last: dict[str, RefValue | None] = {}
         with contextlib.suppress(GitSessionError):
             for operation in oplog.history(self._store):

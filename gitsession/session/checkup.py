@@ -10,12 +10,15 @@ from __future__ import annotations
 import contextlib
 
 from gitsession.errors import GitSessionError, Unavailable
+from gitsession.session import oplog
 from gitsession.session import verify as entries
 from gitsession.session.verify import Finding, Report
 from gitsession.store import gitcli, refs, salvage, verified
 from gitsession.store.git import GitDoor
 from gitsession.store.gitstore import GitStore
 from gitsession.store.verified import Mark
+
+_GONE = "was there at the last check that found nothing, is gone, and no command removed it"
 
 
 def verify(
@@ -26,8 +29,9 @@ def verify(
     with contextlib.suppress(Unavailable):  # a full disk: what waits in the journal is checked from there
         store.flush()
     now = verified.present(store.git_dir, dict(store.refs("refs/")))
-    mark = verified.read(store.git_dir) if quick else None
-    if mark is not None and mark.covers(now):
+    mark = verified.read(store.git_dir)
+    problems += [Finding(name, _GONE, name) for name in refs_gone(store, mark)]
+    if quick and mark is not None and mark.covers(now):
         problems += _new_files(store, mark, now)
         known = frozenset(value for name, value in mark.refs.items() if refs.parse(name))
         report = entries.verify(store, sample=sample, max_seconds=max_seconds, known=known)
@@ -45,6 +49,24 @@ def files_of_refs(store: GitStore) -> list[Finding]:
     """What is damaged of the journal and of the files that refs are in."""
     found = [Finding("journal", f"{what} holds records that do not verify") for what in store.damage()]
     return found + [Finding(name, what, name) for name, what in store.damaged_refs().items()]
+
+
+def refs_gone(store: GitStore, mark: Mark | None) -> list[str]:
+    """The branches of sessions that the last clean check saw, that are not there, and that no command took away.
+
+    No command but undo removes a branch, and nothing else would tell: a ref's file that is gone looks like no ref.
+    """
+    if mark is None:
+        return []
+    there = store.refs(refs.SESSIONS)
+    gone = [name for name in mark.refs if refs.is_session_ref(name) and name not in there]
+    removed: dict[str, bool] = {}
+    if gone:
+        with contextlib.suppress(GitSessionError):
+            for operation in oplog.history(store):
+                for move in operation.moves:
+                    removed.setdefault(move.ref, move.new is None)
+    return [name for name in gone if not removed.get(name)]
 
 
 def _new_files(store: GitStore, mark: Mark, now: Mark) -> list[Finding]:
