@@ -1,4 +1,4 @@
-"""git's own housekeeping at any time, beside writers and readers: nothing is lost, nothing goes back, no one notices."""
+"""git's own housekeeping at any time, beside writers and readers: nothing is lost, nothing goes back."""
 
 from __future__ import annotations
 

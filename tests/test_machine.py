@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from builders import (
     Clock,
     all_refs,
@@ -17,12 +18,15 @@ from builders import (
     bring,
     exported,
     fork,
+    git,
     label,
     nonces,
     on_disk,
     pi_file,
     said,
+    session_refs,
 )
+from figures import figure
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -37,6 +41,7 @@ from gitsession.session import active, graph, oplog
 from gitsession.session import session as sessions
 from gitsession.store import refs
 from gitsession.store.base import ObjectStore
+from gitsession.store.create import create
 from gitsession.store.gitstore import GitStore
 from gitsession.store.memory import MemoryStore
 
@@ -227,6 +232,7 @@ class Commands(RuleBasedStateMachine):
             assert self.catalogue is not None
             assert_clean(self.disk)
             assert_git_agrees(self.disk)
+            self.git_can_do_with_it_what_it_does()
             fresh = Catalogue.__new__(Catalogue)
             fresh.git_dir, fresh.db = self.path, catalogue_module._open(self.folder / "anew.db")
             update.refresh(fresh, self.disk)
@@ -240,6 +246,21 @@ class Commands(RuleBasedStateMachine):
             self.disk.close()
             shutil.rmtree(self.folder)
 
+    def git_can_do_with_it_what_it_does(self) -> None:
+        """Clone it, push it, collect its garbage: nothing is refused, nothing is missing after."""
+        before, sessions = all_refs(self.disk), session_refs(self.disk)
+        clone, pushed = self.folder / "clone.git", self.folder / "pushed.git"
+        git(self.disk, "clone", "-q", "--bare", f"file://{self.path}", str(clone))
+        create(pushed)
+        git(self.disk, "push", "-q", str(pushed), "refs/heads/sessions/*:refs/heads/sessions/*")
+        git(self.disk, "gc", "-q")
+        assert all_refs(self.disk) == before
+        for path in (clone, pushed, self.path):
+            with GitStore.open(path, flush_on_close=False) as other:
+                assert session_refs(other) == sessions
+                assert_clean(other)
+        assert_git_agrees(self.disk)
+
     def forget_catalogue(self) -> None:
         if self.catalogue is not None:
             self.catalogue.close()
@@ -250,9 +271,9 @@ def but_for_the_log(store: ObjectStore) -> dict[str, str]:
     return {name: value for name, value in all_refs(store).items() if name != refs.OPLOG}
 
 
-TestCommands = Commands.TestCase
+TestCommands = pytest.mark.promise("P25")(Commands.TestCase)
 TestCommands.settings = settings(
-    max_examples=25,
+    max_examples=figure(20, 200),
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -63,11 +63,57 @@ def test_git_is_told_how_to_treat_the_store(store, key, value):
     assert git(store, "config", key) == value
 
 
+HABITS = {
+    "init.defaultBranch": "trunk",
+    "init.defaultObjectFormat": "sha256",
+    "init.defaultRefFormat": "reftable",
+    "init.templateDir": "{template}",
+    "core.bare": "false",
+    "core.sharedRepository": "world",
+    "core.logAllRefUpdates": "always",
+    "core.hooksPath": "{template}",
+    "core.autocrlf": "true",
+    "core.compression": "0",
+    "core.fsync": "none",
+    "safe.bareRepository": "explicit",
+    "transfer.fsckObjects": "false",
+    "gc.auto": "1",
+}
+"""What a user, or git 3.0, may have set."""
+
+
+@pytest.mark.promise("P40")
+def test_the_users_habits_make_no_other_store(tmp_path, monkeypatch, faults):
+    (tmp_path / "template").mkdir()
+    (tmp_path / "template" / "planted").touch()
+    create(tmp_path / "plain.git")
+    config = tmp_path / "config"
+    for key, value in HABITS.items():
+        value = value.format(template=tmp_path / "template")
+        subprocess.run(["git", "config", "--file", config, key, value], check=True)
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
+    monkeypatch.setenv("GIT_DEFAULT_HASH", "sha256")
+    monkeypatch.setenv("GIT_DEFAULT_REF_FORMAT", "reftable")
+    create(tmp_path / "other.git")
+
+    def told(path: Path) -> dict[str, bytes]:
+        """Every file but for the journal, whose salt is random."""
+        files = [each for each in path.rglob("*") if each.is_file() and each.parent.name != "journal"]
+        return {str(each.relative_to(path)): each.read_bytes() for each in files}
+
+    assert told(tmp_path / "other.git") == told(tmp_path / "plain.git")
+    with GitStore.open(tmp_path / "other.git") as store, store.transaction() as transaction:
+        transaction.move("refs/heads/sessions/s1/main", store.ref(MAIN), expected=None)
+    assert git(tmp_path / "other.git", "rev-parse", "sessions/s1/main", "main", "--show-object-format").endswith("sha1")
+    faults.many(len(HABITS) + 2)
+
+
 def test_nothing_is_left_loose_or_kept(store):
     assert [each for each in (store / "objects").rglob("*") if each.is_file() and each.parent.name != "pack"] == []
     assert sorted(each.suffix for each in (store / "objects/pack").iterdir()) == [".idx", ".pack"]
 
 
+@pytest.mark.promise("P35")
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o777])
 def test_nobody_else_can_look_in_whatever_the_umask(path, umask):
     path.parent.mkdir()
@@ -116,6 +162,7 @@ def test_what_is_there_already_is_not_touched(tmp_path, make):
     assert [each.name for each in tmp_path.iterdir()] == ["there"]
 
 
+@pytest.mark.promise("P14")
 def test_of_many_creators_all_find_one_store(path):
     context = multiprocessing.get_context("fork")
     creators = [context.Process(target=create, args=(path,)) for _ in range(8)]
@@ -162,16 +209,21 @@ REFUSED = {
     "a store of a later format": (lambda store: commit_marker(store, '{"format": 2}'), "format 2"),
     "a marker that is no JSON": (lambda store: commit_marker(store, "{"), "not a store"),
     "a marker of another form": (lambda store: commit_marker(store, '["format"]'), "not a store"),
+    "an unknown extension beside one we know": (
+        lambda store: [v1(store, "objectFormat", "sha1"), v1(store, "compatObjectFormat", "sha256")],
+        "compatobjectformat",
+    ),
     "no main branch": (lambda store: (store / MAIN).unlink(), "not a store"),
     "no objects": (lambda store: (store / "objects").rename(store / "gone"), "lacks objects"),
     "no config": (lambda store: (store / "config").unlink(), "not a git repository"),
 }
 
 
+@pytest.mark.promise("P39")
 @pytest.mark.parametrize(("spoil", "says"), REFUSED.values(), ids=REFUSED)
-def test_what_we_cannot_open_is_refused_in_one_line(store, spoil, says):
+def test_what_we_cannot_open_is_refused_in_one_line(store, spoil, says, faults):
     spoil(store)
-    with pytest.raises(NotAStore, match=says) as caught:
+    with faults.one(), pytest.raises(NotAStore, match=says) as caught:
         GitStore.open(store)
     assert "\n" not in str(caught.value)
 

@@ -81,6 +81,7 @@ def in_order(texts: list[str], name: str) -> bool:
     return numbers == sorted(numbers)
 
 
+@pytest.mark.promise("P13")
 def test_processes_on_one_ref_follow_each_other(git_dir):
     run_all(*(writer(git_dir, name, 100) for name in "abcd"))
     with GitStore.open(git_dir) as store:
@@ -91,6 +92,7 @@ def test_processes_on_one_ref_follow_each_other(git_dir):
     sound(git_dir)
 
 
+@pytest.mark.promise("P15", "P16")
 def test_readers_and_git_maintenance_beside_writers_see_whole_lines_that_only_grow(git_dir):
     over = fork.Event()
 
@@ -135,6 +137,7 @@ def test_an_entry_of_another_process_is_seen_without_a_flush(git_dir):
         assert reader.pending == 0
 
 
+@pytest.mark.promise("P19")
 def test_threads_share_one_store(git_dir):
     with GitStore.open(git_dir) as store:
         seen: list[str] = []
@@ -157,6 +160,7 @@ def test_threads_share_one_store(git_dir):
     sound(git_dir)
 
 
+@pytest.mark.promise("P13")
 def test_a_forked_child_and_its_parent_go_on_as_two_processes(git_dir):
     with GitStore.open(git_dir) as store:
         append(store, "before")
@@ -178,6 +182,7 @@ def test_a_forked_child_and_its_parent_go_on_as_two_processes(git_dir):
     sound(git_dir)
 
 
+@pytest.mark.promise("P13")
 def test_a_child_forked_within_a_transaction_cannot_end_it(git_dir):
     with GitStore.open(git_dir) as store:
 
@@ -195,6 +200,7 @@ def test_a_child_forked_within_a_transaction_cannot_end_it(git_dir):
         assert store.read(objects.oid_of("blob", b"the parent's")) == ("blob", b"the parent's")
 
 
+@pytest.mark.promise("P18")
 def test_waiting_ends_and_says_who_holds_the_store(git_dir):
     with GitStore.open(git_dir) as store, store.transaction():
         waiting = lock.StoreLock(git_dir / LOCK, wait_seconds=0.05)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gitsession.cli.output import clock, count, say
+from gitsession.cli.output import clock, count, paint, say
 
 if TYPE_CHECKING:
     from gitsession.session.oplog import Operation
@@ -23,7 +23,7 @@ def as_object(operation: Operation) -> dict[str, Any]:
 
 def as_line(operation: Operation) -> str:
     moved = count(len(operation.moves), "ref")
-    return f"{operation.id[:8]}  {clock(operation.at_ms)}  {operation.command}  ({moved})"
+    return paint(f"{operation.id[:8]}  {clock(operation.at_ms)}  {operation.command}  ({moved})")
 
 
 def tell(what: str, operation: Operation) -> None:

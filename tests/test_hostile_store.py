@@ -1,0 +1,174 @@
+"""A store that somebody else prepared runs no code of theirs, and a store of ours is for nobody else's eyes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from builders import header, said
+
+from gitsession import Message, Store
+from gitsession.cli import app as command_line
+from gitsession.cli.app import COMMANDS, HIDDEN
+
+Run = Callable[..., None]
+
+HOOKS = (
+    *("applypatch-msg", "pre-applypatch", "post-applypatch", "pre-commit", "pre-merge-commit", "prepare-commit-msg"),
+    *("commit-msg", "post-commit", "pre-rebase", "post-checkout", "post-merge", "pre-push", "pre-receive", "update"),
+    *("proc-receive", "post-receive", "post-update", "reference-transaction", "push-to-checkout", "pre-auto-gc"),
+    *("post-rewrite", "sendemail-validate", "fsmonitor-watchman", "post-index-change"),
+)
+
+PLANTED = {
+    "core.fsmonitor": "{canary}",
+    "core.hooksPath": "{hooks}",
+    "core.pager": "{canary}",
+    "core.editor": "{canary}",
+    "core.askPass": "{canary}",
+    "core.sshCommand": "{canary}",
+    "core.gitProxy": "{canary}",
+    "core.alternateRefsCommand": "{canary}",
+    "core.attributesFile": "{attributes}",
+    "sequence.editor": "{canary}",
+    "credential.helper": "!{canary}",
+    "gpg.program": "{canary}",
+    "commit.gpgSign": "true",
+    "log.showSignature": "true",
+    "diff.external": "{canary}",
+    "diff.gitsession.textconv": "{canary}",
+    "diff.gitsession.command": "{canary}",
+    "filter.evil.clean": "{canary}",
+    "filter.evil.smudge": "{canary}",
+    "filter.evil.process": "{canary}",
+    "merge.evil.driver": "{canary}",
+    "pager.log": "{canary}",
+    "uploadpack.packObjectsHook": "{canary}",
+    "remote.origin.uploadpack": "{canary}",
+    "remote.origin.receivepack": "{canary}",
+    "remote.origin.url": "ext::{canary}",
+    "gc.recentObjectsHook": "{canary}",
+    "fsck.skipList": "{canary}",
+    "extensions.worktreeConfig": "true",
+    "include.path": "{included}",
+    **{f"alias.{name}": "!{canary}" for name in ("fsck", "repack", "pack-refs", "update-ref", "log", "version")},
+}
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A session with a branch, and a name to undo; the user stands in a folder beside it."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("GITSESSION_DIR", str(tmp_path / "store.git"))
+    with Store.create(tmp_path / "store.git") as made:
+        session = made.new_session(agent="agent", cwd=str(folder))
+        session.append(Message.user("begun"))
+        session.branch("side")
+    return tmp_path / "store.git"
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str]) -> Run:
+    def run(*words: str, code: int = 0) -> None:
+        ended = command_line.run(words)
+        assert ended == code, f"{words}: {capfd.readouterr()}"
+
+    return run
+
+
+EVERY_VERB: dict[str, list[list[str]]] = {
+    "init": [["init"], ["--store", "../new.git", "init"]],
+    "import": [["import", "file.jsonl"], ["import", "--all", "--dry-run"]],
+    "export": [["export", "pi:", "-o", "out.jsonl"]],
+    "ls": [["ls"], []],
+    "log": [["log", "@"]],
+    "tree": [["tree", "@"]],
+    "show": [["show", "@@leaf"]],
+    "branch": [["branch", "@"], ["branch", "@", "other"]],
+    "switch": [["switch", "@", "side"]],
+    "fork": [["fork", "@@leaf"]],
+    "label": [["label", "@@leaf", "here"]],
+    "name": [["name", "@", "Named"]],
+    "undo": [["undo"], ["undo"]],
+    "redo": [["redo"]],
+    "op": [["op", "log"]],
+    "verify": [["verify"]],
+    "maintain": [["maintain"]],
+    "doctor": [["doctor"]],
+    "demo": [["demo"]],
+    "completion": [["completion", "bash"]],
+    "textconv": [["textconv", "file.jsonl"]],
+}
+
+
+def test_every_verb_is_run_below_but_for_git_itself():
+    """Who types `gitsession git` asks for git as it is, with the store's configuration."""
+    assert {*COMMANDS, *HIDDEN} - {"git"} == set(EVERY_VERB)
+
+
+@pytest.mark.promise("P33")
+def test_a_store_full_of_planted_commands_runs_none_of_them(store, run, tmp_path, faults):
+    canary, dead = tmp_path / "canary.sh", tmp_path / "DEAD"
+    canary.write_text(f'#!/bin/sh\necho "$0 $@" >> {dead}\n')
+    canary.chmod(0o755)
+    assert os.system(f"{canary} works") == 0
+    assert dead.read_text() == f"{canary} works\n"
+    dead.unlink()
+    for folder in (tmp_path / "hooks", store / "hooks"):
+        folder.mkdir()
+        for hook in HOOKS:
+            (folder / hook).symlink_to(canary)
+    (tmp_path / "attributes").write_text("* filter=evil diff=gitsession merge=evil\n")
+    (tmp_path / "included").write_text(f"[core]\n\thooksPath = {tmp_path}/hooks\n\tpager = {canary}\n")
+    (store / "info" / "attributes").write_text("* filter=evil diff=gitsession merge=evil\n")
+    (store / "config.worktree").write_text(f"[core]\n\tfsmonitor = {canary}\n")
+    (store / "objects" / "info" / "alternates").write_text(f"{tmp_path}/elsewhere\n")
+    places = {name: str(tmp_path / name) for name in ("hooks", "attributes", "included")}
+    with open(store / "config", "a") as file:
+        for key, value in PLANTED.items():
+            section, *middle, name = key.split(".")
+            head = f'[{section} "{".".join(middle)}"]' if middle else f"[{section}]"
+            file.write(f'{head}\n\t{name} = "{value.format(canary=canary, **places)}"\n')
+    Path("file.jsonl").write_bytes(header("0199-abcd", cwd=os.getcwd()) + b"\n" + said("aaaa1111", None) + b"\n")
+    for lines in EVERY_VERB.values():
+        for words in lines:
+            # What a verb comes to in such a store is not the question here.
+            command_line.run(words)
+            assert not dead.exists(), f"{words} ran {dead.read_text()}"
+    faults.many(len(PLANTED) + 2 * len(HOOKS) + 4)
+
+
+@pytest.mark.promise("P35")
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_nobody_else_reads_a_store_or_an_export_whatever_the_umask(tmp_path, run, faults, umask, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    store = tmp_path / "closed.git"
+    monkeypatch.setenv("GITSESSION_DIR", str(store))
+    Path("file.jsonl").write_bytes(header("0199-abcd", cwd=os.getcwd()) + b"\n" + said("aaaa1111", None) + b"\n")
+    before = os.umask(umask)
+    try:
+        for words in (
+            ["init"],
+            ["import", "file.jsonl"],
+            ["name", "@", "Named"],
+            ["maintain"],
+            ["export", "@", "-o", "out.jsonl"],
+            ["undo"],
+            ["verify"],
+        ):
+            run(*words)
+            assert store.stat().st_mode & 0o7777 == 0o700
+        with Store.open(store) as opened:
+            opened.new_session(agent="agent").append(Message.user("a" * (2 << 20)))
+        run("maintain")
+    finally:
+        os.umask(before)
+    assert store.stat().st_mode & 0o7777 == 0o700
+    assert Path("out.jsonl").stat().st_mode & 0o7777 == 0o600
+    for name in ("index.db", "lock"):
+        assert (store / "gitsession" / name).stat().st_mode & 0o077 == 0
+    faults.many(8)

@@ -1,0 +1,152 @@
+"""What an agent, a file or a stranger wrote cannot drive the terminal of who reads it."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+import unicodedata
+
+import pytest
+from builders import entry, header, label, said
+
+from gitsession.cli import output
+from gitsession.codec.message import render
+from gitsession.codec.text import clean
+from gitsession.model.headline import Headline
+
+SGR = re.compile(r"\x1b\[[0-9;]*m")
+
+ATTACKS = {
+    "the title": "\x1b]0;owned\x07",
+    "the clipboard": "\x1b]52;c;cm0gLXJm\x07",
+    "a link": "\x1b]8;;http://evil.example\x1b\\click\x1b]8;;\x1b\\",
+    "answers of the terminal": "\x1b[6n\x1b[c\x1b[>c\x1b[21t",
+    "the screen cleared": "\x1b[2J\x1b[H\x1bc",
+    "the other screen": "\x1b[?1049h",
+    "keys redefined": "\x1bP+q544e\x1b\\",
+    "one byte control": "\x9b31mred\x9b0m \x9d0;owned\x9c",
+    "a line overwritten": "harmless\rrm -rf /",
+    "letters taken back": "rm\x08\x08ls",
+    "a bell and a null": "\x07\x00\x05",
+    "form feed and vertical tab": "a\x0cb\x0bc",
+    "delete": "a\x7fb",
+    "right to left": "\u202egpj.exe\u202c",
+    "isolates": "\u2066a\u2069 \u2067b\u2069",
+    "marks": "a\u200eb\u200fc\u061cd",
+    "separators": "a\u2028b\u2029c\u0085d",
+    "nothing to see": "a\u200bb\ufeffc\u2060d",
+    "tags": "a\U000e0041\U000e0042\U000e007fb",
+    "a lone surrogate": "a\ud800b\udfffc",
+    "annotations": "a\ufff9b\ufffac\ufffb",
+    "colours of its own": "\x1b[31;5mALERT\x1b[0m",
+}
+
+
+def drives(character: str) -> bool:
+    """Judged by the tables of Unicode, which the code does not consult; a line end is ours."""
+    return character != "\n" and (
+        unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")
+        or unicodedata.bidirectional(character) in ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
+        or character in "\u061c\u200b\u200e\u200f\u2060\ufeff\ufff9\ufffa\ufffb"
+        or 0xE0000 <= ord(character) <= 0xE007F
+    )
+
+
+def left(text: str) -> list[str]:
+    return [f"U+{ord(character):04X}" for character in text if drives(character)]
+
+
+EVERY = "".join(map(chr, range(0x110000)))
+
+
+@pytest.mark.promise("P32")
+def test_of_all_code_points_none_that_drives_a_terminal_gets_through(faults):
+    cleaned = clean(EVERY)
+    assert left(cleaned) == []
+    assert left(output.shorten(EVERY, 1 << 21)) == []
+    assert left(output.paint(EVERY)) == []
+    assert len(cleaned) > 1_100_000, "and the rest stays"
+    for code in range(0, 0x110000, 3):  # one alone, where nothing beside it gives it away
+        assert not left(clean(chr(code)))
+    faults.many(0x110000)
+
+
+@pytest.mark.promise("P32")
+def test_no_commit_message_says_what_drives_a_terminal(faults):
+    size = 3000
+    for start in range(0, 0x110000, size):
+        part = EVERY[start : start + size]
+        said = render(Headline(kind="message", label="user", words=part, body=part, model=part), bytes(32), None)
+        assert left(said.decode()) == []
+    for text in ATTACKS.values():
+        said = render(Headline(kind=text, label=text, words=text, body=text, model=text), bytes(32), None)
+        assert left(said.decode()) == []
+    faults.many(0x110000 + len(ATTACKS))
+
+
+@pytest.mark.promise("P32")
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+def test_whatever_prints_prints_clean(attack, capfd, faults):
+    output.say(attack, fg="red")
+    output.complain(attack, hint=attack, candidates=[attack])
+    output.warn(attack)
+    output.emit("x", {"text": attack, attack: [attack]})
+    output.paged([output.paint(attack)])
+    out, err = capfd.readouterr()
+    assert left(out + err) == []
+    faults.many(1)
+
+
+def watched(*words: str) -> str:
+    """What a command writes to a terminal."""
+    ours, theirs = pty.openpty()
+    environment = {
+        **os.environ, "TERM": "xterm-256color", "PAGER": "cat", "LINES": "500", "COLUMNS": "400", "PYTHONUTF8": "1"
+    }
+    command = [sys.executable, "-m", "gitsession", *words]
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as child:
+        os.close(theirs)
+        written = b""
+        while True:
+            try:
+                read = os.read(ours, 1 << 16)
+            except OSError:  # Linux says so where the last one has closed the terminal
+                break
+            if not read:
+                break
+            written += read
+        child.wait()
+    os.close(ours)
+    return written.decode("utf-8", "replace").replace("\r\n", "\n")
+
+
+@pytest.mark.promise("P32")
+def test_a_terminal_gets_nothing_but_our_own_colours_from_a_session_of_attacks(tmp_path, monkeypatch, faults):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GITSESSION_DIR", str(tmp_path / "store.git"))
+    lines = [header("0199-\x1b]0;owned\x07", cwd=f"{tmp_path}/\x1b[2J")]
+    before = None
+    for number, attack in enumerate(ATTACKS.values()):
+        id = f"{number:04}\x1b[6n"
+        lines.append(said(id, before, attack, role="user" if number % 2 else "assistant", at=number + 1, model=attack))
+        lines.append(label(f"l{number}", id, id, attack, at=number + 1))
+        before = id
+    lines.append(entry("session_info", "name", before, at=59, name="".join(ATTACKS.values())))
+    lines.append(entry("\x1b[31mkind", "odd", "name", at=59, text="\x1b]0;x\x07"))
+    file = tmp_path / "attack\x1b[2J.jsonl"
+    file.write_bytes(b"\n".join(lines) + b"\n")
+    words = [
+        *(["import", str(file)], ["ls"], [], ["log", "pi:"], ["tree", "pi:"], ["show", "pi:@leaf"], ["branch", "pi:"]),
+        *(["show", "pi:@leaf~5"], ["op", "log"], ["verify"], ["name", "pi:", "\x1b[31mred"], ["show", "pi:@\x1b[31m"]),
+    ]
+    coloured = 0
+    for command in words:
+        written = watched(*command)
+        coloured += bool(SGR.search(written))
+        assert left(SGR.sub("", written)) == [], command
+        assert "[31;5m" not in "".join(SGR.findall(written)), command
+    assert coloured, "there is colour on a terminal"
+    faults.many(len(words))
