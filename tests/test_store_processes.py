@@ -137,6 +137,19 @@ def test_an_entry_of_another_process_is_seen_without_a_flush(git_dir):
         assert reader.pending == 0
 
 
+@pytest.mark.promise("P15")
+@pytest.mark.parametrize("flushed", [False, True])
+def test_an_object_of_another_process_is_found_by_its_name_alone(git_dir, flushed):
+    with GitStore.open(git_dir) as reader, GitStore.open(git_dir, flush_on_close=flushed) as other:
+        assert reader.pending == 0
+        read, contained = append(other, "read"), append(other, "contained")
+        if flushed:
+            other.flush()
+        assert reader.read(read)[0] == "commit"
+        with GitStore.open(git_dir, flush_on_close=False) as fresh:
+            assert fresh.contains(contained)
+
+
 @pytest.mark.promise("P19")
 def test_threads_share_one_store(git_dir):
     with GitStore.open(git_dir) as store:

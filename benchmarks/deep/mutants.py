@@ -1,0 +1,391 @@
+"""Are the tests able to see it? Breaks the package on purpose, one place at a time, and runs the tests that must fail.
+
+    python benchmarks/deep/mutants.py [WORDS...]      all breaks, or those whose name holds one of the words
+
+Each break is made in a copy of the checkout. CAUGHT: a named test failed. NOT CAUGHT: none did, and a test is missing.
+A break whose text is no longer in the file, or whose tests are not there or fail without it, is an ERROR.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+SECONDS_MAX = 240
+ROUNDS = 3
+"""A race may need luck: a break is not caught when its tests passed so many times."""
+
+
+@dataclass(frozen=True)
+class Break:
+    """In ``file`` below gitsession/ each old text becomes the new one; ``tests`` are what pytest is given."""
+
+    name: str
+    file: str
+    edits: tuple[tuple[str, str], ...]
+    tests: tuple[str, ...]
+
+
+def one(name: str, file: str, old: str, new: str, *tests: str) -> Break:
+    return Break(name, file, ((old, new),), tests)
+
+
+FSYNCS = "tests/test_store_processes.py::test_how_often_the_disk_is_asked_to_be_sure"
+LEAF = "tests/test_beside_git.py::test_a_leaf_leads_to_whole_objects_and_never_goes_back_whoever_looks"
+STRANGER = "tests/test_refwriter.py::test_a_strangers_lock_holds_up_only_its_own_ref"
+POWER = "tests/test_power.py"
+KILLS = "tests/test_kills.py"
+FAILING = "tests/test_failing_disk.py"
+
+BREAKS = [
+    # -- acknowledging
+    one(
+        "the journal is not synced",
+        "store/journal.py",
+        "                os.fdatasync(newest.fd)\n        except OSError:",
+        "                pass\n        except OSError:",
+        FSYNCS,
+    ),
+    one(
+        "an append is acknowledged and not written",
+        "store/journal.py",
+        'write_all(newest.fd, b"".join((frames.MAGIC, length, digest, payload)), newest.end)',
+        "pass",
+        "tests/test_store_processes.py::test_an_entry_of_another_process_is_seen_without_a_flush",
+    ),
+    one(
+        "a failed record is not blanked",
+        "store/journal.py",
+        "            self._blank(newest)\n            raise",
+        "            self._failed = True\n            raise",
+        "tests/test_journal.py",
+    ),
+    one(
+        "a file whose fsync failed is written again",
+        "store/journal.py",
+        "newest is None or newest.damaged or self._failed",
+        "newest is None or newest.damaged",
+        "tests/test_journal.py",
+    ),
+    Break(
+        "records are not chained",
+        "store/journal.py",
+        (
+            (
+                "newest.digest = newest.end, newest.end + frames.HEAD_BYTES + len(payload), digest",
+                "_ = newest.end, newest.end + frames.HEAD_BYTES + len(payload), digest",
+            ),
+            (
+                "file.last, file.end, file.digest, file.unsure = file.end, start + length, raw[8:], not locked",
+                "file.last, file.end, file.unsure = file.end, start + length, not locked",
+            ),
+        ),
+        ("tests/test_journal.py",),
+    ),
+    one(
+        "the salt is always the same",
+        "store/journal.py",
+        "salt = secrets.token_bytes(frames.SALT_BYTES)",
+        "salt = bytes(frames.SALT_BYTES)",
+        "tests/test_journal.py",
+    ),
+    one(
+        "a digest is not compared",
+        "store/journal.py",
+        "if hash_of(file.digest + raw[4:8] + payload) != raw[8:]:",
+        "if False:",
+        "tests/test_journal.py",
+    ),
+    one(
+        "a number comes twice",
+        "store/journal.py",
+        "number = self._newest.number + 1 if self._newest else 1",
+        "number = self._newest.number if self._newest else 1",
+        "tests/test_journal.py",
+    ),
+    one(
+        "the newest journal file goes first",
+        "store/journal.py",
+        "for number in sorted(numbers):",
+        "for number in sorted(numbers, reverse=True):",
+        KILLS,
+        "tests/test_journal.py",
+    ),
+    # -- handing over to git
+    Break(
+        "refs move before their objects are there",
+        "store/gitstore.py",
+        (
+            ("            if overlay.objects:\n                self._write_pack(overlay.objects)\n", ""),
+            (
+                "            if left and not overlay.objects",
+                "            if overlay.objects:\n                self._write_pack(overlay.objects)\n"
+                "            if left and not overlay.objects",
+            ),
+        ),
+        (LEAF,),
+    ),
+    Break(
+        "the journal goes before the refs have moved",
+        "store/gitstore.py",
+        (
+            (
+                "            left, self.last_flush_error = move_to_ends(overlay.chains,",
+                "            chains = dict(overlay.chains)\n            self._start_afresh([])\n"
+                "            left, self.last_flush_error = move_to_ends(chains,",
+            ),
+            ("            self._start_afresh(left)\n            if not left", "            if not left"),
+        ),
+        (STRANGER,),
+    ),
+    one(
+        "packs are not kept",
+        "store/pack.py",
+        '    _keep(owner, directory / f"{name}.keep", sync)\n',
+        "",
+        STRANGER,
+        "tests/test_pack.py",
+    ),
+    one(
+        "the folder of packs is not synced",
+        "store/pack.py",
+        "    if sync:\n        sync_directory(directory)\n    return name",
+        "    return name",
+        FSYNCS,
+    ),
+    one(
+        "the folder of a ref is not synced",
+        "store/refwriter.py",
+        "if self._sync and _sync_nearest(path.parent) != path.parent:",
+        "if False:",
+        FSYNCS,
+    ),
+    one(
+        "a ref moves without a look",
+        "store/refwriter.py",
+        "if held in ours or held == new else False",
+        "if True else False",
+        "tests/test_refwriter.py",
+    ),
+    one(
+        "the proof goes before the lock",
+        "store/refwriter.py",
+        "def _break(proof: str, lock: str) -> None:\n    try:",
+        "def _break(proof: str, lock: str) -> None:\n    os.rename(proof, proof + '~')\n    os.unlink(proof + '~')\n"
+        "    open(proof, 'w').close()\n    try:",
+        "tests/test_refwriter.py",
+    ),
+    one(
+        "anybody's lock is broken",
+        "store/refwriter.py",
+        "if os.path.samestat(os.stat(lock), os.stat(proof)):",
+        "if True:",
+        "tests/test_refwriter.py",
+    ),
+    one(
+        "a directory that git removed is an error",
+        "store/refwriter.py",
+        "        except (FileNotFoundError, NotADirectoryError):\n            directory = directory.parent",
+        "        except NotADirectoryError:\n            directory = directory.parent",
+        "tests/test_refwriter.py",
+    ),
+    # -- reading beside writers
+    one(
+        "a reader asks git first and the journal second",
+        "store/gitstore.py",
+        "            return staging.value(name)\n        self._tail()\n        return self._value(name)",
+        "            return staging.value(name)\n        seen = self._git.ref(name)\n        self._tail()\n"
+        "        chain = self._overlay.chains.get(name)\n        return chain[-1] if chain else seen",
+        LEAF,
+    ),
+    one(
+        "an object that is missing is not looked for twice",
+        "store/gitstore.py",
+        "        except MissingObject:\n            self._tail()\n",
+        "        except MissingObject:\n            pass\n",
+        "tests/test_store_processes.py",
+    ),
+    one(
+        "packed-refs of this moment are believed",
+        "store/refreader.py",
+        "seen if stat.st_mtime_ns < fresh else None",
+        "seen",
+        "tests/test_refwriter.py",
+    ),
+    one(
+        "a transaction asks git twice",
+        "store/staging.py",
+        "if name not in self._seen:",
+        "if True:",
+        "tests/test_refwriter.py",
+    ),
+    # -- one at a time
+    one(
+        "nobody waits for the lock",
+        "store/lock.py",
+        "                    ) from None\n                time.sleep",
+        "                    ) from None\n                return\n                time.sleep",
+        "tests/test_winners.py::test_one_of_two_takes_a_name",
+    ),
+    one(
+        "a forked child goes on with its parent's files",
+        "store/gitstore.py",
+        "        if os.getpid() != self._pid:\n            self._after_fork()\n        if self._closed:",
+        "        if self._closed:",
+        "tests/test_store_processes.py",
+    ),
+    one(
+        "a forked child may end its parent's transaction",
+        "store/gitstore.py",
+        "if staging is not self._staging or os.getpid() != self._pid:",
+        "if staging is not self._staging:",
+        "tests/test_store_processes.py::test_a_child_forked_within_a_transaction_cannot_end_it",
+    ),
+    one(
+        "threads share a connection to the catalogue",
+        "api.py",
+        "me = (os.getpid(), threading.get_ident())",
+        "me = (os.getpid(), 0)",
+        "tests/test_writers.py::test_threads_share_one_store_and_its_sessions",
+    ),
+    one(
+        "the catalogue is opened without patience",
+        "index/catalogue.py",
+        'if "locked" not in str(error) or time.monotonic() > deadline:',
+        "if True:",
+        "tests/test_writers.py::test_processes_that_open_the_catalogue_for_the_first_time_wait_for_each_other",
+    ),
+    one(
+        "who asked to be refused follows",
+        "session/session.py",
+        "if expected is None or expected.oid == seen:",
+        "if True:",
+        "tests/test_writers.py::test_who_saw_an_older_leaf_goes_beside_or_is_refused_and_nothing_else",
+    ),
+    # -- bytes and words of others
+    one(
+        "a loose object is not hashed",
+        "store/git.py",
+        "if len(data) != size or oid_of(kind, data) != oid:",
+        "if len(data) != size:",
+        "tests/test_damage.py",
+    ),
+    one(
+        "no object is too large",
+        "store/git.py",
+        "if size > self._bytes_max:",
+        "if False:",
+        "tests/test_store_contract.py",
+        "tests/test_damage.py",
+        "tests/test_git_door.py",
+    ),
+    one(
+        "packed-refs are not checked",
+        "store/refreader.py",
+        '            if not found:\n                raise Corrupt(f"packed-refs holds',
+        '            if False:\n                raise Corrupt(f"packed-refs holds',
+        "tests/test_hostile_bytes.py",
+    ),
+    one(
+        "a journal names a ref outside of the store",
+        "store/journal.py",
+        "            _check_move(name, old, new)\n",
+        "",
+        "tests/test_journal.py",
+    ),
+    one(
+        "words are printed as they are",
+        "cli/output.py",
+        "    safe = clean(text)\n    return click",
+        "    safe = text\n    return click",
+        "tests/test_terminal.py",
+    ),
+    one(
+        "a direction may be turned around",
+        "codec/text.py",
+        "\\u2028-\\u202e",
+        "\\u2028-\\u2029",
+        "tests/test_terminal.py",
+    ),
+    one(
+        "the store's hooks are run",
+        "store/gitcli.py",
+        '    "core.hooksPath=/dev/null",\n',
+        "",
+        "tests/test_hostile_store.py",
+    ),
+    one(
+        "a store is open to others",
+        "store/create.py",
+        "    path.chmod(0o700)",
+        "    path.chmod(0o755)",
+        "tests/test_hostile_store.py",
+    ),
+]
+
+
+def main() -> int:
+    words = sys.argv[1:]
+    wanted = [each for each in BREAKS if not words or any(word in each.name for word in words)]
+    with tempfile.TemporaryDirectory(prefix="gitsession-mutants-") as folder:
+        copy = Path(folder) / "checkout"
+        ignored = shutil.ignore_patterns(".git", ".venv", ".hypothesis", "*cache*", "*.egg-info")
+        shutil.copytree(CHECKOUT, copy, ignore=ignored)
+        whole = {test: run(copy, (test,)) for test in sorted({test for each in wanted for test in each.tests})}
+        results = [verdict(copy, each, whole) for each in wanted if not print(f"{each.name:60}", end="", flush=True)]
+    caught = results.count("CAUGHT")
+    print(f"{caught} of {len(wanted)} caught, {results.count('NOT CAUGHT')} not, {results.count('ERROR')} errors")
+    return 0 if caught == len(wanted) else 1
+
+
+def verdict(copy: Path, broken: Break, whole: dict[str, int]) -> str:
+    said, why = _verdict(copy, broken, whole)
+    print(f"{said:10} {why}", flush=True)
+    return said
+
+
+def _verdict(copy: Path, broken: Break, whole: dict[str, int]) -> tuple[str, str]:
+    tests = tuple(test for test in broken.tests if whole[test] == 0)
+    if not tests:
+        return "ERROR", f"not one of its tests is there and passes without it: {', '.join(broken.tests)}"
+    path = copy / "gitsession" / broken.file
+    before = text = path.read_text()
+    for old, new in broken.edits:
+        if text.count(old) != 1:
+            return "ERROR", f"{broken.file} holds {text.count(old)} times: {old.strip().splitlines()[0]}"
+        text = text.replace(old, new)
+    path.write_text(text)
+    try:
+        for _ in range(ROUNDS):
+            code = run(copy, tests)
+            if code == 1:
+                return "CAUGHT", ", ".join(tests)
+            if code:
+                return "ERROR", f"pytest ended with {code}"
+    finally:
+        path.write_text(before)
+    return "NOT CAUGHT", ", ".join(tests)
+
+
+def run(copy: Path, tests: tuple[str, ...]) -> int:
+    """pytest's exit code: 0 passed, 1 failed. A test that hangs has failed."""
+    environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-o", "timeout=60", *tests]
+    with subprocess.Popen(
+        command, cwd=copy, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    ) as child:
+        try:
+            return child.wait(SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, 9)
+            return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
