@@ -263,6 +263,24 @@ def test_numbers_never_come_twice_and_a_gone_file_is_noticed(directory, journal)
     reader.close()
 
 
+@pytest.mark.promise("P15")
+def test_who_is_killed_while_dropping_files_leaves_the_end_of_every_chain(directory, journal, monkeypatch, faults):
+    for text in ("one", "two", "three"):
+        write(journal, text)
+        journal.start_next()
+    real = os.unlink
+
+    def once(path: str) -> None:
+        real(path)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(os, "unlink", once)
+        journal.drop([1, 2, 3])
+    with faults.one():
+        assert read_all(directory) == ["two", "three"]
+
+
 def test_what_a_killed_run_began_is_begun_again(directory, journal):
     write(journal, "one")
     (directory / "tmp-2").write_bytes(b"half")

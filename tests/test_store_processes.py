@@ -138,6 +138,20 @@ def test_an_entry_of_another_process_is_seen_without_a_flush(git_dir):
 
 
 @pytest.mark.promise("P15")
+def test_a_flush_between_the_two_looks_of_a_reader_hides_nothing(git_dir, monkeypatch, faults):
+    with GitStore.open(git_dir, read_only=True) as reader, GitStore.open(git_dir) as other:
+        for look in ("ref", "refs"):
+            real = getattr(reader._git, look)
+            monkeypatch.setattr(reader._git, look, lambda name, real=real: (real(name), other.flush())[0])
+        oid = append(other, "one")
+        with faults.one():
+            assert reader.ref(LEAF) == oid
+        oid = append(other, "two")
+        with faults.one():
+            assert reader.refs("refs/heads/sessions/") == {LEAF: oid}
+
+
+@pytest.mark.promise("P15")
 @pytest.mark.parametrize("flushed", [False, True])
 def test_an_object_of_another_process_is_found_by_its_name_alone(git_dir, flushed):
     with GitStore.open(git_dir) as reader, GitStore.open(git_dir, flush_on_close=flushed) as other:

@@ -202,14 +202,14 @@ BREAKS = [
         "            return staging.value(name)\n        self._tail()\n        return self._value(name)",
         "            return staging.value(name)\n        seen = self._git.ref(name)\n        self._tail()\n"
         "        chain = self._overlay.chains.get(name)\n        return chain[-1] if chain else seen",
-        LEAF,
+        "tests/test_store_processes.py::test_a_flush_between_the_two_looks_of_a_reader_hides_nothing",
     ),
     one(
         "an object that is missing is not looked for twice",
         "store/gitstore.py",
         "        except MissingObject:\n            self._tail()\n",
         "        except MissingObject:\n            pass\n",
-        "tests/test_store_processes.py",
+        "tests/test_store_processes.py::test_an_object_of_another_process_is_found_by_its_name_alone",
     ),
     one(
         "packed-refs of this moment are believed",
@@ -238,7 +238,7 @@ BREAKS = [
         "store/gitstore.py",
         "        if os.getpid() != self._pid:\n            self._after_fork()\n        if self._closed:",
         "        if self._closed:",
-        "tests/test_store_processes.py",
+        "tests/test_store_processes.py::test_a_forked_child_and_its_parent_go_on_as_two_processes",
     ),
     one(
         "a forked child may end its parent's transaction",
