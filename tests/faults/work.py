@@ -149,7 +149,7 @@ WORKLOADS: dict[str, list[Command]] = {
 
 def get_ready() -> None:
     """Make this process one that only does workloads, its git children under the shim."""
-    small().__enter__()
+    _make_small()
     gitcli._PASSED_ON += ("LD_PRELOAD", "FI_CONTROL")
 
 
@@ -157,11 +157,15 @@ def get_ready() -> None:
 def small() -> Iterator[None]:
     """Meanwhile stores are quickly made and copied: short journal files; and no flush comes but those asked for."""
     kept = journal.PREALLOCATED_BYTES, IdleTimer.touch
-    journal.PREALLOCATED_BYTES, IdleTimer.touch = _PREALLOCATED_BYTES, lambda self: None
+    _make_small()
     try:
         yield
     finally:
         journal.PREALLOCATED_BYTES, IdleTimer.touch = kept
+
+
+def _make_small() -> None:
+    journal.PREALLOCATED_BYTES, IdleTimer.touch = _PREALLOCATED_BYTES, lambda self: None
 
 
 def prepare(git_dir: Path) -> None:
