@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         ThinkingChange,
         Title,
     )
+    from gitsession.session.gaps import Gap
     from gitsession.session.node import Node
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "Custom",
     "Entry",
     "File",
+    "Gap",
     "GitSessionError",
     "Image",
     "InvalidName",
@@ -89,6 +91,7 @@ _HOMES = {
         ],
         "gitsession.errors",
     ),
+    "Gap": "gitsession.session.gaps",
     "Node": "gitsession.session.node",
     **dict.fromkeys(["File", "Image", "Text", "Thinking", "ToolCall", "text"], "gitsession.model.blocks"),
 }

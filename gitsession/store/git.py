@@ -57,7 +57,7 @@ class GitDoor:
         if problem is not None:
             raise problem
         for name, what in self._packs.suspects().items():
-            raise Corrupt(f"object {oid} is not found, and {name} is damaged: {what}", hint="`gitsession repair`")
+            raise Corrupt(f"object {oid} is not found, and {name} is damaged: {what}", hint="`gitsession repair` may mend it")
         raise MissingObject(f"no object {oid}")
 
     def contains(self, oid: Oid) -> bool:

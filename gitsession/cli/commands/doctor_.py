@@ -89,7 +89,7 @@ def _store(app: App) -> Iterator[Check]:
     pending = objects.pending
     yield Check("journal", f"{count(pending, 'write')} not packed yet")
     for what in objects.damage():
-        yield Check("journal", what, "copy the store aside, then `gitsession verify` says what is affected")
+        yield Check("journal", what, "`gitsession repair` sets it aside; `gitsession verify` says what is affected")
     packs = count_packs(path)
     yield Check("packs", f"{packs:,}", "`gitsession maintain` merges them" if packs >= PACKS_MAX else "")
     loose = sum(1 for folder in (path / "objects").iterdir() if len(folder.name) == 2 for _ in folder.iterdir())
