@@ -117,7 +117,7 @@ def test_what_git_derives_is_set_aside_and_nothing_else_is_done(tmp_path: Path, 
     KINDS[how](case.path / name, other)
     with Store.open(case.path) as store:
         done = store.repair()
-        assert (done.plan.taken, done.plan.rescued) == ({}, {})
+        assert (done.plan.taken, done.plan.rescued) == ({}, [])
         assert list(done.set_aside) == ([] if how == "deleted" else [name])
         assert store.verify().problems == []
 
@@ -343,3 +343,16 @@ def test_a_session_that_is_imported_again_is_healed_by_it_first(tmp_path: Path) 
     with Store.open(case.path) as store:
         assert store.repair([case.file]).is_whole
         assert bring(store.objects, case.file.read_bytes(), name=case.file.stem).moves == ()
+
+
+def test_a_large_pack_is_saved_in_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gitsession.store import salvage
+
+    monkeypatch.setattr(salvage, "_BATCH_BYTES", 1000)
+    case = Case(tmp_path, "a clone", loose=False)
+    case.hit("objects/pack/*.pack", "flipped")
+    with Store.open(case.path) as store:
+        assert store.repair(case.sources).is_whole
+        assert len(list(case.path.glob("objects/pack/*.pack"))) > 3
+        assert store.maintain().packs_after == 1
+        assert store.verify().problems == []

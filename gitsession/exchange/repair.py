@@ -62,7 +62,7 @@ class Plan:
     """
 
     bad: list[BadFile] = field(default_factory=list)
-    rescued: dict[Oid, tuple[Kind, bytes]] = field(default_factory=dict)
+    rescued: list[Oid] = field(default_factory=list)
     taken: dict[Oid, tuple[Kind, bytes]] = field(default_factory=dict)
     donors: dict[Oid, str] = field(default_factory=dict)
     lost: list[Lost] = field(default_factory=list)
@@ -110,7 +110,7 @@ def repair(
 def _perform(store: GitStore, plan: Plan) -> Repaired:
     place = salvage.quarantine(store.git_dir)
     with _writing(store), store.locked():
-        salvage.save(store.git_dir, {**plan.rescued, **plan.taken})
+        salvage.save(store.git_dir, plan.rescued, plan.taken)
         moved = salvage.set_aside(store.git_dir, plan.bad, place)
         salvage.mend_refs(store.git_dir, place, plan.ref_files)
         if plan.log_lost:

@@ -21,6 +21,8 @@ from gitsession.store.refreader import RefReader
 
 OBJECT_BYTES_MAX = 1 << 30
 
+_MEND = "`gitsession repair` may mend it"
+
 _KINDS: Final[dict[str, Kind]] = {"commit": "commit", "tree": "tree", "blob": "blob"}
 _HEAD = re.compile(rb"(commit|tree|blob|tag) (0|[1-9][0-9]{0,18})\0")
 _HEAD_BYTES_MAX = 32
@@ -57,7 +59,7 @@ class GitDoor:
         if problem is not None:
             raise problem
         for name, what in self._packs.suspects().items():
-            raise Corrupt(f"object {oid} is not found, and {name} is damaged: {what}", hint="`gitsession repair` may mend it")
+            raise Corrupt(f"object {oid} is not found, and {name} is damaged: {what}", hint=_MEND)
         raise MissingObject(f"no object {oid}")
 
     def contains(self, oid: Oid) -> bool:

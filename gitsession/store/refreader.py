@@ -42,7 +42,7 @@ class RefReader:
             return value if first == name else None
         found = _VALUE.fullmatch(raw)
         if not found:
-            raise Corrupt(f"{name} holds {raw[:60]!r}", hint="`gitsession repair` puts back what was last recorded for it")
+            raise Corrupt(f"{name} holds {raw[:60]!r}", hint="`gitsession repair` puts back what was last recorded")
         return found[1].decode()
 
     def list(self, prefix: str) -> dict[str, RefValue]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha1
 from pathlib import Path
@@ -36,6 +36,7 @@ _DERIVED = {
 
 _BESIDE_PACKS = (".rev", ".bitmap", ".mtimes")
 _CHUNK_BYTES = 1 << 20
+_BATCH_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,28 +62,30 @@ def packs_to_leave(bad: Sequence[BadFile]) -> set[str]:
     return {Path(found.path).stem + ".idx" for found in bad if found.path.endswith(".pack")}
 
 
-def good_objects(git_dir: Path, bad: Sequence[BadFile]) -> dict[Oid, tuple[Kind, bytes]]:
-    """What can be read out of the packs among ``bad``, and is kept in no other place."""
+def good_objects(git_dir: Path, bad: Sequence[BadFile]) -> list[Oid]:
+    """What can be read out of the packs among ``bad``, and is in no other pack."""
     leaving = packs_to_leave(bad)
     if not leaving:
-        return {}
+        return []
     packs = Packs(f"{git_dir}/objects", OBJECT_BYTES_MAX)
     staying = set(packs.oids(without=leaving))
-    found = {}
-    for oid in set(packs.oids()) - staying:
-        try:
-            read = packs.read(oid)
-        except GitSessionError:
-            continue
-        if read is not None:
-            found[oid] = read
-    return found
+    return [oid for oid in dict.fromkeys(packs.oids()) if oid not in staying and _read(packs, oid) is not None]
 
 
-def save(git_dir: Path, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
-    """Under the store's lock: ``objects`` as one durable pack."""
-    if objects:
-        pack.write_pack(git_dir / "objects", objects, git_dir / create.KEEP)
+def save(git_dir: Path, rescued: Iterable[Oid], taken: Mapping[Oid, tuple[Kind, bytes]]) -> None:
+    """Under the store's lock: what is good in packs, and what others gave, into new packs that are durable."""
+    packs = Packs(f"{git_dir}/objects", OBJECT_BYTES_MAX)
+    batch, size = dict(taken), sum(len(data) for _, data in taken.values())
+    for oid in rescued:
+        found = _read(packs, oid)
+        if found is not None:
+            batch[oid] = found
+            size += len(found[1])
+        if size > _BATCH_BYTES:
+            pack.write_pack(git_dir / "objects", batch, git_dir / create.KEEP)
+            batch, size = {}, 0
+    if batch:
+        pack.write_pack(git_dir / "objects", batch, git_dir / create.KEEP)
 
 
 def quarantine(git_dir: Path) -> Path:
@@ -117,6 +120,13 @@ def keep_a_copy(git_dir: Path, path: str, place: Path) -> None:
     make_directories(aside.parent)
     os.link(git_dir / path, _free_name(aside))
     sync_directory(aside.parent)
+
+
+def _read(packs: Packs, oid: Oid) -> tuple[Kind, bytes] | None:
+    try:
+        return packs.read(oid)
+    except GitSessionError:
+        return None
 
 
 # ---- finding
