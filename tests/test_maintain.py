@@ -10,7 +10,7 @@ from raw import LEAF, append, git
 
 from gitsession.api import Store
 from gitsession.errors import Unavailable
-from gitsession.store import gitcli
+from gitsession.store import gitcli, pack
 from gitsession.store.create import JOURNAL, PROOFS, create
 from gitsession.store.gitstore import GitStore
 from gitsession.store.maintain import PACKS_MAX, count_packs, maintain
@@ -62,7 +62,7 @@ def test_where_git_cannot_order_packs_it_repacks_all_and_keeps_what_no_ref_reach
 def test_what_killed_runs_left_is_removed(store):
     append(store, "entry")
     packs = store.git_dir / "objects" / "pack"
-    ours = [packs / "tmp_gitsession_0123", store.git_dir / JOURNAL / "tmp-9"]
+    ours = [packs / f"{pack.TEMPORARY}0123", store.git_dir / JOURNAL / "tmp-9"]
     others = [packs / "tmp_pack_old", packs / "tmp_idx_old", store.git_dir / "objects" / "tmp_obj_old"]
     young = packs / "tmp_pack_young"
     for path in [*ours, *others, young]:

@@ -21,7 +21,8 @@ from gitsession.store.base import Kind, Oid
 from gitsession.store.durable import sync_directory, write_new
 
 KEEP_TEXT = "gitsession: refs to this pack are still in the journal\n"
-TEMPORARY = "tmp_gitsession_"
+TEMPORARY = "gitsession-tmp-"
+"""Not ``tmp_``: what is named so, `git prune` may sweep up from under a writer."""
 
 _COMPRESSION = 1
 _TYPE_OF: Final[dict[Kind, int]] = {"commit": 1, "tree": 2, "blob": 3}
