@@ -20,8 +20,8 @@ CUTS = 10
 REPLAYED = [name for name in WORKLOADS if name not in ("large", "maintain")]
 """A large write says nothing that a small one does not, and git writes packed objects without telling us how."""
 
-CRASHES_MOST = {"ext4": 200, "posix": 1700}
-SAMPLES = 150
+CRASHES_MOST = {"ext4": 200, "posix": 1900}
+SAMPLES = 220
 """Of each workload; the deep run (benchmarks/deep) has no limit."""
 
 
