@@ -8,6 +8,7 @@ or is another file, or no mark, is a doubt, and then everything is checked.
 from __future__ import annotations
 
 import contextlib
+from concurrent.futures import ThreadPoolExecutor
 
 from gitsession.errors import GitSessionError, Unavailable
 from gitsession.session import oplog
@@ -36,8 +37,10 @@ def verify(
         known = frozenset(value for name, value in mark.refs.items() if refs.parse(name))
         report = entries.verify(store, sample=sample, max_seconds=max_seconds, known=known)
     else:
-        problems += [Finding("git fsck", line) for line in gitcli.fsck(store.git_dir)]
-        report = entries.verify(store, sample=sample, max_seconds=max_seconds)
+        with ThreadPoolExecutor(1) as pool:  # git's check is another process: it runs beside ours
+            told = pool.submit(gitcli.fsck, store.git_dir)
+            report = entries.verify(store, sample=sample, max_seconds=max_seconds)
+            problems += [Finding("git fsck", line) for line in told.result()]
     report.problems[:0] = problems
     if report.whole and not report.problems and not store.read_only:
         with contextlib.suppress(OSError):  # then the next one looks at everything again

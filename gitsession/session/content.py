@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from gitsession.codec import holes, payload
 from gitsession.codec.digest import digest as digest_of
@@ -14,6 +15,9 @@ from gitsession.session.node import Node
 from gitsession.store import layout
 from gitsession.store.base import ObjectStore, Oid
 from gitsession.store.objects import parse_tree
+
+Rows: TypeAlias = list[tuple[str, str, Oid]]
+"""The entries of a tree: mode, name, oid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +37,18 @@ def kept(store: ObjectStore, node: Node) -> Kept:
 
 def kept_in(store: ObjectStore, tree: Oid) -> Kept:
     """The parts of an entry's tree, whichever commit names it."""
+    return kept_of(store, tree, tree_of(store, tree))
+
+
+def tree_of(store: ObjectStore, oid: Oid) -> Rows:
+    """What a tree holds. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
+    return parse_tree(_read(store, oid, "tree"))
+
+
+def kept_of(store: ObjectStore, tree: Oid, rows: Rows) -> Kept:
+    """The parts of the tree ``tree``, which holds ``rows``."""
     form, stored, table, files = "", b"", b"", None
-    for _, name, oid in parse_tree(_read(store, tree, "tree")):
+    for _, name, oid in rows:
         found = layout.form_of(name)
         if found is not None:
             form, stored = found, _read(store, oid, "blob")
@@ -56,10 +70,10 @@ def whole(store: ObjectStore, node: Node, parts: Kept) -> bytes:
     """The payload of ``parts``, holes filled."""
     if not parts.holes:
         return parts.stored
-    top = {name: oid for _, name, oid in parse_tree(_read(store, node.tree, "tree"))}
+    top = {name: oid for _, name, oid in tree_of(store, node.tree)}
     blobs = {}
     if layout.BLOBS in top:
-        blobs = {name: oid for _, name, oid in parse_tree(_read(store, top[layout.BLOBS], "tree"))}
+        blobs = {name: oid for _, name, oid in tree_of(store, top[layout.BLOBS])}
 
     def fetch(digest: bytes, encoding: Encoding) -> bytes:
         oid = top.get(layout.SUMMARY) if encoding == "summary" else blobs.get(digest.hex())

@@ -39,7 +39,7 @@ class ObjectStore(Protocol):
     """A bare git repository: objects by id, refs by name, atomic durable writes."""
 
     def read(self, oid: Oid) -> tuple[Kind, bytes]:
-        """The object ``oid``. Raises ``MissingObject`` or ``Corrupt``."""
+        """The object whose bytes have the name ``oid``, which is checked. Raises ``MissingObject`` or ``Corrupt``."""
 
     def contains(self, oid: Oid) -> bool: ...
 

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Self
 
-from gitsession.errors import MissingObject, Unavailable
+from gitsession.errors import Corrupt, MissingObject, Unavailable
 from gitsession.store.base import Kind, Oid, RefValue
+from gitsession.store.objects import oid_of
 from gitsession.store.staging import Staging
 
 _WAIT_SECONDS = 10.0
@@ -32,6 +33,8 @@ class MemoryStore:
         found = self._objects.get(oid) or (staging.objects.get(oid) if staging else None)
         if found is None:
             raise MissingObject(f"no object {oid}")
+        if oid_of(*found) != oid:
+            raise Corrupt(f"object {oid} is not what its name says")
         return found
 
     def contains(self, oid: Oid) -> bool:
