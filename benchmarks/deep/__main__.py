@@ -1,4 +1,4 @@
-"""`python -m benchmarks.deep [promise ...] [--minutes N] [--seed N]`: a line for each module that was run."""
+"""`python -m benchmarks.deep [promise ...] [--minutes N] [--seed N] [--write]`: a line for each module that was run."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ import traceback
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 from _pytest.outcomes import Skipped
 
 TOLD_MAX = 5
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
+BEGIN, END = "<!-- deep -->", "<!-- /deep -->"
 
 
 def main() -> int:
@@ -21,15 +24,39 @@ def main() -> int:
     parser.add_argument("promises", nargs="*", metavar="promise", help="P1, P2 ...; all without any")
     parser.add_argument("--minutes", type=float, default=60.0, help="for all together (60)")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--write", action="store_true", help="put the results into docs/reliability.md")
     given = parser.parse_args()
     wanted = {name.upper() for name in given.promises}
     modules = [module for module in found() if not wanted or wanted & set(module.PROMISES)]
     print(f"{'promises':16} {'injected':>9} {'survived':>9} {'seconds':>8}")
-    bad = 0
+    rows = []
     for number, module in enumerate(modules):
         left = given.minutes * 60 - spent()
-        bad += run(module, given.seed, seconds=max(1.0, left / (len(modules) - number)))
-    return 1 if bad else 0
+        rows.append(run(module, given.seed, seconds=max(1.0, left / (len(modules) - number))))
+    if given.write:
+        write(rows)
+    return 0 if all(row.injected == row.survived for row in rows) else 1
+
+
+class Row(NamedTuple):
+    promises: str
+    what: str
+    injected: int
+    survived: int
+    seconds: float
+    why: str
+
+
+def write(rows: list[Row]) -> None:
+    """The results between the marks of the page, in place of those that stand there."""
+    lines = ["| promises | how | injected | survived | seconds | |", "|---|---|---|---|---|---|"]
+    for row in rows:
+        counts = f"{row.injected:,} | {row.survived:,} | {row.seconds:.0f}"
+        lines.append(f"| {row.promises} | {row.what} | {counts} | {row.why} |")
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    after = rest.partition(END)[2]
+    today = time.strftime("%Y-%m-%d")
+    PAGE.write_text(f"{before}{BEGIN}\nOn {today}:\n\n" + "\n".join(lines) + f"\n{END}{after}")
 
 
 def found() -> list[ModuleType]:
@@ -38,8 +65,8 @@ def found() -> list[ModuleType]:
     return [importlib.import_module(f"benchmarks.deep.{name}") for name in names if not name.startswith("_")]
 
 
-def run(module: ModuleType, seed: int, *, seconds: float) -> int:
-    """Inject until the time is over or there is nothing left to inject; how many were not survived."""
+def run(module: ModuleType, seed: int, *, seconds: float) -> Row:
+    """Inject until the time is over or there is nothing left to inject."""
     start = time.monotonic()
     injected = survived = 0
     told: list[str] = []
@@ -63,11 +90,12 @@ def run(module: ModuleType, seed: int, *, seconds: float) -> int:
         why = str(reason)
     finally:
         faults.close()
-    seconds = time.monotonic() - start
-    print(f"{' '.join(module.PROMISES):16} {injected:9} {survived:9} {seconds:8.0f}  {why}", flush=True)
+    what = (module.__doc__ or "").partition("\n")[0].rstrip(".")
+    row = Row(" ".join(module.PROMISES), what, injected, survived, time.monotonic() - start, why)
+    print(f"{row.promises:16} {injected:9} {survived:9} {row.seconds:8.0f}  {why}", flush=True)
     for text in islice(told, TOLD_MAX):
         print(text)
-    return len(told)
+    return row
 
 
 _STARTED = time.monotonic()

@@ -1,6 +1,6 @@
 """Are the tests able to see it? Breaks the package on purpose, one place at a time, and runs the tests that must fail.
 
-    python benchmarks/deep/mutants.py [WORDS...]      all breaks, or those whose name holds one of the words
+    python -m benchmarks.mutants [WORDS...]      all breaks, or those whose name holds one of the words
 
 Each break is made in a copy of the checkout. CAUGHT: a named test failed. NOT CAUGHT: none did, and a test is missing.
 A break whose text is no longer in the file, or whose tests are not there or fail without it, is an ERROR.
@@ -16,7 +16,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+CHECKOUT = Path(__file__).resolve().parents[1]
 SECONDS_MAX = 240
 ROUNDS = 3
 """A race may need luck: a break is not caught when its tests passed so many times."""
@@ -318,6 +318,55 @@ BREAKS = [
         '    "core.hooksPath=/dev/null",\n',
         "",
         "tests/test_hostile_store.py",
+    ),
+    Break(
+        "the proof of a lock goes before the lock",
+        "store/reflocks.py",
+        (
+            ("                    os.unlink(lock)\n", 20 * " " + "os.unlink(self.proof(name)); os.unlink(lock)\n"),
+            (
+                "            os.unlink(self.proof(name))\n\n    def forget",
+                "            Path(self.proof(name)).unlink(missing_ok=True)\n\n    def forget",
+            ),
+        ),
+        (KILLS, FAILING),
+    ),
+    one(
+        "the names of proofs are not synced",
+        "store/reflocks.py",
+        "            if self._sync and contents:\n                sync_directory(self._proofs)",
+        "            if False:\n                sync_directory(self._proofs)",
+        POWER,
+    ),
+    one(
+        "what was refused stays",
+        "store/gitstore.py",
+        "            self._take_back_refused()\n",
+        "",
+        FAILING,
+    ),
+    one(
+        "a ref is moved and its directory not synced",
+        "store/refwriter.py",
+        "        if self._sync and _sync_nearest(path.parent) != path.parent:",
+        "        if False:",
+        POWER,
+        FSYNCS,
+    ),
+    one(
+        "the journal's directory is not synced when old files go",
+        "store/journal.py",
+        "            os.close(file.fd)\n        if self._sync:\n            sync_directory(self._directory)",
+        "            os.close(file.fd)",
+        POWER,
+        FSYNCS,
+    ),
+    one(
+        "repair takes objects unseen",
+        "exchange/repair.py",
+        "found is not None and oid_of(*found) == oid",
+        "found is not None",
+        "tests/test_repair.py",
     ),
     one(
         "a store is open to others",

@@ -1,0 +1,38 @@
+"""The tests whose figures are in tests/figures.py, at the deep ones: races, random commands, mutants of bytes."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from benchmarks.deep import Fault
+
+PROMISES = ("P13", "P14", "P15", "P16", "P17", "P18", "P19", "P20", "P25", "P30")
+
+FILES = ("test_writers", "test_winners", "test_beside_git", "test_hostile_bytes", "test_machine")
+
+_TESTS = Path(__file__).resolve().parents[2] / "tests"
+_ROW = re.compile(r"^P\d+ +\d+ +(\d+) +(\d+) ", re.MULTILINE)
+
+
+def faults(seed: int) -> Iterator[Fault]:
+    """One of these for each file, again and again: what is random in them is so anew each time."""
+    while True:
+        for name in FILES:
+            yield partial(_run, name, seed)
+            seed += 1
+
+
+def _run(name: str, seed: int) -> int:
+    environment = {**os.environ, "GITSESSION_DEEP": "1", "GITSESSION_FUZZ_SEED": str(seed)}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "timeout=3600"]
+    command.append(str(_TESTS / f"{name}.py"))
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=_TESTS.parent)
+    if done.returncode:
+        raise AssertionError(done.stdout[-3000:])
+    return max((int(injected) for injected, _ in _ROW.findall(done.stdout)), default=1)
