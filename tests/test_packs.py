@@ -16,10 +16,11 @@ from damage import in_child
 from promises import Faults
 
 from gitsession.errors import Corrupt, GitSessionError, MissingObject, Unavailable
+from gitsession.store.delta import apply
 from gitsession.store.git import GitDoor
 from gitsession.store.objects import oid_of
 from gitsession.store.pack import _index, write_pack
-from gitsession.store.packs import Packs, apply_delta
+from gitsession.store.packs import Packs
 
 BLOB, OFFSET_DELTA, REF_DELTA = 3, 6, 7
 
@@ -194,7 +195,7 @@ DELTAS = {
 @pytest.mark.parametrize("delta", DELTAS.values(), ids=DELTAS)
 def test_a_delta_that_does_not_fit_is_refused(delta: bytes) -> None:
     with pytest.raises(ValueError):
-        apply_delta(b"hello", delta, 1 << 20)
+        apply(b"hello", delta, 1 << 20)
 
 
 # ---- what stands where packs stand

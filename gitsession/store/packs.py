@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from gitsession.errors import Corrupt, GitSessionError, Unavailable
+from gitsession.store import delta
 from gitsession.store.base import Kind, Oid
 from gitsession.store.objects import oid_of
 from gitsession.store.packindex import File, Identity, PackIndex
@@ -147,9 +148,9 @@ class Packs:
             deltas.append((at, data))
             at = earlier
         number, data = base
-        for place, delta in reversed(deltas):
+        for place, instructions in reversed(deltas):
             try:
-                data = apply_delta(data, delta, self._bytes_max)
+                data = delta.apply(data, instructions, self._bytes_max)
             except ValueError as error:
                 raise Corrupt(f"object {oid}: a delta in {_body(name)} at {place}: {error}") from None
             self._remember(name, place, (number, data))
@@ -229,76 +230,6 @@ class Packs:
         alone = bodies - {_body(name) for _, name, _ in found}
         listed = [(name, identity) for _, name, identity in sorted(found, reverse=True)]
         return listed, dict.fromkeys(sorted(alone), "it has no index")
-
-
-def apply_delta(base: bytes, delta: bytes, bytes_max: int) -> bytes:
-    """What ``delta`` makes of ``base``. Raises ``ValueError`` where they do not fit, before more than that is made."""
-    try:
-        expected, at = _size(delta, 0)
-        result, at = _size(delta, at)
-        if expected != len(base):
-            raise ValueError(f"is made against {expected:,} bytes, not {len(base):,}")
-        if result > bytes_max:
-            raise ValueError(f"makes {result:,} bytes, and the limit is {bytes_max:,}")
-        parts = []
-        made, end = 0, len(delta)
-        while at < end:
-            code = delta[at]
-            at += 1
-            if code & 128:
-                start = length = 0
-                if code & 1:
-                    start = delta[at]
-                    at += 1
-                if code & 2:
-                    start |= delta[at] << 8
-                    at += 1
-                if code & 4:
-                    start |= delta[at] << 16
-                    at += 1
-                if code & 8:
-                    start |= delta[at] << 24
-                    at += 1
-                if code & 16:
-                    length = delta[at]
-                    at += 1
-                if code & 32:
-                    length |= delta[at] << 8
-                    at += 1
-                if code & 64:
-                    length |= delta[at] << 16
-                    at += 1
-                length = length or 65536
-                part = base[start : start + length]
-            elif code:
-                length = code
-                part = delta[at : at + code]
-                at += code
-            else:
-                raise ValueError("holds an instruction that does not exist")
-            made += length
-            if len(part) != length or made > result:
-                raise ValueError("copies what is not there, or more than it says")
-            parts.append(part)
-    except IndexError:
-        raise ValueError("is cut short") from None
-    if made != result:
-        raise ValueError("makes less than it says")
-    return b"".join(parts)
-
-
-def _size(data: bytes, at: int) -> tuple[int, int]:
-    """A number of seven bits a byte, lowest first, and where it ends."""
-    size = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        size |= (byte & 127) << shift
-        if byte < 128:
-            return size, at
-        shift += 7
-        if shift > 63:
-            raise ValueError("a number of more than 64 bits")
 
 
 def _entry_head(head: bytes) -> tuple[int, int, int]:
