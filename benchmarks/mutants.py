@@ -39,9 +39,7 @@ def one(name: str, file: str, old: str, new: str, *tests: str) -> Break:
 FSYNCS = "tests/test_store_processes.py::test_how_often_the_disk_is_asked_to_be_sure"
 LEAF = "tests/test_beside_git.py::test_a_leaf_leads_to_whole_objects_and_never_goes_back_whoever_looks"
 STRANGER = "tests/test_refwriter.py::test_a_strangers_lock_holds_up_only_its_own_ref"
-POWER = "tests/test_power.py"
 KILLS = "tests/test_kills.py"
-FAILING = "tests/test_failing_disk.py"
 
 BREAKS = [
     # -- acknowledging
@@ -275,7 +273,6 @@ BREAKS = [
         "if False:",
         "tests/test_store_contract.py",
         "tests/test_damage.py",
-        "tests/test_git_door.py",
     ),
     one(
         "packed-refs are not checked",

@@ -1,15 +1,20 @@
-"""No promise without a test that tries to break it."""
+"""No promise without a test that tries to break it; and no word of these tests that has become untrue."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from promises import PROMISES
 
+from benchmarks.deep.__main__ import found
+from benchmarks.mutants import BREAKS, Break
+
 TESTS = Path(__file__).parent
+CHECKOUT = TESTS.parent
 
 
 def marks_in(source: str) -> Iterator[str]:
@@ -19,7 +24,16 @@ def marks_in(source: str) -> Iterator[str]:
             yield from (word.value for word in node.args if isinstance(word, ast.Constant))
 
 
-MARKED = {promise for path in TESTS.glob("test_*.py") for promise in marks_in(path.read_text("utf-8"))}
+MARKED_IN = {path.name: set(marks_in(path.read_text("utf-8"))) for path in TESTS.glob("test_*.py")}
+MARKED = set().union(*MARKED_IN.values())
+
+
+def rows_of(page: str) -> Iterator[tuple[str, str]]:
+    """Each promise of the table in docs/reliability.md, with each test file that its row names."""
+    for promises, files in re.findall(r"^\| (P[^|]*) \| ([^|]*) \|", page, re.MULTILINE):
+        for first, last in re.findall(r"P(\d+)(?:–P(\d+))?", promises):
+            for number in range(int(first), int(last or first) + 1):
+                yield from ((f"P{number}", name) for name in re.findall(r"`tests/(\w+\.py)`", files))
 
 
 @pytest.mark.parametrize("promise", PROMISES)
@@ -29,6 +43,30 @@ def test_somebody_tries_to_break_it(promise):
 
 def test_no_mark_is_of_a_promise_that_nobody_made():
     assert set(PROMISES) >= MARKED
+
+
+def test_the_page_names_for_each_promise_files_that_try_to_break_it():
+    rows = list(rows_of((CHECKOUT / "docs/reliability.md").read_text("utf-8")))
+    assert {promise for promise, _ in rows} == set(PROMISES)
+    for promise in PROMISES:
+        assert any(promise in MARKED_IN[name] for named, name in rows if named == promise), promise
+    assert {name for promise, name in rows if promise in MARKED_IN[name]} == {name for _, name in rows}
+
+
+def test_every_deep_module_says_which_promises_it_tries_to_break():
+    for module in found():
+        assert set(PROMISES) >= set(module.PROMISES), module
+
+
+@pytest.mark.parametrize("each", BREAKS, ids=lambda each: each.name)
+def test_what_is_broken_on_purpose_is_still_there_and_so_are_the_tests_that_must_see_it(each: Break):
+    text = (CHECKOUT / "gitsession" / each.file).read_text("utf-8")
+    for old, new in each.edits:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    for test in each.tests:
+        file, _, name = test.partition("::")
+        assert f"def {name}" in (CHECKOUT / file).read_text("utf-8")
 
 
 def test_marks_are_found_on_functions_and_on_classes_made_by_others():
