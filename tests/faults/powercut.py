@@ -51,7 +51,7 @@ def mounted(image: Path, at: Path) -> Iterator[Path]:
 
 
 def unmount(at: Path) -> None:
-    """Lazily: libgit2 lets go of a pack only when the last that used it is collected."""
+    """Lazily: a pack that was read stays open until who read it is collected."""
     subprocess.run(["umount", "--lazy", at], check=True)
 
 
