@@ -288,6 +288,28 @@ def test_a_repair_that_is_killed_is_done_again(
             assert dict(store.objects.refs(refs.SESSIONS)) == case.refs
 
 
+def test_a_repair_killed_while_it_writes_an_index_leaves_none_for_readers_to_find(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = Case(tmp_path, "a clone", loose=False)
+    hit = case.hit("objects/pack/*.idx", "zeroed")
+    rename = os.rename
+
+    def killed(old: Path | str, new: Path | str) -> None:
+        if Path(new) == hit:
+            raise KeyboardInterrupt
+        rename(old, new)
+
+    monkeypatch.setattr(os, "rename", killed)
+    with pytest.raises(KeyboardInterrupt), Store.open(case.path) as store:
+        store.repair(case.sources)
+    monkeypatch.undo()
+    assert all(index.with_suffix(".pack").exists() for index in case.path.glob("objects/pack/*.idx"))
+    with Store.open(case.path) as store:
+        assert store.repair(case.sources).is_whole
+        assert store.verify().problems == []
+
+
 def test_many_sessions_heal_from_the_files_they_came_from(tmp_path: Path) -> None:
     chance = random.Random(3)
     files = []

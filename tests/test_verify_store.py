@@ -132,6 +132,12 @@ def test_damage_in_what_is_new_is_found_quickly_and_stays_found(checked: Path) -
         assert store.verify(quick=True).problems
 
 
+def test_a_pack_that_git_takes_away_while_it_is_looked_at_is_no_pack(checked: Path) -> None:
+    before = verified.present(checked, {})
+    (checked / "objects/pack/pack-gone.pack").symlink_to("nowhere")  # listed, and not there when it is asked for
+    assert verified.present(checked, {}) == before
+
+
 @pytest.mark.parametrize("data", [None, b"", b"{}", b'{"version": 2}', b'{"version": 1, "refs": 3}'], ids=str)
 def test_without_a_mark_all_is_checked(checked: Path, data: bytes | None) -> None:
     (checked / verified.FILE).unlink()

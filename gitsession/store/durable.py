@@ -35,6 +35,17 @@ def write_new(path: Path | str, data: bytes, *, mode: int = 0o600, sync: bool = 
         os.close(fd)
 
 
+def replace(path: Path, data: bytes, *, by: Path, mode: int = 0o600) -> None:
+    """Put a file with ``data`` in the place of ``path``, whole or not at all. ``by``: its name until then, on one disk.
+
+    Raises ``OSError``. Who is killed leaves ``by``; the next one that uses that name removes it.
+    """
+    by.unlink(missing_ok=True)
+    write_new(by, data, mode=mode)
+    os.rename(by, path)
+    sync_directory(path.parent)
+
+
 def sync_directory(path: Path | str) -> None:
     """Make the names in ``path`` durable: files made, renamed and removed there so far."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -25,16 +25,21 @@ Identity = tuple[int, int, int]
 """Size, time of change in ns, inode: another one is another file."""
 
 
+def identity_of(stat: os.stat_result) -> Identity:
+    return stat.st_size, stat.st_mtime_ns, stat.st_ino
+
+
 class File:
     """An open file that is read by offset, and closed when nobody holds it any more. A small one is held in memory."""
 
-    __slots__ = ("_data", "_fd", "size")
+    __slots__ = ("_data", "_fd", "identity", "size")
 
     def __init__(self, path: str, *, small_bytes: int = 0) -> None:
         """Raises ``OSError``."""
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe must not hold us up
         self._data = b""
-        self.size = os.fstat(self._fd).st_size
+        self.identity = identity_of(os.fstat(self._fd))
+        self.size = self.identity[0]
         if self.size <= small_bytes:
             self._data = os.pread(self._fd, self.size, 0)
             self.close()
@@ -56,12 +61,12 @@ class File:
 
 
 class PackIndex:
-    """One index, open. ``identity``: that of the file as it was listed."""
+    """One index, open. ``identity``: that of its file."""
 
-    def __init__(self, path: str, identity: Identity) -> None:
+    def __init__(self, path: str) -> None:
         """Raises ``Corrupt`` for a file that cannot be an index, and ``OSError``."""
-        self.identity = identity
         self._file = File(path, small_bytes=_SMALL_BYTES)
+        self.identity = self._file.identity
         head = self._file.read(0, _HEAD_BYTES)
         if not head.startswith(MAGIC) or len(head) < _HEAD_BYTES:
             raise Corrupt("it does not begin like an index of version 2")
@@ -104,7 +109,7 @@ class PackIndex:
         """What is wrong with the index as a whole, "" if nothing is. Reads all of it, once."""
         if self._damage is None:
             try:
-                self._damage = self._checked()
+                self._damage = checksum_problem(self._file)
             except OSError as error:
                 self._damage = f"it cannot be read: {error.strerror}"
         return self._damage
@@ -118,10 +123,14 @@ class PackIndex:
             raise Corrupt("the index of the pack is damaged: an offset that is not there")
         return int.from_bytes(self._file.read(far, 8), "big")
 
-    def _checked(self) -> str:
-        hasher = sha1(usedforsecurity=False)
-        for at in range(0, self._file.size - 20, _HASHED_BYTES):
-            hasher.update(self._file.read(at, min(_HASHED_BYTES, self._file.size - 20 - at)))
-        if hasher.digest() != self._file.read(self._file.size - 20, 20):
-            return "its checksum is wrong"
-        return ""
+
+def checksum_problem(file: File) -> str:
+    """What is wrong with a file of git's that ends in the SHA-1 of the rest, "" where nothing is. Raises ``OSError``.
+
+    Packs, indexes and all that git derives from them end so.
+    """
+    end = file.size - 20
+    hasher = sha1(usedforsecurity=False)
+    for at in range(0, end, _HASHED_BYTES):
+        hasher.update(file.read(at, min(_HASHED_BYTES, end - at)))
+    return "" if end >= 0 and hasher.digest() == file.read(end, 20) else "its checksum is wrong"

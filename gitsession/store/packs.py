@@ -21,7 +21,7 @@ from gitsession.errors import Corrupt, GitSessionError, Unavailable
 from gitsession.store import delta
 from gitsession.store.base import Kind, Oid
 from gitsession.store.objects import oid_of
-from gitsession.store.packindex import File, Identity, PackIndex
+from gitsession.store.packindex import File, Identity, PackIndex, identity_of
 
 _KINDS: Final[dict[int, Kind]] = {1: "commit", 2: "tree", 3: "blob"}
 _TAG, _OFFSET_DELTA, _REF_DELTA = 4, 6, 7
@@ -60,7 +60,7 @@ class Packs:
             index = self._indexes.get(name)
             if index is None or index.identity != identity:
                 try:
-                    index = PackIndex(f"{self._directory}/{name}", identity)
+                    index = PackIndex(f"{self._directory}/{name}")
                 except FileNotFoundError:
                     continue
                 except (Corrupt, OSError) as error:
@@ -210,26 +210,27 @@ class Packs:
 
     def _listed(self) -> tuple[list[tuple[str, Identity]], dict[str, str]]:
         """The indexes, the newest first, and packs that have none."""
-        found: list[tuple[int, str, Identity]] = []
-        bodies: set[str] = set()
-        try:
-            with os.scandir(self._directory) as entries:
-                for entry in entries:
-                    if entry.name.startswith(("tmp_", ".")):
+        found = files(self._directory)
+        indexes = [name for name in found if name.endswith(".idx")]
+        indexes.sort(key=lambda name: (found[name][1], name), reverse=True)
+        alone = {name for name in found if name.endswith(".pack")} - {_body(name) for name in indexes}
+        return [(name, found[name]) for name in indexes], dict.fromkeys(sorted(alone), "it has no index")
+
+
+def files(directory: str) -> dict[str, Identity]:
+    """The packs and the indexes that lie in ``directory``, by name; what git is still writing has other names."""
+    found: dict[str, Identity] = {}
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                if entry.name.endswith((".pack", ".idx")) and not entry.name.startswith(("tmp_", ".")):
+                    try:
+                        found[entry.name] = identity_of(entry.stat())
+                    except FileNotFoundError:  # git replaces packs at any time
                         continue
-                    if entry.name.endswith(".pack"):
-                        bodies.add(entry.name)
-                    elif entry.name.endswith(".idx"):
-                        try:
-                            stat = entry.stat()
-                        except FileNotFoundError:
-                            continue
-                        found.append((stat.st_mtime_ns, entry.name, (stat.st_size, stat.st_mtime_ns, stat.st_ino)))
-        except (FileNotFoundError, NotADirectoryError):
-            pass
-        alone = bodies - {_body(name) for _, name, _ in found}
-        listed = [(name, identity) for _, name, identity in sorted(found, reverse=True)]
-        return listed, dict.fromkeys(sorted(alone), "it has no index")
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    return found
 
 
 def _entry_head(head: bytes) -> tuple[int, int, int]:

@@ -11,15 +11,13 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha1
 from pathlib import Path
 
 from gitsession.errors import GitSessionError, Unavailable
-from gitsession.store import create, gitcli, pack
+from gitsession.store import create, gitcli, pack, packindex
 from gitsession.store.base import Kind, Oid
-from gitsession.store.durable import make_directories, sync_directory, write_new
+from gitsession.store.durable import make_directories, replace, sync_directory, write_new
 from gitsession.store.git import OBJECT_BYTES_MAX, GitDoor
-from gitsession.store.packindex import PackIndex
 from gitsession.store.packs import Packs
 
 QUARANTINE = f"{create.CONTROL}/quarantine"
@@ -35,7 +33,6 @@ _DERIVED = {
 """What git makes from packs, and how it begins."""
 
 _BESIDE_PACKS = (".rev", ".bitmap", ".mtimes")
-_CHUNK_BYTES = 1 << 20
 _BATCH_BYTES = 64 << 20
 
 
@@ -193,18 +190,8 @@ def _journal(git_dir: Path) -> Iterator[BadFile]:
 
 def checksum_problem(file: Path) -> str:
     """What is wrong with a file that should end in the SHA-1 of the rest, "" where nothing is."""
-    hasher = sha1(usedforsecurity=False)
     try:
-        size = file.stat().st_size
-        with open(file, "rb") as opened:
-            left = size - 20
-            while left > 0:
-                data = opened.read(min(left, _CHUNK_BYTES))
-                if not data:
-                    break
-                hasher.update(data)
-                left -= len(data)
-            return "" if size >= 20 and opened.read() == hasher.digest() else "its checksum is wrong"
+        return packindex.checksum_problem(packindex.File(str(file)))
     except OSError as error:
         return f"it cannot be read: {error.strerror}"
 
@@ -218,8 +205,7 @@ def _pack_problem(file: Path) -> str:
 
 def _index_problem(index: Path, file: Path) -> str:
     try:
-        stat = index.stat()
-        what = PackIndex(str(index), (stat.st_size, stat.st_mtime_ns, stat.st_ino)).damage()
+        what = packindex.PackIndex(str(index)).damage()
         if not what and _bytes(index, -40, 20) != _bytes(file, -20, 20):
             what = "it is the index of another pack"
     except FileNotFoundError:
@@ -241,14 +227,11 @@ def _bytes(file: Path, at: int, count: int) -> bytes:
 def _replace_index(git_dir: Path, path: str, fresh: Path, place: Path) -> list[str]:
     """A new index for a whole pack; the damaged one stays in the quarantine."""
     index = git_dir / path
-    aside = index.with_name(f"{pack.TEMPORARY}{index.name}")
-    aside.unlink(missing_ok=True)
-    write_new(aside, fresh.read_bytes(), mode=0o444)
     there = index.exists()
     if there:
         keep_a_copy(git_dir, path, place)
-    os.rename(aside, index)
-    sync_directory(index.parent)
+    # Not a name that ends in .idx: a reader would take it for the index of a pack that is gone.
+    replace(index, fresh.read_bytes(), by=index.with_name(f"{pack.TEMPORARY}{index.stem}"), mode=0o444)
     return [path] if there else []
 
 
@@ -286,9 +269,5 @@ def mend_refs(git_dir: Path, place: Path, files: Mapping[str, bytes]) -> None:
     for name, data in files.items():
         if os.path.lexists(git_dir / name):
             keep_a_copy(git_dir, name, place)
-        fresh = git_dir / create.CONTROL / f"{pack.TEMPORARY}ref"
-        fresh.unlink(missing_ok=True)
-        write_new(fresh, data)
         make_directories((git_dir / name).parent)
-        os.rename(fresh, git_dir / name)
-        sync_directory((git_dir / name).parent)
+        replace(git_dir / name, data, by=git_dir / create.CONTROL / f"{pack.TEMPORARY}ref")

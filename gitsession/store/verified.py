@@ -11,8 +11,8 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from gitsession.store import create
-from gitsession.store.durable import sync_directory, write_new
+from gitsession.store import create, packs
+from gitsession.store.durable import replace
 from gitsession.store.git import GitDoor
 
 FILE = f"{create.CONTROL}/verified"
@@ -41,13 +41,8 @@ class Mark:
 
 def present(git_dir: Path, refs: dict[str, str]) -> Mark:
     """What there is now; ``refs``: what they hold."""
-    packs = {}
-    with os.scandir(git_dir / "objects/pack") as entries:
-        for entry in entries:
-            if entry.name.endswith((".pack", ".idx")) and not entry.name.startswith(("tmp_", ".")):
-                stat = entry.stat()
-                packs[entry.name] = [stat.st_size, stat.st_mtime_ns, stat.st_ino]
-    return Mark(refs, packs, list(GitDoor(git_dir).loose()))
+    found = packs.files(f"{git_dir}/objects/pack")
+    return Mark(refs, {name: list(identity) for name, identity in found.items()}, list(GitDoor(git_dir).loose()))
 
 
 def read(git_dir: Path) -> Mark | None:
@@ -63,8 +58,5 @@ def read(git_dir: Path) -> Mark | None:
 
 def write(git_dir: Path, mark: Mark) -> None:
     """Keep ``mark``. Raises ``OSError``."""
-    fresh = git_dir / f"{FILE}.{os.getpid()}.tmp"
-    fresh.unlink(missing_ok=True)
-    write_new(fresh, json.dumps({"version": VERSION, **asdict(mark)}).encode())
-    os.rename(fresh, git_dir / FILE)
-    sync_directory((git_dir / FILE).parent)
+    data = json.dumps({"version": VERSION, **asdict(mark)}).encode()
+    replace(git_dir / FILE, data, by=git_dir / f"{FILE}.{os.getpid()}.tmp")
