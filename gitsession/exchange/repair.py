@@ -22,21 +22,18 @@ from gitsession.errors import GitSessionError, Unavailable
 from gitsession.exchange.donors import Donor
 from gitsession.session import checkup, oplog
 from gitsession.session.node import parse
-from gitsession.store import create, refs, salvage, verified
+from gitsession.store import create, packedrefs, refs, salvage, verified
 from gitsession.store.base import Kind, Oid, RefValue
 from gitsession.store.git import OBJECT_BYTES_MAX
 from gitsession.store.gitstore import GitStore
-from gitsession.store.objects import oid_of, parse_commit, parse_tree
+from gitsession.store.objects import SUBMODULE_MODE, oid_of, parse_commit, parse_tree
 from gitsession.store.packs import Packs
 from gitsession.store.salvage import BadFile
-
-LINK_MODE = "160000"
-PACKED = "packed-refs"
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """An object that a ref leads to and nobody has. ``entry``: the entry it is, or is a part of, "" if of none."""
+    """An object that a ref leads to and nobody has. ``entry``: the entry it is or is part of; itself if of none."""
 
     oid: Oid
     ref: str
@@ -214,8 +211,8 @@ class _Planner:
             return
         self._recorded = {name: mark.refs[name] for name in vanished} if mark is not None else {}
         remembered = self._remembered()
-        wanted = {name: what for name, what in damaged.items() if name != PACKED}
-        if PACKED in damaged:
+        wanted = {name: what for name, what in damaged.items() if name != packedrefs.FILE}
+        if packedrefs.FILE in damaged:
             gone = {name for name in remembered if name not in there} - wanted.keys()
             wanted |= dict.fromkeys(gone, "was in a line of packed-refs that is damaged")
         wanted |= dict.fromkeys(vanished, "is gone")
@@ -227,13 +224,11 @@ class _Planner:
                 plan.lost_refs.append(LostRef(name, what))
                 continue
             plan.ref_values[name] = value
-            if name in damaged or PACKED not in damaged:
+            if name in damaged or packedrefs.FILE not in damaged:
                 plan.ref_files[name] = f"{value}\n".encode()
-        if PACKED in damaged:
-            lines = self._store.good_packed_refs().splitlines(keepends=True)
-            lines += [f"{plan.ref_values[name]} {name}\n".encode() for name in plan.ref_values if name not in damaged]
-            lines.sort(key=lambda line: line[41:])
-            plan.ref_files[PACKED] = b"# pack-refs with: sorted \n" + b"".join(lines)
+        if packedrefs.FILE in damaged:
+            put = {name: value for name, value in plan.ref_values.items() if name not in damaged}
+            plan.ref_files[packedrefs.FILE] = packedrefs.rebuilt(self._store.good_packed_refs(), put)
 
     def _remembered(self) -> dict[str, list[RefValue]]:
         """What refs are known to have held, from whoever recorded it."""
@@ -293,5 +288,5 @@ def _named_by(oid: Oid, kind: Kind, data: bytes, entry: str) -> list[tuple[Oid, 
             entry = parse(oid, data).oid
         return [*((parent, "") for parent in commit.parents), (commit.tree, entry)]
     if kind == "tree":
-        return [(child, entry) for mode, _, child in parse_tree(data) if mode != LINK_MODE]
+        return [(child, entry) for mode, _, child in parse_tree(data) if mode != SUBMODULE_MODE]
     return []

@@ -17,7 +17,8 @@ from gitsession.store.base import Kind, Oid
 TREE_MODE = "40000"
 SECONDS_MAX = 2**32 - 1
 
-_MODES = frozenset({TREE_MODE, "100644", "100755", "120000", "160000"})
+SUBMODULE_MODE = "160000"
+_MODES = frozenset({TREE_MODE, "100644", "100755", "120000", SUBMODULE_MODE})
 _MODE = re.compile(rb"[1-7][0-7]{4,5}")
 _OID = re.compile(rb"[0-9a-f]{40}")
 _NAME = re.compile(r"[^\x00-\x20<>\x7f](?:[^\x00-\x1f<>\x7f]*[^\x00-\x20<>\x7f])?")

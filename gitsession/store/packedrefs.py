@@ -10,7 +10,10 @@ from collections.abc import Collection, Mapping
 
 from gitsession.store.base import Oid
 
+FILE = "packed-refs"
+
 _HEADER = b"# pack-refs with: peeled fully-peeled sorted \n"
+_HEADER_UNPEELED = b"# pack-refs with: sorted \n"
 
 
 def names(data: bytes) -> set[str]:
@@ -24,6 +27,11 @@ def changed(data: bytes, *, put: Mapping[str, Oid] | None = None, drop: Collecti
     rows += [(name, f"{oid} {name}\n".encode()) for name, oid in (put or {}).items()]
     rows.sort(key=lambda row: row[0].encode("utf-8", "surrogateescape"))
     return (header or (b"" if data else _HEADER)) + b"".join(lines for _, lines in rows)
+
+
+def rebuilt(good: bytes, put: Mapping[str, Oid]) -> bytes:
+    """A new file of ``put`` and of the ``good`` lines of a damaged one, which lack what tags lead to."""
+    return changed(_HEADER_UNPEELED + good, put=put)
 
 
 def _parts(data: bytes) -> tuple[bytes, list[tuple[str, bytes]]]:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gitsession.errors import Corrupt
+from gitsession.store import packedrefs
 from gitsession.store.base import RefValue
 
 _VALUE = re.compile(rb"([0-9a-f]{40}|ref: [^\x00-\x20\x7f]+)\s*")
@@ -27,7 +28,7 @@ class RefReader:
 
     def __init__(self, git_dir: Path) -> None:
         self._root = str(git_dir)
-        self._packed_path = f"{git_dir}/packed-refs"
+        self._packed_path = f"{git_dir}/{packedrefs.FILE}"
         self._seen: tuple[int, int, int] | None = None
         self._packed = b""
         self._bad: list[bytes] = []
@@ -82,7 +83,7 @@ class RefReader:
                 found[name] = f"holds {raw[:60]!r}, which is no value of a ref"
         self._packed_refs()
         if self._bad:
-            found["packed-refs"] = f"has {len(self._bad)} lines that are none, the first {self._bad[0][:100]!r}"
+            found[packedrefs.FILE] = f"has {len(self._bad)} lines that are none, the first {self._bad[0][:100]!r}"
         return found
 
     def good_lines(self) -> bytes:

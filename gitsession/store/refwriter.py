@@ -25,7 +25,6 @@ from gitsession.store.reflocks import RefLocks
 from gitsession.store.refnames import SYMBOLIC
 from gitsession.store.refreader import RefReader
 
-PACKED = "packed-refs"
 _BATCH = 64
 
 
@@ -137,9 +136,9 @@ class RefWriter:
 
     def _change_packed(self, change: Callable[[bytes], bytes]) -> None:
         """Replace the text of ``packed-refs`` by what ``change`` makes of it."""
-        self._locks.prove({PACKED: b""})
+        self._locks.prove({packedrefs.FILE: b""})
         try:
-            lock = self._locks.take(PACKED)
+            lock = self._locks.take(packedrefs.FILE)
             data = change(self._packed())
             fd = os.open(lock, os.O_WRONLY | os.O_CLOEXEC)
             try:
@@ -148,13 +147,13 @@ class RefWriter:
                     os.fsync(fd)
             finally:
                 os.close(fd)
-            self._rename(lock, self._git_dir / PACKED)
+            self._rename(lock, self._git_dir / packedrefs.FILE)
         finally:
-            self._locks.release([PACKED])
+            self._locks.release([packedrefs.FILE])
 
     def _packed(self) -> bytes:
         try:
-            return (self._git_dir / PACKED).read_bytes()
+            return (self._git_dir / packedrefs.FILE).read_bytes()
         except FileNotFoundError:
             return b""
 
