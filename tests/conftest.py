@@ -9,8 +9,9 @@ import pytest
 from faults.bench import bench
 from hypothesis import HealthCheck, settings
 from promises import Account, faults
+from written import written
 
-__all__ = ["bench", "faults"]
+__all__ = ["bench", "faults", "written"]
 
 settings.register_profile("gitsession", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 settings.load_profile("gitsession")

@@ -74,15 +74,16 @@ def beside(*works: Until) -> Iterator[list[Any]]:
     assert [child.exitcode for child in children] == [0] * len(children)
 
 
-def looping(git_dir: Path, *commands: tuple[str, ...]) -> Until:
-    """git commands, one after another and again; returns how many ran. One that fails fails the test."""
+def looping(git_dir: Path, *commands: tuple[str, ...], may_fail: bool = False) -> Until:
+    """git commands, one after another and again; returns how many ran. One that fails fails the test, but for
+    ``may_fail``: git gives up on a lock after a second, which is no fault of ours."""
 
     def loop(over: Callable[[], bool]) -> int:
         count = 0
         while not over():
             words = commands[count % len(commands)]
             done = subprocess.run(["git", f"--git-dir={git_dir}", *words], capture_output=True, check=False)
-            assert done.returncode == 0, f"git {' '.join(words)}: {done.stderr.decode()}"
+            assert may_fail or done.returncode == 0, f"git {' '.join(words)}: {done.stderr.decode()}"
             count += 1
         return count
 

@@ -5,112 +5,22 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from builders import Clock, begun, bring, pi_file, said, talk
-from damage import Watch, changes, in_child, replace_file
+from builders import Clock, begun
+from damage import Watch, changes, flipped, in_child, replace_file
 from promises import Faults
+from written import Written
 
-from gitsession.errors import GitSessionError, Unavailable
+from gitsession.errors import Unavailable
 from gitsession.index import update
 from gitsession.index.catalogue import Catalogue
-from gitsession.model.entries import Message
-from gitsession.store.base import Kind, Oid, RefValue
 from gitsession.store.create import create
 from gitsession.store.gitstore import GitStore
 
 MANY = 200
-
-
-class Written:
-    """A store with every kind of file that git or we may keep in one, and what was written to it."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        create(path)
-        with GitStore.open(path) as store:
-            words = [said(f"r{n}", f"r{n - 1}" if n else None, f"the same words, number {n} of them " * 8, at=n)
-                     for n in range(12)]  # fmt: skip
-            bring(store, pi_file(*talk("a", "b", "c"), said("big", "c", "y" * 70_000)))
-            bring(store, pi_file(*words, id="s2"))
-        self.git("repack", "-adf", "--window=50", "--depth=20", "--write-midx")
-        with GitStore.open(path) as store:
-            begun(store, "one", "two", clock=Clock())
-        self.git("commit-graph", "write", "--reachable")
-        self.git("pack-refs", "--all")
-        [small] = [p for p in (path / "objects/pack").glob("*.pack") if p.stat().st_size < 3000]
-        body = small.read_bytes()
-        for file in path.glob(f"objects/pack/{small.stem}.*"):
-            file.unlink()
-        self.git("unpack-objects", "-q", stdin=body)
-        with GitStore.open(path) as store:
-            made = begun(store, "three", clock=Clock(1_769_904_500_000))
-        store = GitStore.open(path, flush_on_close=False)
-        held = type(made).open(store, made.id, Clock(1_769_904_600_000))
-        for text in ("four", "five", "six"):
-            held.append(Message.user(text))
-        self.objects: Mapping[Oid, tuple[Kind, bytes]] = {oid: store.read(oid) for oid in set(store.oids())}
-        self.refs: Mapping[str, RefValue] = store.refs("refs/")
-        self.before = {held.id: [node.oid for node in held.line()]}
-        catalogue = Catalogue(path)
-        update.refresh(catalogue, store)
-        self.sessions = {row.sid: row.branches for row in catalogue.sessions()}
-        catalogue.close()
-        store.close()
-
-    def git(self, *arguments: str, stdin: bytes = b"") -> None:
-        subprocess.run(["git", f"--git-dir={self.path}", *arguments], check=True, capture_output=True, input=stdin)
-
-    def one(self, pattern: str, at: int = 0) -> Path:
-        found = sorted(path for path in self.path.glob(pattern) if path.is_file())
-        assert found, pattern
-        return found[at]
-
-    def read_all(self) -> int:
-        """Read everything that was written; how much of it is lost. Raises where one byte of it is another."""
-        lost = 0
-        try:
-            store = GitStore.open(self.path, flush_on_close=False)
-        except GitSessionError:
-            return len(self.objects)
-        try:
-            for oid, written in self.objects.items():
-                try:
-                    found = store.read(oid)
-                except GitSessionError:
-                    lost += 1
-                else:
-                    assert found == written, oid
-            return lost + self._refs_lost(store)
-        finally:
-            store.close()
-
-    def _refs_lost(self, store: GitStore) -> int:
-        """A ref may be gone or lead nowhere. It never leads to something else that is there."""
-        lost = 0
-        try:
-            found = store.refs("refs/")
-        except GitSessionError:
-            return len(self.refs)
-        for name, value in self.refs.items():
-            held = found.get(name)
-            if held == value:
-                continue
-            lost += 1
-            # What waited in a damaged journal is gone: then the ref is where it was before.
-            earlier = any(held in line for line in self.before.values())
-            assert held is None or earlier or held.startswith("ref: ") or not store.contains(held), (name, held)
-        return lost
-
-
-@pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
-    place = tmp_path_factory.mktemp("damage")
-    subprocess.run(["git", "--version"], check=True, capture_output=True)
-    return Written(place / "store.git")
 
 
 FILES: dict[str, tuple[str, str]] = {
@@ -134,7 +44,7 @@ def test_damage_is_an_error_and_never_another_byte(
 ) -> None:
     store = tmp_path / "store.git"
     shutil.copytree(written.path, store, copy_function=os.link)
-    here = _moved(written, store)
+    here = written.at(store)
     chance = random.Random(pattern)
     count = len([path for path in store.glob(pattern) if path.is_file()])
 
@@ -163,30 +73,18 @@ def test_any_bit_of_a_small_pack_and_of_its_index_and_any_place_to_cut_it(tmp_pa
     with GitStore.open(store) as opened:
         begun(opened, "hi", clock=Clock())
         objects = {oid: opened.read(oid) for oid in set(opened.oids())}
-    here = Written.__new__(Written)
-    here.path, here.objects, here.refs, here.before = store, objects, {}, {}
+    here = Written(store, objects)
 
     def work(tell: Callable[[object], None]) -> None:
         for suffix in ("pack", "idx"):
             file = max(store.glob(f"objects/pack/*.{suffix}"), key=lambda path: path.stat().st_size)
             data = file.read_bytes()
             for number, at in enumerate(range(0, len(data), 3)):
-                replace_file(file, data[:at] if number % 4 == 0 else _flip(data, at, number % 8))
+                replace_file(file, data[:at] if number % 4 == 0 else flipped(data, 8 * at + number % 8))
                 tell([suffix, at, here.read_all()])
             replace_file(file, data)
 
     faults.many(len(in_child(work, seconds=60)))
-
-
-def _flip(data: bytes, at: int, bit: int) -> bytes:
-    return data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]
-
-
-def _moved(written: Written, path: Path) -> Written:
-    here = Written.__new__(Written)
-    here.__dict__.update(written.__dict__)
-    here.path = path
-    return here
 
 
 @pytest.mark.promise("P21")

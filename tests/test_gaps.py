@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import subprocess
 from pathlib import Path
 
 import pytest
 from builders import begun, bring, fork, on_disk, pi_file, said
+from damage import without
 from promises import Faults
 
 from gitsession.api import Store
@@ -172,17 +171,6 @@ def damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, str,
     without(tmp_path / "store.git", line[3], payload)
     monkeypatch.setenv("GITSESSION_DIR", str(tmp_path / "store.git"))
     return tmp_path / "store.git", sid, line
-
-
-def without(path: Path, *oids: Oid) -> None:
-    """Every object loose, but these."""
-    bodies = [file.read_bytes() for file in path.glob("objects/pack/*.pack")]
-    for file in path.glob("objects/pack/*"):
-        file.unlink()
-    for body in bodies:
-        subprocess.run(["git", f"--git-dir={path}", "unpack-objects", "-q"], input=body, check=True)
-    for oid in oids:
-        os.unlink(path / f"objects/{oid[:2]}/{oid[2:]}")
 
 
 @pytest.mark.promise("P22")

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 from builders import Clock, begun, bring, git, pi_file, said, talk
-from damage import flipped, replace_file, zeroed
+from damage import flipped, replace_file, without, zeroed
 from promises import Faults
-from test_gaps import without
 
 from gitsession.api import Store
 from gitsession.cli import exits

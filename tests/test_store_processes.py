@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import multiprocessing
 import os
 import threading
 import time
@@ -11,50 +10,24 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from faults.invariants import sound
+from faults.invariants import texts as line
+from processes import fork, together
 from raw import LEAF, append, git
 
 from gitsession.errors import MissingObject, Unavailable
 from gitsession.store import gitstore, lock, objects, pack
-from gitsession.store.create import JOURNAL, LOCK, PROOFS, create
+from gitsession.store.create import JOURNAL, LOCK, create
 from gitsession.store.gitstore import GitStore
 
 SIDE = "refs/heads/sessions/s1/side"
 
-fork = multiprocessing.get_context("fork")
 
 
 @pytest.fixture
 def git_dir(tmp_path: Path) -> Path:
     create(tmp_path / "store.git")
     return tmp_path / "store.git"
-
-
-def line(store: GitStore, ref: str = LEAF) -> list[str]:
-    """The texts from root to leaf, read whole: commit, tree and blob."""
-    texts = []
-    oid = store.ref(ref)
-    while oid:
-        commit = objects.parse_commit(store.read(oid)[1])
-        [(_, _, blob)] = objects.parse_tree(store.read(commit.tree)[1])
-        texts.append(store.read(blob)[1].decode())
-        oid = commit.parents[0] if commit.parents else None
-    return texts[::-1]
-
-
-def sound(git_dir: Path) -> None:
-    """git finds nothing wrong, and no lock, proof or keep is left."""
-    assert "error" not in git(git_dir, "fsck", "--strict", "--full")
-    left = [*git_dir.rglob("refs/**/*.lock"), *(git_dir / PROOFS).iterdir(), *git_dir.glob("objects/pack/*.keep")]
-    assert left == []
-
-
-def run_all(*targets: Callable[[], object]) -> None:
-    children = [fork.Process(target=target) for target in targets]
-    for child in children:
-        child.start()
-    for child in children:
-        child.join()
-    assert [child.exitcode for child in children] == [0] * len(children)
 
 
 # -- together
@@ -83,7 +56,7 @@ def in_order(texts: list[str], name: str) -> bool:
 
 @pytest.mark.promise("P13")
 def test_processes_on_one_ref_follow_each_other(git_dir):
-    run_all(*(writer(git_dir, name, 100) for name in "abcd"))
+    together(*(writer(git_dir, name, 100) for name in "abcd"))
     with GitStore.open(git_dir) as store:
         texts = line(store)
     assert sorted(texts) == expected("abcd", 100)
@@ -117,7 +90,7 @@ def test_readers_and_git_maintenance_beside_writers_see_whole_lines_that_only_gr
     others = [fork.Process(target=target) for target in (read_as_store, read_as_git, maintain_as_git)]
     for other in others:
         other.start()
-    run_all(*(writer(git_dir, name, 150) for name in "abc"))
+    together(*(writer(git_dir, name, 150) for name in "abc"))
     over.set()
     for other in others:
         other.join()
@@ -129,10 +102,10 @@ def test_readers_and_git_maintenance_beside_writers_see_whole_lines_that_only_gr
 
 def test_an_entry_of_another_process_is_seen_without_a_flush(git_dir):
     with GitStore.open(git_dir, flush_on_close=False) as reader:
-        run_all(lambda: append(GitStore.open(git_dir), "one"))
+        together(lambda: append(GitStore.open(git_dir), "one"))
         assert line(reader) == ["one"]
         assert reader.pending == 1
-        run_all(writer(git_dir, "a", 1))
+        together(writer(git_dir, "a", 1))
         assert line(reader) == ["one", "a.0"]
         assert reader.pending == 0
 
@@ -220,7 +193,7 @@ def test_a_child_forked_within_a_transaction_cannot_end_it(git_dir):
         transaction = store.transaction()
         staging = transaction.__enter__()
         staging.put("blob", b"the parent's")
-        run_all(child)
+        together(child)
         with pytest.raises(Unavailable, match="has held"):
             lock.StoreLock(git_dir / LOCK, wait_seconds=0.05).acquire()
         transaction.__exit__(None, None, None)

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 from builders import Clock, bring, pi_file, said, talk
-from damage import changes, replace_file
+from damage import changes, replace_file, without
 from promises import Faults
-from test_damage import Written, written
-from test_gaps import without
+from written import Written
 
 from gitsession.api import Store
 from gitsession.cli import exits
@@ -20,8 +19,6 @@ from gitsession.cli.app import run
 from gitsession.errors import GitSessionError
 from gitsession.session import graph
 from gitsession.store import gitcli, refs, verified
-
-__all__ = ["written"]
 
 KEPT = {
     "a loose object": "objects/[0-9a-f][0-9a-f]/*",
@@ -41,12 +38,9 @@ def test_verify_reports_whatever_changes_what_is_kept_or_what_git_complains_of(
 ) -> None:
     path = tmp_path / "store.git"
     shutil.copytree(written.path, path, copy_function=os.link)
-    here = Written.__new__(Written)
-    here.__dict__.update(written.__dict__)
-    here.path = path
+    here = written.at(path)
     with Store.open(path, flush_on_close=False) as store:
         assert store.verify().problems == []
-    here.objects = {oid: found for oid, found in here.objects.items() if found}
     chance = random.Random(pattern)
     count = len([file for file in path.glob(pattern) if file.is_file()])
     for number in range(14):

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from faults.invariants import sound
 from figures import figure
 from processes import fork, together
 from raw import append
-from test_store_processes import sound
 
 from gitsession import Message, Store
 from gitsession.cli import app as command_line
@@ -18,28 +18,28 @@ from gitsession.errors import RefMoved, Refused
 from gitsession.store.create import create
 from gitsession.store.gitstore import GitStore
 
+InStep = Callable[[int, Callable[[int], Any]], Callable[[], list[Any]]]
 
-def in_step(rounds: int, act: Callable[[int], Any]) -> Callable[[], list[Any]]:
-    """Every process does round after round with the others; what each round came to."""
+@pytest.fixture
+def in_step() -> InStep:
+    """Two processes do round after round, each at once with the other; what each round came to."""
+    barrier = fork.Barrier(2)
 
-    def work() -> list[Any]:
-        answers = []
-        for number in range(rounds):
-            barrier.wait(60)
-            answers.append(act(number))
-        return answers
+    def made(rounds: int, act: Callable[[int], Any]) -> Callable[[], list[Any]]:
+        def work() -> list[Any]:
+            answers = []
+            for number in range(rounds):
+                barrier.wait(60)
+                answers.append(act(number))
+            return answers
 
-    barrier = in_step.barrier
-    return work
+        return work
 
-
-@pytest.fixture(autouse=True)
-def pair() -> None:
-    in_step.barrier = fork.Barrier(2)
+    return made
 
 
 @pytest.mark.promise("P14")
-def test_one_of_two_takes_a_name(tmp_path, faults):
+def test_one_of_two_takes_a_name(tmp_path, in_step, faults):
     path, rounds = tmp_path / "store.git", figure(2000, 50_000)
     create(path)
 
@@ -71,7 +71,7 @@ def test_one_of_two_takes_a_name(tmp_path, faults):
 
 
 @pytest.mark.promise("P14")
-def test_one_of_two_makes_a_branch_of_a_name(tmp_path, faults):
+def test_one_of_two_makes_a_branch_of_a_name(tmp_path, in_step, faults):
     path, rounds = tmp_path / "store.git", figure(50, 2000)
     with Store.create(path) as store:
         session = store.new_session(agent="agent")
@@ -104,7 +104,7 @@ def test_one_of_two_makes_a_branch_of_a_name(tmp_path, faults):
 
 
 @pytest.mark.promise("P14")
-def test_two_who_make_a_store_have_one(tmp_path, faults):
+def test_two_who_make_a_store_have_one(tmp_path, in_step, faults):
     """``create`` is for a store that may be there already: both go on, in the same one."""
     rounds = figure(15, 1000)
 
@@ -127,7 +127,7 @@ def test_two_who_make_a_store_have_one(tmp_path, faults):
 
 
 @pytest.mark.promise("P14")
-def test_two_inits_and_two_branches_by_command(tmp_path, faults, monkeypatch):
+def test_two_inits_and_two_branches_by_command(tmp_path, in_step, faults, monkeypatch):
     rounds = figure(10, 300)
     monkeypatch.setenv("GITSESSION_DIR", str(tmp_path / "main.git"))
     with Store.create(tmp_path / "main.git") as store:

@@ -11,10 +11,10 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from faults.invariants import sound
 from figures import figure
 from processes import beside, fork, together
 from raw import LEAF, append, git
-from test_store_processes import sound
 
 from gitsession import Message, Store
 from gitsession.errors import LeafMoved

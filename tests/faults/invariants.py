@@ -11,7 +11,7 @@ import raw
 from gitsession.api import Store
 from gitsession.model.entries import Message
 from gitsession.session import session as sessions
-from gitsession.store import objects, refs
+from gitsession.store import gitcli, objects, refs
 from gitsession.store.base import ObjectStore, Oid, RefValue
 from gitsession.store.create import PROOFS
 from gitsession.store.gitstore import GitStore
@@ -84,6 +84,12 @@ def assert_nothing_left(git_dir: Path) -> None:
     assert not left, left
 
 
+def sound(git_dir: Path) -> None:
+    """git finds nothing wrong, and nothing is left of what was under way."""
+    assert gitcli.fsck(git_dir) == []
+    assert_nothing_left(git_dir)
+
+
 def assert_kept(store: ObjectStore, acknowledged: Mapping[str, Sequence[Oid]]) -> int:
     """Each acknowledged entry of a ref is on its line once, in order, or on that of a ref beside it; how many."""
     for ref, wanted in acknowledged.items():
@@ -108,7 +114,7 @@ def line(store: ObjectStore, ref: str) -> list[Oid]:
     return oids[::-1]
 
 
-def texts(store: GitStore, ref: str) -> list[str]:
+def texts(store: GitStore, ref: str = raw.LEAF) -> list[str]:
     """What stands on a line of ``raw.append``, read whole: commit, tree and blob."""
     found = []
     for oid in line(store, ref):
