@@ -34,14 +34,14 @@ _TRIES_MAX = 1 << 18
 
 
 @dataclass
-class _Store:
+class _Scan:
     """All entries of a store, reachable or not, and the payloads that no commit names."""
 
     entries: dict[Oid, Node]
     payloads: list[bytes]
 
     @classmethod
-    def scanned(cls, store: ObjectStore) -> _Store:
+    def of(cls, store: ObjectStore) -> _Scan:
         entries: dict[Oid, Node] = {}
         trees: list[Oid] = []
         named: set[Oid] = set()
@@ -81,10 +81,9 @@ class _Search:
     def __init__(self, store: ObjectStore, sid: str, nodes: dict[Oid, Node], gaps: dict[Oid, Gap]) -> None:
         self.nodes, self.gaps = nodes, gaps
         self._store, self._sid = store, sid
-        self._all = _Store.scanned(store)
-        self._reached, self._damaged = self._follow_refs()
+        self._all = _Scan.of(store)
+        led_to, self._damaged = self._follow_refs()
         self._digests: dict[Oid, bytes] = {}
-        led_to = {oid for _, oid in self._reached}
         self._free = {oid: node for oid, node in self._all.entries.items() if oid not in nodes and oid not in led_to}
 
     def prove(self) -> None:
@@ -192,8 +191,8 @@ class _Search:
         agents = {_agent(node) for node in line}
         return {sid for sid, known in self._damaged.items() if not known or known & agents}
 
-    def _follow_refs(self) -> tuple[set[tuple[str, Oid]], dict[str, set[str]]]:
-        """Which session reaches what; and of those with a line that does not come to its root, whose entries it has."""
+    def _follow_refs(self) -> tuple[set[Oid], dict[str, set[str]]]:
+        """What sessions lead to; and of those with a line that does not come to its root, whose entries it has."""
         reached: set[tuple[str, Oid]] = set()
         agents: dict[str, set[str]] = {}
         damaged: set[str] = set()
@@ -213,7 +212,7 @@ class _Search:
                 if node.parent is None:
                     break
                 oid = node.parent
-        return reached, {sid: agents.get(sid, set()) for sid in damaged}
+        return {oid for _, oid in reached}, {sid: agents.get(sid, set()) for sid in damaged}
 
 
 def _agent(node: Node) -> str:
