@@ -20,7 +20,7 @@ from gitsession.cli import exits
 from gitsession.cli.app import run
 from gitsession.formats import FORMATS
 from gitsession.session import graph
-from gitsession.store import refs
+from gitsession.store import refs, salvage
 from gitsession.store.salvage import QUARANTINE
 
 KINDS: dict[str, Callable[[Path, Path], None]] = {
@@ -265,8 +265,6 @@ def test_others_append_while_a_store_is_repaired(tmp_path: Path) -> None:
 def test_a_repair_that_is_killed_is_done_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faults: Faults, step: str
 ) -> None:
-    from gitsession.store import salvage
-
     case = Case(tmp_path, "a clone", loose=False)
     case.hit("objects/pack/*.pack", "zeroed")
     replace_file(case.path / refs.leaf(case.sid), b"")
@@ -367,8 +365,6 @@ def test_a_session_that_is_imported_again_is_healed_by_it_first(tmp_path: Path) 
 
 
 def test_a_large_pack_is_saved_in_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gitsession.store import salvage
-
     monkeypatch.setattr(salvage, "_BATCH_BYTES", 1000)
     case = Case(tmp_path, "a clone", loose=False)
     case.hit("objects/pack/*.pack", "flipped")

@@ -22,13 +22,13 @@ from gitsession.errors import GitSessionError, Unavailable
 from gitsession.exchange.donors import Donor
 from gitsession.session import checkup, oplog
 from gitsession.session.node import parse
-from gitsession.store import create, packedrefs, refs, salvage, verified
+from gitsession.store import create, damage, packedrefs, refs, salvage, verified
 from gitsession.store.base import Kind, Oid, RefValue
+from gitsession.store.damage import BadFile
 from gitsession.store.git import OBJECT_BYTES_MAX
 from gitsession.store.gitstore import GitStore
 from gitsession.store.objects import SUBMODULE_MODE, oid_of, parse_commit, parse_tree
 from gitsession.store.packs import Packs
-from gitsession.store.salvage import BadFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class _Planner:
 
     def plan(self) -> Plan:
         plan = self._plan
-        plan.bad = salvage.find(self._store.git_dir, self._scratch)
+        plan.bad = damage.find(self._store.git_dir, self._scratch)
         self._indexed_anew = Packs(str(self._scratch), OBJECT_BYTES_MAX)
         self._refs()
         held = {**self._store.refs("refs/"), **plan.ref_values}

@@ -14,7 +14,7 @@ from gitsession.errors import GitSessionError, Unavailable
 from gitsession.session import oplog
 from gitsession.session import verify as entries
 from gitsession.session.verify import Finding, Report
-from gitsession.store import gitcli, refs, salvage, verified
+from gitsession.store import damage, gitcli, refs, verified
 from gitsession.store.git import GitDoor
 from gitsession.store.gitstore import GitStore
 from gitsession.store.verified import Mark
@@ -75,7 +75,7 @@ def refs_gone(store: GitStore, mark: Mark | None) -> list[str]:
 def _new_files(store: GitStore, mark: Mark, now: Mark) -> list[Finding]:
     found = []
     for name in mark.new_packs(now):
-        what = salvage.checksum_problem(store.git_dir / "objects/pack" / name)
+        what = damage.checksum_problem(store.git_dir / "objects/pack" / name)
         if what:
             found.append(Finding(f"objects/pack/{name}", what))
     door = GitDoor(store.git_dir)

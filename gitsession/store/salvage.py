@@ -1,62 +1,28 @@
-"""Which files of a store are damaged, and how what is good in them is saved before they are set aside.
+"""How what is good in damaged files of a store is saved before they are set aside (store/damage.py finds them).
 
-Finding only reads. What git derives from packs (multi-pack-index, ``.rev``, ``.bitmap``, commit-graph) ends in a SHA-1
-of the rest, as packs and indexes do, so one look tells for all of them. Saving keeps this order: what is good is
-durable in a new pack before the file that it came from is renamed into the quarantine, and nothing is ever deleted.
+In this order: what is good is durable in a new pack before the file that it came from is renamed into the quarantine.
+Nothing is ever deleted.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from gitsession.errors import GitSessionError, Unavailable
-from gitsession.store import create, gitcli, pack, packindex
+from gitsession.errors import GitSessionError
+from gitsession.store import create, pack
 from gitsession.store.base import Kind, Oid
+from gitsession.store.damage import BadFile, packs_to_leave
 from gitsession.store.durable import make_directories, replace, sync_directory, write_new
-from gitsession.store.git import OBJECT_BYTES_MAX, GitDoor
+from gitsession.store.git import OBJECT_BYTES_MAX
 from gitsession.store.packs import Packs
 
 QUARANTINE = f"{create.CONTROL}/quarantine"
 
-_DERIVED = {
-    "objects/pack/multi-pack-index": b"MIDX",
-    "objects/info/commit-graph": b"CGPH",
-    "objects/info/commit-graphs/*.graph": b"CGPH",
-    "objects/pack/*.rev": b"RIDX",
-    "objects/pack/*.bitmap": b"BITM",
-    "objects/pack/*.mtimes": b"MTME",
-}
-"""What git makes from packs, and how it begins."""
-
 _BESIDE_PACKS = (".rev", ".bitmap", ".mtimes")
 _BATCH_BYTES = 64 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class BadFile:
-    """A damaged file, below the store. ``fresh``: where a pack is whole and only its index is not, a new index."""
-
-    path: str
-    what: str
-    fresh: Path | None = None
-
-
-def find(git_dir: Path, scratch: Path) -> list[BadFile]:
-    """Every damaged file that holds objects, names them, or tells where they are. Reads all of the store.
-
-    Packs that are whole but cannot be searched get a new index in ``scratch``, where ``Packs`` can read them.
-    """
-    packs = list(_packs(git_dir, scratch))
-    return [*packs, *_derived(git_dir, packs), *_loose(git_dir), *_journal(git_dir)]
-
-
-def packs_to_leave(bad: Sequence[BadFile]) -> set[str]:
-    """The indexes, by name, of the packs among ``bad`` that are set aside as a whole."""
-    return {Path(found.path).stem + ".idx" for found in bad if found.path.endswith(".pack")}
 
 
 def good_objects(git_dir: Path, bad: Sequence[BadFile]) -> list[Oid]:
@@ -124,104 +90,6 @@ def _read(packs: Packs, oid: Oid) -> tuple[Kind, bytes] | None:
         return packs.read(oid)
     except GitSessionError:
         return None
-
-
-# ---- finding
-
-
-def _packs(git_dir: Path, scratch: Path) -> Iterator[BadFile]:
-    directory = git_dir / "objects/pack"
-    for file in sorted(directory.glob("*.pack")):
-        index = file.with_suffix(".idx")
-        body = _pack_problem(file)
-        names = "" if body else _index_problem(index, file)
-        fresh = _indexed(git_dir, file, scratch) if names else None
-        if body or (names and fresh is None):
-            yield BadFile(f"objects/pack/{file.name}", body or "git cannot index it")
-        elif names:
-            yield BadFile(f"objects/pack/{index.name}", names, fresh)
-    for index in sorted(directory.glob("*.idx")):
-        if not index.with_suffix(".pack").exists():
-            yield BadFile(f"objects/pack/{index.name}", "its pack is gone")
-
-
-def _indexed(git_dir: Path, file: Path, scratch: Path) -> Path | None:
-    """A new index of a pack, made by git beside a link to the pack."""
-    place = scratch / "pack"
-    place.mkdir(exist_ok=True)
-    fresh = place / f"{file.stem}.idx"
-    try:
-        gitcli.run(git_dir, "index-pack", "-o", str(fresh), str(file))
-    except Unavailable:
-        return None
-    (place / file.name).symlink_to(file)
-    return fresh
-
-
-def _derived(git_dir: Path, packs: Sequence[BadFile]) -> Iterator[BadFile]:
-    """``packs``: the bad ones; what names a pack that is set aside goes with it."""
-    leaving = packs_to_leave(packs)
-    for pattern, magic in _DERIVED.items():
-        for file in sorted(git_dir.glob(pattern)):
-            if f"{file.stem}.idx" in leaving:
-                continue
-            what = checksum_problem(file)
-            if not what and _bytes(file, 0, 4) != magic:
-                what = "it is something else"
-            if not what and leaving and magic == b"MIDX":
-                what = "it names a pack that is set aside"
-            if what:
-                yield BadFile(file.relative_to(git_dir).as_posix(), f"{what}; git makes it anew when it wants it")
-
-
-def _loose(git_dir: Path) -> Iterator[BadFile]:
-    door = GitDoor(git_dir)
-    for oid in door.loose():
-        try:
-            door.read_loose(oid)
-        except GitSessionError as error:
-            yield BadFile(f"objects/{oid[:2]}/{oid[2:]}", str(error))
-
-
-def _journal(git_dir: Path) -> Iterator[BadFile]:
-    for file in sorted((git_dir / create.JOURNAL).glob("damaged-*")):
-        yield BadFile(f"{create.JOURNAL}/{file.name}", "a journal file with records that do not verify")
-
-
-def checksum_problem(file: Path) -> str:
-    """What is wrong with a file that should end in the SHA-1 of the rest, "" where nothing is."""
-    try:
-        return packindex.checksum_problem(packindex.File(str(file)))
-    except OSError as error:
-        return f"it cannot be read: {error.strerror}"
-
-
-def _pack_problem(file: Path) -> str:
-    what = checksum_problem(file)
-    if not what and _bytes(file, 0, 4) != b"PACK":
-        what = "it is no pack"
-    return what
-
-
-def _index_problem(index: Path, file: Path) -> str:
-    try:
-        what = packindex.PackIndex(str(index)).damage()
-        if not what and _bytes(index, -40, 20) != _bytes(file, -20, 20):
-            what = "it is the index of another pack"
-    except FileNotFoundError:
-        return "it is gone"
-    except (GitSessionError, OSError) as error:
-        return str(error)
-    return what
-
-
-def _bytes(file: Path, at: int, count: int) -> bytes:
-    with open(file, "rb") as opened:
-        opened.seek(at, os.SEEK_END if at < 0 else os.SEEK_SET)
-        return opened.read(count)
-
-
-# ---- saving
 
 
 def _replace_index(git_dir: Path, path: str, fresh: Path, place: Path) -> list[str]:
