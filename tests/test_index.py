@@ -6,6 +6,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -513,3 +514,15 @@ def test_what_fits_none_is_not_found(found: tuple[Store, dict[str, str]], addres
     with pytest.raises(NotFound) as caught:
         found[0].catalogue().find(address, "/work")
     assert not isinstance(caught.value, Ambiguous)
+
+
+def test_who_opens_it_while_another_begins_it_waits(tmp_path: Path) -> None:
+    """SQLite's own patience does not cover the change to a write-ahead log."""
+    (tmp_path / "gitsession").mkdir()
+    other = sqlite3.connect(tmp_path / "gitsession/index.db", isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN EXCLUSIVE")
+    ends = threading.Timer(0.2, lambda: other.execute("COMMIT"))
+    ends.start()
+    assert Catalogue(tmp_path).sessions() == []
+    ends.join()
+    other.close()
