@@ -183,8 +183,7 @@ class _Planner:
 
     def _follow(self, ref: str, start: Oid) -> None:
         """Everything that ``start`` leads to, each object once."""
-        parsed = refs.parse(ref)
-        sid = parsed[0] if parsed else ""
+        sid = refs.session_of(ref)
         stack: list[tuple[Oid, str]] = [(start, "")]
         while stack:
             oid, entry = stack.pop()

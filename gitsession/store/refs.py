@@ -43,6 +43,12 @@ def parse(name: str) -> tuple[str, str] | None:
     return (sid, branch) if name.startswith(SESSIONS) and sid and branch and "/" not in branch else None
 
 
+def session_of(name: str) -> str:
+    """The session of a session ref, "" for any other."""
+    parsed = parse(name)
+    return parsed[0] if parsed else ""
+
+
 def is_session_ref(name: str) -> bool:
     """Whether ``name`` is a session's branch as docs/format.md writes them."""
     parsed = parse(name)

@@ -44,7 +44,13 @@ def _document(done: Repaired) -> dict[str, Any]:
         "quarantine": str(done.quarantine) if done.quarantine else None,
         "set_aside": list(done.set_aside),
         "missing": [
-            {"id": lost.oid, "session": _session(lost.ref), "entry": lost.entry, "ref": lost.ref, "what": lost.what}
+            {
+                "id": lost.oid,
+                "session": refs.session_of(lost.ref) or None,
+                "entry": lost.entry,
+                "ref": lost.ref,
+                "what": lost.what,
+            }
             for lost in plan.lost
         ],
         "missing_refs": [{"ref": lost.name, "what": lost.what} for lost in plan.lost_refs],
@@ -68,7 +74,7 @@ def _tell(done: Repaired, dry_run: bool) -> None:
     if done.quarantine is not None and done.set_aside:
         say(f"{count(len(done.set_aside), 'damaged file')} set aside in {done.quarantine}")
     for lost in plan.lost:
-        session = _session(lost.ref)
+        session = refs.session_of(lost.ref)
         part = f"entry {lost.entry[:12]} of session {session}" if session else lost.ref
         say(f"still missing: {lost.oid}, {part}: {lost.what}")
     for ref in plan.lost_refs:
@@ -79,8 +85,3 @@ def _tell(done: Repaired, dry_run: bool) -> None:
         say("all of it can be mended" if dry_run else "everything is there again: `gitsession verify` checks it")
     else:
         say("`gitsession repair --from WHERE` takes what is missing from a clone, another store or a session file")
-
-
-def _session(ref: str) -> str | None:
-    parsed = refs.parse(ref)
-    return parsed[0] if parsed else None
