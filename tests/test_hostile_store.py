@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from builders import header, said
 from gitsession import Message, Store
 from gitsession.cli import app as command_line
 from gitsession.cli.app import COMMANDS, HIDDEN
+from gitsession.store import gitcli
 
 Run = Callable[..., None]
 
@@ -173,3 +175,47 @@ def test_nobody_else_reads_a_store_or_an_export_whatever_the_umask(tmp_path, run
     for name in ("index.db", "lock"):
         assert (store / "gitsession" / name).stat().st_mode & 0o077 == 0
     faults.many(8)
+
+
+@pytest.mark.promise("P33")
+@pytest.mark.parametrize("how", ["the store's configuration", "the command line"])
+def test_an_address_that_is_an_option_runs_nothing(store, run, tmp_path, how, faults):
+    canary = tmp_path / "DEAD"
+    address = f"--upload-pack=touch {canary};"
+    run("maintain")
+    for pack in (store / "objects/pack").glob("*.pack"):
+        pack.chmod(0o600)
+        pack.write_bytes(b"damaged")
+    words = ["repair", f"--from={address}"]
+    if how == "the store's configuration":
+        with (store / "config").open("a") as config:
+            config.write(f'[remote "evil"]\n\turl = "{address}"\n')
+        words = ["repair"]
+    with faults.one():
+        run(*words, code=5)
+        assert not canary.exists()
+
+
+@pytest.mark.promise("P33")
+def test_a_remote_that_promises_objects_is_not_asked_for_them(store, run, tmp_path, faults):
+    """git would ask it for a lost object, by a program that the store's configuration names."""
+    canary, other = tmp_path / "DEAD", tmp_path / "other.git"
+    Store.create(other).close()
+    run("maintain")
+    packs = [path.read_bytes() for path in (store / "objects/pack").glob("*.pack")]
+    for path in (store / "objects/pack").iterdir():
+        path.unlink()
+    git = ["git", f"--git-dir={store}"]
+    for pack in packs:
+        subprocess.run([*git, "unpack-objects", "-q"], input=pack, check=True)
+    told = subprocess.run([*git, "rev-parse", "refs/heads/main^{tree}"], capture_output=True, text=True, check=True)
+    lost = told.stdout.strip()
+    with (store / "config").open("a") as config:
+        config.write(f'[remote "evil"]\n\turl = {other}\n\tpromisor = true\n')
+        config.write(f'\tuploadpack = "touch {canary}; git-upload-pack"\n')
+    (store / "objects" / lost[:2] / lost[2:]).unlink()
+    with faults.one():
+        command_line.run(["maintain"])
+        command_line.run(["verify"])
+        gitcli.run(store, "cat-file", "-e", lost, accept=range(256))
+        assert not canary.exists()

@@ -520,7 +520,7 @@ def test_who_opens_it_while_another_begins_it_waits(tmp_path: Path) -> None:
     """SQLite's own patience does not cover the change to a write-ahead log."""
     (tmp_path / "gitsession").mkdir()
     other = sqlite3.connect(tmp_path / "gitsession/index.db", isolation_level=None, check_same_thread=False)
-    other.execute("BEGIN EXCLUSIVE")
+    other.execute("BEGIN IMMEDIATE")
     ends = threading.Timer(0.2, lambda: other.execute("COMMIT"))
     ends.start()
     assert Catalogue(tmp_path).sessions() == []

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gitsession.errors import Unavailable
+from gitsession.errors import Corrupt, Unavailable
 from gitsession.store import objects, packedrefs
 from gitsession.store.create import MAIN, PROOFS, create
 from gitsession.store.gitstore import GitStore
@@ -384,3 +384,60 @@ def test_a_stranger_who_packs_refs_holds_up_deletions_only_while_it_does(git_dir
         store.flush()
         assert (store.last_flush_error, store.pending) == (None, 0)
     assert LEAF not in git(git_dir, "for-each-ref")
+
+
+def test_a_damaged_line_of_packed_refs_stops_packing_and_hides_no_new_ref(git_dir, writer, refs):
+    """One byte was lost, the last: the next line must not join that one."""
+    oid = first(git_dir)
+    writer.move(LEAF, oid, ours={None})
+    git(git_dir, "pack-refs", "--all")
+    packed = git_dir / packedrefs.FILE
+    packed.write_bytes(packed.read_bytes()[:-1])
+    writer.move(OTHER, oid, ours={None})
+    with pytest.raises(Corrupt, match="packed-refs"):
+        writer.pack(["refs/heads/"])
+    assert refs.read(OTHER) == oid
+    assert traces(git_dir) == []
+
+
+STRANGE = {
+    "longer than a file's name may be with its folders": "refs/heads/" + "a" * 150 + "/" + "a" * 150,
+    "not UTF-8": "refs/heads/caf\udce9",
+    "with a line end": "refs/heads/main\n12",
+    "a copy made by hand": "refs/heads/main (copy)",
+}
+
+
+@pytest.mark.parametrize("name", STRANGE.values(), ids=STRANGE)
+def test_a_ref_of_a_strange_name_stays_a_file_of_its_own(git_dir, writer, refs, name):
+    writer.move(LEAF, first(git_dir), ours={None})
+    strange = git_dir / name
+    strange.parent.mkdir(exist_ok=True)
+    strange.write_text(first(git_dir) + "\n")
+    writer.pack(["refs/heads/"])
+    assert strange.exists()
+    assert packedrefs.values((git_dir / packedrefs.FILE).read_bytes()).keys() == {LEAF, MAIN}
+
+
+def test_a_ref_that_was_deleted_and_made_anew_while_it_was_packed_is_there(git_dir, writer, refs, monkeypatch):
+    writer.move(LEAF, first(git_dir), ours={None})
+    real = RefWriter._remove
+
+    def meanwhile(self, *words, **named):
+        monkeypatch.undo()
+        git(git_dir, "update-ref", "-d", LEAF)
+        git(git_dir, "update-ref", LEAF, first(git_dir))
+        return real(self, *words, **named)
+
+    monkeypatch.setattr(RefWriter, "_remove", meanwhile)
+    writer.pack(["refs/heads/"])
+    assert refs.read(LEAF) == first(git_dir)
+
+
+@pytest.mark.parametrize("name", [packedrefs.FILE, LEAF])
+def test_a_pipe_in_place_of_a_file_of_refs_holds_up_nobody(git_dir, refs, name):
+    (git_dir / name).unlink(missing_ok=True)
+    (git_dir / name).parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(git_dir / name)
+    with pytest.raises((OSError, Corrupt)):
+        refs.read("refs/heads/sessions/s9/main" if name == packedrefs.FILE else LEAF)

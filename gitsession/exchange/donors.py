@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from gitsession.errors import GitSessionError
+from gitsession.errors import GitSessionError, Unavailable
 from gitsession.exchange import discover
 from gitsession.exchange.bring_in import bring_in
 from gitsession.index.catalogue import Catalogue
@@ -64,7 +64,9 @@ class Remote:
     def _repository(self) -> Repository:
         if self._fetched is None:
             gitcli.run(None, "init", "-q", "--bare", str(self._place))
-            checked = ("-c", "transfer.fsckObjects=true", "fetch", "-q", "--no-tags")
+            if self._url.startswith("-"):  # git would take it for an option, and some name a program to run
+                raise Unavailable(f"{self._url!r} is no address of a repository")
+            checked = ("-c", "transfer.fsckObjects=true", "fetch", "-q", "--no-tags", "--end-of-options")
             gitcli.run(self._place, *checked, self._url, "+refs/heads/*:refs/heads/*", user_config=True)
             self._fetched = Repository(self._place, self.name)
         return self._fetched

@@ -252,7 +252,9 @@ class _Planner:
                 self._plan.unheard.append(donor.name)
                 continue
             for name, value in theirs.items():
-                if last.get(name, value) is not None and name.startswith((refs.SESSIONS, create.MAIN)):
+                # Whoever made the copy chose these names and values: git must be able to live with them here.
+                ours = refs.is_session_ref(name) or name == create.MAIN
+                if last.get(name, value) is not None and ours and refs.target(value) is None:
                     found.setdefault(name, []).append(value)
         return found
 

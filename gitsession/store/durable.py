@@ -5,8 +5,26 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from pathlib import Path
+
+
+def read_regular(path: Path | str) -> bytes | None:
+    """The file at ``path``, as long as it says it is; ``None`` where there is none. Raises ``OSError``.
+
+    Neither a pipe nor a device holds us up or never ends: what is no regular file cannot be read.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    with os.fdopen(fd, "rb") as file:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
+        return file.read(status.st_size)
 
 
 def write_all(fd: int, data: bytes, at: int) -> None:

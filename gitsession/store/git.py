@@ -6,6 +6,7 @@ It opens no repository: no configuration, hook or home directory is read, and no
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import zlib
@@ -15,6 +16,7 @@ from typing import Final
 
 from gitsession.errors import Corrupt, GitSessionError, MissingObject, Unavailable
 from gitsession.store.base import Kind, Oid, RefValue
+from gitsession.store.durable import read_regular
 from gitsession.store.objects import oid_of
 from gitsession.store.packs import Packs
 from gitsession.store.refreader import RefReader
@@ -123,15 +125,9 @@ class GitDoor:
 
     def _loose_bytes(self, oid: Oid) -> bytes | None:
         try:
-            fd = os.open(self._loose_path(oid), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe must not hold us
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            raise Corrupt(f"object {oid}: the loose file cannot be read: {error.strerror}") from None
-        try:
-            with os.fdopen(fd, "rb") as file:
-                self._check_size(oid, os.fstat(fd).st_size)
-                return file.read()
+            with contextlib.suppress(FileNotFoundError):
+                self._check_size(oid, os.stat(self._loose_path(oid)).st_size)
+            return read_regular(self._loose_path(oid))
         except OSError as error:
             raise Corrupt(f"object {oid}: the loose file cannot be read: {error.strerror}") from None
 

@@ -86,6 +86,9 @@ def environment(*, user_config: bool = False) -> dict[str, str]:
     else:
         passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         passed |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "HOME": "/nonexistent"}
+        # Nothing here is to reach out: a remote of the store's that "promises" objects would be asked for a lost one,
+        # by whatever program its configuration names.
+        passed |= {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
     return {**passed, "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
 
 

@@ -26,7 +26,7 @@ import itertools
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self, TypeAlias, get_args
@@ -51,6 +51,7 @@ Durability: TypeAlias = Literal["entry", "turn", "none"]
 FLUSH_RECORDS = 256
 FLUSH_BYTES = 1 << 20
 FLUSH_SECONDS = 2.0
+QUIET_WAIT_SECONDS = 1.0
 
 PACKED_PREFIXES = ("refs/heads/", "refs/remotes/", "refs/gitsession/")
 """Where refs lead to commits: those can be packed without asking what they lead to."""
@@ -191,14 +192,9 @@ class GitStore:
             if self._lock is not None:
                 self._lock.close()
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> AbstractContextManager[None]:
         """No process appends or flushes meanwhile. Raises ``Unavailable``."""
-        lock = self._begin()
-        try:
-            yield
-        finally:
-            lock.release()
+        return _Locked(self)
 
     def break_dead_locks(self) -> int:
         """Remove ref locks that writers of ours left when they died; how many. For a holder of the lock."""
@@ -322,23 +318,30 @@ class GitStore:
 
     # -- transactions
 
-    def _begin(self) -> StoreLock:
+    def _begin(self, wait_seconds: float | None = None) -> None:
         if os.getpid() != self._pid:
             self._after_fork()
         if self._lock is None:
             raise Unavailable(f"{self._git_dir} is read-only here")
-        if self._own_staging():
-            raise RuntimeError("this thread has a transaction open already")
         if self._closed:
             raise Unavailable(f"this handle of {self._git_dir} is closed")
-        self._lock.acquire()
+        self._lock.acquire(wait_seconds)
         try:
             self._tail(locked=True)
             self._take_back_refused()
         except BaseException:
             self._lock.release()
             raise
-        return self._lock
+
+    def _check_not_held(self) -> None:
+        if self._lock is not None and os.getpid() == self._pid and self._lock.is_mine:
+            raise RuntimeError("this thread has a transaction open already")
+
+    def _end(self) -> None:
+        """Let go of the lock, if this thread holds it, and of a transaction that nobody will finish."""
+        if self._lock is not None and os.getpid() == self._pid and self._lock.is_mine:
+            self._staging = None
+            self._lock.release()
 
     def _take_back_refused(self) -> None:
         """Under the lock, with the journal tailed. Raises ``Unavailable`` where the disk still says no."""
@@ -352,7 +355,11 @@ class GitStore:
 
     def _stage(self) -> Staging:
         self._begin()
-        self._staging = Staging(ref=self._value, names_below=self._names_below, contains=self.contains)
+        try:
+            self._staging = Staging(ref=self._value, names_below=self._names_below, contains=self.contains)
+        except BaseException:
+            self._end()
+            raise
         return self._staging
 
     def _finish(self, staging: Staging, *, commit: bool) -> None:
@@ -360,14 +367,14 @@ class GitStore:
             if commit:
                 raise RuntimeError("a transaction cannot end in a forked child: it is the parent's")
             return
-        assert self._lock is not None
         try:
             if commit and (staging.objects or staging.moves):
                 self._commit(staging)
         finally:
-            staging.close()
-            self._staging = None
-            self._lock.release()
+            try:
+                staging.close()
+            finally:
+                self._end()
         if commit:
             self._timer.touch()
 
@@ -399,9 +406,11 @@ class GitStore:
     # -- flushing
 
     def _quietly_flush(self) -> None:
+        """Flush if there is anything. Who holds the store is a writer and flushes: it is not waited for."""
         try:
-            with self.locked():
-                self._flush_or_remember()
+            if self.pending:
+                with _Locked(self, QUIET_WAIT_SECONDS):
+                    self._flush_or_remember()
         except (GitSessionError, OSError) as error:
             self.last_flush_error = error
 
@@ -459,21 +468,61 @@ def _summed(moves: list[Move]) -> list[Move]:
     return [(name, first[name], new) for name, new in {name: new for name, _, new in moves}.items()]
 
 
-class _GitTransaction:
-    """The context manager that ``GitStore.transaction`` returns; a class because a generator costs twice as much."""
+class _Held:
+    """What holds the store's lock from ``__enter__`` to ``__exit__``.
 
-    __slots__ = ("_staging", "_store")
+    A Ctrl-C may come just before either of them does anything. Where the program goes on, the lock must not stay held
+    by nobody: it goes with this object.
+    """
+
+    __slots__ = ("_is_open", "_store")
 
     def __init__(self, store: GitStore) -> None:
         self._store = store
-        self._staging: Staging | None = None
+        self._is_open = False
+
+    def _open(self) -> None:
+        """Before the lock is asked for, and not where this thread has it by another one of these."""
+        self._store._check_not_held()
+        self._is_open = True
+
+    def __del__(self) -> None:
+        if self._is_open:
+            self._store._end()
+
+
+class _Locked(_Held):
+    """The context manager that ``GitStore.locked`` returns."""
+
+    __slots__ = ("_wait_seconds",)
+
+    def __init__(self, store: GitStore, wait_seconds: float | None = None) -> None:
+        super().__init__(store)
+        self._wait_seconds = wait_seconds
+
+    def __enter__(self) -> None:
+        self._open()
+        self._store._begin(self._wait_seconds)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._store._end()
+        self._is_open = False
+
+
+class _GitTransaction(_Held):
+    """The context manager that ``GitStore.transaction`` returns; a class because a generator costs twice as much."""
+
+    __slots__ = ("_staging",)
 
     def __enter__(self) -> Staging:
+        self._open()
         self._staging = self._store._stage()
         return self._staging
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._staging is not None
         self._store._finish(self._staging, commit=error is None)
+        self._is_open = False

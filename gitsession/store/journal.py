@@ -18,6 +18,7 @@ that writer fails the record goes away again, so what was read without the lock 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 from collections.abc import Sequence
@@ -288,10 +289,11 @@ def _still_true(file: _File) -> bool:
 
 
 def _preallocate(fd: int) -> None:
-    """Blocks that exist already make fdatasync cheaper; not worth a disk that is almost full."""
+    """Blocks that exist already make fdatasync cheaper; not worth a disk that is almost full, nor a failure."""
     space = os.fstatvfs(fd)
     if space.f_bavail * space.f_frsize > 16 * PREALLOCATED_BYTES:
-        os.posix_fallocate(fd, 0, PREALLOCATED_BYTES)
+        with contextlib.suppress(OSError):  # a quota, or a limit of this process on the size of files
+            os.posix_fallocate(fd, 0, PREALLOCATED_BYTES)
 
 
 def _remove(path: str) -> None:

@@ -31,27 +31,35 @@ class StoreLock:
         self._fd = -1
         self._open()
 
-    def acquire(self) -> None:
-        """Raises ``Unavailable`` after ``wait_seconds``, and says who holds the lock where the system tells."""
+    def acquire(self, wait_seconds: float | None = None) -> None:
+        """Not where this thread has it. Raises ``Unavailable`` after ``wait_seconds``, and says who holds the lock
+        where the system tells.
+        """
+        wait_seconds = self._wait_seconds if wait_seconds is None else wait_seconds
         if os.getpid() != self._pid:
             self.close()
             self._open()
-        if not self._mutex.acquire(timeout=self._wait_seconds):
-            raise Unavailable(f"another thread has held {self._path.parent.parent} for {self._wait_seconds:g} s")
         try:
-            self._flock()
-        except BaseException:
-            self._mutex.release()
+            if not self._mutex.acquire(timeout=wait_seconds):
+                raise Unavailable(f"another thread has held {self._path.parent.parent} for {wait_seconds:g} s")
+            self._flock(wait_seconds)
+        except BaseException:  # a Ctrl-C may come between any two steps, with either of the two taken
+            self.release()
             raise
 
     def release(self) -> None:
-        """In a forked child nothing happens: unlocking there would unlock the parent."""
-        if os.getpid() != self._pid:
+        """Let go, if this thread holds it. In a forked child nothing happens: that would unlock the parent."""
+        if os.getpid() != self._pid or not self.is_mine:
             return
         try:
             fcntl.flock(self._fd, fcntl.LOCK_UN)
         finally:
             self._mutex.release()
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether this thread holds the mutex: a reentrant one, because only that knows its owner at any moment."""
+        return self._mutex._is_owned()  # type: ignore[attr-defined, no-any-return]
 
     def close(self) -> None:
         """Let go of the file; idempotent. Closing (unlike unlocking) in a child leaves the parent's lock alone."""
@@ -61,10 +69,10 @@ class StoreLock:
 
     def _open(self) -> None:
         self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()
         self._pid = os.getpid()
 
-    def _flock(self) -> None:
+    def _flock(self, wait_seconds: float) -> None:
         since = 0.0
         while True:
             try:
@@ -73,9 +81,9 @@ class StoreLock:
             except BlockingIOError:
                 now = time.monotonic()
                 since = since or now
-                if now - since >= self._wait_seconds:
+                if now - since >= wait_seconds:
                     raise Unavailable(
-                        f"{self._holder()} has held {self._path.parent.parent} for {self._wait_seconds:g} s",
+                        f"{self._holder()} has held {self._path.parent.parent} for {wait_seconds:g} s",
                         hint="try again when it is done",
                     ) from None
                 time.sleep(_pause(now - since) * random.uniform(0.5, 1.0))

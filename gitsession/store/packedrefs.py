@@ -6,22 +6,34 @@ need no such line, so the header's word that all tags have theirs stays true.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 
+from gitsession.errors import Corrupt
 from gitsession.store.base import Oid
 
 FILE = "packed-refs"
 
+_LINE = re.compile(rb"[0-9a-f]{40} refs/[^\x00-\x20\x7f]+\n|\^[0-9a-f]{40}\n")
 _HEADER = b"# pack-refs with: peeled fully-peeled sorted \n"
 _HEADER_UNPEELED = b"# pack-refs with: sorted \n"
 
 
-def names(data: bytes) -> set[str]:
-    return {name for name, _ in _parts(data)[1]}
+def is_line(line: bytes) -> bool:
+    """Whether ``line``, with its end, is one that git could have written, the header aside."""
+    return _LINE.fullmatch(line) is not None
+
+
+def values(data: bytes) -> dict[str, Oid]:
+    """What each ref holds. Raises ``Corrupt``."""
+    return {name: lines[:40].decode() for name, lines in _parts(data)[1]}
 
 
 def changed(data: bytes, *, put: Mapping[str, Oid] | None = None, drop: Collection[str] = ()) -> bytes:
-    """``data`` without ``drop`` and with ``put``, sorted by name; under a header of ours where it had none."""
+    """``data`` without ``drop`` and with ``put``, sorted by name; under a header of ours where it had none.
+
+    Raises ``Corrupt`` where a line is damaged: what it says must not be lost, nor join the next one.
+    """
     header, rows = _parts(data)
     rows = [(name, lines) for name, lines in rows if name not in drop and name not in (put or {})]
     rows += [(name, f"{oid} {name}\n".encode()) for name, oid in (put or {}).items()]
@@ -41,6 +53,8 @@ def _parts(data: bytes) -> tuple[bytes, list[tuple[str, bytes]]]:
     for line in data.splitlines(keepends=True):
         if line.startswith(b"#"):
             header += line
+        elif not is_line(line):
+            raise Corrupt(f"{FILE} holds a line that is no ref's: {line[:60]!r}", hint="`gitsession repair` mends it")
         elif line.startswith(b"^") and rows:
             rows[-1] = (rows[-1][0], rows[-1][1] + line)
         else:

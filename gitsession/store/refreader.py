@@ -16,10 +16,10 @@ from pathlib import Path
 from gitsession.errors import Corrupt
 from gitsession.store import packedrefs
 from gitsession.store.base import RefValue
+from gitsession.store.durable import read_regular
 
 _VALUE = re.compile(rb"([0-9a-f]{40}|ref: [^\x00-\x20\x7f]+)\s*")
 _VALUE_BYTES_MAX = 4096
-_LINE = re.compile(rb"[0-9a-f]{40} refs/[^\x00-\x20\x7f]+\n|\^[0-9a-f]{40}\n")
 _FRESH_NS = 1_000_000_000
 
 
@@ -68,7 +68,7 @@ class RefReader:
             return
         for entry in entries:
             name = f"{directory}/{entry.name}"
-            if entry.is_dir():
+            if entry.is_dir(follow_symlinks=False):  # nor does git make links among refs, and they may lead in circles
                 if name.startswith(prefix) or prefix.startswith(name + "/"):
                     yield from self._loose(name, prefix)
             elif name.startswith(prefix) and not name.endswith(".lock"):
@@ -102,16 +102,9 @@ class RefReader:
         seen = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
         if seen != self._seen:
             fresh = time.time_ns() - _FRESH_NS
-            self._packed, self._bad = _whole_lines(_all_of(self._packed_path))
+            self._packed, self._bad = _whole_lines(read_regular(self._packed_path) or b"")
             self._seen = seen if stat.st_mtime_ns < fresh else None
         return self._packed
-
-
-def _all_of(path: str) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except FileNotFoundError:
-        return b""
 
 
 def _whole_lines(data: bytes) -> tuple[bytes, list[bytes]]:
@@ -122,8 +115,8 @@ def _whole_lines(data: bytes) -> tuple[bytes, list[bytes]]:
     if data.startswith(b"#"):
         data = data.partition(b"\n")[2]
     lines = data.splitlines(keepends=True)
-    good = [line for line in lines if _LINE.fullmatch(line)]
-    bad = [] if len(good) == len(lines) else [line for line in lines if not _LINE.fullmatch(line) and line[:1] != b"#"]
+    good = [line for line in lines if packedrefs.is_line(line)]
+    bad = [line for line in lines if line[:1] != b"#" and not packedrefs.is_line(line)] if good != lines else []
     refs = [line for line in good if line[:1] != b"^"]
     refs.sort(key=_name_in)  # no work where they are in order
     return b"".join(refs), bad

@@ -17,12 +17,12 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
-from gitsession.errors import GitSessionError
+from gitsession.errors import GitSessionError, InvalidName
 from gitsession.store import packedrefs
 from gitsession.store.base import RefValue
-from gitsession.store.durable import sync_directory, write_all
+from gitsession.store.durable import read_regular, sync_directory, write_all
 from gitsession.store.reflocks import RefLocks
-from gitsession.store.refnames import SYMBOLIC
+from gitsession.store.refnames import SYMBOLIC, check_ref_name
 from gitsession.store.refreader import RefReader
 
 _BATCH = 64
@@ -78,14 +78,15 @@ class RefWriter:
     def pack(self, prefixes: Iterable[str]) -> int:
         """Move refs below ``prefixes`` that are files of their own into ``packed-refs``; how many.
 
-        Only those that hold an oid; they are taken to be commits. Raises ``Unavailable`` and ``OSError``.
+        Only those that hold an oid and have a name of ours; they are taken to be commits. Raises ``Corrupt`` where
+        ``packed-refs`` is damaged, ``Unavailable`` and ``OSError``.
         """
         loose: dict[str, RefValue] = {}
 
         def with_loose(data: bytes) -> bytes:
             # Read under the lock: who deletes a ref wants that lock too, so none comes back to life.
             found = {name: value for prefix in prefixes for name, value in self.refs.list_loose(prefix).items()}
-            loose.update({name: value for name, value in found.items() if not value.startswith(SYMBOLIC)})
+            loose.update({name: value for name, value in found.items() if _is_oid_of_ours(name, value)})
             return packedrefs.changed(data, put=loose)
 
         self._change_packed(with_loose)
@@ -118,8 +119,11 @@ class RefWriter:
                 except (GitSessionError, OSError) as error:
                     failed[name] = error
             try:
-                if unpack and packedrefs.names(self._packed()) & set(locked):
+                packed = packedrefs.values(self._packed())
+                if unpack and packed.keys() & set(locked):
                     self._change_packed(lambda data: packedrefs.changed(data, drop=locked))
+                if not unpack:  # another program may have deleted it there, and made it anew, before we locked it
+                    locked = [name for name in locked if packed.get(name) in ours[name]]
                 self._unlink(locked)
             except (GitSessionError, OSError) as error:
                 failed |= dict.fromkeys(locked, error)
@@ -152,10 +156,7 @@ class RefWriter:
             self._locks.release([packedrefs.FILE])
 
     def _packed(self) -> bytes:
-        try:
-            return (self._git_dir / packedrefs.FILE).read_bytes()
-        except FileNotFoundError:
-            return b""
+        return read_regular(self._git_dir / packedrefs.FILE) or b""
 
     def _rename(self, lock: str, path: Path) -> bool:
         """``False`` where refs lie below ``path``."""
@@ -173,6 +174,14 @@ class RefWriter:
 
 def _content(value: RefValue) -> bytes:
     return f"{value}\n".encode()
+
+
+def _is_oid_of_ours(name: str, value: RefValue) -> bool:
+    try:
+        check_ref_name(name)
+    except InvalidName:
+        return False
+    return not value.startswith(SYMBOLIC)
 
 
 def _remove_empty(directory: Path) -> bool:

@@ -1,0 +1,82 @@
+"""Ctrl-C in a program that goes on: the store is not held by nobody, and what was acknowledged is there."""
+
+from __future__ import annotations
+
+import random
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from faults.invariants import sound, texts
+from raw import append
+
+from gitsession.store.create import LOCK, create
+from gitsession.store.gitstore import GitStore
+from gitsession.store.lock import StoreLock
+
+INTERRUPTS = 150
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[GitStore]:
+    create(tmp_path / "store.git")
+    with GitStore.open(tmp_path / "store.git") as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("place", ["_begin", "_stage", "_finish", "_end"])
+def test_an_interrupt_at_the_edge_of_a_transaction_lets_go_of_the_store(store, monkeypatch, place):
+    append(store, "before")
+    real = getattr(GitStore, place)
+
+    def interrupted(self: GitStore, *words: object, **named: object) -> None:
+        monkeypatch.undo()
+        if place in ("_begin", "_stage"):
+            real(self, *words, **named)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(GitStore, place, interrupted)
+    try:
+        append(store, "interrupted")
+    except KeyboardInterrupt:
+        pass
+    other = StoreLock(store.git_dir / LOCK, wait_seconds=0.05)
+    other.acquire()
+    other.release()
+    append(store, "after")
+    assert texts(store)[-1] == "after"
+
+
+@pytest.mark.promise("P9")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # cbor2 swallows one that hits it
+def test_interrupts_at_any_moment_leave_what_was_acknowledged_and_block_nobody(store, faults):
+    """The time of the processor is counted, so that they come while our own code runs."""
+    draw = random.Random(7)
+    acknowledged: list[str] = []
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGVTALRM, interrupt)
+    try:
+        for turn in range(INTERRUPTS):
+            try:
+                signal.setitimer(signal.ITIMER_VIRTUAL, draw.uniform(0.0001, 0.01))
+                for number in range(1000):
+                    append(store, f"{turn}.{number}")
+                    acknowledged.append(f"{turn}.{number}")
+            except KeyboardInterrupt:
+                faults.many(1)
+            finally:
+                signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    finally:
+        signal.signal(signal.SIGVTALRM, before)
+    append(store, "after")
+    there = texts(store)
+    assert len(there) == len(set(there))
+    known = set(acknowledged)
+    assert [text for text in there if text in known] == acknowledged
+    assert len(there) - len(acknowledged) - 1 <= INTERRUPTS
+    store.flush()
+    sound(store.git_dir)
