@@ -132,6 +132,8 @@ def test_the_name_of_a_windows_device_never_becomes_a_ref(name):
 
 
 BY_THE_PAGE = r"[a-z0-9][a-z0-9_-]{0,63}"
+PORTS = [f"{port}{number}" for port in ("com", "lpt") for number in range(1, 10)]
+TAKEN_BY_THE_PAGE = {"meta", "leaf", "root", "con", "prn", "aux", "nul", *PORTS}
 
 
 @given(st.text(st.characters(max_codepoint=0x250), max_size=70) | st.from_regex(BY_THE_PAGE, fullmatch=True))
@@ -139,7 +141,7 @@ def test_every_branch_name_that_passes_follows_the_page(name):
     try:
         refs.check_branch(name)
     except InvalidName:
-        assert not re.fullmatch(BY_THE_PAGE, name) or name == "meta"
+        assert not re.fullmatch(BY_THE_PAGE, name) or name in TAKEN_BY_THE_PAGE
     else:
         assert re.fullmatch(BY_THE_PAGE, name)
         assert refs.parse(refs.leaf(SID, name)) == (SID, name)
