@@ -175,6 +175,7 @@ class Store:
         nothing; where that cannot be told, all. Raises ``Unavailable`` where there is no git.
         """
         if sid is not None:
+            create.check_readable(self.objects.git_dir)
             report = checks.verify(self.objects, sid, sample=sample, max_seconds=max_seconds)
             report.problems[:0] = checkup.files_of_refs(self.objects)
             return report

@@ -94,8 +94,10 @@ def repair(
 ) -> Repaired:
     """Heal what can be healed. ``seen``: what refs of sessions held when the catalogue last looked.
 
-    Raises ``Unavailable`` where the store cannot be written. Others may read and append meanwhile.
+    Raises ``Unavailable`` where the store cannot be written, or a file of it may not be read: nothing is done then.
+    Others may read and append meanwhile.
     """
+    create.check_readable(store.git_dir)
     if not dry_run:
         with contextlib.suppress(Unavailable):  # what waits in the journal is read from there
             store.flush()

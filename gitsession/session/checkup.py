@@ -14,7 +14,7 @@ from gitsession.errors import GitSessionError, Unavailable
 from gitsession.session import oplog
 from gitsession.session import verify as entries
 from gitsession.session.verify import Finding, Report
-from gitsession.store import damage, gitcli, refs, verified
+from gitsession.store import create, damage, gitcli, refs, verified
 from gitsession.store.git import GitDoor
 from gitsession.store.gitstore import GitStore
 from gitsession.store.verified import Mark
@@ -25,7 +25,8 @@ _GONE = "was there at the last check that found nothing, is gone, and no command
 def verify(
     store: GitStore, *, sample: int | None = None, max_seconds: float | None = None, quick: bool = False
 ) -> Report:
-    """Check the whole store. Raises ``Unavailable`` where there is no git and it is wanted."""
+    """Check the whole store. Raises ``Unavailable`` where a file may not be read, or git is wanted and not there."""
+    create.check_readable(store.git_dir)
     problems = files_of_refs(store)
     with contextlib.suppress(Unavailable):  # a full disk: what waits in the journal is checked from there
         store.flush()

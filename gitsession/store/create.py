@@ -15,7 +15,7 @@ import shutil
 from pathlib import Path
 
 from gitsession.errors import Corrupt, Malformed, MissingObject, NotAStore, Unavailable
-from gitsession.store import journal
+from gitsession.store import access, journal, packedrefs
 from gitsession.store.base import Kind, Oid
 from gitsession.store.durable import make_directories, sync_directory, write_new
 from gitsession.store.git import GitDoor
@@ -27,6 +27,7 @@ MAIN = "refs/heads/main"
 CONTROL = "gitsession"
 JOURNAL, PROOFS = f"{CONTROL}/journal", f"{CONTROL}/reflocks"
 LOCK, KEEP = f"{CONTROL}/lock", f"{CONTROL}/keep"
+_KEPT = ("HEAD", "config", packedrefs.FILE, "objects", "refs", JOURNAL)
 
 _MARKER = "gitsession.json"
 _DAMAGED = "the store is damaged: `gitsession repair` mends it, from a clone if need be"
@@ -104,6 +105,8 @@ def check(path: Path | str, *, damaged: bool = False) -> None:
         head = (path / "HEAD").read_text("utf-8", "replace")
     except (FileNotFoundError, NotADirectoryError):
         raise NotAStore(f"{path} is not a git repository", hint=_hint(path)) from None
+    except PermissionError as error:
+        raise access.denied(Path(error.filename)) from None
     except OSError as error:
         raise NotAStore(f"{path} cannot be read: {error.strerror}") from None
     if owner != os.geteuid():
@@ -111,6 +114,11 @@ def check(path: Path | str, *, damaged: bool = False) -> None:
     _check_layout(path, settings, head)
     if not (damaged and (path / CONTROL).is_dir()):
         _check_marker(path)
+
+
+def check_readable(path: Path) -> None:
+    """Raises ``Unavailable`` where a file that a store keeps may not be read: what then looks damaged is not."""
+    access.require(path / name for name in _KEPT)
 
 
 def _check_layout(path: Path, settings: dict[str, str], head: str) -> None:
@@ -134,6 +142,7 @@ def _check_marker(path: Path) -> None:
     try:
         value = _marker(GitDoor(path))
     except (MissingObject, Corrupt, Malformed, Unavailable) as error:
+        check_readable(path)
         if (path / CONTROL).is_dir():
             raise Corrupt(f"{path}: {error}", hint=_DAMAGED) from None
         raise NotAStore(f"{path}: cannot read {_MARKER} on its branch main: {error}") from None

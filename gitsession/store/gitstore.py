@@ -33,6 +33,7 @@ from typing import Literal, Self, TypeAlias, get_args
 
 from gitsession.errors import Corrupt, GitSessionError, MissingObject, Unavailable
 from gitsession.store import create, pack
+from gitsession.store.access import denied
 from gitsession.store.base import Kind, Oid, RefValue
 from gitsession.store.chains import move_to_ends
 from gitsession.store.durable import make_directories
@@ -99,6 +100,8 @@ class GitStore:
         create.check(path, damaged=damaged)
         try:
             return cls(path, durability=durability, flush_on_close=flush_on_close, read_only=read_only)
+        except PermissionError as error:
+            raise denied(Path(error.filename or path)) from error
         except OSError as error:
             raise Unavailable(f"cannot open {path}: {error.strerror}") from error
 

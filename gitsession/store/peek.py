@@ -16,6 +16,7 @@ from pathlib import Path
 from stat import S_ISDIR
 
 from gitsession.store import frames
+from gitsession.store.access import denied
 
 _WATCHED = ("refs/heads/sessions", "refs/heads/gitsession", "refs/gitsession")
 _FRESH_NS = 1_000_000_000
@@ -23,7 +24,10 @@ _NO_SUBDIRECTORIES = 2  # links to a directory: its name and its own ``.``; each
 
 
 def fingerprint(git_dir: Path | str) -> str:
-    """A text that changes whenever a ref of ours does or the journal grows. Two alike: nothing has happened."""
+    """A text that changes whenever a ref of ours does or the journal grows. Two alike: nothing has happened.
+
+    Raises ``Unavailable`` where a folder of refs may not be read.
+    """
     fresh = time.time_ns() - _FRESH_NS
     parts = [_packed_refs(f"{git_dir}/packed-refs")]
     for directory in _WATCHED:
@@ -46,6 +50,8 @@ def _directory(path: str, fresh: int, parts: list[str]) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         return
+    except PermissionError:
+        raise denied(Path(path)) from None
     try:
         changed = os.fstat(fd).st_mtime_ns
         parts.append(f"{path} {changed}")

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from gitsession.errors import Corrupt
 from gitsession.store import packedrefs
+from gitsession.store.access import denied
 from gitsession.store.base import RefValue
 from gitsession.store.durable import read_regular
 
@@ -66,6 +67,9 @@ class RefReader:
                 entries = list(found)
         except (FileNotFoundError, NotADirectoryError):
             return
+        except PermissionError:
+            # Not passed over: a session whose refs we may not read must not look like one that is gone.
+            raise denied(Path(self._root, directory)) from None
         for entry in entries:
             name = f"{directory}/{entry.name}"
             if entry.is_dir(follow_symlinks=False):  # nor does git make links among refs, and they may lead in circles
@@ -131,6 +135,8 @@ def _content(path: str) -> bytes | None:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe must not hold us up
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except PermissionError:
+        raise denied(Path(path)) from None
     try:
         return os.read(fd, _VALUE_BYTES_MAX)
     except IsADirectoryError:

@@ -1,0 +1,39 @@
+"""What this process may not read in a store. That is no damage, and whoever took it for some would do harm."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from gitsession.errors import Unavailable
+
+
+def denied(path: Path, *, more: int = 0) -> Unavailable:
+    """The error for ``path``, and ``more`` beside it: which one, and the `chmod` that helps."""
+    rights = "u+rwx" if path.is_dir() else "u+r"
+    others = f" (and {more:,} more)" if more else ""
+    return Unavailable(
+        f"{path} cannot be read: Permission denied{others}",
+        hint=f"nothing is damaged by that: `chmod {rights} {path}`, as the owner of the store, and try again",
+    )
+
+
+def require(paths: Iterable[Path]) -> None:
+    """Raises ``Unavailable`` where one of ``paths``, or something below it, may not be read."""
+    found = [forbidden for path in paths for forbidden in _forbidden(path)]
+    if found:
+        raise denied(found[0], more=len(found) - 1)
+
+
+def _forbidden(path: Path) -> Iterator[Path]:
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))  # a pipe must not hold us up
+        inside = sorted(os.listdir(path)) if path.is_dir() else []
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EPERM):
+            yield path
+        return
+    for name in inside:
+        yield from _forbidden(path / name)
