@@ -179,7 +179,9 @@ class Store:
             report = checks.verify(self.objects, sid, sample=sample, max_seconds=max_seconds)
             report.problems[:0] = checkup.files_of_refs(self.objects)
             return report
-        return checkup.verify(self.objects, sample=sample, max_seconds=max_seconds, quick=quick)
+        with contextlib.closing(Catalogue(self.objects.git_dir)) as catalogue:
+            seen = catalogue.last_seen_refs()
+        return checkup.verify(self.objects, seen=seen, sample=sample, max_seconds=max_seconds, quick=quick)
 
     def repair(self, sources: Sequence[str | Path] = (), *, dry_run: bool = False) -> Repaired:
         """Heal what is damaged from copies, and set damaged files aside; nothing is deleted.

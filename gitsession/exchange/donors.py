@@ -21,7 +21,10 @@ from gitsession.store.memory import MemoryStore
 
 
 class Donor(Protocol):
+    """``is_copy``: whether it is a copy of this store, that the user named: what it alone has comes back."""
+
     name: str
+    is_copy: bool
 
     def read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
         """What it has under that name; ``sid``: the session that misses it, "" where it is none's."""
@@ -33,8 +36,8 @@ class Donor(Protocol):
 class Repository:
     """A clone, another store, or an alternate, on this machine."""
 
-    def __init__(self, git_dir: Path, name: str) -> None:
-        self.name = name
+    def __init__(self, git_dir: Path, name: str, *, is_copy: bool = False) -> None:
+        self.name, self.is_copy = name, is_copy
         self._door = GitDoor(git_dir)
 
     def read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
@@ -50,8 +53,8 @@ class Repository:
 class Remote:
     """A repository behind a URL: fetched into a bare repository of its own, where git checks every object."""
 
-    def __init__(self, url: str, place: Path, name: str) -> None:
-        self.name = name
+    def __init__(self, url: str, place: Path, name: str, *, is_copy: bool = False) -> None:
+        self.name, self.is_copy = name, is_copy
         self._url, self._place = url, place
         self._fetched: Repository | None = None
 
@@ -74,6 +77,8 @@ class Remote:
 
 class AgentFile:
     """A session file, imported again into a store that is thrown away: the same bytes make the same objects."""
+
+    is_copy = False
 
     def __init__(self, path: Path) -> None:
         self.name = os.fsencode(path).decode("utf-8", "replace")
@@ -105,6 +110,7 @@ class AgentFiles:
     """The files that the catalogue remembers, each asked only for its own session."""
 
     name = "the agent's own file"
+    is_copy = False
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -123,6 +129,7 @@ class Beginning:
     """The first commit, which every store makes alike."""
 
     name = "what every store begins with"
+    is_copy = False
 
     def read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
         return create.first_commit()[1].get(oid)
@@ -131,12 +138,12 @@ class Beginning:
         return {create.MAIN: create.first_commit()[0]}
 
 
-def named(where: str, place: Path) -> Donor:
+def named(where: str, place: Path, *, is_copy: bool = True) -> Donor:
     """The donor that a user names: a repository, a session file, or else a URL."""
     path = Path(where)
     if path.is_dir():
-        return Repository(path / ".git" if (path / ".git").is_dir() else path, where)
-    return AgentFile(path.absolute()) if path.is_file() else Remote(where, place, where)
+        return Repository(path / ".git" if (path / ".git").is_dir() else path, where, is_copy=is_copy)
+    return AgentFile(path.absolute()) if path.is_file() else Remote(where, place, where, is_copy=is_copy)
 
 
 def alternates(git_dir: Path) -> Iterator[Donor]:
@@ -157,6 +164,6 @@ def remotes(git_dir: Path, place: Path) -> Iterator[Donor]:
     for number, line in enumerate(answer.out.decode("utf-8", "surrogateescape").splitlines()):
         key, _, url = line.partition(" ")
         if url:
-            found = named(url, place / f"fetched-{number}")
+            found = named(url, place / f"fetched-{number}", is_copy=False)
             found.name = f"the remote {key.removeprefix('remote.').removesuffix('.url')}"
             yield found

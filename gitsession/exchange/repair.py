@@ -7,22 +7,25 @@
 
 A ref that cannot be read gets a value that was recorded: what a donor's ref holds, what the catalogue or the last clean
 check saw, or what the operation log says. Where these differ it is the one that stands furthest on the same line; where
-they are on different lines, none is: nothing is guessed.
+they are on different lines, none is: nothing is guessed. A ref that is there is never moved: where one was set back,
+what it held becomes a branch beside it. What a copy that the user names has, and we have no ref for, comes back, if all
+of it is there and no operation of ours removed it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from gitsession.errors import GitSessionError, Unavailable
 from gitsession.exchange.donors import Donor
-from gitsession.session import checkup, oplog
+from gitsession.session import astray, oplog
+from gitsession.session.astray import Astray
 from gitsession.session.node import parse
-from gitsession.store import create, damage, packedrefs, refs, salvage, verified
+from gitsession.store import chains, create, damage, packedrefs, refs, salvage, verified
 from gitsession.store.base import Kind, Oid, RefValue
 from gitsession.store.damage import BadFile
 from gitsession.store.git import OBJECT_BYTES_MAX
@@ -55,7 +58,9 @@ class Plan:
 
     ``rescued``: out of damaged packs; ``taken``: from ``donors``, by object. ``ref_files``: loose refs and packed-refs
     that are damaged, with what they are to hold. ``log_lost``: what the operation log's ref holds where nobody has all
-    of it: it then begins anew, and what was done before cannot be undone. ``unheard``: donors that could not be asked.
+    of it: it then begins anew, and what was done before cannot be undone. ``beside``: new branches for what refs held
+    that were set back, with the ref. ``copied``: refs that only a copy had, with its name. ``unheard``: donors that
+    could not be asked.
     """
 
     bad: list[BadFile] = field(default_factory=list)
@@ -67,6 +72,8 @@ class Plan:
     ref_values: dict[str, RefValue] = field(default_factory=dict)
     lost_refs: list[LostRef] = field(default_factory=list)
     log_lost: RefValue = ""
+    beside: dict[str, str] = field(default_factory=dict)
+    copied: dict[str, str] = field(default_factory=dict)
     unheard: list[str] = field(default_factory=list)
 
     @property
@@ -111,14 +118,17 @@ def _perform(store: GitStore, plan: Plan) -> Repaired:
     with _writing(store), store.locked():
         salvage.save(store.git_dir, plan.rescued, plan.taken)
         moved = salvage.set_aside(store.git_dir, plan.bad, place)
-        salvage.mend_refs(store.git_dir, place, plan.ref_files)
+        there = store.refs("refs/")  # who made a ref meanwhile that we did not find keeps it
+        files = {name: data for name, data in plan.ref_files.items() if name not in there}
+        moved += salvage.mend_refs(store.git_dir, place, files)
         if plan.log_lost:
             salvage.note(place / refs.OPLOG, plan.log_lost)
     if plan.log_lost:
         with store.transaction() as tx:
             tx.move(refs.OPLOG, None, expected=plan.log_lost)
         store.flush()
-    return Repaired(plan, place, (*moved, *plan.ref_files))
+        verified.forget(store.git_dir, refs.OPLOG)
+    return Repaired(plan, place, tuple(moved))
 
 
 @contextlib.contextmanager
@@ -137,6 +147,7 @@ class _Planner:
         self._plan = Plan()
         self._done: set[Oid] = set()
         self._recorded: dict[str, RefValue] = {}
+        self._copies: dict[str, str] = {}
         self._problem = ""
 
     def plan(self) -> Plan:
@@ -147,8 +158,10 @@ class _Planner:
         held = {**self._store.refs("refs/"), **plan.ref_values}
         # Sessions first: of what an operation names it is not known whose file to ask.
         for name, value in sorted(held.items(), key=lambda ref: not ref[0].startswith(refs.SESSIONS)):
-            if refs.target(value) is None:
+            if refs.target(value) is None and name not in plan.copied:
                 self._follow(name, value)
+        for name in list(plan.copied):
+            self._follow_copied(name)
         if any(lost.ref == refs.OPLOG for lost in plan.lost):
             plan.log_lost = held[refs.OPLOG]
             plan.lost = [lost for lost in plan.lost if lost.ref != refs.OPLOG]
@@ -201,35 +214,58 @@ class _Planner:
             except GitSessionError as error:
                 self._plan.lost.append(Lost(oid, ref, entry or oid, str(error)))
 
+    def _follow_copied(self, ref: str) -> None:
+        """What only a copy has comes whole or not at all."""
+        plan = self._plan
+        lost = len(plan.lost)
+        self._follow(ref, plan.ref_values[ref])
+        if len(plan.lost) > lost:
+            plan.lost_refs.append(LostRef(ref, f"is in {plan.copied.pop(ref)}, which lacks a part of it"))
+            del plan.lost[lost:], plan.ref_files[ref], plan.ref_values[ref]
+
     # -- refs
 
     def _refs(self) -> None:
         plan, damaged = self._plan, self._store.damaged_refs()
         there = self._store.refs("refs/")
         mark = verified.read(self._store.git_dir)
-        vanished = checkup.refs_gone(self._store, mark)
-        if not (damaged or vanished) and create.MAIN in there:
-            return
-        self._recorded = {name: mark.refs[name] for name in vanished} if mark is not None else {}
+        strays = astray.find(self._store, mark, seen=self._seen, unreadable=damaged)
+        self._recorded = {found.name: found.was for found in strays if found.now is None}
         remembered = self._remembered()
         wanted = {name: what for name, what in damaged.items() if name != packedrefs.FILE}
         if packedrefs.FILE in damaged:
             gone = {name for name in remembered if name not in there} - wanted.keys()
             wanted |= dict.fromkeys(gone, "was in a line of packed-refs that is damaged")
-        wanted |= dict.fromkeys(vanished, "is gone")
+        wanted |= {found.name: found.what for found in strays if found.now is None}
         if create.MAIN not in there:
             wanted.setdefault(create.MAIN, "is gone, which every store has")
+        plan.copied = {name: copy for name, copy in self._copies.items() if name not in there and name not in wanted}
+        wanted |= dict.fromkeys(plan.copied, "is in several copies, each with another end")
         for name, what in sorted(wanted.items()):
             value = self._furthest(remembered.get(name, []))
             if value is None:
                 plan.lost_refs.append(LostRef(name, what))
+                plan.copied.pop(name, None)
                 continue
             plan.ref_values[name] = value
             if name in damaged or packedrefs.FILE not in damaged:
                 plan.ref_files[name] = f"{value}\n".encode()
+        for found in strays:
+            if found.now is not None:
+                self._put_beside(found, there)
         if packedrefs.FILE in damaged:
             put = {name: value for name, value in plan.ref_values.items() if name not in damaged}
             plan.ref_files[packedrefs.FILE] = packedrefs.rebuilt(self._store.good_packed_refs(), put)
+
+    def _put_beside(self, found: Astray, there: Mapping[str, RefValue]) -> None:
+        """A branch for what a ref held that was set back, if anybody has it."""
+        name = next((name for name in chains.names_beside(found.name, found.was) if name not in there), "")
+        if not name or self._read(found.was, "") is None:
+            self._plan.lost_refs.append(LostRef(found.name, found.what))
+            return
+        self._plan.beside[name] = found.name
+        self._plan.ref_values[name] = found.was
+        self._plan.ref_files[name] = f"{found.was}\n".encode()
 
     def _remembered(self) -> dict[str, list[RefValue]]:
         """What refs are known to have held, from whoever recorded it."""
@@ -258,6 +294,8 @@ class _Planner:
                 ours = refs.is_session_ref(name) or name == create.MAIN
                 if last.get(name, value) is not None and ours and refs.target(value) is None:
                     found.setdefault(name, []).append(value)
+                    if donor.is_copy and refs.is_session_ref(name):
+                        self._copies.setdefault(name, donor.name)
         return found
 
     def _furthest(self, values: Sequence[RefValue]) -> RefValue | None:

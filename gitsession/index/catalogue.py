@@ -180,8 +180,11 @@ class Catalogue:
         return [Path(os.fsdecode(path)) for (path,) in found]
 
     def last_seen_refs(self) -> dict[str, str]:
-        """What the refs of sessions held at the last look."""
-        return dict(self.db.execute("SELECT name, value FROM refs").fetchall())
+        """What the refs of sessions held at the last look; nothing where that cannot be read."""
+        try:
+            return dict(self.db.execute("SELECT name, value FROM refs").fetchall())
+        except sqlite3.DatabaseError:
+            return {}
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:

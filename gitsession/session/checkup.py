@@ -8,31 +8,40 @@ or is another file, or no mark, is a doubt, and then everything is checked.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from gitsession.errors import GitSessionError, Unavailable
-from gitsession.session import oplog
+from gitsession.session import astray
 from gitsession.session import verify as entries
 from gitsession.session.verify import Finding, Report
 from gitsession.store import create, damage, gitcli, refs, verified
+from gitsession.store.base import RefValue
 from gitsession.store.git import GitDoor
 from gitsession.store.gitstore import GitStore
 from gitsession.store.verified import Mark
 
-_GONE = "was there at the last check that found nothing, is gone, and no command removed it"
-
 
 def verify(
-    store: GitStore, *, sample: int | None = None, max_seconds: float | None = None, quick: bool = False
+    store: GitStore,
+    *,
+    seen: Mapping[str, RefValue],
+    sample: int | None = None,
+    max_seconds: float | None = None,
+    quick: bool = False,
 ) -> Report:
-    """Check the whole store. Raises ``Unavailable`` where a file may not be read, or git is wanted and not there."""
+    """Check the whole store. ``seen``: what the refs of sessions held when the catalogue last looked.
+
+    Raises ``Unavailable`` where a file may not be read, or git is wanted and not there.
+    """
     create.check_readable(store.git_dir)
     problems = files_of_refs(store)
     with contextlib.suppress(Unavailable):  # a full disk: what waits in the journal is checked from there
         store.flush()
     now = verified.present(store.git_dir, dict(store.refs("refs/")))
     mark = verified.read(store.git_dir)
-    problems += [Finding(name, _GONE, name) for name in refs_gone(store, mark)]
+    gone = astray.find(store, mark, seen=seen, unreadable=store.damaged_refs())
+    problems += [Finding(found.name, found.what, found.name) for found in gone]
     if quick and mark is not None and mark.covers(now):
         problems += _new_files(store, mark, now)
         known = frozenset(value for name, value in mark.refs.items() if refs.parse(name))
@@ -53,24 +62,6 @@ def files_of_refs(store: GitStore) -> list[Finding]:
     """What is damaged of the journal and of the files that refs are in."""
     found = [Finding("journal", f"{what} holds records that do not verify") for what in store.damage()]
     return found + [Finding(name, what, name) for name, what in store.damaged_refs().items()]
-
-
-def refs_gone(store: GitStore, mark: Mark | None) -> list[str]:
-    """The branches of sessions that the last clean check saw, that are not there, and that no command took away.
-
-    No command but undo removes a branch, and nothing else would tell: a ref's file that is gone looks like no ref.
-    """
-    if mark is None:
-        return []
-    there = store.refs(refs.SESSIONS)
-    gone = [name for name in mark.refs if refs.is_session_ref(name) and name not in there]
-    removed: dict[str, bool] = {}
-    if gone:
-        with contextlib.suppress(GitSessionError):
-            for operation in oplog.history(store):
-                for move in operation.moves:
-                    removed.setdefault(move.ref, move.new is None)
-    return [name for name in gone if not removed.get(name)]
 
 
 def _new_files(store: GitStore, mark: Mark, now: Mark) -> list[Finding]:

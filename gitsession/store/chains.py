@@ -12,11 +12,11 @@ Symbolic refs and deletions hold no history: where others moved those, theirs st
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from gitsession.codec.digest import hash_of, to_base32
 from gitsession.errors import GitSessionError, Unavailable
-from gitsession.store.base import RefValue
+from gitsession.store.base import Oid, RefValue
 from gitsession.store.refnames import SYMBOLIC
 from gitsession.store.refwriter import RefWriter
 from gitsession.store.staging import Move
@@ -47,12 +47,17 @@ def move_to_ends(
     return [_left(name, chains[name], writer) for name in failed], next(iter(failed.values()), None)
 
 
-def _step_aside(name: str, end: RefValue, writer: RefWriter) -> str:
+def names_beside(name: str, end: Oid) -> Iterator[str]:
+    """What a line that ends in ``end`` may be called beside the ref ``name``; each but the first if those are taken."""
     digest = hash_of(bytes.fromhex(end))
     for length in _SIDE_NAME_LENGTHS:
         # A branch has at most 64 characters, with what tells it apart at its end.
         folder, _, branch = name.rpartition("/")
-        side = f"{folder}/{branch[: _NAME_MAX - length - 1]}-{to_base32(digest, length)}"
+        yield f"{folder}/{branch[: _NAME_MAX - length - 1]}-{to_base32(digest, length)}"
+
+
+def _step_aside(name: str, end: Oid, writer: RefWriter) -> str:
+    for side in names_beside(name, end):
         if writer.move(side, end, ours={None}):
             return side
     raise Unavailable(f"every name to step aside to from {name} is taken")

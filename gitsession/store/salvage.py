@@ -129,13 +129,16 @@ def note(path: Path, text: str) -> None:
     sync_directory(path.parent)
 
 
-def mend_refs(git_dir: Path, place: Path, files: Mapping[str, bytes]) -> None:
-    """Under the store's lock: put ``files`` (loose refs, packed-refs) in the place of damaged ones, which are kept.
+def mend_refs(git_dir: Path, place: Path, files: Mapping[str, bytes]) -> list[str]:
+    """Under the store's lock: put ``files`` (loose refs, packed-refs) in the place of damaged ones, if any: those kept.
 
     Without git's lock: git moves no ref whose file it cannot read, and one rename does it.
     """
+    kept = []
     for name, data in files.items():
         if os.path.lexists(git_dir / name):
+            kept.append(name)
             keep_a_copy(git_dir, name, place)
         make_directories((git_dir / name).parent)
         replace(git_dir / name, data, by=git_dir / create.CONTROL / f"{pack.TEMPORARY}ref")
+    return kept

@@ -60,3 +60,10 @@ def write(git_dir: Path, mark: Mark) -> None:
     """Keep ``mark``. Raises ``OSError``."""
     data = json.dumps({"version": VERSION, **asdict(mark)}).encode()
     replace(git_dir / FILE, data, by=git_dir / f"{FILE}.{os.getpid()}.tmp")
+
+
+def forget(git_dir: Path, ref: str) -> None:
+    """Take out of the mark a ref that went on purpose. Raises ``OSError``."""
+    mark = read(git_dir)
+    if mark is not None and mark.refs.pop(ref, None) is not None:
+        write(git_dir, mark)

@@ -40,6 +40,8 @@ def _document(done: Repaired) -> dict[str, Any]:
         "saved": len(plan.rescued),
         "log_lost": plan.log_lost or None,
         "refs": plan.ref_values,
+        "beside": plan.beside,
+        "copied": plan.copied,
         "damaged": [{"file": bad.path, "what": bad.what} for bad in plan.bad],
         "quarantine": str(done.quarantine) if done.quarantine else None,
         "set_aside": list(done.set_aside),
@@ -68,7 +70,12 @@ def _tell(done: Repaired, dry_run: bool) -> None:
     if plan.rescued:
         say(f"{count(len(plan.rescued), 'good object')} {would}saved out of damaged packs")
     for name, value in plan.ref_values.items():
-        say(f"{name} {would}set to {value[:12]}, as last recorded")
+        if name in plan.beside:
+            say(f"{plan.beside[name]} was set back, and stays so: what it held {would or 'is '}kept as {name}")
+        elif name in plan.copied:
+            say(f"{name} {would}brought back from {plan.copied[name]}")
+        else:
+            say(f"{name} {would}set to {value[:12]}, as last recorded")
     if plan.log_lost:
         say("the operation log cannot be read whole: it begins anew, and what was done before cannot be undone")
     if done.quarantine is not None and done.set_aside:

@@ -1,0 +1,226 @@
+"""P23, P24: a ref that was lost or set back, without a command that did it, is told and mended."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from builders import Clock, bring, git, pi_file, talk
+from damage import without
+from promises import Faults
+
+from gitsession.api import Store
+from gitsession.cli import exits
+from gitsession.cli.app import run
+from gitsession.formats import FORMATS
+from gitsession.model.entries import Message
+from gitsession.session import graph
+from gitsession.store import refs, verified
+
+
+class Case:
+    """An imported session of a few entries, made active by hand."""
+
+    def __init__(self, path: Path, *, checked: bool) -> None:
+        self.path, self.checked = path, checked
+        with Store.create(path, clock=Clock()) as store:
+            file = path.parent / "session.jsonl"
+            file.write_bytes(pi_file(*talk("a", "b", "c", "d")))
+            self.sid = store.bring_in(FORMATS["pi"], file.read_bytes(), path=file, name="session").session
+            session = store.session(self.sid)
+            self.line = [node.oid for node in session.line()]
+            session.branch("side", session.line()[2])
+            session.switch("side")
+            store.flush()
+            if checked:
+                assert store.verify().problems == []
+        self.main, self.side = refs.leaf(self.sid), refs.leaf(self.sid, "side")
+
+    def told(self) -> dict[str, str]:
+        with Store.open(self.path) as store:
+            return {found.where: found.what for found in store.verify().problems}
+
+    def refs(self) -> dict[str, str]:
+        with Store.open(self.path) as store:
+            return dict(store.objects.refs("refs/"))
+
+    def git(self, *words: str) -> str:
+        with Store.open(self.path) as store:
+            return git(store.objects, *words)
+
+
+@pytest.fixture(params=[True, False], ids=["checked before", "never checked"])
+def case(tmp_path: Path, request: pytest.FixtureRequest) -> Case:
+    return Case(tmp_path / "store.git", checked=request.param)
+
+
+@pytest.mark.promise("P23")
+@pytest.mark.parametrize("which", ["main", "side", "meta", "active"])
+def test_a_ref_that_is_gone_is_told_and_comes_back(case: Case, faults: Faults, which: str) -> None:
+    name = refs.active(case.sid) if which == "active" else refs.leaf(case.sid, which)
+    before = case.refs()
+    (case.path / name).unlink()
+    with faults.one():
+        assert f"was at {before[name][:12]}" in case.told()[name]
+        assert "no command removed it" in case.told()[name]
+        with Store.open(case.path) as store:
+            done = store.repair()
+            assert done.is_whole
+            assert done.set_aside == ()
+        assert case.refs() == before
+        assert case.told() == {}
+
+
+@pytest.mark.promise("P23")
+@pytest.mark.parametrize("packed", [False, True], ids=["loose", "packed"])
+def test_a_ref_that_was_set_back_is_told_and_what_it_held_becomes_a_branch(
+    case: Case, faults: Faults, packed: bool
+) -> None:
+    leaf, earlier = case.refs()[case.main], case.line[1]
+    case.git("update-ref", case.main, earlier)
+    if packed:
+        case.git("pack-refs", "--all")
+    with faults.one():
+        what = case.told()[case.main]
+        assert f"was at {leaf[:12]}" in what
+        assert f"is now at {earlier[:12]}, which does not follow it" in what
+        with Store.open(case.path) as store:
+            done = store.repair()
+            assert done.is_whole
+        [(beside, of)] = done.plan.beside.items()
+        assert of == case.main
+        assert beside.startswith(f"{case.main}-")
+        assert (case.refs()[case.main], case.refs()[beside]) == (earlier, leaf)
+        assert case.told() == {}
+
+
+@pytest.mark.promise("P23")
+def test_an_operation_log_that_is_gone_is_told_and_comes_back(tmp_path: Path, faults: Faults) -> None:
+    case = Case(tmp_path / "store.git", checked=True)
+    before = case.refs()
+    (case.path / refs.OPLOG).unlink()
+    with faults.one():
+        assert set(case.told()) == {refs.OPLOG}
+        with Store.open(case.path) as store:
+            assert store.repair().is_whole
+        assert case.refs() == before
+        assert case.told() == {}
+
+
+def test_an_operation_log_that_began_anew_is_not_missed(tmp_path: Path) -> None:
+    case = Case(tmp_path / "store.git", checked=True)
+    with Store.open(case.path) as store:
+        mark = verified.read(case.path)
+        assert mark is not None
+        verified.forget(case.path, refs.OPLOG)
+        with store.objects.transaction() as tx:
+            tx.move(refs.OPLOG, None, expected=mark.refs[refs.OPLOG])
+    assert case.told() == {}
+
+
+def test_what_grew_was_undone_or_was_done_again_is_not_missed(case: Case) -> None:
+    with Store.open(case.path, clock=Clock()) as store:
+        session = store.session(case.sid)
+        session.append(Message.user("more"))
+        store.verify()
+        bring(store.objects, pi_file(*talk("a", "b", "c", "d", "e")))
+        for step in (store.undo, store.redo, store.undo):
+            step()
+            store.flush()
+            assert store.verify().problems == []
+
+
+def test_a_line_that_stepped_aside_for_another_program_is_not_missed(case: Case) -> None:
+    with Store.open(case.path, clock=Clock(), flush_on_close=False) as store:
+        session = store.session(case.sid).on("main")
+        session.append(Message.user("ours"))
+        (case.path / case.main).write_text(f"{case.line[0]}\n")
+        store.flush()
+        assert store.objects.sidestepped
+        assert store.verify().problems == []
+
+
+def test_a_session_that_the_catalogue_saw_and_no_command_wrote_comes_back(tmp_path: Path) -> None:
+    path = tmp_path / "store.git"
+    with Store.create(path) as store:
+        session = store.new_session(agent="agent")
+        session.append(Message.user("hi"))
+        store.flush()
+        assert len(store.sessions()) == 1
+        before = dict(store.objects.refs(refs.SESSIONS))
+    for name in before:
+        (path / name).unlink()
+    with Store.open(path) as store:
+        assert {found.where for found in store.verify().problems} == set(before)
+        assert store.repair().is_whole
+        assert dict(store.objects.refs(refs.SESSIONS)) == before
+
+
+# ---- from a copy
+
+
+def copy_with_more(case: Case, tmp_path: Path) -> tuple[Path, str]:
+    """A copy of the store that has a session more than it; which one."""
+    copy = tmp_path / "copy.git"
+    shutil.copytree(case.path, copy)
+    with Store.open(copy, clock=Clock()) as store:
+        session = store.new_session(agent="agent")
+        for n in range(5):
+            session.append(Message.user(f"number {n}"))
+        return copy, session.id
+
+
+@pytest.mark.promise("P24")
+@pytest.mark.parametrize("url", [False, True], ids=["a folder", "a URL"])
+def test_what_only_a_copy_has_comes_back_from_it(case: Case, tmp_path: Path, faults: Faults, url: bool) -> None:
+    copy, sid = copy_with_more(case, tmp_path)
+    with faults.one():
+        with Store.open(case.path) as store:
+            done = store.repair([f"file://{copy}" if url else copy])
+            assert done.is_whole
+            assert set(done.plan.copied) >= {refs.leaf(sid)}
+        assert case.told() == {}
+        with Store.open(case.path) as store:
+            assert len(graph.tree(store.objects, sid).nodes) == 6
+            assert store.repair([copy]).plan.is_empty
+
+
+def test_what_was_undone_here_does_not_come_back_from_a_copy(case: Case, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.git"
+    shutil.copytree(case.path, copy)
+    with Store.open(case.path) as store:
+        for _ in range(3):
+            store.undo()
+        assert dict(store.objects.refs(refs.SESSIONS)) == {}
+        assert store.repair([copy]).plan.is_empty
+
+
+def test_of_a_copy_that_lacks_a_part_nothing_is_taken_over(case: Case, tmp_path: Path) -> None:
+    copy, sid = copy_with_more(case, tmp_path)
+    with Store.open(copy) as store:
+        lost = store.session(sid).line()[2].tree
+    without(copy, lost)
+    with Store.open(case.path) as store:
+        done = store.repair([copy])
+        assert refs.leaf(sid) in {ref.name for ref in done.plan.lost_refs}
+        assert refs.leaf(sid) not in store.objects.refs(refs.SESSIONS)
+
+
+# ---- as a user sees it
+
+
+def test_the_commands_say_it(case: Case, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("GITSESSION_DIR", str(case.path))
+    case.git("update-ref", case.main, case.line[0])
+    (case.path / case.side).unlink()
+    assert run(["verify"]) == exits.INTEGRITY
+    told = capfd.readouterr().out
+    assert "which does not follow it" in told
+    assert "is gone" in told
+    assert run(["repair"]) == exits.OK
+    told = capfd.readouterr().out
+    assert f"{case.main} was set back, and stays so: what it held is kept as {case.main}-" in told
+    assert f"{case.side} set to" in told
+    assert "set aside" not in told
+    assert run(["verify"]) == exits.OK
