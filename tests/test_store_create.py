@@ -215,7 +215,10 @@ REFUSED = {
     ),
     "no main branch": (lambda store: (store / MAIN).unlink(), "not a store"),
     "no objects": (lambda store: (store / "objects").rename(store / "gone"), "lacks objects"),
-    "no config": (lambda store: (store / "config").unlink(), "not a git repository"),
+    "no config": (
+        lambda store: [(store / "config").unlink(), (store / "gitsession").rename(store / "gone")],
+        "not a git repository",
+    ),
 }
 
 

@@ -14,7 +14,7 @@ from gitsession.errors import GitSessionError, Unavailable
 from gitsession.exchange import discover
 from gitsession.exchange.bring_in import bring_in
 from gitsession.index.catalogue import Catalogue
-from gitsession.store import create, gitcli
+from gitsession.store import config, create, gitcli
 from gitsession.store.base import Kind, Oid, RefValue
 from gitsession.store.git import GitDoor
 from gitsession.store.memory import MemoryStore
@@ -160,7 +160,8 @@ def alternates(git_dir: Path) -> Iterator[Donor]:
 
 def remotes(git_dir: Path, place: Path) -> Iterator[Donor]:
     """The remotes that the store's own configuration names."""
-    answer = gitcli.run(git_dir, "config", "--get-regexp", r"^remote\..*\.url$", accept=range(256))
+    words = ("config", "--file", str(git_dir / config.FILE), "--get-regexp", r"^remote\..*\.url$")
+    answer = gitcli.run(None, *words, accept=range(256))
     for number, line in enumerate(answer.out.decode("utf-8", "surrogateescape").splitlines()):
         key, _, url = line.partition(" ")
         if url:

@@ -25,7 +25,7 @@ from gitsession.exchange.donors import Donor
 from gitsession.session import astray, oplog
 from gitsession.session.astray import Astray
 from gitsession.session.node import parse
-from gitsession.store import chains, create, damage, packedrefs, refs, salvage, verified
+from gitsession.store import chains, config, create, damage, packedrefs, refs, salvage, verified
 from gitsession.store.base import Kind, Oid, RefValue
 from gitsession.store.damage import BadFile
 from gitsession.store.git import OBJECT_BYTES_MAX
@@ -58,9 +58,10 @@ class Plan:
 
     ``rescued``: out of damaged packs; ``taken``: from ``donors``, by object. ``ref_files``: loose refs and packed-refs
     that are damaged, with what they are to hold. ``log_lost``: what the operation log's ref holds where nobody has all
-    of it: it then begins anew, and what was done before cannot be undone. ``beside``: new branches for what refs held
-    that were set back, with the ref. ``copied``: refs that only a copy had, with its name. ``unheard``: donors that
-    could not be asked.
+    of it: it then begins anew, and what was done before cannot be undone. ``settings``: HEAD and the configuration,
+    where something is missing there, with what they are to hold. ``beside``: new branches for what refs held that were
+    set back, with the ref. ``copied``: refs that only a copy had, with its name. ``unheard``: donors that could not be
+    asked.
     """
 
     bad: list[BadFile] = field(default_factory=list)
@@ -72,6 +73,7 @@ class Plan:
     ref_values: dict[str, RefValue] = field(default_factory=dict)
     lost_refs: list[LostRef] = field(default_factory=list)
     log_lost: RefValue = ""
+    settings: dict[str, bytes] = field(default_factory=dict)
     beside: dict[str, str] = field(default_factory=dict)
     copied: dict[str, str] = field(default_factory=dict)
     unheard: list[str] = field(default_factory=list)
@@ -79,7 +81,7 @@ class Plan:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to do; something may be lost all the same."""
-        return not (self.bad or self.taken or self.ref_files or self.log_lost)
+        return not (self.bad or self.taken or self.ref_files or self.settings or self.log_lost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,7 @@ def _perform(store: GitStore, plan: Plan) -> Repaired:
         salvage.save(store.git_dir, plan.rescued, plan.taken)
         moved = salvage.set_aside(store.git_dir, plan.bad, place)
         there = store.refs("refs/")  # who made a ref meanwhile that we did not find keeps it
-        files = {name: data for name, data in plan.ref_files.items() if name not in there}
+        files = {name: data for name, data in plan.ref_files.items() if name not in there} | plan.settings
         moved += salvage.mend_refs(store.git_dir, place, files)
         if plan.log_lost:
             salvage.note(place / refs.OPLOG, plan.log_lost)
@@ -152,6 +154,7 @@ class _Planner:
 
     def plan(self) -> Plan:
         plan = self._plan
+        plan.settings = config.mended(self._store.git_dir, create.MAIN)
         plan.bad = damage.find(self._store.git_dir, self._scratch)
         self._indexed_anew = Packs(str(self._scratch), OBJECT_BYTES_MAX)
         self._refs()

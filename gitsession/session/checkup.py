@@ -15,7 +15,7 @@ from gitsession.errors import GitSessionError, Unavailable
 from gitsession.session import astray
 from gitsession.session import verify as entries
 from gitsession.session.verify import Finding, Report
-from gitsession.store import create, damage, gitcli, refs, verified
+from gitsession.store import config, create, damage, gitcli, refs, verified
 from gitsession.store.base import RefValue
 from gitsession.store.git import GitDoor
 from gitsession.store.gitstore import GitStore
@@ -59,8 +59,9 @@ def verify(
 
 
 def files_of_refs(store: GitStore) -> list[Finding]:
-    """What is damaged of the journal and of the files that refs are in."""
-    found = [Finding("journal", f"{what} holds records that do not verify") for what in store.damage()]
+    """What is damaged of the journal, of the files that refs are in, and of those that git knows a repository by."""
+    found = [Finding(name, what) for name, what in config.problems(store.git_dir).items()]
+    found += [Finding("journal", f"{what} holds records that do not verify") for what in store.damage()]
     return found + [Finding(name, what, name) for name, what in store.damaged_refs().items()]
 
 

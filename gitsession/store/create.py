@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import secrets
 import shutil
 from pathlib import Path
 
 from gitsession.errors import Corrupt, Malformed, MissingObject, NotAStore, Unavailable
-from gitsession.store import access, journal, packedrefs
+from gitsession.store import access, config, journal, packedrefs
 from gitsession.store.base import Kind, Oid
 from gitsession.store.durable import make_directories, sync_directory, write_new
 from gitsession.store.git import GitDoor
@@ -27,7 +26,7 @@ MAIN = "refs/heads/main"
 CONTROL = "gitsession"
 JOURNAL, PROOFS = f"{CONTROL}/journal", f"{CONTROL}/reflocks"
 LOCK, KEEP = f"{CONTROL}/lock", f"{CONTROL}/keep"
-_KEPT = ("HEAD", "config", packedrefs.FILE, "objects", "refs", JOURNAL)
+_KEPT = (config.HEAD, config.FILE, packedrefs.FILE, "objects", "refs", JOURNAL)
 
 _MARKER = "gitsession.json"
 _DAMAGED = "the store is damaged: `gitsession repair` mends it, from a clone if need be"
@@ -38,35 +37,10 @@ _README = """\
 Sessions of AI agents, kept as git history: one branch below `sessions/` for each line of a conversation, one commit
 for each entry. `git log sessions/<session>/main` shows one.
 """
-_CONFIG = """\
-[core]
-	repositoryformatversion = 0
-	filemode = true
-	bare = true
-	fsync = all
-	logAllRefUpdates = false
-[gc]
-	auto = 0
-[maintenance]
-	auto = false
-[transfer]
-	unpackLimit = 1
-	fsckObjects = true
-[receive]
-	autogc = false
-	denyDeletes = true
-	denyNonFastForwards = true
-	hideRefs = refs/gitsession
-[remote "origin"]
-	fetch = +refs/heads/*:refs/remotes/origin/*
-	fetch = refs/heads/sessions/*:refs/heads/sessions/*
-	push = refs/heads/sessions/*:refs/heads/sessions/*
-"""
 _ATTRIBUTES = "entry.cbor diff=gitsession\n"
 _KNOWN_EXTENSIONS = frozenset(
     {"noop", "objectformat", "refstorage", "preciousobjects", "worktreeconfig", "relativeworktrees", "partialclone"}
 )
-_SECTION = re.compile(r'\[\s*([\w.-]+)\s*(?:"((?:[^"\\]|\\.)*)")?\s*\]')
 
 
 def create(path: Path | str) -> None:
@@ -101,8 +75,9 @@ def check(path: Path | str, *, damaged: bool = False) -> None:
     path = Path(path)
     try:
         owner = path.stat().st_uid
-        settings = _settings((path / "config").read_text("utf-8", "replace"))
-        head = (path / "HEAD").read_text("utf-8", "replace")
+        wrong = config.problems(path) if (path / CONTROL).is_dir() else {}
+        settings = {} if wrong else config.settings((path / config.FILE).read_text("utf-8", "replace"))
+        head = "" if wrong else (path / config.HEAD).read_text("utf-8", "replace")
     except (FileNotFoundError, NotADirectoryError):
         raise NotAStore(f"{path} is not a git repository", hint=_hint(path)) from None
     except PermissionError as error:
@@ -111,6 +86,9 @@ def check(path: Path | str, *, damaged: bool = False) -> None:
         raise NotAStore(f"{path} cannot be read: {error.strerror}") from None
     if owner != os.geteuid():
         raise NotAStore(f"{path} belongs to another user (uid {owner})", hint="open it as its owner, or clone it")
+    if wrong and not damaged:
+        told = ", ".join(f"its file {name} {what}" for name, what in wrong.items())
+        raise Corrupt(f"{path} is a store, and damaged: {told}", hint="`gitsession repair` writes it anew")
     _check_layout(path, settings, head)
     if not (damaged and (path / CONTROL).is_dir()):
         _check_marker(path)
@@ -176,8 +154,8 @@ def _build(path: Path) -> None:
     for directory in directories:
         (path / directory).mkdir(mode=0o700)
     commit, objects = first_commit()
-    files = {"HEAD": f"ref: {MAIN}\n", MAIN: f"{commit}\n", "config": _CONFIG, "info/attributes": _ATTRIBUTES}
-    for name, text in {**files, LOCK: "", KEEP: KEEP_TEXT}.items():
+    files = {config.HEAD: f"ref: {MAIN}\n", config.FILE: config.TEXT, "info/attributes": _ATTRIBUTES}
+    for name, text in {**files, MAIN: f"{commit}\n", LOCK: "", KEEP: KEEP_TEXT}.items():
         write_new(path / name, text.encode())
     write_pack(path / "objects", objects, path / KEEP)
     release_packs(path / "objects")
@@ -213,22 +191,6 @@ def first_commit() -> tuple[Oid, dict[Oid, tuple[Kind, bytes]]]:
     )
     objects: list[tuple[Kind, bytes]] = [("blob", readme), ("blob", marker), ("tree", tree), ("commit", commit)]
     return oid_of("commit", commit), {oid_of(kind, data): (kind, data) for kind, data in objects}
-
-
-def _settings(text: str) -> dict[str, str]:
-    """``section.key`` or ``section.subsection.key`` in lower case, the last one winning; includes are not followed."""
-    settings: dict[str, str] = {}
-    section = ""
-    for line in text.splitlines():
-        line = line.strip()
-        found = _SECTION.match(line)
-        if found:
-            section = f"{found[1].lower()}.{found[2]}" if found[2] else found[1].lower()
-            line = line[found.end() :].strip()
-        if line and line[0] not in "#;":
-            key, equals, value = line.partition("=")
-            settings[f"{section}.{key.strip().lower()}"] = value.split("#")[0].strip().strip('"') if equals else "true"
-    return settings
 
 
 def _hint(path: Path) -> str:

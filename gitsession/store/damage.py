@@ -63,7 +63,7 @@ def _packs(git_dir: Path, scratch: Path) -> Iterator[BadFile]:
         index = file.with_suffix(".idx")
         body = _pack_problem(file)
         names = "" if body else _index_problem(index, file)
-        fresh = _indexed(git_dir, file, scratch) if names else None
+        fresh = _indexed(file, scratch) if names else None
         if body or (names and fresh is None):
             yield BadFile(f"objects/pack/{file.name}", body or "git cannot index it")
         elif names:
@@ -73,13 +73,13 @@ def _packs(git_dir: Path, scratch: Path) -> Iterator[BadFile]:
             yield BadFile(f"objects/pack/{index.name}", "its pack is gone")
 
 
-def _indexed(git_dir: Path, file: Path, scratch: Path) -> Path | None:
+def _indexed(file: Path, scratch: Path) -> Path | None:
     """A new index of a pack, made by git beside a link to the pack."""
     place = scratch / "pack"
     place.mkdir(exist_ok=True)
     fresh = place / f"{file.stem}.idx"
     try:
-        gitcli.run(git_dir, "index-pack", "-o", str(fresh), str(file))
+        gitcli.run(None, "index-pack", "-o", str(fresh), str(file))
     except Unavailable:
         return None
     (place / file.name).symlink_to(file)

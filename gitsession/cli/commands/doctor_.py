@@ -16,10 +16,12 @@ from gitsession.cli import exits
 from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import count, emit, json_option, say
 from gitsession.errors import GitSessionError
-from gitsession.store import gitcli
+from gitsession.store import config, gitcli
 from gitsession.store.maintain import PACKS_MAX, count_packs
 
 GIT_MIN = (2, 39)
+
+_REPAIR = "`gitsession repair` puts it right"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,8 @@ def _store(app: App) -> Iterator[Check]:
     yield Check("journal", f"{count(pending, 'write')} not packed yet")
     for what in objects.damage():
         yield Check("journal", what, "`gitsession repair` sets it aside; `gitsession verify` says what is affected")
+    lacks = ", ".join(config.lacking(path))
+    yield Check("config", f"lacks {lacks}" if lacks else "as it was made", _REPAIR if lacks else "")
     packs = count_packs(path)
     yield Check("packs", f"{packs:,}", "`gitsession maintain` merges them" if packs >= PACKS_MAX else "")
     loose = sum(1 for folder in (path / "objects").iterdir() if len(folder.name) == 2 for _ in folder.iterdir())

@@ -40,6 +40,7 @@ def _document(done: Repaired) -> dict[str, Any]:
         "saved": len(plan.rescued),
         "log_lost": plan.log_lost or None,
         "refs": plan.ref_values,
+        "settings": list(plan.settings),
         "beside": plan.beside,
         "copied": plan.copied,
         "damaged": [{"file": bad.path, "what": bad.what} for bad in plan.bad],
@@ -65,6 +66,8 @@ def _tell(done: Repaired, dry_run: bool) -> None:
     would = "would be " if dry_run else ""
     for bad in plan.bad:
         say(f"{bad.path}: {bad.what}")
+    for name in plan.settings:
+        say(f"{name}: what is missing {would or 'was '}put back")
     for name, number in Counter(plan.donors[oid] for oid in plan.taken).items():
         say(f"{count(number, 'lost object')} {would}taken from {name}")
     if plan.rescued:

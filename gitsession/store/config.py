@@ -1,0 +1,102 @@
+"""The two small files without which git takes a folder for no repository: ``HEAD`` and ``config``.
+
+They hold nothing that a store keeps, so what is lost of them is written anew. Settings that are there stay as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+HEAD = "HEAD"
+FILE = "config"
+
+TEXT = """\
+[core]
+	repositoryformatversion = 0
+	filemode = true
+	bare = true
+	fsync = all
+	logAllRefUpdates = false
+[gc]
+	auto = 0
+[maintenance]
+	auto = false
+[transfer]
+	unpackLimit = 1
+	fsckObjects = true
+[receive]
+	autogc = false
+	denyDeletes = true
+	denyNonFastForwards = true
+	hideRefs = refs/gitsession
+[remote "origin"]
+	fetch = +refs/heads/*:refs/remotes/origin/*
+	fetch = refs/heads/sessions/*:refs/heads/sessions/*
+	push = refs/heads/sessions/*:refs/heads/sessions/*
+"""
+"""The configuration of a new store."""
+
+_SECTION = re.compile(r'\[\s*([\w.-]+)\s*(?:"((?:[^"\\]|\\.)*)")?\s*\]')
+_HEAD = re.compile(r"(ref: refs/[^\x00-\x20\x7f]+|[0-9a-f]{40})\s*")
+
+
+def settings(text: str) -> dict[str, str]:
+    """``section.key`` or ``section.subsection.key`` in lower case, the last one winning; includes are not followed."""
+    found: dict[str, str] = {}
+    section = ""
+    for line in text.splitlines():
+        line = line.strip()
+        head = _SECTION.match(line)
+        if head:
+            section = f"{head[1].lower()}.{head[2]}" if head[2] else head[1].lower()
+            line = line[head.end() :].strip()
+        if line and line[0] not in "#;":
+            key, equals, value = line.partition("=")
+            found[f"{section}.{key.strip().lower()}"] = value.split("#")[0].strip().strip('"') if equals else "true"
+    return found
+
+
+def lacking(git_dir: Path) -> dict[str, str]:
+    """What a store sets and this one does not; whom it is synced with is its owner's to say."""
+    there = settings(_text(git_dir / FILE) or "")
+    return {key: value for key, value in settings(TEXT).items() if key not in there and not key.startswith("remote.")}
+
+
+def problems(git_dir: Path) -> dict[str, str]:
+    """What is wrong with the two, by name, where git could not use them. Raises ``OSError``."""
+    found = {}
+    for name, is_fit in ((HEAD, _HEAD.fullmatch), (FILE, _is_config)):
+        text = _text(git_dir / name)
+        if text is None:
+            found[name] = "is gone"
+        elif not is_fit(text):
+            found[name] = "is empty" if not text else "holds something else"
+    return found
+
+
+def mended(git_dir: Path, head: str) -> dict[str, bytes]:
+    """What the files are to hold that are not as they should be, by name. Raises ``OSError``."""
+    wrong = problems(git_dir)
+    found = {HEAD: f"ref: {head}\n".encode()} if HEAD in wrong else {}
+    missing = lacking(git_dir)
+    if FILE in wrong or not (_text(git_dir / FILE) or "").strip():
+        found[FILE] = TEXT.encode()
+    elif missing:
+        lines = [f"[{key.partition('.')[0]}]\n\t{key.partition('.')[2]} = {value}\n" for key, value in missing.items()]
+        kept = (git_dir / FILE).read_bytes()
+        found[FILE] = kept + (b"" if kept.endswith(b"\n") else b"\n") + "".join(lines).encode()
+    return found
+
+
+def _text(file: Path) -> str | None:
+    try:
+        return file.read_text("utf-8", "replace")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _is_config(text: str) -> bool:
+    """An empty one is fit: git takes it for one that says nothing."""
+    said = [line for line in map(str.strip, text.splitlines()) if line and line[0] not in "#;"]
+    return "\0" not in text and (not said or said[0].startswith("["))

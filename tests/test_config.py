@@ -1,0 +1,92 @@
+"""A store whose HEAD or configuration is lost is one still: `repair` writes them anew, and nothing else will do."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from builders import Clock, bring, pi_file, talk
+from damage import replace_file
+from promises import Faults
+
+from gitsession.api import Store
+from gitsession.cli import exits
+from gitsession.cli.app import run
+from gitsession.store import config
+from gitsession.store.salvage import QUARANTINE
+
+HOW: dict[str, bytes | None] = {"gone": None, "zeros": bytes(40), "something else": b"hello\n"}
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    made = tmp_path / "store.git"
+    with Store.create(made, clock=Clock()) as store:
+        bring(store.objects, pi_file(*talk("a", "b")))
+    monkeypatch.setenv("GITSESSION_DIR", str(made))
+    return made
+
+
+def put(file: Path, data: bytes | None) -> None:
+    file.unlink() if data is None else replace_file(file, data)
+
+
+@pytest.mark.promise("P24")
+@pytest.mark.parametrize("data", HOW.values(), ids=HOW)
+@pytest.mark.parametrize("name", [config.HEAD, config.FILE])
+def test_it_is_named_and_written_anew(
+    path: Path, capfd: pytest.CaptureFixture[str], faults: Faults, name: str, data: bytes | None
+) -> None:
+    whole = (path / name).read_bytes()
+    put(path / name, data)
+    with faults.one():
+        for command in (["ls"], ["init"], ["doctor"]):
+            code = run(command)
+            told = "".join(capfd.readouterr())
+            assert code == exits.INTEGRITY, told
+            assert f"its file {name} " in told
+            assert "`gitsession repair`" in told
+        assert run(["verify"]) == exits.INTEGRITY
+        assert f"{name}: " in capfd.readouterr().out
+        assert run(["repair", "--dry-run"]) == exits.OK
+        assert not (path / name).exists() if data is None else (path / name).read_bytes() == data
+        assert run(["repair"]) == exits.OK
+        assert (path / name).read_bytes() == whole
+        assert run(["verify"]) == exits.OK
+    assert [file.read_bytes() for file in path.glob(f"{QUARANTINE}/*/{name}")] == [data] * (data is not None)
+
+
+def test_an_index_that_is_lost_too_is_made_anew(path: Path) -> None:
+    (path / config.HEAD).unlink()
+    next(path.glob("objects/pack/*.idx")).unlink()
+    with Store.open(path, damaged=True) as store:
+        assert store.repair().is_whole
+        assert store.verify().problems == []
+
+
+@pytest.mark.parametrize("text", ["", '[core]\n\tbare = true\n[remote "x"]\n\turl = /nowhere\n[gc]\n\tauto = 5'])
+def test_settings_that_are_lost_are_told_by_doctor_and_put_back_beside_those_that_are_there(
+    path: Path, capfd: pytest.CaptureFixture[str], text: str
+) -> None:
+    put(path / config.FILE, text.encode())
+    assert run(["doctor"]) == exits.INTEGRITY
+    assert "core.fsync" in capfd.readouterr().out
+    run(["repair"])
+    capfd.readouterr()
+    assert config.lacking(path) == {}
+    asked = subprocess.run(
+        ["git", "config", "--file", str(path / config.FILE), "--list"], check=True, capture_output=True, text=True
+    )
+    found = dict(line.split("=", 1) for line in asked.stdout.splitlines())
+    assert found["core.fsync"] == "all"
+    assert found["receive.denydeletes"] == "true"
+    if text:
+        assert (found["remote.x.url"], found["gc.auto"]) == ("/nowhere", "5")
+
+
+def test_a_folder_that_was_never_a_store_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x/file").touch()
+    monkeypatch.setenv("GITSESSION_DIR", str(tmp_path / "x"))
+    assert run(["repair"]) == exits.NOT_FOUND
