@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -224,3 +226,20 @@ def test_the_commands_say_it(case: Case, monkeypatch: pytest.MonkeyPatch, capfd:
     assert f"{case.side} set to" in told
     assert "set aside" not in told
     assert run(["verify"]) == exits.OK
+
+
+@pytest.mark.promise("P24")
+def test_a_mirror_made_through_gitsession_has_what_a_killed_writer_left_in_the_journal(
+    tmp_path: Path, faults: Faults
+) -> None:
+    path, copy = tmp_path / "store.git", tmp_path / "copy.git"
+    store = Store.create(path)
+    session = store.new_session(agent="agent")
+    last = session.append(Message.user("hi"))  # and no flush, as after a kill
+    with faults.one():
+        words = ["--store", str(path), "git", "clone", "-q", "--mirror", str(path), str(copy)]
+        subprocess.run([sys.executable, "-m", "gitsession", *words], check=True)
+        with Store.open(copy) as copied:
+            assert copied.session(session.id).line()[-1].oid == last.oid
+            assert copied.verify().problems == []
+    store.close()

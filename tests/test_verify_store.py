@@ -168,6 +168,6 @@ def test_a_damaged_store_leaves_no_mark_and_the_command_says_what_mends_it(
     out = capfd.readouterr().out
     parsed = refs.parse(name)
     assert parsed is not None
-    assert f"session {parsed[0]}, {name}: holds b'', which is no value of a ref" in out
+    assert f"session {parsed[0]}, {name}: is empty" in out
     assert "`gitsession repair`" in out
     assert not (checked / verified.FILE).exists()

@@ -44,7 +44,7 @@ class RefReader:
             return value if first == name else None
         found = _VALUE.fullmatch(raw)
         if not found:
-            raise Corrupt(f"{name} holds {raw[:60]!r}", hint="`gitsession repair` puts back what was last recorded")
+            raise Corrupt(f"{name} {_problem(raw)}", hint="`gitsession repair` puts back what was last recorded")
         return found[1].decode()
 
     def list(self, prefix: str) -> dict[str, RefValue]:
@@ -84,10 +84,11 @@ class RefReader:
         for name in self._loose("refs", "refs/"):
             raw = _content(f"{self._root}/{name}")
             if raw is not None and not _VALUE.fullmatch(raw):
-                found[name] = f"holds {raw[:60]!r}, which is no value of a ref"
+                found[name] = _problem(raw)
         self._packed_refs()
         if self._bad:
-            found[packedrefs.FILE] = f"has {len(self._bad)} lines that are none, the first {self._bad[0][:100]!r}"
+            number = f"{len(self._bad):,} lines that name" if len(self._bad) > 1 else "a line that names"
+            found[packedrefs.FILE] = f"has {number} no ref: {_shown(self._bad[0])}"
         return found
 
     def good_lines(self) -> bytes:
@@ -109,6 +110,19 @@ class RefReader:
             self._packed, self._bad = _whole_lines(read_regular(self._packed_path) or b"")
             self._seen = seen if stat.st_mtime_ns < fresh else None
         return self._packed
+
+
+def _problem(raw: bytes) -> str:
+    """What is wrong with the file of a ref that holds ``raw``, in words."""
+    if not raw.strip():
+        return "is empty"
+    if not raw.strip(b"\0"):
+        return "is all zeros"
+    return f"holds no value of a ref: {_shown(raw)}"
+
+
+def _shown(raw: bytes) -> str:
+    return raw[:60].decode("ascii", "replace").strip().replace("\0", "\ufffd")
 
 
 def _whole_lines(data: bytes) -> tuple[bytes, list[bytes]]:

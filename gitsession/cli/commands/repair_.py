@@ -17,12 +17,19 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--from", "sources", metavar="WHERE", multiple=True, help="A clone, a store, a session file or a URL.")
+@click.option(
+    "--from", "sources", metavar="WHERE", multiple=True, help="A clone, a store, a session file or a URL; repeatable."
+)
 @click.option("--dry-run", is_flag=True, help="Say what would be done; change nothing.")
 @json_option
 @with_app
 def command(app: App, sources: tuple[str, ...], dry_run: bool, as_json: bool) -> int:
-    """Heal what is damaged: lost objects are taken from copies, damaged files are set aside, nothing is deleted."""
+    """Heal what is damaged: lost objects are taken from copies, damaged files are set aside, nothing is deleted.
+
+    Without --from it looks in git's alternates, the agents' own files that were imported, and the store's remotes; with
+    it, there first. Exit code 5 says that something is still missing, 75 that a file may not be read: then nothing is
+    changed.
+    """
     done = app.store(damaged=True).repair(sources, dry_run=dry_run)
     if as_json:
         emit("repair", _document(done))
