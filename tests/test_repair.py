@@ -18,9 +18,12 @@ from promises import Faults
 from gitsession.api import Store
 from gitsession.cli import exits
 from gitsession.cli.app import run
+from gitsession.exchange import repair as repairing
 from gitsession.formats import FORMATS
+from gitsession.model.entries import Message
 from gitsession.session import graph
 from gitsession.store import refs, salvage
+from gitsession.store.base import Kind
 from gitsession.store.salvage import QUARANTINE
 
 KINDS: dict[str, Callable[[Path, Path], None]] = {
@@ -373,3 +376,48 @@ def test_a_large_pack_is_saved_in_several(tmp_path: Path, monkeypatch: pytest.Mo
         assert len(list(case.path.glob("objects/pack/*.pack"))) > 3
         assert store.maintain().packs_after == 1
         assert store.verify().problems == []
+
+
+def test_a_ref_that_is_put_back_while_a_repair_thinks_keeps_what_came_after(tmp_path, monkeypatch):
+    """The plan is made without the lock; what it saw may be old when it is carried out."""
+    path = tmp_path / "store.git"
+    with Store.create(path) as store, Store.open(path) as other:
+        session = store.new_session(agent="agent")
+        session.append(Message.user("one"))
+        leaf = refs.leaf(session.id)
+        store.flush()
+        assert store.verify().problems == []
+        held = git(store.objects, "rev-parse", leaf).strip()
+        (path / leaf).unlink()
+        real = repairing._perform
+
+        def meanwhile(*words):
+            git(store.objects, "update-ref", leaf, held)
+            other.session(session.id).append(Message.user("late"))
+            other.flush()
+            return real(*words)
+
+        monkeypatch.setattr(repairing, "_perform", meanwhile)
+        store.repair()
+        assert store.session(session.id).leaf.subject == "user: late"
+
+
+class Liar:
+    """Has every object, and gives other bytes."""
+
+    name = "a liar"
+
+    def read(self, oid: str, sid: str) -> tuple[Kind, bytes]:
+        return "blob", b"something else"
+
+    def refs(self) -> dict[str, str]:
+        return {}
+
+
+def test_what_a_donor_gives_is_hashed(tmp_path):
+    case = Case(tmp_path, "a clone", loose=True)
+    blob = next(path for path in (case.path / "objects").glob("??/*") if path.parent.name not in ("pack", "info"))
+    blob.unlink()
+    with Store.open(case.path) as store:
+        done = repairing.repair(store.objects, [Liar()])
+        assert not done.plan.taken and not done.is_whole

@@ -28,6 +28,7 @@ from gitsession.session.node import parse
 from gitsession.store import chains, config, create, damage, packedrefs, refs, salvage, verified
 from gitsession.store.base import Kind, Oid, RefValue
 from gitsession.store.damage import BadFile
+from gitsession.store.durable import read_regular
 from gitsession.store.git import OBJECT_BYTES_MAX
 from gitsession.store.gitstore import GitStore
 from gitsession.store.objects import SUBMODULE_MODE, oid_of, parse_commit, parse_tree
@@ -121,8 +122,13 @@ def _perform(store: GitStore, plan: Plan) -> Repaired:
         salvage.save(store.git_dir, plan.rescued, plan.taken)
         moved = salvage.set_aside(store.git_dir, plan.bad, place)
         there = store.refs("refs/")  # who made a ref meanwhile that we did not find keeps it
-        files = {name: data for name, data in plan.ref_files.items() if name not in there} | plan.settings
+        lost = {name: value for name, value in plan.ref_values.items() if name not in there}
+        files = {name: f"{lost[name]}\n".encode() for name in lost if name in plan.ref_files} | plan.settings
         moved += salvage.mend_refs(store.git_dir, place, files)
+        if packedrefs.FILE in plan.ref_files:
+            salvage.keep_a_copy(store.git_dir, packedrefs.FILE, place)
+            moved.append(packedrefs.FILE)
+            store.rebuild_packed_refs({name: lost[name] for name in lost if name not in files})
         if plan.log_lost:
             salvage.note(place / refs.OPLOG, plan.log_lost)
     if plan.log_lost:
@@ -258,7 +264,8 @@ class _Planner:
                 self._put_beside(found, there)
         if packedrefs.FILE in damaged:
             put = {name: value for name, value in plan.ref_values.items() if name not in damaged}
-            plan.ref_files[packedrefs.FILE] = packedrefs.rebuilt(self._store.good_packed_refs(), put)
+            data = read_regular(self._store.git_dir / packedrefs.FILE) or b""
+            plan.ref_files[packedrefs.FILE] = packedrefs.rebuilt(data, put)
 
     def _put_beside(self, found: Astray, there: Mapping[str, RefValue]) -> None:
         """A branch for what a ref held that was set back, if anybody has it."""

@@ -226,9 +226,9 @@ class GitStore:
         """What in the files of refs is none, by file."""
         return self._git.ref_reader.damage()
 
-    def good_packed_refs(self) -> bytes:
-        """The lines of packed-refs that are refs."""
-        return self._git.ref_reader.good_lines()
+    def rebuild_packed_refs(self, put: Mapping[str, Oid]) -> None:
+        """Write ``packed-refs`` anew without its damaged lines, and with ``put``. For a holder of the lock."""
+        self._refs.rebuild_packed(put)
 
     def pending_moves(self) -> int:
         """How many refs have not reached the repository yet. For a holder of the lock."""

@@ -41,9 +41,10 @@ def changed(data: bytes, *, put: Mapping[str, Oid] | None = None, drop: Collecti
     return (header or (b"" if data else _HEADER)) + b"".join(lines for _, lines in rows)
 
 
-def rebuilt(good: bytes, put: Mapping[str, Oid]) -> bytes:
-    """A new file of ``put`` and of the ``good`` lines of a damaged one, which lack what tags lead to."""
-    return changed(_HEADER_UNPEELED + good, put=put)
+def rebuilt(data: bytes, put: Mapping[str, Oid]) -> bytes:
+    """A new file of ``put`` and of the good lines of ``data``, which is damaged; not of what its tags lead to."""
+    good = [line for line in data.splitlines(keepends=True) if is_line(line) and not line.startswith(b"^")]
+    return changed(_HEADER_UNPEELED + b"".join(good), put=put)
 
 
 def _parts(data: bytes) -> tuple[bytes, list[tuple[str, bytes]]]:

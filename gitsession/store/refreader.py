@@ -91,10 +91,6 @@ class RefReader:
             found[packedrefs.FILE] = f"has {number} no ref: {_shown(self._bad[0])}"
         return found
 
-    def good_lines(self) -> bytes:
-        """The lines of packed-refs that are refs."""
-        return self._packed_refs()
-
     def _packed_refs(self) -> bytes:
         """The sorted lines of packed-refs; read again when the file is another one.
 

@@ -99,6 +99,10 @@ class RefWriter:
             _remove_empty_up(directory, self._git_dir / "refs")
         return len(loose) - len(failed)
 
+    def rebuild_packed(self, put: Mapping[str, RefValue]) -> None:
+        """Drop the damaged lines of ``packed-refs`` as it is by now, and put ``put`` into it."""
+        self._change_packed(lambda data: packedrefs.rebuilt(data, put))
+
     def break_dead_locks(self) -> int:
         """Remove the locks and proofs of writers that died; how many."""
         return self._locks.break_dead()
