@@ -375,3 +375,26 @@ def test_a_closed_store_says_so(git_dir):
 def test_a_missing_object_is_looked_for_twice_and_then_named(git_dir):
     with GitStore.open(git_dir) as store, pytest.raises(MissingObject):
         store.read("a" * 40)
+
+
+def test_a_store_is_closed_when_its_threads_have_ended_what_they_began(git_dir):
+    store = GitStore.open(git_dir, flush_on_close=False)
+    began, goes_on = threading.Event(), threading.Event()
+
+    def work() -> None:
+        with store.transaction() as tx:
+            oid = tx.put("blob", b"slow")
+            began.set()
+            goes_on.wait(20)
+            tx.move("refs/heads/blob", oid, expected=None)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert began.wait(20)
+    closing = threading.Thread(target=store.close)
+    closing.start()
+    goes_on.set()
+    thread.join()
+    closing.join()
+    with GitStore.open(git_dir) as again:
+        assert again.ref("refs/heads/blob") == objects.oid_of("blob", b"slow")

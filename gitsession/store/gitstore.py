@@ -189,11 +189,11 @@ class GitStore:
         self._timer.stop()
         if self._flush_on_close and self._lock is not None:
             self._quietly_flush()
+        if self._lock is not None:
+            self._lock.close()
         self._closed = True
         with self._mutex:
             self._journal.close()
-            if self._lock is not None:
-                self._lock.close()
 
     def locked(self) -> AbstractContextManager[None]:
         """No process appends or flushes meanwhile. Raises ``Unavailable``."""

@@ -42,6 +42,8 @@ class StoreLock:
         try:
             if not self._mutex.acquire(timeout=wait_seconds):
                 raise Unavailable(f"another thread has held {self._path.parent.parent} for {wait_seconds:g} s")
+            if self._fd < 0:
+                raise Unavailable(f"this handle of {self._path.parent.parent} is closed")
             self._flock(wait_seconds)
         except BaseException:  # a Ctrl-C may come between any two steps, with either of the two taken
             self.release()
@@ -52,7 +54,8 @@ class StoreLock:
         if os.getpid() != self._pid or not self.is_mine:
             return
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_UN)
+            if self._fd >= 0:
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
         finally:
             self._mutex.release()
 
@@ -62,10 +65,18 @@ class StoreLock:
         return self._mutex._is_owned()  # type: ignore[attr-defined, no-any-return]
 
     def close(self) -> None:
-        """Let go of the file; idempotent. Closing (unlike unlocking) in a child leaves the parent's lock alone."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        """Let go of the file, when no other thread holds it any more; idempotent.
+
+        Closing (unlike unlocking) in a forked child leaves the parent's lock alone, and waits for nobody.
+        """
+        waited = os.getpid() == self._pid and self._mutex.acquire(timeout=self._wait_seconds)
+        try:
+            if self._fd >= 0:
+                os.close(self._fd)
+                self._fd = -1
+        finally:
+            if waited:
+                self._mutex.release()
 
     def _open(self) -> None:
         self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
