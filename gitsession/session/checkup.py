@@ -50,7 +50,8 @@ def verify(
         with ThreadPoolExecutor(1) as pool:  # git's check is another process: it runs beside ours
             told = pool.submit(gitcli.fsck, store.git_dir)
             report = entries.verify(store, sample=sample, max_seconds=max_seconds)
-            problems += [Finding("git fsck", line) for line in told.result()]
+            # After ours, which say which entries are hit; git says some things once for each way that it found there.
+            report.problems += [Finding("git fsck", line) for line in dict.fromkeys(told.result())]
     report.problems[:0] = problems
     if report.whole and not report.problems and not store.read_only:
         with contextlib.suppress(OSError):  # then the next one looks at everything again

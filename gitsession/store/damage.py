@@ -6,6 +6,7 @@ packs and indexes do, so one look tells for all of them.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from gitsession.errors import GitSessionError, Unavailable
 from gitsession.store import create, gitcli, packindex
 from gitsession.store.git import GitDoor
 
+_PACK_BYTES_MIN = 12 + 20
+_INDEX_BYTES_MIN = 8 + 256 * 4 + 40
 _DERIVED = {
     "objects/pack/multi-pack-index": b"MIDX",
     "objects/info/commit-graph": b"CGPH",
@@ -42,6 +45,29 @@ def find(git_dir: Path, scratch: Path) -> list[BadFile]:
     """
     packs = list(_packs(git_dir, scratch))
     return [*packs, *_derived(git_dir, packs), *_loose(git_dir), *_journal(git_dir)]
+
+
+def glance(git_dir: Path) -> Iterator[BadFile]:
+    """What a look at sizes and ends tells of packs and their indexes, without reading them. Raises ``OSError``."""
+    directory = git_dir / "objects/pack"
+    packs = {file.stem: file for file in sorted(directory.glob("*.pack"))}
+    indexes = {file.stem: file for file in sorted(directory.glob("*.idx"))}
+    for stem, file in packs.items():
+        with contextlib.suppress(FileNotFoundError):  # git replaces packs at any time
+            yield from _glance(file, indexes.get(stem))
+    for stem in indexes.keys() - packs.keys():
+        yield BadFile(f"objects/pack/{stem}.idx", "its pack is gone")
+
+
+def _glance(file: Path, index: Path | None) -> Iterator[BadFile]:
+    if file.stat().st_size < _PACK_BYTES_MIN or _bytes(file, 0, 4) != b"PACK":
+        yield BadFile(f"objects/pack/{file.name}", "it is empty, or no pack")
+    elif index is None:
+        yield BadFile(f"objects/pack/{file.name}", "its index is gone")
+    elif index.stat().st_size < _INDEX_BYTES_MIN or _bytes(index, 0, 8) != packindex.MAGIC:
+        yield BadFile(f"objects/pack/{index.name}", "it is empty, or no index")
+    elif _bytes(index, -40, 20) != _bytes(file, -20, 20):
+        yield BadFile(f"objects/pack/{file.name}", "it does not end as its index says: one of them is cut short")
 
 
 def packs_to_leave(bad: Sequence[BadFile]) -> set[str]:

@@ -58,6 +58,8 @@ class GitDoor:
             else:
                 if found is not None:
                     return found
+        if isinstance(problem, Corrupt):
+            raise Corrupt(str(problem), hint=_MEND)
         if problem is not None:
             raise problem
         for name, what in self._packs.suspects().items():
@@ -114,8 +116,8 @@ class GitDoor:
             data = start[head.end() :]
             if size >= len(data):
                 data += unpacker.decompress(unpacker.unconsumed_tail, size - len(data) + 1)
-        except zlib.error as error:
-            raise Corrupt(f"object {oid}: the loose file: {error}") from None
+        except zlib.error:
+            raise Corrupt(f"object {oid}: what its loose file holds cannot be unpacked") from None
         kind = _KINDS.get(head[1].decode())
         if kind is None:
             raise Corrupt(f"object {oid} is neither a commit, a tree nor a blob")

@@ -14,11 +14,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from gitsession.errors import Unavailable
-from gitsession.store import create, frames, gitcli, pack
+from gitsession.errors import Corrupt, Unavailable
+from gitsession.store import create, damage, frames, gitcli, pack
 from gitsession.store.gitstore import GitStore
 
 PACKS_MAX = 50
+
+_MEND = "`gitsession repair` sets it aside and saves what is good in it"
 
 _FOREIGN_TEMPORARIES = ("tmp_pack_", "tmp_idx_", "tmp_rev_", "tmp_obj_", "tmp_mtimes_", ".tmp-")
 _DAY_SECONDS = 86400.0
@@ -36,7 +38,10 @@ class Maintained:
 
 
 def maintain(store: GitStore) -> Maintained:
-    """Flush, clean up, pack refs, have git repack. Raises ``Unavailable``, without git among other reasons."""
+    """Flush, clean up, pack refs, have git repack.
+
+    Raises ``Unavailable``, without git among other reasons, and ``Corrupt`` where a file is damaged that git wants.
+    """
     git_dir = store.git_dir
     store.flush()
     before = count_packs(git_dir)
@@ -46,11 +51,24 @@ def maintain(store: GitStore) -> Maintained:
         removed = tuple(_remove_leftovers(git_dir))
         store.pack_refs()
     try:
+        _repack(git_dir)
+    except Unavailable:
+        for bad in damage.glance(git_dir):
+            raise Corrupt(f"{bad.path}: {bad.what}; git cannot repack", hint=_MEND) from None
+        for file in sorted((git_dir / "objects/pack").glob("*.pack")):
+            what = damage.checksum_problem(file)
+            if what:
+                raise Corrupt(f"objects/pack/{file.name}: {what}; git cannot repack", hint=_MEND) from None
+        raise
+    return Maintained(before, count_packs(git_dir), dead_locks, released, removed)
+
+
+def _repack(git_dir: Path) -> None:
+    try:
         gitcli.run(git_dir, "repack", "-d", "-q", "--geometric=2")
     except Unavailable:
         # An older git, or packs it cannot order. -k: what no ref reaches stays; dropping it is not ours to decide.
         gitcli.run(git_dir, "repack", "-a", "-d", "-k", "-q")
-    return Maintained(before, count_packs(git_dir), dead_locks, released, removed)
 
 
 def is_due(store: GitStore) -> bool:

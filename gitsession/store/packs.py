@@ -158,7 +158,7 @@ class Packs:
 
     def _raw(self, name: str, file: File, offset: int, oid: Oid) -> tuple[int, bytes, int | None]:
         """Type, inflated bytes, and for a delta the offset of what it is made against."""
-        where = f"object {oid}: {_body(name)} at {offset}"
+        where = f"object {oid} is damaged in {_body(name)} at {offset}"
         head = file.read(offset, _HEAD_BYTES)
         try:
             number, size, at = _entry_head(head)
@@ -173,8 +173,10 @@ class Packs:
                 at += 20
                 if base is None or at > len(head):
                     raise ValueError("a delta against an object that is not in the pack")
-        except (ValueError, IndexError) as error:
-            raise Corrupt(f"{where}: {error or 'cut short'}") from None
+        except IndexError:
+            raise Corrupt(f"{where}: what is there ends too early") from None
+        except ValueError as error:
+            raise Corrupt(f"{where}: {error}") from None
         except KeyError:
             raise Corrupt(f"{where}: the pack has gone") from None
         if number not in _KINDS and number != _TAG and base is None:
@@ -183,7 +185,9 @@ class Packs:
             raise Unavailable(f"object {oid} has {size:,} bytes, and the limit is {self._bytes_max:,}")
         try:
             return number, _inflate(file, offset + at, size), base
-        except (zlib.error, ValueError) as error:
+        except zlib.error:
+            raise Corrupt(f"{where}: what is there cannot be unpacked") from None
+        except ValueError as error:
             raise Corrupt(f"{where}: {error}") from None
 
     # -- what is open and what is remembered

@@ -16,7 +16,7 @@ from gitsession.cli import exits
 from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import count, emit, json_option, say
 from gitsession.errors import GitSessionError
-from gitsession.store import config, gitcli
+from gitsession.store import config, create, damage, gitcli, refs
 from gitsession.store.maintain import PACKS_MAX, count_packs
 
 GIT_MIN = (2, 39)
@@ -74,6 +74,7 @@ def _store(app: App) -> Iterator[Check]:
     path = app.path
     try:
         store = app.store()
+        create.check_readable(path)
     except GitSessionError as error:
         yield Check("store", str(error), error.hint or "name another with --store")
         return
@@ -85,7 +86,7 @@ def _store(app: App) -> Iterator[Check]:
     room = free.f_bavail * free.f_frsize
     tight = "make room: repacking takes twice the store's size" if room < _size(path) * 2 else ""
     yield Check("disk", f"{room // 2**20:,} MiB free", tight)
-    yield Check("contents", "not checked here: `gitsession verify` does")
+    yield Check("contents", "only glanced at here: `gitsession verify` reads it all")
     rows = store.sessions()
     yield Check("sessions", f"{len(rows):,}, {sum(row.entries for row in rows):,} entries")
     pending = objects.pending
@@ -94,6 +95,13 @@ def _store(app: App) -> Iterator[Check]:
         yield Check("journal", what, "`gitsession repair` sets it aside; `gitsession verify` says what is affected")
     lacks = ", ".join(config.lacking(path))
     yield Check("config", f"lacks {lacks}" if lacks else "as it was made", _REPAIR if lacks else "")
+    for bad in damage.glance(path):
+        yield Check("packs", f"{bad.path}: {bad.what}", _REPAIR)
+    for name, what in objects.damaged_refs().items():
+        yield Check("refs", f"{name} {what}", _REPAIR)
+    for name, value in objects.refs(refs.SESSIONS).items():
+        if not objects.contains(value):
+            yield Check("refs", f"{name} leads to {value[:12]}, which is not there", _REPAIR)
     packs = count_packs(path)
     yield Check("packs", f"{packs:,}", "`gitsession maintain` merges them" if packs >= PACKS_MAX else "")
     loose = sum(1 for folder in (path / "objects").iterdir() if len(folder.name) == 2 for _ in folder.iterdir())

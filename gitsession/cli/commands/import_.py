@@ -15,7 +15,7 @@ import click
 from gitsession.cli import exits
 from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import count, emit, json_option, say, warn
-from gitsession.errors import Corrupt, GitSessionError, NotFound
+from gitsession.errors import Corrupt, GitSessionError, NotFound, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,6 +80,10 @@ def _files(paths: tuple[Path, ...], everything: bool, agent: str | None) -> Iter
         yield path, FORMATS[agent] if agent else None
 
 
+_CODES = {Corrupt: exits.INTEGRITY, Unavailable: exits.TRY_AGAIN}
+"""What the whole import ends with where one file failed so; the worst counts."""
+
+
 class _Work:
     """The files one after the other; one that fails stops no other."""
 
@@ -117,7 +121,7 @@ class _Work:
             )
         except GitSessionError as error:
             self._fail(path, str(error))
-            self.worst = max(self.worst, exits.INTEGRITY if isinstance(error, Corrupt) else exits.NOT_FOUND)
+            self.worst = max(self.worst, _CODES.get(type(error), exits.NOT_FOUND))
             return
         except OSError as error:
             self._fail(path, error.strerror or str(error))

@@ -13,7 +13,9 @@ from gitsession.cli.output import count, emit, json_option, say, warn
 from gitsession.store import refs
 
 if TYPE_CHECKING:
-    from gitsession.exchange.repair import Repaired
+    from gitsession.exchange.repair import Lost, Repaired
+
+_SHOWN = 20
 
 
 @click.command()
@@ -90,10 +92,16 @@ def _tell(done: Repaired, dry_run: bool) -> None:
         say("the operation log cannot be read whole: it begins anew, and what was done before cannot be undone")
     if done.quarantine is not None and done.set_aside:
         say(f"{count(len(done.set_aside), 'damaged file')} set aside in {done.quarantine}")
+    missing: dict[str, list[Lost]] = {}
     for lost in plan.lost:
-        session = refs.session_of(lost.ref)
-        part = f"entry {lost.entry[:12]} of session {session}" if session else lost.ref
-        say(f"still missing: {lost.oid}, {part}: {lost.what}")
+        missing.setdefault(refs.session_of(lost.ref) or lost.ref, []).append(lost)
+    for of, objects in missing.items():
+        entries = len({lost.entry for lost in objects})
+        say(f"still missing: {count(len(objects), 'object')} of {count(entries, 'entry', 'entries')} of {of}")
+    for lost in plan.lost[:_SHOWN]:
+        say(f"  {lost.oid}, of entry {lost.entry[:12]}: {lost.what}")
+    if len(plan.lost) > _SHOWN:
+        say(f"  ... and {len(plan.lost) - _SHOWN:,} more: --json lists them")
     for ref in plan.lost_refs:
         say(f"still missing: {ref.name} {ref.what}, and nobody recorded for sure what it held")
     if plan.is_empty and done.is_whole:

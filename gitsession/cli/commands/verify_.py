@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from gitsession.cli import exits
 from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import count, emit, json_option, say
+from gitsession.errors import GitSessionError
+
+if TYPE_CHECKING:
+    from gitsession.session.verify import Finding, Report
+
+_SHOWN = 20
 
 
 @click.command()
@@ -14,27 +22,55 @@ from gitsession.cli.output import count, emit, json_option, say
 @click.option("--sample", type=click.IntRange(1), metavar="N", help="Only so many entries, drawn at random.")
 @click.option("--max-seconds", type=click.FloatRange(0, min_open=True), metavar="S", help="Stop after so long.")
 @click.option("--quick", is_flag=True, help="Only what is new since the last check of all that found nothing.")
+@click.option("--all", "everything", is_flag=True, help=f"Every problem; else {_SHOWN} of each session and of git's.")
 @json_option
 @with_app
 def command(
-    app: App, session: str | None, sample: int | None, max_seconds: float | None, quick: bool, as_json: bool
+    app: App,
+    session: str | None,
+    sample: int | None,
+    max_seconds: float | None,
+    quick: bool,
+    everything: bool,
+    as_json: bool,
 ) -> int:
-    """Check what is kept: git's own check, then every entry against docs/format.md."""
+    """Check what is kept: every entry against docs/format.md, then git's own check."""
     sid = app.session(session).id if session else None
     report = app.store(damaged=True).verify(sid, sample=sample, max_seconds=max_seconds, quick=quick)
-    problems = [
-        {"where": found.where, "what": found.what, "session": found.session or None, "ref": found.ref or None}
-        for found in report.problems
-    ]
     if as_json:
+        problems = [
+            {"where": found.where, "what": found.what, "session": found.session or None, "ref": found.ref or None}
+            for found in report.problems
+        ]
         emit("verify", {"checked": report.checked, "complete": report.whole, "problems": problems})
     else:
-        for problem in problems:
-            place = f"session {problem['session']}, " if problem["session"] else ""
-            say(f"{place}{problem['where']}: {problem['what']}")
-        part = "" if report.whole else ", not all there are"
-        say(f"{count(report.checked, 'entry', 'entries')} checked{part}, {count(len(problems), 'problem')}")
-        if problems:
-            say("All else is still read. `gitsession repair` mends what a copy, a clone or the agent's own file has.")
-    return exits.INTEGRITY if problems else 0
+        _tell(app, report, most=len(report.problems) if everything else _SHOWN)
+    return exits.INTEGRITY if report.problems else exits.OK
 
+
+def _tell(app: App, report: Report, *, most: int) -> None:
+    groups: dict[str, list[Finding]] = {}
+    for found in report.problems:
+        groups.setdefault(found.session or found.where, []).append(found)
+    for found_together in groups.values():
+        sid = found_together[0].session
+        damaged = {found.where for found in found_together if not found.where.startswith("refs/")}
+        if sid and len(damaged) > 1:
+            say(f"session {sid}: about {len(damaged):,} {_of(app, sid)} are damaged")
+        for found in found_together[:most]:
+            say(f"{f'session {sid}, ' if sid else ''}{found.where}: {found.what}")
+        if len(found_together) > most:
+            say(f"... and {len(found_together) - most:,} more like these: --all shows them")
+    part = "" if report.whole else ", not all there are"
+    say(f"{count(report.checked, 'entry', 'entries')} checked{part}, {count(len(report.problems), 'problem')}")
+    if report.problems:
+        say("All else is still read. `gitsession repair` mends what a copy, a clone or the agent's own file has.")
+
+
+def _of(app: App, sid: str) -> str:
+    """How many entries there are, and what the session is called, where the catalogue can tell."""
+    try:
+        row = next((row for row in app.store().sessions() if row.sid == sid), None)
+    except GitSessionError:
+        row = None
+    return f"of {count(row.entries, 'entry', 'entries')} of {row.name!r}" if row else "of its entries"
