@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitsession.cli.output import warn
+from gitsession.cli.output import count, warn
 from gitsession.errors import NotAStore, NotFound
 
 if TYPE_CHECKING:
@@ -92,6 +92,22 @@ class App:
             self._objects = GitStore.open(self.path, flush_on_close=False)
         return self._objects
 
+    def warn_of_damage(self) -> bool:
+        """Say in one line that the journal is damaged, where it is and a short look tells; whether it did."""
+        from gitsession.store.peek import is_journal_doubtful
+
+        lost = self.objects().unread_records() if is_journal_doubtful(self.path) or self._opened else 0
+        if lost:
+            warn(
+                f"gitsession: the journal is damaged: {count(lost, 'record')} or more cannot be read; "
+                "`gitsession repair` saves what is good"
+            )
+        return bool(lost)
+
+    @property
+    def _opened(self) -> bool:
+        return self._store is not None or self._objects is not None
+
     def row(self, address: str) -> tuple[Row, str]:
         """The catalogue's row of the session, and the entry or "", of ``SESSION[@ENTRY]``."""
         name, entry = split(address)
@@ -120,6 +136,8 @@ class App:
             objects = self._store.objects
             for theirs, ours in objects.sidestepped:
                 warn(f"gitsession: another program moved {theirs}; what was written here goes on as {ours}")
+            for name in objects.set_aside:
+                warn(f"gitsession: a damaged file of the journal is set aside as {name}; run `gitsession repair`")
             if objects.last_flush_error is not None:
                 warn(f"gitsession: kept safe in the journal, not handed over to git yet: {objects.last_flush_error}")
         if self._aside is not None:

@@ -24,6 +24,7 @@ def show_status(app: App) -> None:
     cwd = current_folder()
     here = [row for row in rows if is_here(row, cwd)]
     say(f"{count(len(rows), 'session')} in {app.path}, {len(here)} of them held here")
+    app.warn_of_damage()
     shown = (here or rows)[:NEWEST]
     if shown:
         say("\nThe newest here:" if here else "\nThe newest:")

@@ -97,6 +97,23 @@ def _head(data: bytes, at: int) -> tuple[int, int, int]:
     return major, int.from_bytes(data[at + 1 : end], "big"), end
 
 
+def end_of(data: bytes, at: int) -> int | None:
+    """Where the item at ``at`` of any bytes ends, by the heads alone; ``None`` where it has no end."""
+    wanted = 1
+    while wanted:
+        if at >= len(data) or data[at] & 31 > 27 or data[at] >> 5 == 6:
+            return None
+        major, count, at = _head(data, at)
+        wanted -= 1
+        if major in (_BYTES, _TEXT):
+            at += count
+        elif major in (_LIST, _MAP):
+            wanted += count * (major - 3)
+        if at + wanted > len(data):
+            return None
+    return at
+
+
 class _Outside(Exception):
     """Something that is not in the profile; the way to it is collected on the way up, innermost first."""
 

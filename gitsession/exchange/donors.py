@@ -6,25 +6,29 @@ A donor answers ``read(oid, sid)`` with bytes; whoever asks hashes them. It is o
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from gitsession.errors import GitSessionError, Unavailable
-from gitsession.exchange import discover
+from gitsession.exchange import discover, journals
 from gitsession.exchange.bring_in import bring_in
 from gitsession.index.catalogue import Catalogue
 from gitsession.store import config, create, gitcli
 from gitsession.store.base import Kind, Oid, RefValue
+from gitsession.store.frames import ASIDE, file_name, numbers
 from gitsession.store.git import GitDoor
 from gitsession.store.memory import MemoryStore
 
 
 class Donor(Protocol):
-    """``is_copy``: whether it is a copy of this store, that the user named: what it alone has comes back."""
+    """``is_copy``: whether it is a copy of this store, that the user named: what it alone has comes back. ``journals``:
+    the journal files it has beside its objects.
+    """
 
     name: str
     is_copy: bool
+    journals: Sequence[bytes]
 
     def read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
         """What it has under that name; ``sid``: the session that misses it, "" where it is none's."""
@@ -34,24 +38,39 @@ class Donor(Protocol):
 
 
 class Repository:
-    """A clone, another store, or an alternate, on this machine."""
+    """A clone, another store, or an alternate, on this machine. What waits in a store's journal counts."""
 
     def __init__(self, git_dir: Path, name: str, *, is_copy: bool = False) -> None:
         self.name, self.is_copy = name, is_copy
+        # The journal first: what leaves it is in git before it goes.
+        aside, live = journal_files(git_dir)
+        self.journals: Sequence[bytes] = (*aside, *live)
+        self._pending = journals.objects_of(journals.records(self.journals))
+        self._moved = {ref: new for record in journals.records(live) for ref, _, new in record.moves}
         self._door = GitDoor(git_dir)
 
     def read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
         try:
-            return self._door.read(oid)
+            return self._pending.get(oid) or self._door.read(oid)
         except GitSessionError:
             return None
 
     def refs(self) -> Mapping[str, RefValue]:
-        return self._door.refs("refs/")
+        held = {**self._door.refs("refs/"), **self._moved}
+        return {name: value for name, value in held.items() if value is not None}
+
+
+def journal_files(git_dir: Path) -> tuple[list[bytes], list[bytes]]:
+    """The journal files of a store that were set aside, and the others; none of a clone."""
+    place = git_dir / create.JOURNAL
+    aside, live = sorted(place.glob(f"{ASIDE}*")), [place / file_name(number) for number in numbers(str(place))]
+    return [file.read_bytes() for file in aside], [file.read_bytes() for file in live]
 
 
 class Remote:
     """A repository behind a URL: fetched into a bare repository of its own, where git checks every object."""
+
+    journals: Sequence[bytes] = ()
 
     def __init__(self, url: str, place: Path, name: str, *, is_copy: bool = False) -> None:
         self.name, self.is_copy = name, is_copy
@@ -79,6 +98,7 @@ class AgentFile:
     """A session file, imported again into a store that is thrown away: the same bytes make the same objects."""
 
     is_copy = False
+    journals: Sequence[bytes] = ()
 
     def __init__(self, path: Path) -> None:
         self.name = os.fsencode(path).decode("utf-8", "replace")
@@ -111,6 +131,7 @@ class AgentFiles:
 
     name = "the agent's own file"
     is_copy = False
+    journals: Sequence[bytes] = ()
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -130,6 +151,7 @@ class Beginning:
 
     name = "what every store begins with"
     is_copy = False
+    journals: Sequence[bytes] = ()
 
     def read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
         return create.first_commit()[1].get(oid)

@@ -1,8 +1,9 @@
 """Healing a store: decide first, from reading alone; then act, so that a kill at any moment loses nothing.
 
-    plan      damaged files; every object that a ref leads to, followed through what donors have; refs that are none
-    perform   what donors gave, and what is good in damaged packs, durable in one new pack
-              each damaged file into the quarantine; refs that are known, written again
+    plan      damaged files; what is good in damaged files of the journal (exchange/journals.py); every object that a
+              ref leads to, followed through what donors have; refs that are none
+    perform   what donors and journals gave, and what is good in damaged packs, durable in one new pack
+              each damaged file into the quarantine; refs that are known, written again; lines that go on, moved
     report    healed, set aside, and still missing: which entries of which sessions
 
 A ref that cannot be read gets a value that was recorded: what a donor's ref holds, what the catalogue or the last clean
@@ -21,7 +22,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gitsession.errors import GitSessionError, Unavailable
+from gitsession.exchange import journals
 from gitsession.exchange.donors import Donor
+from gitsession.exchange.journals import LostRecords
 from gitsession.session import astray, oplog
 from gitsession.session.astray import Astray
 from gitsession.session.node import parse
@@ -29,10 +32,13 @@ from gitsession.store import chains, config, create, damage, packedrefs, refs, s
 from gitsession.store.base import Kind, Oid, RefValue
 from gitsession.store.damage import BadFile
 from gitsession.store.durable import read_regular
+from gitsession.store.frames import ASIDE
 from gitsession.store.git import OBJECT_BYTES_MAX
 from gitsession.store.gitstore import GitStore
 from gitsession.store.objects import SUBMODULE_MODE, oid_of, parse_commit, parse_tree
 from gitsession.store.packs import Packs
+
+_UNREADABLE = "a journal file with records that do not verify"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +84,13 @@ class Plan:
     beside: dict[str, str] = field(default_factory=dict)
     copied: dict[str, str] = field(default_factory=dict)
     unheard: list[str] = field(default_factory=list)
+    moves: dict[str, tuple[RefValue | None, Oid]] = field(default_factory=dict)
+    lost_records: list[LostRecords] = field(default_factory=list)
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to do; something may be lost all the same."""
-        return not (self.bad or self.taken or self.ref_files or self.settings or self.log_lost)
+        return not (self.bad or self.taken or self.ref_files or self.settings or self.log_lost or self.moves)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +104,7 @@ class Repaired:
     @property
     def is_whole(self) -> bool:
         """Whether nothing is missing now."""
-        return not (self.plan.lost or self.plan.lost_refs)
+        return not (self.plan.lost or self.plan.lost_refs or self.plan.lost_records)
 
 
 def repair(
@@ -120,7 +128,7 @@ def _perform(store: GitStore, plan: Plan) -> Repaired:
     place = salvage.quarantine(store.git_dir)
     with _writing(store), store.locked():
         salvage.save(store.git_dir, plan.rescued, plan.taken)
-        moved = salvage.set_aside(store.git_dir, plan.bad, place)
+        moved = salvage.set_aside(store.git_dir, [bad for bad in plan.bad if not _of_journal(bad)], place)
         there = store.refs("refs/")  # who made a ref meanwhile that we did not find keeps it
         lost = {name: value for name, value in plan.ref_values.items() if name not in there}
         files = {name: f"{lost[name]}\n".encode() for name in lost if name in plan.ref_files} | plan.settings
@@ -131,12 +139,23 @@ def _perform(store: GitStore, plan: Plan) -> Repaired:
             store.rebuild_packed_refs({name: lost[name] for name in lost if name not in files})
         if plan.log_lost:
             salvage.note(place / refs.OPLOG, plan.log_lost)
-    if plan.log_lost:
+    changes = {**plan.moves, refs.OPLOG: (plan.log_lost, None)} if plan.log_lost else plan.moves
+    if changes:
         with store.transaction() as tx:
-            tx.move(refs.OPLOG, None, expected=plan.log_lost)
+            for name, (held, new) in changes.items():
+                tx.move(name, new, expected=held)
         store.flush()
+    if plan.log_lost:
         verified.forget(store.git_dir, refs.OPLOG)
+    with _writing(store), store.locked():
+        # Only now is all that was in them elsewhere. From the journal itself none but a flush may take a file.
+        leaving = [bad for bad in plan.bad if _of_journal(bad) and Path(bad.path).name.startswith(ASIDE)]
+        moved += salvage.set_aside(store.git_dir, leaving, place)
     return Repaired(plan, place, tuple(moved))
+
+
+def _of_journal(bad: BadFile) -> bool:
+    return bad.path.startswith(f"{create.JOURNAL}/")
 
 
 @contextlib.contextmanager
@@ -163,8 +182,13 @@ class _Planner:
         plan.settings = config.mended(self._store.git_dir, create.MAIN)
         plan.bad = damage.find(self._store.git_dir, self._scratch)
         self._indexed_anew = Packs(str(self._scratch), OBJECT_BYTES_MAX)
+        files = self._store.damaged_journal()
+        holes = self._journals(files, self._store.refs("refs/"))
         self._refs()
         held = {**self._store.refs("refs/"), **plan.ref_values}
+        again = plan.moves.keys() & plan.ref_values.keys()  # a ref that is mended goes on with the next repair
+        plan.moves = {name: move for name, move in plan.moves.items() if name not in again}
+        held |= {name: new for name, (_, new) in plan.moves.items()}
         # Sessions first: of what an operation names it is not known whose file to ask.
         for name, value in sorted(held.items(), key=lambda ref: not ref[0].startswith(refs.SESSIONS)):
             if refs.target(value) is None and name not in plan.copied:
@@ -174,8 +198,31 @@ class _Planner:
         if any(lost.ref == refs.OPLOG for lost in plan.lost):
             plan.log_lost = held[refs.OPLOG]
             plan.lost = [lost for lost in plan.lost if lost.ref != refs.OPLOG]
+        plan.lost_records = [hole for hole in holes if not self._is_closed(hole)]
+        still = {hole.file for hole in plan.lost_records}
+        plan.bad += [BadFile(name, _UNREADABLE) for name in files if name not in still and not again]
         plan.rescued = salvage.good_objects(self._store.git_dir, plan.bad)
         return plan
+
+    # -- journals
+
+    def _journals(self, files: Mapping[str, bytes], held: Mapping[str, RefValue]) -> list[LostRecords]:
+        """Take what damaged files of the journal have; what is not in them."""
+        if not files:
+            return []
+        found = journals.read(files, journals.follows(data for donor in self._donors for data in donor.journals))
+        for oid, (kind, data) in found.objects.items():
+            if not self._store.contains(oid):
+                self._plan.taken[oid], self._plan.donors[oid] = (kind, data), "the journal"
+        self._plan.moves = journals.where_to(self._store, held, found.moves, lambda oid: self._read(oid, ""))
+        return found.holes
+
+    def _is_closed(self, hole: LostRecords) -> bool:
+        """Whether it was one record, and every line that leads over it is whole again."""
+        sessions = {refs.session_of(jump.ref) for jump in hole.jumps}
+        hit = {refs.session_of(lost.ref) for lost in self._plan.lost}
+        known = all(self._read(jump.lost, "") is not None for jump in hole.jumps)
+        return hole.count == 1 and bool(hole.jumps) and known and not sessions & hit
 
     # -- objects
 
@@ -239,6 +286,7 @@ class _Planner:
         there = self._store.refs("refs/")
         mark = verified.read(self._store.git_dir)
         strays = astray.find(self._store, mark, seen=self._seen, unreadable=damaged)
+        strays = [found for found in strays if found.name not in plan.moves]  # the journal tells where those go on
         self._recorded = {found.name: found.was for found in strays if found.now is None}
         remembered = self._remembered()
         wanted = {name: what for name, what in damaged.items() if name != packedrefs.FILE}

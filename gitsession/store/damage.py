@@ -1,4 +1,6 @@
-"""Which files of a store are damaged, of those that hold objects, name them, or tell where they are. Only reads.
+"""Which files of a store are damaged, of those of git's that hold objects, name them, or tell where they are.
+
+Only reads. Damaged files of the journal are known to the journal itself (store/journal.py).
 
 What git derives from packs (multi-pack-index, ``.rev``, ``.bitmap``, commit-graph) ends in a SHA-1 of the rest, as
 packs and indexes do, so one look tells for all of them.
@@ -13,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gitsession.errors import GitSessionError, Unavailable
-from gitsession.store import create, gitcli, packindex
+from gitsession.store import gitcli, packindex
 from gitsession.store.git import GitDoor
 
 _PACK_BYTES_MIN = 12 + 20
@@ -44,7 +46,7 @@ def find(git_dir: Path, scratch: Path) -> list[BadFile]:
     Packs that are whole but cannot be searched get a new index in ``scratch``, where ``Packs`` can read them.
     """
     packs = list(_packs(git_dir, scratch))
-    return [*packs, *_derived(git_dir, packs), *_loose(git_dir), *_journal(git_dir)]
+    return [*packs, *_derived(git_dir, packs), *_loose(git_dir)]
 
 
 def glance(git_dir: Path) -> Iterator[BadFile]:
@@ -135,11 +137,6 @@ def _loose(git_dir: Path) -> Iterator[BadFile]:
             door.read_loose(oid)
         except GitSessionError as error:
             yield BadFile(f"objects/{oid[:2]}/{oid[2:]}", str(error))
-
-
-def _journal(git_dir: Path) -> Iterator[BadFile]:
-    for file in sorted((git_dir / create.JOURNAL).glob("damaged-*")):
-        yield BadFile(f"{create.JOURNAL}/{file.name}", "a journal file with records that do not verify")
 
 
 def _pack_problem(file: Path) -> str:

@@ -18,6 +18,10 @@ MAGIC = b"GSJ1"
 HEAD_BYTES = 40
 SALT_BYTES = 32
 TEMPORARY = "tmp-"
+ASIDE = "damaged-"
+"""What the name of a file that is set aside begins with."""
+
+_BEHIND_BYTES = 1 << 16
 
 _NUMBERED = re.compile(r"[0-9]{8}")
 
@@ -59,3 +63,8 @@ def end(fd: int) -> int:
     while (length := length_at(fd, offset, size)) is not None:
         offset += HEAD_BYTES + length
     return offset
+
+
+def is_something_behind(fd: int, offset: int) -> bool:
+    """Whether there is anything but zeros in the next 64 KiB: an end with something behind it may be none."""
+    return bool(os.pread(fd, _BEHIND_BYTES, offset).lstrip(b"\0"))

@@ -26,7 +26,7 @@ import itertools
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self, TypeAlias, get_args
@@ -37,6 +37,7 @@ from gitsession.store.access import denied
 from gitsession.store.base import Kind, Oid, RefValue
 from gitsession.store.chains import move_to_ends
 from gitsession.store.durable import make_directories
+from gitsession.store.frames import ASIDE
 from gitsession.store.git import GitDoor
 from gitsession.store.idle import IdleTimer
 from gitsession.store.journal import Journal, encode_record
@@ -64,13 +65,15 @@ class GitStore:
     """An ``ObjectStore`` in a bare git repository. Safe to share between threads; a forked child opens it anew.
 
     ``last_flush_error`` is what kept the last flush, or a ref in it, from being handed over to git: nothing that was
-    acknowledged is lost by it. ``sidestepped`` lists the refs that others had moved, with the name ours has now.
+    acknowledged is lost by it. ``sidestepped`` lists the refs that others had moved, with the name ours has now;
+    ``set_aside`` the damaged files of the journal that a flush has put aside for ``gitsession repair``.
     """
 
     def __init__(self, git_dir: Path, *, durability: Durability, flush_on_close: bool, read_only: bool) -> None:
         """Use ``open``."""
         self.last_flush_error: Exception | None = None
         self.sidestepped: list[tuple[str, str]] = []
+        self.set_aside: list[str] = []
         self._git_dir = git_dir
         self._sync = durability != "none"
         self._sync_appends = durability == "entry"
@@ -216,11 +219,26 @@ class GitStore:
     def damage(self) -> list[str]:
         """What of the journal is damaged, not merely torn at its end: file by file, below the store's own folder."""
         if self._lock is not None:
-            with self.locked():  # only a holder of the lock can tell damage from a writer who is not done
-                pass
+            with self.locked():
+                self._journal.look_for_damage()
         else:
             self._tail()
+            self._journal.look_for_damage()
         return self._journal.damage()
+
+    def damaged_journal(self) -> dict[str, bytes]:
+        """What is in the files that ``damage`` names, by name below the store, oldest first; no file that is gone."""
+        found = {}
+        for name in self.damage():
+            path = f"{create.CONTROL}/{name}"
+            with suppress(FileNotFoundError):
+                found[path] = (self._git_dir / path).read_bytes()
+        return dict(sorted(found.items(), key=lambda file: Path(file[0]).name.removeprefix(ASIDE)))
+
+    def unread_records(self) -> int:
+        """How many acknowledged records cannot be read, at the least and as far as reading the journal tells."""
+        self._tail()
+        return self._journal.unread()
 
     def damaged_refs(self) -> dict[str, str]:
         """What in the files of refs is none, by file."""
@@ -429,14 +447,15 @@ class GitStore:
         """Under the lock, with the journal tailed."""
         overlay = self._overlay
         self.last_flush_error = None
-        if not overlay.records:
-            return
         try:
+            self._journal.look_for_damage()
+            if not overlay.records and not self._journal.has_damage:
+                return
             if overlay.objects:
                 self._write_pack(overlay.objects)
             self._refs.break_dead_locks()
             left, self.last_flush_error = move_to_ends(overlay.chains, self._refs, self.sidestepped)
-            if left and not overlay.objects and overlay.records == 1:
+            if left and not overlay.objects and overlay.records == 1 and not self._journal.has_damage:
                 return  # nothing but what was left the last time, and none of it moved
             self._start_afresh(left)
             if not left:
@@ -456,7 +475,7 @@ class GitStore:
                 if left:
                     payload = encode_record([], left)
                     self._overlay.add(self._journal.append(payload, sync=self._sync), {}, left, len(payload))
-                self._journal.drop(old)
+                self.set_aside += self._journal.drop(old)
                 self._overlay.drop(old)
             except BaseException:
                 self._forget()

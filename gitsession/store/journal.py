@@ -9,8 +9,9 @@ as in a pack: 1 commit, 2 tree, 3 blob; ids are computed when read) and what ref
   end was never acknowledged, and is written over.
 - A failed write or fdatasync is final: the record's magic is blanked and the file never written again by this process
   (trying fsync again may succeed without having written).
-- Where a record does not verify and another one follows it, the file is damaged, not torn: nobody writes over it, and
-  when its time comes it is set aside under another name.
+- Where a record does not verify and another one behind it is proven (store/journalscan.py), the file is damaged, not
+  torn: nobody writes over it, and when its time comes it is set aside under another name. Looked for where a record
+  does not verify, once for each file where something stands behind its end, and by whoever flushes or checks.
 
 Appending and dropping want the store's lock. Reading does not, but may see a record whose writer has not finished; if
 that writer fails the record goes away again, so what was read without the lock is looked at once more.
@@ -29,9 +30,11 @@ from typing import Final
 from gitsession.codec import cbor
 from gitsession.codec.digest import hash_of
 from gitsession.errors import Corrupt, InvalidName, Malformed, NotAStore, Unavailable
-from gitsession.store import frames
+from gitsession.store import frames, journalscan
 from gitsession.store.base import Kind
 from gitsession.store.durable import sync_directory, write_all
+from gitsession.store.journalscan import Scan
+from gitsession.store.objects import oid_of
 from gitsession.store.refnames import check_ref_name, check_value
 from gitsession.store.staging import Move
 
@@ -71,6 +74,8 @@ class _File:
     name_is_durable: bool = False
     unsure: bool = False
     damaged: bool = False
+    unread: int = 0
+    looked_behind: bool = False
 
 
 _NOTHING = News()
@@ -95,6 +100,21 @@ def decode_record(payload: bytes) -> Record:
         case [int(version), *_] if version > VERSION:
             raise NotAStore(f"the journal is of version {version}", hint="a later gitsession wrote it: upgrade")
     raise Corrupt("a journal record of no form we know")
+
+
+def scan(data: bytes) -> Scan:
+    """What is good in the bytes of a journal file, be it damaged."""
+    return journalscan.scan(data, _proves_itself)
+
+
+def _proves_itself(payload: bytes) -> bool:
+    """Whether a payload is a record that moves refs, each to an object of its own."""
+    try:
+        record = decode_record(payload)
+    except (Corrupt, NotAStore):
+        return False
+    own = {oid_of(kind, data) for kind, data in record.objects}
+    return bool(record.moves) and all(new in own for _, _, new in record.moves)
 
 
 class Journal:
@@ -170,30 +190,61 @@ class Journal:
         self._failed = False
         return self._newest
 
-    def drop(self, numbers: Sequence[int]) -> None:
+    def drop(self, numbers: Sequence[int]) -> list[str]:
         """Remove files whose records are all in packs and refs, oldest first. Never the newest.
+
+        Gives the names of those that were damaged, and are set aside instead.
 
         Oldest first, so that what a kill leaves is the end of every chain, and no reader sees a ref go back.
         """
+        aside = []
         for number in sorted(numbers):
             file = self._files.pop(number)
             if file.damaged:
-                os.rename(self._path(number), f"{self._directory}/damaged-{number:08d}-{secrets.token_hex(4)}")
+                aside.append(f"{frames.ASIDE}{frames.file_name(number)}-{secrets.token_hex(4)}")
+                os.rename(self._path(number), f"{self._directory}/{aside[-1]}")
             else:
                 os.unlink(self._path(number))
             os.close(file.fd)
         if self._sync:
             sync_directory(self._directory)
+        return aside
 
     def numbers(self) -> list[int]:
         """The files as of the last look, oldest first."""
         return sorted(self._files)
 
+    def look_for_damage(self) -> None:
+        """Whether in the files of the last look something stands behind the end. Reads all that is there."""
+        for file in self._files.values():
+            size = os.fstat(file.fd).st_size
+            if not file.damaged and os.pread(file.fd, max(size - file.end, 0), file.end).lstrip(b"\0"):
+                self._judge(file)
+
+    def unread(self) -> int:
+        """How many records cannot be read, at the least and as far as looks have told; of files set aside, how many
+        are lost in them."""
+        found = sum(file.unread for file in self._files.values())
+        for name in self._aside():
+            with open(f"{self._directory}/{name}", "rb") as file:
+                found += scan(file.read()).lost or 1
+        return found
+
+    @property
+    def has_damage(self) -> bool:
+        """Whether a file is to be set aside."""
+        return any(file.damaged for file in self._files.values())
+
     def damage(self) -> list[str]:
-        """Files with a record that does not verify and is no torn end, as of the last look; one line each."""
-        aside = sorted(name for name in os.listdir(self._directory) if name.startswith("damaged-"))
-        now = [f"{number:08d}" for number, file in sorted(self._files.items()) if file.damaged]
-        return [f"journal/{name}" for name in now + aside]
+        """The damaged files, those set aside too, as of the last look; names below the store's own folder."""
+        now = [frames.file_name(number) for number, file in sorted(self._files.items()) if file.damaged]
+        return [f"journal/{name}" for name in now + self._aside()]
+
+    def _aside(self) -> list[str]:
+        try:
+            return sorted(name for name in os.listdir(self._directory) if name.startswith(frames.ASIDE))
+        except FileNotFoundError:
+            return []
 
     def close(self) -> None:
         for file in self._files.values():
@@ -234,13 +285,17 @@ class Journal:
         fd = os.open(self._path(number), self._flags)
         raw = os.pread(fd, frames.HEAD_BYTES, 0)
         file = _File(number, fd, self._path(number + 1), raw[8:])
-        file.damaged = raw[:8] != frames.MAGIC + bytes(4) or len(raw) < frames.HEAD_BYTES
+        if raw[:8] != frames.MAGIC + bytes(4) or len(raw) < frames.HEAD_BYTES:
+            file.damaged, file.unread = True, scan(_whole(fd)).unread
         return file
 
     def _read(self, file: _File, locked: bool) -> list[tuple[int, Record]]:
         """The records after what is known, up to the first that does not verify."""
         file.unsure = file.unsure and not locked
-        if os.pread(file.fd, 4, file.end) != frames.MAGIC or file.damaged:
+        if file.damaged:
+            return []
+        if os.pread(file.fd, 4, file.end) != frames.MAGIC:
+            self._look_behind(file)
             return []
         found = []
         size = os.fstat(file.fd).st_size
@@ -249,11 +304,25 @@ class Journal:
             raw = os.pread(file.fd, frames.HEAD_BYTES, file.end)
             payload = os.pread(file.fd, length, start)
             if hash_of(file.digest + raw[4:8] + payload) != raw[8:]:
-                file.damaged = locked and os.pread(file.fd, 4, start + length) == frames.MAGIC
+                file.looked_behind = file.looked_behind and not locked
                 break
             found.append((file.number, decode_record(payload)))
             file.last, file.end, file.digest, file.unsure = file.end, start + length, raw[8:], not locked
+        self._look_behind(file)
         return found
+
+    def _look_behind(self, file: _File) -> None:
+        """Once for each file: an end with something behind it may be none."""
+        if not file.looked_behind:
+            file.looked_behind = True
+            if frames.is_something_behind(file.fd, file.end):
+                self._judge(file)
+
+    def _judge(self, file: _File) -> None:
+        """Damage or a torn end? Asked twice: while the bytes were read the first time, a writer may have come by."""
+        found = scan(_whole(file.fd))
+        if found.flawed_at is not None and found == scan(_whole(file.fd)):
+            file.damaged, file.unread = True, found.unread
 
     # -- writing
 
@@ -286,6 +355,10 @@ def _still_true(file: _File) -> bool:
         return True
     raw = os.pread(file.fd, frames.HEAD_BYTES, file.last)
     return raw[:4] == frames.MAGIC and raw[8:] == file.digest
+
+
+def _whole(fd: int) -> bytes:
+    return os.pread(fd, os.fstat(fd).st_size, 0)
 
 
 def _preallocate(fd: int) -> None:

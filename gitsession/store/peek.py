@@ -36,6 +36,30 @@ def fingerprint(git_dir: Path | str) -> str:
     return "\n".join(parts)
 
 
+def is_journal_doubtful(git_dir: Path | str) -> bool:
+    """Whether a file of the journal was set aside as damaged, or something stands behind where one seems to end.
+
+    What a killed writer left is such a thing, too: whoever opens the store can tell.
+    """
+    directory = f"{git_dir}/gitsession/journal"
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return False
+    return any(name.startswith(frames.ASIDE) or _goes_on(f"{directory}/{name}") for name in names)
+
+
+def _goes_on(path: str) -> bool:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return frames.is_something_behind(fd, frames.end(fd))
+    finally:
+        os.close(fd)
+
+
 def _packed_refs(path: str) -> str:
     try:
         stat = os.stat(path)

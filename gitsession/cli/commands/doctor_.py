@@ -51,6 +51,7 @@ def command(app: App, as_json: bool) -> int:
                 say(f"                  {check.mend}")
     if not os.path.lexists(app.path):
         return exits.NOT_FOUND
+    app.warn_of_damage()
     return exits.INTEGRITY if wrong else exits.OK
 
 

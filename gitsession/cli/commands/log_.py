@@ -41,7 +41,8 @@ def command(app: App, session: str, number: int | None, as_json: bool) -> int:
         paged([gap_line(it) if isinstance(it, Gap) else as_line(it, behind.get(it.oid, [])) for it in found])
     if gaps and found[-1] is gaps[-1] and gaps[-1].is_open:
         warn("gitsession: what stands before the gap is not known; `gitsession tree` shows all that is left")
-    return exits.INTEGRITY if gaps else exits.OK
+    damaged = app.warn_of_damage()
+    return exits.INTEGRITY if gaps or damaged else exits.OK
 
 
 def _leaf(store: ObjectStore, sid: str, active: str, tip: str) -> str:

@@ -60,4 +60,5 @@ def command(
         paged(table(rows))
     else:
         warn("no sessions")
+    app.warn_of_damage()
     return exits.OK if rows else exits.NOTHING

@@ -13,6 +13,7 @@ from gitsession.cli.output import count, emit, json_option, say, warn
 from gitsession.store import refs
 
 if TYPE_CHECKING:
+    from gitsession.exchange.journals import LostRecords
     from gitsession.exchange.repair import Lost, Repaired
 
 _SHOWN = 20
@@ -58,7 +59,7 @@ def _document(done: Repaired) -> dict[str, Any]:
         "missing": [
             {
                 "id": lost.oid,
-                "session": refs.session_of(lost.ref) or None,
+                "session": _session(lost.ref),
                 "entry": lost.entry,
                 "ref": lost.ref,
                 "what": lost.what,
@@ -66,6 +67,18 @@ def _document(done: Repaired) -> dict[str, Any]:
             for lost in plan.lost
         ],
         "missing_refs": [{"ref": lost.name, "what": lost.what} for lost in plan.lost_refs],
+        "moved": {name: new for name, (_, new) in plan.moves.items()},
+        "lost_records": [
+            {
+                "file": hole.file,
+                "count": hole.count,
+                "between": [
+                    {"ref": jump.ref, "session": _session(jump.ref), "from": jump.before, "to": jump.after}
+                    for jump in hole.jumps
+                ],
+            }
+            for hole in plan.lost_records
+        ],
         "unheard": plan.unheard,
     }
 
@@ -88,6 +101,8 @@ def _tell(done: Repaired, dry_run: bool) -> None:
             say(f"{name} {would}brought back from {plan.copied[name]}")
         else:
             say(f"{name} {would}set to {value[:12]}, as last recorded")
+    for name, (_, new) in plan.moves.items():
+        say(f"{name} {would}set to {new[:12]}, where the journal goes on")
     if plan.log_lost:
         say("the operation log cannot be read whole: it begins anew, and what was done before cannot be undone")
     if done.quarantine is not None and done.set_aside:
@@ -104,9 +119,32 @@ def _tell(done: Repaired, dry_run: bool) -> None:
         say(f"  ... and {len(plan.lost) - _SHOWN:,} more: --json lists them")
     for ref in plan.lost_refs:
         say(f"still missing: {ref.name} {ref.what}, and nobody recorded for sure what it held")
+    for hole in plan.lost_records:
+        say(f"still missing: {_records(hole)} lost in {hole.file}: {_where(hole)}")
     if plan.is_empty and done.is_whole:
         say("nothing to repair")
     elif done.is_whole:
         say("all of it can be mended" if dry_run else "everything is there again: `gitsession verify` checks it")
     else:
         say("`gitsession repair --from WHERE` takes what is missing from a clone, another store or a session file")
+
+
+def _records(hole: LostRecords) -> str:
+    if hole.count == 1:
+        return "1 record of the journal is"
+    return f"{hole.count} records of the journal are" if hole.count else "at least 1 record of the journal is"
+
+
+def _where(hole: LostRecords) -> str:
+    """``an entry of session S between A and B``"""
+    places = []
+    for jump in hole.jumps:
+        session = refs.session_of(jump.ref)
+        what = f"an entry of session {session}" if session else f"a value of {jump.ref}"
+        between = f"between {jump.before[:12]} and" if jump.before else "before"
+        places.append(f"{what} {between} {jump.after[:12] if jump.after else 'its removal'}")
+    return ", ".join(places) or "no later record tells what it was"
+
+
+def _session(ref: str) -> str | None:
+    return refs.session_of(ref) or None
