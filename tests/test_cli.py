@@ -386,7 +386,7 @@ def test_a_flipped_bit_in_the_journal_is_named_and_stays_named(run: Run, importe
     assert "journal/" in run("doctor", code=5)
     assert "journal/" in run("verify", code=5)
     assert "journal/" in run("verify", code=5)
-    assert "user: one" in run("log", f"{imported}@leaf")
+    assert "user: one" in run("log", f"{imported}@leaf", code=5)
 
 
 def test_a_session_of_a_later_release_is_read_and_not_written_to(

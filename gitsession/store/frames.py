@@ -21,7 +21,8 @@ TEMPORARY = "tmp-"
 ASIDE = "damaged-"
 """What the name of a file that is set aside begins with."""
 
-_BEHIND_BYTES = 1 << 16
+LOOK_BYTES = 1 << 16
+_ZEROS = bytes(LOOK_BYTES)
 
 _NUMBERED = re.compile(r"[0-9]{8}")
 
@@ -65,6 +66,14 @@ def end(fd: int) -> int:
     return offset
 
 
-def is_something_behind(fd: int, offset: int) -> bool:
-    """Whether there is anything but zeros in the next 64 KiB: an end with something behind it may be none."""
-    return bool(os.pread(fd, _BEHIND_BYTES, offset).lstrip(b"\0"))
+def is_something_behind(fd: int, offset: int, bytes_max: int = LOOK_BYTES) -> bool:
+    """Whether anything but zeros is in the next ``bytes_max`` bytes: an end with something behind it may be none."""
+    stop = offset + bytes_max
+    while offset < stop:
+        chunk = os.pread(fd, min(LOOK_BYTES, stop - offset), offset)
+        if chunk != _ZEROS[: len(chunk)]:
+            return True
+        if not chunk:
+            break
+        offset += len(chunk)
+    return False

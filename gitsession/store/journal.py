@@ -218,7 +218,7 @@ class Journal:
         """Whether in the files of the last look something stands behind the end. Reads all that is there."""
         for file in self._files.values():
             size = os.fstat(file.fd).st_size
-            if not file.damaged and os.pread(file.fd, max(size - file.end, 0), file.end).lstrip(b"\0"):
+            if not file.damaged and frames.is_something_behind(file.fd, file.end, size - file.end):
                 self._judge(file)
 
     def unread(self) -> int:
