@@ -22,8 +22,7 @@ from gitsession.model.blocks import Image, Text, Thinking, ToolCall
 from gitsession.model.entries import Fork, Message, Session
 from gitsession.model.headline import Headline
 from gitsession.session import node
-from gitsession.store import objects
-from gitsession.store.create import _CONFIG, _settings
+from gitsession.store import config, objects
 from gitsession.store.frames import HEAD_BYTES, header
 from gitsession.store.journal import Journal, decode_record, encode_record
 from gitsession.store.refreader import RefReader
@@ -72,7 +71,7 @@ DECODERS: dict[str, tuple[Callable[[bytes], object], list[bytes], tuple[type[Exc
     "an entry's commit": (lambda data: node.parse(OID, data), [COMMIT], (Malformed,)),
     "trailers": (message.trailers_of, [WORDS], (Malformed,)),
     "a subject": (message.subject_of, [WORDS], ()),
-    "git's configuration": (lambda data: _settings(data.decode("utf-8", "replace")), [_CONFIG.encode()], ()),
+    "git's configuration": (lambda data: config.settings(data.decode("utf-8", "replace")), [config.TEXT.encode()], ()),
 }
 
 
