@@ -6,7 +6,7 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,8 +17,9 @@ from raw import LEAF, append, git
 
 from gitsession.errors import MissingObject, Unavailable
 from gitsession.store import gitstore, lock, objects, pack
-from gitsession.store.create import JOURNAL, LOCK, create
+from gitsession.store.create import JOURNAL, LOCK, MAIN, create
 from gitsession.store.gitstore import GitStore
+from gitsession.store.journal import Journal
 
 SIDE = "refs/heads/sessions/s1/side"
 
@@ -398,3 +399,23 @@ def test_a_store_is_closed_when_its_threads_have_ended_what_they_began(git_dir):
     closing.join()
     with GitStore.open(git_dir) as again:
         assert again.ref("refs/heads/blob") == objects.oid_of("blob", b"slow")
+
+
+def test_who_looks_while_old_journal_files_go_does_not_keep_one_that_is_gone(git_dir, monkeypatch):
+    with GitStore.open(git_dir) as store, GitStore.open(git_dir) as looker:
+        append(store, "one")
+        real = Journal.drop
+
+        def looked_at(self: Journal, numbers: Sequence[int]) -> list[str]:
+            monkeypatch.undo()
+            assert line(looker) == ["one"]
+            return real(self, numbers)
+
+        monkeypatch.setattr(Journal, "drop", looked_at)
+        store.flush()
+        git(git_dir, "update-ref", LEAF, MAIN)
+        assert looker.ref(LEAF) == store.ref(LEAF) == git(git_dir, "rev-parse", MAIN).strip()
+        append(looker, "two", SIDE)
+        looker.flush()
+        assert looker.last_flush_error is None
+    sound(git_dir)

@@ -133,6 +133,7 @@ class Journal:
         newest = self._newest
         if (
             newest is None
+            or len(self._files) > 1  # a flush was under way: the older ones go any moment, and the newest does not say
             or not os.fstat(newest.fd).st_nlink
             or os.access(newest.next_path, os.F_OK)
             or not _still_true(newest)
