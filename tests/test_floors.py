@@ -15,7 +15,7 @@ FLOORS = [
     ["codec"],
     ["formats", "store"],
     ["session"],
-    ["index"],
+    ["context", "index"],
     ["exchange"],
     ["api"],
     ["cli"],
@@ -184,7 +184,7 @@ def test_only_the_front_reads_the_environment(module):
 
 
 MACHINE = {"os", "time", "random", "secrets", "subprocess", "socket", "pathlib", "io", "shutil", "tempfile"}
-PURE = [module for module in MODULES if module.startswith(("model/", "codec/", "formats/"))]
+PURE = [module for module in MODULES if module.startswith(("model/", "codec/", "formats/", "context/"))]
 
 
 @pytest.mark.parametrize("module", PURE)

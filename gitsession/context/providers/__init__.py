@@ -1,0 +1,34 @@
+"""From a context to what a provider or an agent wants to be sent: one module each, one protocol, one table.
+
+A module is loaded when it is asked for. Pure: nothing is sent from here.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Protocol, cast
+
+from gitsession.context.value import Context
+
+PROVIDERS = {
+    "pi": "pi",
+    "anthropic": "anthropic",
+    "openai-chat": "openai_chat",
+    "openai-responses": "openai_responses",
+}
+"""What ``--as`` takes, and the module of this folder that makes it."""
+
+
+class Provider(Protocol):
+    """What a module of this folder offers."""
+
+    def request(self, context: Context, *, system: str | None = None) -> dict[str, Any]:
+        """What is sent, of nothing but what JSON can hold: ``messages`` (or what the provider calls them) and more.
+
+        ``system``: put in place of the system prompt that the context states.
+        """
+
+
+def provider(name: str) -> Provider:
+    """The module of one of ``PROVIDERS``. Raises ``KeyError`` for another name."""
+    return cast(Provider, import_module(f"{__name__}.{PROVIDERS[name]}"))

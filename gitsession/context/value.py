@@ -1,0 +1,127 @@
+"""What the model sees at one entry: values that say so, and nothing of where they are kept."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from gitsession.codec.digest import hash_of
+from gitsession.context.plain import canonical, plain
+from gitsession.model.blocks import Block
+from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Instructions, Message
+from gitsession.store.base import Oid
+
+Shown: TypeAlias = Message | CustomMessage | Compaction | BranchSummary
+"""The kinds of which the model sees something."""
+
+Source: TypeAlias = Literal["usage", "tokenizer", "estimate"]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One thing the model sees. ``oid``: the entry it comes from; ``entry``: what it says, edits applied.
+
+    ``agent`` and ``payload``: the same in the form of the agent that wrote it, for who must give back what that form
+    says and no view of ours does. Empty for entries of our own, and for what a policy changed.
+    """
+
+    oid: Oid
+    entry: Shown
+    agent: str = ""
+    payload: bytes = b""
+
+    @property
+    def content(self) -> tuple[Block, ...]:
+        """The blocks that it is made of; a summary has none."""
+        return self.entry.content if isinstance(self.entry, Message | CustomMessage) else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """How much of a model's window a context takes.
+
+    ``used``: all of it, as well as is known. ``by_role`` and ``by_kind``: our own count of each part, which a provider
+    does not report; their sum is near ``used``. ``exact``: whether every part of ``used`` was counted by a provider or
+    by the model's own tokenizer. ``source``: who counted the most of it.
+    """
+
+    used: int
+    by_role: Mapping[str, int] = field(default_factory=dict)
+    by_kind: Mapping[str, int] = field(default_factory=dict)
+    window: int | None = None
+    exact: bool = False
+    source: Source = "estimate"
+
+    @property
+    def remaining(self) -> int | None:
+        """What is left of the window; ``None`` where nobody said how large it is."""
+        return None if self.window is None else max(self.window - self.used, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What holds for the next answer. ``model`` and ``models`` (by role): ``provider/model``.
+
+    ``tools``: names, ``None`` where nobody chose; ``rules``: names of those injected so far, the first first.
+    """
+
+    model: str | None = None
+    models: Mapping[str, str] = field(default_factory=dict)
+    thinking: str = "off"
+    mode: str | None = None
+    tools: tuple[str, ...] | None = None
+    instructions: Instructions | None = None
+    rules: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the model sees: the items in the order in which it sees them, and the state. ``profile``: by whose rules."""
+
+    profile: str
+    items: tuple[Item, ...]
+    state: State
+    tokens: Tokens
+
+    @property
+    def messages(self) -> tuple[Shown, ...]:
+        """The entries of the items."""
+        return tuple(item.entry for item in self.items)
+
+    @property
+    def model(self) -> str | None:
+        """The model that answers next, as ``provider/model``."""
+        return self.state.model
+
+    @property
+    def models(self) -> Mapping[str, str]:
+        return self.state.models
+
+    @property
+    def thinking(self) -> str:
+        return self.state.thinking
+
+    @property
+    def mode(self) -> str | None:
+        return self.state.mode
+
+    @property
+    def tools(self) -> tuple[str, ...] | None:
+        return self.state.tools
+
+    @property
+    def instructions(self) -> Instructions | None:
+        return self.state.instructions
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        return self.state.rules
+
+    @functools.cached_property
+    def digest(self) -> bytes:
+        """32 bytes over profile, state and items (docs/context.md, "The digest"): the same on any clone."""
+        parts = [canonical([self.profile, plain(self.state)])]
+        parts += [canonical([item.entry.kind, plain(item.entry)]) for item in self.items]
+        return hash_of(*[hash_of(part) for part in parts])
