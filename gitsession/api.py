@@ -13,6 +13,10 @@ from types import TracebackType
 from typing import Self
 
 from gitsession import location
+from gitsession.context import fold, profiles
+from gitsession.context.line import Line
+from gitsession.context.policies import Policy
+from gitsession.context.value import Context
 from gitsession.errors import GitSessionError, NotFound, Refused
 from gitsession.exchange import bring_in, discover, donors, send_out
 from gitsession.exchange.bring_in import BroughtIn
@@ -22,6 +26,7 @@ from gitsession.formats import Format
 from gitsession.index import names, update
 from gitsession.index.catalogue import Catalogue, Row
 from gitsession.index.names import Names
+from gitsession.index.states import Known
 from gitsession.model.entries import Entry
 from gitsession.session import checkup, graph, oplog
 from gitsession.session import session as sessions
@@ -269,6 +274,23 @@ class Session:
     def resolve(self, at: str | Node) -> Node:
         """The entry that an address names. Raises ``NotFound`` or ``Ambiguous``."""
         return self._session.resolve(at)
+
+    def context(
+        self,
+        at: str | Node = "leaf",
+        *,
+        profile: str = profiles.DEFAULT,
+        policies: Sequence[Policy] = (),
+        window: int | None = None,
+    ) -> Context:
+        """What the model sees at an entry, by the rules of an agent (docs/context.md): one of ``PROFILES``.
+
+        ``policies``: what to leave out, as a view. ``window``: how many tokens the model takes.
+        Raises ``NotFound``, and ``Corrupt``, ``MissingObject`` or ``Malformed`` where damage would leave something out.
+        """
+        leaf = None if at == "leaf" and self.leaf is None else self._session.resolve(at).oid
+        line = Line(self._store.objects, leaf, Known(self._store.catalogue(), self.id))
+        return fold.context(line, profile, policies, window=window)
 
     def append(self, entry: Entry, *, expected: Node | None = None, on_moved: OnMoved = "refuse") -> Node:
         """Write one entry after the leaf; it is durable when this returns.

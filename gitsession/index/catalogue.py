@@ -18,7 +18,7 @@ from typing import NamedTuple
 from gitsession.errors import Ambiguous, NotFound, Unavailable
 from gitsession.store import peek
 
-VERSION = 3
+VERSION = 4
 FILE = Path("gitsession") / "index.db"
 
 _PATIENCE_SECONDS = 30
@@ -29,10 +29,11 @@ CREATE TABLE refs (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE entries (
     sid TEXT NOT NULL, oid TEXT NOT NULL, chain BLOB NOT NULL, digest BLOB NOT NULL, kind TEXT NOT NULL,
     source_id TEXT, line INTEGER, in_file INTEGER NOT NULL, at_ms INTEGER NOT NULL, tokens INTEGER NOT NULL, words TEXT,
-    PRIMARY KEY (sid, oid)) WITHOUT ROWID;
+    anchors INTEGER, PRIMARY KEY (sid, oid)) WITHOUT ROWID;
 CREATE INDEX entries_digest ON entries (digest);
 CREATE INDEX entries_source ON entries (sid, source_id) WHERE source_id IS NOT NULL;
 CREATE INDEX entries_chain ON entries (chain);
+CREATE TABLE anchors (id INTEGER PRIMARY KEY, said TEXT NOT NULL UNIQUE);
 CREATE TABLE marks (
     sid TEXT NOT NULL, on_meta INTEGER NOT NULL, what TEXT NOT NULL, at_ms INTEGER NOT NULL, line INTEGER,
     chain BLOB NOT NULL, target TEXT NOT NULL, value TEXT NOT NULL);
@@ -263,7 +264,7 @@ def _connect(path: str) -> sqlite3.Connection:
             if db.execute("PRAGMA user_version").fetchone()[0] != VERSION:
                 _make_anew(db)
             db.execute("COMMIT")
-        for table in ("state", "refs", "entries", "marks", "sessions", "files"):
+        for table in ("state", "refs", "entries", "anchors", "marks", "sessions", "files"):
             db.execute(f"SELECT * FROM {table} LIMIT 0")
     except BaseException:
         db.close()

@@ -25,7 +25,7 @@ def names(catalogue: Catalogue, sid: str) -> Names:
     """Title and labels as they stand, without a walk."""
     marks = marks_of(catalogue.db, sid)
     targets = {mark.target for mark in marks if mark.what == "label"}
-    places = {target: place for target in targets if (place := _place(catalogue.db, sid, target)) is not None}
+    places = {target: place for target in targets if (place := place_of(catalogue.db, sid, target)) is not None}
     labels = rules.labels(marks, {target: oid for target, (oid, _) in places.items()})
     return Names(rules.title(marks), labels, {chain: labels[oid] for oid, chain in places.values() if oid in labels})
 
@@ -48,7 +48,7 @@ def by_digest(catalogue: Catalogue, digest: bytes) -> list[tuple[str, Oid]]:
     return [(sid, oid) for sid, oid in found]
 
 
-def _place(db: sqlite3.Connection, sid: str, target: str) -> tuple[Oid, str] | None:
+def place_of(db: sqlite3.Connection, sid: str, target: str) -> tuple[Oid, str] | None:
     """Oid and chain of the entry that a label's target, a source id or a chain, names."""
     found = _place_of_id(db, sid, target)
     if found is None:

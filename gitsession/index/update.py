@@ -6,13 +6,14 @@ import json
 import os
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
 
 from gitsession.index.catalogue import Catalogue, is_damage
 from gitsession.index.names import marks_of, storable
+from gitsession.index.states import Recorder
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
+from gitsession.model.usage import total_tokens
 from gitsession.session import content, facts, graph, marks
 from gitsession.session.active import active
 from gitsession.session.gaps import DAMAGE
@@ -165,10 +166,12 @@ def _insert_entries(
 ) -> None:
     """``new``: parents first. An entry is in the agent's file if it is not superseded, nor below one that is."""
     in_file: dict[Oid | None, bool] = {}
+    recorder = Recorder(db, store, sid)
     for node in new:
         above = in_file[node.parent] if node.parent in in_file else _is_in_file(db, sid, node.parent)
         in_file[node.oid] = above and (node.source is None or position(node) not in superseded)
-        _insert(db, sid, node, in_file[node.oid], *content.entry_and_digest(store, node))
+        entry, digest = content.entry_and_digest(store, node)
+        _insert(db, sid, node, in_file[node.oid], entry, digest, recorder.record(node, entry))
 
 
 def _is_in_file(db: sqlite3.Connection, sid: str, oid: Oid | None) -> bool:
@@ -176,15 +179,17 @@ def _is_in_file(db: sqlite3.Connection, sid: str, oid: Oid | None) -> bool:
     return bool(found[0]) if found else True
 
 
-def _insert(db: sqlite3.Connection, sid: str, node: Node, in_file: bool, entry: Entry, digest: bytes) -> None:
+def _insert(
+    db: sqlite3.Connection, sid: str, node: Node, in_file: bool, entry: Entry, digest: bytes, anchors: int | None
+) -> None:
     source_id, line = (node.source.id, node.source.line) if node.source else (None, None)
     source_id = source_id if source_id is None else storable(source_id)
     is_message = isinstance(entry, kinds.Message)
     tokens = total_tokens(entry.usage) if isinstance(entry, kinds.Message) else 0
     words = node.subject.partition(": ")[2] if is_message and node.role == "user" else None
     at_ms = _clamped(entry.at_ms)
-    row = (sid, node.oid, node.chain, digest, node.kind, source_id, line, in_file, at_ms, tokens, words)
-    db.execute("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+    row = (sid, node.oid, node.chain, digest, node.kind, source_id, line, in_file, at_ms, tokens, words, anchors)
+    db.execute("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
     counts = in_file or node.source is None
     if counts and (node.kind in facts.MARKING or (isinstance(entry, kinds.Fork) and entry.session == sid)):
         _insert_marks(db, sid, marks_made_by(node, entry, on_meta=False), on_meta=False)
@@ -246,18 +251,3 @@ def _insert_marks(db: sqlite3.Connection, sid: str, found: Iterable[Mark], *, on
 def _clamped(at_ms: int) -> int:
     """A time as SQLite can keep it: 64 bits, signed."""
     return min(max(at_ms, -(2**63)), 2**63 - 1)
-
-
-TOKENS_MAX = 2**40
-"""More than any answer costs: a hostile count must not overflow a sum."""
-
-
-def total_tokens(usage: Mapping[str, Any] | None) -> int:
-    """What a provider says one answer cost, whatever it calls the parts (semantics.md rule 15)."""
-    if not usage:
-        return 0
-    total = usage.get("totalTokens")
-    if type(total) is not int or total <= 0:
-        parts = (usage.get(name) for name in ("input", "output", "cacheRead", "cacheWrite"))
-        total = sum(part for part in parts if type(part) is int and part > 0)
-    return min(total, TOKENS_MAX)

@@ -1,0 +1,190 @@
+"""What can be left out of a context before it is sent. Each is a view: nothing stored changes.
+
+``clear_tool_uses`` and ``clear_thinking`` are Anthropic's context edits (semantics.md A3 and A4), by their published
+parameters and defaults, for any provider.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from gitsession.context.profiles import Profile
+from gitsession.context.profiles.estimates import is_image
+from gitsession.context.profiles.showing import CLEARED, cleared
+from gitsession.context.value import Item
+from gitsession.model.blocks import Block, Text, Thinking, ToolCall
+from gitsession.model.entries import CustomMessage, Message
+from gitsession.store.base import Oid
+
+IMAGE = "[image left out]"
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a policy may know of a context: its profile, how many tokens it takes, which model answers."""
+
+    profile: Profile
+    used: int
+    model: str | None
+
+
+Policy: TypeAlias = Callable[[Sequence[Item], About], Sequence[Item]]
+
+
+def clear_tool_uses(
+    *,
+    trigger_tokens: int | None = 100_000,
+    trigger_tool_uses: int | None = None,
+    keep: int = 3,
+    clear_at_least: int | None = None,
+    exclude_tools: Collection[str] = (),
+    clear_tool_inputs: bool | Collection[str] = False,
+) -> Policy:
+    """Leave out what old tool calls gave back, the oldest first, once the context is over a trigger.
+
+    ``trigger_tool_uses``: counts calls, in place of tokens. ``keep``: so many of the newest stay. ``clear_at_least``:
+    tokens; if fewer would be won, nothing is left out. ``clear_tool_inputs``: what was asked too, of all tools or some.
+    """
+
+    def policy(items: Sequence[Item], about: About) -> Sequence[Item]:
+        uses = [item for item in items if isinstance(item.entry, Message) and item.entry.role == "tool"]
+        over = about.used > trigger_tokens if trigger_tokens is not None else False
+        if trigger_tool_uses is not None:
+            over = len(uses) > trigger_tool_uses
+        if not over:
+            return items
+        names = _names_of_calls(items)
+        old = uses[: len(uses) - keep] if keep else uses
+        going = {use.entry.tool_call_id: use for use in old if _name(use, names) not in exclude_tools}  # type: ignore[union-attr]
+        found = [_without(item, going, clear_tool_inputs) for item in items]
+        if clear_at_least is not None:
+            won = sum(about.profile.estimate(item.entry) for item in items)
+            won -= sum(about.profile.estimate(item.entry) for item in found)
+            if won < clear_at_least:
+                return items
+        return found
+
+    return policy
+
+
+def clear_thinking(*, keep: int | Literal["all"] | None = None) -> Policy:
+    """Leave out what the model thought, but for the last ``keep`` turns in which it did.
+
+    ``None`` is what the provider does: all stays from Opus 4.5 and Sonnet 4.6 on, the last turn's with other models.
+    """
+
+    def policy(items: Sequence[Item], about: About) -> Sequence[Item]:
+        turns = _keeps(about.model) if keep is None else keep
+        if turns == "all":
+            return items
+        turn = 0
+        turn_of: dict[int, int] = {}
+        for at, item in enumerate(items):
+            if about.profile.llm_role(item.entry) == "user":
+                turn += 1
+            elif any(isinstance(block, Thinking) for block in item.content):
+                turn_of[at] = turn
+        kept = set(sorted(set(turn_of.values()))[-turns:]) if turns else set()
+        found = []
+        for at, item in enumerate(items):
+            if at in turn_of and turn_of[at] not in kept:
+                item = _with(item, [block for block in item.content if not isinstance(block, Thinking)])
+                if not item.content:
+                    continue
+            found.append(item)
+        return found
+
+    return policy
+
+
+def drop_images(*, keep: int = 0) -> Policy:
+    """Words in place of pictures, but for the last ``keep``."""
+
+    def policy(items: Sequence[Item], about: About) -> Sequence[Item]:
+        left = sum(is_image(block) for item in items for block in item.content) - keep
+        found = []
+        for item in items:
+            blocks: list[Block] = []
+            for block in item.content:
+                going = left > 0 and is_image(block)
+                left -= going
+                blocks.append(Text(IMAGE) if going else block)
+            found.append(item if tuple(blocks) == item.content else _with(item, blocks))
+        return found
+
+    return policy
+
+
+def model_facing(*roles: str) -> Policy:
+    """Only what goes to the model, as the words of one of ``roles``; without any, all that goes there.
+
+    Where tool results stay out, the calls do too: providers want both or neither.
+    """
+
+    def policy(items: Sequence[Item], about: About) -> Sequence[Item]:
+        found = []
+        for item in items:
+            role = about.profile.llm_role(item.entry)
+            if role is None or (roles and role not in roles):
+                continue
+            if roles and "tool" not in roles and any(isinstance(block, ToolCall) for block in item.content):
+                item = _with(item, [block for block in item.content if not isinstance(block, ToolCall)])
+                if not item.content:
+                    continue
+            found.append(item)
+        return found
+
+    return policy
+
+
+def newly_cleared(before: Iterable[Item], after: Iterable[Item]) -> list[Oid]:
+    """The entries whose tool result a policy left out: what a ``prune`` entry names, to make it last."""
+    had = {item.oid: item.content for item in before}
+    return [item.oid for item in after if item.content == (Text(CLEARED),) and had.get(item.oid) != item.content]
+
+
+def _keeps(model: str | None) -> int | Literal["all"]:
+    """The published default of ``clear_thinking`` for a model."""
+    found = re.search(r"(opus|sonnet)-(\d{1,2})-(\d{1,2})(?!\d)", model or "")
+    if found is None:
+        return 1
+    version = int(found[2]), int(found[3])
+    return "all" if version >= ((4, 5) if found[1] == "opus" else (4, 6)) else 1
+
+
+def _names_of_calls(items: Iterable[Item]) -> dict[str, str]:
+    calls = (block for item in items for block in item.content if isinstance(block, ToolCall))
+    return {call.id: call.name for call in calls}
+
+
+def _name(use: Item, names: Mapping[str, str]) -> str | None:
+    assert isinstance(use.entry, Message)
+    return use.entry.tool_name or names.get(use.entry.tool_call_id or "")
+
+
+def _without(item: Item, going: Mapping[str | None, Item], inputs: bool | Collection[str]) -> Item:
+    if isinstance(item.entry, Message) and going.get(item.entry.tool_call_id) is item:
+        return cleared(item)
+    if not inputs:
+        return item
+    blocks = [_emptied(block) if _goes(block, going, inputs) else block for block in item.content]
+    return item if tuple(blocks) == item.content else _with(item, blocks)
+
+
+def _goes(block: Block, going: Mapping[str | None, Item], inputs: bool | Collection[str]) -> bool:
+    if not isinstance(block, ToolCall) or block.id not in going:
+        return False
+    return inputs if isinstance(inputs, bool) else block.name in inputs
+
+
+def _emptied(block: Block) -> Block:
+    return dataclasses.replace(block, arguments={}) if isinstance(block, ToolCall) else block
+
+
+def _with(item: Item, blocks: Iterable[Block]) -> Item:
+    assert isinstance(item.entry, Message | CustomMessage)
+    return Item(item.oid, dataclasses.replace(item.entry, content=tuple(blocks)))

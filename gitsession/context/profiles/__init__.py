@@ -1,0 +1,74 @@
+"""How each agent makes its context: one module each, one protocol, one table. The rules are numbered in semantics.md.
+
+A module is loaded when it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Protocol, cast
+
+from gitsession.context.line import Line
+from gitsession.context.value import Item, Shown, State
+from gitsession.model.entries import Entry
+
+PROFILES = {"pi": "pi", "pi-0.73": "pi_073", "omp": "omp"}
+"""What ``--profile`` takes, and the module of this folder that knows its rules. The first is the default."""
+
+DEFAULT = "pi"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What of a line the model sees. ``fresh``: from this item on a provider's count still says how much it is now."""
+
+    items: tuple[Item, ...]
+    state: State
+    fresh: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """When an agent compacts, and how much it keeps, in tokens (rules 16 and 17).
+
+    ``reserve``: what must stay free of the window, and the same as a share of the window, the larger counts.
+    ``keep_recent``: how much of the end stays as it is.
+    """
+
+    reserve: int = 16_384
+    reserve_share: float = 0.0
+    keep_recent: int = 20_000
+
+
+class Profile(Protocol):
+    """What a module of this folder offers."""
+
+    NAME: str
+    SETTINGS: Settings
+    OWN_COUNT: bool
+    """Whether ``estimate`` is to be used even where an exact tokenizer is installed: the agent's figures are wanted."""
+
+    def select(self, line: Line) -> Selection:
+        """What the model sees of a line, in the order in which it sees it. Walks no further back than it must."""
+
+    def estimate(self, entry: Shown) -> int:
+        """How many tokens the agent thinks one shown entry takes."""
+
+    def usage(self, items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
+        """What the last provider's count that can be trusted says: tokens, and how many items it covers (rule 15)."""
+
+    def llm_role(self, entry: Shown) -> str | None:
+        """As whose words an entry goes to the model, in our roles; ``None`` if it does not go there (rule 12)."""
+
+    def can_cut(self, entry: Entry) -> bool:
+        """Whether a compaction may keep from this entry on (rule 18)."""
+
+    def starts_turn(self, entry: Entry) -> bool:
+        """Whether a turn begins here, so that a cut at it splits none (rule 21)."""
+
+
+def profile(name: str) -> Profile:
+    """The module of one of ``PROFILES``. Raises ``KeyError`` for another name."""
+    return cast(Profile, import_module(f"{__name__}.{PROFILES[name]}"))

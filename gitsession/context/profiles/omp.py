@@ -1,0 +1,170 @@
+"""omp 18: pi's ways, and what it leaves out so that a provider takes the rest (rules 13 and 17).
+
+Not reproduced: notes and roll-overs of its experimental context window, and pictures of older history (snapcompact).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from typing import Any, TypeGuard
+
+from gitsession.context.line import Line, answers_to
+from gitsession.context.profiles import Selection, Settings, turns
+from gitsession.context.profiles.estimates import by_bytes
+from gitsession.context.profiles.reach import Reach, reach
+from gitsession.context.profiles.showing import changed, changes, show, show_compaction
+from gitsession.context.profiles.states import state
+from gitsession.context.profiles.turns import FAILED, can_cut, starts_turn
+from gitsession.context.value import Item, Shown
+from gitsession.model.blocks import Block, OtherBlock, Text, Thinking, ToolCall
+from gitsession.model.entries import Compaction, CustomMessage, Message
+from gitsession.session.node import Node
+
+__all__ = ["NAME", "OWN_COUNT", "SETTINGS", "can_cut", "estimate", "llm_role", "select", "starts_turn", "usage"]
+
+NAME = "omp"
+SETTINGS = Settings(reserve_share=0.15)
+OWN_COUNT = False
+
+UNSEEN = ("prewalk-plan", "vibe-mode-context")
+"""Custom messages that only its own screen shows."""
+
+INTERRUPTED = "interrupted-thinking"
+"""A custom message that goes on from the broken-off answer before it, which therefore stays."""
+
+
+def select(line: Line) -> Selection:
+    seen = reach(line)
+    kept = _kept(line, seen)
+    how = changes(line, [*kept, *seen.after], edits=False)
+    items: list[Item] = []
+    if seen.compaction is not None:
+        items += show_compaction(line, seen.compaction, system=False)
+    for node in [*kept, *seen.after]:
+        shown = [item for item in show(line, node) if _is_seen(item.entry)]
+        items += changed(shown, node, how) if how.newest else shown
+    items = _without_failed(_without_dangling(items))
+    said = line.anchors
+    return Selection(tuple(items), state(line, model=said.models.get("default") or said.assistant))
+
+
+def estimate(entry: Shown) -> int:
+    return by_bytes(entry)
+
+
+def usage(items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
+    return turns.usage(items, fresh, least=1)
+
+
+def llm_role(entry: Shown) -> str | None:
+    """An extension's words are the developer's here; so is a file that was only mentioned."""
+    if isinstance(entry, Message) and entry.extra.get("role") in ("fileMention", "hookMessage"):
+        return "developer"
+    return turns.llm_role(entry, custom="developer", system=True)
+
+
+def _kept(line: Line, seen: Reach) -> list[Node]:
+    """What a compaction kept, less what OpenAI's own replacement of the history says already."""
+    if seen.compaction is None:
+        return []
+    entry = line.entry(seen.compaction)
+    if not isinstance(entry, Compaction) or not _is_replaced(entry.preserve):
+        return seen.kept
+    through = entry.extra.get("providerReplayThroughEntryId")
+    at = next((at for at, node in enumerate(seen.kept) if isinstance(through, str) and answers_to(node, through)), None)
+    return [] if at is None else seen.kept[at + 1 :]
+
+
+def _is_replaced(preserve: Any) -> bool:
+    remote = preserve.get("openaiRemoteCompaction") if isinstance(preserve, dict) else None
+    if not isinstance(remote, dict) or not isinstance(remote.get("provider"), str) or not remote["provider"]:
+        return False
+    history = remote.get("replacementHistory")
+    return isinstance(history, list) and all(isinstance(item, dict) for item in history)
+
+
+def _is_seen(entry: Shown) -> bool:
+    if isinstance(entry, CustomMessage):
+        return entry.custom_type not in UNSEEN
+    if not isinstance(entry, Message) or entry.role != "assistant":
+        return True
+    empty = entry.stop == "error" and not any(_says_something(block) for block in entry.content)
+    return not entry.extra.get("retryRecovery") and not empty
+
+
+def _says_something(block: Block) -> bool:
+    match block:
+        case Text():
+            return bool(block.text.strip())
+        case Thinking():
+            return bool(block.text.strip() or (block.signature or "").strip())
+        case OtherBlock():
+            return not (isinstance(block.value, dict) and block.value.get("type") == "fallback")
+    return True
+
+
+def _without_dangling(items: Sequence[Item]) -> list[Item]:
+    """No call without a result: a provider would take it for one that failed.
+
+    What stays of such a turn is no longer what the model signed, so its signatures go too, and a turn of which nothing
+    stays.
+    """
+    answered = {item.entry.tool_call_id for item in items if _is(item.entry, "tool")}
+    found: list[Item] = []
+    for item in items:
+        calls = {block.id for block in item.content if isinstance(block, ToolCall)}
+        if not _is(item.entry, "assistant") or calls <= answered:
+            found.append(item)
+            continue
+        left = _with_blocks(item, [_unsigned(block, answered) for block in item.content])
+        if left.content:
+            found.append(left)
+    return found
+
+
+def _unsigned(block: Block, answered: set[str | None]) -> Block | None:
+    if isinstance(block, ToolCall):
+        return block if block.id in answered else None
+    if isinstance(block, Thinking):
+        return None if block.redacted and not block.text else dataclasses.replace(block, signature=None)
+    return block
+
+
+def _with_blocks(item: Item, blocks: Sequence[Block | None]) -> Item:
+    """``item`` with each of its blocks as it is in ``blocks``, or without it."""
+    assert isinstance(item.entry, Message)
+    entry = dataclasses.replace(item.entry, content=tuple(block for block in blocks if block is not None))
+    if not item.agent:
+        return Item(item.oid, entry)
+    written = json.loads(item.payload)
+    stated = written["message"]["content"]
+    if isinstance(stated, list):
+        pairs = zip(stated, item.content, blocks, strict=True)
+        written["message"]["content"] = [_as_stated(raw, old == new) for raw, old, new in pairs if new is not None]
+    return dataclasses.replace(item, entry=entry, payload=json.dumps(written).encode())
+
+
+def _as_stated(raw: Any, same: bool) -> Any:
+    return raw if same else {name: value for name, value in raw.items() if name != "thinkingSignature"}
+
+
+def _without_failed(items: Sequence[Item]) -> list[Item]:
+    """No answer that broke off, nor the results of what it called."""
+    found = list(items)
+    for at in range(len(found) - 1, -1, -1):
+        entry = found[at].entry
+        after = found[at + 1].entry if at + 1 < len(found) else None
+        if not isinstance(entry, Message) or entry.role != "assistant" or entry.stop not in FAILED:
+            continue
+        if isinstance(after, CustomMessage) and after.custom_type == INTERRUPTED:
+            continue
+        called = {block.id for block in entry.content if isinstance(block, ToolCall)}
+        rest = [item for item in found[at + 1 :] if not (_is(item.entry, "tool") and item.entry.tool_call_id in called)]
+        found[at:] = rest
+    return found
+
+
+def _is(entry: Shown, role: str) -> TypeGuard[Message]:
+    return isinstance(entry, Message) and entry.role == role

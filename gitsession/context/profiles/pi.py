@@ -1,0 +1,33 @@
+"""pi 1.5: the default profile. Rules 6 to 12, 14 to 16, 18 and 21; 0.87 behaves the same in all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gitsession.context.line import Line
+from gitsession.context.profiles import Selection, Settings, turns
+from gitsession.context.profiles.estimates import by_characters
+from gitsession.context.profiles.turns import can_cut, starts_turn
+from gitsession.context.value import Item, Shown
+
+__all__ = ["NAME", "OWN_COUNT", "SETTINGS", "can_cut", "estimate", "llm_role", "select", "starts_turn", "usage"]
+
+NAME = "pi"
+SETTINGS = Settings()
+OWN_COUNT = True
+
+
+def select(line: Line) -> Selection:
+    return turns.select(line, since_087=True)
+
+
+def estimate(entry: Shown) -> int:
+    return by_characters(entry, images_of_users=True)
+
+
+def usage(items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
+    return turns.usage(items, fresh, least=1)
+
+
+def llm_role(entry: Shown) -> str | None:
+    return turns.llm_role(entry, custom="user", system=True)

@@ -1,0 +1,33 @@
+"""pi 0.73, where it differs: it knows no system messages and no context edits, and trusts any count it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gitsession.context.line import Line
+from gitsession.context.profiles import Selection, Settings, turns
+from gitsession.context.profiles.estimates import by_characters
+from gitsession.context.profiles.turns import can_cut, starts_turn
+from gitsession.context.value import Item, Shown
+
+__all__ = ["NAME", "OWN_COUNT", "SETTINGS", "can_cut", "estimate", "llm_role", "select", "starts_turn", "usage"]
+
+NAME = "pi-0.73"
+SETTINGS = Settings()
+OWN_COUNT = True
+
+
+def select(line: Line) -> Selection:
+    return turns.select(line, since_087=False)
+
+
+def estimate(entry: Shown) -> int:
+    return by_characters(entry, images_of_users=False)
+
+
+def usage(items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
+    return turns.usage(items, fresh, least=0)
+
+
+def llm_role(entry: Shown) -> str | None:
+    return turns.llm_role(entry, custom="user", system=False)

@@ -1,0 +1,54 @@
+"""How far back a model sees: the newest compaction and what it kept, or the newest reset, or the root. Shared."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+from gitsession.context.line import Line, answers_to
+from gitsession.model.entries import Compaction, Reset
+from gitsession.session.node import Node
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What of a line is in sight. ``kept``: before ``compaction``; ``after``: behind it. Both the oldest first."""
+
+    compaction: Node | None
+    kept: list[Node]
+    after: list[Node]
+
+
+def reach(line: Line) -> Reach:
+    """Walk back to the newest compaction or reset, and to what that compaction kept (rules 8 to 10, and 13)."""
+    after: list[Node] = []
+    for node in line.back():
+        if node.kind == Reset.kind and isinstance(line.entry(node), Reset):
+            return Reach(None, [], after[::-1])
+        if node.kind == Compaction.kind:
+            entry = line.entry(node)
+            if isinstance(entry, Compaction):
+                return Reach(node, _kept(line, node, len(after) + 1, entry), after[::-1])
+        after.append(node)
+    return Reach(None, [], after[::-1])
+
+
+def _kept(line: Line, at: Node, start: int, compaction: Compaction) -> list[Node]:
+    """The nodes before the compaction from the first that it kept. Not found: nothing was kept.
+
+    Where two entries of one line answer to the name, the later one is meant, as everywhere.
+    """
+    name, number = compaction.first_kept, compaction.extra.get("firstKeptEntryIndex")
+    if not isinstance(number, int) if name is None else not line.may_hold(name, at):
+        return []
+    kept: list[Node] = []
+    for node in itertools.islice(line.back(), start, None):
+        kept.append(node)
+        if answers_to(node, name) if name is not None else _is_at(node, number):
+            return kept[::-1]
+    return []
+
+
+def _is_at(node: Node, number: object) -> bool:
+    """pi's first files have no ids: there an entry is named by how many lines stand before it."""
+    return node.source is not None and node.source.line - 1 == number

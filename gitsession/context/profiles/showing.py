@@ -1,0 +1,133 @@
+"""What each kind of entry shows to the model: one small function each. A kind without one shows nothing. Shared."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from gitsession.context.line import Line, answers_to
+from gitsession.context.value import Item
+from gitsession.formats import FORMATS
+from gitsession.formats.pi_messages import read_content
+from gitsession.model.blocks import Text
+from gitsession.model.entries import BranchSummary, Compaction, ContextEdit, CustomMessage, Entry, Message, Prune
+from gitsession.session.node import Node
+
+CLEARED = "[Old tool result cleared]"
+"""What stands in place of a tool result that is left out. The call keeps its answer: providers want both or neither."""
+
+EDITABLE = ("user", "assistant", "tool", "custom")
+"""The roles whose words a context edit can replace."""
+
+
+def show(line: Line, node: Node) -> list[Item]:
+    """What a node shows. Its payload is read only if its kind shows anything."""
+    how = _BY_KIND.get(node.kind)
+    return how(line, node, line.entry(node)) if how else []
+
+
+def show_compaction(line: Line, node: Node, *, system: bool) -> list[Item]:
+    """The summary; ``system``: after the system message that was kept with it, if there is one (rule 11)."""
+    entry = line.entry(node)
+    assert isinstance(entry, Compaction)
+    items = [_item(line, node, entry)]
+    kept = entry.extra.get("systemMessage")
+    if system and isinstance(kept, dict) and node.source is not None:
+        payload = json.dumps({"type": "message", "message": kept}).encode()
+        said = FORMATS[node.source.agent].read(payload)
+        if isinstance(said, Message):
+            items.insert(0, Item(node.oid, said, node.source.agent, payload))
+    return items
+
+
+def _message(line: Line, node: Node, entry: Entry) -> list[Item]:
+    return [_item(line, node, entry)] if isinstance(entry, Message) else []
+
+
+def _custom_message(line: Line, node: Node, entry: Entry) -> list[Item]:
+    return [_item(line, node, entry)] if isinstance(entry, CustomMessage) else []
+
+
+def _branch_summary(line: Line, node: Node, entry: Entry) -> list[Item]:
+    return [_item(line, node, entry)] if isinstance(entry, BranchSummary) and entry.summary else []
+
+
+_BY_KIND: dict[str, Callable[[Line, Node, Entry], list[Item]]] = {
+    Message.kind: _message,
+    CustomMessage.kind: _custom_message,
+    BranchSummary.kind: _branch_summary,
+}
+
+
+def _item(line: Line, node: Node, entry: Any) -> Item:
+    if node.source is None:
+        return Item(node.oid, entry)
+    return Item(node.oid, entry, node.source.agent, line.payload(node))
+
+
+# What one entry does to how another is shown
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Changes:
+    """What entries in sight do to others in sight. ``newest``: the last of them."""
+
+    edits: Mapping[str, ContextEdit]
+    prunes: frozenset[str]
+    newest: Node | None
+
+
+def changes(line: Line, nodes: Iterable[Node], *, edits: bool) -> Changes:
+    """Edits (the last of a target wins, rule 11) and prunes among ``nodes``, the oldest first."""
+    by_target: dict[str, ContextEdit] = {}
+    pruned: set[str] = set()
+    newest = None
+    for node in nodes:
+        if node.kind not in (ContextEdit.kind, Prune.kind):
+            continue
+        entry = line.entry(node)
+        if isinstance(entry, ContextEdit) and edits:
+            by_target[entry.target] = entry
+            newest = node
+        elif isinstance(entry, Prune):
+            pruned.update(entry.targets)
+            newest = node
+    return Changes(by_target, frozenset(pruned), newest)
+
+
+def changed(items: list[Item], node: Node, how: Changes) -> list[Item]:
+    """``items``, which ``node`` shows, as the changes leave them."""
+    edit = next((how.edits[name] for name in how.edits if answers_to(node, name)), None)
+    if edit is not None:
+        items = [_edited(item, edit.replacement) for item in items] if edit.replacement is not None else []
+    if any(answers_to(node, name) for name in how.prunes):
+        items = [cleared(item) for item in items]
+    return items
+
+
+def cleared(item: Item) -> Item:
+    """A tool result without what the tool gave back; anything else as it is."""
+    entry = item.entry
+    if not isinstance(entry, Message) or entry.role != "tool":
+        return item
+    return Item(item.oid, dataclasses.replace(entry, content=(Text(CLEARED),), details=None))
+
+
+def _edited(item: Item, replacement: Any) -> Item:
+    entry = item.entry
+    if not isinstance(entry, Message | CustomMessage) or not isinstance(replacement, Mapping):
+        return item
+    role = entry.role if isinstance(entry, Message) else "custom"
+    if role not in EDITABLE or (isinstance(entry, Message) and "role" in entry.extra):
+        return item
+    content = replacement.get("content")
+    if isinstance(content, str) and role in ("assistant", "tool"):
+        content = [{"type": "text", "text": content}]
+    if not item.agent:
+        return Item(item.oid, dataclasses.replace(entry, content=read_content(content) or ()))
+    written = json.loads(item.payload)
+    (written["message"] if isinstance(entry, Message) else written)["content"] = content
+    payload = json.dumps(written).encode()
+    return dataclasses.replace(item, entry=FORMATS[item.agent].read(payload), payload=payload)  # type: ignore[arg-type]

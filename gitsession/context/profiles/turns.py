@@ -1,0 +1,86 @@
+"""The pieces of rules that pi's generations and omp have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gitsession.context.line import Line
+from gitsession.context.profiles import Selection
+from gitsession.context.profiles.reach import reach
+from gitsession.context.profiles.showing import changed, changes, show, show_compaction
+from gitsession.context.profiles.states import state
+from gitsession.context.value import Item, Shown
+from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message
+from gitsession.model.usage import total_tokens
+from gitsession.session.node import Node
+
+FAILED = ("aborted", "error")
+"""How an answer ended of which a provider's count says nothing."""
+
+
+def select(line: Line, *, since_087: bool) -> Selection:
+    """What pi shows. ``since_087``: system messages, context edits, and no trust in a count older than a change."""
+    seen = reach(line)
+    nodes = [*seen.kept, *seen.after]
+    how = changes(line, nodes, edits=since_087)
+    items: list[Item] = []
+    fresh = 0
+
+    def add(node: Node, shown: list[Item]) -> None:
+        items.extend(changed(shown, node, how) if how.newest else shown)
+
+    if seen.compaction is not None:
+        add(seen.compaction, show_compaction(line, seen.compaction, system=since_087))
+    for node in seen.kept:
+        if not (since_087 and node.kind == Message.kind and _is_system(line.entry(node))):
+            add(node, show(line, node))
+    if since_087:
+        fresh = len(items) if seen.compaction is not None else 0
+    for node in seen.after:
+        add(node, show(line, node))
+        if node is how.newest and since_087:
+            fresh = len(items)
+    return Selection(tuple(items), state(line, model=line.anchors.model), fresh)
+
+
+def _is_system(entry: Entry) -> bool:
+    return isinstance(entry, Message) and entry.role == "system"
+
+
+def usage(items: Sequence[Item], fresh: int, *, least: int) -> tuple[int, int] | None:
+    """What the last answer that did not fail says it took, if that is ``least`` tokens or more (rule 15)."""
+    for at in range(len(items) - 1, fresh - 1, -1):
+        entry = items[at].entry
+        if isinstance(entry, Message) and entry.role == "assistant" and entry.stop not in FAILED:
+            total = total_tokens(entry.usage)
+            if entry.usage is not None and total >= least:
+                return total, at + 1
+    return None
+
+
+def llm_role(entry: Shown, *, custom: str, system: bool) -> str | None:
+    """As whose words an entry goes to the model (rule 12). ``custom``: whose an extension's words are."""
+    if isinstance(entry, Compaction | BranchSummary):
+        return "user"
+    if isinstance(entry, CustomMessage):
+        return custom
+    if entry.role == "shell":
+        return None if entry.extra.get("excludeFromContext") is True else "user"
+    if entry.role == "custom":
+        return custom if "role" not in entry.extra else None
+    return entry.role if entry.role != "system" or system else None
+
+
+def is_one_of(roles: tuple[str, ...]) -> Callable[[Entry], bool]:
+    """Whether an entry is a message of one of ``roles``, or words that go as such."""
+
+    def answer(entry: Entry) -> bool:
+        if isinstance(entry, Message):
+            return entry.role in roles and "role" not in entry.extra
+        return isinstance(entry, BranchSummary | CustomMessage)
+
+    return answer
+
+
+can_cut = is_one_of(("user", "assistant", "shell", "custom"))
+starts_turn = is_one_of(("user", "shell", "custom"))

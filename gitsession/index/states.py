@@ -1,0 +1,112 @@
+"""What lines have said about their state, kept for each entry as it is indexed: no walk, and no entry is read."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import sqlite3
+
+from gitsession.errors import Corrupt, Malformed, MissingObject
+from gitsession.index.catalogue import Catalogue
+from gitsession.index.names import place_of
+from gitsession.model.entries import Entry, Fork, Opaque
+from gitsession.session import anchors, content, graph
+from gitsession.session.anchors import NOTHING_SAID, Anchors
+from gitsession.session.node import Node
+from gitsession.store.base import ObjectStore, Oid
+
+
+class Known:
+    """What a catalogue can tell of the entries of one session, also where it is behind the refs."""
+
+    def __init__(self, catalogue: Catalogue, sid: str) -> None:
+        self._db = catalogue.db
+        self._sid = sid
+
+    def anchors(self, oid: Oid) -> Anchors | None:
+        """What the line that ends at an entry has said; ``None`` where that is not known."""
+        return _of_entry(self._db, self._sid, oid)
+
+    def is_there(self, name: str, asked_at: Oid) -> bool:
+        """Whether an entry before ``asked_at`` can answer to ``name``. If in doubt, yes.
+
+        What is known of an entry is known of all before it, but for those that a fork shares with an older session.
+        """
+        first = self._db.execute(
+            "SELECT kind FROM sessions JOIN entries ON entries.sid = sessions.sid AND oid = start "
+            "WHERE sessions.sid = ? AND EXISTS (SELECT 1 FROM entries WHERE sid = sessions.sid AND oid = ?)",
+            (self._sid, asked_at),
+        ).fetchone()
+        if first is None or first[0] == Fork.kind:
+            return True
+        return place_of(self._db, self._sid, name) is not None
+
+
+class Recorder:
+    """Works out the anchors of entries as they are indexed, parents first, and keeps each that is new once."""
+
+    def __init__(self, db: sqlite3.Connection, store: ObjectStore, sid: str) -> None:
+        self._db = db
+        self._store = store
+        self._sid = sid
+        self._at: dict[Oid, Anchors | None] = {}
+        self._ids: dict[str, int] = {}
+
+    def record(self, node: Node, entry: Entry) -> int | None:
+        """The row of the anchors at ``node``; ``None`` where damage hides what was said."""
+        above = NOTHING_SAID if node.parent is None else self._above(node.parent)
+        hidden = isinstance(entry, Opaque) and entry.problem and node.kind != Opaque.kind
+        said = None if above is None or hidden else anchors.step(above, node.oid, entry)
+        self._at[node.oid] = said
+        return None if said is None else self._row(said)
+
+    def _above(self, parent: Oid) -> Anchors | None:
+        if parent not in self._at:
+            self._at[parent] = _of_entry(self._db, self._sid, parent) or self._elsewhere(parent)
+        return self._at[parent]
+
+    def _elsewhere(self, oid: Oid) -> Anchors | None:
+        """Those of an entry of the session that ours was forked off, which may be indexed after it."""
+        try:
+            return anchors.gather(
+                graph.line(self._store, oid),
+                functools.partial(content.entry_of, self._store),
+                functools.partial(_of_any_session, self._db),
+            )
+        except (Malformed, Corrupt, MissingObject):
+            return None
+
+    def _row(self, said: Anchors) -> int:
+        text = _written(said)
+        if text not in self._ids:
+            self._db.execute("INSERT OR IGNORE INTO anchors (said) VALUES (?)", (text,))
+            found = self._db.execute("SELECT id FROM anchors WHERE said = ?", (text,)).fetchone()
+            self._ids[text] = found[0]
+        return self._ids[text]
+
+
+def _of_entry(db: sqlite3.Connection, sid: str, oid: Oid) -> Anchors | None:
+    found = db.execute(
+        "SELECT said FROM entries JOIN anchors ON id = anchors WHERE sid = ? AND oid = ?", (sid, oid)
+    ).fetchone()
+    return _read(found[0]) if found else None
+
+
+def _of_any_session(db: sqlite3.Connection, oid: Oid) -> Anchors | None:
+    found = db.execute(
+        "SELECT said FROM sessions CROSS JOIN entries ON entries.sid = sessions.sid AND oid = ? "
+        "JOIN anchors ON id = anchors LIMIT 1",
+        (oid,),
+    ).fetchone()
+    return _read(found[0]) if found else None
+
+
+def _written(said: Anchors) -> str:
+    """Anchors as a text, in ASCII: SQLite takes no lone surrogate."""
+    return json.dumps({name: value for name, value in dataclasses.asdict(said).items() if value})
+
+
+def _read(text: str) -> Anchors:
+    fields = json.loads(text)
+    return Anchors(**{**fields, "rules": tuple(fields.get("rules", ()))})

@@ -1,0 +1,85 @@
+"""What pi 0.73, pi 1.5 and omp made of 150 sessions, and what we make of them. Skipped where they are not at hand."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import Any
+
+import pytest
+from builders import SHARED, bring
+
+from gitsession.context import fold, profiles
+from gitsession.context.line import Line
+from gitsession.context.providers import pi as as_pi
+from gitsession.context.value import Context
+from gitsession.session.address import resolve
+from gitsession.store.memory import MemoryStore
+
+GOLDEN = SHARED / "golden" / "pi-150.json.gz"
+ROLES = {"tool": "toolResult"}
+
+
+@pytest.fixture(scope="module")
+def golden() -> list[dict[str, Any]]:
+    if not GOLDEN.exists():
+        pytest.skip("no golden sessions here")
+    cases: list[dict[str, Any]] = json.loads(gzip.decompress(GOLDEN.read_bytes()))
+    return cases
+
+
+def seen(case: dict[str, Any], profile: str) -> Context:
+    store = MemoryStore()
+    sid = bring(store, case["text"].encode(), agent="pi", final=True).session
+    leaf = resolve(store, sid, case.get("leaf") or "leaf")
+    return fold.context(Line(store, leaf.oid), profile)
+
+
+def roles(context: Context) -> list[str]:
+    return [message["role"] for message in as_pi.request(context)["messages"]]
+
+
+def llm_roles(context: Context) -> list[str]:
+    told = [profiles.profile(context.profile).llm_role(item.entry) for item in context.items]
+    return [ROLES.get(role, role) for role in told if role is not None]
+
+
+def estimates(context: Context) -> list[int]:
+    return [profiles.profile(context.profile).estimate(item.entry) for item in context.items]
+
+
+@pytest.mark.parametrize("number", range(150))
+def test_pi_1_5_sees_the_same(golden: list[dict[str, Any]], number: int) -> None:
+    case = golden[number]
+    theirs, ours = case["1.5"], seen(case, "pi")
+    request = as_pi.request(ours)
+    assert request["messages"] == theirs["messages"]
+    assert request["model"] == theirs["context"]["model"]
+    assert request["thinkingLevel"] == theirs["context"]["thinkingLevel"]
+    assert roles(ours) == theirs["context"]["roles"]
+    assert llm_roles(ours) == theirs["llmRoles"]
+    assert estimates(ours) == theirs["context"]["estTokens"]
+    assert sum(ours.tokens.by_role.values()) == sum(theirs["context"]["estTokens"])
+    assert sum(ours.tokens.by_kind.values()) == sum(theirs["context"]["estTokens"])
+
+
+@pytest.mark.parametrize("number", range(150))
+def test_pi_0_73_sees_the_same(golden: list[dict[str, Any]], number: int) -> None:
+    case = golden[number]
+    theirs, ours = case["0.73"], seen(case, "pi-0.73")
+    request = as_pi.request(ours)
+    assert request["model"] == theirs["context"]["model"]
+    assert request["thinkingLevel"] == theirs["context"]["thinkingLevel"]
+    assert roles(ours) == theirs["context"]["roles"]
+    assert llm_roles(ours) == theirs["llmRoles"]
+    assert estimates(ours) == theirs["context"]["estTokens"]
+
+
+@pytest.mark.parametrize("number", range(150))
+def test_omp_sees_the_same(golden: list[dict[str, Any]], number: int) -> None:
+    case = golden[number]
+    theirs, ours = case["omp"], seen(case, "omp")
+    assert as_pi.request(ours)["thinkingLevel"] == theirs["context"]["thinkingLevel"]
+    assert roles(ours) == theirs["context"]["roles"]
+    assert llm_roles(ours) == theirs["llmRoles"]
+    assert estimates(ours) == theirs["context"]["estTokens"]
