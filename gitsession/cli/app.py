@@ -42,6 +42,7 @@ COMMANDS = {
     "log": "show one line, leaf first",
     "tree": "show every entry of a session",
     "show": "show one entry",
+    "context": "show what the model sees",
     "branch": "list branches, or start one",
     "switch": "go on with another branch",
     "fork": "begin a session on another's line",

@@ -18,20 +18,28 @@ _WIDE = 130
 def table(rows: Sequence[Row]) -> list[str]:
     """One line a session, columns as wide as they need to be."""
     wide = width() >= _WIDE
-    cells = [("SESSION", "AGENT", "UPDATED", "ENTRIES", *(["FOLDER"] if wide else []), "TITLE")]
+    cells = [("SESSION", "AGENT", "UPDATED", "ENTRIES", "TOKENS", *(["FOLDER"] if wide else []), "TITLE")]
     for row in rows:
         folder = [shorten(row.project or "-", _WIDE // 4)] if wide else []
-        cells.append((row.sid, row.agent, clock(row.updated_ms), f"{row.entries:,}", *folder, row.name))
+        cells.append((row.sid, row.agent, clock(row.updated_ms), f"{row.entries:,}", short(row.tokens), *folder, row.name))
     widths = [max(len(cell[column]) for cell in cells) for column in range(len(cells[0]) - 1)]
     room = max(width() - sum(widths) - 2 * len(widths), _TITLE_MIN)
     lines = []
-    for number, (sid, agent, updated, entries, *folder, title) in enumerate(cells):
+    for number, (sid, agent, updated, entries, tokens, *folder, title) in enumerate(cells):
         first = sid.ljust(widths[0])
-        rest = [agent.ljust(widths[1]), updated.ljust(widths[2]), entries.rjust(widths[3])]
-        rest += [cell.ljust(widths[4]) for cell in folder]
+        rest = [agent.ljust(widths[1]), updated.ljust(widths[2]), entries.rjust(widths[3]), tokens.rjust(widths[4])]
+        rest += [cell.ljust(widths[5]) for cell in folder]
         text = "  ".join([paint(first, fg="yellow") if number else first, *rest, shorten(title, room)])
         lines.append(text if number else paint(text, bold=True))
     return lines
+
+
+def short(tokens: int) -> str:
+    """``812``, ``61k``, ``1.2M``; ``-`` where nobody counted."""
+    for size, unit in ((10**6, "M"), (10**3, "k")):
+        if tokens >= size:
+            return f"{tokens / size:.1f}{unit}" if tokens < 10 * size else f"{tokens // size}{unit}"
+    return str(tokens) if tokens else "-"
 
 
 def as_object(row: Row) -> dict[str, Any]:

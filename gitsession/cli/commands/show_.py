@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,10 +9,13 @@ import click
 from gitsession.cli import exits
 from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import clock, emit, json_option, paged, paint, warn
+from gitsession.cli.plain import plain
 from gitsession.codec import holes
 from gitsession.codec.digest import digest, to_base64url
 from gitsession.codec.text import clean
+from gitsession.context.profiles import DEFAULT, profile
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message
+from gitsession.model.usage import total_tokens
 from gitsession.session import content
 from gitsession.session.gaps import DAMAGE
 
@@ -60,6 +61,7 @@ def _document(node: Node, view: Entry, parts: content.Kept, problem: str) -> dic
         "role": node.role,
         "at": view.at_ms,
         "body": plain(view),
+        "tokens": _tokens(view),
         "source": {"agent": source.agent, "id": source.id, "line": source.line} if source else None,
         "form": parts.form,
         "holes": [
@@ -75,20 +77,12 @@ def _document(node: Node, view: Entry, parts: content.Kept, problem: str) -> dic
     }
 
 
-def plain(value: Any) -> Any:
-    """A value as JSON can hold it: what says nothing is left out, bytes are base64."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        named = {"type": value.type} if hasattr(value, "type") else {}
-        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        said = {name: item for name, item in fields.items() if name != "at_ms" and item not in (None, (), {}, "")}
-        return {**named, **{name: plain(item) for name, item in said.items()}}
-    if isinstance(value, bytes):
-        return {"base64": base64.b64encode(value).decode()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    return value
+def _tokens(view: Entry) -> dict[str, int] | None:
+    """How much of a window the entry takes, and what a provider reported with it: of a whole answer, not of this."""
+    if not isinstance(view, Message | CustomMessage | Compaction | BranchSummary):
+        return None
+    usage = total_tokens(view.usage) if isinstance(view, Message) else 0
+    return {"estimate": profile(DEFAULT).estimate(view), **({"reported": usage} if usage else {})}
 
 
 def _head(node: Node, document: dict[str, Any]) -> list[str]:
@@ -99,6 +93,7 @@ def _head(node: Node, document: dict[str, Any]) -> list[str]:
         "parent": node.parent or "none, this is the root",
         "time": clock(document["at"]),
         "model": document["trailers"].get("Model", ""),
+        "tokens": ", ".join(f"{number:,} {what}" for what, number in (document["tokens"] or {}).items()),
         "from": _source(node),
     }
     return lines + [f"{name:>7}  {paint(value)}" for name, value in facts.items() if value]

@@ -1,0 +1,23 @@
+"""Values as the ``--json`` documents show them."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+from typing import Any
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can hold it: what says nothing is left out, bytes are base64."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        named = {"type": value.type} if hasattr(value, "type") else {}
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        said = {name: item for name, item in fields.items() if name != "at_ms" and item not in (None, (), {}, "")}
+        return {**named, **{name: plain(item) for name, item in said.items()}}
+    if isinstance(value, bytes):
+        return {"base64": base64.b64encode(value).decode()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    return value
