@@ -21,7 +21,8 @@ def table(rows: Sequence[Row]) -> list[str]:
     cells = [("SESSION", "AGENT", "UPDATED", "ENTRIES", "TOKENS", *(["FOLDER"] if wide else []), "TITLE")]
     for row in rows:
         folder = [shorten(row.project or "-", _WIDE // 4)] if wide else []
-        cells.append((row.sid, row.agent, clock(row.updated_ms), f"{row.entries:,}", short(row.tokens), *folder, row.name))
+        sizes = f"{row.entries:,}", short(row.tokens)
+        cells.append((row.sid, row.agent, clock(row.updated_ms), *sizes, *folder, row.name))
     widths = [max(len(cell[column]) for cell in cells) for column in range(len(cells[0]) - 1)]
     room = max(width() - sum(widths) - 2 * len(widths), _TITLE_MIN)
     lines = []

@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 
 from gitsession.context.line import Line, answers_to
 from gitsession.context.profiles import Selection, Settings, turns
-from gitsession.context.profiles.estimates import by_bytes
+from gitsession.context.profiles.estimates import by_bytes, images
 from gitsession.context.profiles.reach import Reach, reach
 from gitsession.context.profiles.showing import changed, changes, show, show_compaction
 from gitsession.context.profiles.states import state
@@ -51,7 +51,7 @@ def select(line: Line) -> Selection:
 
 
 def estimate(entry: Shown) -> int:
-    return by_bytes(entry)
+    return 0 if _is(entry, "system") else by_bytes(entry)
 
 
 def usage(items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
@@ -59,10 +59,12 @@ def usage(items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
 
 
 def llm_role(entry: Shown) -> str | None:
-    """An extension's words are the developer's here; so is a file that was only mentioned."""
+    """An extension's words are the developer's here, unless there is a picture; so is a file that was only mentioned."""
     if isinstance(entry, Message) and entry.extra.get("role") in ("fileMention", "hookMessage"):
         return "developer"
-    return turns.llm_role(entry, custom="developer", system=True)
+    if isinstance(entry, CustomMessage) and images(entry.content):
+        return "user"
+    return turns.llm_role(entry, custom="developer", system=False)
 
 
 def _kept(line: Line, seen: Reach) -> list[Node]:

@@ -9,6 +9,7 @@ from gitsession.context.profiles import Selection, Settings, turns
 from gitsession.context.profiles.estimates import by_characters
 from gitsession.context.profiles.turns import can_cut, starts_turn
 from gitsession.context.value import Item, Shown
+from gitsession.model.entries import Message
 
 __all__ = ["NAME", "OWN_COUNT", "SETTINGS", "can_cut", "estimate", "llm_role", "select", "starts_turn", "usage"]
 
@@ -22,6 +23,8 @@ def select(line: Line) -> Selection:
 
 
 def estimate(entry: Shown) -> int:
+    if isinstance(entry, Message) and entry.role == "system":
+        return 0
     return by_characters(entry, images_of_users=False)
 
 

@@ -21,7 +21,7 @@ _NULL_IS_EMPTY = {"user": [], "assistant": [], "toolResult": [], "system": ""}
 
 def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
     """``system`` becomes a message of that role before the others, in place of one that stands there."""
-    messages = [_message(item) for item in context.items]
+    messages = [_message(item, tolerant=context.profile == "pi") for item in context.items]
     if system is not None:
         first = messages and messages[0].get("role") == "system"
         messages[: 1 if first else 0] = [{"role": "system", "content": system}]
@@ -33,12 +33,12 @@ def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
     }
 
 
-def _message(item: Item) -> dict[str, Any]:
+def _message(item: Item, *, tolerant: bool) -> dict[str, Any]:
     written = json.loads(item.payload.decode().removeprefix("\ufeff")) if item.agent in ("pi", "omp") else {}
     entry = item.entry
     if isinstance(entry, Message):
         stated = written.get("message")
-        return _as_stated(stated) if isinstance(stated, dict) else _said(entry)
+        return _as_stated(stated, tolerant) if isinstance(stated, dict) else _said(entry)
     if isinstance(entry, CustomMessage):
         details = {} if entry.details is None else {"details": entry.details}
         return {
@@ -65,12 +65,12 @@ def _given(written: dict[str, Any], field: str, otherwise: Any) -> Any:
     return otherwise if found is None else found
 
 
-def _as_stated(message: dict[str, Any]) -> dict[str, Any]:
-    """What pi does on reading a message: a missing content is an empty one, and a hook's message a custom one."""
+def _as_stated(message: dict[str, Any], tolerant: bool) -> dict[str, Any]:
+    """A hook's message is a custom one; ``tolerant``: since 0.87, a content that is missing is an empty one."""
     role = message.get("role")
     if role == "hookMessage":
         return {**message, "role": "custom"}
-    if role in _NULL_IS_EMPTY and message.get("content") is None:
+    if tolerant and role in _NULL_IS_EMPTY and message.get("content") is None:
         return {**message, "content": _NULL_IS_EMPTY[role]}
     return message
 
