@@ -266,6 +266,9 @@ def _connect(path: str) -> sqlite3.Connection:
             db.execute("COMMIT")
         for table in ("state", "refs", "entries", "anchors", "marks", "sessions", "files"):
             db.execute(f"SELECT * FROM {table} LIMIT 0")
+    except UnicodeDecodeError as error:  # the name of a column is no text any more
+        db.close()
+        raise sqlite3.DatabaseError(str(error)) from None
     except BaseException:
         db.close()
         raise

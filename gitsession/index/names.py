@@ -60,7 +60,10 @@ def place_of(db: sqlite3.Connection, sid: str, target: str) -> tuple[Oid, str] |
 
 
 def _place_of_id(db: sqlite3.Connection, sid: str, source_id: str) -> tuple[Oid, str] | None:
-    by_id = "SELECT oid, chain FROM entries WHERE sid = ? AND source_id = ? ORDER BY in_file DESC, line DESC LIMIT 1"
+    by_id = (  # left to itself, SQLite reads all entries of the session
+        "SELECT oid, chain FROM entries INDEXED BY entries_source WHERE sid = ? AND source_id = ? "
+        "ORDER BY in_file DESC, line DESC LIMIT 1"
+    )
     row = db.execute(by_id, (sid, storable(source_id))).fetchone()
     return (row[0], to_base64url(row[1])) if row else None
 

@@ -8,7 +8,7 @@ import json
 import sqlite3
 
 from gitsession.errors import Corrupt, Malformed, MissingObject
-from gitsession.index.catalogue import Catalogue
+from gitsession.index.catalogue import Catalogue, is_damage
 from gitsession.index.names import place_of
 from gitsession.model.entries import Entry, Fork, Opaque
 from gitsession.session import anchors, content, graph
@@ -26,7 +26,12 @@ class Known:
 
     def anchors(self, oid: Oid) -> Anchors | None:
         """What the line that ends at an entry has said; ``None`` where that is not known."""
-        return _of_entry(self._db, self._sid, oid)
+        try:
+            return _of_entry(self._db, self._sid, oid)
+        except (sqlite3.DatabaseError, ValueError, TypeError, AttributeError) as error:
+            if isinstance(error, sqlite3.DatabaseError) and not is_damage(error):
+                raise
+            return None  # a damaged index is made anew by who lists sessions; meanwhile the line is walked
 
     def is_there(self, name: str, asked_at: Oid) -> bool:
         """Whether an entry before ``asked_at`` can answer to ``name``. If in doubt, yes.
@@ -51,7 +56,7 @@ class Recorder:
         self._store = store
         self._sid = sid
         self._at: dict[Oid, Anchors | None] = {}
-        self._ids: dict[str, int] = {}
+        self._newest: tuple[Anchors, int] | None = None
 
     def record(self, node: Node, entry: Entry) -> int | None:
         """The row of the anchors at ``node``; ``None`` where damage hides what was said."""
@@ -78,12 +83,12 @@ class Recorder:
             return None
 
     def _row(self, said: Anchors) -> int:
-        text = _written(said)
-        if text not in self._ids:
+        if self._newest is None or self._newest[0] is not said:  # most entries say nothing new
+            text = _written(said)
             self._db.execute("INSERT OR IGNORE INTO anchors (said) VALUES (?)", (text,))
             found = self._db.execute("SELECT id FROM anchors WHERE said = ?", (text,)).fetchone()
-            self._ids[text] = found[0]
-        return self._ids[text]
+            self._newest = said, found[0]
+        return self._newest[1]
 
 
 def _of_entry(db: sqlite3.Connection, sid: str, oid: Oid) -> Anchors | None:

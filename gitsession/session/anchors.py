@@ -105,7 +105,8 @@ def gather(
             said = earlier
             break
         what = node.role if node.kind == Message.kind else node.kind
-        if what in EACH or (what not in found and (what in ONCE or what == "assistant")):
+        once = what in ONCE or (what == "assistant" and node.model)
+        if what in EACH or (once and what not in found):
             counting.append(node)
             if step(NOTHING_SAID, node.oid, read(node)) != NOTHING_SAID:
                 found.add(what)

@@ -59,7 +59,7 @@ def usage(items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
 
 
 def llm_role(entry: Shown) -> str | None:
-    """An extension's words are the developer's here, unless there is a picture; so is a file that was only mentioned."""
+    """An extension's words are the developer's here, unless there is a picture; so is a file that is only mentioned."""
     if isinstance(entry, Message) and entry.extra.get("role") in ("fileMention", "hookMessage"):
         return "developer"
     if isinstance(entry, CustomMessage) and images(entry.content):

@@ -1,0 +1,354 @@
+"""Contexts of sessions as they are kept: our own, imported and forked; what they cost; the same on any clone."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from builders import Clock, Watched, begun, bring, entry, on_disk, pi_file, said, talk
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gitsession.api import Store
+from gitsession.codec.digest import to_base64url
+from gitsession.context import fold
+from gitsession.context.line import Line
+from gitsession.context.profiles.showing import CLEARED
+from gitsession.context.providers import pi as as_pi
+from gitsession.context.value import Context
+from gitsession.errors import MissingObject
+from gitsession.formats import FORMATS
+from gitsession.index.states import Known
+from gitsession.model import entries as kinds
+from gitsession.model.blocks import Image, Text, Thinking, ToolCall
+from gitsession.model.entries import Compaction, ContextEdit, Instructions, Message, Prune, Reset, ThinkingChange
+from gitsession.session import anchors, graph
+from gitsession.session.content import entry_of
+from gitsession.session.node import Node
+from gitsession.store.base import Kind, ObjectStore, Oid
+from gitsession.store.memory import MemoryStore
+from gitsession.store.objects import parse_tree
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.create(tmp_path / "store.git", clock=Clock()) as opened:
+        yield opened
+
+
+def chain(node: Node) -> str:
+    return to_base64url(node.chain)
+
+
+def words(context: Context) -> list[str]:
+    return [shown.summary if hasattr(shown, "summary") else shown.text for shown in context.messages]
+
+
+# Our own sessions
+
+
+def test_a_session_of_ours_shows_what_was_said_and_how(store: Store) -> None:
+    session = store.new_session(agent="mine")
+    assert session.context().messages == ()
+    session.append(Message.user("Fix the login"))
+    session.append(ThinkingChange(level="high"))
+    call = ToolCall("1", "read", {"path": "auth.py"})
+    session.append(Message.assistant([Text("I'll read"), call], provider="anthropic", model="claude-sonnet-4-5"))
+    session.append(Message.tool(call, "def login(): ..."))
+    session.append(Instructions(system_prompt="Be brief"))
+    context = session.context(window=1000)
+    assert words(context) == ["Fix the login", "I'll read", "def login(): ..."]
+    assert (context.model, context.thinking) == ("anthropic/claude-sonnet-4-5", "high")
+    assert context.instructions is not None
+    assert context.instructions.system_prompt == "Be brief"
+    assert (context.tokens.window, context.tokens.remaining) == (1000, 1000 - context.tokens.used)
+    assert words(session.context(session.line()[1])) == ["Fix the login"]
+
+
+def test_what_we_keep_is_shown_to_pi_as_it_would_write_it(store: Store) -> None:
+    session = store.new_session(agent="mine")
+    session.append(Message.user([Text("look"), Image(b"hi", "image/png")], at_ms=5))
+    call = ToolCall("1", "read", {"path": "a"})
+    content = [Thinking("hm", "sig"), call]
+    session.append(Message.assistant(content, provider="p", model="m", stop="toolUse", usage={"input": 3}, at_ms=6))
+    session.append(Message.tool(call, "text", at_ms=7, is_error=True))
+    session.append(Message(role="shell", command="ls", output="x", exit_code=1, at_ms=8))
+    assert as_pi.request(session.context(), system="be brief") == {
+        "messages": [
+            {"role": "system", "content": "be brief"},
+            {
+                "role": "user",
+                "content": [
+                    {"type": "text", "text": "look"},
+                    {"type": "image", "data": "aGk=", "mimeType": "image/png"},
+                ],
+                "timestamp": 5,
+            },
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "thinking", "thinking": "hm", "thinkingSignature": "sig"},
+                    {"type": "toolCall", "id": "1", "name": "read", "arguments": {"path": "a"}},
+                ],
+                "provider": "p",
+                "model": "m",
+                "usage": {"input": 3},
+                "stopReason": "toolUse",
+                "timestamp": 6,
+            },
+            {
+                "role": "toolResult",
+                "content": [{"type": "text", "text": "text"}],
+                "toolCallId": "1",
+                "toolName": "read",
+                "isError": True,
+                "timestamp": 7,
+            },
+            {"role": "bashExecution", "command": "ls", "output": "x", "exitCode": 1, "timestamp": 8},
+        ],
+        "model": {"provider": "p", "modelId": "m"},
+        "thinkingLevel": "off",
+    }
+
+
+def test_our_own_compaction_names_by_its_chain_what_it_kept(store: Store) -> None:
+    session = store.new_session(agent="mine")
+    first, kept = [session.append(Message.user(text)) for text in ("first", "kept")]
+    session.append(Compaction(summary="sum", first_kept=chain(kept)))
+    session.append(Message.user("after"))
+    assert words(session.context()) == ["sum", "kept", "after"]
+    session.append(Compaction(summary="all", first_kept=None))
+    assert words(session.context()) == ["all"]
+    session.append(Reset())
+    session.append(Message.user("anew"))
+    assert words(session.context()) == ["anew"]
+    assert words(session.context(first)) == ["first"]
+
+
+def test_an_entry_of_ours_on_an_imported_line_names_imported_ones_by_chain(store: Store) -> None:
+    sid = store.bring_in(FORMATS["pi"], pi_file(*talk("a", "b", "c"))).session
+    session = store.session(sid)
+    session.append(Compaction(summary="sum", first_kept=chain(session.resolve("b"))))
+    session.append(ContextEdit(target=chain(session.resolve("c")), replacement={"content": "edited"}))
+    assert words(session.context()) == ["sum", "words of b", "edited"]
+
+
+def test_a_fork_sees_what_its_line_says_also_above_the_fork(store: Store) -> None:
+    lines = [entry("thinking_level_change", "t", None, thinkingLevel="high"), *talk("a", "b", "c", after="t")]
+    lines.append(entry("compaction", "s", "c", summary="sum", firstKeptEntryId="b"))
+    sid = store.bring_in(FORMATS["pi"], pi_file(*lines)).session
+    fork = store.session(sid).fork()
+    fork.append(Message.user("mine"))
+    assert words(fork.context()) == ["sum", "words of b", "words of c", "mine"]
+    assert fork.context().thinking == "high"
+
+
+def test_pruned_tool_results_stay_pruned_and_keep_their_place(store: Store) -> None:
+    session = store.new_session(agent="mine")
+    session.append(Message.user("go"))
+    call = ToolCall("1", "read")
+    session.append(Message.assistant([call]))
+    old = session.append(Message.tool(call, "long " * 100, details={"much": 1}))
+    before = session.context()
+    session.append(Prune(targets=(chain(old), chain(session.line()[1]))))
+    after = session.context()
+    assert [shown.text for shown in after.messages] == ["go", "", CLEARED]
+    assert after.tokens.used < before.tokens.used
+    assert words(session.context(old)) == words(before)
+    for profile in ("pi-0.73", "omp"):
+        assert session.context(profile=profile).messages[-1].text == CLEARED
+
+
+def test_a_file_of_pi_from_before_there_were_ids_says_by_number_what_it_kept() -> None:
+    store = MemoryStore()
+    lines = [said("x", None, text).replace(b'"id":"x","parentId":null,', b"") for text in ("one", "two", "three")]
+    summary = b'{"type":"compaction","timestamp":"2026-02-01T00:00:09.000Z","summary":"sum","firstKeptEntryIndex":2}'
+    sid = bring(store, pi_file(*lines, summary, version=1), agent="pi").session
+    [leaf] = graph.branches(store, sid).values()
+    assert words(fold.context(Line(store, leaf))) == ["sum", "two", "three"]
+
+
+# What damage does
+
+
+def test_a_context_that_would_leave_something_out_is_refused() -> None:
+    store = MemoryStore()
+    session = begun(store, "one", "two")
+    leaf = session.leaf
+    assert leaf is not None
+    [(_, _, blob)] = parse_tree(store.read(leaf.tree)[1])
+    for lost in (leaf.oid, leaf.tree, blob):
+        with pytest.raises(MissingObject):
+            fold.context(Line(_Without(store, lost), leaf.oid))
+
+
+class _Without(Watched):
+    """A store in which one object is gone."""
+
+    def __init__(self, store: ObjectStore, lost: Oid) -> None:
+        super().__init__(store)
+        self._lost = lost
+
+    def read(self, oid: Oid) -> tuple[Kind, bytes]:
+        if oid == self._lost:
+            raise MissingObject(oid)
+        return super().read(oid)
+
+
+# What it costs
+
+
+def long_session(count: int) -> bytes:
+    """A model and a level at its beginning, a compaction ten entries before its end, which kept ten."""
+    lines = [
+        entry("model_change", "m", None, provider="p", modelId="m"),
+        entry("thinking_level_change", "t", "m", thinkingLevel="high"),
+        *talk(*(f"e{at}" for at in range(count)), after="t"),
+    ]
+    lines.append(entry("compaction", "c", f"e{count - 1}", summary="sum", firstKeptEntryId=f"e{count - 10}"))
+    return pi_file(*lines, *talk(*(f"l{at}" for at in range(10)), after="c"))
+
+
+def test_what_is_read_for_a_context_does_not_grow_with_what_is_hidden(tmp_path: Path) -> None:
+    reads = []
+    for count in (100, 1000):
+        with Store.create(tmp_path / f"{count}.git") as store:
+            sid = store.bring_in(FORMATS["pi"], long_session(count)).session
+            watched = Watched(store.objects)
+            leaf = store.session(sid).leaf
+            assert leaf is not None
+            context = fold.context(Line(watched, leaf.oid, Known(store.catalogue(), sid)))
+            assert len(context.messages) == 21
+            assert (context.model, context.thinking) == ("p/m", "high")
+            reads.append(watched.reads)
+    assert reads[0] == reads[1] == 3 * 21
+
+
+def test_a_first_kept_that_is_nowhere_is_not_looked_for_on_the_whole_line(store: Store) -> None:
+    lines = [*talk(*(f"e{at}" for at in range(50))), entry("compaction", "c", "e49", summary="s", firstKeptEntryId="x")]
+    sid = store.bring_in(FORMATS["pi"], pi_file(*lines)).session
+    watched = Watched(store.objects)
+    leaf = store.session(sid).leaf
+    assert leaf is not None
+    assert words(fold.context(Line(watched, leaf.oid, Known(store.catalogue(), sid)))) == ["s"]
+    assert watched.reads == 3
+
+
+def test_an_entry_is_found_by_its_id_without_looking_at_the_others(tmp_path: Path) -> None:
+    steps = []
+    for count in (10, 500):
+        with Store.create(tmp_path / f"{count}.git") as store:
+            sid = store.bring_in(FORMATS["pi"], pi_file(*talk(*(f"e{at}" for at in range(count))))).session
+            catalogue, taken = store.catalogue(), [0]
+
+            def step(taken: list[int] = taken) -> int:
+                taken[0] += 1
+                return 0
+
+            catalogue.db.set_progress_handler(step, 1)
+            assert Known(catalogue, sid).is_there("e5", store.session(sid).branches()["main"])
+            catalogue.db.set_progress_handler(None, 0)
+            steps.append(taken[0])
+    assert steps[0] == steps[1]
+
+
+def test_without_an_index_only_the_entries_that_count_are_read() -> None:
+    store = MemoryStore()
+    sid = bring(store, long_session(300), agent="pi").session
+    [leaf] = graph.branches(store, sid).values()
+    watched = Watched(store)
+    context = fold.context(Line(watched, leaf))
+    assert (context.model, context.thinking) == ("p/m", "high")
+    entries = 300 + 10 + 4
+    assert watched.reads == entries + 2 * (21 + 2)  # every commit; of what is shown and of two more tree and payload
+
+
+# What a line has said, by the index and by a walk
+
+
+STEPS: list[kinds.Entry] = [
+    Message.user("x"), Message.assistant("x", provider="p", model="1"), Message.assistant("x", provider="p", model="2"),
+    Message.assistant("nobody"), kinds.ModelChange(provider="p", model="1"), kinds.ThinkingChange(level="high"),
+    kinds.ModelChange(provider="q", model="3", role="small"), kinds.ThinkingChange(level="off"),
+    kinds.ModeChange(mode="plan"), kinds.ModeChange(mode="service_tier", data="flex"), kinds.ToolsChange(tools=("a",)),
+    kinds.Instructions(system_prompt="s"), kinds.Injection(rules=["r1", "r2"]), kinds.Injection(rules=["r3", 4]),
+    kinds.Compaction(summary="s"), kinds.Reset(), kinds.Custom(custom_type="x"),
+]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(STEPS), max_size=12), st.integers(0, 12))
+def test_what_a_line_has_said_is_the_same_from_any_entry_on(happened: list[kinds.Entry], known: int) -> None:
+    store = MemoryStore()
+    session = begun(store)
+    for each in happened:
+        session.append(each)
+    line = session.line()
+    said_at, so_far = {}, anchors.NOTHING_SAID
+    for node in line:
+        so_far = anchors.step(so_far, node.oid, entry_of(store, node))
+        said_at[node.oid] = so_far
+    node = line[min(known, len(line) - 1)]
+    only = {node.oid: said_at[node.oid]}
+    read = lambda each: entry_of(store, each)  # noqa: E731
+    assert anchors.gather(line[::-1], read) == so_far
+    assert anchors.gather(line[::-1], read, only.get) == so_far
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_index_knows_what_every_line_has_said_however_it_was_brought_up_to_date(store: Store, seed: int) -> None:
+    chance = random.Random(seed)
+    session = store.new_session(agent="mine")
+    session.append(Message.user("x"))
+    sessions = [session]
+    for number in range(40):
+        made = chance.choice(sessions)
+        made.append(chance.choice(STEPS))
+        if chance.random() < 0.1:
+            sessions.append(made.fork(chance.choice(made.line())))
+        if chance.random() < 0.1:
+            sessions.append(made.branch(f"b{number}", at=chance.choice(made.line()[1:])))
+        if chance.random() < 0.3:
+            store.catalogue()
+    catalogue = store.catalogue()
+    for made in sessions:
+        known = Known(catalogue, made.id)
+        leaf = made.leaf
+        assert leaf is not None
+        walked = Line(store.objects, leaf.oid).anchors
+        assert known.anchors(leaf.oid) in (walked, None)  # None: above a fork, where the older session knows
+        assert Line(store.objects, leaf.oid, known).anchors == walked
+
+
+# The digest
+
+
+def test_the_digest_is_the_same_on_a_clone_with_an_index_of_its_own(tmp_path: Path) -> None:
+    with on_disk(tmp_path / "a.git") as objects:
+        sid = bring(objects, long_session(30), agent="pi").session
+        own = begun(objects, "hi")
+        own.append(Message.assistant([Text("ok"), Image(b"picture" * 500, "image/png")]))
+    clone = ["git", "clone", "-q", "--mirror", str(tmp_path / "a.git"), str(tmp_path / "b.git")]
+    subprocess.run(clone, check=True)
+    digests = []
+    for name in ("a.git", "b.git"):
+        with Store.open(tmp_path / name) as store:
+            for session in (sid, own.id):
+                for profile in ("pi", "pi-0.73", "omp"):
+                    digests.append(store.session(session).context(profile=profile).digest)
+    assert digests[:6] == digests[6:]
+    assert len(set(digests)) == 6
+
+
+def test_the_digest_changes_with_anything_that_is_shown_and_with_the_state(store: Store) -> None:
+    session = store.new_session(agent="mine")
+    session.append(Message.user("hi"))
+    digests = [session.context().digest]
+    picture = Message.user([Image(b"1", "image/png")])
+    for each in (Message.user("more"), ThinkingChange(level="low"), Prune(targets=("x",)), picture):
+        session.append(each)
+        digests.append(session.context().digest)
+    assert len(set(digests)) == 4
+    assert digests[2] == digests[3]  # a prune of nothing in sight shows nothing else
