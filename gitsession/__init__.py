@@ -11,6 +11,8 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False  # not from typing, which alone takes as long as Python itself to start
 if TYPE_CHECKING:
     from gitsession.api import Session, Store
+    from gitsession.context.policies import clear_thinking, clear_tool_uses, drop_images, model_facing
+    from gitsession.context.value import Context
     from gitsession.errors import (
         Ambiguous,
         Corrupt,
@@ -43,6 +45,7 @@ __all__ = [
     "Ambiguous",
     "BranchSummary",
     "Compaction",
+    "Context",
     "Corrupt",
     "Custom",
     "Entry",
@@ -70,6 +73,10 @@ __all__ = [
     "ToolCall",
     "Unavailable",
     "__version__",
+    "clear_thinking",
+    "clear_tool_uses",
+    "drop_images",
+    "model_facing",
     "text",
 ]
 
@@ -91,8 +98,12 @@ _HOMES = {
         ],
         "gitsession.errors",
     ),
+    "Context": "gitsession.context.value",
     "Gap": "gitsession.session.gaps",
     "Node": "gitsession.session.node",
+    **dict.fromkeys(
+        ["clear_thinking", "clear_tool_uses", "drop_images", "model_facing"], "gitsession.context.policies"
+    ),
     **dict.fromkeys(["File", "Image", "Text", "Thinking", "ToolCall", "text"], "gitsession.model.blocks"),
 }
 

@@ -13,9 +13,10 @@ from types import TracebackType
 from typing import Self
 
 from gitsession import location
+from gitsession.codec.digest import to_base64url
 from gitsession.context import fold, profiles
 from gitsession.context.line import Line
-from gitsession.context.policies import Policy
+from gitsession.context.policies import Policy, newly_cleared
 from gitsession.context.value import Context
 from gitsession.errors import GitSessionError, NotFound, Refused
 from gitsession.exchange import bring_in, discover, donors, send_out
@@ -27,12 +28,12 @@ from gitsession.index import names, update
 from gitsession.index.catalogue import Catalogue, Row
 from gitsession.index.names import Names
 from gitsession.index.states import Known
-from gitsession.model.entries import Entry
+from gitsession.model.entries import Entry, Prune
 from gitsession.session import checkup, graph, oplog
 from gitsession.session import session as sessions
 from gitsession.session import verify as checks
 from gitsession.session.gaps import Gap
-from gitsession.session.node import Node
+from gitsession.session.node import Node, load
 from gitsession.session.oplog import Operation
 from gitsession.session.session import OnMoved
 from gitsession.store import create, gitcli
@@ -291,6 +292,12 @@ class Session:
         leaf = None if at == "leaf" and self.leaf is None else self._session.resolve(at).oid
         line = Line(self._store.objects, leaf, Known(self._store.catalogue(), self.id))
         return fold.context(line, profile, policies, window=window)
+
+    def prune(self, *policies: Policy, profile: str = profiles.DEFAULT) -> Node | None:
+        """Make what policies leave out of tool results last: one ``prune`` entry; ``None`` where there is nothing."""
+        before, after = self.context(profile=profile), self.context(profile=profile, policies=policies)
+        nodes = [load(self._store.objects, oid) for oid in newly_cleared(before.items, after.items)]
+        return self.append(Prune(targets=tuple(to_base64url(node.chain) for node in nodes))) if nodes else None
 
     def append(self, entry: Entry, *, expected: Node | None = None, on_moved: OnMoved = "refuse") -> Node:
         """Write one entry after the leaf; it is durable when this returns.

@@ -248,6 +248,52 @@ def test_show_tells_one_entry(run: Run, imported: str) -> None:
     assert "I'll read auth.py" in run("show", "@@start")
 
 
+def test_context_shows_what_the_model_sees(run: Run, imported: str) -> None:
+    shown = document(run("context", "@", "--window", "1000", "--json"))
+    assert [(said["kind"], said["role"]) for said in shown["messages"]] == [
+        ("message", "user"),
+        ("message", "assistant"),
+        ("message", "user"),
+    ]
+    assert (shown["profile"], shown["model"], shown["thinking"]) == ("pi", None, "off")
+    used = shown["tokens"]["used"]
+    assert used == sum(shown["breakdown"]["role"].values()) == sum(shown["breakdown"]["kind"].values()) > 0
+    assert (shown["tokens"]["window"], shown["tokens"]["remaining"]) == (1000, 1000 - used)
+    assert len(bytes.fromhex(shown["digest"])) == 32
+    assert document(run("context", "@@cccc3333", "--json"))["digest"] != shown["digest"]
+    told = run("context", "@", "--window", "1000")
+    assert f"{used} of 1,000, {1000 - used} left (an estimate)" in told
+    assert "This way" in told
+    assert "Another way" not in told
+    assert "Another way" in run("context", "@@cccc3333")
+
+
+def test_context_as_pi_is_what_pi_builds(run: Run, imported: str) -> None:
+    shown = document(run("context", "@@aaaa1111", "--as", "pi"))
+    assert shown["messages"] == [{"role": "user", "content": [{"type": "text", "text": "Fix the login redirect"}]}]
+    assert (shown["model"], shown["thinking"], shown["thinkingLevel"]) == (None, "off", "off")
+
+
+def test_context_takes_profiles_and_policies_by_name(run: Run, imported: str) -> None:
+    for name in ("pi", "pi-0.73", "omp"):
+        assert document(run("context", "@", "--profile", name, "--json"))["profile"] == name
+    for name in ("clear-tool-uses", "clear-thinking", "drop-images", "model-facing"):
+        assert document(run("context", "@", "--policy", name, "--json"))["messages"]
+    assert "'claud' is not one of" in run("context", "@", "--profile", "claud", code=2, err=True)
+
+
+def test_show_and_ls_tell_tokens(run: Run, here: Path) -> None:
+    usage = {"input": 1000, "output": 234, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 1234}
+    message = {"role": "assistant", "content": [{"type": "text", "text": "abcdefgh"}], "usage": usage}
+    lines = [header("t"), entry("message", "a", None, message=message), entry("custom", "b", "a", customType="x")]
+    (here / "t.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    run("import", "t.jsonl")
+    assert document(run("show", "pi:t@a", "--json"))["tokens"] == {"estimate": 2, "reported": 1234}
+    assert "2 estimate, 1,234 reported" in run("show", "pi:t@a")
+    assert document(run("show", "pi:t@b", "--json"))["tokens"] is None
+    assert "1.2k" in run("ls")
+
+
 def test_entries_are_found_by_every_kind_of_address(run: Run, imported: str) -> None:
     wanted = document(run("show", "@@start", "--json"))
     entries = ("bbbb2222", "start", "leaf~3", "BRANCH~3", wanted["id"][:10], wanted["chain"][:10])

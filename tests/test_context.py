@@ -16,6 +16,7 @@ from gitsession.api import Store
 from gitsession.codec.digest import to_base64url
 from gitsession.context import fold
 from gitsession.context.line import Line
+from gitsession.context.policies import clear_tool_uses
 from gitsession.context.profiles.showing import CLEARED
 from gitsession.context.providers import pi as as_pi
 from gitsession.context.value import Context
@@ -160,6 +161,21 @@ def test_pruned_tool_results_stay_pruned_and_keep_their_place(store: Store) -> N
     assert words(session.context(old)) == words(before)
     for profile in ("pi-0.73", "omp"):
         assert session.context(profile=profile).messages[-1].text == CLEARED
+
+
+def test_what_a_policy_leaves_out_can_be_made_to_last(store: Store) -> None:
+    session = store.new_session(agent="mine")
+    session.append(Message.user("go"))
+    for at in range(5):
+        call = ToolCall(f"c{at}", "read")
+        session.append(Message.assistant([call]))
+        session.append(Message.tool(call, f"{at}" * 400))
+    policy = clear_tool_uses(trigger_tokens=100)
+    pruned = session.prune(policy)
+    assert pruned is not None
+    assert [text == CLEARED for text in words(session.context())[2::2]] == [True, True, False, False, False]
+    assert session.prune(policy) is None
+    assert session.leaf == pruned
 
 
 def test_a_file_of_pi_from_before_there_were_ids_says_by_number_what_it_kept() -> None:

@@ -58,7 +58,7 @@ def clear_tool_uses(
         if not over:
             return items
         names = _names_of_calls(items)
-        old = uses[: len(uses) - keep] if keep else uses
+        old = uses[: max(len(uses) - keep, 0)]
         going = {use.entry.tool_call_id: use for use in old if _name(use, names) not in exclude_tools}  # type: ignore[union-attr]
         found = [_without(item, going, clear_tool_inputs) for item in items]
         if clear_at_least is not None:
