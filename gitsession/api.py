@@ -116,13 +116,16 @@ class Store:
         """The catalogue, the newest first."""
         return self.catalogue().sessions()
 
-    def catalogue(self) -> Catalogue:
-        """The derived index, brought up to date. For this thread only: a transaction of SQLite is its connection's."""
+    def catalogue(self, *, fresh: bool = True) -> Catalogue:
+        """The derived index. For this thread only: a transaction of SQLite is its connection's.
+
+        ``fresh``: brought up to date, which looks at the whole of each session that has changed.
+        """
         me = (os.getpid(), threading.get_ident())
         found = self._catalogues.get(me)
         if found is None:
             found = self._catalogues[me] = Catalogue(self.objects.git_dir)
-        if not found.is_fresh():
+        if fresh and not found.is_fresh():
             update.refresh(found, self.objects)
         return found
 
@@ -290,8 +293,8 @@ class Session:
         Raises ``NotFound``, and ``Corrupt``, ``MissingObject`` or ``Malformed`` where damage would leave something out.
         """
         leaf = None if at == "leaf" and self.leaf is None else self._session.resolve(at).oid
-        line = Line(self._store.objects, leaf, Known(self._store.catalogue(), self.id))
-        return fold.context(line, profile, policies, window=window)
+        known = Known(self._store.catalogue(fresh=False), self.id, self._store.catalogue)
+        return fold.context(Line(self._store.objects, leaf, known), profile, policies, window=window)
 
     def prune(self, *policies: Policy, profile: str = profiles.DEFAULT) -> Node | None:
         """Make what policies leave out of tool results last: one ``prune`` entry; ``None`` where there is nothing."""

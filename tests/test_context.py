@@ -22,6 +22,7 @@ from gitsession.context.providers import pi as as_pi
 from gitsession.context.value import Context
 from gitsession.errors import MissingObject
 from gitsession.formats import FORMATS
+from gitsession.index import states
 from gitsession.index.states import Known
 from gitsession.model import entries as kinds
 from gitsession.model.blocks import Image, Text, Thinking, ToolCall
@@ -241,6 +242,20 @@ def test_what_is_read_for_a_context_does_not_grow_with_what_is_hidden(tmp_path: 
             assert (context.model, context.thinking) == ("p/m", "high")
             reads.append(watched.reads)
     assert reads[0] == reads[1] == 3 * 21
+
+
+def test_a_catalogue_that_is_behind_tells_what_it_knows_and_is_brought_up_to_date_before_it_is_of_no_use(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(states, "MISSES_MAX", 3)
+    session = store.new_session(agent="mine")
+    session.append(Message.user("x"))
+    session.append(ThinkingChange(level="high"))
+    store.catalogue()
+    for count, fresh in ((1, False), (2, False), (3, True), (1, False)):
+        session.append(Message.user("more"))
+        assert session.context().thinking == "high"
+        assert store.catalogue(fresh=False).is_fresh() is fresh, count
 
 
 def test_a_first_kept_that_is_nowhere_is_not_looked_for_on_the_whole_line(store: Store) -> None:

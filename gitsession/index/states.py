@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import json
 import sqlite3
+from collections.abc import Callable
 
 from gitsession.errors import Corrupt, Malformed, MissingObject
 from gitsession.index.catalogue import Catalogue, is_damage
@@ -16,36 +17,58 @@ from gitsession.session.anchors import NOTHING_SAID, Anchors
 from gitsession.session.node import Node
 from gitsession.store.base import ObjectStore, Oid
 
+MISSES_MAX = 256
+"""How many entries after the newest that is known are read before the catalogue is brought up to date instead."""
+
 
 class Known:
-    """What a catalogue can tell of the entries of one session, also where it is behind the refs."""
+    """What a catalogue can tell of the entries of one session, also where it is behind the refs.
 
-    def __init__(self, catalogue: Catalogue, sid: str) -> None:
-        self._db = catalogue.db
+    An entry never changes. ``refresh`` brings the catalogue up to date: it looks at the whole session, so it is rare.
+    """
+
+    def __init__(self, catalogue: Catalogue, sid: str, refresh: Callable[[], Catalogue] | None = None) -> None:
+        self._catalogue = catalogue
         self._sid = sid
+        self._refresh = refresh
+        self._misses = 0
 
     def anchors(self, oid: Oid) -> Anchors | None:
         """What the line that ends at an entry has said; ``None`` where that is not known."""
-        try:
-            return _of_entry(self._db, self._sid, oid)
-        except (sqlite3.DatabaseError, ValueError, TypeError, AttributeError) as error:
-            if isinstance(error, sqlite3.DatabaseError) and not is_damage(error):
-                raise
-            return None  # a damaged index is made anew by who lists sessions; meanwhile the line is walked
+        found = self._ask(oid)
+        if found is None:
+            self._misses += 1
+            if self._misses == MISSES_MAX and self._refresh is not None:
+                self._catalogue = self._refresh()
+                return self._ask(oid)
+        return found
 
     def is_there(self, name: str, asked_at: Oid) -> bool:
         """Whether an entry before ``asked_at`` can answer to ``name``. If in doubt, yes.
 
         What is known of an entry is known of all before it, but for those that a fork shares with an older session.
         """
-        first = self._db.execute(
-            "SELECT kind FROM sessions JOIN entries ON entries.sid = sessions.sid AND oid = start "
-            "WHERE sessions.sid = ? AND EXISTS (SELECT 1 FROM entries WHERE sid = sessions.sid AND oid = ?)",
-            (self._sid, asked_at),
-        ).fetchone()
-        if first is None or first[0] == Fork.kind:
+        try:
+            first = self._catalogue.db.execute(
+                "SELECT kind FROM sessions JOIN entries ON entries.sid = sessions.sid AND oid = start "
+                "WHERE sessions.sid = ? AND EXISTS (SELECT 1 FROM entries WHERE sid = sessions.sid AND oid = ?)",
+                (self._sid, asked_at),
+            ).fetchone()
+            if first is None or first[0] == Fork.kind:
+                return True
+            return place_of(self._catalogue.db, self._sid, name) is not None
+        except sqlite3.DatabaseError as error:
+            if not is_damage(error):
+                raise
             return True
-        return place_of(self._db, self._sid, name) is not None
+
+    def _ask(self, oid: Oid) -> Anchors | None:
+        try:
+            return _of_entry(self._catalogue.db, self._sid, oid)
+        except (sqlite3.DatabaseError, ValueError, TypeError, AttributeError) as error:
+            if isinstance(error, sqlite3.DatabaseError) and not is_damage(error):
+                raise
+            return None  # a damaged index is made anew by who lists sessions; meanwhile the line is walked
 
 
 class Recorder:
