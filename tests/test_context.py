@@ -286,6 +286,21 @@ def test_an_entry_is_found_by_its_id_without_looking_at_the_others(tmp_path: Pat
     assert steps[0] == steps[1]
 
 
+def test_entries_that_show_nothing_are_passed_over_where_there_is_an_index(tmp_path: Path) -> None:
+    reads = []
+    for count in (1, 50):
+        noise = [entry("custom", f"n{at}", f"n{at - 1}" if at else "a", customType="x") for at in range(count)]
+        lines = [*talk("a"), *noise, *talk("b", after=f"n{count - 1}")]
+        with Store.create(tmp_path / f"{count}.git") as store:
+            sid = store.bring_in(FORMATS["pi"], pi_file(*lines)).session
+            watched = Watched(store.objects)
+            leaf = store.session(sid).leaf
+            assert leaf is not None
+            assert len(fold.context(Line(watched, leaf.oid, Known(store.catalogue(), sid))).messages) == 2
+            reads.append(watched.reads)
+    assert reads[0] == reads[1] == 3 * 2
+
+
 def test_without_an_index_only_the_entries_that_count_are_read() -> None:
     store = MemoryStore()
     sid = bring(store, long_session(300), agent="pi").session
@@ -328,7 +343,7 @@ def test_what_a_line_has_said_is_the_same_from_any_entry_on(happened: list[kinds
     assert anchors.gather(line[::-1], read, only.get) == so_far
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(8))
 def test_the_index_knows_what_every_line_has_said_however_it_was_brought_up_to_date(store: Store, seed: int) -> None:
     chance = random.Random(seed)
     session = store.new_session(agent="mine")
@@ -351,6 +366,10 @@ def test_the_index_knows_what_every_line_has_said_however_it_was_brought_up_to_d
         walked = Line(store.objects, leaf.oid).anchors
         assert known.anchors(leaf.oid) in (walked, None)  # None: above a fork, where the older session knows
         assert Line(store.objects, leaf.oid, known).anchors == walked
+        lines = Line(store.objects, leaf.oid), Line(store.objects, leaf.oid, known)
+        shown = [[node for node in line.showing() if node.kind in anchors.SHOWING] for line in lines]
+        assert shown[0] == shown[1]
+        assert made.context().digest == fold.context(Line(store.objects, leaf.oid)).digest
 
 
 # The digest

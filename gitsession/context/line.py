@@ -9,9 +9,9 @@ from typing import Protocol
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import Malformed
 from gitsession.model.entries import Entry, Opaque
-from gitsession.session import anchors, content, graph
+from gitsession.session import anchors, content
 from gitsession.session.anchors import Anchors
-from gitsession.session.node import Node
+from gitsession.session.node import Node, load
 from gitsession.store.base import ObjectStore, Oid
 
 
@@ -21,12 +21,18 @@ class Known(Protocol):
     def anchors(self, oid: Oid) -> Anchors | None:
         """What the line that ends at this entry has said, if that is known."""
 
+    def above(self, oid: Oid) -> Oid | None:
+        """The nearest entry before this one that can show something; "" if none can, ``None`` if that is not known."""
+
     def is_there(self, name: str, asked_at: Oid) -> bool:
         """Whether an entry before ``asked_at`` can answer to ``name``, a chain or an agent's id. If in doubt, yes."""
 
 
 class _Nothing:
     def anchors(self, oid: Oid) -> Anchors | None:
+        return None
+
+    def above(self, oid: Oid) -> Oid | None:
         return None
 
     def is_there(self, name: str, asked_at: Oid) -> bool:
@@ -43,22 +49,32 @@ class Line:
     def __init__(self, store: ObjectStore, leaf: Oid | None, known: Known | None = None) -> None:
         self._store = store
         self._known = known or _Nothing()
-        self._nodes: list[Node] = []
-        self._rest = graph.line(store, leaf) if leaf is not None else iter(())
+        self._nodes: dict[Oid, Node] = {}
         self._read: dict[Oid, tuple[Entry, bytes]] = {}
         self.leaf = leaf
 
-    def back(self) -> Iterator[Node]:
-        """The nodes, the leaf first. What another walk has read is not read again."""
-        at = 0
-        while True:
-            if at == len(self._nodes):
-                node = next(self._rest, None)
-                if node is None:
-                    return
-                self._nodes.append(node)
-            yield self._nodes[at]
-            at += 1
+    def back(self, before: Node | None = None) -> Iterator[Node]:
+        """Every node, the leaf first; or those before ``before``."""
+        oid = self.leaf if before is None else before.parent
+        while oid is not None:
+            node = self._node(oid)
+            yield node
+            oid = node.parent
+
+    def showing(self) -> Iterator[Node]:
+        """The nodes that can show something to a model, the newest first. Others may be among them."""
+        oid = self.leaf
+        while oid:
+            node = self._node(oid)
+            yield node
+            above = self._known.above(oid)
+            oid = node.parent if above is None else above
+
+    def _node(self, oid: Oid) -> Node:
+        node = self._nodes.get(oid)
+        if node is None:
+            node = self._nodes[oid] = load(self._store, oid)
+        return node
 
     def entry(self, node: Node) -> Entry:
         """What a node means."""
@@ -82,7 +98,7 @@ class Line:
     def entry_at(self, oid: Oid) -> Entry:
         """What the entry ``oid`` of this line means, which need not have been walked to."""
         found = self._read.get(oid)
-        return found[0] if found else self.entry(next(graph.line(self._store, oid)))
+        return found[0] if found else self.entry(self._node(oid))
 
     def may_hold(self, name: str, before: Node) -> bool:
         """Whether it is worth walking on from ``before`` to find the entry that answers to ``name``."""

@@ -29,7 +29,7 @@ CREATE TABLE refs (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE entries (
     sid TEXT NOT NULL, oid TEXT NOT NULL, chain BLOB NOT NULL, digest BLOB NOT NULL, kind TEXT NOT NULL,
     source_id TEXT, line INTEGER, in_file INTEGER NOT NULL, at_ms INTEGER NOT NULL, tokens INTEGER NOT NULL, words TEXT,
-    anchors INTEGER, PRIMARY KEY (sid, oid)) WITHOUT ROWID;
+    anchors INTEGER, above TEXT, PRIMARY KEY (sid, oid)) WITHOUT ROWID;
 CREATE INDEX entries_digest ON entries (digest);
 CREATE INDEX entries_source ON entries (sid, source_id) WHERE source_id IS NOT NULL;
 CREATE INDEX entries_chain ON entries (chain);

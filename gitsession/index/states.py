@@ -7,6 +7,7 @@ import functools
 import json
 import sqlite3
 from collections.abc import Callable
+from typing import TypeAlias
 
 from gitsession.errors import Corrupt, Malformed, MissingObject
 from gitsession.index.catalogue import Catalogue, is_damage
@@ -43,6 +44,15 @@ class Known:
                 return self._ask(oid)
         return found
 
+    def above(self, oid: Oid) -> Oid | None:
+        """The nearest entry before this one that can show something; "" if none can, ``None`` if that is not known."""
+        try:
+            return _above_entry(self._catalogue.db, self._sid, oid)
+        except sqlite3.DatabaseError as error:
+            if not is_damage(error):
+                raise
+            return None
+
     def is_there(self, name: str, asked_at: Oid) -> bool:
         """Whether an entry before ``asked_at`` can answer to ``name``. If in doubt, yes.
 
@@ -71,6 +81,13 @@ class Known:
             return None  # a damaged index is made anew by who lists sessions; meanwhile the line is walked
 
 
+State: TypeAlias = tuple[int | None, Oid | None]
+"""The row of the anchors at an entry, and the nearest entry before it that can show something, "" if there is none.
+
+Each is ``None`` where it is not known: damage hides what was said, or an older session holds the entry.
+"""
+
+
 class Recorder:
     """Works out the anchors of entries as they are indexed, parents first, and keeps each that is new once."""
 
@@ -80,9 +97,31 @@ class Recorder:
         self._sid = sid
         self._at: dict[Oid, Anchors | None] = {}
         self._newest: tuple[Anchors, int] | None = None
+        self._showing: dict[Oid, Oid | None] = {}
 
-    def record(self, node: Node, entry: Entry) -> int | None:
-        """The row of the anchors at ``node``; ``None`` where damage hides what was said."""
+    def record(self, node: Node, entry: Entry) -> State:
+        """The state at ``node``, to be kept with it."""
+        return self._said(node, entry), self._shown(node)
+
+    def _shown(self, node: Node) -> Oid | None:
+        if node.parent is None:
+            above: Oid | None = ""
+        elif node.parent in self._showing:
+            above = self._showing[node.parent]
+        else:
+            above = self._shown_at(node.parent)
+        self._showing[node.oid] = node.oid if node.kind in anchors.SHOWING else above
+        return above
+
+    def _shown_at(self, oid: Oid) -> Oid | None:
+        """The nearest entry that can show something, from one on that was indexed earlier."""
+        asked = "SELECT kind, above FROM entries WHERE sid = ? AND oid = ?"
+        found = self._db.execute(asked, (self._sid, oid)).fetchone()
+        if found is None:
+            return None
+        return oid if found[0] in anchors.SHOWING else found[1]
+
+    def _said(self, node: Node, entry: Entry) -> int | None:
         above = NOTHING_SAID if node.parent is None else self._above(node.parent)
         hidden = isinstance(entry, Opaque) and entry.problem and node.kind != Opaque.kind
         said = None if above is None or hidden else anchors.step(above, node.oid, entry)
@@ -119,6 +158,11 @@ def _of_entry(db: sqlite3.Connection, sid: str, oid: Oid) -> Anchors | None:
         "SELECT said FROM entries JOIN anchors ON id = anchors WHERE sid = ? AND oid = ?", (sid, oid)
     ).fetchone()
     return _read(found[0]) if found else None
+
+
+def _above_entry(db: sqlite3.Connection, sid: str, oid: Oid) -> Oid | None:
+    found = db.execute("SELECT above FROM entries WHERE sid = ? AND oid = ?", (sid, oid)).fetchone()
+    return found[0] if found else None
 
 
 def _of_any_session(db: sqlite3.Connection, oid: Oid) -> Anchors | None:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from gitsession.index.catalogue import Catalogue, is_damage
 from gitsession.index.names import marks_of, storable
-from gitsession.index.states import Recorder
+from gitsession.index.states import Recorder, State
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
@@ -180,7 +180,7 @@ def _is_in_file(db: sqlite3.Connection, sid: str, oid: Oid | None) -> bool:
 
 
 def _insert(
-    db: sqlite3.Connection, sid: str, node: Node, in_file: bool, entry: Entry, digest: bytes, anchors: int | None
+    db: sqlite3.Connection, sid: str, node: Node, in_file: bool, entry: Entry, digest: bytes, state: State
 ) -> None:
     source_id, line = (node.source.id, node.source.line) if node.source else (None, None)
     source_id = source_id if source_id is None else storable(source_id)
@@ -188,8 +188,8 @@ def _insert(
     tokens = total_tokens(entry.usage) if isinstance(entry, kinds.Message) else 0
     words = node.subject.partition(": ")[2] if is_message and node.role == "user" else None
     at_ms = _clamped(entry.at_ms)
-    row = (sid, node.oid, node.chain, digest, node.kind, source_id, line, in_file, at_ms, tokens, words, anchors)
-    db.execute("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+    row = (sid, node.oid, node.chain, digest, node.kind, source_id, line, in_file, at_ms, tokens, words, *state)
+    db.execute("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
     counts = in_file or node.source is None
     if counts and (node.kind in facts.MARKING or (isinstance(entry, kinds.Fork) and entry.session == sid)):
         _insert_marks(db, sid, marks_made_by(node, entry, on_meta=False), on_meta=False)

@@ -11,13 +11,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gitsession.model.entries import (
+    BranchSummary,
     Compaction,
+    ContextEdit,
+    CustomMessage,
     Entry,
     Injection,
     Instructions,
     Message,
     ModeChange,
     ModelChange,
+    Prune,
     Reset,
     ThinkingChange,
     ToolsChange,
@@ -33,6 +37,12 @@ ONCE = frozenset({ThinkingChange.kind, ToolsChange.kind, Instructions.kind, Comp
 
 EACH = frozenset({ModelChange.kind, ModeChange.kind, Injection.kind})
 """The kinds of which an older one can count beside the newest."""
+
+
+SHOWING = frozenset(
+    kind.kind for kind in (Message, CustomMessage, BranchSummary, Compaction, Reset, ContextEdit, Prune)
+)
+"""The kinds that can show something to a model, or change what another entry shows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 
 from gitsession.context.line import Line, answers_to
@@ -22,18 +21,18 @@ class Reach:
 def reach(line: Line) -> Reach:
     """Walk back to the newest compaction or reset, and to what that compaction kept (rules 8 to 10, and 13)."""
     after: list[Node] = []
-    for node in line.back():
+    for node in line.showing():
         if node.kind == Reset.kind and isinstance(line.entry(node), Reset):
             return Reach(None, [], after[::-1])
         if node.kind == Compaction.kind:
             entry = line.entry(node)
             if isinstance(entry, Compaction):
-                return Reach(node, _kept(line, node, len(after) + 1, entry), after[::-1])
+                return Reach(node, _kept(line, node, entry), after[::-1])
         after.append(node)
     return Reach(None, [], after[::-1])
 
 
-def _kept(line: Line, at: Node, start: int, compaction: Compaction) -> list[Node]:
+def _kept(line: Line, at: Node, compaction: Compaction) -> list[Node]:
     """The nodes before the compaction from the first that it kept. Not found: nothing was kept.
 
     Where two entries of one line answer to the name, the later one is meant, as everywhere.
@@ -42,7 +41,7 @@ def _kept(line: Line, at: Node, start: int, compaction: Compaction) -> list[Node
     if not isinstance(number, int) if name is None else not line.may_hold(name, at):
         return []
     kept: list[Node] = []
-    for node in itertools.islice(line.back(), start, None):
+    for node in line.back(at):  # any kind can be named
         kept.append(node)
         if answers_to(node, name) if name is not None else _is_at(node, number):
             return kept[::-1]
