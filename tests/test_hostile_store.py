@@ -90,6 +90,7 @@ EVERY_VERB: dict[str, list[list[str]]] = {
     "log": [["log", "@"]],
     "tree": [["tree", "@"]],
     "show": [["show", "@@leaf"]],
+    "context": [["context", "@@leaf"], ["context", "@", "--as", "pi", "--profile", "omp"]],
     "branch": [["branch", "@"], ["branch", "@", "other"]],
     "switch": [["switch", "@", "side"]],
     "fork": [["fork", "@@leaf"]],
