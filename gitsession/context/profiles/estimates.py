@@ -33,14 +33,14 @@ def by_characters(entry: Shown, *, images_of_users: bool) -> int:
 def by_bytes(entry: Shown) -> int:
     """omp's guess: each piece of text by its bytes in UTF-8, divided by four; what a provider bills for counts."""
     if isinstance(entry, Compaction | BranchSummary):
-        return _bytes(entry.summary)
+        return by_bytes_of(entry.summary)
     if isinstance(entry, Message) and entry.role == "shell":
-        return _bytes(entry.command or "") + _bytes(entry.output or "")
+        return by_bytes_of(entry.command or "") + by_bytes_of(entry.output or "")
     assistant = isinstance(entry, Message) and entry.role == "assistant"
-    count = sum(_bytes(text) for text in texts(entry.content, calls=assistant))
+    count = sum(by_bytes_of(text) for text in texts(entry.content, calls=assistant))
     if assistant:
         thoughts = (block for block in entry.content if isinstance(block, Thinking))
-        return count + sum(_bytes(block.signature or "") for block in thoughts)
+        return count + sum(by_bytes_of(block.signature or "") for block in thoughts)
     return count + IMAGE_TOKENS * images(entry.content)
 
 
@@ -77,7 +77,8 @@ def _quarter(count: int) -> int:
     return -(-count // 4)
 
 
-def _bytes(text: str) -> int:
+def by_bytes_of(text: str) -> int:
+    """A text by its bytes in UTF-8, divided by four."""
     return _quarter(len(text) if text.isascii() else len(text.encode("utf-8", "replace")))
 
 
