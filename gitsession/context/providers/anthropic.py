@@ -1,0 +1,109 @@
+"""Requests for Anthropic's Messages API. ``max_tokens``, which it asks for, is the caller's to choose.
+
+User and assistant take turns, the user first; results stand at the head of the turn that follows their calls. System
+messages from the middle of a conversation join the system prompt: not every model takes them where they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from gitsession.context.providers.blocks import PDF, words
+from gitsession.context.providers.head import Tool, opening, prompt, tools
+from gitsession.context.providers.turns import Api, Call, Turn, model_of, turns
+from gitsession.context.providers.wire import legal, plain, to_base64
+from gitsession.context.value import Context
+from gitsession.model.blocks import File, Image, Text, Thinking
+
+API = Api(
+    providers=frozenset(["anthropic"]),
+    apis=frozenset(["anthropic-messages"]),
+    call_id_chars_max=64,
+    tool_name_chars_max=128,
+)
+NOT_SHOWN = "(earlier messages are not shown)"
+
+
+def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
+    """``messages``, and ``model``, ``system`` and ``tools`` as far as they are known."""
+    said = turns(context, API, skip=opening(context))
+    later = [words(turn.blocks) for turn in said if turn.role in ("system", "developer")]
+    model, head = model_of(context, API), "\n\n".join(part for part in [prompt(context, system), *later] if part)
+    defined = [_tool(tool) for tool in tools(context)]
+    return {
+        **({"model": model} if model else {}),
+        **({"system": head} if head else {}),
+        **({"tools": defined} if defined else {}),
+        "messages": _messages(said),
+    }
+
+
+def _messages(said: Iterable[Turn]) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = []
+
+    def put(role: str, content: list[dict[str, Any]]) -> None:
+        if not content:
+            return
+        if messages and messages[-1]["role"] == role:
+            messages[-1]["content"] += content
+        else:
+            messages.append({"role": role, "content": content})
+
+    for turn in said:
+        if turn.role == "user":
+            put("user", _blocks(turn.blocks))
+        elif turn.role == "assistant":
+            spoken = _spoken(turn)
+            if spoken and not messages:
+                put("user", [_text(NOT_SHOWN)])
+            put("assistant", spoken)
+            put("user", [_result(call) for call in turn.calls])
+    return messages
+
+
+def _spoken(turn: Turn) -> list[dict[str, Any]]:
+    blocks = _blocks(turn.blocks)
+    while blocks and blocks[-1]["type"] in ("thinking", "redacted_thinking"):
+        blocks.pop()  # a message may not end with one: the answer was cut off before it began
+    return blocks
+
+
+def _blocks(blocks: Iterable[Text | Image | File | Thinking | Call]) -> list[dict[str, Any]]:
+    return [spelt for block in blocks if (spelt := _block(block)) is not None]
+
+
+def _block(block: Text | Image | File | Thinking | Call) -> dict[str, Any] | None:
+    match block:
+        case Text():
+            return _text(block.text)
+        case Thinking(redacted=True):
+            return {"type": "redacted_thinking", "data": block.signature} if block.signature else None
+        case Thinking():
+            if block.signature and block.signature.strip():
+                return {"type": "thinking", "thinking": block.text, "signature": block.signature}
+            return _text(block.text) if block.text.strip() else None  # of a stream that broke before the signature
+        case Image():
+            return {"type": "image", "source": _source(block.data, block.mime)}
+        case File():
+            return {"type": "document", "source": _source(block.data or b"", PDF), "title": block.name}
+        case Call():
+            return {"type": "tool_use", "id": block.id, "name": block.name, "input": plain(block.given.arguments)}
+
+
+def _result(call: Call) -> dict[str, Any]:
+    failed = {"is_error": True} if call.is_error else {}
+    return {"type": "tool_result", "tool_use_id": call.id, "content": _blocks(call.result), **failed}
+
+
+def _tool(tool: Tool) -> dict[str, Any]:
+    name = legal(tool.name, API.tool_name_chars_max)
+    return {"name": name, "description": tool.description, "input_schema": tool.schema}
+
+
+def _text(said: str) -> dict[str, Any]:
+    return {"type": "text", "text": said}
+
+
+def _source(data: bytes, mime: str) -> dict[str, Any]:
+    return {"type": "base64", "media_type": mime, "data": to_base64(data)}

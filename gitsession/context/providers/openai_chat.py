@@ -1,0 +1,115 @@
+"""Requests for OpenAI's Chat Completions API, and the many servers that speak it.
+
+Results are messages of role ``tool`` right behind the message with their calls. Such a message holds only words: the
+pictures and documents of results follow as the user's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from gitsession.context.providers.blocks import PDF, words
+from gitsession.context.providers.head import Tool, opening, prompt, tools
+from gitsession.context.providers.turns import Api, Call, Turn, model_of, turns
+from gitsession.context.providers.wire import data_url, legal, to_json
+from gitsession.context.value import Context
+from gitsession.model.blocks import File, Image, Text, Thinking
+
+API = Api(
+    providers=frozenset(["cerebras", "deepseek", "groq", "mistral", "openai", "openrouter", "xai", "zai"]),
+    apis=frozenset(["openai-completions"]),
+    call_id_chars_max=40,
+    tool_name_chars_max=64,
+)
+FOLLOWS = "(what it returned follows)"
+FROM_TOOLS = "What the tools returned:"
+
+_REASONING_FIELDS = ("reasoning", "reasoning_content", "reasoning_text")
+"""Where servers of this API put a model's reasoning, which they want back. pi keeps the field's name as signature."""
+
+
+def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
+    """``messages``, and ``model`` and ``tools`` as far as they are known."""
+    messages: list[dict[str, Any]] = []
+    head = prompt(context, system)
+    if head:
+        messages.append({"role": "system", "content": head})
+    for turn in turns(context, API, skip=opening(context)):
+        messages += _messages(turn)
+    model = model_of(context, API)
+    defined = [_tool(tool) for tool in tools(context)]
+    return {
+        **({"model": model} if model else {}),
+        **({"tools": defined} if defined else {}),
+        "messages": messages,
+    }
+
+
+def _messages(turn: Turn) -> Iterable[dict[str, Any]]:
+    if turn.role == "assistant":
+        yield from _assistant(turn)
+    elif turn.role == "user":
+        parts = [_part(block) for block in turn.blocks if isinstance(block, Text | Image | File)]
+        alone = len(parts) == 1 and parts[0]["type"] == "text"
+        yield {"role": "user", "content": parts[0]["text"] if alone else parts}
+    else:
+        yield {"role": turn.role, "content": words(turn.blocks)}
+
+
+def _assistant(turn: Turn) -> Iterable[dict[str, Any]]:
+    text, calls = words(turn.blocks, between=""), turn.calls
+    if not text and not calls:
+        return
+    yield {
+        "role": "assistant",
+        "content": text or None,
+        **_reasoning([block for block in turn.blocks if isinstance(block, Thinking)]),
+        **({"tool_calls": [_call(call) for call in calls]} if calls else {}),
+    }
+    for call in calls:
+        yield {"role": "tool", "tool_call_id": call.id, "content": words(call.result) or FOLLOWS}
+    seen = [_part(block) for call in calls for block in call.result if isinstance(block, Image | File)]
+    if seen:
+        yield {"role": "user", "content": [{"type": "text", "text": FROM_TOOLS}, *seen]}
+
+
+def _reasoning(thinking: list[Thinking]) -> dict[str, Any]:
+    """The reasoning in the server's own field, or its details as the server gave them."""
+    for block in thinking:
+        details = _details(block.signature)
+        if details:
+            return {"reasoning_details": details}
+    field = thinking[0].signature if thinking else None
+    return {field: "\n".join(block.text for block in thinking)} if field in _REASONING_FIELDS else {}
+
+
+def _details(signature: str | None) -> list[Any] | None:
+    if not signature or not signature.startswith("["):
+        return None
+    try:
+        details = json.loads(signature)
+    except (ValueError, RecursionError):
+        return None
+    return details if isinstance(details, list) and all(isinstance(detail, dict) for detail in details) else None
+
+
+def _part(block: Text | Image | File) -> dict[str, Any]:
+    match block:
+        case Text():
+            return {"type": "text", "text": block.text}
+        case Image():
+            return {"type": "image_url", "image_url": {"url": data_url(block.data, block.mime)}}
+        case File():
+            return {"type": "file", "file": {"filename": block.name, "file_data": data_url(block.data or b"", PDF)}}
+
+
+def _call(call: Call) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": to_json(call.given.arguments)}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def _tool(tool: Tool) -> dict[str, Any]:
+    name = legal(tool.name, API.tool_name_chars_max)
+    return {"type": "function", "function": {"name": name, "description": tool.description, "parameters": tool.schema}}

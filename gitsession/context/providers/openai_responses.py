@@ -1,0 +1,141 @@
+"""Requests for OpenAI's Responses API: a flat list of items, and the system prompt beside it.
+
+A call is an item, its result the item behind the calls of its turn. Reasoning that the same model wrote goes back as
+the item it came as, encrypted content and all; ids of items are given back where the API gave them, never made up.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from gitsession.context.providers.blocks import PDF
+from gitsession.context.providers.head import Tool, opening, prompt, tools
+from gitsession.context.providers.turns import Api, Call, Turn, model_of, turns
+from gitsession.context.providers.wire import data_url, legal, to_json
+from gitsession.context.value import Context
+from gitsession.model.blocks import File, Image, Text, Thinking
+
+_ITEM_ID_CHARS_MAX = 64
+
+
+def _call_id(id_: str) -> str:
+    """pi joins the id of the call and that of its item by a bar."""
+    return id_.partition("|")[0]
+
+
+API = Api(
+    providers=frozenset(["openai", "openai-codex", "azure-openai-responses"]),
+    apis=frozenset(["openai-responses", "openai-codex-responses", "azure-openai-responses"]),
+    call_id_chars_max=64,
+    tool_name_chars_max=64,
+    call_id=_call_id,
+)
+
+
+def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
+    """``input``, and ``model``, ``instructions`` and ``tools`` as far as they are known."""
+    model, head = model_of(context, API), prompt(context, system)
+    defined = [_tool(tool) for tool in tools(context)]
+    return {
+        **({"model": model} if model else {}),
+        **({"instructions": head} if head else {}),
+        **({"tools": defined} if defined else {}),
+        "input": [item for turn in turns(context, API, skip=opening(context)) for item in _items(turn)],
+    }
+
+
+def _items(turn: Turn) -> Iterable[dict[str, Any]]:
+    if turn.role == "assistant":
+        yield from _spoken(turn)
+        for call in turn.calls:
+            yield {"type": "function_call_output", "call_id": call.id, "output": _output(call)}
+    else:
+        content = [_part(block) for block in turn.blocks if isinstance(block, Text | Image | File)]
+        yield {"type": "message", "role": turn.role, "content": content}
+
+
+def _spoken(turn: Turn) -> list[dict[str, Any]]:
+    items = []
+    for block in turn.blocks:
+        match block:
+            case Text():
+                items.append(_message(block))
+            case Call():
+                items.append(_call(block, turn.own))
+            case Thinking():
+                reasoning = _reasoning(block)
+                items += [reasoning] if reasoning else []
+    while items and items[-1]["type"] == "reasoning":
+        items.pop()  # the API refuses one without the item that came of it
+    return items
+
+
+def _message(block: Text) -> dict[str, Any]:
+    id_, phase = _text_signature(block.signature)
+    if not id_:
+        return {"type": "message", "role": "assistant", "content": block.text}
+    content = [{"type": "output_text", "text": block.text, "annotations": []}]
+    said = {"type": "message", "role": "assistant", "id": id_, "status": "completed", "content": content}
+    return said | ({"phase": phase} if phase else {})
+
+
+def _text_signature(signature: str | None) -> tuple[str, str]:
+    """The id of the item and its phase, as pi keeps them; the id alone in older files."""
+    stated = _parsed(signature)
+    id_, phase = (stated.get("id"), stated.get("phase")) if stated else (signature, None)
+    if not isinstance(id_, str) or not id_.startswith("msg_") or legal(id_, _ITEM_ID_CHARS_MAX) != id_:
+        return "", ""
+    return id_, phase if phase in ("commentary", "final_answer") else ""
+
+
+def _reasoning(block: Thinking) -> dict[str, Any] | None:
+    item = _parsed(block.signature)
+    if item and item.get("type") == "reasoning" and isinstance(item.get("id"), str):
+        return item if isinstance(item.get("summary"), list) else {**item, "summary": []}
+    return None
+
+
+def _parsed(signature: str | None) -> dict[str, Any] | None:
+    if not signature or not signature.startswith("{"):
+        return None
+    try:
+        value = json.loads(signature)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _call(call: Call, own: bool) -> dict[str, Any]:
+    item_id = call.given.id.partition("|")[2] if own else ""
+    known = item_id.startswith("fc_") and legal(item_id, _ITEM_ID_CHARS_MAX) == item_id
+    return {
+        "type": "function_call",
+        **({"id": item_id} if known else {}),
+        "call_id": call.id,
+        "name": call.name,
+        "arguments": to_json(call.given.arguments),
+    }
+
+
+def _output(call: Call) -> str | list[dict[str, Any]]:
+    if all(isinstance(block, Text) for block in call.result):
+        return "\n".join(block.text for block in call.result if isinstance(block, Text))
+    return [_part(block) for block in call.result]
+
+
+def _part(block: Text | Image | File) -> dict[str, Any]:
+    match block:
+        case Text():
+            return {"type": "input_text", "text": block.text}
+        case Image():
+            return {"type": "input_image", "detail": "auto", "image_url": data_url(block.data, block.mime)}
+        case File():
+            return {"type": "input_file", "filename": block.name, "file_data": data_url(block.data or b"", PDF)}
+
+
+def _tool(tool: Tool) -> dict[str, Any]:
+    name = legal(tool.name, API.tool_name_chars_max)
+    said = {"description": tool.description, "parameters": tool.schema, "strict": False}
+    return {"type": "function", "name": name, **said}

@@ -1,0 +1,143 @@
+"""The conversation as every provider asks for it: turns, with each tool call beside the one result it has.
+
+What the three APIs have in common is decided here; how each spells it, in the module of its name. An orphaned result
+is left out, a call without a result gets one that says so, a failed or aborted answer is not replayed (the model is to
+answer again), and what belongs to another model's hidden state stays behind (docs/context.md, "Providers").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from gitsession.context.providers.blocks import shown, uttered
+from gitsession.context.providers.wire import CallIds, clean, legal
+from gitsession.context.providers.words import user_text
+from gitsession.context.value import Context
+from gitsession.model.blocks import File, Image, Text, Thinking, ToolCall
+from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message
+
+NO_OUTPUT = "(no output)"
+NO_RESULT = "(this call was not answered: its result is not known)"
+
+_UNFINISHED = ("error", "aborted")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Api:
+    """What has to be known of an API before its requests are written.
+
+    ``providers``: the names of providers that speak it, for messages that do not say more; ``apis``: what pi calls it.
+    ``call_id``: the part of an agent's id of a call that this API knows it by.
+    """
+
+    providers: frozenset[str]
+    apis: frozenset[str]
+    call_id_chars_max: int
+    tool_name_chars_max: int
+    call_id: Callable[[str], str] = str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call under the ``id`` and ``name`` that the API takes, with its result. ``given``: as its writer wrote."""
+
+    id: str
+    name: str
+    given: ToolCall
+    result: tuple[Text | Image | File, ...] = ()
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """``role``: user, assistant, system or developer. ``own``: said by the model that the request is for."""
+
+    role: str
+    blocks: tuple[Text | Image | File | Thinking | Call, ...]
+    own: bool = False
+
+    @property
+    def calls(self) -> list[Call]:
+        return [block for block in self.blocks if isinstance(block, Call)]
+
+
+def turns(context: Context, api: Api, *, skip: int = 0) -> list[Turn]:
+    """The items of ``context`` but the first ``skip``: in order, none empty, results in the turn of their calls."""
+    entries = [item.entry for item in context.items[skip:] if not _unfinished(item.entry)]
+    answers = _answers(entries)
+    ids = CallIds(api.call_id_chars_max)
+    found = []
+    for at, entry in enumerate(entries):
+        if isinstance(entry, Message) and entry.role == "assistant":
+            own = is_own(entry, context, api)
+            results = iter(answers[at])
+            blocks = [
+                _call(block, next(results), ids, api) if isinstance(block, ToolCall) else block
+                for block in uttered(entry.content, own=own)
+            ]
+            found.append(Turn("assistant", tuple(blocks), own))
+        else:
+            found.extend(_heard(entry))
+    return [turn for turn in found if turn.blocks]
+
+
+def model_of(context: Context, api: Api) -> str | None:
+    """The model's name for the request, if the model in force is spoken to through ``api``."""
+    provider, _, model = (context.model or "").partition("/")
+    spoken = provider in api.providers or any(is_own(item.entry, context, api) for item in context.items)
+    return model if model and spoken else None
+
+
+def is_own(entry: Entry, context: Context, api: Api) -> bool:
+    """Whether the model in force wrote ``entry``, through ``api``: only then do its signatures hold."""
+    if not isinstance(entry, Message) or entry.role != "assistant":
+        return False
+    if f"{entry.provider}/{entry.model}" != context.model:
+        return False
+    stated = entry.extra.get("api")
+    return stated in api.apis if isinstance(stated, str) else entry.provider in api.providers
+
+
+def _unfinished(entry: Entry) -> bool:
+    return isinstance(entry, Message) and entry.role == "assistant" and entry.stop in _UNFINISHED
+
+
+def _answers(entries: Sequence[Entry]) -> dict[int, list[Message | None]]:
+    """For each assistant message, by its place among ``entries``, the results of its calls in order.
+
+    A result belongs to the newest unanswered call with its id, since an agent may use an id twice; the first one that
+    comes for a call is its result.
+    """
+    waiting: dict[str | None, list[tuple[int, int]]] = {}
+    answers: dict[int, list[Message | None]] = {}
+    for at, entry in enumerate(entries):
+        if not isinstance(entry, Message):
+            continue
+        if entry.role == "assistant":
+            calls = [block for block in entry.content if isinstance(block, ToolCall)]
+            answers[at] = [None] * len(calls)
+            for nth in reversed(range(len(calls))):
+                waiting.setdefault(calls[nth].id, []).append((at, nth))
+        elif entry.role == "tool" and waiting.get(entry.tool_call_id):
+            asked, nth = waiting[entry.tool_call_id].pop()
+            answers[asked][nth] = entry
+    return answers
+
+
+def _call(call: ToolCall, answer: Message | None, ids: CallIds, api: Api) -> Call:
+    made = Call(ids.take(api.call_id(call.id)), legal(call.name, api.tool_name_chars_max), call)
+    if answer is None:
+        return replace(made, result=(Text(NO_RESULT),), is_error=True)
+    return replace(made, result=shown(answer.content) or (Text(NO_OUTPUT),), is_error=answer.is_error)
+
+
+def _heard(entry: Entry) -> Iterable[Turn]:
+    """What the model hears from others than tools."""
+    if isinstance(entry, Message) and entry.role in ("system", "developer"):
+        yield Turn(entry.role, (Text(clean(entry.text)),) if entry.text.strip() else ())
+    elif isinstance(entry, CustomMessage) or (isinstance(entry, Message) and entry.role in ("user", "custom")):
+        yield Turn("user", tuple(shown(entry.content)))
+    elif isinstance(entry, Compaction | BranchSummary) or (isinstance(entry, Message) and entry.role == "shell"):
+        text = user_text(entry)
+        yield Turn("user", (Text(clean(text)),) if text else ())

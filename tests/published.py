@@ -1,0 +1,41 @@
+"""What the providers publish about their requests, and a check that a request of ours is one."""
+
+import functools
+import json
+import sys
+
+import pytest
+
+
+def check(provider, made):
+    """Fail unless ``made`` is JSON and, with what the caller adds, a request of ``provider`` by its own types."""
+    read = json.loads(json.dumps(made, allow_nan=False, ensure_ascii=False).encode())
+    assert read == made
+    added = {"model": "m", "max_tokens": 1} if provider == "anthropic" else {"model": "m"}
+    _settle(_adapter(provider).validate_python({**added, **read}))
+
+
+@functools.cache
+def _adapter(provider):
+    pydantic = pytest.importorskip("pydantic")
+    sdk = pytest.importorskip("anthropic" if provider == "anthropic" else "openai")
+    types = {
+        "anthropic": lambda: sdk.types.message_create_params.MessageCreateParamsNonStreaming,
+        "openai-chat": lambda: sdk.types.chat.completion_create_params.CompletionCreateParamsNonStreaming,
+        "openai-responses": lambda: sdk.types.responses.response_create_params.ResponseCreateParamsNonStreaming,
+    }[provider]()
+    for name in [name for name in sys.modules if name.startswith(f"{sdk.__name__}.types.")]:
+        for known in vars(sys.modules[name]).values():
+            if hasattr(known, "__total__"):
+                known.__pydantic_config__ = {"extra": "forbid", "arbitrary_types_allowed": True}
+    return pydantic.TypeAdapter(types)
+
+
+def _settle(value):
+    """Walk through ``value``: what is declared an iterable is validated as it is read."""
+    if isinstance(value, dict):
+        for item in value.values():
+            _settle(item)
+    elif not isinstance(value, str | bytes) and hasattr(value, "__iter__"):
+        for item in value:
+            _settle(item)
