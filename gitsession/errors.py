@@ -65,3 +65,7 @@ class RefMoved(Refused):
 
 class Unavailable(GitSessionError):
     """The machine says no for now: read-only, full, busy, or a program is missing. Trying again may work."""
+
+
+class SummaryFailed(GitSessionError):
+    """No summary that could be kept: the summarizer failed, ran out of time, was cancelled or gave nothing useful."""

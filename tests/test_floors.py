@@ -16,6 +16,7 @@ FLOORS = [
     ["formats", "store"],
     ["session"],
     ["context", "index"],
+    ["compaction"],
     ["exchange"],
     ["api"],
     ["cli"],

@@ -1,0 +1,132 @@
+"""What was said, as a summarizer reads it: one tagged paragraph each, results cut short, reasoning left out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+from gitsession.model.blocks import File, Image, Text, ToolCall
+from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message
+
+RESULT_CHARS_MAX = 2000
+CHARS_PER_TOKEN = 4
+
+Speaker: TypeAlias = Literal["user", "assistant", "call", "result", "shell", "summary", "note"]
+
+_TAGS: dict[Speaker, str] = {
+    "user": "User",
+    "assistant": "Assistant",
+    "call": "Tool call",
+    "result": "Tool result",
+    "shell": "Shell",
+    "summary": "Earlier summary",
+    "note": "Note",
+}
+_ROLES: dict[str, Speaker] = {"user": "user", "custom": "user", "assistant": "assistant"}
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One thing that was said. ``name``: of the tool. ``path``: the file that a call names. ``failed``: of a result."""
+
+    by: Speaker
+    text: str
+    name: str = ""
+    path: str = ""
+    failed: bool = False
+
+    def __str__(self) -> str:
+        named = f" {self.name}" if self.name else ""
+        failed = ", an error" if self.failed else ""
+        return f"[{_TAGS[self.by]}{named}{failed}]\n{self.text}"
+
+
+def serialise(entries: Iterable[Entry], *, tokens_max: int | None = None) -> tuple[Said, ...]:
+    """What ``entries`` say, in order. With ``tokens_max`` only the newest of it that fits, and a note of what does not.
+
+    The newest is always there, cut in its middle where it alone is too long. System messages are no conversation.
+    """
+    said = [paragraph for entry in entries for paragraph in _said(entry)]
+    return tuple(said if tokens_max is None else _newest(said, tokens_max * CHARS_PER_TOKEN))
+
+
+def render(said: Iterable[Said]) -> str:
+    return "\n\n".join(map(str, said))
+
+
+def cut(text: str, chars_max: int) -> str:
+    """The beginning of ``text``, with a word on what is missing."""
+    return text if len(text) <= chars_max else f"{text[:chars_max]}\n[... {len(text) - chars_max} more characters]"
+
+
+def _newest(said: Sequence[Said], chars_max: int) -> list[Said]:
+    kept: list[Said] = []
+    left = chars_max
+    for paragraph in reversed(said):
+        size = len(str(paragraph)) + 2
+        if size > left:
+            if not kept:
+                kept.append(replace(paragraph, text=_without_middle(paragraph.text, max(left, 0))))
+            break
+        kept.append(paragraph)
+        left -= size
+    missing = len(said) - len(kept)
+    if missing:
+        kept.append(Said("note", f"{missing} earlier messages are not shown here."))
+    return kept[::-1]
+
+
+def _without_middle(text: str, chars_max: int) -> str:
+    half = chars_max // 2
+    return f"{text[:half]}\n[... {len(text) - 2 * half} characters ...]\n{text[len(text) - half :]}"
+
+
+def _said(entry: Entry) -> Iterable[Said]:
+    if isinstance(entry, Compaction | BranchSummary):
+        if entry.summary.strip():
+            yield Said("summary", entry.summary)
+    elif isinstance(entry, CustomMessage):
+        yield from _paragraph("user", _words(entry.content))
+    elif isinstance(entry, Message) and entry.role == "shell":
+        if entry.extra.get("excludeFromContext") is not True:
+            yield Said("shell", cut(f"$ {entry.command or ''}\n{entry.output or ''}".rstrip(), RESULT_CHARS_MAX))
+    elif isinstance(entry, Message) and entry.role == "tool":
+        text = cut(_words(entry.content), RESULT_CHARS_MAX) or "(no output)"
+        yield Said("result", text, entry.tool_name or "", failed=entry.is_error)
+    elif isinstance(entry, Message) and entry.role in _ROLES:
+        yield from _paragraph(_ROLES[entry.role], _words(entry.content))
+        for block in entry.content:
+            if isinstance(block, ToolCall):
+                arguments = json.dumps(block.arguments, ensure_ascii=False, default=_unsayable)
+                yield Said("call", cut(arguments, RESULT_CHARS_MAX), block.name, _path(block))
+
+
+def _paragraph(by: Speaker, text: str) -> Iterable[Said]:
+    if text.strip():
+        yield Said(by, text)
+
+
+def _words(blocks: Iterable[object]) -> str:
+    words = []
+    for block in blocks:
+        match block:
+            case Text():
+                words.append(block.text)
+            case Image():
+                words.append("[image]")
+            case File():
+                words.append(f"[file {block.name}]")
+    return "\n".join(words)
+
+
+def _path(call: ToolCall) -> str:
+    for name in ("path", "file_path", "filePath", "filename"):
+        if isinstance(call.arguments.get(name), str):
+            return str(call.arguments[name])
+    return ""
+
+
+def _unsayable(value: Any) -> str:
+    return f"<{len(value)} bytes>" if isinstance(value, bytes) else str(value)

@@ -1,0 +1,29 @@
+"""Who summarises: a table of modules, each with ``make(options)``.
+
+A plugin of the entry-point group ``gitsession.summarizers`` is such a function. Nothing is loaded, and no plugin looked
+for, before it is asked for by name.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import cast
+
+from gitsession.compaction.summarizers.options import Options
+from gitsession.compaction.summary import Summarizer
+from gitsession.errors import NotFound
+
+GROUP = "gitsession.summarizers"
+SUMMARIZERS = ("extractive", "command", "http")
+"""The built-in ones: modules of this folder. The first needs nothing and is the default."""
+
+
+def make(options: Options) -> Summarizer:
+    """The summarizer that ``options`` name. Raises ``NotFound`` for an unknown name, ``SummaryFailed`` otherwise."""
+    if options.name in SUMMARIZERS:
+        return cast(Summarizer, import_module(f"{__name__}.{options.name}").make(options))
+    for found in entry_points(group=GROUP, name=options.name):
+        return cast(Summarizer, found.load()(options))
+    known = ", ".join([*SUMMARIZERS, *sorted(entry_points(group=GROUP).names)])
+    raise NotFound(f"no summarizer is called {options.name!r}", hint=f"Known: {known}.")

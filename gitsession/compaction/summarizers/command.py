@@ -1,0 +1,146 @@
+"""A program that reads a prompt on its standard input and prints the summary: ``claude -p``, ``llm``, a script.
+
+It runs in a process group of its own, never through a shell, and does not outlive the call: not when it is done, out of
+time or cancelled, nor when the user presses Ctrl-C, nor do the processes that it started.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from threading import Event, Thread
+from typing import IO
+
+from gitsession.compaction.prompts import Writer, named
+from gitsession.compaction.summarizers.options import Options
+from gitsession.compaction.summary import Progress, Request, Summary
+from gitsession.errors import SummaryFailed
+
+_LOOK_S = 0.05
+_GRACE_S = 1.0
+_ERROR_CHARS_MAX = 300
+
+
+def make(options: Options) -> Command:
+    if not options.command:
+        raise SummaryFailed("no command is set", hint="Set gitsession.summarizerCommand to a program with arguments.")
+    return Command(options.command, options.time_limit_s, named(options.prompt))
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    argv: tuple[str, ...]
+    time_limit_s: float
+    write_prompt: Writer
+
+    def summarise(self, request: Request, *, progress: Progress, cancelled: Event) -> Summary:
+        prompt = self.write_prompt(request)
+        given = f"{prompt.system}\n\n{prompt.user}\n".encode(errors="replace")
+        program = self.argv[0]
+        progress(f"{program} reads {len(given)} bytes")
+        try:
+            child = subprocess.Popen(
+                self.argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            raise SummaryFailed(f"{program} does not start: {error}") from None
+        try:
+            # The prompt is longer than any summary that could be kept.
+            running = _Running(child, given, output_bytes_max=len(given))
+            ended = running.wait(self.time_limit_s, cancelled)
+        finally:
+            _end(child)
+        running.let_go()
+        if cancelled.is_set():
+            raise SummaryFailed("cancelled")
+        if running.output.overflowed:
+            raise SummaryFailed(f"{program} prints more than it was given")
+        if not ended:
+            raise SummaryFailed(f"{program} did not finish within {self.time_limit_s:g} s")
+        if child.returncode != 0:
+            raise SummaryFailed(f"{program} failed ({_how(child.returncode)}){_last_words(running.errors.kept)}")
+        return Summary(text=running.output.kept.decode(errors="replace").strip())
+
+
+class _Running:
+    """A child with its three pipes, each served by a thread: none of them can make the others wait."""
+
+    def __init__(self, child: subprocess.Popen[bytes], given: bytes, *, output_bytes_max: int) -> None:
+        assert child.stdin and child.stdout and child.stderr
+        self._child = child
+        self.output = _Reader(child.stdout, output_bytes_max, keep_last=False)
+        self.errors = _Reader(child.stderr, 4 * _ERROR_CHARS_MAX, keep_last=True)
+        self._readers = [Thread(target=reader.run, daemon=True) for reader in (self.output, self.errors)]
+        self._writer = Thread(target=_write, args=(child.stdin, given), daemon=True)
+        for thread in (*self._readers, self._writer):
+            thread.start()
+
+    def wait(self, time_limit_s: float, cancelled: Event) -> bool:
+        """Whether the child ended by itself, in time and within what it may print."""
+        deadline = time.monotonic() + time_limit_s
+        while self._child.poll() is None:
+            if time.monotonic() >= deadline or self.output.overflowed or cancelled.wait(_LOOK_S):
+                return False
+        return True
+
+    def let_go(self) -> None:
+        """Take what is still in the pipes of a group that has ended."""
+        for thread in (*self._readers, self._writer):
+            thread.join(_GRACE_S)  # a process that left the group may hold a pipe for ever
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """Stop what is left of the child and its process group."""
+    try:
+        if child.poll() is None:
+            _signal(child, signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(_GRACE_S)
+    finally:
+        _signal(child, signal.SIGKILL)  # those it started may still be there
+        child.wait()
+
+
+def _signal(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, number)
+
+
+class _Reader:
+    """Reads a pipe to its end and keeps the first or the last ``bytes_max`` of it."""
+
+    def __init__(self, pipe: IO[bytes], bytes_max: int, *, keep_last: bool) -> None:
+        self._pipe = pipe
+        self._bytes_max = bytes_max
+        self._keep_last = keep_last
+        self.kept = b""
+        self.overflowed = False
+
+    def run(self) -> None:
+        with self._pipe, suppress(OSError, ValueError):
+            while data := os.read(self._pipe.fileno(), 65536):
+                both = self.kept + data
+                self.overflowed = self.overflowed or len(both) > self._bytes_max
+                self.kept = both[-self._bytes_max :] if self._keep_last else both[: self._bytes_max]
+
+
+def _write(pipe: IO[bytes], data: bytes) -> None:
+    with suppress(OSError, ValueError), pipe:  # a program may answer without reading everything
+        pipe.write(data)
+
+
+def _how(returncode: int) -> str:
+    return f"signal {-returncode}" if returncode < 0 else f"exit code {returncode}"
+
+
+def _last_words(errors: bytes) -> str:
+    words = " ".join(errors.decode(errors="replace").split())[-_ERROR_CHARS_MAX:]
+    return f": {words}" if words else ""

@@ -1,0 +1,166 @@
+"""A summary without a model: sentences of the conversation itself, chosen by rule. The same input gives the same text.
+
+Works on a fresh machine, without a network, and never fails. It keeps what an agent needs to go on: what the user asked
+for, how each request came out, what was decided, where it stopped, which files were touched. Each section has its share
+of the room; where it is full, what is older gives way, but the first thing the user asked for stays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from threading import Event
+
+from gitsession.compaction.prompts import SECTIONS, without_files
+from gitsession.compaction.serialise import CHARS_PER_TOKEN, Said
+from gitsession.compaction.summarizers.options import Options
+from gitsession.compaction.summary import Progress, Request, Summary
+
+GOAL, PROGRESS, DECISIONS, NEXT = SECTIONS
+FILES, EARLIER = "Files", "Earlier"
+
+SHARES = {GOAL: 0.3, PROGRESS: 0.3, DECISIONS: 0.12, NEXT: 0.12, FILES: 0.08, EARLIER: 0.08}
+"""How much of the room each section may take, in the order in which they stand."""
+
+LINE_CHARS_MAX = 400
+LINE_CHARS_MIN = 24
+
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+_DECIDED = re.compile(
+    r"\b(decid|instead of|rather than|because|must|never|always|do not|don't|prefer|chose|going with|will use)", re.I
+)
+_AHEAD = re.compile(r"\b(next|todo|to do|remain|still|left to|not yet|then i|i will|i'll|open question)\b", re.I)
+_WRITES = re.compile(r"write|edit|patch|create|replace|delete|insert", re.I)
+_HEADING = re.compile(r"#{1,4}\s+(.*?)\s*$")
+
+
+def make(_: Options) -> Extractive:
+    return Extractive()
+
+
+@dataclass(frozen=True, slots=True)
+class Extractive:
+    def summarise(self, request: Request, *, progress: Progress, cancelled: Event) -> Summary:
+        progress(f"choosing from {len(request.said)} paragraphs")
+        found = _sections(request.said)
+        before = _parsed(without_files(request.previous))
+        wanted = set(re.findall(r"\w{3,}", request.focus.lower()))
+        given = len(request.conversation) + len(request.previous)
+        # Twice as dense as what it stands for, even where there would be room for more.
+        room = min(request.max_tokens * CHARS_PER_TOKEN, given // 2)
+        parts = []
+        spare = 0
+        for title, share in SHARES.items():
+            lines = list(dict.fromkeys([*before.get(title, ()), *found.get(title, ())]))
+            spare += int(room * share)
+            kept = _fit(lines, spare - len(title) - 5, wanted, first=title == GOAL)
+            if kept:
+                parts.append("\n".join([f"## {title}", *(f"- {line}" for line in kept)]))
+                spare -= len(parts[-1]) + 2
+        return Summary("\n\n".join(parts))
+
+
+def _sections(said: Sequence[Said]) -> dict[str, list[str]]:
+    turns = _turns(said)
+    sentences = [sentence for each in said if each.by in ("user", "assistant") for sentence in _sentences(each.text)]
+    return {
+        GOAL: [_line(each.text) for each in said if each.by == "user"],
+        PROGRESS: [line for turn in turns for line in _outcome(turn)],
+        DECISIONS: [_line(sentence) for sentence in sentences if _DECIDED.search(sentence)],
+        NEXT: _next(turns[-1] if turns else ()),
+        FILES: _files(said),
+        EARLIER: [_line(each.text) for each in said if each.by in ("summary", "note")],
+    }
+
+
+def _turns(said: Sequence[Said]) -> list[list[Said]]:
+    """What came of each request of the user: groups that begin with their words."""
+    number = 0
+    numbers = []
+    for each in said:
+        number += each.by == "user"
+        numbers.append(number)
+    return [[each for _, each in group] for _, group in groupby(zip(numbers, said, strict=True), lambda pair: pair[0])]
+
+
+def _outcome(turn: Sequence[Said]) -> Iterable[str]:
+    """The last thing the agent said in a turn, what it did there, and what failed last and was not tried again."""
+    answers = [each.text for each in turn if each.by == "assistant"]
+    if answers:
+        yield _line(answers[-1])
+    tools = [each.name for each in turn if each.by == "call"]
+    if tools:
+        yield "used " + ", ".join(f"{name} {tools.count(name)}x" for name in dict.fromkeys(tools))
+    results = [each for each in turn if each.by == "result"]
+    if results and results[-1].failed:
+        yield _line(f"{results[-1].name} failed: {results[-1].text}")
+    yield from (_line(f"ran {each.text}") for each in turn if each.by == "shell")
+
+
+def _next(turn: Sequence[Said]) -> list[str]:
+    """Where it stopped: what the agent meant to do, asked, or had not answered."""
+    answers = [each for each in turn if each.by == "assistant"]
+    ahead = [_line(sentence) for each in answers[-1:] for sentence in _sentences(each.text) if _AHEAD.search(sentence)]
+    asked = [_line(sentence) for each in answers[-1:] for sentence in _sentences(each.text) if sentence.endswith("?")]
+    waiting = [_line(f"not answered yet: {turn[0].text}")] if turn and turn[0].by == "user" and not answers else []
+    return [*ahead, *(f"open: {question}" for question in asked), *waiting]
+
+
+def _files(said: Sequence[Said]) -> list[str]:
+    touched: dict[str, str] = {}
+    for each in said:
+        if each.by == "call" and each.path:
+            path = _line(each.path)
+            how = "changed" if _WRITES.search(each.name) else touched.get(path, "read")
+            touched.pop(path, None)
+            touched[path] = how
+    return [f"{how} {path}" for path, how in touched.items()]
+
+
+def _fit(lines: Sequence[str], chars_max: int, wanted: set[str], *, first: bool) -> list[str]:
+    """The lines for which there is room, in their order, none longer than a quarter of it.
+
+    Newer ones come before older, ``wanted`` ones before all. ``first``: the very first comes before the newer ones and
+    is there in any case, its beginning at least.
+    """
+
+    def rank(place: int) -> tuple[bool, bool, int]:
+        line = lines[place].lower()
+        return not any(word in line for word in wanted), not (first and place == 0), -place
+
+    kept = {}
+    line_chars_max = max(chars_max // 4, LINE_CHARS_MIN)
+    for place in sorted(range(len(lines)), key=rank):
+        line = _shortened(lines[place], line_chars_max)
+        if len(line) + 3 <= chars_max or (first and place == 0):
+            kept[place] = line
+            chars_max -= len(line) + 3
+    return [kept[place] for place in sorted(kept)]
+
+
+def _parsed(summary: str) -> dict[str, list[str]]:
+    """The lines of a summary by section; those under headings that are not ours are ``EARLIER``."""
+    lines: dict[str, list[str]] = {}
+    title = EARLIER
+    for line in summary.splitlines():
+        heading = _HEADING.match(line)
+        if heading:
+            title = heading[1] if heading[1] in SHARES else EARLIER
+        elif line.strip(" -*"):
+            lines.setdefault(title, []).append(_line(line.strip().removeprefix("- ").removeprefix("* ")))
+    return lines
+
+
+def _sentences(text: str) -> list[str]:
+    return [sentence for sentence in (part.strip() for part in _SENTENCE.split(text)) if sentence]
+
+
+def _line(text: str) -> str:
+    """``text`` on one line, its beginning if it is long."""
+    return _shortened(" ".join(text[: 4 * LINE_CHARS_MAX].split()), LINE_CHARS_MAX)
+
+
+def _shortened(line: str, chars_max: int) -> str:
+    return line if len(line) <= chars_max else f"{line[: chars_max - 4].rstrip()} ..."

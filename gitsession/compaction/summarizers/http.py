@@ -1,0 +1,200 @@
+"""A model behind an HTTP API: OpenAI's Chat or Responses, Anthropic's Messages, or a server that speaks one of them.
+
+The key is looked up when it is needed, in the variable that the options name; it goes into one header and into no
+error, log or value of ours. Nothing is sent anywhere but to the address that was set: no redirect is followed.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from email.message import Message
+from email.utils import parsedate_to_datetime
+from queue import Empty, SimpleQueue
+from threading import Event, Thread
+from typing import IO
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, OpenerDirector, build_opener
+from urllib.request import Request as Outgoing
+
+from gitsession.compaction.prompts import Writer, named
+from gitsession.compaction.summarizers import wire
+from gitsession.compaction.summarizers.options import Options
+from gitsession.compaction.summary import Progress, Request, Summary
+from gitsession.errors import SummaryFailed
+
+RETRY_AFTER_S_MAX = 60.0
+
+_ANSWER_BYTES_MAX = 16 << 20
+_ERROR_BYTES_MAX = 64 << 10
+_ERROR_CHARS_MAX = 300
+_LOOK_S = 0.05
+_RETRY_S = 2.0
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+
+
+def make(options: Options) -> Http:
+    """Raises ``SummaryFailed`` for an address or a key that should not be used."""
+    if not options.url or not options.model:
+        raise SummaryFailed("no address or no model is set", hint="Set gitsession.summarizerUrl and summarizerModel.")
+    try:
+        address = urlsplit(options.url)
+        address.port  # noqa: B018 - raises for one that is no number
+    except ValueError:
+        raise SummaryFailed("gitsession.summarizerUrl is no address") from None
+    if address.scheme not in ("http", "https") or not address.hostname:
+        raise SummaryFailed("gitsession.summarizerUrl is no address of http or https")
+    if address.username or address.password or address.query or address.fragment:
+        raise SummaryFailed(
+            "gitsession.summarizerUrl holds more than a host and a path",
+            hint="A key belongs into an environment variable; gitsession.summarizerKey names it.",
+        )
+    if options.key_name and address.scheme == "http" and address.hostname not in _LOCAL:
+        raise SummaryFailed("a key would be sent without encryption", hint="Set an address that begins with https.")
+    return Http(
+        api=wire.APIS[options.api],
+        url=options.url.rstrip("/"),
+        model=options.model,
+        key_name=options.key_name,
+        environ=options.environ,
+        time_limit_s=options.time_limit_s,
+        write_prompt=named(options.prompt),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Http:
+    api: wire.Api
+    url: str
+    model: str
+    key_name: str
+    environ: Mapping[str, str] = field(repr=False)
+    time_limit_s: float
+    write_prompt: Writer
+
+    def summarise(self, request: Request, *, progress: Progress, cancelled: Event) -> Summary:
+        prompt = self.write_prompt(request)
+        key = self._key()
+        body = json.dumps(self.api.body(self.url, self.model, prompt, request.max_tokens)).encode()
+        headers = {"Content-Type": "application/json", "Accept": "application/json", **self.api.headers(key)}
+        outgoing = Outgoing(self.api.address(self.url), body, headers, method="POST")
+        deadline = time.monotonic() + self.time_limit_s
+        host = urlsplit(self.url).hostname
+        progress(f"{self.model} at {host} reads {len(body)} bytes")
+        status, answer, wait_s = self._ask(outgoing, deadline, cancelled)
+        if status == 429 or status >= 500:
+            progress(f"{host} answers {status}; once more in {wait_s:g} s")
+            if time.monotonic() + wait_s >= deadline or wait_s > RETRY_AFTER_S_MAX:
+                raise SummaryFailed(f"{host} answers {status} and asks to wait {wait_s:g} s")
+            if cancelled.wait(wait_s):
+                raise SummaryFailed("cancelled")
+            status, answer, _ = self._ask(outgoing, deadline, cancelled)
+        if status != 200:
+            raise SummaryFailed(f"{host} answers {status}{_without(key, wire.complaint(answer))}")
+        try:
+            return self.api.read(json.loads(answer))
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+            raise SummaryFailed(f"{host} gives an answer that {self.api.name} does not have") from None
+
+    def _key(self) -> str:
+        if not self.key_name:
+            return ""
+        key = self.environ.get(self.key_name, "").strip()
+        if not key:
+            raise SummaryFailed(f"the environment has no {self.key_name}", hint="gitsession.summarizerKey names it.")
+        if not (key.isascii() and key.isprintable()):
+            raise SummaryFailed(f"what {self.key_name} holds is no key: it has characters that no header may have")
+        return key
+
+    def _ask(self, outgoing: Outgoing, deadline: float, cancelled: Event) -> tuple[int, bytes, float]:
+        """Status, body, and the seconds to wait before another try. Raises ``SummaryFailed``.
+
+        A thread asks, so that this one can look up: a socket that says nothing can be left alone, not interrupted.
+        """
+        host = urlsplit(self.url).hostname
+        answers: SimpleQueue[tuple[int, bytes, float] | str] = SimpleQueue()
+        given_up = Event()
+        left_s = max(deadline - time.monotonic(), 0.0) + 1.0  # its own clock only ends what nobody waits for any more
+        Thread(target=_fetch, args=(outgoing, left_s, given_up, answers), daemon=True).start()
+        try:
+            while True:
+                with suppress(Empty):
+                    answer = answers.get(timeout=_LOOK_S)
+                    break
+                if cancelled.is_set():
+                    raise SummaryFailed("cancelled")
+                if time.monotonic() >= deadline:
+                    raise SummaryFailed(f"{host} did not answer within {self.time_limit_s:g} s")
+        finally:
+            given_up.set()
+        if isinstance(answer, str):
+            raise SummaryFailed(f"{host} cannot be asked: {answer}")
+        return answer
+
+
+def _fetch(
+    outgoing: Outgoing, time_limit_s: float, given_up: Event, answers: SimpleQueue[tuple[int, bytes, float] | str]
+) -> None:
+    try:
+        try:
+            with _opener().open(outgoing, timeout=time_limit_s) as response:
+                answers.put((response.status, _read(response, given_up, _ANSWER_BYTES_MAX), 0.0))
+        except HTTPError as error:
+            with error:
+                answers.put((error.code, _read(error, given_up, _ERROR_BYTES_MAX), _wait_s(error.headers)))
+    except _TooLong:
+        answers.put("its answer has no end")
+    except URLError as error:
+        answers.put(str(error.reason))
+    except Exception as error:  # of http, ssl and sockets; their text may quote a header, their name does not
+        answers.put(type(error).__name__)
+
+
+class _TooLong(Exception):
+    pass
+
+
+class _NoRedirect(HTTPRedirectHandler):
+    """The conversation and the key are for one address."""
+
+    def redirect_request(
+        self, req: Outgoing, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
+    ) -> Outgoing | None:
+        return None  # the answer comes back as it is: a status that is no success
+
+
+def _opener() -> OpenerDirector:
+    return build_opener(_NoRedirect)
+
+
+def _read(response: IO[bytes] | HTTPError, given_up: Event, bytes_max: int) -> bytes:
+    parts, size = [], 0
+    while not given_up.is_set() and (part := response.read(65536)):
+        parts.append(part)
+        size += len(part)
+        if size > bytes_max:
+            raise _TooLong
+    return b"".join(parts)
+
+
+def _wait_s(headers: Message) -> float:
+    """What ``Retry-After`` asks for, in seconds or as a date."""
+    stated = headers.get("Retry-After", "")
+    if not stated:
+        return _RETRY_S
+    try:
+        if stated.strip().isdecimal():
+            return float(stated)
+        return max(parsedate_to_datetime(stated).timestamp() - time.time(), 0.0)
+    except (ValueError, TypeError, OverflowError):
+        return _RETRY_S
+
+
+def _without(key: str, text: str) -> str:
+    """A server's complaint for an error of ours: short, on one line, and not quoting the key."""
+    words = " ".join((text.replace(key, "[key]") if key else text).split())[:_ERROR_CHARS_MAX]
+    return f": {words}" if words else ""

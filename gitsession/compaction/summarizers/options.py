@@ -1,0 +1,60 @@
+"""How a summarizer is set up: what flags or git's configuration say, checked once."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gitsession.errors import SummaryFailed
+
+APIS = ("openai-chat", "openai-responses", "anthropic")
+
+DEFAULT_TIME_LIMIT_S = 300.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Options:
+    """``command``: a program and its arguments. ``key_name``: of the variable in ``environ`` that holds the key.
+
+    ``prompt``: of ``prompts.named``. The key itself is never here, nor in what ``repr`` shows.
+    """
+
+    name: str = "extractive"
+    command: tuple[str, ...] = ()
+    api: str = "openai-chat"
+    url: str = ""
+    model: str = ""
+    key_name: str = ""
+    time_limit_s: float = DEFAULT_TIME_LIMIT_S
+    prompt: str = "default"
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+
+
+def from_config(config: Mapping[str, str], environ: Mapping[str, str]) -> Options:
+    """Options out of ``gitsession.summarizer*``; keys in lower case, as git lists them. Raises ``SummaryFailed``."""
+
+    def said(name: str, otherwise: str = "") -> str:
+        return config.get(f"gitsession.summarizer{name}", otherwise)
+
+    api = said("api", APIS[0])
+    if api not in APIS:
+        raise SummaryFailed(f"gitsession.summarizerApi is {api!r}", hint=f"Choose one of {', '.join(APIS)}.")
+    try:
+        command = tuple(shlex.split(said("command")))
+        time_limit_s = float(said("timelimit", str(DEFAULT_TIME_LIMIT_S)))
+    except ValueError as error:
+        raise SummaryFailed(f"gitsession.summarizerCommand or summarizerTimeLimit: {error}") from None
+    if not 0 < time_limit_s < float("inf"):
+        raise SummaryFailed(f"gitsession.summarizerTimeLimit is {time_limit_s}", hint="It is a number of seconds.")
+    return Options(
+        name=said("", "extractive"),
+        command=command,
+        api=api,
+        url=said("url"),
+        model=said("model"),
+        key_name=said("key"),
+        time_limit_s=time_limit_s,
+        prompt=said("prompt", "default"),
+        environ=environ,
+    )
