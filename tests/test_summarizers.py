@@ -215,11 +215,21 @@ def test_a_summary_by_rule_says_what_was_asked_done_decided_and_open():
     text = by_rule(Request(said=CONVERSATION[:-1]))
     assert section(text, "Goal") == ["- Fix the login redirect. We must keep the old cookie."]
     assert section(text, "Progress")[0].startswith("- The redirect is fixed.")
-    assert "- used read 1x, edit 1x" in section(text, "Progress")
     assert "- edit failed: no such line" in section(text, "Progress")
     assert section(text, "Key decisions") == ["- We must keep the old cookie."]
     assert section(text, "Next steps") == ["- Next I will write a test.", "- open: Which framework do you want?"]
     assert section(text, "Files") == ["- changed auth.py"]
+
+
+def test_a_turn_without_words_is_told_by_what_was_done():
+    entries = [Message.user(FILLER), Message.assistant([READ, READ, EDIT])]
+    assert section(by_rule(Request(said=serialise(entries))), "Progress") == ["- used read 2x, edit 1x"]
+
+
+def test_words_of_consent_are_no_goal():
+    entries = [Message.user(text) for text in ("yo", FILLER, "ok", "yes, go on", "и тесты", "Add a page on themes")]
+    goals = section(by_rule(Request(said=serialise(entries))), "Goal")
+    assert [goal for goal in goals if "so forth" not in goal] == ["- yo", "- и тесты", "- Add a page on themes"]
 
 
 def test_a_request_without_an_answer_is_a_next_step():

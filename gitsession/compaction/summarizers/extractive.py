@@ -26,6 +26,7 @@ SHARES = {GOAL: 0.3, PROGRESS: 0.3, DECISIONS: 0.12, NEXT: 0.12, FILES: 0.08, EA
 
 LINE_CHARS_MAX = 400
 LINE_CHARS_MIN = 24
+NO_GOAL_CHARS_MAX = 12
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _DECIDED = re.compile(
@@ -66,13 +67,19 @@ def _sections(said: Sequence[Said]) -> dict[str, list[str]]:
     turns = _turns(said)
     sentences = [sentence for each in said if each.by in ("user", "assistant") for sentence in _sentences(each.text)]
     return {
-        GOAL: [_line(each.text) for each in said if each.by == "user"],
+        GOAL: _goals(said),
         PROGRESS: [line for turn in turns for line in _outcome(turn)],
         DECISIONS: [_line(sentence) for sentence in sentences if _DECIDED.search(sentence)],
         NEXT: _next(turns[-1] if turns else ()),
         FILES: _files(said),
         EARLIER: [_line(each.text) for each in said if each.by in ("summary", "note")],
     }
+
+
+def _goals(said: Sequence[Said]) -> list[str]:
+    """What the user said, but for the likes of "ok": the first of it in any case."""
+    lines = [_line(each.text) for each in said if each.by == "user"]
+    return [*lines[:1], *(line for line in lines[1:] if len(line) > NO_GOAL_CHARS_MAX or not line.isascii())]
 
 
 def _turns(said: Sequence[Said]) -> list[list[Said]]:
@@ -86,12 +93,12 @@ def _turns(said: Sequence[Said]) -> list[list[Said]]:
 
 
 def _outcome(turn: Sequence[Said]) -> Iterable[str]:
-    """The last thing the agent said in a turn, what it did there, and what failed last and was not tried again."""
+    """The last thing the agent said in a turn, or what it did there; what failed last and was not tried again."""
     answers = [each.text for each in turn if each.by == "assistant"]
     if answers:
         yield _line(answers[-1])
     tools = [each.name for each in turn if each.by == "call"]
-    if tools:
+    if tools and not answers:
         yield "used " + ", ".join(f"{name} {tools.count(name)}x" for name in dict.fromkeys(tools))
     results = [each for each in turn if each.by == "result"]
     if results and results[-1].failed:
