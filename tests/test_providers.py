@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import MAPS, PLAIN, TEXT, entries_of
 
+from gitsession.context.profiles import PROFILES
 from gitsession.context.providers import PROVIDERS, provider
 from gitsession.context.providers.turns import NO_OUTPUT, NO_RESULT
 from gitsession.context.providers.wire import CallIds, clean, legal, plain
@@ -25,9 +26,9 @@ LS = ToolCall("c2", "ls", {})
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
 
 
-def context(*entries, **state):
+def context(*entries, profile="pi", **state):
     items = tuple(Item(Oid(f"{number:040x}"), entry) for number, entry in enumerate(entries))
-    return Context("pi", items, State(**state), Tokens(0))
+    return Context(profile, items, State(**state), Tokens(0))
 
 
 def request(api, *entries, system=None, valid=True, **state):
@@ -158,10 +159,29 @@ def test_a_later_system_message_stays_where_openai_can_have_it():
 
 
 def test_a_later_system_message_joins_the_prompt_for_anthropic():
-    later = Message(role="developer", content=(Text("now be brief"),))
+    later = Message(role="system", content=(Text("now be brief"),))
     made = request("anthropic", Message.user("hi"), later, Message.user("more"), system="be good")
     assert made["system"] == "be good\n\nnow be brief"
     assert [turn["role"] for turn in made["messages"]] == ["user"]
+
+
+def test_a_developers_words_are_the_users_for_anthropic():
+    later = Message(role="developer", content=(Text("now be brief"),))
+    (turn,) = anthropic(Message.user("hi"), later)
+    assert [block["text"] for block in turn["content"]] == ["hi", "now be brief"]
+
+
+def test_who_says_an_extensions_words_is_for_the_profile_to_say():
+    word = CustomMessage(custom_type="x", content=(Text("by the way"),))
+    picture = CustomMessage(custom_type="x", content=(Text("look"), Image(PNG, "image/png")))
+    assert [message["role"] for message in chat(word, picture)] == ["user", "user"]
+    assert [message["role"] for message in chat(word, picture, profile="omp")] == ["developer", "user"]
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_system_messages_of_an_agent_that_leaves_them_out_are_left_out(api):
+    system = Message(role="system", content=(Text("be good"),), extra={"sections": {"a": "b"}})
+    assert request(api, system, Message.user("hi"), system, profile="pi-0.73") == request(api, Message.user("hi"))
 
 
 def test_named_sections_of_the_prompt_are_replaced_and_taken_away():
@@ -558,9 +578,10 @@ SHOWN = st.one_of(
     model=st.sampled_from([None, "anthropic/m", "openai/m", "m"]),
     instructions=st.none() | entries_of(Instructions),
     system=st.none() | TEXT,
+    profile=st.sampled_from([*PROFILES]),
 )
-def test_any_sequence_of_entries_is_a_valid_request(api, entries, model, instructions, system):
-    made = request(api, *entries, model=model, instructions=instructions, system=system)
+def test_any_sequence_of_entries_is_a_valid_request(api, entries, model, instructions, system, profile):
+    made = request(api, *entries, model=model, instructions=instructions, system=system, profile=profile)
     calls, results = ids_of(api, made)
     assert len(set(calls)) == len(calls)
     assert sorted(calls) == sorted(results)

@@ -1,7 +1,8 @@
 """Requests for Anthropic's Messages API. ``max_tokens``, which it asks for, is the caller's to choose.
 
 User and assistant take turns, the user first; results stand at the head of the turn that follows their calls. System
-messages from the middle of a conversation join the system prompt: not every model takes them where they were.
+messages from the middle of a conversation join the system prompt: not every model takes them where they were. The API
+knows no developer; what one says, the user does.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ NOT_SHOWN = "(earlier messages are not shown)"
 def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
     """``messages``, and ``model``, ``system`` and ``tools`` as far as they are known."""
     said = turns(context, API, skip=opening(context))
-    later = [words(turn.blocks) for turn in said if turn.role in ("system", "developer")]
+    later = [words(turn.blocks) for turn in said if turn.role == "system"]
     model, head = model_of(context, API), "\n\n".join(part for part in [prompt(context, system), *later] if part)
     defined = [_tool(tool) for tool in tools(context)]
     return {
@@ -51,7 +52,7 @@ def _messages(said: Iterable[Turn]) -> list[dict[str, Any]]:
             messages.append({"role": role, "content": content})
 
     for turn in said:
-        if turn.role == "user":
+        if turn.role in ("user", "developer"):
             put("user", _blocks(turn.blocks))
         elif turn.role == "assistant":
             spoken = _spoken(turn)

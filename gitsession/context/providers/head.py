@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gitsession.context.profiles import profile
 from gitsession.context.providers.wire import clean, plain
 from gitsession.context.value import Context
 from gitsession.model.entries import Message
@@ -55,11 +56,16 @@ def _opening(context: Context) -> list[Message]:
         if not (isinstance(item.entry, Message) and item.entry.role == "system"):
             break
         found.append(item.entry)
-    return found
+    return found if _hears_system(context) else []
+
+
+def _hears_system(context: Context) -> bool:
+    """Whether system messages of the session go to the model at all: older agents leave them out."""
+    return profile(context.profile).llm_role(Message(role="system")) == "system"
 
 
 def _system_messages(context: Context) -> list[Message]:
-    entries = [item.entry for item in context.items]
+    entries = [item.entry for item in context.items] if _hears_system(context) else []
     return [entry for entry in entries if isinstance(entry, Message) and entry.role == "system"]
 
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from gitsession.context.profiles import profile
 from gitsession.context.providers.blocks import shown, uttered
 from gitsession.context.providers.wire import CallIds, clean, legal
 from gitsession.context.providers.words import user_text
-from gitsession.context.value import Context
+from gitsession.context.value import Context, Shown
 from gitsession.model.blocks import File, Image, Text, Thinking, ToolCall
-from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message
+from gitsession.model.entries import CustomMessage, Entry, Message
 
 NO_OUTPUT = "(no output)"
 NO_RESULT = "(this call was not answered: its result is not known)"
@@ -67,6 +68,7 @@ def turns(context: Context, api: Api, *, skip: int = 0) -> list[Turn]:
     entries = [item.entry for item in context.items[skip:] if not _unfinished(item.entry)]
     answers = _answers(entries)
     ids = CallIds(api.call_id_chars_max)
+    rules = profile(context.profile)
     found = []
     for at, entry in enumerate(entries):
         if isinstance(entry, Message) and entry.role == "assistant":
@@ -78,7 +80,7 @@ def turns(context: Context, api: Api, *, skip: int = 0) -> list[Turn]:
             ]
             found.append(Turn("assistant", tuple(blocks), own))
         else:
-            found.extend(_heard(entry))
+            found.extend(_heard(entry, rules.llm_role(entry)))
     return [turn for turn in found if turn.blocks]
 
 
@@ -132,12 +134,14 @@ def _call(call: ToolCall, answer: Message | None, ids: CallIds, api: Api) -> Cal
     return replace(made, result=shown(answer.content) or (Text(NO_OUTPUT),), is_error=answer.is_error)
 
 
-def _heard(entry: Entry) -> Iterable[Turn]:
-    """What the model hears from others than tools."""
-    if isinstance(entry, Message) and entry.role in ("system", "developer"):
-        yield Turn(entry.role, (Text(clean(entry.text)),) if entry.text.strip() else ())
-    elif isinstance(entry, CustomMessage) or (isinstance(entry, Message) and entry.role in ("user", "custom")):
-        yield Turn("user", tuple(shown(entry.content)))
-    elif isinstance(entry, Compaction | BranchSummary) or (isinstance(entry, Message) and entry.role == "shell"):
+def _heard(entry: Shown, role: str | None) -> Iterable[Turn]:
+    """What the model hears from others than tools. ``role``: as whose words, by the rules of the profile."""
+    if role not in ("user", "system", "developer"):
+        return
+    if isinstance(entry, CustomMessage) or (isinstance(entry, Message) and entry.role != "shell"):
+        blocks = tuple(shown(entry.content))
+    else:
         text = user_text(entry)
-        yield Turn("user", (Text(clean(text)),) if text else ())
+        blocks = (Text(clean(text)),) if text else ()
+    only_words = all(isinstance(block, Text) for block in blocks)
+    yield Turn(role if only_words else "user", blocks)

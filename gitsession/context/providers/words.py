@@ -9,9 +9,9 @@ _ELSEWHERE = "What was tried on another branch of this conversation, in summary:
 
 
 def user_text(entry: Compaction | BranchSummary | Message) -> str:
-    """The words for a summary or a shell command; empty where the model is not to see it."""
+    """The words for a summary or a shell command; empty where there is nothing to say."""
     if isinstance(entry, Message):
-        return "" if entry.extra.get("excludeFromContext") is True else _shell(entry)
+        return _shell(entry)
     if not entry.summary.strip():
         return ""
     head = _EARLIER if isinstance(entry, Compaction) else _ELSEWHERE
