@@ -63,6 +63,19 @@ def test_the_program_of_the_readme_runs_as_it_stands(folder: Path) -> None:
     assert "user: Fix the login redirect" in done.stdout
 
 
+def test_the_program_of_the_page_on_compaction_runs_as_it_stands(folder: Path) -> None:
+    [program] = blocks(ROOT / "docs/compaction.md", "python")
+    done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Fix the login redirect")
+
+
+def test_every_setting_of_a_summarizer_is_on_the_page() -> None:
+    told = re.findall(r"^\| `gitsession\.summarizer(\w*)`", (ROOT / "docs/compaction.md").read_text(), re.MULTILINE)
+    source = (ROOT / "gitsession/compaction/summarizers/options.py").read_text()
+    assert {name.lower() for name in told} == set(re.findall(r'said\("(\w*)"', source))
+
+
 def test_the_readme_has_two_commands_and_ci_runs_them() -> None:
     demo, tests = blocks(ROOT / "README.md", "sh")
     assert "gitsession demo" in demo

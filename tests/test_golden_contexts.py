@@ -6,12 +6,14 @@ import gzip
 import json
 from typing import Any
 
+import published
 import pytest
 from builders import SHARED, bring
 
 from gitsession.context import fold, profiles
 from gitsession.context.line import Line
 from gitsession.context.providers import pi as as_pi
+from gitsession.context.providers import provider
 from gitsession.context.value import Context
 from gitsession.session.address import resolve
 from gitsession.store.memory import MemoryStore
@@ -83,3 +85,10 @@ def test_omp_sees_the_same(golden: list[dict[str, Any]], number: int) -> None:
     assert roles(ours) == theirs["context"]["roles"]
     assert llm_roles(ours) == theirs["llmRoles"]
     assert estimates(ours) == theirs["context"]["estTokens"]
+
+
+@pytest.mark.parametrize("profile", ["pi", "omp"])
+@pytest.mark.parametrize("api", ["anthropic", "openai-chat", "openai-responses"])
+def test_what_they_see_is_a_request_of_every_provider(golden: list[dict[str, Any]], api: str, profile: str) -> None:
+    for case in golden:
+        published.check(api, provider(api).request(seen(case, profile)))

@@ -477,13 +477,6 @@ def serving(*answers):
             thread.join()
 
 
-@pytest.fixture(autouse=True)
-def no_proxies(monkeypatch):
-    for name in list(os.environ):
-        if name.lower().endswith("_proxy"):
-            monkeypatch.delenv(name)
-
-
 def model_at(server, api="openai-chat", **more):
     url = server if isinstance(server, str) else server.url
     named = {"key_name": "THE_KEY", "environ": {"THE_KEY": f"{KEY}\n"}, "time_limit_s": 20.0, **more}
@@ -688,6 +681,14 @@ def test_a_server_that_is_not_there_is_told():
     with serving() as server:
         url = server.url
     assert "cannot be asked" in failing(model_at(url))
+
+
+def test_what_is_for_this_machine_goes_through_no_proxy(monkeypatch):
+    with serving() as proxy, serving((200, {}, chat_answer())) as server:
+        monkeypatch.setenv("http_proxy", proxy.url)
+        monkeypatch.delenv("no_proxy", raising=False)
+        assert summarise(model_at(server), REQUEST).text == "short"
+        assert proxy.heard == []
 
 
 MOCK = SHARED / "peers" / "agents" / "mock_llm.py"

@@ -18,7 +18,7 @@ from threading import Event, Thread
 from typing import IO
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, OpenerDirector, build_opener
+from urllib.request import HTTPRedirectHandler, OpenerDirector, ProxyHandler, build_opener
 from urllib.request import Request as Outgoing
 
 from gitsession.compaction.prompts import Writer, named
@@ -141,7 +141,7 @@ def _fetch(
 ) -> None:
     try:
         try:
-            with _opener().open(outgoing, timeout=time_limit_s) as response:
+            with _opener(outgoing.host).open(outgoing, timeout=time_limit_s) as response:
                 answers.put((response.status, _read(response, given_up, _ANSWER_BYTES_MAX), 0.0))
         except HTTPError as error:
             with error:
@@ -167,8 +167,10 @@ class _NoRedirect(HTTPRedirectHandler):
         return None  # the answer comes back as it is: a status that is no success
 
 
-def _opener() -> OpenerDirector:
-    return build_opener(_NoRedirect)
+def _opener(host: str) -> OpenerDirector:
+    # A proxy is for the world outside: what is meant for this machine does not go through it.
+    local = urlsplit(f"//{host}").hostname in _LOCAL
+    return build_opener(_NoRedirect, *([ProxyHandler({})] if local else []))
 
 
 def _read(response: IO[bytes] | HTTPError, given_up: Event, bytes_max: int) -> bytes:
