@@ -32,7 +32,10 @@ class Options:
 
 
 def from_config(config: Mapping[str, str], environ: Mapping[str, str]) -> Options:
-    """Options out of ``gitsession.summarizer*``; keys in lower case, as git lists them. Raises ``SummaryFailed``."""
+    """Options out of ``gitsession.summarizer*``; keys in lower case, as git lists them. Raises ``SummaryFailed``.
+
+    ``config`` is the user's, never a store's own: it names a program to run, and where a session is sent.
+    """
 
     def said(name: str, otherwise: str = "") -> str:
         return config.get(f"gitsession.summarizer{name}", otherwise)

@@ -1,0 +1,141 @@
+"""Summaries by a program: bad ones are told, and none outlives the call, whatever it does."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+
+import pytest
+from summaries import REQUEST, failing
+
+from gitsession.compaction.serialise import Said
+from gitsession.compaction.summarizers import make
+from gitsession.compaction.summarizers.options import Options
+from gitsession.compaction.summary import Request, summarise
+from gitsession.errors import SummaryFailed
+
+
+def program(script, *, seconds=20.0):
+    return make(Options(name="command", command=(sys.executable, "-c", script), time_limit_s=seconds))
+
+
+def test_a_program_reads_the_prompt_and_prints_the_summary():
+    heard = []
+    script = "import sys; text = sys.stdin.read(); print('seen', 'Fix the login' in text, '## Goal' in text)"
+    assert summarise(program(script), REQUEST, progress=heard.append).text == "seen True True"
+    assert "bytes" in heard[0]
+
+
+def test_a_program_is_called_without_a_shell():
+    argv = (sys.executable, "-c", "import sys; print(sys.argv[1])", "$(id); x")
+    assert summarise(make(Options(name="command", command=argv)), REQUEST).text == "$(id); x"
+
+
+def test_a_program_may_answer_without_reading():
+    long = Request(said=(Said("user", "x" * 3_000_000),))
+    assert summarise(program("print('ok')"), long).text == "ok"
+
+
+def test_a_program_that_talks_before_it_listens_does_not_hang():
+    script = "import sys; print('x' * 200_000, flush=True); print('y', file=sys.stderr); sys.stdin.read()"
+    assert len(summarise(program(script), Request(said=(Said("user", "x" * 300_000),))).text) == 200_000
+
+
+BAD_PROGRAMS = {
+    "fails": ("import sys; print('half'); sys.exit('no\\nmoney left')", r"exit code 1.*: no money left"),
+    "is killed": ("import os; os.kill(os.getpid(), 9)", r"signal 9"),
+    "says nothing": ("pass", r"empty answer"),
+    "says blanks": ("print(' ')", r"empty answer"),
+    "gives back what it got": ("import sys; print(sys.stdin.read())", r"more than it was given"),
+    "never ends to talk": ("while True: print('x' * 1000)", r"more than it was given"),
+}
+
+
+@pytest.mark.parametrize(("script", "words"), BAD_PROGRAMS.values(), ids=BAD_PROGRAMS)
+def test_a_bad_program_is_told(script, words):
+    with pytest.raises(SummaryFailed, match=words):
+        summarise(program(script), REQUEST)
+
+
+def test_a_program_that_is_not_there_is_told():
+    assert "does not start" in failing(make(Options(name="command", command=("/nowhere/llm",))))
+    with pytest.raises(SummaryFailed, match="no command"):
+        make(Options(name="command"))
+
+
+def is_alive(pid):
+    """Whether a process runs; one that has ended and waits for its parent does not."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        with suppress(FileNotFoundError), open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] != "Z"
+        return True
+    return False
+
+
+def gone(pid):
+    for _ in range(200):
+        if not is_alive(pid):
+            return True
+        time.sleep(0.02)
+    return False
+
+
+HANGS = """
+import os, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+with open({where!r} + ".new", "w") as file:
+    file.write(f"{{os.getpid()}} {{child.pid}}")
+os.rename({where!r} + ".new", {where!r})
+time.sleep(600)
+"""
+
+
+def pids_in(path):
+    for _ in range(500):
+        if path.exists():
+            return [int(word) for word in path.read_text().split()]
+        time.sleep(0.02)
+    raise AssertionError("it did not start")
+
+
+@pytest.mark.parametrize("how", ["out of time", "cancelled"])
+def test_a_program_that_hangs_is_ended_with_all_it_started(tmp_path, how):
+    where = tmp_path / "pids"
+    summarizer = program(HANGS.format(where=str(where)), seconds=2.0 if how == "out of time" else 60.0)
+    event = threading.Event()
+    if how == "cancelled":
+        threading.Thread(target=lambda: pids_in(where) and event.set()).start()
+    message = failing(summarizer, cancelled=event)
+    assert message == "cancelled" if how == "cancelled" else "within 2 s" in message
+    assert all(gone(pid) for pid in pids_in(where))
+
+
+def test_ctrl_c_leaves_no_program_behind(tmp_path):
+    where = tmp_path / "pids"
+    script = f"""
+from gitsession.compaction.serialise import Said
+from gitsession.compaction.summarizers import make
+from gitsession.compaction.summarizers.options import Options
+from gitsession.compaction.summary import Request, summarise
+import sys
+options = Options(name="command", command=(sys.executable, "-c", {HANGS.format(where=str(where))!r}))
+summarise(make(options), Request(said=(Said("user", "x" * 999),)))
+"""
+    ours = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE)
+    pids = pids_in(where)
+    ours.send_signal(signal.SIGINT)
+    _, errors = ours.communicate(timeout=30)
+    assert b"KeyboardInterrupt" in errors
+    assert all(gone(pid) for pid in pids)
+
+
+def test_what_a_program_leaves_running_is_ended_when_it_is_done(tmp_path):
+    where = tmp_path / "pids"
+    script = HANGS.format(where=str(where)).replace("time.sleep(600)\n", "print('ok')\n")
+    assert summarise(program(script), REQUEST).text == "ok"
+    assert all(gone(pid) for pid in pids_in(where))
