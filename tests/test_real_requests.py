@@ -1,7 +1,7 @@
 """What the released pi would send for 150 contexts, and what we make of them. Runs where ``$LAB`` holds it.
 
-Two differences are meant: pi sends results that answer no call, which the APIs refuse; and where a result came after the
-user's next words it sends an error in its place, we the result.
+Two differences are meant: pi sends results that answer no call, which the APIs refuse; and where a result came after
+the user's next words it sends an error in its place, we the result.
 """
 
 import gzip
@@ -97,6 +97,6 @@ def without_orphans(sequence):
 @pytest.mark.parametrize("api", APIS)
 def test_pi_would_send_the_same(pairs, api):
     read, ours = APIS[api]
-    same = [list(without_orphans(read(theirs[api]))) == list(without_orphans(read(ours(seen)))) for seen, theirs in pairs]
-    assert len(same) == 150
-    assert same == [True] * 150
+    assert len(pairs) == 150
+    for context, theirs in pairs:
+        assert list(without_orphans(read(ours(context)))) == list(without_orphans(read(theirs[api])))
