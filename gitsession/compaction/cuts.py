@@ -1,0 +1,119 @@
+"""Where a line is cut in two: what is summarised, and what is kept as it is (rules 18 to 22). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from gitsession.compaction.sight import Place
+from gitsession.context.profiles import Profile
+from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message, Reset
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Indices of places. ``first_kept``: from there on all stays. ``turn``: where the turn begins that is split."""
+
+    first_kept: int = 0
+    turn: int | None = None
+
+
+Cutter: TypeAlias = Callable[[Sequence[Place], int, Profile], Cut]
+
+
+def by_what_is_shown(places: Sequence[Place], keep: int, profile: Profile) -> Cut:
+    """pi since 0.80.10: the newest entry at which ``keep`` tokens are reached, or the next that can be cut at.
+
+    Where none can, since the results of one call are more than that by themselves, the call stays with them.
+    """
+    cuts = [at for at, place in enumerate(places) if _shows(place, profile.can_cut)]
+    if not cuts:
+        return Cut()
+    at, total = len(places), 0
+    while at and total < keep:
+        at -= 1
+        total += _size(places[at], profile)
+    reached = total >= keep and at < len(places)
+    first = cuts[0] if not reached else next((cut for cut in cuts if cut >= at), cuts[-1])
+    if reached and _is_left_out(places, first + 1):
+        first += 1
+    while first and places[first - 1].node.kind != Compaction.kind and not places[first - 1].items:
+        first -= 1
+    return _with_turn(places, first, lambda place: _shows(place, profile.starts_turn))
+
+
+def by_messages(places: Sequence[Place], keep: int, profile: Profile) -> Cut:
+    """pi until 0.80.9: only messages count; what is no message goes with the one behind it, whatever it says.
+
+    Where the results of the last call are more than ``keep``, nothing is compacted at all.
+    """
+    cuts = [at for at, place in enumerate(places) if _is_cut_before_080(place, profile)]
+    if not cuts:
+        return Cut()
+    first, total = cuts[0], 0
+    for at in range(len(places) - 1, -1, -1):
+        if places[at].node.kind == Message.kind:
+            total += _size(places[at], profile)
+            if total >= keep:
+                first = next((cut for cut in cuts if cut >= at), cuts[0])
+                break
+    while first and places[first - 1].node.kind not in (Compaction.kind, Message.kind):
+        first -= 1
+    if _says(places[first], "user"):
+        return Cut(first)
+    start = _last(places, first, lambda place: _is_words(place) or _says(place, "user", "shell"))
+    return Cut(first, start)
+
+
+def by_groups(places: Sequence[Place], keep: int, profile: Profile) -> Cut:
+    """omp: as many of the newest as fit into ``keep``, an answer always with its results; the newest in any case."""
+    cuts = [at for at, place in enumerate(places) if _shows(place, profile.can_cut)]
+    if not cuts:
+        return Cut()
+    first, total, end = cuts[-1], 0, len(places)
+    for cut in reversed(cuts):
+        total += sum(_size(place, profile) for place in places[cut:end])
+        if total > keep:
+            break
+        first, end = cut, cut
+    split = _with_turn(places, first, lambda place: _shows(place, profile.starts_turn))
+    while first and places[first - 1].node.kind not in (Compaction.kind, Reset.kind) and not places[first - 1].items:
+        first -= 1
+    return Cut(first, split.turn)
+
+
+def _with_turn(places: Sequence[Place], first: int, starts: Callable[[Place], bool]) -> Cut:
+    return Cut(first) if starts(places[first]) else Cut(first, _last(places, first, starts))
+
+
+def _last(places: Sequence[Place], until: int, fits: Callable[[Place], bool]) -> int | None:
+    return next((at for at in range(until, -1, -1) if fits(places[at])), None)
+
+
+def _is_left_out(places: Sequence[Place], start: int) -> bool:
+    """Whether all that follows was tried and taken back by edits, an answer at least: then nothing of it is cut off."""
+    rest = places[start:]
+    answers = [place for place in rest if place.node.kind == Message.kind and place.node.role == "assistant"]
+    return bool(answers) and not any(place.items or place.node.kind == Compaction.kind for place in rest)
+
+
+def _shows(place: Place, fits: Callable[[Entry], bool]) -> bool:
+    return place.node.kind != Compaction.kind and any(fits(item.entry) for item in place.items)
+
+
+def _size(place: Place, profile: Profile) -> int:
+    return sum(profile.estimate(item.entry) for item in place.items)
+
+
+def _is_words(place: Place) -> bool:
+    return place.node.kind in (BranchSummary.kind, CustomMessage.kind)
+
+
+def _is_cut_before_080(place: Place, profile: Profile) -> bool:
+    return _is_words(place) or (place.node.kind == Message.kind and _shows(place, profile.can_cut))
+
+
+def _says(place: Place, *roles: str) -> bool:
+    said = (item.entry for item in place.items)
+    return any(isinstance(entry, Message) and entry.role in roles and "role" not in entry.extra for entry in said)

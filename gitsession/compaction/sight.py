@@ -1,0 +1,98 @@
+"""What of a line a compaction has to do with: entries and what each shows, from the last compaction's first kept on."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gitsession.context.line import Line
+from gitsession.context.profiles import Profile
+from gitsession.context.profiles.reach import reach
+from gitsession.context.profiles.showing import changed, changes, show
+from gitsession.context.tokens import tokens
+from gitsession.context.value import Item
+from gitsession.model.entries import Compaction, Fork, Message, Opaque, Reset, Session
+from gitsession.session.node import Node
+
+_NO_ENTRIES = (Session.kind, Opaque.kind, Fork.kind)
+"""What stands on a line of ours and is no entry of an agent's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An entry, and what it shows: nothing, one item, or more."""
+
+    node: Node
+    items: tuple[Item, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """``places``: what is shown behind the summary of ``previous``, the newest compaction, the oldest first.
+
+    ``fallen``: where the compaction itself stands among them. ``system``: what the agent was told, all of it in order.
+    ``tokens``: of the whole context.
+    """
+
+    previous: Compaction | None
+    places: tuple[Place, ...]
+    fallen: int
+    system: tuple[Item, ...]
+    tokens: int
+
+    @property
+    def summary(self) -> str:
+        return self.previous.summary if self.previous else ""
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """All that is shown behind the summary, but for system messages."""
+        return conversation(self.places)
+
+
+def sight(line: Line, profile: Profile) -> Sight:
+    """What ``profile`` shows of a line, entry by entry."""
+    seen = reach(line)
+    selection = profile.select(line)
+    count = tokens(profile, selection.items, fresh=selection.fresh)
+    by_oid = {oid: tuple(items) for oid, items in itertools.groupby(selection.items, lambda item: item.oid)}
+    previous = line.entry(seen.compaction) if seen.compaction else None
+    kept, after = _entries(seen.kept), _entries(seen.after)
+    return Sight(
+        previous if isinstance(previous, Compaction) else None,
+        tuple(Place(node, by_oid.get(node.oid, ())) for node in [*kept, *after]),
+        len(kept),
+        tuple(item for item in selection.items if is_system(item)),
+        count.used,
+    )
+
+
+def raw(line: Line, nodes: Iterable[Node]) -> tuple[Place, ...]:
+    """Entries, each with what it shows by itself: nothing edited, nothing left out."""
+    return tuple(Place(node, tuple(show(line, node))) for node in _entries(nodes))
+
+
+def originals(line: Line, until: Node | None) -> tuple[Item, ...]:
+    """All that was said before ``until`` (``None``: to the leaf), compacted or not, as edits and prunes left it.
+
+    Goes back to the newest reset, or to the root: this is the one thing here whose cost follows the history.
+    """
+    nodes = list(itertools.takewhile(lambda node: node.kind != Reset.kind, line.back()))[::-1]
+    how = changes(line, nodes, edits=True)
+    if until is not None:
+        nodes = list(itertools.takewhile(lambda node: node.oid != until.oid, nodes))
+    return conversation(Place(node, tuple(changed(show(line, node), node, how))) for node in nodes)
+
+
+def conversation(places: Iterable[Place]) -> tuple[Item, ...]:
+    """What places show, but for system messages: those are no conversation."""
+    return tuple(item for place in places for item in place.items if not is_system(item))
+
+
+def is_system(item: Item) -> bool:
+    return isinstance(item.entry, Message) and item.entry.role == "system"
+
+
+def _entries(nodes: Iterable[Node]) -> list[Node]:
+    return [node for node in nodes if node.kind not in _NO_ENTRIES]

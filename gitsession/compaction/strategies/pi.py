@@ -1,0 +1,89 @@
+"""pi's compaction, and omp's: keep the newest tokens, summarise what is before, a split turn apart (rules 18 to 28)."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+from gitsession.compaction import cuts
+from gitsession.compaction.cuts import Cut, Cutter
+from gitsession.compaction.files import carried_by, touched
+from gitsession.compaction.sight import Place, Sight, conversation, raw, sight
+from gitsession.compaction.value import Ask, Plan
+from gitsession.context.line import Line
+from gitsession.context.profiles import Profile
+from gitsession.context.profiles.turns import FAILED
+from gitsession.model.entries import Compaction, Message
+from gitsession.model.usage import total_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class _Generation:
+    cut: Cutter
+    shown_only: bool = False
+    """Whether entries that show nothing stay out of the range."""
+    raw: bool = False
+    """Whether what counts is what entries say by themselves, though the context leaves some of it out."""
+    scaled: bool = False
+    """Whether what is kept shrinks where the provider counts more than the agent does (rule 17)."""
+
+
+_GENERATIONS = {
+    "pi": _Generation(cuts.by_what_is_shown),
+    "pi-0.73": _Generation(cuts.by_messages),
+    "omp": _Generation(cuts.by_groups, shown_only=True, raw=True, scaled=True),
+}
+
+
+def plan(line: Line, profile: Profile, ask: Ask) -> Plan:
+    how = _GENERATIONS.get(profile.NAME, _GENERATIONS["pi"])
+    last = next(line.back(), None)
+    if last is not None and last.kind == Compaction.kind:
+        return Plan(strategy="pi", profile=profile.NAME, leaf=line.leaf, nothing="the last entry is a compaction")
+    seen = sight(line, profile)
+    places = _places(line, seen, how)
+    keep = profile.SETTINGS.keep_recent if ask.keep_tokens is None else ask.keep_tokens
+    cut = how.cut(places, _scaled(line, places, keep, profile) if how.scaled else keep, profile)
+    return cut_plan("pi", line, profile, seen, places, cut)
+
+
+def cut_plan(strategy: str, line: Line, profile: Profile, seen: Sight, places: tuple[Place, ...], cut: Cut) -> Plan:
+    """The plan of a cut: what is before it is summarised, what is behind it stays."""
+    end = cut.first_kept if cut.turn is None else cut.turn
+    history = conversation(places[:end])
+    prefix = () if cut.turn is None else conversation(places[cut.turn : cut.first_kept])
+    if not history and not prefix:
+        return Plan(strategy=strategy, profile=profile.NAME, leaf=line.leaf, nothing="all of it would be kept")
+    return Plan(
+        strategy=strategy,
+        profile=profile.NAME,
+        leaf=line.leaf,
+        first_kept=places[cut.first_kept].node if cut.first_kept < len(places) else None,
+        history=history,
+        prefix=prefix,
+        kept=conversation(places[cut.first_kept :]),
+        previous=seen.summary,
+        system=seen.system,
+        files=touched((item.entry for item in (*history, *prefix)), carried_by(seen.previous)),
+        tokens_before=seen.tokens,
+    )
+
+
+def _places(line: Line, seen: Sight, how: _Generation) -> tuple[Place, ...]:
+    places = seen.places
+    if how.raw:
+        places = raw(line, (place.node for place in places))
+    return tuple(place for place in places if place.items) if how.shown_only else places
+
+
+def _scaled(line: Line, places: tuple[Place, ...], keep: int, profile: Profile) -> int:
+    ours = sum(profile.estimate(item.entry) for item in conversation(places))
+    theirs = next(filter(None, map(_prompt_tokens, map(line.entry, itertools.islice(line.back(), None)))), 0)
+    return max(keep * ours // theirs, 1) if theirs > ours > 0 else keep
+
+
+def _prompt_tokens(entry: object) -> int:
+    if not isinstance(entry, Message) or entry.role != "assistant" or entry.stop in FAILED or entry.usage is None:
+        return 0
+    stated = [entry.usage.get(name) for name in ("input", "cacheRead", "cacheWrite")]
+    return sum(count for count in stated if isinstance(count, int)) or total_tokens(entry.usage)

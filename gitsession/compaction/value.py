@@ -1,0 +1,53 @@
+"""What a compaction is going to do, before it does anything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gitsession.compaction.files import NO_FILES, Files
+from gitsession.context.value import Item
+from gitsession.session.node import Node
+from gitsession.store.base import Oid
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ask:
+    """What the caller wants. ``keep_tokens``: of the end, as it is; ``None`` is what the agent keeps.
+
+    ``at``: the entry from which, or up to which, for the strategies that go by one. ``window``: of the model, in
+    tokens; ``None`` where nobody said.
+    """
+
+    keep_tokens: int | None = None
+    at: Node | None = None
+    window: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """What goes into a summary and what stays; whoever made it has only read.
+
+    ``leaf``: the entry it was made for. ``first_kept``: from there on all stays as it is; ``None``: nothing does.
+    ``history``: what the summary stands for; ``prefix``: the beginning of a turn whose end is kept, summarised apart;
+    ``kept``: what is shown behind the summary. ``previous``: the summary to carry on, ``carried``: how many in a row
+    have been carried on from the one before. ``system``: what the agent was told, which goes with the summary.
+    ``quoted``: words that stand in the summary as they are. ``onto``: where the summary goes if not behind the leaf:
+    then it is one of a branch that is left. ``tokens_before``: the whole context. ``nothing``: why there is nothing to
+    do; then the rest says nothing.
+    """
+
+    strategy: str
+    profile: str
+    leaf: Oid | None
+    first_kept: Node | None = None
+    history: tuple[Item, ...] = ()
+    prefix: tuple[Item, ...] = ()
+    kept: tuple[Item, ...] = ()
+    previous: str = ""
+    carried: int = 0
+    system: tuple[Item, ...] = ()
+    quoted: str = ""
+    onto: Node | None = None
+    files: Files = NO_FILES
+    tokens_before: int = 0
+    nothing: str = ""

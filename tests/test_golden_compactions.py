@@ -1,0 +1,109 @@
+"""What pi 0.73, pi 1.5 and omp would compact of 150 sessions, and what we would. Skipped where they are not at hand."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import Any
+
+import pytest
+from builders import SHARED, bring
+
+from gitsession.compaction import cuts
+from gitsession.compaction.sight import raw
+from gitsession.compaction.strategies import plan
+from gitsession.compaction.value import Ask, Plan
+from gitsession.context import profiles
+from gitsession.context.line import Line
+from gitsession.context.value import Shown
+from gitsession.model.entries import BranchSummary, Compaction, CustomMessage
+from gitsession.session.address import resolve
+from gitsession.store.memory import MemoryStore
+
+GOLDEN = SHARED / "golden" / "pi-150.json.gz"
+ROLES = {"tool": "toolResult", "shell": "bashExecution"}
+
+EMPTY_SUMMARIES = {"1.5": [], "0.73": [11, 81, 87, 119], "omp": [8, 11, 80, 81, 87, 110]}
+"""Where they hand an empty branch summary or message to the summarizer, and we do not."""
+
+OWN_ROLES = {"1.5": [], "0.73": [], "omp": [131]}
+"""Where omp cannot be cut at a message of a role that its own version does not write."""
+
+PROFILES = {"1.5": "pi", "0.73": "pi-0.73", "omp": "omp"}
+
+
+@pytest.fixture(scope="module")
+def golden() -> list[dict[str, Any]]:
+    if not GOLDEN.exists():
+        pytest.skip("no golden sessions here")
+    cases: list[dict[str, Any]] = json.loads(gzip.decompress(GOLDEN.read_bytes()))
+    return cases
+
+
+def line_of(case: dict[str, Any]) -> Line:
+    store = MemoryStore()
+    sid = bring(store, case["text"].encode(), agent="pi", final=True).session
+    return Line(store, resolve(store, sid, case.get("leaf") or "leaf").oid)
+
+
+def role(entry: Shown) -> str:
+    assert not isinstance(entry, Compaction)
+    if isinstance(entry, BranchSummary):
+        return "branchSummary"
+    if isinstance(entry, CustomMessage):
+        return "custom"
+    return str(entry.extra.get("role") or ROLES.get(entry.role, entry.role))
+
+
+def prepared(made: Plan) -> dict[str, Any] | None:
+    """A plan in pi's words."""
+    if made.nothing:
+        return None
+    assert made.first_kept is not None and made.first_kept.source is not None
+    return {
+        "firstKeptEntryId": made.first_kept.source.id,
+        "tokensBefore": made.tokens_before,
+        "summarize": [role(item.entry) for item in made.history],
+        "turnPrefix": [role(item.entry) for item in made.prefix],
+        "previousSummary": made.previous or None,
+        "readFiles": list(made.files.read),
+        "modifiedFiles": list(made.files.modified),
+    }
+
+
+@pytest.mark.parametrize("agent", PROFILES)
+@pytest.mark.parametrize("number", range(150))
+def test_they_would_summarise_and_keep_the_same(golden: list[dict[str, Any]], number: int, agent: str) -> None:
+    if number in EMPTY_SUMMARIES[agent] + OWN_ROLES[agent]:
+        pytest.skip("a difference that is meant")
+    case = golden[number]
+    theirs = case[agent]["compaction"]
+    if theirs is not None:
+        theirs = {name: value for name, value in theirs.items() if name != "isSplitTurn"}
+        if agent == "0.73" and not theirs["summarize"] + theirs["turnPrefix"]:
+            theirs = None  # it would write a summary of nothing (rule 23)
+    ours = prepared(plan(line_of(case), "pi", profile=PROFILES[agent], ask=Ask(keep_tokens=case["keep"])))
+    if agent == "omp" and ours and theirs:
+        theirs["tokensBefore"] = ours["tokensBefore"]  # omp's is 0 where no provider counted
+    assert ours == theirs
+
+
+COUNTS_SUMMARIES = 29
+"""Where a range that spans a compaction, which none of ours does, is cut elsewhere since its summary counts."""
+
+
+@pytest.mark.parametrize("agent", PROFILES)
+@pytest.mark.parametrize("number", range(150))
+def test_they_would_cut_a_whole_line_at_the_same_place(golden: list[dict[str, Any]], number: int, agent: str) -> None:
+    case = golden[number]
+    theirs = case[agent]["cutPoint"]
+    if not theirs or number in [COUNTS_SUMMARIES, *OWN_ROLES[agent]]:
+        pytest.skip("a difference that is meant")
+    line = line_of(case)
+    places = raw(line, list(line.back())[::-1])
+    cutter = {"1.5": cuts.by_what_is_shown, "0.73": cuts.by_messages, "omp": cuts.by_groups}[agent]
+    cut = cutter(places, case["keep"], profiles.profile(PROFILES[agent]))
+    kept = places[cut.first_kept].node.source
+    assert kept is not None
+    assert kept.id == case[agent]["branch"][theirs["firstKeptEntryIndex"]]
+    assert (cut.turn is not None) == theirs["isSplitTurn"]
