@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import tempfile
 import threading
@@ -14,6 +15,12 @@ from typing import Self
 
 from gitsession import location
 from gitsession.codec.digest import to_base64url
+from gitsession.compaction import strategies
+from gitsession.compaction.background import Background
+from gitsession.compaction.perform import perform
+from gitsession.compaction.summarizers.extractive import Extractive
+from gitsession.compaction.value import Ask, Plan
+from gitsession.compaction.writing import Writing
 from gitsession.context import fold, profiles
 from gitsession.context.line import Line
 from gitsession.context.policies import Policy, newly_cleared
@@ -292,15 +299,40 @@ class Session:
         ``policies``: what to leave out, as a view. ``window``: how many tokens the model takes.
         Raises ``NotFound``, and ``Corrupt``, ``MissingObject`` or ``Malformed`` where damage would leave something out.
         """
+        return fold.context(self._context_line(at), profile, policies, window=window)
+
+    def _context_line(self, at: str | Node) -> Line:
         leaf = None if at == "leaf" and self.leaf is None else self._session.resolve(at).oid
         known = Known(self._store.catalogue(fresh=False), self.id, self._store.catalogue)
-        return fold.context(Line(self._store.objects, leaf, known), profile, policies, window=window)
+        return Line(self._store.objects, leaf, known)
 
     def prune(self, *policies: Policy, profile: str = profiles.DEFAULT) -> Node | None:
         """Make what policies leave out of tool results last: one ``prune`` entry; ``None`` where there is nothing."""
         before, after = self.context(profile=profile), self.context(profile=profile, policies=policies)
         nodes = [load(self._store.objects, oid) for oid in newly_cleared(before.items, after.items)]
         return self.append(Prune(targets=tuple(to_base64url(node.chain) for node in nodes))) if nodes else None
+
+    def plan_compaction(
+        self, strategy: str = strategies.DEFAULT, *, profile: str = profiles.DEFAULT, ask: Ask = strategies.NO_WISHES
+    ) -> Plan:
+        """What ``compact`` would do, without doing it: one of ``STRATEGIES`` (docs/compaction.md)."""
+        return strategies.plan(self._context_line("leaf"), strategy, profile=profile, ask=ask)
+
+    def compact(self, plan: Plan | None = None, writing: Writing | None = None) -> Node | None:
+        """Let a summary stand for older entries from here on: one ``compaction`` entry; ``None`` where none is due.
+
+        ``plan``: of ``plan_compaction``; without one, pi's. ``writing``: who summarises and how; without it, by rule.
+        Raises ``SummaryFailed`` or ``Refused``; then nothing was written.
+        """
+        plan = plan or self.plan_compaction()
+        return None if plan.nothing else self._perform(plan, writing or Writing(summarizer=Extractive()))
+
+    def compact_in_background(self, plan: Plan, writing: Writing) -> Background:
+        """The same on a thread of its own, while the session goes on: what is appended meanwhile is kept."""
+        return Background(lambda cancelled: self._perform(plan, dataclasses.replace(writing, cancelled=cancelled)))
+
+    def _perform(self, plan: Plan, writing: Writing) -> Node:
+        return perform(self._store.objects, self._session, plan, writing)
 
     def append(self, entry: Entry, *, expected: Node | None = None, on_moved: OnMoved = "refuse") -> Node:
         """Write one entry after the leaf; it is durable when this returns.

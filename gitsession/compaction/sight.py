@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from gitsession.context.line import Line
@@ -14,6 +15,10 @@ from gitsession.context.tokens import tokens
 from gitsession.context.value import Item
 from gitsession.model.entries import Compaction, Fork, Message, Opaque, Reset, Session
 from gitsession.session.node import Node
+from gitsession.store.base import Oid
+
+CARRIED = "carried"
+"""Where a compaction of ours says, in ``preserve``, how many before it it carries on."""
 
 _NO_ENTRIES = (Session.kind, Opaque.kind, Fork.kind)
 """What stands on a line of ours and is no entry of an agent's."""
@@ -31,13 +36,12 @@ class Place:
 class Sight:
     """``places``: what is shown behind the summary of ``previous``, the newest compaction, the oldest first.
 
-    ``fallen``: where the compaction itself stands among them. ``system``: what the agent was told, all of it in order.
+    ``system``: what the agent was told, all of it in order.
     ``tokens``: of the whole context.
     """
 
     previous: Compaction | None
     places: tuple[Place, ...]
-    fallen: int
     system: tuple[Item, ...]
     tokens: int
 
@@ -62,7 +66,6 @@ def sight(line: Line, profile: Profile) -> Sight:
     return Sight(
         previous if isinstance(previous, Compaction) else None,
         tuple(Place(node, by_oid.get(node.oid, ())) for node in [*kept, *after]),
-        len(kept),
         tuple(item for item in selection.items if is_system(item)),
         count.used,
     )
@@ -73,15 +76,27 @@ def raw(line: Line, nodes: Iterable[Node]) -> tuple[Place, ...]:
     return tuple(Place(node, tuple(show(line, node))) for node in _entries(nodes))
 
 
-def originals(line: Line, until: Node | None) -> tuple[Item, ...]:
+def carried(previous: Compaction | None) -> int:
+    """How many summaries in a row the next one would carry on, each from the one before.
+
+    One of which we cannot read a word, as providers keep them, is more than is ever carried on.
+    """
+    if previous is None:
+        return 0
+    if not previous.summary.strip():
+        return sys.maxsize
+    kept = previous.preserve.get(CARRIED) if isinstance(previous.preserve, Mapping) else None
+    return kept + 1 if isinstance(kept, int) and kept >= 0 else 1
+
+
+def originals(line: Line, until: Oid | None) -> tuple[Item, ...]:
     """All that was said before ``until`` (``None``: to the leaf), compacted or not, as edits and prunes left it.
 
     Goes back to the newest reset, or to the root: this is the one thing here whose cost follows the history.
     """
     nodes = list(itertools.takewhile(lambda node: node.kind != Reset.kind, line.back()))[::-1]
     how = changes(line, nodes, edits=True)
-    if until is not None:
-        nodes = list(itertools.takewhile(lambda node: node.oid != until.oid, nodes))
+    nodes = list(itertools.takewhile(lambda node: node.oid != until, nodes))
     return conversation(Place(node, tuple(changed(show(line, node), node, how))) for node in nodes)
 
 

@@ -15,12 +15,14 @@ class Ask:
     """What the caller wants. ``keep_tokens``: of the end, as it is; ``None`` is what the agent keeps.
 
     ``at``: the entry from which, or up to which, for the strategies that go by one. ``window``: of the model, in
-    tokens; ``None`` where nobody said.
+    tokens; ``None`` where nobody said. ``reground_every``: behind so many summaries, each carried on from the one
+    before, comes one from the entries themselves; 0 is never.
     """
 
     keep_tokens: int | None = None
     at: Node | None = None
     window: int | None = None
+    reground_every: int = 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,8 +34,8 @@ class Plan:
     ``kept``: what is shown behind the summary. ``previous``: the summary to carry on, ``carried``: how many in a row
     have been carried on from the one before. ``system``: what the agent was told, which goes with the summary.
     ``quoted``: words that stand in the summary as they are. ``onto``: where the summary goes if not behind the leaf:
-    then it is one of a branch that is left. ``tokens_before``: the whole context. ``nothing``: why there is nothing to
-    do; then the rest says nothing.
+    then it is one of a branch that is left. ``tokens_before``: the whole context; ``replaced``: of it, by our count,
+    what the summary takes the place of. ``nothing``: why there is nothing to do; then the rest says nothing.
     """
 
     strategy: str
@@ -50,4 +52,5 @@ class Plan:
     onto: Node | None = None
     files: Files = NO_FILES
     tokens_before: int = 0
+    replaced: int = 0
     nothing: str = ""

@@ -110,12 +110,20 @@ class Session:
 
     # ---- writing
 
-    def append(self, entry: Entry, *, expected: Node | None = None, on_moved: OnMoved = "refuse") -> Node:
+    def append(
+        self,
+        entry: Entry,
+        *,
+        expected: Node | None = None,
+        on_moved: OnMoved = "refuse",
+        summarises: Node | None = None,
+    ) -> Node:
         """Write one entry after the leaf; it is durable when this returns.
 
         Without ``expected`` the entry goes after whatever is the leaf by then. With it, it goes after that entry only:
         where another writer was first, ``on_moved`` says whether to raise ``LeafMoved`` or to open a branch beside
-        theirs, on which this handle then stays. Raises ``Malformed`` for what the format cannot hold.
+        theirs, on which this handle then stays. ``summarises``: the leaf of another branch that the entry sums up, for
+        git's graph to show. Raises ``Malformed`` for what the format cannot hold.
         """
         self._check_view()
         if on_moved not in get_args(OnMoved):
@@ -123,6 +131,8 @@ class Session:
         if not isinstance(entry, Entry):
             raise TypeError(f"expected an entry such as Message.user('...'), not {type(entry).__name__}")
         draft = keep.own(entry if entry.at_ms else dataclasses.replace(entry, at_ms=self._clock()), _nonce())
+        if summarises is not None:
+            draft = dataclasses.replace(draft, second_parent=summarises.oid)
         if self._birth is not None:
             return self._bear(self._birth, entry, draft)
         ref = refs.leaf(self.id, self.branch_name)

@@ -5,9 +5,12 @@ A module is loaded when it is asked for.
 
 from __future__ import annotations
 
+import dataclasses
 from importlib import import_module
 from typing import Protocol, cast
 
+from gitsession.compaction.files import touched
+from gitsession.compaction.sight import originals
 from gitsession.compaction.value import Ask, Plan
 from gitsession.context import profiles
 from gitsession.context.line import Line
@@ -30,4 +33,13 @@ class Strategy(Protocol):
 def plan(line: Line, strategy: str = DEFAULT, *, profile: str = profiles.DEFAULT, ask: Ask = NO_WISHES) -> Plan:
     """What a compaction would do. Raises ``KeyError`` for another name than those of the tables."""
     module = cast(Strategy, import_module(f"{__name__}.{STRATEGIES[strategy]}"))
-    return module.plan(line, profiles.profile(profile), ask)
+    made = module.plan(line, profiles.profile(profile), ask)
+    return _regrounded(made, line) if 0 < ask.reground_every <= made.carried else made
+
+
+def _regrounded(made: Plan, line: Line) -> Plan:
+    """Against drift: what the next summary stands for, from the entries themselves, which are all still there."""
+    until = made.prefix[0].oid if made.prefix else made.first_kept.oid if made.first_kept else None
+    history = originals(line, until)
+    files = touched(item.entry for item in (*history, *made.prefix))
+    return dataclasses.replace(made, history=history, previous="", carried=0, files=files)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gitsession.compaction import cuts
 from gitsession.compaction.cuts import Cut, Cutter
 from gitsession.compaction.files import carried_by, touched
-from gitsession.compaction.sight import Place, Sight, conversation, raw, sight
+from gitsession.compaction.sight import Place, Sight, carried, conversation, raw, sight
 from gitsession.compaction.value import Ask, Plan
 from gitsession.context.line import Line
 from gitsession.context.profiles import Profile
@@ -63,9 +63,12 @@ def cut_plan(strategy: str, line: Line, profile: Profile, seen: Sight, places: t
         prefix=prefix,
         kept=conversation(places[cut.first_kept :]),
         previous=seen.summary,
+        carried=carried(seen.previous),
         system=seen.system,
         files=touched((item.entry for item in (*history, *prefix)), carried_by(seen.previous)),
         tokens_before=seen.tokens,
+        replaced=sum(profile.estimate(item.entry) for item in (*history, *prefix))
+        + (profile.estimate(seen.previous) if seen.previous else 0),
     )
 
 

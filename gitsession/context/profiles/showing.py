@@ -18,6 +18,9 @@ from gitsession.session.node import Node
 CLEARED = "[Old tool result cleared]"
 """What stands in place of a tool result that is left out. The call keeps its answer: providers want both or neither."""
 
+SYSTEM = "system"
+"""Where a compaction of ours keeps, in ``preserve``, what the agent was told: behind it no more of that is seen."""
+
 EDITABLE = ("user", "assistant", "tool", "custom")
 """The roles whose words a context edit can replace."""
 
@@ -29,17 +32,36 @@ def show(line: Line, node: Node) -> list[Item]:
 
 
 def show_compaction(line: Line, node: Node, *, system: bool) -> list[Item]:
-    """The summary; ``system``: after the system message that was kept with it, if there is one (rule 11)."""
+    """The summary; ``system``: after the system messages that were kept with it, if there are any (rule 11)."""
     entry = line.entry(node)
     assert isinstance(entry, Compaction)
     items = [_item(line, node, entry)]
+    if node.source is None:
+        return [*(Item(node.oid, said) for said in kept_system(entry)), *items] if system else items
     kept = entry.extra.get("systemMessage")
-    if system and isinstance(kept, dict) and node.source is not None:
+    if system and isinstance(kept, dict):
         payload = json.dumps({"type": "message", "message": kept}).encode()
         said = FORMATS[node.source.agent].read(payload)
         if isinstance(said, Message):
             items.insert(0, Item(node.oid, said, node.source.agent, payload))
     return items
+
+
+def keep_system(said: Iterable[Message]) -> list[dict[str, Any]]:
+    """What a compaction of our own keeps of system messages, in ``preserve`` under ``SYSTEM``."""
+    return [{"text": message.text, **({"extra": dict(message.extra)} if message.extra else {})} for message in said]
+
+
+def kept_system(entry: Compaction) -> list[Message]:
+    """The inverse, for anything that may stand there."""
+    stated = entry.preserve.get(SYSTEM) if isinstance(entry.preserve, Mapping) else None
+    found = []
+    for kept in stated if isinstance(stated, list | tuple) else ():
+        if isinstance(kept, Mapping) and isinstance(kept.get("text"), str):
+            extra = kept.get("extra")
+            content, fields = (Text(kept["text"]),), dict(extra) if isinstance(extra, Mapping) else {}
+            found.append(Message(role="system", content=content, at_ms=entry.at_ms, extra=fields))
+    return found
 
 
 def _message(line: Line, node: Node, entry: Entry) -> list[Item]:

@@ -1,0 +1,101 @@
+"""A plan carried out: the summary is written first, and then one entry appended, or nothing at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gitsession.codec.digest import to_base64url
+from gitsession.compaction.sight import CARRIED
+from gitsession.compaction.summary import stop_if
+from gitsession.compaction.value import Plan
+from gitsession.compaction.writing import Writing, write
+from gitsession.context import profiles
+from gitsession.context.profiles.showing import SYSTEM, keep_system
+from gitsession.errors import LeafMoved, NotFound, Refused, SummaryFailed
+from gitsession.model.entries import BranchSummary, Compaction, Message, Reset
+from gitsession.session import graph
+from gitsession.session.node import Node, load
+from gitsession.session.session import Session
+from gitsession.store.base import ObjectStore
+
+
+def perform(objects: ObjectStore, session: Session, plan: Plan, how: Writing) -> Node:
+    """Write the summary and append it; the entry that says so.
+
+    A summary stays valid where entries arrive while it is written: it goes behind them, and they are kept.
+    Raises ``SummaryFailed`` where there is none that is worth keeping, and ``Refused`` where somebody else compacted
+    meanwhile. Whatever is raised, nothing was written.
+    """
+    if plan.nothing:
+        raise Refused(f"there is nothing to summarise: {plan.nothing}")
+    summary = write(plan, how)
+    if plan.onto is not None:
+        return _leave(objects, session, plan, plan.onto, summary.text)
+    profile = profiles.profile(plan.profile)
+    told = [item.entry for item in plan.system if isinstance(item.entry, Message)]
+    preserve: dict[str, Any] = {CARRIED: plan.carried} if plan.carried else {}
+    preserve |= {SYSTEM: keep_system(told)} if told else {}
+    preserve |= {"usage": dict(summary.usage)} if summary.usage else {}
+    entry = Compaction(
+        summary=summary.text,
+        first_kept=to_base64url(plan.first_kept.chain) if plan.first_kept else None,
+        tokens_before=plan.tokens_before,
+        tokens_after=tokens_after(plan, summary.text),
+        method=f"{plan.strategy}/{type(how.summarizer).__name__.lower()}",
+        read_files=plan.files.read,
+        modified_files=plan.files.modified,
+        instructions=how.focus or None,
+        preserve=preserve or None,
+    )
+    _must_shrink(plan, profile.estimate(entry))
+    while True:
+        leaf = _still_there(objects, session, plan)
+        if how.cancelled is not None:
+            stop_if(how.cancelled)
+        try:
+            return session.append(entry, expected=leaf)
+        except LeafMoved:
+            continue  # somebody appended since we looked: look again
+
+
+def tokens_after(plan: Plan, summary: str) -> int:
+    """How many tokens the context takes behind the compaction, by the profile's own count."""
+    estimate = profiles.profile(plan.profile).estimate
+    shown = [item.entry for item in (*plan.system, *plan.kept)]
+    return estimate(Compaction(summary=summary)) + sum(map(estimate, shown))
+
+
+def _leave(objects: ObjectStore, session: Session, plan: Plan, onto: Node, text: str) -> Node:
+    """The summary of a branch that is left, behind the entry where the work goes on: on its branch, or on a new one."""
+    assert plan.leaf is not None
+    left = load(objects, plan.leaf)
+    entry = BranchSummary(
+        summary=text, left=to_base64url(left.chain), read_files=plan.files.read, modified_files=plan.files.modified
+    )
+    _must_shrink(plan, profiles.profile(plan.profile).estimate(entry))
+    ends = [name for name, oid in session.branches().items() if oid == onto.oid]
+    there = session.on(ends[0] if ends else session.branch_name)
+    node = there.append(entry, expected=onto, on_moved="fork", summarises=left)
+    session.switch(there.branch_name)
+    return node
+
+
+def _must_shrink(plan: Plan, tokens: int) -> None:
+    if tokens >= plan.replaced:
+        raise SummaryFailed(
+            f"the summary takes {tokens:,} tokens and stands for {plan.replaced:,}: nothing would be won",
+            hint="keep less as it is, or go on without",
+        )
+
+
+def _still_there(objects: ObjectStore, session: Session, plan: Plan) -> Node:
+    """The leaf behind which the summary goes. Raises ``Refused`` where it would say what another one says already."""
+    leaf = session.leaf
+    if leaf is None:
+        raise NotFound(f"branch {session.branch_name} of session {session.id} is gone")
+    for node in graph.line(objects, leaf.oid):
+        if node.oid == plan.leaf:
+            return leaf
+        if node.kind in (Compaction.kind, Reset.kind):
+            raise Refused(f"a {node.kind} arrived while the summary was written", hint="what it says counts; go on")
+    raise Refused(f"branch {session.branch_name} no longer leads to the entry that the summary was made for")

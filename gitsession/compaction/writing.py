@@ -1,0 +1,99 @@
+"""A plan into the words of a summary: in pieces that fit a model, a split turn apart, the lists of files behind."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from threading import Event
+
+from gitsession.compaction.prompts import with_files, without_files
+from gitsession.compaction.serialise import CHARS_PER_TOKEN, Said, render, serialise
+from gitsession.compaction.summary import Kind, Progress, Request, Summarizer, Summary, summarise
+from gitsession.compaction.value import Plan
+from gitsession.context.value import Item
+from gitsession.errors import SummaryFailed
+
+TURN = "## The turn under way"
+"""The heading under which the beginning of a split turn stands."""
+
+QUOTED_CHARS_MAX = 1_000
+"""The beginning of a turn that is no longer than this stands there as it is."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Writing:
+    """How a summary is to be written. ``focus``: what the user asks to take care of. ``max_tokens``: of the summary.
+
+    ``input_tokens_max``: what the summarizer is given at once; more of it goes piece by piece, each carrying on.
+    ``progress`` takes words for the user; once ``cancelled`` is set, there will be no summary.
+    """
+
+    summarizer: Summarizer
+    focus: str = ""
+    max_tokens: int = 4_096
+    input_tokens_max: int = 100_000
+    progress: Progress = lambda _: None
+    cancelled: Event | None = None
+
+
+def write(plan: Plan, how: Writing) -> Summary:
+    """The whole text of a summary. Raises ``SummaryFailed``; what was cut off is never part of it."""
+    usage: Counter[str] = Counter()
+    text = without_files(plan.previous)
+    pieces = list(_pieces(_said(plan.history), how.input_tokens_max))
+    for number, piece in enumerate(pieces, 1):
+        if len(pieces) > 1:
+            how.progress(f"part {number} of {len(pieces)}")
+        kind: Kind = "branch" if plan.onto else "update" if text else "initial"
+        answer = _ask(Request(said=piece, kind=kind, previous=text, focus=how.focus, max_tokens=how.max_tokens), how)
+        text = answer.text
+        usage.update(answer.usage)
+    parts = [plan.quoted, text]
+    if plan.prefix:
+        begun, spent = _beginning(_said(plan.prefix), how)
+        parts.append(f"---\n\n{TURN}\n\n{begun}" if begun else "")
+        usage.update(spent)
+    whole = "\n\n".join(part for part in parts if part.strip())
+    if not whole:
+        raise SummaryFailed("there is nothing in it that could be summarised")
+    return Summary(with_files(whole, plan.files.read, plan.files.modified), usage=dict(usage))
+
+
+def _beginning(said: tuple[Said, ...], how: Writing) -> tuple[str, Counter[str]]:
+    """What a turn began with, and what it took to say so."""
+    words, usage = render(said), Counter[str]()
+    if len(words) <= QUOTED_CHARS_MAX:
+        return words, usage
+    text = ""
+    for piece in _pieces(said, how.input_tokens_max):
+        answer = _ask(Request(said=piece, kind="prefix", previous=text, max_tokens=how.max_tokens // 2), how)
+        text = answer.text
+        usage.update(answer.usage)
+    return text, usage
+
+
+def _ask(request: Request, how: Writing) -> Summary:
+    answer = summarise(how.summarizer, request, progress=how.progress, cancelled=how.cancelled)
+    if answer.truncated:
+        raise SummaryFailed("the summary was cut off before its end", hint="give it more room, or keep more as it is")
+    return answer
+
+
+def _said(items: Iterable[Item]) -> tuple[Said, ...]:
+    return serialise(item.entry for item in items)
+
+
+def _pieces(said: tuple[Said, ...], tokens_max: int) -> Iterator[tuple[Said, ...]]:
+    """``said`` in as few pieces of at most ``tokens_max`` as there can be; one paragraph is never taken apart."""
+    piece: list[Said] = []
+    size = 0
+    for paragraph in said:
+        more = len(str(paragraph))
+        if piece and size + more > tokens_max * CHARS_PER_TOKEN:
+            yield tuple(piece)
+            piece, size = [], 0
+        piece.append(paragraph)
+        size += more
+    if piece:
+        yield tuple(piece)

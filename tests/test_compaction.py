@@ -1,0 +1,389 @@
+"""A compaction carried out: one entry or none, whatever the summarizer does and whoever writes meanwhile."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import SHARED, Clock, assert_clean, assert_git_agrees, pi_file, said
+
+from gitsession.api import Session, Store
+from gitsession.codec.digest import to_base64url
+from gitsession.compaction.files import touched
+from gitsession.compaction.summarizers.extractive import Extractive
+from gitsession.compaction.summary import Request, Summary
+from gitsession.compaction.value import Ask
+from gitsession.compaction.writing import TURN, Writing
+from gitsession.context.profiles import PROFILES
+from gitsession.errors import Refused, SummaryFailed
+from gitsession.formats import FORMATS
+from gitsession.model.blocks import ToolCall
+from gitsession.model.entries import Compaction, Instructions, Message, Reset
+from gitsession.session.node import Node
+
+LONG = "word after word, " * 40
+"""Some 170 tokens."""
+
+KEEP = Ask(keep_tokens=300)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.create(tmp_path / "store.git", clock=Clock()) as made:
+        yield made
+
+
+@pytest.fixture
+def session(store: Store) -> Session:
+    """Five exchanges."""
+    made = store.new_session(agent="test", cwd="/work")
+    talk(made, 5)
+    return made
+
+
+def talk(session: Session, turns: int) -> None:
+    first = len(session.line()) // 2
+    for number in range(first, first + turns):
+        session.append(Message.user(f"request {number}: {LONG}"))
+        session.append(Message.assistant(f"answer {number}: {LONG}"))
+
+
+class Scripted:
+    """A summarizer that does what it is told, and remembers what it was asked."""
+
+    def __init__(self, answer: Callable[[Request], Any] = lambda _: Summary("short")) -> None:
+        self.answer = answer
+        self.asked: list[Request] = []
+
+    def summarise(self, request: Request, *, progress: object, cancelled: threading.Event) -> Any:
+        self.asked.append(request)
+        return self.answer(request)
+
+
+def compact(session: Session, by: Any = None, ask: Ask = KEEP, **how: Any) -> Node | None:
+    return session.compact(session.plan_compaction(ask=ask), Writing(summarizer=by or Scripted(), **how))
+
+
+def compaction(session: Session, node: Node | None) -> Compaction:
+    assert node is not None
+    entry = session.read(node)
+    assert isinstance(entry, Compaction)
+    return entry
+
+
+def texts(session: Session, profile: str = "pi") -> list[str]:
+    shown = session.context(profile=profile).messages
+    return [entry.summary if isinstance(entry, Compaction) else entry.text[:10] for entry in shown]  # type: ignore[union-attr]
+
+
+def test_a_compaction_is_one_entry_behind_all_others(session: Session) -> None:
+    before = session.line()
+    node = compact(session)
+    assert session.line() == [*before, node]
+    assert texts(session) == ["short", "request 4:", "answer 4: "]
+
+
+def test_it_says_where_the_verbatim_part_begins_and_what_was_won(session: Session) -> None:
+    used = session.context().tokens.used
+    kept = session.line()[-2]
+    entry = compaction(session, compact(session, focus="the tests"))
+    assert entry.first_kept == to_base64url(kept.chain)
+    assert entry.tokens_before == used
+    assert entry.tokens_after == session.context().tokens.used
+    assert entry.tokens_after < used
+    assert entry.method == "pi/scripted"
+    assert entry.instructions == "the tests"
+
+
+def test_without_words_it_keeps_what_pi_keeps_and_summarises_by_rule(session: Session) -> None:
+    assert session.compact() is None
+    talk(session, 60)
+    entry = compaction(session, session.compact())
+    assert entry.method == "pi/extractive"
+    assert "request 0" in entry.summary
+    assert 19_000 < session.context().tokens.used < 25_000
+
+
+def test_git_and_verify_find_nothing_wrong_with_it(store: Store, session: Session) -> None:
+    compact(session)
+    assert_clean(store.objects)
+    assert_git_agrees(store.objects)
+
+
+def test_the_files_stand_in_the_entry_and_behind_the_summary(session: Session) -> None:
+    session.append(Message.user("go on"))
+    session.append(
+        Message.assistant([ToolCall("1", "read", {"path": "a.py"}), ToolCall("2", "edit", {"path": "b.py"})])
+    )
+    talk(session, 2)
+    entry = compaction(session, compact(session))
+    assert (entry.read_files, entry.modified_files) == (("a.py",), ("b.py",))
+    assert entry.summary.endswith("<read-files>\na.py\n</read-files>\n\n<modified-files>\nb.py\n</modified-files>")
+
+
+def test_the_beginning_of_a_turn_that_is_split_stands_apart(session: Session) -> None:
+    for _ in range(4):
+        session.append(Message.assistant(f"still at it: {LONG}"))
+    asked = Scripted(lambda request: Summary(request.kind))
+    entry = compaction(session, compact(session, asked))
+    assert [request.kind for request in asked.asked] == ["initial", "prefix"]
+    assert entry.summary == f"initial\n\n---\n\n{TURN}\n\nprefix"
+
+
+def test_the_short_beginning_of_a_turn_stands_there_as_it_is(session: Session) -> None:
+    session.append(Message.user("do it all"))
+    for _ in range(3):
+        session.append(Message.assistant(f"still at it: {LONG}"))
+    entry = compaction(session, compact(session, ask=Ask(keep_tokens=500)))
+    assert entry.summary.endswith(f"{TURN}\n\n[User]\ndo it all")
+
+
+def test_what_is_too_much_at_once_is_summarised_piece_by_piece_and_nothing_is_lost(session: Session) -> None:
+    asked = Scripted(lambda request: Summary(f"{len(asked.asked)}"))
+    compact(session, asked, input_tokens_max=400)
+    assert [request.previous for request in asked.asked] == ["", "1", "2", "3"]
+    said = "".join(request.conversation for request in asked.asked)
+    assert all(f"request {number}" in said and f"answer {number}" in said for number in range(4))
+
+
+# ---- in imported sessions
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_in_an_imported_session_it_names_its_first_kept_entry_as_everywhere(store: Store, profile: str) -> None:
+    ids = [f"e{number}" for number in range(8)]
+    parents = [None, *ids]
+    lines = [said(id, parents[n], f"{id} {LONG}", role=("user", "assistant")[n % 2]) for n, id in enumerate(ids)]
+    session = store.session(store.bring_in(FORMATS["pi"], pi_file(*lines)).session)
+    plan = session.plan_compaction(profile=profile, ask=Ask(keep_tokens=400))
+    session.compact(plan, Writing(summarizer=Scripted()))
+    assert [text[:2] for text in texts(session, profile)] == ["sh", *ids[-len(plan.kept) :]]
+    assert store.export(session.id).data == pi_file(*lines)
+
+
+# ---- what was in force
+
+
+def test_the_instructions_in_force_are_in_force_after_it(session: Session) -> None:
+    session.append(Instructions(system_prompt="Be brief", files={"AGENTS.md": "Use tabs"}))
+    talk(session, 3)
+    before = session.context()
+    compact(session)
+    after = session.context()
+    assert after.instructions is not None
+    assert after.instructions == before.instructions
+    assert (after.model, after.thinking, after.rules) == (before.model, before.thinking, before.rules)
+
+
+def test_what_system_messages_said_is_said_again_after_it_and_after_the_next(session: Session) -> None:
+    session.append(Message(role="system", content=Message.user("Be kind").content, extra={"sections": {"a": "b"}}))
+    talk(session, 3)
+    for _ in range(2):
+        compact(session)
+        [system] = [said for said in session.context().messages if _is_system(said)]
+        assert (system.text, dict(system.extra)) == ("Be kind", {"sections": {"a": "b"}})
+        talk(session, 3)
+
+
+def _is_system(entry: object) -> bool:
+    return isinstance(entry, Message) and entry.role == "system"
+
+
+# ---- one after another
+
+
+def test_the_next_one_carries_the_last_one_on(session: Session) -> None:
+    compact(session, Scripted(lambda _: Summary("first")))
+    talk(session, 3)
+    asked = Scripted(lambda _: Summary("second"))
+    compact(session, asked)
+    assert [(request.kind, request.previous) for request in asked.asked] == [("update", "first")]
+    assert texts(session)[0] == "second"
+
+
+def test_directly_behind_one_there_is_nothing_to_do(session: Session) -> None:
+    compact(session)
+    before = session.line()
+    assert compact(session) is None
+    assert session.line() == before
+
+
+def test_every_eighth_is_made_from_the_entries_themselves(session: Session) -> None:
+    asked = Scripted(lambda _: Summary("short"))
+    for _ in range(17):
+        compact(session, asked)
+        talk(session, 2)
+    fresh = [n for n, request in enumerate(asked.asked) if "request 0" in request.conversation]
+    assert fresh == [0, 8, 16]
+    assert [n for n, request in enumerate(asked.asked) if not request.previous] == fresh
+
+
+def test_how_often_is_for_the_caller_to_say(session: Session) -> None:
+    asked = Scripted(lambda _: Summary("short"))
+    for _ in range(4):
+        compact(session, asked, Ask(keep_tokens=300, reground_every=2))
+        talk(session, 2)
+    assert [bool(request.previous) for request in asked.asked] == [False, True, False, True]
+    for _ in range(3):
+        compact(session, asked, Ask(keep_tokens=300, reground_every=0))
+        talk(session, 2)
+        assert asked.asked[-1].previous
+
+
+def test_a_summary_that_only_a_provider_can_read_is_not_carried_on(session: Session) -> None:
+    session.append(Compaction(summary="", preserve={"encrypted": "xyz"}))
+    talk(session, 3)
+    asked = Scripted()
+    compact(session, asked)
+    assert "request 0" in asked.asked[0].conversation
+
+
+# ---- meanwhile
+
+
+def test_what_is_appended_meanwhile_is_kept(session: Session) -> None:
+    def slowly(_: Request) -> Summary:
+        session.append(Message.user("meanwhile"))
+        return Summary("short")
+
+    node = compact(session, Scripted(slowly))
+    assert session.line()[-1] == node
+    assert texts(session) == ["short", "request 4:", "answer 4: ", "meanwhile"]
+
+
+@pytest.mark.parametrize("entry", [Compaction(summary="theirs"), Reset()], ids=["a compaction", "a reset"])
+def test_where_another_one_arrives_meanwhile_that_one_counts(session: Session, entry: Compaction | Reset) -> None:
+    def slowly(_: Request) -> Summary:
+        session.append(entry)
+        return Summary("ours")
+
+    with pytest.raises(Refused, match="arrived while"):
+        compact(session, Scripted(slowly))
+    assert session.line()[-1].kind == entry.kind
+
+
+def test_in_the_background_the_session_goes_on(session: Session) -> None:
+    go = threading.Event()
+
+    def slowly(_: Request) -> Summary:
+        assert go.wait(30)
+        return Summary("short")
+
+    plan = session.plan_compaction(ask=KEEP)
+    running = session.compact_in_background(plan, Writing(summarizer=Scripted(slowly)))
+    session.append(Message.user("meanwhile"))
+    assert not running.done
+    go.set()
+    assert running.result(30) == session.leaf
+    assert texts(session)[-1] == "meanwhile"
+
+
+def test_cancelled_in_the_background_it_leaves_nothing(session: Session) -> None:
+    go = threading.Event()
+
+    def slowly(_: Request) -> Summary:
+        assert go.wait(30)
+        return Summary("short")
+
+    before = session.line()
+    running = session.compact_in_background(session.plan_compaction(ask=KEEP), Writing(summarizer=Scripted(slowly)))
+    running.cancel()
+    go.set()
+    with pytest.raises(SummaryFailed, match="cancelled"):
+        running.result(30)
+    assert session.line() == before
+
+
+# ---- summarizers that misbehave
+
+
+def stop(_: Request) -> None:
+    raise KeyboardInterrupt
+
+
+def fail(_: Request) -> None:
+    raise RuntimeError("out of luck")
+
+
+MISBEHAVING: dict[str, Callable[[Request], Any]] = {
+    "says nothing": lambda _: Summary("  "),
+    "repeats what it was given": lambda request: Summary(request.conversation),
+    "says more than it was given": lambda request: Summary(request.conversation * 2),
+    "says no less than was there": lambda request: Summary(request.conversation[:-1]),
+    "was cut off": lambda _: Summary("and then", truncated=True),
+    "gives no summary": lambda _: "short",
+    "gives no text": lambda _: Summary(None),  # type: ignore[arg-type]
+    "fails": fail,
+    "is interrupted": stop,
+}
+
+
+@pytest.mark.parametrize("answer", MISBEHAVING.values(), ids=MISBEHAVING)
+def test_a_summarizer_that_misbehaves_writes_nothing_and_the_next_one_may_try(
+    store: Store, session: Session, answer: Callable[[Request], Any]
+) -> None:
+    refs, line = dict(store.objects.refs("refs/")), session.line()
+    with pytest.raises((SummaryFailed, KeyboardInterrupt)):
+        compact(session, Scripted(answer))
+    assert dict(store.objects.refs("refs/")) == refs
+    assert session.line() == line
+    assert compact(session) is not None
+
+
+def test_lists_of_files_that_eat_up_what_was_won_are_no_gain(session: Session) -> None:
+    before = session.line()
+    calls = [ToolCall(f"{n}", "read", {"path": f"{n}/" + "x" * 60}) for n in range(9)]
+    made = session.plan_compaction(ask=KEEP)
+    listed = replace(made, files=touched([Message.assistant(calls)]), replaced=100)
+    with pytest.raises(SummaryFailed, match="nothing would be won"):
+        session.compact(listed, Writing(summarizer=Scripted()))
+    assert session.line() == before
+
+
+# ---- often, over a real session
+
+
+REAL = SHARED / "sessions/pi/before-compaction.v3.jsonl"
+
+
+@pytest.mark.skipif(not REAL.exists(), reason="no sessions here")
+def test_fifty_compactions_lose_nothing_and_cost_next_to_nothing(tmp_path: Path) -> None:
+    data = REAL.read_bytes()
+    sizes, summaries = [], 0
+    for name in ("with", "without"):
+        with Store.create(tmp_path / f"{name}.git", clock=Clock()) as store:
+            session = store.session(store.bring_in(FORMATS["pi"], data, final=True).session)
+            before = session.line()
+            for number in range(50):
+                if name == "with":
+                    node = compact(session, Extractive(), Ask(keep_tokens=1_000), max_tokens=500)
+                    summaries += len(compaction(session, node).summary.encode())
+                session.append(Message.user(f"request {number}: {LONG * 5}"))
+                session.append(Message.assistant(f"answer {number}: {LONG * 5}"))
+            assert session.line()[: len(before)] == before
+            assert store.export(session.id).data == data
+            assert_clean(store.objects)
+            store.maintain()
+            sizes.append(_packed(store))
+            digest = session.context().digest
+            if name == "with":
+                _clone(store, tmp_path / "clone.git")
+                with Store.open(tmp_path / "clone.git") as cloned:
+                    assert cloned.session(session.id).context().digest == digest
+    assert sizes[0] - sizes[1] < summaries  # packed, all of it is less than their words alone
+
+
+def _packed(store: Store) -> int:
+    """Bytes in packs."""
+    return sum(file.stat().st_size for file in Path(store.objects.git_dir).glob("objects/pack/*.pack"))
+
+
+def _clone(store: Store, place: Path) -> None:
+    Store.create(place).close()
+    fetch = ["fetch", "-q", store.objects.git_dir, "refs/heads/sessions/*:refs/heads/sessions/*"]
+    subprocess.run(["git", "-C", str(place), *fetch], check=True)
