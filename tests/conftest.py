@@ -27,7 +27,9 @@ def isolated_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
     monkeypatch.setenv("HOME", str(home))
     for kind in ("CONFIG", "DATA", "CACHE", "STATE"):
         monkeypatch.setenv(f"XDG_{kind}_HOME", str(home / kind.lower()))
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    # A file of its own: `git config --global` on os.devnull renames its lock over the device, if it may.
+    (home / "gitconfig").touch()
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(home / "gitconfig"))
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     return home
 

@@ -43,6 +43,7 @@ COMMANDS = {
     "tree": "show every entry of a session",
     "show": "show one entry",
     "context": "show what the model sees",
+    "compact": "let a summary stand for older entries",
     "branch": "list branches, or start one",
     "switch": "go on with another branch",
     "fork": "begin a session on another's line",

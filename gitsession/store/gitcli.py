@@ -113,6 +113,17 @@ def user_setting(name: str) -> str | None:
     return answer.out.decode("utf-8", "surrogateescape").strip() or None
 
 
+def user_settings(prefix: str) -> dict[str, str]:
+    """All of the user's own settings whose names begin with ``prefix``; the names in lower case, as git tells them."""
+    words = ("config", "--global", "--includes", "--null", "--get-regexp", f"^{re.escape(prefix)}")
+    try:
+        answer = run(None, *words, accept=range(256), user_config=True)
+    except Unavailable:
+        return {}
+    told = answer.out.decode("utf-8", "surrogateescape").split("\0")
+    return {name: value for name, _, value in (setting.partition("\n") for setting in told) if name}
+
+
 def fsck(git_dir: Path) -> list[str]:
     """What `git fsck --strict` complains about, a line each."""
     words = ("fsck", "--strict", "--no-dangling", "--no-progress")

@@ -1,0 +1,149 @@
+"""``gitsession compact`` as a user meets it: what it prints, what it exits with, what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import pi_file, said
+
+from gitsession.cli import app as command_line
+
+Run = Callable[..., dict[str, Any]]
+
+LONG = "word after word, " * 40
+SHORT = f"{sys.executable} -c \"import sys; sys.stdin.read(); print('all in short')\""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a session of ten messages, imported."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    ids = [f"aaaa000{n}" for n in range(10)]
+    lines = [
+        said(id, parent, f"{id} {LONG}", role=("user", "assistant")[n % 2], at=n + 1)
+        for n, (id, parent) in enumerate(zip(ids, [None, *ids[:-1]], strict=True))
+    ]
+    (folder / "session.jsonl").write_bytes(pi_file(*lines, cwd=str(folder)))
+    assert command_line.run(["import", "session.jsonl"]) == 0
+    return folder
+
+
+@pytest.fixture
+def run(here: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
+    """The document of a command; ``code``: what it must end with. What it said on standard error is in ``stderr``."""
+
+    def run(*words: str, code: int = 0) -> dict[str, Any]:
+        capfdbinary.readouterr()
+        ended = command_line.run([*words, "--json"])
+        out, complaint = capfdbinary.readouterr()
+        assert ended == code, complaint.decode()
+        return {**(json.loads(out) if out.strip() else {}), "stderr": complaint.decode()}
+
+    return run
+
+
+def leaf(run: Run) -> str:
+    return str(run("log", "@")["leaf"])
+
+
+def test_it_appends_one_entry_and_says_what_was_won(run: Run) -> None:
+    before = run("log", "@")["entries"]
+    told = run("compact", "@", "--keep-tokens", "300")
+    entries = run("log", "@")["entries"]
+    assert [entry["id"] for entry in entries] == [told["id"], *(entry["id"] for entry in before)]
+    assert (told["summarized"], told["kept"], told["method"]) == (8, 2, "pi/extractive")
+    assert told["first_kept"] == before[1]["id"]
+    assert told["tokens_after"] < told["tokens_before"]
+    shown = run("context", "@")
+    assert shown["tokens"]["used"] == told["tokens_after"]
+    assert shown["messages"][0]["kind"] == "compaction"
+
+
+def test_a_dry_run_says_the_same_and_writes_nothing(run: Run) -> None:
+    before = leaf(run)
+    told = run("compact", "@", "--keep-tokens", "300", "--dry-run")
+    assert (told["id"], told["summarized"], told["tokens_after"]) == (None, 8, None)
+    assert leaf(run) == before
+
+
+def test_where_nothing_is_to_be_done_it_says_why_and_ends_with_1(run: Run) -> None:
+    told = run("compact", "@", code=1)
+    assert told["id"] is None
+    assert "all of it would be kept" in told["stderr"]
+
+
+def test_a_program_of_the_users_choice_summarises(run: Run) -> None:
+    told = run("compact", "@", "--keep-tokens", "300", "--summarizer-command", SHORT)
+    assert told["method"] == "pi/command"
+    assert run("context", "@")["messages"][0]["summary"] == "all in short"
+
+
+def test_the_users_own_configuration_says_which(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    configuration = tmp_path / "configuration"
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(configuration))
+    for name, value in (("summarizer", "command"), ("summarizerCommand", SHORT)):
+        subprocess.run(["git", "config", "--file", configuration, f"gitsession.{name}", value], check=True)
+    assert run("compact", "@", "--keep-tokens", "300")["method"] == "pi/command"
+
+
+@pytest.mark.parametrize("words", ["false", "true", "no-such-program"], ids=["fails", "says nothing", "is not there"])
+def test_a_program_that_is_of_no_use_leaves_nothing_behind(run: Run, words: str) -> None:
+    before = leaf(run)
+    assert run("compact", "@", "--keep-tokens", "300", "--summarizer-command", words, code=75)["stderr"]
+    assert leaf(run) == before
+    assert run("compact", "@", "--keep-tokens", "300")["id"]
+
+
+def test_an_unknown_summarizer_is_not_found(run: Run) -> None:
+    assert "no summarizer is called" in run("compact", "@", "--keep-tokens", "3", "--summarizer", "x", code=3)["stderr"]
+
+
+def test_what_was_seen_before_can_still_be_seen(run: Run) -> None:
+    before = run("context", "@")["digest"]
+    told = run("compact", "@", "--keep-tokens", "300")
+    assert run("context", f"@@{told['id']}~1")["digest"] == before
+
+
+def test_ctrl_c_leaves_nothing_behind(run: Run, here: Path) -> None:
+    before = leaf(run)
+    started = here / "started"
+    words = f"sh -c 'cat > /dev/null; touch {started}; sleep 600'"
+    command = [sys.executable, "-m", "gitsession", "compact", "@", "--keep-tokens", "300"]
+    process = subprocess.Popen([*command, "--summarizer-command", words], stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(600):
+            if started.exists():
+                break
+            time.sleep(0.05)
+        assert started.exists()
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait(30) == 130
+    finally:
+        process.kill()
+        process.wait()
+    assert leaf(run) == before
+    assert run("verify")["problems"] == []
+    assert run("compact", "@", "--keep-tokens", "300")["id"]
+
+
+def test_a_session_that_goes_on_where_it_was_held_keeps_both(run: Run, here: Path) -> None:
+    """The agent's file knows nothing of our summary: what it adds is imported beside it."""
+    told = run("compact", "@", "--keep-tokens", "300")
+    with (here / "session.jsonl").open("ab") as file:
+        file.write(said("bbbb0001", "aaaa0009", "and another thing", at=11) + b"\n")
+    run("import", "session.jsonl")
+    ids = {entry["id"] for entry in run("tree", "@")["entries"]}
+    assert told["id"] in ids
+    assert any(entry.get("source_id") == "bbbb0001" for entry in run("tree", "@")["entries"])
+    assert run("verify")["problems"] == []
