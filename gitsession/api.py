@@ -15,7 +15,7 @@ from typing import Self
 
 from gitsession import location
 from gitsession.codec.digest import to_base64url
-from gitsession.compaction import strategies
+from gitsession.compaction import branches, strategies, trigger
 from gitsession.compaction.background import Background
 from gitsession.compaction.perform import perform
 from gitsession.compaction.summarizers.extractive import Extractive
@@ -317,6 +317,20 @@ class Session:
     ) -> Plan:
         """What ``compact`` would do, without doing it: one of ``STRATEGIES`` (docs/compaction.md)."""
         return strategies.plan(self._context_line("leaf"), strategy, profile=profile, ask=ask)
+
+    def plan_leaving(self, to: str | Node, *, profile: str = profiles.DEFAULT, window: int | None = None) -> Plan:
+        """What ``compact`` would say, at the entry ``to``, of the branch this handle is on: since the two parted.
+
+        ``window``: of the model that summarises, in tokens; the newest that fits is taken.
+        """
+        onto = self._session.resolve(to)
+        ways = self._context_line("leaf"), self._context_line(onto)
+        return branches.leaving(*ways, onto, profiles.profile(profile), window=window)
+
+    def is_compaction_due(self, window: int, *, reserve: int | None = None, profile: str = profiles.DEFAULT) -> bool:
+        """Whether less than the agent's reserve (or ``reserve``) is left of ``window``, both in tokens."""
+        line = self._context_line("leaf")
+        return trigger.is_due(fold.context(line, profile), line, window, reserve=reserve)
 
     def compact(self, plan: Plan | None = None, writing: Writing | None = None) -> Node | None:
         """Let a summary stand for older entries from here on: one ``compaction`` entry; ``None`` where none is due.

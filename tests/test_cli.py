@@ -716,7 +716,7 @@ def test_every_command_has_help(run: Run) -> None:
         if name != "git":
             assert "Usage: gitsession" in run(name, "--help")
     assert all(name in run("--help") for name in command_line.COMMANDS)
-    assert "did you mean completion?" in run("completo", code=2, err=True)
+    assert "did you mean completion" in run("completo", code=2, err=True)
 
 
 def test_completion_is_offered_for_three_shells(run: Run) -> None:

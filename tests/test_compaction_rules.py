@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from builders import bring, entry, label, pi_file, said, talk
+from builders import bring, entry, label, pi_file, said
 
 from gitsession.compaction.files import Files, carried_by, touched
 from gitsession.compaction.strategies import STRATEGIES, plan
@@ -232,10 +232,9 @@ def test_a_plan_says_for_which_leaf_it_was_made() -> None:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("lines", [[], talk("a", "b")], ids=["nothing", "two words"])
-def test_where_there_is_next_to_nothing_nothing_is_to_be_done(strategy: str, lines: list[bytes]) -> None:
+def test_where_nothing_was_said_nothing_is_to_be_done(strategy: str) -> None:
     store = MemoryStore()
-    sid = bring(store, pi_file(*lines), agent="pi").session
+    sid = bring(store, pi_file(), agent="pi").session
     leaf = resolve(store, sid, "leaf")
     assert plan(Line(store, leaf.oid), strategy).nothing
     assert plan(Line(store, None), strategy).nothing

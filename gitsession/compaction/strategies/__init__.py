@@ -16,7 +16,14 @@ from gitsession.context import profiles
 from gitsession.context.line import Line
 from gitsession.context.profiles import Profile
 
-STRATEGIES = {"pi": "pi"}
+STRATEGIES = {
+    "pi": "pi",
+    "opencode": "opencode",
+    "codex": "codex",
+    "aider": "aider",
+    "from": "from_",
+    "up-to": "up_to",
+}
 """What ``--strategy`` takes, and the module of this folder that knows it. The first is the default."""
 
 DEFAULT = "pi"

@@ -1,0 +1,55 @@
+"""Aider's way: the newest half stays, the head ends with an answer (S2). Unlike there, no part of the head is lost."""
+
+from __future__ import annotations
+
+from gitsession.compaction.cuts import Cut
+from gitsession.compaction.sight import Place, sight
+from gitsession.compaction.strategies.pi import cut_plan
+from gitsession.compaction.value import Ask, Plan
+from gitsession.context.line import Line
+from gitsession.context.profiles import Profile
+from gitsession.model.entries import Message
+
+NAME = "aider"
+LEAST, MOST = 1_024, 8_192
+"""The bounds of how much is kept of what is done, in tokens (S1)."""
+
+FEW = 4
+"""Of so few messages all are summarised."""
+
+
+def plan(line: Line, profile: Profile, ask: Ask) -> Plan:
+    seen = sight(line, profile)
+    limit = _limit(ask)
+    said = sum(len(place.items) for place in seen.places)
+    if sum(profile.estimate(item.entry) for item in seen.items) <= limit:
+        return Plan(strategy=NAME, profile=profile.NAME, leaf=line.leaf, nothing="all of it would be kept")
+    first = len(seen.places) if said <= FEW else head(seen.places, limit // 2, profile)
+    return cut_plan(NAME, line, profile, seen, seen.places, Cut(first))
+
+
+def head(places: tuple[Place, ...], half: int, profile: Profile) -> int:
+    """Where the tail begins: under ``half`` tokens of it, and behind an answer; the end where there is no such."""
+    first, total = len(places), 0
+    while first:
+        total += sum(profile.estimate(item.entry) for item in places[first - 1].items)
+        if total >= half:
+            break
+        first -= 1
+    while first and not _ends_an_answer(places, first):
+        first -= 1
+    return first or len(places)
+
+
+def _limit(ask: Ask) -> int:
+    if ask.keep_tokens is not None:
+        return ask.keep_tokens
+    return MOST if ask.window is None else min(max(ask.window // 16, LEAST), MOST)
+
+
+def _ends_an_answer(places: tuple[Place, ...], first: int) -> bool:
+    """Whether what is before ``first`` ends with an answer, and what is behind it does not begin with its results."""
+    shown = [item.entry for place in places[:first] for item in place.items]
+    rest = [item.entry for place in places[first:] for item in place.items]
+    answer = bool(shown) and isinstance(shown[-1], Message) and shown[-1].role == "assistant"
+    return answer and not (rest and isinstance(rest[0], Message) and rest[0].role == "tool")

@@ -1,0 +1,58 @@
+"""opencode's compaction: the last two turns stay if there is room for them, all else is summarised (K1 to K4)."""
+
+from __future__ import annotations
+
+from gitsession.compaction.cuts import Cut
+from gitsession.compaction.sight import Place, sight
+from gitsession.compaction.strategies.pi import cut_plan
+from gitsession.compaction.value import Ask, Plan
+from gitsession.context.line import Line
+from gitsession.context.profiles import Profile
+from gitsession.model.entries import Message
+
+NAME = "opencode"
+TAIL_TURNS = 2
+TAIL_LEAST, TAIL_MOST, TAIL_SHARE = 2_000, 8_000, 0.25
+"""The room for the tail in tokens: a quarter of what can be used, within these bounds."""
+
+RESERVED = 20_000
+"""What must stay free of the window (O1)."""
+
+
+def plan(line: Line, profile: Profile, ask: Ask) -> Plan:
+    seen = sight(line, profile)
+    return cut_plan(NAME, line, profile, seen, seen.places, Cut(tail(seen.places, room(ask), profile)))
+
+
+def room(ask: Ask) -> int:
+    """For the tail, in tokens. Where nobody said how large the window is, as much as there ever is."""
+    if ask.keep_tokens is not None:
+        return ask.keep_tokens
+    if ask.window is None:
+        return TAIL_MOST
+    return min(TAIL_MOST, max(TAIL_LEAST, int(TAIL_SHARE * max(ask.window - RESERVED, 0))))
+
+
+def tail(places: tuple[Place, ...], budget: int, profile: Profile) -> int:
+    """Where the tail begins (K2): at a turn, or inside the one that does not fit; the end where nothing does."""
+    first = len(places)
+    starts = [at for at, place in enumerate(places) if _is_user(place)][-TAIL_TURNS:]
+    for start in reversed(starts):
+        if _size(places[start:first], profile) <= budget:
+            budget -= _size(places[start:first], profile)
+            first = start
+            continue
+        for at in range(start + 1, first):
+            can = any(profile.can_cut(item.entry) for item in places[at].items)
+            if can and _size(places[at:first], profile) <= budget:
+                return at
+        break
+    return first
+
+
+def _is_user(place: Place) -> bool:
+    return any(isinstance(item.entry, Message) and item.entry.role == "user" for item in place.items)
+
+
+def _size(places: tuple[Place, ...], profile: Profile) -> int:
+    return sum(profile.estimate(item.entry) for place in places for item in place.items)

@@ -1,0 +1,237 @@
+"""Summaries of a branch that is left (rules 30 and 31), and when a compaction is due (rule 16)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import Clock, assert_clean
+
+from gitsession.api import Session, Store
+from gitsession.compaction.provider import recorded
+from gitsession.compaction.summary import Request, Summary
+from gitsession.compaction.trigger import is_overflow, retry_once
+from gitsession.compaction.value import Ask
+from gitsession.compaction.writing import Writing
+from gitsession.errors import SummaryFailed
+from gitsession.model.blocks import ToolCall
+from gitsession.model.entries import BranchSummary, Compaction, Message
+from gitsession.session.node import Node
+
+LONG = "x" * 400
+
+
+class Short:
+    def summarise(self, request: Request, **_: Any) -> Summary:
+        assert request.kind == "branch"
+        return Summary("tried it")
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[Session]:
+    with Store.create(tmp_path / "store.git", clock=Clock()) as store:
+        made = store.new_session(agent="test", cwd="/work")
+        for number in range(3):
+            made.append(Message.user(f"u{number} {LONG}"))
+            made.append(Message.assistant(f"a{number} {LONG}"))
+        yield made
+        assert_clean(store.objects)
+
+
+def named(session: Session, words: str) -> Node:
+    return next(node for node in session.line() if f": {words}" in node.subject)
+
+
+def said_by(session: Session, to: Node, **how: Any) -> list[str]:
+    plan = session.plan_leaving(to, **how)
+    return [item.entry.text[:2] for item in plan.history if isinstance(item.entry, Message)]
+
+
+def test_rule_30_what_was_said_since_the_ways_parted_is_summarised(session: Session) -> None:
+    side = session.branch("side", at=named(session, "a0"))
+    side.append(Message.user("s0"))
+    assert said_by(session, side.line()[-1]) == ["u1", "a1", "u2", "a2"]
+    assert said_by(side, session.line()[-1]) == ["s0"]
+
+
+def test_rule_30_it_does_not_stop_at_a_compaction_whose_summary_counts(session: Session) -> None:
+    to = named(session, "a0")
+    session.append(Compaction(summary="sum"))
+    session.append(Message.user("after"))
+    kinds = [item.entry.kind for item in session.plan_leaving(to).history]
+    assert kinds == ["message"] * 4 + ["compaction", "message"]
+
+
+def test_rule_30_on_the_way_to_an_entry_ahead_nothing_is_left(session: Session) -> None:
+    assert session.on("main").plan_leaving(session.line()[-1]).nothing
+
+
+def test_the_summary_stands_where_the_work_goes_on_and_names_what_it_sums_up(session: Session) -> None:
+    to, left, before = named(session, "a0"), session.line()[-1], session.line()
+    node = session.compact(session.plan_leaving(to), Writing(summarizer=Short()))
+    assert node is not None
+    entry = session.read(node)
+    assert isinstance(entry, BranchSummary)
+    assert (entry.summary, node.parent, node.second_parent) == ("tried it", to.oid, left.oid)
+    assert session.leaf == node
+    assert session.on("main").line() == before
+
+
+def test_it_goes_on_the_branch_that_ends_there(session: Session) -> None:
+    session.branch("side", at=named(session, "a0")).append(Message.user(f"s0 {LONG}"))
+    session.compact(session.plan_leaving("side"), Writing(summarizer=Short()))
+    assert session.branch_name == "side"
+    assert sorted(session.branches()) == ["main", "side"]
+
+
+def test_a_summary_that_fails_leaves_nobody_anywhere_else(session: Session) -> None:
+    class Fails:
+        def summarise(self, request: Request, **_: Any) -> Summary:
+            raise RuntimeError
+
+    branches = session.branches()
+    with pytest.raises(SummaryFailed):
+        session.compact(session.plan_leaving(named(session, "a0")), Writing(summarizer=Fails()))
+    assert (session.branches(), session.branch_name) == (branches, "main")
+
+
+def test_rule_31_results_are_left_out_and_the_newest_that_fit_are_taken(session: Session) -> None:
+    to = named(session, "a0")
+    call = ToolCall("1", "read", {"path": "seen.py"})
+    session.append(Message.assistant([call]))
+    session.append(Message.tool(call, LONG))
+    assert said_by(session, to) == ["u1", "a1", "u2", "a2", ""]
+    assert said_by(session, to, window=16_384 + 250) == ["u2", "a2", ""]
+
+
+def test_rule_31_a_summary_that_does_not_fit_is_taken_while_there_is_a_tenth_left(session: Session) -> None:
+    to = named(session, "a0")
+    session.append(BranchSummary(summary=LONG * 10))
+    session.append(Message.user(f"u3 {LONG}"))
+    taken = session.plan_leaving(to, window=16_384 + 250).history
+    assert [item.entry.kind for item in taken] == ["branch_summary", "message"]
+    taken = session.plan_leaving(to, window=16_384 + 105).history
+    assert [item.entry.kind for item in taken] == ["message"]
+
+
+def test_rule_31_files_of_earlier_summaries_count_wherever_they_stand_and_calls_where_one_looked(
+    session: Session,
+) -> None:
+    to = named(session, "a0")
+    session.append(BranchSummary(summary="sum", read_files=("nested.py",)))
+    for name in ("far.py", "at.py", "near.py"):
+        call = ToolCall(name, "edit", {"path": name})
+        session.append(Message.assistant([call]))
+        session.append(Message.user(f"{name} {LONG}"))
+    files = session.plan_leaving(to, window=16_384 + 230).files
+    assert files.read == ("nested.py",)
+    assert files.modified == ("at.py", "near.py")
+
+
+# ---- when it is due
+
+
+def full(session: Session, tokens: int) -> None:
+    usage = {"input": tokens, "output": 0, "totalTokens": tokens}
+    session.append(Message.assistant("done", usage=usage))
+
+
+def test_rule_16_it_is_due_when_less_than_the_reserve_is_left(session: Session) -> None:
+    full(session, 100_000 - 16_384)
+    assert not session.is_compaction_due(100_000)
+    full(session, 100_000 - 16_383)
+    assert session.is_compaction_due(100_000)
+    assert not session.is_compaction_due(100_000, reserve=0)
+
+
+def test_rule_17_omp_reserves_a_share_of_a_large_window(session: Session) -> None:
+    full(session, 160_000)
+    assert not session.is_compaction_due(180_000)
+    assert session.is_compaction_due(180_000, profile="omp")
+
+
+def test_rule_16_never_twice_without_an_answer_in_between(session: Session) -> None:
+    full(session, 100_000)
+    session.append(Compaction(summary="x" * 400_000))
+    assert not session.is_compaction_due(100_000)
+    session.append(Message.user("go on"))
+    session.append(Message.assistant("", stop="error"))
+    assert not session.is_compaction_due(100_000)
+    full(session, 100_000)
+    assert session.is_compaction_due(100_000)
+
+
+def test_a_model_that_always_says_it_is_full_is_compacted_for_once(session: Session) -> None:
+    compactions = 0
+    for number in range(20):
+        session.append(Message.user(f"go on, {number}"))
+        full(session, 95_000)
+        if session.is_compaction_due(100_000):
+            plan = session.plan_compaction(ask=Ask(keep_tokens=200))
+            compactions += not plan.nothing
+            session.compact(plan)
+    assert compactions == 1
+
+
+class Overflow(Exception):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("fails", "helps", "sent", "raises"),
+    [(0, True, 1, False), (1, True, 2, False), (2, True, 2, True), (1, False, 1, True)],
+    ids=["it fits", "compacted, it fits", "compacted, it still does not", "nothing to compact"],
+)
+def test_rule_16_an_overflow_is_compacted_for_and_tried_again_once(
+    fails: int, helps: bool, sent: int, raises: bool
+) -> None:
+    tries: list[int] = []
+
+    def send() -> str:
+        tries.append(1)
+        if len(tries) <= fails:
+            raise Overflow("prompt is too long: 200001 tokens > 200000 maximum")
+        return "ok"
+
+    if raises:
+        with pytest.raises(Overflow):
+            retry_once(send, lambda: helps)
+    else:
+        assert retry_once(send, lambda: helps) == "ok"
+    assert len(tries) == sent
+
+
+@pytest.mark.parametrize(
+    ("words", "is_one"),
+    [
+        ("prompt is too long: 200001 tokens > 200000 maximum", True),
+        ("This model's maximum context length is 128000 tokens", True),
+        ("Your input exceeds the context window of this model", True),
+        ("rate limit reached", False),
+        ("invalid api key", False),
+    ],
+)
+def test_an_overflow_is_known_by_its_words(words: str, is_one: bool) -> None:
+    assert is_overflow(RuntimeError(words)) == is_one
+
+
+# ---- made by a provider
+
+
+def test_a1_what_a_provider_compacted_is_kept_as_it_came(session: Session) -> None:
+    block = {"type": "compaction", "content": "sum", "signature": "abc=", "tool_changes": [{"name": "bash"}]}
+    entry = recorded(block, tokens_before=150_000)
+    assert entry is not None
+    kept = session.read(session.append(entry))
+    assert isinstance(kept, Compaction)
+    assert kept.preserve == {"anthropic": block}
+    assert [said.kind for said in session.context().messages] == ["compaction"]
+
+
+def test_a1_one_that_failed_is_none_and_one_that_cannot_be_read_is_one() -> None:
+    assert recorded({"type": "compaction", "content": None}) is None
+    sealed = recorded({"type": "compaction", "content": None, "encrypted_content": "x"})
+    assert sealed is not None
+    assert sealed.summary == ""
