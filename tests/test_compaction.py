@@ -23,7 +23,7 @@ from gitsession.context.profiles import PROFILES
 from gitsession.errors import Refused, SummaryFailed
 from gitsession.formats import FORMATS
 from gitsession.model.blocks import ToolCall
-from gitsession.model.entries import Compaction, Instructions, Message, Reset
+from gitsession.model.entries import Compaction, Instructions, Message, Reset, ThinkingChange
 from gitsession.session.node import Node
 
 LONG = "word after word, " * 40
@@ -149,6 +149,17 @@ def test_what_is_too_much_at_once_is_summarised_piece_by_piece_and_nothing_is_lo
     assert [request.previous for request in asked.asked] == ["", "1", "2", "3"]
     said = "".join(request.conversation for request in asked.asked)
     assert all(f"request {number}" in said and f"answer {number}" in said for number in range(4))
+
+
+def test_a_plan_is_the_same_whatever_the_catalogue_knows(store: Store, session: Session) -> None:
+    for level in ("low", "high") * 5:
+        session.append(ThinkingChange(level=level))
+        talk(session, 1)
+    before = session.plan_compaction(ask=KEEP)
+    store.catalogue()  # now it knows what can be passed over
+    assert session.plan_compaction(ask=KEEP) == before
+    assert before.first_kept is not None
+    assert before.first_kept.kind == ThinkingChange.kind
 
 
 # ---- in imported sessions

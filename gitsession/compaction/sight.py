@@ -62,13 +62,25 @@ def sight(line: Line, profile: Profile) -> Sight:
     count = tokens(profile, selection.items, fresh=selection.fresh)
     by_oid = {oid: tuple(items) for oid, items in itertools.groupby(selection.items, lambda item: item.oid)}
     previous = line.entry(seen.compaction) if seen.compaction else None
-    kept, after = _entries(seen.kept), _entries(seen.after)
+    kept, after = _entries(seen.kept), _entries(_behind(line, seen.compaction))
     return Sight(
         previous if isinstance(previous, Compaction) else None,
         tuple(Place(node, by_oid.get(node.oid, ())) for node in [*kept, *after]),
         tuple(item for item in selection.items if is_system(item)),
         count.used,
     )
+
+
+def _behind(line: Line, compaction: Node | None) -> list[Node]:
+    """Every entry after ``compaction``, or after the newest reset: also those that a context may pass over."""
+    found: list[Node] = []
+    for node in line.back():
+        if compaction is not None and node.oid == compaction.oid:
+            break
+        if node.kind == Reset.kind and isinstance(line.entry(node), Reset):
+            break
+        found.append(node)
+    return found[::-1]
 
 
 def raw(line: Line, nodes: Iterable[Node]) -> tuple[Place, ...]:
