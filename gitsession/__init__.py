@@ -11,6 +11,8 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False  # not from typing, which alone takes as long as Python itself to start
 if TYPE_CHECKING:
     from gitsession.api import Session, Store
+    from gitsession.compaction.value import Ask, Plan
+    from gitsession.compaction.writing import Writing
     from gitsession.context.policies import clear_thinking, clear_tool_uses, drop_images, model_facing
     from gitsession.context.value import Context
     from gitsession.errors import (
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
         NotAStore,
         NotFound,
         Refused,
+        SummaryFailed,
         Unavailable,
     )
     from gitsession.model.blocks import File, Image, Text, Thinking, ToolCall, text
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Ambiguous",
+    "Ask",
     "BranchSummary",
     "Compaction",
     "Context",
@@ -63,15 +67,18 @@ __all__ = [
     "Node",
     "NotAStore",
     "NotFound",
+    "Plan",
     "Refused",
     "Session",
     "Store",
+    "SummaryFailed",
     "Text",
     "Thinking",
     "ThinkingChange",
     "Title",
     "ToolCall",
     "Unavailable",
+    "Writing",
     "__version__",
     "clear_thinking",
     "clear_tool_uses",
@@ -94,10 +101,13 @@ _HOMES = {
             "NotAStore",
             "NotFound",
             "Refused",
+            "SummaryFailed",
             "Unavailable",
         ],
         "gitsession.errors",
     ),
+    **dict.fromkeys(["Ask", "Plan"], "gitsession.compaction.value"),
+    "Writing": "gitsession.compaction.writing",
     "Context": "gitsession.context.value",
     "Gap": "gitsession.session.gaps",
     "Node": "gitsession.session.node",

@@ -109,6 +109,20 @@ def test_an_unknown_summarizer_is_not_found(run: Run) -> None:
     assert "no summarizer is called" in run("compact", "@", "--keep-tokens", "3", "--summarizer", "x", code=3)["stderr"]
 
 
+def test_up_to_an_entry_and_from_one(run: Run) -> None:
+    told = run("compact", "@", "--strategy", "up-to", "--at", "aaaa0004")
+    assert (told["summarized"], told["kept"]) == (4, 6)
+    told = run("compact", "@", "--strategy", "from", "--at", "aaaa0008")
+    kinds = [entry["kind"] for entry in run("log", "@")["entries"]]
+    assert (told["summarized"], told["first_kept"]) == (3, None)  # what was said there, and the summary of before
+    assert kinds == ["branch_summary", *["message"] * 8, "session"]
+
+
+@pytest.mark.parametrize("words", [["--strategy", "from"], ["--at", "leaf"]], ids=["no entry", "no use for one"])
+def test_an_entry_belongs_to_the_strategies_that_go_by_one(run: Run, words: list[str]) -> None:
+    assert "--at ENTRY" in run("compact", "@", *words, code=2)["stderr"]
+
+
 def test_what_was_seen_before_can_still_be_seen(run: Run) -> None:
     before = run("context", "@")["digest"]
     told = run("compact", "@", "--keep-tokens", "300")

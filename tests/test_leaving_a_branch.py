@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 from builders import Clock, assert_clean
 
 from gitsession.api import Session, Store
+from gitsession.compaction.branches import since_common
 from gitsession.compaction.provider import recorded
 from gitsession.compaction.summary import Request, Summary
 from gitsession.compaction.trigger import is_overflow, retry_once
@@ -66,6 +69,30 @@ def test_rule_30_it_does_not_stop_at_a_compaction_whose_summary_counts(session: 
 
 def test_rule_30_on_the_way_to_an_entry_ahead_nothing_is_left(session: Session) -> None:
     assert session.on("main").plan_leaving(session.line()[-1]).nothing
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_rule_30_wherever_two_ways_part_one_finds_the_place(seed: int) -> None:
+    chance = random.Random(seed)
+    parents: dict[int, int | None] = {0: None}
+    for number in range(1, chance.randint(2, 30)):
+        parents[number] = chance.randrange(max(0, number - 4), number)
+
+    def back(at: int | None) -> Iterator[Any]:
+        while at is not None:
+            yield SimpleNamespace(oid=str(at))
+            at = parents[at]
+
+    here, there = chance.choice(list(parents)), chance.choice(list(parents))
+    shared = {node.oid for node in back(there)}
+    found = since_common(Ways(lambda: back(here)), Ways(lambda: back(there)))  # type: ignore[arg-type]
+    assert [node.oid for node in found] == [node.oid for node in back(here) if node.oid not in shared][::-1]
+
+
+class Ways(NamedTuple):
+    """A line of which only the way back counts."""
+
+    back: Callable[[], Iterator[Any]]
 
 
 def test_the_summary_stands_where_the_work_goes_on_and_names_what_it_sums_up(session: Session) -> None:

@@ -13,7 +13,7 @@ import click
 from gitsession.cli import exits
 from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import count, emit, json_option, say, warn
-from gitsession.compaction.strategies import DEFAULT, STRATEGIES
+from gitsession.compaction.strategies import BY_ENTRY, DEFAULT, STRATEGIES
 from gitsession.compaction.summarizers.options import APIS, Options, from_config
 from gitsession.context import profiles
 from gitsession.errors import SummaryFailed
@@ -66,6 +66,9 @@ def command(
     """Let a summary stand for older entries from here on. Nothing is removed."""
     from gitsession.compaction.value import Ask
 
+    if (at is None) == (strategy in BY_ENTRY):
+        told = "is for" if at is not None else "is missing: it goes with"
+        raise click.UsageError(f"--at ENTRY {told} --strategy {' and '.join(BY_ENTRY)}")
     found = app.session(session)
     entry = found.resolve(at) if at is not None else None
     ask = Ask(keep_tokens=keep_tokens, at=entry, window=window)

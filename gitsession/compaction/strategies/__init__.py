@@ -26,6 +26,9 @@ STRATEGIES = {
 }
 """What ``--strategy`` takes, and the module of this folder that knows it. The first is the default."""
 
+BY_ENTRY = ("from", "up-to")
+"""Those that go by an entry the user chose."""
+
 DEFAULT = "pi"
 NO_WISHES = Ask()
 
