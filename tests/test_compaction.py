@@ -249,9 +249,19 @@ def test_how_often_is_for_the_caller_to_say(session: Session) -> None:
 def test_a_summary_that_only_a_provider_can_read_is_not_carried_on(session: Session) -> None:
     session.append(Compaction(summary="", preserve={"encrypted": "xyz"}))
     talk(session, 3)
-    asked = Scripted()
-    compact(session, asked)
-    assert "request 0" in asked.asked[0].conversation
+    for every in (0, 8):
+        asked = Scripted()
+        compact(session, asked, Ask(keep_tokens=300, reground_every=every))
+        assert "request 0" in asked.asked[0].conversation
+        session.append(Compaction(summary="", preserve={"encrypted": "xyz"}))
+        talk(session, 3)
+
+
+@pytest.mark.parametrize("carried", [2**63 - 1, -1, "many", None, True], ids=str)
+def test_what_another_wrote_about_how_many_were_carried_on_breaks_nothing(session: Session, carried: Any) -> None:
+    session.append(Compaction(summary="theirs", preserve={"carried": carried, "system": [7, {"text": 7}]}))
+    talk(session, 3)
+    assert compaction(session, compact(session, ask=Ask(keep_tokens=300, reground_every=0))).summary == "short"
 
 
 # ---- meanwhile

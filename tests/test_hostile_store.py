@@ -56,6 +56,8 @@ PLANTED = {
     "extensions.worktreeConfig": "true",
     "include.path": "{included}",
     **{f"alias.{name}": "!{canary}" for name in ("fsck", "repack", "pack-refs", "update-ref", "log", "version")},
+    "gitsession.summarizer": "command",
+    "gitsession.summarizerCommand": "{canary}",
 }
 
 
@@ -91,6 +93,7 @@ EVERY_VERB: dict[str, list[list[str]]] = {
     "tree": [["tree", "@"]],
     "show": [["show", "@@leaf"]],
     "context": [["context", "@@leaf"], ["context", "@", "--as", "pi", "--profile", "omp"]],
+    "compact": [["compact", "@", "--strategy", "codex", "--keep-tokens", "0"]],
     "branch": [["branch", "@"], ["branch", "@", "other"]],
     "switch": [["switch", "@", "side"]],
     "fork": [["fork", "@@leaf"]],

@@ -17,6 +17,9 @@ from gitsession.model.entries import Compaction, Fork, Message, Opaque, Reset, S
 from gitsession.session.node import Node
 from gitsession.store.base import Oid
 
+UNREADABLE = sys.maxsize
+"""More than are ever carried on."""
+
 CARRIED = "carried"
 """Where a compaction of ours says, in ``preserve``, how many before it it carries on."""
 
@@ -96,9 +99,9 @@ def carried(previous: Compaction | None) -> int:
     if previous is None:
         return 0
     if not previous.summary.strip():
-        return sys.maxsize
+        return UNREADABLE
     kept = previous.preserve.get(CARRIED) if isinstance(previous.preserve, Mapping) else None
-    return kept + 1 if isinstance(kept, int) and kept >= 0 else 1
+    return min(kept + 1, UNREADABLE) if isinstance(kept, int) and kept >= 0 else 1
 
 
 def originals(line: Line, until: Oid | None) -> tuple[Item, ...]:

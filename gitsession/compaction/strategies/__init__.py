@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Protocol, cast
 
 from gitsession.compaction.files import touched
-from gitsession.compaction.sight import originals
+from gitsession.compaction.sight import UNREADABLE, originals
 from gitsession.compaction.value import Ask, Plan
 from gitsession.context import profiles
 from gitsession.context.line import Line
@@ -44,7 +44,8 @@ def plan(line: Line, strategy: str = DEFAULT, *, profile: str = profiles.DEFAULT
     """What a compaction would do. Raises ``KeyError`` for another name than those of the tables."""
     module = cast(Strategy, import_module(f"{__name__}.{STRATEGIES[strategy]}"))
     made = module.plan(line, profiles.profile(profile), ask)
-    return _regrounded(made, line) if 0 < ask.reground_every <= made.carried else made
+    enough = made.carried == UNREADABLE or 0 < ask.reground_every <= made.carried
+    return _regrounded(made, line) if enough else made
 
 
 def _regrounded(made: Plan, line: Line) -> Plan:
