@@ -150,6 +150,13 @@ def test_a_hostile_pack_is_refused_within_bounds(
         assert in_child(work, seconds=10, memory=160 << 20) == ["refused"]
 
 
+def test_an_honest_object_over_the_limit_is_refused_by_its_size(tmp_path: Path) -> None:
+    oid = oid_of("blob", bytes(65 << 20))
+    packs = hostile(tmp_path, (bytes.fromhex(oid), head(BLOB, 65 << 20) + BOMB))
+    with pytest.raises(Unavailable, match="limit"):
+        packs.read(oid)
+
+
 LOOSE = {
     "65 MiB in 65 KiB, honestly": b"blob %d\0" % (65 << 20) + bytes(65 << 20),
     "65 MiB that say they are ten bytes": b"blob 10\0" + bytes(65 << 20),
