@@ -171,3 +171,14 @@ def test_a_damaged_store_leaves_no_mark_and_the_command_says_what_mends_it(
     assert f"session {parsed[0]}, {name}: is empty" in out
     assert "`gitsession repair`" in out
     assert not (checked / verified.FILE).exists()
+
+
+def test_a_git_that_crashes_on_a_damaged_file_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """git 2.39 can, on a damaged multi-pack-index."""
+    with Store.create(tmp_path / "store.git") as store:
+        program = tmp_path / "bin" / "git"
+        program.parent.mkdir()
+        program.write_text("#!/bin/sh\nkill -SEGV $$\n")
+        program.chmod(0o700)
+        monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+        assert [found.what for found in store.verify().problems] == ["git itself was ended by signal 11"]

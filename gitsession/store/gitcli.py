@@ -125,8 +125,9 @@ def user_settings(prefix: str) -> dict[str, str]:
 
 
 def fsck(git_dir: Path) -> list[str]:
-    """What `git fsck --strict` complains about, a line each."""
+    """What `git fsck --strict` complains about, a line each; that it crashed, where it did (git 2.39 can)."""
     words = ("fsck", "--strict", "--no-dangling", "--no-progress")
-    answer = run(git_dir, *words, accept=range(256), timeout_seconds=3600)
+    answer = run(git_dir, *words, accept=range(-64, 256), timeout_seconds=3600)
     told = answer.err + "\n" + answer.out.decode("utf-8", "replace")
-    return [line for line in told.split("\n") if line.strip()] if answer.code else []
+    lines = [line for line in told.split("\n") if line.strip()] if answer.code else []
+    return [*lines, f"git itself was ended by signal {-answer.code}"] if answer.code < 0 else lines
