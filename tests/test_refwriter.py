@@ -441,3 +441,15 @@ def test_a_pipe_in_place_of_a_file_of_refs_holds_up_nobody(git_dir, refs, name):
     os.mkfifo(git_dir / name)
     with pytest.raises((OSError, Corrupt)):
         refs.read("refs/heads/sessions/s9/main" if name == packedrefs.FILE else LEAF)
+
+
+@pytest.mark.xfail(strict=True, reason="docs/reliability.md: a deletion does not wait for pack-refs")
+def test_a_pack_refs_that_has_read_a_ref_does_not_bring_it_back(git_dir, writer, refs):
+    """git holds the lock of packed-refs from before it reads until it has written: meanwhile nothing may be deleted."""
+    oid = first(git_dir)
+    writer.move(LEAF, oid, ours={None})
+    lock = git_dir / "packed-refs.lock"
+    lock.write_bytes(packedrefs.changed(b"", put={LEAF: oid}))
+    _, failed = writer.delete({LEAF: {oid}})
+    lock.rename(git_dir / packedrefs.FILE)
+    assert failed or refs.read(LEAF) is None
