@@ -13,8 +13,10 @@ from dataclasses import dataclass, field, replace
 from gitsession.codec.digest import hash_of
 from gitsession.codec.payload import NONCE_BYTES
 from gitsession.errors import Corrupt, Malformed, NotFound, RefMoved, Refused, Unavailable
-from gitsession.formats import Format, Problem, Source
+from gitsession.formats import Format, Problem, Record, Source
+from gitsession.formats.record import TAIL
 from gitsession.model import entries as kinds
+from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
 from gitsession.session import facts, graph, keep, names, naming, oplog
 from gitsession.session.content import entry_of, payload_of
@@ -197,7 +199,7 @@ class _Plan:
         at_line: dict[int, Node] = {}
         for record in self.source.records:
             parent = self.root if record.parent is None else at_line[record.parent]
-            stored = keep.imported_stored(record)
+            stored = keep.imported_stored(self.format, record)
             tree = keep.tree_of(self.format.FORM, stored) if known else ""
             node = known.get((parent.oid, record.line, tree))
             if node is None:
@@ -227,13 +229,16 @@ class _Plan:
         return self.names.free(node.chain)
 
     def _make_last_a_leaf(self) -> None:
-        """The agent goes on from the file's last line: in a file cut short by a rewrite, a ref must say so."""
+        """Where the agent goes on, a ref must say so: in a file cut short by a rewrite, and behind the user's undo."""
         last = self._last_node()
-        if self.new and last is not None and last.oid not in self.tips.values():
+        news = self.new or self.source.leaf is not None
+        if news and last is not None and last.oid not in self.tips.values():
             self.tips[self._free(last)] = last.oid
 
     def _last_node(self) -> Node | None:
-        """The entry of the file's last line."""
+        """The entry that the agent goes on from: that of the file's last line, if the file names no other."""
+        if self.source.leaf is not None:
+            return self.at_line[self.source.leaf]
         return max(self.at_line.values(), key=lambda node: node.source.line if node.source else 0, default=None)
 
     # ---- meta
@@ -248,6 +253,7 @@ class _Plan:
         self._meta_node = seen.nodes[0] if seen.nodes else self.root
         self.rewritten: int | None = None
         if not self._is_older_copy(seen):
+            self._header(seen)
             self._file_as_it_stands(seen)
         have = {node.tree for node in seen.nodes}
         for name, data in attachments.items():
@@ -279,24 +285,43 @@ class _Plan:
                 self._append_meta(keep.imported(self.format, record))
                 node = self._meta_node
             headers.append(node)
+        self._tail(newest.pop(TAIL, None))
         before = seen.source_file
         # Headers that earlier rewrites replaced stay listed: they say which one was in force (``send_out``).
         older = {position(node) for node in seen.older_lines()} & set(before.superseded)
         entries = self._superseded(newest.values(), headers)
         superseded = (*entries, *sorted(older - set(entries)))
+        leaf = None if self.source.leaf is None else position(self.at_line[self.source.leaf])
         if set(superseded) != set(before.superseded):
             changed = set(superseded) ^ set(before.superseded)
             superseded = (*superseded, *sorted(replaced - set(superseded)))
             self.rewritten = min((line for place in changed if (line := line_of(place)) is not None), default=None)
-        elif self.source.ends_with_newline == before.ends_with_newline:
+        elif (self.source.ends_with_newline, leaf) == (before.ends_with_newline, before.leaf):
             return
-        # The same in every store that saw the same: time and nonce follow from the entry before.
         state = kinds.SourceFile(
             superseded=superseded,
             ends_with_newline=self.source.ends_with_newline,
-            at_ms=self._meta_node.author_seconds * 1000,
+            leaf=leaf,
         )
-        self._append_meta(keep.own(state, hash_of(self._meta_node.chain)[:NONCE_BYTES]))
+        self._say_on_meta(state)
+
+    def _tail(self, kept: Node | None) -> None:
+        """The lines that wait for the next that speaks. A beginning of what is kept is an older copy of it."""
+        tail = self.source.tail
+        before = payload_of(self.store, kept) if kept is not None else b""
+        if tail is not None and tail != before and not (tail and not self.new and before.startswith(tail)):
+            self._append_meta(keep.imported(self.format, Record(TAIL, tail)))
+
+    def _header(self, seen: Meta) -> None:
+        """What the session is, where no line of the file says it."""
+        header = self.source.header
+        if header is not None and (seen.header is None or replace(seen.header, at_ms=0) != header):
+            self._say_on_meta(header)
+
+    def _say_on_meta(self, entry: Entry) -> None:
+        """The same in every store that saw the same: time and nonce follow from the entry before."""
+        entry = replace(entry, at_ms=self._meta_node.author_seconds * 1000)
+        self._append_meta(keep.own(entry, hash_of(self._meta_node.chain)[:NONCE_BYTES]))
 
     def _superseded(self, lost: Iterable[Node], headers: Iterable[Node]) -> tuple[str, ...]:
         """The entries that are no longer in the file and whose parent is, or is the root; and the headers ``lost``."""

@@ -6,7 +6,8 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from gitsession.errors import Malformed
@@ -14,32 +15,35 @@ from gitsession.formats import FORMATS, Format, claimed
 
 HEAD_BYTES = 64 * 1024
 FILE_BYTES_MAX = 1 << 30
-SUFFIXES = (".jsonl",)
 
 _BLOB = re.compile(rb"blob:sha256:([0-9a-f]{64})(?![0-9a-f])")
 _BLOBS_UP = 4
 """How far above a session file omp's blob folder can lie: agent/blobs beside agent/sessions/<bucket>/<file>."""
 
 
-def everywhere(home: Path, overrides: dict[str, Path]) -> Iterator[tuple[Path, Format]]:
-    """Every session file in the agents' own folders. ``overrides``: an agent's session folder, where it was moved."""
-    for agent, format in FORMATS.items():
-        if agent in overrides:
-            found: Iterable[Path] = overrides[agent].rglob("*.jsonl")
-        else:
-            found = (path for pattern in format.ROOTS for path in home.glob(pattern))
-        for path in sorted(found):
-            if path.is_file():
-                yield path, format
+def everywhere(home: Path, environment: Mapping[str, str]) -> Iterator[tuple[Path, Format]]:
+    """Every session file in the agents' own folders, which variables of the ``environment`` may have moved."""
+    for format in FORMATS.values():
+        for root in format.ROOTS:
+            moved = environment.get(root.variable) if root.variable else None
+            base = Path(moved) if moved else home / root.home
+            yield from ((path, format) for path in sorted(base.glob(root.pattern)) if path.is_file())
 
 
 def under(paths: Iterable[Path]) -> Iterator[Path]:
-    """The files that ``paths`` name; of folders, every session file below them."""
+    """The files that ``paths`` name; of folders, every file below them that is called like a session file."""
+    patterns = {pattern for format in FORMATS.values() for pattern in format.FILES}
     for path in paths:
         if path.is_dir():
-            yield from sorted(found for found in path.rglob("*") if found.suffix in SUFFIXES and found.is_file())
+            found = (file for file in path.rglob("*") if any(fnmatchcase(file.name, pattern) for pattern in patterns))
+            yield from sorted(file for file in found if file.is_file())
         else:
             yield path
+
+
+def name_of(path: Path) -> str:
+    """What a session file without an id of its own is known by: its place without its ending."""
+    return path.absolute().with_suffix("").as_posix()
 
 
 def read(path: Path) -> tuple[os.stat_result, bytes]:
@@ -61,7 +65,7 @@ def format_of(path: Path, data: bytes) -> Format | None:
     """
     place = path.absolute().as_posix()
     for format in FORMATS.values():
-        if any(f"/{root.partition('*')[0]}" in place for root in format.ROOTS):
+        if any(root.fixed in place for root in format.ROOTS):
             return format if format.claims(data[:HEAD_BYTES]) or claimed(data[:HEAD_BYTES]) else None
     return claimed(data[:HEAD_BYTES])
 

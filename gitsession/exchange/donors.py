@@ -120,7 +120,7 @@ class AgentFile:
                 format = discover.format_of(self._path, data)
                 if format is not None:
                     kept, _ = discover.attachments(self._path, data)
-                    bring_in(self._made, format, format.split(data, name=self._path.stem), kept)
+                    bring_in(self._made, format, format.split(data, name=discover.name_of(self._path)), kept)
             except (GitSessionError, OSError):
                 pass  # gone, or another file by now: it gives what it has
         return self._made

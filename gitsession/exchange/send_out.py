@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gitsession.errors import Corrupt, Refused
+from gitsession.formats import FORMATS
+from gitsession.formats.record import TAIL
 from gitsession.model.entries import Session
 from gitsession.session import facts, graph, names
 from gitsession.session.content import entry_of, payload_of
@@ -43,6 +45,7 @@ def home(store: ObjectStore, sid: str, at: Node | None = None) -> SentOut:
         headers = {number: node for number, node in meta.newest_lines().items() if position(node) not in superseded}
     else:
         found, headers = nodes, meta.lines_before(nodes)
+        headers.pop(TAIL, None)  # it stood behind another line
     lines = {**headers, **{node.source.line: node for node in found if node.source}}
     if not lines:
         raise Refused(
@@ -50,9 +53,13 @@ def home(store: ObjectStore, sid: str, at: Node | None = None) -> SentOut:
             hint=f"`gitsession log {sid} --json` has what it says",
         )
     left_out = sum(node.source is None and node.parent is not None for node in nodes)
-    data = b"\n".join(payload_of(store, lines[number]) for number in sorted(lines))
+    payloads = [payload_of(store, lines[number]) for number in sorted(lines)]
+    if TAIL in lines and not payloads[-1]:
+        payloads.pop()  # it has found its line
+    between = FORMATS[root.agent].BETWEEN
+    data = between.join(payloads)
     ends_with_newline = meta.source_file.ends_with_newline or at is not None
-    return SentOut(root.agent, data + (b"\n" if ends_with_newline else b""), left_out)
+    return SentOut(root.agent, data + (between if ends_with_newline else b""), left_out)
 
 
 def _root(store: ObjectStore, tree: graph.Tree) -> Session:

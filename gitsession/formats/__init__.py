@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from gitsession.formats import omp, pi
+from gitsession.formats.places import Root
 from gitsession.formats.record import Problem, Record, Source
 from gitsession.model.entries import Entry
 from gitsession.model.headline import Headline
 
-__all__ = ["FORMATS", "Format", "Problem", "Record", "Source", "claimed"]
+__all__ = ["FORMATS", "Format", "Problem", "Record", "Root", "Source", "claimed"]
 
 
 class Format(Protocol):
@@ -24,14 +25,20 @@ class Format(Protocol):
     FORM: str
     """The ending of the payload's name in an entry's tree: ``jsonl`` for ``entry.jsonl``."""
 
-    ROOTS: Sequence[str]
-    """Where the agent keeps its sessions, as glob patterns below the home directory."""
+    BETWEEN: bytes
+    """What stands between two payloads in the agent's file: a line end, or nothing."""
+
+    ROOTS: Sequence[Root]
+    """Where the agent keeps its sessions."""
+
+    FILES: Sequence[str]
+    """What the agent's files are called (``fnmatch``), for folders that a user names."""
 
     def claims(self, head: bytes) -> bool:
         """Whether a file that begins with ``head`` (64 KiB of it) is a session of this agent."""
 
     def split(self, data: bytes, *, name: str = "", final: bool = False) -> Source:
-        """Take a file apart. ``name``: the file's name without its ending, for a file that states no id.
+        """Take a file apart. ``name``: the file's place (POSIX) without its ending, for a file that states no id.
 
         ``final``: the file is closed, take the bytes after its last line end too. Raises ``Malformed`` where there is
         no session at all; a bad line is a problem in the report, never an error.

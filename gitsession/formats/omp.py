@@ -6,15 +6,18 @@ from collections.abc import Sequence
 
 from gitsession.formats import pi_file, pi_headline, pi_view
 from gitsession.formats.jsonl import parse
+from gitsession.formats.places import Root
 from gitsession.formats.record import Source
 from gitsession.model.entries import Entry
 from gitsession.model.headline import Headline
 
-__all__ = ["AGENT", "FORM", "ROOTS", "claims", "headline", "read", "split"]
+__all__ = ["AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "claims", "headline", "read", "split"]
 
 AGENT = "omp"
 FORM = "jsonl"
-ROOTS: Sequence[str] = (".omp/agent/sessions/**/*.jsonl",)
+BETWEEN = b"\n"
+ROOTS: Sequence[Root] = (Root(".omp/agent", "sessions/**/*.jsonl"),)
+FILES: Sequence[str] = ("*.jsonl",)
 
 _MARKS = frozenset({"title", "titleSource", "additionalDirectories", "previousSessionFiles", "providerPromptCacheKey"})
 """Fields of the header that pi never writes. Old omp files have none of them: they are pi's in every respect."""

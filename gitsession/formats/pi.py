@@ -6,15 +6,18 @@ from collections.abc import Sequence
 
 from gitsession.formats import pi_file, pi_headline, pi_view
 from gitsession.formats.jsonl import parse
+from gitsession.formats.places import Root
 from gitsession.formats.record import Source
 from gitsession.model.entries import Entry
 from gitsession.model.headline import Headline
 
-__all__ = ["AGENT", "FORM", "ROOTS", "claims", "headline", "read", "split"]
+__all__ = ["AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "claims", "headline", "read", "split"]
 
 AGENT = "pi"
 FORM = "jsonl"
-ROOTS: Sequence[str] = (".pi/agent/sessions/**/*.jsonl",)
+BETWEEN = b"\n"
+ROOTS: Sequence[Root] = (Root(".pi/agent", "sessions/**/*.jsonl", "PI_CODING_AGENT_DIR"),)
+FILES: Sequence[str] = ("*.jsonl",)
 
 
 def claims(head: bytes) -> bool:

@@ -45,7 +45,7 @@ def split(data: bytes, *, agent: str, name: str, final: bool) -> Source:
     if not lines:
         raise Malformed("no session header yet, only the beginning of a line", hint="try again when it is written")
     parts = _take_apart(lines)
-    source_id, problems = _source_id(parts.header, name)
+    source_id, problems = _source_id(parts.header, name.rpartition("/")[2])
     records, more = _records(parts)
     problems += more
     if waiting:

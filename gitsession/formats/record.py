@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from gitsession.model.entries import Session
+
+TAIL = (1 << 31) - 1
+"""The line number of a file's tail on ``meta``: behind every line (``formats.groups``)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -37,8 +42,12 @@ class Source:
 
     ``records`` stand in an order in which every parent comes before its children (file order, but for a record whose
     parent stands further down). ``meta``: the lines that the agent rewrites in place (header, title slot), in file
-    order. ``waiting``: bytes after the last line end that are no whole record yet. ``ends_with_newline``: whether the
-    bytes taken in end with a line end. ``version``: the file's own format version, for the report.
+    order. ``tail``: the lines behind the last record that wait for the next (``formats.groups``); ``None`` for an agent
+    whose lines are all records. ``waiting``: bytes after the last line end that are no whole record yet.
+    ``ends_with_newline``: whether the bytes taken in end with a line end. ``version``: the file's own format version,
+    for the report.
+    ``leaf``: the line of the record that the agent goes on from, where that is not the last one.
+    ``header``: what the session is, where the file has no header of its own to say it (no agent, no times in it).
     """
 
     agent: str
@@ -49,4 +58,7 @@ class Source:
     waiting: bytes = b""
     ends_with_newline: bool = True
     version: int = 0
+    tail: bytes | None = None
+    leaf: int | None = None
+    header: Session | None = None
     problems: tuple[Problem, ...] = field(default=())

@@ -277,6 +277,7 @@ class SourceFile(Entry):
     kind: ClassVar[str] = "source_file"
     superseded: tuple[str, ...] = ()
     ends_with_newline: bool = True
+    leaf: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -34,14 +34,20 @@ def active(store: ObjectStore, sid: str) -> str:
 
 
 def derived(store: ObjectStore, sid: str, leaves: Mapping[str, Oid]) -> str:
-    """The active branch where nobody chose one: the newest leaf of ours, else the one with the highest source line."""
+    """The active branch where nobody chose one.
+
+    The newest leaf of ours, else the one that the agent's file names, else the one with the highest source line.
+    """
     nodes = {name: node for name, oid in leaves.items() if (node := _loaded(store, oid)) is not None}
     ours = {name: node for name, node in nodes.items() if node.source is None and node.parent is not None}
     if ours:
         return max(ours, key=lambda name: (entry_of(store, ours[name]).at_ms, ours[name].chain))
-    superseded = meta_of(store, sid).source_file.superseded
+    file = meta_of(store, sid).source_file
+    stated = [name for name, node in nodes.items() if node.source is not None and position(node) == file.leaf]
+    if stated:
+        return min(stated, key=lambda name: (name != refs.MAIN, name))
     imported = {name: node for name, node in nodes.items() if node.source is not None}
-    current = {name: node for name, node in imported.items() if not is_superseded(store, node, superseded)}
+    current = {name: node for name, node in imported.items() if not is_superseded(store, node, file.superseded)}
     lines = {name: node.source.line for name, node in (current or imported).items() if node.source}
     return max(lines, key=lambda name: (lines[name], name)) if lines else next(iter(leaves))
 

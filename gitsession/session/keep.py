@@ -49,7 +49,7 @@ def own(entry: Entry, nonce: bytes) -> Draft:
 
 def imported(format: Format, record: Record) -> Draft:
     """A draft of a record of an agent's file, verbatim."""
-    return imported_as(format, record, imported_stored(record))
+    return imported_as(format, record, imported_stored(format, record))
 
 
 def imported_as(format: Format, record: Record, stored: Stored) -> Draft:
@@ -58,9 +58,10 @@ def imported_as(format: Format, record: Record, stored: Stored) -> Draft:
     return Draft(format.FORM, stored, format.headline(record.payload), source)
 
 
-def imported_stored(record: Record) -> Stored:
-    """A record's payload as it is stored."""
-    return holes.cut(record.payload, lift.spans_in_json(record.payload))
+def imported_stored(format: Format, record: Record) -> Stored:
+    """A record's payload as it is stored: what is lifted depends on its form (docs/format.md, "Holes")."""
+    is_json = format.FORM in ("json", "jsonl")
+    return holes.cut(record.payload, lift.spans_in_json(record.payload) if is_json else ())
 
 
 def put(objects: Objects, parent: Node | None, draft: Draft) -> Node:

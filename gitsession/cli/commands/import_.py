@@ -70,10 +70,7 @@ def _files(paths: tuple[Path, ...], everything: bool, agent: str | None) -> Iter
     if agent is not None and agent not in FORMATS:
         raise click.UsageError(f"no format {agent!r}; there are {', '.join(FORMATS)}")
     if everything:
-        overrides = {}
-        if os.environ.get("PI_CODING_AGENT_DIR"):
-            overrides["pi"] = Path(os.environ["PI_CODING_AGENT_DIR"]) / "sessions"
-        for path, format in discover.everywhere(Path.home(), overrides):
+        for path, format in discover.everywhere(Path.home(), os.environ):
             if agent in (None, format.AGENT):
                 yield path, format
     for path in discover.under(paths):
@@ -117,7 +114,13 @@ class _Work:
                     return
                 raise NotFound(f"no agent wrote this that gitsession knows ({KNOWN}); --from FORMAT takes it as one's")
             done = self.store.bring_in(
-                chosen, data, path=path, name=path.stem, final=self._final, group=self._group, dry_run=self.dry_run
+                chosen,
+                data,
+                path=path,
+                name=discover.name_of(path),
+                final=self._final,
+                group=self._group,
+                dry_run=self.dry_run,
             )
         except GitSessionError as error:
             self._fail(path, str(error))

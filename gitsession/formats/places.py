@@ -1,0 +1,22 @@
+"""Where an agent keeps its sessions on a machine: said by each module of this folder, looked up by ``exchange/``."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Root(NamedTuple):
+    """``pattern``, a glob, below the folder ``home`` of the user's home directory.
+
+    ``variable``: the environment variable that names another folder in place of ``home``; "" if there is none.
+    """
+
+    home: str
+    pattern: str
+    variable: str = ""
+
+    @property
+    def fixed(self) -> str:
+        """The part of the place that no wildcard is in, with a slash at both ends: ``/.pi/agent/sessions/``."""
+        place = f"/{self.home}/{self.pattern}"
+        return place[: place.partition("*")[0].rindex("/") + 1]

@@ -1,0 +1,52 @@
+"""Lines that ride with the line behind them: nothing is lost, and what comes later changes nothing."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gitsession.formats.groups import LF, group, riding, spoken
+from gitsession.formats.jsonl import Object
+
+NOISE = b'{"type":"noise"}'
+WORDS = b'{"type":"words"}'
+BROKEN = b'{"type":'
+
+lines = st.lists(st.sampled_from([NOISE, WORDS, BROKEN, b"", b"[1]"]))
+
+
+def is_noise(said: Object) -> bool:
+    return said["type"] == "noise"
+
+
+def grouped(of: list[bytes]) -> tuple[list[bytes], bytes | None]:
+    groups, tail = group(enumerate(of, 1), is_noise)
+    return [found.payload for found in groups], tail
+
+
+@given(lines)
+def test_records_and_tail_joined_are_the_file(of: list[bytes]) -> None:
+    payloads, tail = grouped(of)
+    assert LF.join([*payloads, *([] if tail is None else [tail])]) == LF.join(of)
+
+
+@given(lines, lines)
+def test_a_file_that_grows_keeps_its_records(of: list[bytes], more: list[bytes]) -> None:
+    before, _ = grouped(of)
+    after, _ = grouped([*of, *more])
+    assert after[: len(before)] == before
+
+
+def test_what_rides_stands_before_the_line_that_speaks() -> None:
+    (found,), tail = group(enumerate([NOISE, NOISE, WORDS, NOISE], 5), is_noise)
+    assert (found.line, spoken(found.payload), riding(found.payload)) == (7, WORDS, [NOISE, NOISE])
+    assert found.spoken == json.loads(WORDS)
+    assert tail == NOISE
+
+
+def test_a_line_that_is_no_object_speaks() -> None:
+    payloads, tail = grouped([NOISE, BROKEN, NOISE])
+    assert payloads == [NOISE + LF + BROKEN]
+    assert tail == NOISE
