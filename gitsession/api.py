@@ -332,21 +332,27 @@ class Session:
         line = self._context_line("leaf")
         return trigger.is_due(fold.context(line, profile), line, window, reserve=reserve)
 
-    def compact(self, plan: Plan | None = None, writing: Writing | None = None) -> Node | None:
+    def compact(
+        self, plan: Plan | None = None, writing: Writing | None = None, *, undoable: bool = False
+    ) -> Node | None:
         """Let a summary stand for older entries from here on: one ``compaction`` entry; ``None`` where none is due.
 
         ``plan``: of ``plan_compaction``; without one, pi's. ``writing``: who summarises and how; without it, by rule.
+        ``undoable``: as an operation of the log, which ``Store.undo`` takes back while nothing was appended behind it.
         Raises ``SummaryFailed`` or ``Refused``; then nothing was written.
         """
         plan = plan or self.plan_compaction()
-        return None if plan.nothing else self._perform(plan, writing or Writing(summarizer=Extractive()))
+        if plan.nothing:
+            return None
+        command = f"compact {self.id} {plan.strategy}" if undoable else ""
+        return self._perform(plan, writing or Writing(summarizer=Extractive()), command)
 
     def compact_in_background(self, plan: Plan, writing: Writing) -> Background:
         """The same on a thread of its own, while the session goes on: what is appended meanwhile is kept."""
         return Background(lambda cancelled: self._perform(plan, dataclasses.replace(writing, cancelled=cancelled)))
 
-    def _perform(self, plan: Plan, writing: Writing) -> Node:
-        return perform(self._store.objects, self._session, plan, writing)
+    def _perform(self, plan: Plan, writing: Writing, command: str = "") -> Node:
+        return perform(self._store.objects, self._session, plan, writing, command=command)
 
     def append(self, entry: Entry, *, expected: Node | None = None, on_moved: OnMoved = "refuse") -> Node:
         """Write one entry after the leaf; it is durable when this returns.

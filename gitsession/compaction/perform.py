@@ -19,10 +19,11 @@ from gitsession.session.session import Session
 from gitsession.store.base import ObjectStore
 
 
-def perform(objects: ObjectStore, session: Session, plan: Plan, how: Writing) -> Node:
+def perform(objects: ObjectStore, session: Session, plan: Plan, how: Writing, *, command: str = "") -> Node:
     """Write the summary and append it; the entry that says so.
 
     A summary stays valid where entries arrive while it is written: it goes behind them, and they are kept.
+    ``command``: the operation of the log by which ``undo`` takes it back; "" is none.
     Raises ``SummaryFailed`` where there is none that is worth keeping, and ``Refused`` where somebody else compacted
     meanwhile. Whatever is raised, nothing was written.
     """
@@ -30,7 +31,7 @@ def perform(objects: ObjectStore, session: Session, plan: Plan, how: Writing) ->
         raise Refused(f"there is nothing to summarise: {plan.nothing}")
     summary = write(plan, how)
     if plan.onto is not None:
-        return _leave(objects, session, plan, plan.onto, summary.text)
+        return _leave(objects, session, plan, plan.onto, summary.text, command)
     profile = profiles.profile(plan.profile)
     told = [item.entry for item in plan.system if isinstance(item.entry, Message)]
     preserve: dict[str, Any] = {CARRIED: plan.carried} if plan.carried else {}
@@ -53,7 +54,7 @@ def perform(objects: ObjectStore, session: Session, plan: Plan, how: Writing) ->
         if how.cancelled is not None:
             stop_if(how.cancelled)
         try:
-            return session.append(entry, expected=leaf)
+            return session.append(entry, expected=leaf, command=command)
         except LeafMoved:
             continue  # somebody appended since we looked: look again
 
@@ -65,7 +66,7 @@ def tokens_after(plan: Plan, summary: str) -> int:
     return estimate(Compaction(summary=summary)) + sum(map(estimate, shown))
 
 
-def _leave(objects: ObjectStore, session: Session, plan: Plan, onto: Node, text: str) -> Node:
+def _leave(objects: ObjectStore, session: Session, plan: Plan, onto: Node, text: str, command: str) -> Node:
     """The summary of a branch that is left, behind the entry where the work goes on: on its branch, or on a new one."""
     assert plan.leaf is not None
     left = load(objects, plan.leaf)
@@ -75,8 +76,9 @@ def _leave(objects: ObjectStore, session: Session, plan: Plan, onto: Node, text:
     _must_shrink(plan, profiles.profile(plan.profile).estimate(entry))
     ends = [name for name, oid in session.branches().items() if oid == onto.oid]
     there = session.on(ends[0] if ends else session.branch_name)
-    node = there.append(entry, expected=onto, on_moved="fork", summarises=left)
-    session.switch(there.branch_name)
+    command = command or f"leave {session.id} {session.branch_name}"
+    node = there.append(entry, expected=onto, on_moved="fork", summarises=left, activate=True, command=command)
+    session.branch_name = there.branch_name
     return node
 
 

@@ -49,7 +49,7 @@ def _meaningful(store: ObjectStore, node: Node) -> Node:
 def _up(store: ObjectStore, node: Node, steps: int, address: str) -> Node:
     for _ in range(steps):
         if node.parent is None:
-            raise NotFound(f"{address!r} goes past the root")
+            raise NotFound(f"{address!r} goes past the root", hint="`gitsession log` lists the line; root is its first")
         node = load(store, node.parent)
     return node
 

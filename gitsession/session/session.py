@@ -24,7 +24,7 @@ from gitsession.session.content import begins_fork, entry_of
 from gitsession.session.gaps import DAMAGE, Gap
 from gitsession.session.node import Node, load
 from gitsession.store import refs
-from gitsession.store.base import Kind, ObjectStore, Oid
+from gitsession.store.base import Kind, ObjectStore, Oid, Transaction
 from gitsession.store.objects import oid_of
 
 Clock: TypeAlias = Callable[[], int]
@@ -117,13 +117,17 @@ class Session:
         expected: Node | None = None,
         on_moved: OnMoved = "refuse",
         summarises: Node | None = None,
+        activate: bool = False,
+        command: str = "",
     ) -> Node:
         """Write one entry after the leaf; it is durable when this returns.
 
         Without ``expected`` the entry goes after whatever is the leaf by then. With it, it goes after that entry only:
         where another writer was first, ``on_moved`` says whether to raise ``LeafMoved`` or to open a branch beside
         theirs, on which this handle then stays. ``summarises``: the leaf of another branch that the entry sums up, for
-        git's graph to show. Raises ``Malformed`` for what the format cannot hold.
+        git's graph to show. ``activate``: the branch it is on becomes the active one. ``command``: the operation that
+        the log is to hold, for ``undo`` to take the entry back.
+        Raises ``Malformed`` for what the format cannot hold.
         """
         self._check_view()
         if on_moved not in get_args(OnMoved):
@@ -136,7 +140,8 @@ class Session:
         if self._birth is not None:
             return self._bear(self._birth, entry, draft)
         ref = refs.leaf(self.id, self.branch_name)
-        with self._store.transaction() as tx:
+        store = self._store
+        with oplog.recording(store, command, self._clock()) if command else store.transaction() as tx:
             seen = self._store.ref(ref)
             if seen is None:
                 raise NotFound(f"branch {self.branch_name} of session {self.id} is gone")
@@ -152,6 +157,8 @@ class Session:
                 node = keep.put(tx, expected, draft)
                 self.branch_name = naming.Names(self.branches().__contains__).free(node.chain)
                 tx.move(refs.leaf(self.id, self.branch_name), node.oid, expected=None)
+            if activate:
+                self._activate(tx, self.branch_name)
         self._tip = node
         return node
 
@@ -173,10 +180,7 @@ class Session:
             oid = self._store.ref(target) if name != refs.META else None
             if oid is None:
                 raise NotFound(f"session {self.id} has no branch {name[:80]!r}", hint=_list(self.branches()))
-            ref, value = refs.active(self.id), refs.symbolic(target)
-            seen = self._store.ref(ref)
-            if seen != value:
-                tx.move(ref, value, expected=seen)
+            self._activate(tx, name)
         self.branch_name = name
         return self._node(oid)
 
@@ -213,6 +217,12 @@ class Session:
         self._append_meta(entry, f"name {self.id} {entry.title or '(none)'}")
 
     # ---- how
+
+    def _activate(self, tx: Transaction | oplog.Recorder, name: str) -> None:
+        ref, value = refs.active(self.id), refs.symbolic(refs.leaf(self.id, name))
+        seen = self._store.ref(ref)
+        if seen != value:
+            tx.move(ref, value, expected=seen)
 
     def _bear(self, birth: _Birth, entry: Entry, draft: keep.Draft) -> Node:
         """Before the first user message entries are only held; with it, all become durable together."""
