@@ -26,4 +26,4 @@ def make(options: Options) -> Summarizer:
     for found in entry_points(group=GROUP, name=options.name):
         return cast(Summarizer, found.load()(options))
     known = ", ".join([*SUMMARIZERS, *sorted(entry_points(group=GROUP).names)])
-    raise NotFound(f"no summarizer is called {options.name!r}", hint=f"Known: {known}.")
+    raise NotFound(f"no summarizer is called {options.name!r}", hint=f"known are {known}")

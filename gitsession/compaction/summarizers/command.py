@@ -27,7 +27,9 @@ _ERROR_CHARS_MAX = 300
 
 def make(options: Options) -> Command:
     if not options.command:
-        raise SummaryFailed("no command is set", hint="Set gitsession.summarizerCommand to a program with arguments.")
+        raise SummaryFailed(
+            "no command is set", hint="name a program: --summarizer-command, or git config gitsession.summarizerCommand"
+        )
     return Command(options.command, options.time_limit_s, named(options.prompt))
 
 
@@ -51,7 +53,8 @@ class Command:
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            raise SummaryFailed(f"{program} does not start: {error}") from None
+            why = error.strerror if isinstance(error, OSError) else error
+            raise SummaryFailed(f"{program} does not start: {why}") from None
         try:
             # The prompt is longer than any summary that could be kept.
             running = _Running(child, given, output_bytes_max=len(given))

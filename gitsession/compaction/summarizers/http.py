@@ -39,8 +39,12 @@ _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 def make(options: Options) -> Http:
     """Raises ``SummaryFailed`` for an address or a key that should not be used."""
-    if not options.url or not options.model:
-        raise SummaryFailed("no address or no model is set", hint="Set gitsession.summarizerUrl and summarizerModel.")
+    if not options.url:
+        raise SummaryFailed(
+            "no address is set", hint="name it: --summarizer-url, or git config gitsession.summarizerUrl"
+        )
+    if not options.model:
+        raise SummaryFailed("no model is set", hint="name it: --model, or git config gitsession.summarizerModel")
     try:
         address = urlsplit(options.url)
         address.port  # noqa: B018 - raises for one that is no number
@@ -51,10 +55,10 @@ def make(options: Options) -> Http:
     if address.username or address.password or address.query or address.fragment:
         raise SummaryFailed(
             "gitsession.summarizerUrl holds more than a host and a path",
-            hint="A key belongs into an environment variable; gitsession.summarizerKey names it.",
+            hint="a key belongs into an environment variable; gitsession.summarizerKey names it",
         )
     if options.key_name and address.scheme == "http" and address.hostname not in _LOCAL:
-        raise SummaryFailed("a key would be sent without encryption", hint="Set an address that begins with https.")
+        raise SummaryFailed("a key would be sent without encryption", hint="set an address that begins with https")
     return Http(
         api=wire.APIS[options.api],
         url=options.url.rstrip("/"),
@@ -105,7 +109,7 @@ class Http:
             return ""
         key = self.environ.get(self.key_name, "").strip()
         if not key:
-            raise SummaryFailed(f"the environment has no {self.key_name}", hint="gitsession.summarizerKey names it.")
+            raise SummaryFailed(f"the environment has no {self.key_name}", hint="gitsession.summarizerKey names it")
         if not (key.isascii() and key.isprintable()):
             raise SummaryFailed(f"what {self.key_name} holds is no key: it has characters that no header may have")
         return key
@@ -149,7 +153,7 @@ def _fetch(
     except _TooLong:
         answers.put("its answer has no end")
     except URLError as error:
-        answers.put(str(error.reason))
+        answers.put(getattr(error.reason, "strerror", None) or str(error.reason))
     except Exception as error:  # of http, ssl and sockets; their text may quote a header, their name does not
         answers.put(type(error).__name__)
 
