@@ -274,6 +274,30 @@ def test_context_as_pi_is_what_pi_builds(run: Run, imported: str) -> None:
     assert (shown["model"], shown["thinking"], shown["thinkingLevel"]) == (None, "off", "off")
 
 
+def test_context_can_be_sent_to_a_provider_as_it_is_printed(run: Run, imported: str) -> None:
+    sent = json.loads(run("context", "@@aaaa1111", "--as", "anthropic", "--raw"))
+    assert sent == {"messages": [{"role": "user", "content": [{"type": "text", "text": "Fix the login redirect"}]}]}
+    assert "--as" in run("context", "@", "--raw", code=2, err=True)
+
+
+def test_context_says_of_which_entry_it_is(run: Run, imported: str) -> None:
+    shown = document(run("context", "@@aaaa1111", "--json"))
+    assert (shown["session"], shown["id"]) == (imported, document(run("show", "@@aaaa1111", "--json"))["id"])
+    assert f"{shown['id'][:8]}  user: Fix the login redirect" in run("context", "@@aaaa1111")
+    assert "nothing was said yet" in run("context", "@@root")
+
+
+def test_context_says_why_an_answer_has_no_words(run: Run, here: Path) -> None:
+    failed = {"role": "assistant", "content": [], "stopReason": "error", "errorMessage": "overloaded"}
+    picture = {"role": "user", "content": [{"type": "image", "data": "aGk=", "mimeType": "image/png"}]}
+    lines = [header("t"), entry("message", "a", None, message=picture), entry("message", "b", "a", message=failed)]
+    (here / "t.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    run("import", "t.jsonl")
+    told = run("context", "pi:t")
+    assert "[picture]" in told
+    assert "(error: overloaded)" in told
+
+
 def test_context_takes_profiles_and_policies_by_name(run: Run, imported: str) -> None:
     for name in ("pi", "pi-0.73", "omp"):
         assert document(run("context", "@", "--profile", name, "--json"))["profile"] == name
@@ -289,7 +313,7 @@ def test_show_and_ls_tell_tokens(run: Run, here: Path) -> None:
     (here / "t.jsonl").write_bytes(b"\n".join(lines) + b"\n")
     run("import", "t.jsonl")
     assert document(run("show", "pi:t@a", "--json"))["tokens"] == {"estimate": 2, "reported": 1234}
-    assert "2 estimate, 1,234 reported" in run("show", "pi:t@a")
+    assert "2 (an estimate), 1,234 reported for the whole answer" in run("show", "pi:t@a")
     assert document(run("show", "pi:t@b", "--json"))["tokens"] is None
     assert "1.2k" in run("ls")
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from builders import pi_file, said
 
+from gitsession import Ask, Message, Store
 from gitsession.cli import app as command_line
 
 Run = Callable[..., dict[str, Any]]
@@ -53,6 +54,18 @@ def run(here: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
     return run
 
 
+@pytest.fixture
+def plainly(here: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Callable[..., str]:
+    """What a command says to people."""
+
+    def plainly(*words: str) -> str:
+        capfdbinary.readouterr()
+        assert command_line.run(words) == 0
+        return capfdbinary.readouterr()[0].decode()
+
+    return plainly
+
+
 def leaf(run: Run) -> str:
     return str(run("log", "@")["leaf"])
 
@@ -75,6 +88,73 @@ def test_a_dry_run_says_the_same_and_writes_nothing(run: Run) -> None:
     told = run("compact", "@", "--keep-tokens", "300", "--dry-run")
     assert (told["id"], told["summarized"], told["tokens_after"]) == (None, 8, None)
     assert leaf(run) == before
+
+
+def test_a_dry_run_names_what_would_be_summarised_and_what_stays(run: Run, plainly: Callable[..., str]) -> None:
+    entries = run("log", "@")["entries"]
+    told = run("compact", "@", "--keep-tokens", "300", "--dry-run")
+    assert (told["summarized_from"], told["summarized_to"]) == (entries[9]["id"], entries[2]["id"])
+    assert told["tokens_summarized"] + told["tokens_kept"] == told["tokens_before"]
+    assert (told["split_turn"], told["carries_on"], told["onto"]) == (0, False, None)
+    text = plainly("compact", "@", "--keep-tokens", "300", "--dry-run")
+    assert f"to summarise  8 entries, about {told['tokens_summarized']:,} tokens" in text
+    assert f"kept  2 entries, about {told['tokens_kept']:,} tokens" in text
+    first, last, kept = (text.index(entries[at]["id"][:8]) for at in (9, 2, 1))
+    assert first < last < kept
+    assert f"{told['tokens_before']:,} now" in text
+
+
+def test_a_dry_run_says_that_a_turn_is_split_and_that_a_summary_is_carried_on(run: Run) -> None:
+    run("compact", "@", "--keep-tokens", "300")
+    with Store.open() as store:
+        session = store.session("@")
+        for said_next in (Message.user(LONG), Message.assistant(LONG), Message.assistant(LONG)):
+            session.append(said_next)
+    told = run("compact", "@", "--keep-tokens", "100", "--dry-run")
+    assert told["carries_on"]
+    assert told["split_turn"] > 0
+
+
+def test_what_each_role_and_kind_takes_is_told_before_and_after(run: Run, plainly: Callable[..., str]) -> None:
+    before = run("context", "@")["breakdown"]
+    assert run("compact", "@", "--keep-tokens", "300", "--dry-run")["breakdown"] == {"before": before, "after": None}
+    told = run("compact", "@", "--keep-tokens", "300")
+    assert told["breakdown"] == {"before": before, "after": run("context", "@")["breakdown"]}
+    assert told["tokens_before"] == sum(before["role"].values())
+    run("undo")
+    text = plainly("compact", "@", "--keep-tokens", "300")
+    assert f"{told['tokens_before']:,} before, {told['tokens_after']:,} now" in text
+    assert f"{before['role']['user']:,} -> " in text
+
+
+def test_undo_takes_a_compaction_back_and_redo_does_it_again(run: Run) -> None:
+    before, shown = leaf(run), run("context", "@")["digest"]
+    told = run("compact", "@", "--keep-tokens", "300")
+    [operation] = run("undo")["operations"]
+    assert operation["command"] == f"compact {told['session']} pi"
+    assert (leaf(run), run("context", "@")["digest"]) == (before, shown)
+    run("redo")
+    assert leaf(run) == told["id"]
+    assert run("verify")["problems"] == []
+
+
+def test_undo_takes_back_the_branch_of_a_summary_from_an_entry(run: Run) -> None:
+    before, branches = leaf(run), run("branch", "@")
+    told = run("compact", "@", "--strategy", "from", "--at", "aaaa0008")
+    assert told["branch"] != branches["branch"]
+    assert told["onto"] == run("show", "@@aaaa0007")["id"]
+    assert told["tokens_after"] < told["tokens_before"]
+    run("undo")
+    assert (leaf(run), run("branch", "@")) == (before, branches)
+
+
+def test_a_program_that_appends_on_its_own_is_no_command_to_undo(run: Run) -> None:
+    """An agent that compacts as it works must not fill the user's log of operations."""
+    operations = run("op", "log")["operations"]
+    with Store.open() as store:
+        session = store.session("@")
+        assert session.compact(session.plan_compaction(ask=Ask(keep_tokens=300)))
+    assert run("op", "log")["operations"] == operations
 
 
 def test_where_nothing_is_to_be_done_it_says_why_and_ends_with_1(run: Run) -> None:
@@ -100,9 +180,30 @@ def test_the_users_own_configuration_says_which(run: Run, tmp_path: Path, monkey
 @pytest.mark.parametrize("words", ["false", "true", "no-such-program"], ids=["fails", "says nothing", "is not there"])
 def test_a_program_that_is_of_no_use_leaves_nothing_behind(run: Run, words: str) -> None:
     before = leaf(run)
-    assert run("compact", "@", "--keep-tokens", "300", "--summarizer-command", words, code=75)["stderr"]
+    complaint = run("compact", "@", "--keep-tokens", "300", "--summarizer-command", words, code=75)["stderr"]
+    assert "nothing was written" in complaint
+    assert "Errno" not in complaint
     assert leaf(run) == before
     assert run("compact", "@", "--keep-tokens", "300")["id"]
+
+
+MISSING = {
+    "no program": (["--summarizer", "command"], "--summarizer-command"),
+    "no address": (["--summarizer", "http"], "--summarizer-url"),
+    "no model": (["--summarizer-url", "http://127.0.0.1:1/v1"], "--model"),
+}
+
+
+@pytest.mark.parametrize(("words", "flag"), MISSING.values(), ids=MISSING)
+def test_what_a_summarizer_lacks_is_named_with_the_flag_that_says_it(run: Run, words: list[str], flag: str) -> None:
+    assert flag in run("compact", "@", "--keep-tokens", "300", *words, code=75)["stderr"]
+
+
+def test_words_that_are_no_command_line_are_wrong_use(run: Run) -> None:
+    assert (
+        "No closing quotation"
+        in run("compact", "@", "--keep-tokens", "3", "--summarizer-command", "a 'b", code=2)["stderr"]
+    )
 
 
 def test_an_unknown_summarizer_is_not_found(run: Run) -> None:
@@ -134,7 +235,7 @@ def test_ctrl_c_leaves_nothing_behind(run: Run, here: Path) -> None:
     started = here / "started"
     words = f"sh -c 'cat > /dev/null; touch {started}; sleep 600'"
     command = [sys.executable, "-m", "gitsession", "compact", "@", "--keep-tokens", "300"]
-    process = subprocess.Popen([*command, "--summarizer-command", words], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([*command, "--summarizer-command", words], stderr=subprocess.PIPE, text=True)
     try:
         for _ in range(600):
             if started.exists():
@@ -142,7 +243,9 @@ def test_ctrl_c_leaves_nothing_behind(run: Run, here: Path) -> None:
             time.sleep(0.05)
         assert started.exists()
         os.kill(process.pid, signal.SIGINT)
-        assert process.wait(30) == 130
+        _, told = process.communicate(timeout=30)
+        assert process.returncode == 130
+        assert "interrupted; nothing was written" in told
     finally:
         process.kill()
         process.wait()

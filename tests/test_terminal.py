@@ -123,6 +123,14 @@ def watched(*words: str) -> str:
     return written.decode("utf-8", "replace").replace("\r\n", "\n")
 
 
+def test_a_terminal_of_no_size_is_one_whose_size_nobody_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`script` and programs that run others make such; a list must not be cut to nothing there."""
+    for name in ("COLUMNS", "LINES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((0, 0)))
+    assert output.width() >= 80
+
+
 @pytest.mark.promise("P32")
 def test_a_terminal_gets_nothing_but_our_own_colours_from_a_session_of_attacks(tmp_path, monkeypatch, faults):
     monkeypatch.chdir(tmp_path)

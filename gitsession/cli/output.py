@@ -16,6 +16,10 @@ from gitsession.codec.text import clean
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
 
 
+_COLUMNS, _LINES = 100, 24
+"""Where nobody says how large the terminal is."""
+
+
 def say(text: str = "", **style: Any) -> None:
     """Print one piece of text. What an agent or a file said goes through here and cannot drive the terminal."""
     click.echo(paint(text, **style), color=_color())
@@ -30,6 +34,11 @@ def paint(text: str, **style: Any) -> str:
 def emit(schema: str, document: dict[str, Any]) -> None:
     """Print the one document of a ``--json`` command. Escaped to ASCII, so that any text can stand in it."""
     click.echo(json.dumps({"schema": f"gitsession/{schema}/1", **document}, indent=2))
+
+
+def emit_bare(value: Any) -> None:
+    """Print JSON that somebody else's program takes as it is."""
+    click.echo(json.dumps(value, indent=2))
 
 
 def complain(text: str, *, hint: str = "", candidates: Iterable[str] = ()) -> None:
@@ -84,8 +93,12 @@ def _terminal() -> tuple[int, int]:
     try:
         size = os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else 1)
     except (OSError, ValueError):
-        size = os.terminal_size((100, 24))
-    return int(columns) if columns.isdigit() else size.columns, int(lines) if lines.isdigit() else size.lines
+        size = os.terminal_size((_COLUMNS, _LINES))
+    # A terminal whose size nobody set says 0: as `script` and other programs make them.
+    return (
+        int(columns) if columns.isdigit() else size.columns or _COLUMNS,
+        int(lines) if lines.isdigit() else size.lines or _LINES,
+    )
 
 
 def count(number: int, one: str, many: str = "") -> str:

@@ -12,7 +12,7 @@ import click
 
 from gitsession.cli import exits
 from gitsession.cli.opening import App, with_app
-from gitsession.cli.output import count, emit, json_option, say, warn
+from gitsession.cli.output import complain, emit, json_option, paged, warn
 from gitsession.compaction.strategies import BY_ENTRY, DEFAULT, STRATEGIES
 from gitsession.compaction.summarizers.options import APIS, Options, from_config
 from gitsession.context import profiles
@@ -20,15 +20,32 @@ from gitsession.errors import SummaryFailed
 
 if TYPE_CHECKING:
     from gitsession.api import Session
-    from gitsession.compaction.value import Plan
-    from gitsession.session.node import Node
+    from gitsession.cli.compactions import Compacted
 
 
-@click.command()
+@click.command(
+    epilog="""\b
+Examples:
+  gitsession compact @ --dry-run           what would be summarised, and what kept
+  gitsession compact @                     by rule, without a model
+  gitsession compact @ --summarizer-command "claude -p" --focus "the migration"
+  gitsession compact @ --strategy from --at leaf~10
+  gitsession undo                          takes it back
+
+\b
+Settings for every time: git config --global gitsession.summarizer, and more;
+docs/compaction.md lists them."""
+)
 @click.argument("session", metavar="[SESSION]", default="@")
-@click.option("--strategy", type=click.Choice(list(STRATEGIES)), default=DEFAULT, help="Whose way.", show_default=True)
-@click.option("--at", metavar="ENTRY", help="From, or up to, which entry; for the strategies of that name.")
-@click.option("--keep-tokens", type=click.IntRange(0), help="How much of the end stays as it is.")
+@click.option(
+    "--strategy",
+    type=click.Choice(list(STRATEGIES)),
+    default=DEFAULT,
+    help="Who decides what is summarised.",
+    show_default=True,
+)
+@click.option("--at", metavar="ENTRY", help="For --strategy from or up-to: which entry.")
+@click.option("--keep-tokens", type=click.IntRange(0), help="How much of the end stays as it is.  [pi: 20,000]")
 @click.option("--window", type=click.IntRange(1), help="How many tokens the model takes.")
 @click.option(
     "--profile",
@@ -64,6 +81,7 @@ def command(
     as_json: bool,
 ) -> int:
     """Let a summary stand for older entries from here on. Nothing is removed."""
+    from gitsession.cli.compactions import Compacted, as_document, as_text
     from gitsession.compaction.value import Ask
 
     if (at is None) == (strategy in BY_ENTRY):
@@ -73,22 +91,33 @@ def command(
     entry = found.resolve(at) if at is not None else None
     ask = Ask(keep_tokens=keep_tokens, at=entry, window=window)
     plan = found.plan_compaction(strategy, profile=profile, ask=ask)
+    before = found.context(profile=profile)
+    done = Compacted(session=found.id, branch=found.branch_name, plan=plan, before=before)
     if plan.nothing:
         if as_json:
-            emit("compact", _document(plan, None, None, None))
+            emit("compact", as_document(done))
         warn(f"gitsession: nothing to summarise: {plan.nothing}")
         return exits.NOTHING
-    if dry_run:
-        _show(plan, None, None, None, as_json=as_json)
-        return exits.OK
     flags = {"name": summarizer, "api": summarizer_api, "url": summarizer_url, "model": model}
-    node = _perform(found, plan, _options(flags, summarizer_command), focus)
-    said = found.read(node)
-    _show(plan, node, getattr(said, "tokens_after", None), getattr(said, "method", None), as_json=as_json)
+    options = _options(flags, summarizer_command)
+    if not dry_run:
+        try:
+            done = _perform(found, done, options, focus)
+        except SummaryFailed as error:
+            complain(str(error), hint="; ".join(filter(None, [error.hint, "nothing was written"])))
+            return exits.TRY_AGAIN
+        except KeyboardInterrupt:
+            if found.leaf is not None and found.leaf.oid == plan.leaf:
+                warn("gitsession: interrupted; nothing was written")
+            return exits.INTERRUPTED
+    if as_json:
+        emit("compact", as_document(done))
+    else:
+        paged(as_text(done))
     return exits.OK
 
 
-def _perform(session: Session, plan: Plan, options: Options, focus: str) -> Node:
+def _perform(session: Session, planned: Compacted, options: Options, focus: str) -> Compacted:
     from gitsession.compaction.summarizers import make
     from gitsession.compaction.writing import Writing
 
@@ -96,9 +125,17 @@ def _perform(session: Session, plan: Plan, options: Options, focus: str) -> Node
         if sys.stderr.isatty():
             warn(words)
 
-    node = session.compact(plan, Writing(summarizer=make(options), focus=focus, progress=progress))
+    how = Writing(summarizer=make(options), focus=focus, progress=progress)
+    node = session.compact(planned.plan, how, undoable=True)
     assert node is not None
-    return node
+    said = session.read(node)
+    return dataclasses.replace(
+        planned,
+        branch=session.branch_name,
+        after=session.context(node, profile=planned.plan.profile),
+        node=node,
+        method=getattr(said, "method", None),
+    )
 
 
 def _options(flags: dict[str, str | None], command: str | None) -> Options:
@@ -110,43 +147,8 @@ def _options(flags: dict[str, str | None], command: str | None) -> Options:
         try:
             said["command"] = tuple(shlex.split(command))
         except ValueError as error:
-            raise SummaryFailed(f"--summarizer-command: {error}") from None
+            raise click.UsageError(f"--summarizer-command: {error}") from None
         said.setdefault("name", "command")
     elif "url" in said:
         said.setdefault("name", "http")
     return dataclasses.replace(from_config(gitcli.user_settings("gitsession.summarizer"), os.environ), **said)
-
-
-def _show(plan: Plan, node: Node | None, after: int | None, method: str | None, *, as_json: bool) -> None:
-    if as_json:
-        emit("compact", _document(plan, node, after, method))
-        return
-    what = f"{count(_summarized(plan), 'entry', 'entries')} summarised, {len(plan.kept):,} kept as they are"
-    if node is None:
-        say(f"would be: {what}; {plan.tokens_before:,} tokens now")
-    else:
-        won = f"; {plan.tokens_before:,} -> {after:,} tokens" if after is not None else ""
-        say(f"{node.oid[:8]} {what}{won}")
-    for verb, paths in (("read", plan.files.read), ("modified", plan.files.modified)):
-        for path in paths:
-            say(f"  {verb:>8}  {path}")
-
-
-def _document(plan: Plan, node: Node | None, after: int | None, method: str | None) -> dict[str, Any]:
-    return {
-        "id": node.oid if node else None,
-        "first_kept": plan.first_kept.oid if plan.first_kept else None,
-        "tokens_before": plan.tokens_before,
-        "tokens_after": after,
-        "summarized": _summarized(plan),
-        "method": method,
-        "strategy": plan.strategy,
-        "kept": len(plan.kept),
-        "read_files": list(plan.files.read),
-        "modified_files": list(plan.files.modified),
-        "nothing": plan.nothing or None,
-    }
-
-
-def _summarized(plan: Plan) -> int:
-    return len(plan.history) + len(plan.prefix)

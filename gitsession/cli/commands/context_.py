@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gitsession.cli.items import as_lines
 from gitsession.cli.opening import App, with_app
-from gitsession.cli.output import emit, json_option, paged, paint, shorten, width
+from gitsession.cli.output import emit, emit_bare, json_option, paged, paint
 from gitsession.cli.plain import plain
 from gitsession.context.policies import Policy, clear_thinking, clear_tool_uses, drop_images, model_facing
 from gitsession.context.profiles import DEFAULT, PROFILES
 from gitsession.context.profiles import profile as rules_of
 from gitsession.context.providers import PROVIDERS, provider
-from gitsession.model.blocks import ToolCall
-from gitsession.model.entries import BranchSummary, Compaction, Message
 
 if TYPE_CHECKING:
-    from gitsession.context.value import Context, Shown
+    from gitsession.api import Session
+    from gitsession.context.value import Context
+    from gitsession.session.node import Node
 
 POLICIES: dict[str, Callable[[], Policy]] = {
     "clear-tool-uses": clear_tool_uses,
@@ -28,32 +29,55 @@ POLICIES: dict[str, Callable[[], Policy]] = {
 }
 
 
-@click.command()
+@click.command(
+    epilog="""\b
+Examples:
+  gitsession context @                     the newest session here
+  gitsession context @@leaf~1 --json       at the entry before the newest
+  gitsession context @ --window 200000     how much is left of the window
+  gitsession context @ --as anthropic --raw > request.json"""
+)
 @click.argument("entry", metavar="[SESSION[@ENTRY]]", default="@")
 @click.option(
     "--profile", type=click.Choice(list(PROFILES)), default=DEFAULT, help="By whose rules.", show_default=True
 )
-@click.option("--as", "form", type=click.Choice(list(PROVIDERS)), help="As it would be sent to a provider; JSON.")
+@click.option("--as", "form", type=click.Choice(list(PROVIDERS)), help="As it is sent to a provider, in JSON.")
+@click.option("--raw", is_flag=True, help="With --as: what is sent, and nothing of ours beside it.")
 @click.option("--policy", "policies", type=click.Choice(list(POLICIES)), multiple=True, help="What to leave out.")
 @click.option("--window", type=click.IntRange(1), help="How many tokens the model takes.")
 @json_option
 @with_app
 def command(
-    app: App, entry: str, profile: str, form: str | None, policies: tuple[str, ...], window: int | None, as_json: bool
+    app: App,
+    entry: str,
+    profile: str,
+    form: str | None,
+    raw: bool,
+    policies: tuple[str, ...],
+    window: int | None,
+    as_json: bool,
 ) -> None:
-    """Show what the model sees at an entry."""
+    """Show what the model sees at an entry, and how many tokens that is."""
+    if raw and form is None:
+        raise click.UsageError("--raw goes with --as: in whose form?")
     session, node = app.entry(entry)
     chosen: list[Policy] = [POLICIES[name]() for name in policies]
     context = session.context(node, profile=profile, policies=chosen, window=window)
-    if as_json or form is not None:
-        emit("context", {**_document(context), **(provider(form).request(context) if form else {})})
+    request = provider(form).request(context) if form else {}
+    if raw:
+        emit_bare(request)
+    elif as_json or form is not None:
+        emit("context", {**_document(session, node, context), **request})
     else:
-        paged([*_head(context), "", *_items(context)])
+        shown = as_lines(context.items, rules_of(profile).estimate) or ["nothing was said yet"]
+        paged([*_head(session, node, context), "", *shown])
 
 
-def _document(context: Context) -> dict[str, Any]:
+def _document(session: Session, node: Node, context: Context) -> dict[str, Any]:
     tokens = context.tokens
     return {
+        "session": session.id,
+        "id": node.oid,
         "messages": [
             {"id": item.oid, "kind": item.entry.kind, "at": item.entry.at_ms, **plain(item.entry)}
             for item in context.items
@@ -78,10 +102,12 @@ def _document(context: Context) -> dict[str, Any]:
     }
 
 
-def _head(context: Context) -> list[str]:
+def _head(session: Session, node: Node, context: Context) -> list[str]:
     tokens = context.tokens
     of = f" of {tokens.window:,}, {tokens.remaining:,} left" if tokens.window is not None else ""
     facts = {
+        "session": session.id,
+        "entry": f"{node.oid[:8]}  {node.subject}",
         "model": context.model or "none yet",
         "thinking": context.thinking,
         "mode": context.mode or "",
@@ -98,29 +124,3 @@ _SOURCES = {"usage": "the provider's count", "tokenizer": "by a tokenizer", "est
 
 def _parts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {number:,}" for name, number in counts.items())
-
-
-def _items(context: Context) -> list[str]:
-    estimate = rules_of(context.profile).estimate
-    rows = [
-        (item.oid[:8], _role(item.entry), f"{estimate(item.entry):,}", _words(item.entry)) for item in context.items
-    ]
-    roles, sizes = (max((len(row[column]) for row in rows), default=0) for column in (1, 2))
-    room = width() - 8 - roles - sizes - 6
-    return [
-        "  ".join([paint(oid, fg="yellow"), paint(role.ljust(roles)), size.rjust(sizes), shorten(words, room)])
-        for oid, role, size, words in rows
-    ]
-
-
-def _role(entry: Shown) -> str:
-    return entry.role if isinstance(entry, Message) else entry.kind
-
-
-def _words(entry: Shown) -> str:
-    if isinstance(entry, Compaction | BranchSummary):
-        return entry.summary
-    if isinstance(entry, Message) and entry.role == "shell":
-        return f"$ {entry.command or ''}"
-    called = [f"-> {block.name}" for block in entry.content if isinstance(block, ToolCall)]
-    return " ".join([entry.text, *called])

@@ -93,10 +93,13 @@ def _head(node: Node, document: dict[str, Any]) -> list[str]:
         "parent": node.parent or "none, this is the root",
         "time": clock(document["at"]),
         "model": document["trailers"].get("Model", ""),
-        "tokens": ", ".join(f"{number:,} {what}" for what, number in (document["tokens"] or {}).items()),
+        "tokens": ", ".join(f"{number:,} {_COUNTED[what]}" for what, number in (document["tokens"] or {}).items()),
         "from": _source(node),
     }
     return lines + [f"{name:>7}  {paint(value)}" for name, value in facts.items() if value]
+
+
+_COUNTED = {"estimate": "(an estimate)", "reported": "reported for the whole answer"}
 
 
 def _source(node: Node) -> str:
