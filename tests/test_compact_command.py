@@ -161,6 +161,24 @@ def test_where_nothing_is_to_be_done_it_says_why_and_ends_with_1(run: Run) -> No
     told = run("compact", "@", code=1)
     assert told["id"] is None
     assert "all of it would be kept" in told["stderr"]
+    assert "--keep-tokens" in told["stderr"]
+
+
+@pytest.mark.parametrize("profile", ["pi", "pi-0.73", "omp"])
+def test_what_is_won_is_told_also_where_the_agents_rules_trust_an_older_count(
+    here: Path, run: Run, profile: str
+) -> None:
+    usage = {"input": 90_000, "output": 10, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 90_010}
+    ids = [f"cccc000{n}" for n in range(10)]
+    lines = [
+        said(id, parent, LONG, role=("user", "assistant")[n % 2], at=n + 1, **({"usage": usage} if n % 2 else {}))
+        for n, (id, parent) in enumerate(zip(ids, [None, *ids[:-1]], strict=True))
+    ]
+    (here / "counted.jsonl").write_bytes(pi_file(*lines, id="counted", cwd=str(here)))
+    session = run("import", "counted.jsonl")["sessions"][0]["session"]
+    told = run("compact", session, "--keep-tokens", "300", "--profile", profile)
+    assert told["tokens_before"] > 90_000
+    assert told["tokens_after"] < 2_000
 
 
 def test_a_program_of_the_users_choice_summarises(run: Run) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,15 +12,16 @@ from builders import Clock, Watched, begun, bring, entry, on_disk, pi_file, said
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitsession.api import Store
+from gitsession.api import Session, Store
 from gitsession.codec.digest import to_base64url
 from gitsession.context import fold
 from gitsession.context.line import Line
 from gitsession.context.policies import clear_tool_uses
 from gitsession.context.profiles.showing import CLEARED
 from gitsession.context.providers import pi as as_pi
+from gitsession.context.providers import provider
 from gitsession.context.value import Context
-from gitsession.errors import MissingObject
+from gitsession.errors import MissingObject, NotFound
 from gitsession.formats import FORMATS
 from gitsession.index import states
 from gitsession.index.states import Known
@@ -402,3 +403,18 @@ def test_the_digest_changes_with_anything_that_is_shown_and_with_the_state(store
         digests.append(session.context().digest)
     assert len(set(digests)) == 4
     assert digests[2] == digests[3]  # a prune of nothing in sight shows nothing else
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda session: session.context(profile="claud"),
+        lambda session: session.plan_compaction("claud"),
+        lambda session: provider("claud").request(session.context()),
+    ],
+    ids=["profile", "strategy", "provider"],
+)
+def test_a_name_that_no_table_has_is_refused_with_those_it_has(store: Store, ask: Callable[[Session], object]) -> None:
+    with pytest.raises(NotFound, match="'claud'") as refused:
+        ask(store.new_session(agent="a"))
+    assert refused.value.hint.startswith("known are pi, ")

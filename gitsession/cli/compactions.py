@@ -22,7 +22,11 @@ _FILES_MAX = 10
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Compacted:
-    """A plan, what the model saw ``before`` and sees ``after``, and the entry; the last two where it was done."""
+    """A plan, what the model saw ``before``, and where it was done, what it sees ``after``, and the entry.
+
+    ``tokens_after``: what the entry says, else what the context takes. Agents whose rules trust a provider's count for
+    what a compaction kept do not see at once that it has become less.
+    """
 
     session: str
     branch: str
@@ -30,6 +34,7 @@ class Compacted:
     before: Context
     after: Context | None = None
     node: Node | None = None
+    tokens_after: int | None = None
     method: str | None = None
 
 
@@ -43,7 +48,7 @@ def as_document(done: Compacted) -> dict[str, Any]:
         "id": done.node.oid if done.node else None,
         "first_kept": plan.first_kept.oid if plan.first_kept else None,
         "tokens_before": done.before.tokens.used,
-        "tokens_after": after.tokens.used if after else None,
+        "tokens_after": done.tokens_after,
         "tokens_summarized": plan.replaced,
         "tokens_kept": tokens_after(plan, ""),
         "summarized": len(taken),
@@ -69,7 +74,7 @@ def as_text(done: Compacted) -> list[str]:
     """The same for people: what is summarised, what is kept, what it wins."""
     head = [] if done.node is None else [f"{paint(done.node.oid[:8], fg='yellow')}  {paint(done.node.subject)}", ""]
     now, then = done.before.tokens, done.after.tokens if done.after else None
-    wins = f"{now.used:,} now" if then is None else f"{now.used:,} before, {then.used:,} now"
+    wins = f"{now.used:,} now" if done.tokens_after is None else f"{now.used:,} before, {done.tokens_after:,} now"
     return [
         *head,
         *_summarised(done.plan, done=done.node is not None),

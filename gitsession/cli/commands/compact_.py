@@ -17,6 +17,7 @@ from gitsession.compaction.strategies import BY_ENTRY, DEFAULT, STRATEGIES
 from gitsession.compaction.summarizers.options import APIS, Options, from_config
 from gitsession.context import profiles
 from gitsession.errors import SummaryFailed
+from gitsession.model.entries import Compaction
 
 if TYPE_CHECKING:
     from gitsession.api import Session
@@ -96,7 +97,7 @@ def command(
     if plan.nothing:
         if as_json:
             emit("compact", as_document(done))
-        warn(f"gitsession: nothing to summarise: {plan.nothing}")
+        complain(f"nothing to summarise: {plan.nothing}", hint=_why_nothing(found, before.tokens.used, strategy))
         return exits.NOTHING
     flags = {"name": summarizer, "api": summarizer_api, "url": summarizer_url, "model": model}
     options = _options(flags, summarizer_command)
@@ -117,6 +118,15 @@ def command(
     return exits.OK
 
 
+def _why_nothing(session: Session, tokens: int, strategy: str) -> str:
+    """What to try, where all of a context fits into what is kept."""
+    if tokens == 0:
+        return "nothing was said yet"
+    if strategy in BY_ENTRY or (session.leaf is not None and session.leaf.kind == Compaction.kind):
+        return ""
+    return f"it takes {tokens:,} tokens in all; --keep-tokens says how many of the end stay"
+
+
 def _perform(session: Session, planned: Compacted, options: Options, focus: str) -> Compacted:
     from gitsession.compaction.summarizers import make
     from gitsession.compaction.writing import Writing
@@ -129,11 +139,13 @@ def _perform(session: Session, planned: Compacted, options: Options, focus: str)
     node = session.compact(planned.plan, how, undoable=True)
     assert node is not None
     said = session.read(node)
+    after = session.context(node, profile=planned.plan.profile)
     return dataclasses.replace(
         planned,
         branch=session.branch_name,
-        after=session.context(node, profile=planned.plan.profile),
+        after=after,
         node=node,
+        tokens_after=said.tokens_after if isinstance(said, Compaction) else after.tokens.used,
         method=getattr(said, "method", None),
     )
 

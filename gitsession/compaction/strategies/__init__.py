@@ -15,6 +15,7 @@ from gitsession.compaction.value import Ask, Plan
 from gitsession.context import profiles
 from gitsession.context.line import Line
 from gitsession.context.profiles import Profile
+from gitsession.errors import NotFound
 
 STRATEGIES = {
     "pi": "pi",
@@ -41,7 +42,9 @@ class Strategy(Protocol):
 
 
 def plan(line: Line, strategy: str = DEFAULT, *, profile: str = profiles.DEFAULT, ask: Ask = NO_WISHES) -> Plan:
-    """What a compaction would do. Raises ``KeyError`` for another name than those of the tables."""
+    """What a compaction would do. Raises ``NotFound`` for another name than those of the tables."""
+    if strategy not in STRATEGIES:
+        raise NotFound(f"there is no strategy {strategy!r}", hint=f"known are {', '.join(STRATEGIES)}")
     module = cast(Strategy, import_module(f"{__name__}.{STRATEGIES[strategy]}"))
     made = module.plan(line, profiles.profile(profile), ask)
     enough = made.carried == UNREADABLE or 0 < ask.reground_every <= made.carried

@@ -12,6 +12,7 @@ from typing import Protocol, cast
 
 from gitsession.context.line import Line
 from gitsession.context.value import Item, Shown, State
+from gitsession.errors import NotFound
 from gitsession.model.entries import Entry
 
 PROFILES = {"pi": "pi", "pi-0.73": "pi_073", "omp": "omp"}
@@ -70,5 +71,7 @@ class Profile(Protocol):
 
 
 def profile(name: str) -> Profile:
-    """The module of one of ``PROFILES``. Raises ``KeyError`` for another name."""
+    """The module of one of ``PROFILES``. Raises ``NotFound`` for another name."""
+    if name not in PROFILES:
+        raise NotFound(f"there is no profile {name!r}", hint=f"known are {', '.join(PROFILES)}")
     return cast(Profile, import_module(f"{__name__}.{PROFILES[name]}"))

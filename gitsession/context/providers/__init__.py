@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any, Protocol, cast
 
 from gitsession.context.value import Context
+from gitsession.errors import NotFound
 
 PROVIDERS = {
     "pi": "pi",
@@ -30,5 +31,7 @@ class Provider(Protocol):
 
 
 def provider(name: str) -> Provider:
-    """The module of one of ``PROVIDERS``. Raises ``KeyError`` for another name."""
+    """The module of one of ``PROVIDERS``. Raises ``NotFound`` for another name."""
+    if name not in PROVIDERS:
+        raise NotFound(f"there is no provider {name!r}", hint=f"known are {', '.join(PROVIDERS)}")
     return cast(Provider, import_module(f"{__name__}.{PROVIDERS[name]}"))
