@@ -79,9 +79,14 @@ static int absolute(int dir, const char *path, char *out) {
     return snprintf(out + length, PATH_MAX - length, "/%s", path) < PATH_MAX - length;
 }
 
+/* The root ends in a slash. The folder itself counts too, which has none: an fsync of it keeps the names in it. */
+static int in_root(const char *path) {
+    size_t length = strlen(control->root);
+    return !strncmp(path, control->root, length) || (strlen(path) + 1 == length && !strncmp(path, control->root, length - 1));
+}
+
 static int below_root(int dir, const char *path, char *out) {
-    return control && control->root[0] && absolute(dir, path, out) &&
-           !strncmp(out, control->root, strlen(control->root));
+    return control && control->root[0] && absolute(dir, path, out) && in_root(out);
 }
 
 static int fd_below_root(int fd, char *out) {
@@ -92,7 +97,7 @@ static int fd_below_root(int fd, char *out) {
     length = readlink(link, out, PATH_MAX - 1);
     if (length < 0) return 0;
     out[length] = 0;
-    return !strncmp(out, control->root, strlen(control->root));
+    return in_root(out);
 }
 
 /* ---- the log */
