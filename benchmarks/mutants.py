@@ -175,6 +175,20 @@ BREAKS = [
         "tests/test_refwriter.py",
     ),
     one(
+        "a ref is deleted while git packs refs",
+        "store/refwriter.py",
+        "        for _ in range(_TURNS):\n",
+        "        self._unlink(names)\n        for _ in range(_TURNS):\n",
+        "tests/test_refwriter.py",
+    ),
+    one(
+        "a ref that git packs while it is deleted is forgotten",
+        "store/refwriter.py",
+        "                if packedrefs.values(data).keys().isdisjoint(names):\n",
+        "                if _ or packedrefs.values(data).keys().isdisjoint(names):\n",
+        "tests/test_refwriter.py",
+    ),
+    one(
         "anybody's lock is broken",
         "store/reflocks.py",
         "if os.path.samestat(os.stat(lock), os.stat(self.proof(name))):",
@@ -331,6 +345,13 @@ BREAKS = [
         "            if self._sync and contents:\n                sync_directory(self._proofs)",
         "            if False:\n                sync_directory(self._proofs)",
         POWER,
+    ),
+    one(
+        "a lock of packed-refs is gone before the disk knows it",
+        "store/reflocks.py",
+        "            sync_directory(directory)\n",
+        "            _ = directory if directory == str(self._git_dir) else sync_directory(directory)\n",
+        f"{POWER}::test_every_disk_that_a_power_cut_could_leave_is_whole[undo-posix-0]",
     ),
     one(
         "what was refused stays",

@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
+from time import sleep
 
 import pytest
 from faults.invariants import sound
@@ -16,9 +17,10 @@ from raw import LEAF, append, git
 from gitsession import Message, Store
 from gitsession.errors import GitSessionError
 from gitsession.store import objects
-from gitsession.store.create import MAIN, create
+from gitsession.store.create import MAIN, PROOFS, create
 from gitsession.store.gitstore import GitStore
 from gitsession.store.refreader import RefReader
+from gitsession.store.refwriter import RefWriter
 
 GC = ("gc", "-q")
 REPACK = ("repack", "-a", "-d", "-q")
@@ -210,16 +212,21 @@ def test_deleting_branches_takes_no_other_ref_back(path, faults):
         raise AssertionError
 
     def make_and_undo(over: Callable[[], bool]) -> int:
+        reader = RefReader(path)
         with Store.open(path) as store:
             session = store.new_session(agent="agent")
             session.append(Message.user("begun"))
+            gone = LEAF.replace("s1", session.id).replace("main", "gone")
             for number in count():
+                assert reader.read(gone) is None, "a branch that was taken away is back"
                 if over():
                     return number
-                session.branch(f"gone-{number}")
+                session.branch("gone")
                 store.flush()
                 store.undo()
                 store.flush()
+                while store.objects.last_flush_error is not None:  # git was packing refs
+                    store.flush()
         raise AssertionError
 
     delete_as_git = looping(path, ("update-ref", other, MAIN), ("update-ref", "-d", other), may_fail=True)
@@ -229,6 +236,33 @@ def test_deleting_branches_takes_no_other_ref_back(path, faults):
     sound(path)
     print(f"{moved} rounds of moves beside {done[0]} undone branches and {done[1] // 2} deleted by git")
     faults.many(done[0] + done[1] // 2)
+
+
+@pytest.mark.promise("P17")
+def test_a_ref_that_is_gone_stays_away_however_fast_git_packs_refs(path, faults):
+    """Made and deleted within the time that one `git pack-refs` takes: now and then one of them has read it between."""
+
+    def make_and_delete() -> tuple[int, int]:
+        over, reader = after(figure(3, 60)), RefReader(path)
+        writer, oid = RefWriter(path, path / PROOFS, reader), reader.read(MAIN)
+        assert oid is not None
+        held_up = 0
+        for number in count():
+            if over():
+                return number, held_up
+            assert writer.move(LEAF, oid, ours={None})
+            sleep(number % 7 / 500)
+            while writer.delete({LEAF: {oid}}) != ([], {}):
+                held_up += 1
+            sleep(0.02 * (number % 3 == 0))  # for the one that has read it to write it
+            assert reader.read(LEAF) is None, f"the {number}th is back"
+        raise AssertionError
+
+    with beside(looping(path, PACK_REFS, may_fail=True)) as done:
+        [(deleted, held_up)] = together(make_and_delete)
+    sound(path)
+    print(f"{deleted:,} refs deleted beside {done[0]:,} times git pack-refs, which held up {held_up}")
+    faults.many(deleted)
 
 
 def test_a_reader_that_stumbles_is_noticed(path):

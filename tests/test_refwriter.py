@@ -443,13 +443,60 @@ def test_a_pipe_in_place_of_a_file_of_refs_holds_up_nobody(git_dir, refs, name):
         refs.read("refs/heads/sessions/s9/main" if name == packedrefs.FILE else LEAF)
 
 
-@pytest.mark.xfail(strict=True, reason="docs/reliability.md: a deletion does not wait for pack-refs")
-def test_a_pack_refs_that_has_read_a_ref_does_not_bring_it_back(git_dir, writer, refs):
+@pytest.mark.promise("P17")
+def test_a_pack_refs_that_has_read_a_ref_does_not_bring_it_back(git_dir, writer, refs, faults):
     """git holds the lock of packed-refs from before it reads until it has written: meanwhile nothing may be deleted."""
     oid = first(git_dir)
     writer.move(LEAF, oid, ours={None})
     lock = git_dir / "packed-refs.lock"
     lock.write_bytes(packedrefs.changed(b"", put={LEAF: oid}))
-    _, failed = writer.delete({LEAF: {oid}})
-    lock.rename(git_dir / packedrefs.FILE)
-    assert failed or refs.read(LEAF) is None
+    with faults.one():
+        _, failed = writer.delete({LEAF: {oid}})
+        assert isinstance(failed[LEAF], Unavailable)
+        lock.rename(git_dir / packedrefs.FILE)
+        assert writer.delete({LEAF: {oid}}) == ([], {})
+        assert (refs.read(LEAF), traces(git_dir)) == (None, [])
+
+
+@pytest.fixture
+def packed_again(git_dir, monkeypatch):
+    """A git that packs refs when we have written ``packed-refs``, so many times. Our lock on a ref keeps its file."""
+
+    def times(most: int) -> None:
+        real, count = os.rename, iter(range(most))
+
+        def rename_then_pack(old: str, new: str | Path) -> None:
+            real(old, new)
+            if os.path.basename(new) == packedrefs.FILE and next(count, None) is not None:
+                subprocess.run(["git", f"--git-dir={git_dir}", "pack-refs", "--all"], check=False, capture_output=True)
+
+        monkeypatch.setattr(os, "rename", rename_then_pack)
+
+    return times
+
+
+@pytest.mark.promise("P17")
+@pytest.mark.parametrize("again", [0, 1, 3])
+def test_a_ref_that_git_packs_while_we_delete_it_is_gone(git_dir, writer, refs, packed_again, faults, again):
+    writer.move(LEAF, first(git_dir), ours={None})
+    git(git_dir, "pack-refs", "--all")
+    newer = child_of(git_dir, first(git_dir), "newer")
+    writer.move(LEAF, newer, ours={first(git_dir)})
+    packed_again(again)
+    with faults.one():
+        assert writer.delete({LEAF: {newer}}) == ([], {})
+        assert (refs.read(LEAF), traces(git_dir)) == (None, [])
+        assert LEAF not in git(git_dir, "for-each-ref")
+
+
+@pytest.mark.promise("P18")
+def test_a_git_that_packs_refs_without_end_holds_up_a_deletion_and_loses_nothing(git_dir, writer, refs, packed_again):
+    oid = first(git_dir)
+    writer.move(LEAF, oid, ours={None})
+    git(git_dir, "pack-refs", "--all")
+    (git_dir / LEAF).parent.mkdir(parents=True)
+    (git_dir / LEAF).write_text(oid + "\n")
+    packed_again(1000)
+    foreign, failed = writer.delete({LEAF: {oid}})
+    assert (foreign, refs.read(LEAF), traces(git_dir)) == ([], oid, [])
+    assert "again and again" in str(failed[LEAF])

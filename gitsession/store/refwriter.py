@@ -1,23 +1,30 @@
 """Moving, deleting and packing refs, each compared under git's own lock (store/reflocks.py).
 
     move     prove; lock; compare; rename the lock over the ref; fsync the directory; release
-    delete   prove; lock; compare; take them out of packed-refs; unlink the files; fsync their directories; release
-    pack     lock packed-refs; write them into it; then lock, compare and unlink each file, as for a deletion
+    delete   prove; lock; compare; take them out of packed-refs; lock packed-refs, and where they are not in it:
+             unlink the files; fsync their directories; release
+    pack     lock packed-refs; write them into it; then lock, compare and unlink each file
 
 ``packed-refs`` is changed in the same way as a ref is moved: its lock becomes the new file. git is not asked to do any
 of this: a git that dies leaves locks of which nobody can tell whose they are.
 
+A file is unlinked for good only under the lock of ``packed-refs``: `git pack-refs` holds that from before it reads a
+ref until it has written what it read, and would bring back what went in between.
+
 Every method wants the store's lock. A flush costs an fsync for the directory of the proofs, two for each ref that is
-moved, and one for each directory that had to be made.
+moved, and one for each directory that had to be made. Its deletions cost two for the proofs, two for each directory,
+and one for the folder of ``packed-refs``.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
-from gitsession.errors import GitSessionError, InvalidName
+from gitsession.errors import GitSessionError, InvalidName, Unavailable
 from gitsession.store import packedrefs
 from gitsession.store.base import RefValue
 from gitsession.store.durable import read_regular, sync_directory, write_all
@@ -26,6 +33,8 @@ from gitsession.store.refnames import SYMBOLIC, check_ref_name
 from gitsession.store.refreader import RefReader
 
 _BATCH = 64
+_TURNS = 8
+"""A deletion takes its refs out of ``packed-refs`` so often, where git puts them in again each time."""
 
 
 class RefWriter:
@@ -67,7 +76,7 @@ class RefWriter:
         held = {name: self.refs.read(name) for name in ours}
         foreign = [name for name, value in held.items() if value is not None and value not in ours[name]]
         gone = [name for name, value in held.items() if value is None]
-        failed = self._remove({name: ours[name] for name in ours if name not in {*foreign, *gone}}, unpack=True)
+        failed = self._remove({name: ours[name] for name in ours if name not in {*foreign, *gone}}, self._drop)
         if self._sync and gone:
             # Whoever deleted those that are gone may have died before it was durable.
             sync_directory(self._git_dir)
@@ -94,7 +103,7 @@ class RefWriter:
         failed: dict[str, Exception] = {}
         for start in range(0, len(todo), _BATCH):
             batch = todo[start : start + _BATCH]
-            failed |= self._remove({name: {loose[name]} for name in batch}, unpack=False)
+            failed |= self._remove({name: {loose[name]} for name in batch}, partial(self._unlink_packed, loose))
         for directory in {(self._git_dir / name).parent for name in todo}:
             _remove_empty_up(directory, self._git_dir / "refs")
         return len(loose) - len(failed)
@@ -107,8 +116,10 @@ class RefWriter:
         """Remove the locks and proofs of writers that died; how many."""
         return self._locks.break_dead()
 
-    def _remove(self, ours: Mapping[str, Collection[RefValue | None]], *, unpack: bool) -> dict[str, Exception]:
-        """Remove the files of refs that hold one of their ``ours``; with ``unpack`` also what is packed of them."""
+    def _remove(
+        self, ours: Mapping[str, Collection[RefValue | None]], remove: Callable[[list[str]], None]
+    ) -> dict[str, Exception]:
+        """Lock refs, and ``remove`` those that hold one of their ``ours``; names that failed, and why."""
         failed: dict[str, Exception] = {}
         locked = []
         if not ours:
@@ -123,17 +134,31 @@ class RefWriter:
                 except (GitSessionError, OSError) as error:
                     failed[name] = error
             try:
-                packed = packedrefs.values(self._packed())
-                if unpack and packed.keys() & set(locked):
-                    self._change_packed(lambda data: packedrefs.changed(data, drop=locked))
-                if not unpack:  # another program may have deleted it there, and made it anew, before we locked it
-                    locked = [name for name in locked if packed.get(name) in ours[name]]
-                self._unlink(locked)
+                if locked:
+                    remove(locked)
             except (GitSessionError, OSError) as error:
                 failed |= dict.fromkeys(locked, error)
         finally:
             self._locks.release(ours)
         return failed
+
+    def _drop(self, names: list[str]) -> None:
+        """Delete refs whose locks we hold, packed and loose. Raises ``Unavailable``, ``Corrupt`` and ``OSError``."""
+        for _ in range(_TURNS):
+            with self._lock_packed() as lock:
+                data = self._packed()
+                if packedrefs.values(data).keys().isdisjoint(names):
+                    self._unlink(names)
+                    return
+                # The lock becomes the new file, so git may pack the files that still stand, before we look again.
+                self._replace_packed(lock, packedrefs.changed(data, drop=names))
+        raise Unavailable(f"another program packs {names[0]} again and again", hint="try again when it is done")
+
+    def _unlink_packed(self, held: Mapping[str, RefValue], names: list[str]) -> None:
+        """Unlink the files of refs whose locks we hold, and that are packed with the values in ``held``."""
+        packed = packedrefs.values(self._packed())
+        # Another program may have deleted one there, and made it anew, before we locked it.
+        self._unlink([name for name in names if packed.get(name) == held[name]])
 
     def _unlink(self, names: Iterable[str]) -> None:
         paths = [self._git_dir / name for name in names]
@@ -144,20 +169,27 @@ class RefWriter:
 
     def _change_packed(self, change: Callable[[bytes], bytes]) -> None:
         """Replace the text of ``packed-refs`` by what ``change`` makes of it."""
+        with self._lock_packed() as lock:
+            self._replace_packed(lock, change(self._packed()))
+
+    @contextmanager
+    def _lock_packed(self) -> Iterator[str]:
+        """Meanwhile ``packed-refs`` is locked, for as long as the lock is not renamed over it; the path of the lock."""
         self._locks.prove({packedrefs.FILE: b""})
         try:
-            lock = self._locks.take(packedrefs.FILE)
-            data = change(self._packed())
-            fd = os.open(lock, os.O_WRONLY | os.O_CLOEXEC)
-            try:
-                write_all(fd, data, 0)
-                if self._sync:
-                    os.fsync(fd)
-            finally:
-                os.close(fd)
-            self._rename(lock, self._git_dir / packedrefs.FILE)
+            yield self._locks.take(packedrefs.FILE)
         finally:
             self._locks.release([packedrefs.FILE])
+
+    def _replace_packed(self, lock: str, data: bytes) -> None:
+        fd = os.open(lock, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            write_all(fd, data, 0)
+            if self._sync:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+        self._rename(lock, self._git_dir / packedrefs.FILE)
 
     def _packed(self) -> bytes:
         return read_regular(self._git_dir / packedrefs.FILE) or b""
