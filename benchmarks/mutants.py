@@ -351,7 +351,7 @@ BREAKS = [
         "store/reflocks.py",
         "            sync_directory(directory)\n",
         "            _ = directory if directory == str(self._git_dir) else sync_directory(directory)\n",
-        f"{POWER}::test_every_disk_that_a_power_cut_could_leave_is_whole[undo-posix-0]",
+        POWER,
     ),
     one(
         "what was refused stays",
