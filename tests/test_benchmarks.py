@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks import page, results
+from benchmarks import fsyncs, page, results
 from benchmarks.figures import Curve, Found, Line, Plot, Spread, Table
 from benchmarks.peers import MODULES, PEERS, Peer
 from benchmarks.results import Results
@@ -69,6 +69,13 @@ def test_every_row_says_what_it_measures(name: str) -> None:
 def test_every_module_of_a_peer_is_in_the_table() -> None:
     here = {path.stem for path in (ROOT / "benchmarks/peers").glob("*.py")} - {"__init__", "peer", "ours"}
     assert {module.__name__.rpartition(".")[2] for module in MODULES} == here
+
+
+def test_the_fsyncs_of_a_flush_are_counted() -> None:
+    few, many = fsyncs.of_flush(1), fsyncs.of_flush(3)
+    if few is None or many is None:
+        pytest.skip("counting wants Linux and a C compiler")
+    assert (few, many - few) == (7 + 2, 2 * 2)
 
 
 def test_a_peer_that_is_not_installed_has_no_version() -> None:
