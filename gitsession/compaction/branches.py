@@ -79,15 +79,15 @@ def _within(line: Line, profile: Profile, nodes: Sequence[Node], budget: int | N
         for item in _shown(line, node):
             if isinstance(item.entry, Message) and item.entry.role in ("tool", "system"):
                 continue
-            visited.insert(0, item)
+            visited.append(item)
             size = profile.estimate(item.entry)
             if budget is not None and total + size > budget:
                 if isinstance(item.entry, Compaction | BranchSummary) and total < budget * NEARLY_FULL:
-                    taken.insert(0, item)
-                return taken, visited
-            taken.insert(0, item)
+                    taken.append(item)
+                return taken[::-1], visited[::-1]
+            taken.append(item)
             total += size
-    return taken, visited
+    return taken[::-1], visited[::-1]
 
 
 def _shown(line: Line, node: Node) -> list[Item]:

@@ -18,7 +18,7 @@ GROUP = "gitsession.prompts"
 SECTIONS = ("Goal", "Progress", "Key decisions", "Next steps")
 
 _WORDS_PER_TOKEN = 0.6
-_FILES = re.compile(r"\n*<(read|modified)-files>\n.*?\n</\1-files>", re.DOTALL)
+_FILES = re.compile(r"<(read|modified)-files>\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +109,21 @@ def with_files(summary: str, read: Iterable[str], modified: Iterable[str]) -> st
 
 
 def without_files(summary: str) -> str:
-    """The inverse of ``with_files``, as far as the words go."""
-    return _FILES.sub("", summary)
+    """The inverse of ``with_files``, as far as the words go. Takes one pass, whatever stands there."""
+    kept: list[str] = []
+    start = 0
+    unclosed: set[str] = set()
+    for opening in _FILES.finditer(summary):
+        if opening.start() < start or opening[1] in unclosed:
+            continue
+        closing = f"\n</{opening[1]}-files>"
+        end = summary.find(closing, opening.end())
+        if end < 0:
+            unclosed.add(opening[1])
+            continue
+        kept.append(summary[start : opening.start()].rstrip("\n"))
+        start = end + len(closing)
+    return "".join([*kept, summary[start:]])
 
 
 def _tagged(tag: str, text: str) -> str:

@@ -112,4 +112,10 @@ class Line:
 
 def answers_to(node: Node, name: str) -> bool:
     """Whether ``name`` in another entry of its line means this one: a chain, or the agent's own id."""
-    return to_base64url(node.chain) == name or (node.source is not None and node.source.id == name)
+    return name in names_of(node)
+
+
+def names_of(node: Node) -> tuple[str, ...]:
+    """What an entry is called by others of its line: its chain, and the agent's own id where it has one."""
+    chain = to_base64url(node.chain)
+    return (chain,) if node.source is None or node.source.id is None else (chain, node.source.id)

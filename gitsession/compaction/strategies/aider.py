@@ -8,6 +8,7 @@ from gitsession.compaction.strategies.pi import cut_plan
 from gitsession.compaction.value import Ask, Plan
 from gitsession.context.line import Line
 from gitsession.context.profiles import Profile
+from gitsession.context.value import Item
 from gitsession.model.entries import Message
 
 NAME = "aider"
@@ -36,7 +37,8 @@ def head(places: tuple[Place, ...], half: int, profile: Profile) -> int:
         if total >= half:
             break
         first -= 1
-    while first and not _ends_an_answer(places, first):
+    ends = _ends_of_answers(places)
+    while first and not ends[first]:
         first -= 1
     return first or len(places)
 
@@ -47,9 +49,19 @@ def _limit(ask: Ask) -> int:
     return MOST if ask.window is None else min(max(ask.window // 16, LEAST), MOST)
 
 
-def _ends_an_answer(places: tuple[Place, ...], first: int) -> bool:
-    """Whether what is before ``first`` ends with an answer, and what is behind it does not begin with its results."""
-    shown = [item.entry for place in places[:first] for item in place.items]
-    rest = [item.entry for place in places[first:] for item in place.items]
-    answer = bool(shown) and isinstance(shown[-1], Message) and shown[-1].role == "assistant"
-    return answer and not (rest and isinstance(rest[0], Message) and rest[0].role == "tool")
+def _ends_of_answers(places: tuple[Place, ...]) -> list[bool]:
+    """For each place: whether what is before ends with an answer, and what is there does not begin with its results."""
+    ends = [False] * (len(places) + 1)
+    answered = False
+    for at, place in enumerate(places, 1):
+        answered = _is(place.items[-1], "assistant") if place.items else answered
+        ends[at] = answered
+    followed = False
+    for at in range(len(places) - 1, -1, -1):
+        followed = _is(places[at].items[0], "tool") if places[at].items else followed
+        ends[at] = ends[at] and not followed
+    return ends
+
+
+def _is(item: Item, role: str) -> bool:
+    return isinstance(item.entry, Message) and item.entry.role == role

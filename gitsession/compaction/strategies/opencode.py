@@ -38,13 +38,15 @@ def tail(places: tuple[Place, ...], budget: int, profile: Profile) -> int:
     first = len(places)
     starts = [at for at, place in enumerate(places) if _is_user(place)][-TAIL_TURNS:]
     for start in reversed(starts):
-        if _size(places[start:first], profile) <= budget:
-            budget -= _size(places[start:first], profile)
+        sizes = [sum(profile.estimate(item.entry) for item in place.items) for place in places[start:first]]
+        if sum(sizes) <= budget:
+            budget -= sum(sizes)
             first = start
             continue
-        for at in range(start + 1, first):
-            can = any(profile.can_cut(item.entry) for item in places[at].items)
-            if can and _size(places[at:first], profile) <= budget:
+        rest = sum(sizes)
+        for at, before in enumerate(sizes[:-1], start + 1):
+            rest -= before  # what is from here to ``first``
+            if rest <= budget and any(profile.can_cut(item.entry) for item in places[at].items):
                 return at
         break
     return first
@@ -52,7 +54,3 @@ def tail(places: tuple[Place, ...], budget: int, profile: Profile) -> int:
 
 def _is_user(place: Place) -> bool:
     return any(isinstance(item.entry, Message) and item.entry.role == "user" for item in place.items)
-
-
-def _size(places: tuple[Place, ...], profile: Profile) -> int:
-    return sum(profile.estimate(item.entry) for place in places for item in place.items)

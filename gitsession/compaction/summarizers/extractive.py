@@ -8,6 +8,7 @@ of the room; where it is full, what is older gives way, but the first thing the 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -34,7 +35,7 @@ _DECIDED = re.compile(
 )
 _AHEAD = re.compile(r"\b(next|todo|to do|remain|still|left to|not yet|then i|i will|i'll|open question)\b", re.I)
 _WRITES = re.compile(r"write|edit|patch|create|replace|delete|insert", re.I)
-_HEADING = re.compile(r"#{1,4}\s+(.*?)\s*$")
+_HEADING = re.compile(r"#{1,4}\s+(.*)")
 
 
 def make(_: Options) -> Extractive:
@@ -97,9 +98,9 @@ def _outcome(turn: Sequence[Said]) -> Iterable[str]:
     answers = [each.text for each in turn if each.by == "assistant"]
     if answers:
         yield _line(answers[-1])
-    tools = [each.name for each in turn if each.by == "call"]
+    tools = Counter(each.name for each in turn if each.by == "call")
     if tools and not answers:
-        yield "used " + ", ".join(f"{name} {tools.count(name)}x" for name in dict.fromkeys(tools))
+        yield "used " + ", ".join(f"{name} {times}x" for name, times in tools.items())
     results = [each for each in turn if each.by == "result"]
     if results and results[-1].failed:
         yield _line(f"{results[-1].name} failed: {results[-1].text}")
@@ -154,7 +155,7 @@ def _parsed(summary: str) -> dict[str, list[str]]:
     for line in summary.splitlines():
         heading = _HEADING.match(line)
         if heading:
-            title = heading[1] if heading[1] in SHARES else EARLIER
+            title = heading[1].rstrip() if heading[1].rstrip() in SHARES else EARLIER
         elif line.strip(" -*"):
             lines.setdefault(title, []).append(_line(line.strip().removeprefix("- ").removeprefix("* ")))
     return lines

@@ -6,6 +6,7 @@ Not reproduced: notes and roll-overs of its experimental context window, and pic
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 from collections.abc import Sequence
 from typing import Any, TypeGuard
@@ -154,18 +155,23 @@ def _as_stated(raw: Any, same: bool) -> Any:
 
 def _without_failed(items: Sequence[Item]) -> list[Item]:
     """No answer that broke off, nor the results of what it called."""
-    found = list(items)
-    for at in range(len(found) - 1, -1, -1):
-        entry = found[at].entry
-        after = found[at + 1].entry if at + 1 < len(found) else None
-        if not isinstance(entry, Message) or entry.role != "assistant" or entry.stop not in FAILED:
+    behind: list[int] = []  # what stays so far, the oldest at the end; of these, some may be gone since
+    gone: set[int] = set()
+    results: dict[str | None, list[int]] = {}
+    for at in range(len(items) - 1, -1, -1):
+        entry = items[at].entry
+        while behind and behind[-1] in gone:
+            behind.pop()
+        after = items[behind[-1]].entry if behind else None
+        goes_on = isinstance(after, CustomMessage) and after.custom_type == INTERRUPTED
+        if _is(entry, "assistant") and entry.stop in FAILED and not goes_on:
+            called = {block.id for block in entry.content if isinstance(block, ToolCall)}
+            gone.update(itertools.chain.from_iterable(results.pop(id_, ()) for id_ in called))
             continue
-        if isinstance(after, CustomMessage) and after.custom_type == INTERRUPTED:
-            continue
-        called = {block.id for block in entry.content if isinstance(block, ToolCall)}
-        rest = [item for item in found[at + 1 :] if not (_is(item.entry, "tool") and item.entry.tool_call_id in called)]
-        found[at:] = rest
-    return found
+        behind.append(at)
+        if _is(entry, "tool"):
+            results.setdefault(entry.tool_call_id, []).append(at)
+    return [items[at] for at in reversed(behind) if at not in gone]
 
 
 def _is(entry: Shown, role: str) -> TypeGuard[Message]:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from gitsession.context.line import Line, answers_to
+from gitsession.context.line import Line, names_of
 from gitsession.context.value import Item
 from gitsession.formats import FORMATS
 from gitsession.formats.pi_messages import read_content
@@ -121,10 +121,11 @@ def changes(line: Line, nodes: Iterable[Node], *, edits: bool) -> Changes:
 
 def changed(items: list[Item], node: Node, how: Changes) -> list[Item]:
     """``items``, which ``node`` shows, as the changes leave them."""
-    edit = next((how.edits[name] for name in how.edits if answers_to(node, name)), None)
+    called = names_of(node)
+    edit = next((how.edits[name] for name in called if name in how.edits), None)
     if edit is not None:
         items = [_edited(item, edit.replacement) for item in items] if edit.replacement is not None else []
-    if any(answers_to(node, name) for name in how.prunes):
+    if not how.prunes.isdisjoint(called):
         items = [cleared(item) for item in items]
     return items
 

@@ -62,12 +62,14 @@ class CallIds:
     def __init__(self, chars_max: int) -> None:
         self._chars_max = chars_max
         self._taken: set[str] = set()
+        self._counts: dict[str, int] = {}
 
     def take(self, id_: str) -> str:
         first = name = legal(id_, self._chars_max)
-        count = 1
+        count = self._counts.get(first, 1)
         while name in self._taken:  # an agent that counts its calls from one in every turn
             count += 1
             name = f"{first[: self._chars_max - len(str(count)) - 1]}_{count}"
+        self._counts[first] = count
         self._taken.add(name)
         return name
