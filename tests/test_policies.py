@@ -54,6 +54,21 @@ def results(found: list[Item]) -> list[str]:
 # A3: clear_tool_uses
 
 
+def test_a3_each_result_is_one_of_its_own_where_an_agent_counts_its_calls_from_one_again() -> None:
+    said: list[Shown] = [Message.user("go")]
+    for at, name in enumerate(["read", "web", "read", "read"]):
+        call = ToolCall("call_1", name, {"path": f"{at}"})
+        said += [Message.assistant([call]), Message.tool(ToolCall("call_1", ""), f"{at} found")]
+    before = items(*said)
+
+    def inputs(found: list[Item]) -> list[object]:
+        return [dict(block.arguments) for item in found for block in item.content if isinstance(block, ToolCall)]
+
+    found = after(clear_tool_uses(keep=1, exclude_tools=["web"], clear_tool_inputs=True), before)
+    assert results(found) == ["-", "1", "-", "3"]
+    assert inputs(found) == [{}, {"path": "1"}, {}, {"path": "3"}]
+
+
 def test_a3_above_100_000_tokens_all_but_the_last_three_results_are_cleared() -> None:
     assert results(after(clear_tool_uses(), uses(5))) == ["-", "-", "2", "3", "4"]
     assert results(after(clear_tool_uses(), uses(5), used=100_000)) == ["0", "1", "2", "3", "4"]

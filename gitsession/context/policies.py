@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -51,16 +51,16 @@ def clear_tool_uses(
     """
 
     def policy(items: Sequence[Item], about: About) -> Sequence[Item]:
-        uses = [item for item in items if isinstance(item.entry, Message) and item.entry.role == "tool"]
+        uses = [at for at, item in enumerate(items) if isinstance(item.entry, Message) and item.entry.role == "tool"]
         over = about.used > trigger_tokens if trigger_tokens is not None else False
         if trigger_tool_uses is not None:
             over = len(uses) > trigger_tool_uses
         if not over:
             return items
-        names = _names_of_calls(items)
-        old = uses[: max(len(uses) - keep, 0)]
-        going = {use.entry.tool_call_id: use for use in old if _name(use, names) not in exclude_tools}  # type: ignore[union-attr]
-        found = [_without(item, going, clear_tool_inputs) for item in items]
+        asked = _calls_of(items)
+        going = {at for at in uses[: max(len(uses) - keep, 0)] if _name(items[at], asked.get(at)) not in exclude_tools}
+        emptied = {id(asked[at]) for at in going if at in asked and _is_among(asked[at].name, clear_tool_inputs)}
+        found = [cleared(item) if at in going else _without_inputs(item, emptied) for at, item in enumerate(items)]
         if clear_at_least is not None:
             won = sum(about.profile.estimate(item.entry) for item in items)
             won -= sum(about.profile.estimate(item.entry) for item in found)
@@ -156,29 +156,35 @@ def _keeps(model: str | None) -> int | Literal["all"]:
     return "all" if version >= ((4, 5) if found[1] == "opus" else (4, 6)) else 1
 
 
-def _names_of_calls(items: Iterable[Item]) -> dict[str, str]:
-    calls = (block for item in items for block in item.content if isinstance(block, ToolCall))
-    return {call.id: call.name for call in calls}
+def _calls_of(items: Sequence[Item]) -> dict[int, ToolCall]:
+    """The call that each result answers, by the place of the result.
+
+    An id may be used again, so it is the newest call with it that has no result yet.
+    """
+    waiting: dict[str | None, list[ToolCall]] = {}
+    found: dict[int, ToolCall] = {}
+    for at, item in enumerate(items):
+        for block in reversed(item.content):
+            if isinstance(block, ToolCall):
+                waiting.setdefault(block.id, []).append(block)
+        if isinstance(item.entry, Message) and item.entry.role == "tool" and waiting.get(item.entry.tool_call_id):
+            found[at] = waiting[item.entry.tool_call_id].pop()
+    return found
 
 
-def _name(use: Item, names: Mapping[str, str]) -> str | None:
+def _name(use: Item, asked: ToolCall | None) -> str | None:
     assert isinstance(use.entry, Message)
-    return use.entry.tool_name or names.get(use.entry.tool_call_id or "")
+    return use.entry.tool_name or (asked.name if asked else None)
 
 
-def _without(item: Item, going: Mapping[str | None, Item], inputs: bool | Collection[str]) -> Item:
-    if isinstance(item.entry, Message) and going.get(item.entry.tool_call_id) is item:
-        return cleared(item)
-    if not inputs:
+def _is_among(name: str, wanted: bool | Collection[str]) -> bool:
+    return wanted if isinstance(wanted, bool) else name in wanted
+
+
+def _without_inputs(item: Item, emptied: Collection[int]) -> Item:
+    if not any(id(block) in emptied for block in item.content):
         return item
-    blocks = [_emptied(block) if _goes(block, going, inputs) else block for block in item.content]
-    return item if tuple(blocks) == item.content else _with(item, blocks)
-
-
-def _goes(block: Block, going: Mapping[str | None, Item], inputs: bool | Collection[str]) -> bool:
-    if not isinstance(block, ToolCall) or block.id not in going:
-        return False
-    return inputs if isinstance(inputs, bool) else block.name in inputs
+    return _with(item, [_emptied(block) if id(block) in emptied else block for block in item.content])
 
 
 def _emptied(block: Block) -> Block:

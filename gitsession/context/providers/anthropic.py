@@ -24,6 +24,7 @@ API = Api(
     tool_name_chars_max=128,
 )
 NOT_SHOWN = "(earlier messages are not shown)"
+FOLLOWS = "(what it returned follows)"
 
 
 def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
@@ -60,6 +61,7 @@ def _messages(said: Iterable[Turn]) -> list[dict[str, Any]]:
                 put("user", [_text(NOT_SHOWN)])
             put("assistant", spoken)
             put("user", [_result(call) for call in turn.calls])
+            put("user", [block for call in turn.calls for block in _beside(call)])
     return messages
 
 
@@ -94,7 +96,13 @@ def _block(block: Text | Image | File | Thinking | Call) -> dict[str, Any] | Non
 
 def _result(call: Call) -> dict[str, Any]:
     failed = {"is_error": True} if call.is_error else {}
-    return {"type": "tool_result", "tool_use_id": call.id, "content": _blocks(call.result), **failed}
+    content = _blocks(block for block in call.result if not call.is_error or isinstance(block, Text))
+    return {"type": "tool_result", "tool_use_id": call.id, "content": content or [_text(FOLLOWS)], **failed}
+
+
+def _beside(call: Call) -> list[dict[str, Any]]:
+    """The pictures and documents of a result that is an error: the API takes only words in such a one."""
+    return _blocks(block for block in call.result if call.is_error and not isinstance(block, Text))
 
 
 def _tool(tool: Tool) -> dict[str, Any]:

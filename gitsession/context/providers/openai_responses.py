@@ -13,7 +13,7 @@ from typing import Any
 from gitsession.context.providers.blocks import PDF
 from gitsession.context.providers.head import Tool, opening, prompt, tools
 from gitsession.context.providers.turns import Api, Call, Turn, model_of, turns
-from gitsession.context.providers.wire import data_url, legal, to_json
+from gitsession.context.providers.wire import data_url, legal, plain, to_json
 from gitsession.context.value import Context
 from gitsession.model.blocks import File, Image, Text, Thinking
 
@@ -38,12 +38,29 @@ def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
     """``input``, and ``model``, ``instructions`` and ``tools`` as far as they are known."""
     model, head = model_of(context, API), prompt(context, system)
     defined = [_tool(tool) for tool in tools(context)]
+    items = (item for turn in turns(context, API, skip=opening(context)) for item in _items(turn))
     return {
         **({"model": model} if model else {}),
         **({"instructions": head} if head else {}),
         **({"tools": defined} if defined else {}),
-        "input": [item for turn in turns(context, API, skip=opening(context)) for item in _items(turn)],
+        "input": list(_named_once(items)),
     }
+
+
+def _named_once(items: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+    """The API refuses two items of one id. Reasoning is nothing without its own; all else can do without."""
+    taken: set[str] = set()
+    for item in items:
+        id_ = item.get("id")
+        if id_ in taken:
+            if item["type"] == "reasoning":
+                continue
+            item = {name: value for name, value in item.items() if name != "id"}
+            if isinstance(item.get("content"), list):
+                item = _message(Text(item["content"][0]["text"]))
+        elif id_ is not None:
+            taken.add(id_)
+        yield item
 
 
 def _items(turn: Turn) -> Iterable[dict[str, Any]]:
@@ -93,7 +110,9 @@ def _text_signature(signature: str | None) -> tuple[str, str]:
 def _reasoning(block: Thinking) -> dict[str, Any] | None:
     item = _parsed(block.signature)
     if item and item.get("type") == "reasoning" and isinstance(item.get("id"), str):
-        return item if isinstance(item.get("summary"), list) else {**item, "summary": []}
+        summary = item.get("summary")
+        said = isinstance(summary, list) and all(isinstance(part, dict) for part in summary)
+        return item if said else {**item, "summary": []}
     return None
 
 
@@ -101,7 +120,7 @@ def _parsed(signature: str | None) -> dict[str, Any] | None:
     if not signature or not signature.startswith("{"):
         return None
     try:
-        value = json.loads(signature)
+        value = plain(json.loads(signature))
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None

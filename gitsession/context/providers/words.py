@@ -15,7 +15,7 @@ def user_text(entry: Compaction | BranchSummary | Message) -> str:
     if not entry.summary.strip():
         return ""
     head = _EARLIER if isinstance(entry, Compaction) else _ELSEWHERE
-    return f"{head}\n\n<summary>\n{entry.summary}\n</summary>"
+    return f"{head}\n\n<summary>\n{entry.summary.replace('</summary>', '< /summary>')}\n</summary>"
 
 
 def _shell(entry: Message) -> str:
