@@ -139,3 +139,19 @@ def test_what_a_program_leaves_running_is_ended_when_it_is_done(tmp_path):
     script = HANGS.format(where=str(where)).replace("time.sleep(600)\n", "print('ok')\n")
     assert summarise(program(script), REQUEST).text == "ok"
     assert all(gone(pid) for pid in pids_in(where))
+
+
+def test_nobody_reads_on_from_what_left_the_group_and_never_ends_to_talk(tmp_path):
+    script = """
+import os, sys
+print("ok", flush=True)
+if os.fork() == 0:
+    os.setsid()
+    while True:
+        os.write(2, b"x" * 4096)
+"""
+    before = set(threading.enumerate())
+    assert summarise(program(script), REQUEST).text == "ok"
+    for each in set(threading.enumerate()) - before:
+        each.join(20)
+    assert set(threading.enumerate()) <= before

@@ -14,6 +14,9 @@ CHANGES = frozenset(
 )
 """What agents call their tools for files."""
 
+PATH_CHARS_MAX = 4096
+"""No system opens a longer one; what is longer is no path, and would be carried for ever."""
+
 ARGUMENTS = ("path", "file_path", "filePath", "notebook_path")
 
 
@@ -50,7 +53,7 @@ def carried_by(entry: Compaction | BranchSummary | None) -> Files:
 def path_of(call: ToolCall) -> str:
     """The file that a call names; "" where it names none."""
     stated = (call.arguments.get(name) for name in ARGUMENTS)
-    return next((path for path in stated if isinstance(path, str)), "")
+    return next((path for path in stated if isinstance(path, str) and len(path) <= PATH_CHARS_MAX), "")
 
 
 def _sorted(paths: set[str]) -> tuple[str, ...]:

@@ -102,7 +102,7 @@ def named(name: str) -> Writer:
 
 def with_files(summary: str, read: Iterable[str], modified: Iterable[str]) -> str:
     """``summary`` with its two lists of files behind it, one path a line; an empty list is not there."""
-    lists = {"read": [*read], "modified": [*modified]}
+    lists = {"read": [*map(_one_line, read)], "modified": [*map(_one_line, modified)]}
     return summary + "".join(
         f"\n\n<{name}-files>\n{chr(10).join(paths)}\n</{name}-files>" for name, paths in lists.items() if paths
     )
@@ -124,6 +124,11 @@ def without_files(summary: str) -> str:
         kept.append(summary[start : opening.start()].rstrip("\n"))
         start = end + len(closing)
     return "".join([*kept, summary[start:]])
+
+
+def _one_line(path: str) -> str:
+    # A name of several lines, or of a closing tag, would end the list before its end.
+    return " ".join(path.splitlines()).replace("</", "< /")
 
 
 def _tagged(tag: str, text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
@@ -24,6 +25,9 @@ _TAGS: dict[Speaker, str] = {
     "summary": "Earlier summary",
     "note": "Note",
 }
+_HEAD = re.compile(rf"^(?=\[(?:{'|'.join(_TAGS.values())})\b)", re.M)
+"""Where a line begins as a paragraph of ours does: a file that was read must not speak as the user."""
+
 _ROLES: dict[str, Speaker] = {"user": "user", "custom": "user", "assistant": "assistant"}
 
 
@@ -40,7 +44,7 @@ class Said:
     def __str__(self) -> str:
         named = f" {self.name}" if self.name else ""
         failed = ", an error" if self.failed else ""
-        return f"[{_TAGS[self.by]}{named}{failed}]\n{self.text}"
+        return f"[{_TAGS[self.by]}{named}{failed}]\n{_HEAD.sub(' ', self.text)}"
 
 
 def serialise(entries: Iterable[Entry], *, tokens_max: int | None = None) -> tuple[Said, ...]:

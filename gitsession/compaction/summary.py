@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Event
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from gitsession.compaction.serialise import Said, render
 from gitsession.errors import SummaryFailed
+from gitsession.model.usage import TOKENS_MAX
 
 Kind: TypeAlias = Literal["initial", "update", "prefix", "branch"]
 """A first summary, one that carries an earlier one on, one of the beginning of a turn whose end is kept, one of a
@@ -67,6 +68,7 @@ def summarise(
     stop_if(cancelled)
     if not isinstance(summary, Summary) or not isinstance(summary.text, str):
         raise SummaryFailed("the summarizer gave something that is no summary")
+    summary = replace(summary, usage=_counts(summary.usage))
     if not summary.text.strip():
         raise SummaryFailed("the summarizer gave an empty answer")
     given = len(request.conversation) + len(request.previous)
@@ -74,6 +76,12 @@ def summarise(
         sizes = f"{len(summary.text)} characters for {given}"
         raise SummaryFailed(f"the summary is not shorter than what it stands for: {sizes}")
     return summary
+
+
+def _counts(usage: Any) -> dict[str, int]:
+    """What of ``usage`` is a count that one answer can have."""
+    stated = usage.items() if isinstance(usage, Mapping) else ()
+    return {str(name): count for name, count in stated if type(count) is int and 0 <= count <= TOKENS_MAX}
 
 
 def stop_if(cancelled: Event) -> None:

@@ -98,6 +98,7 @@ class _Running:
         """Take what is still in the pipes of a group that has ended."""
         for thread in (*self._readers, self._writer):
             thread.join(_GRACE_S)  # a process that left the group may hold a pipe for ever
+        self.output.let_go = self.errors.let_go = True
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
@@ -109,7 +110,8 @@ def _end(child: subprocess.Popen[bytes]) -> None:
                 child.wait(_GRACE_S)
     finally:
         _signal(child, signal.SIGKILL)  # those it started may still be there
-        child.wait()
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(_GRACE_S)  # one that runs as somebody else cannot be ended by us
 
 
 def _signal(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
@@ -118,21 +120,30 @@ def _signal(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
 
 
 class _Reader:
-    """Reads a pipe to its end and keeps the first or the last ``bytes_max`` of it."""
+    """Reads a pipe and keeps the last ``bytes_max`` of it, or else stops as soon as there is more."""
 
     def __init__(self, pipe: IO[bytes], bytes_max: int, *, keep_last: bool) -> None:
         self._pipe = pipe
         self._bytes_max = bytes_max
         self._keep_last = keep_last
-        self.kept = b""
+        self._kept = bytearray()
         self.overflowed = False
+        self.let_go = False
+
+    @property
+    def kept(self) -> bytes:
+        return bytes(self._kept)
 
     def run(self) -> None:
         with self._pipe, suppress(OSError, ValueError):
-            while data := os.read(self._pipe.fileno(), 65536):
-                both = self.kept + data
-                self.overflowed = self.overflowed or len(both) > self._bytes_max
-                self.kept = both[-self._bytes_max :] if self._keep_last else both[: self._bytes_max]
+            while not self.let_go and (data := os.read(self._pipe.fileno(), 65536)):
+                self._kept += data
+                if len(self._kept) <= self._bytes_max:
+                    continue
+                self.overflowed = True
+                if not self._keep_last:
+                    return  # nobody wants more; what still prints finds the pipe closed
+                del self._kept[: -self._bytes_max]
 
 
 def _write(pipe: IO[bytes], data: bytes) -> None:

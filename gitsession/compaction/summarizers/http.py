@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from email.message import Message
 from email.utils import parsedate_to_datetime
 from queue import Empty, SimpleQueue
@@ -34,6 +34,7 @@ _ERROR_BYTES_MAX = 64 << 10
 _ERROR_CHARS_MAX = 300
 _LOOK_S = 0.05
 _RETRY_S = 2.0
+_KEY = "[key]"
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
@@ -100,9 +101,11 @@ class Http:
         if status != 200:
             raise SummaryFailed(f"{host} answers {status}{_without(key, wire.complaint(answer))}")
         try:
-            return self.api.read(json.loads(answer))
+            summary = self.api.read(json.loads(answer))
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
             raise SummaryFailed(f"{host} gives an answer that {self.api.name} does not have") from None
+        # A server that answers with what it was sent must not get the key into an entry.
+        return replace(summary, text=summary.text.replace(key, _KEY)) if key else summary
 
     def _key(self) -> str:
         if not self.key_name:
@@ -179,7 +182,8 @@ def _opener(host: str) -> OpenerDirector:
 
 def _read(response: IO[bytes] | HTTPError, given_up: Event, bytes_max: int) -> bytes:
     parts, size = [], 0
-    while not given_up.is_set() and (part := response.read(65536)):
+    # What is there, however little: of a server that drips, a whole part would be waited for long after giving up.
+    while not given_up.is_set() and (part := response.read1(65536)):  # type: ignore[union-attr]
         parts.append(part)
         size += len(part)
         if size > bytes_max:
@@ -202,5 +206,5 @@ def _wait_s(headers: Message) -> float:
 
 def _without(key: str, text: str) -> str:
     """A server's complaint for an error of ours: short, on one line, and not quoting the key."""
-    words = " ".join((text.replace(key, "[key]") if key else text).split())[:_ERROR_CHARS_MAX]
+    words = " ".join((text.replace(key, _KEY) if key else text).split())[:_ERROR_CHARS_MAX]
     return f": {words}" if words else ""
