@@ -269,6 +269,27 @@ def test_a_command_that_fails_is_not_in_the_log(store: ObjectStore) -> None:
     assert commands(store) == []
 
 
+def test_an_undo_that_another_command_overtakes_takes_back_that_one(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = begun(store, clock=CLOCK)
+    held.branch("first")
+    look = oplog._stacks
+    overtaking = ["second"]
+
+    def overtaken(*what: object) -> object:
+        found = look(*what)  # type: ignore[arg-type]
+        if overtaking:
+            held.branch(overtaking.pop())
+        return found
+
+    monkeypatch.setattr(oplog, "_stacks", overtaken)
+    undo(store)
+    assert sorted(held.branches()) == ["first", "main"]
+    undo(store)
+    assert sorted(held.branches()) == ["main"]
+
+
 def test_what_was_undone_is_not_lost_when_git_cleans_up(tmp_path: Path) -> None:
     with on_disk(tmp_path / "store.git") as store:
         done = bring(store, pi_file(*LONG))

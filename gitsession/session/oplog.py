@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from gitsession.codec import cbor
 from gitsession.codec.text import clean
-from gitsession.errors import Malformed, NotFound, Refused
+from gitsession.errors import Malformed, NotFound, RefMoved, Refused
 from gitsession.store import layout, refs
 from gitsession.store.base import Kind, ObjectStore, Oid, RefValue, Transaction
 from gitsession.store.objects import SECONDS_MAX, encode_commit, encode_tree, parse_commit, parse_tree
@@ -129,7 +129,10 @@ def _summed(moves: list[Move]) -> list[Move]:
 
 def history(store: ObjectStore) -> Iterator[Operation]:
     """The operations, newest first."""
-    oid = store.ref(refs.OPLOG)
+    return _back(store, store.ref(refs.OPLOG))
+
+
+def _back(store: ObjectStore, oid: Oid | None) -> Iterator[Operation]:
     while oid is not None:
         operation = load(store, oid)
         yield operation
@@ -173,27 +176,43 @@ Unit: TypeAlias = list[Operation]
 
 def undo(store: ObjectStore, at_ms: int) -> Operation:
     """Take back the newest command that stands. Raises ``NotFound``, or ``Refused`` where others went on from it."""
-    done, _ = _stacks(store)
-    if not done:
-        raise NotFound("nothing to undo")
-    moves = [move.inverse() for operation in reversed(done[-1]) for move in reversed(operation.moves)]
-    return _carry_out(store, done[-1], moves, at_ms, "undo")
+    while True:
+        seen = store.ref(refs.OPLOG)
+        done, _ = _stacks(store, seen)
+        if not done:
+            raise NotFound("nothing to undo")
+        moves = [move.inverse() for operation in reversed(done[-1]) for move in reversed(operation.moves)]
+        with _unless_overtaken(store, seen):
+            return _carry_out(store, done[-1], moves, at_ms, "undo", seen)
 
 
 def redo(store: ObjectStore, at_ms: int) -> Operation:
     """Do again what was last undone. Raises ``NotFound`` or ``Refused``."""
-    _, undone = _stacks(store)
-    if not undone:
-        raise NotFound("nothing to redo")
-    moves = [move for operation in undone[-1] for move in operation.moves]
-    return _carry_out(store, undone[-1], moves, at_ms, "redo")
+    while True:
+        seen = store.ref(refs.OPLOG)
+        _, undone = _stacks(store, seen)
+        if not undone:
+            raise NotFound("nothing to redo")
+        moves = [move for operation in undone[-1] for move in operation.moves]
+        with _unless_overtaken(store, seen):
+            return _carry_out(store, undone[-1], moves, at_ms, "redo", seen)
 
 
-def _stacks(store: ObjectStore) -> tuple[list[Unit], list[Unit]]:
+@contextmanager
+def _unless_overtaken(store: ObjectStore, seen: RefValue | None) -> Iterator[None]:
+    # Another command was logged since we looked: what is newest now is not what we meant to take back. Look again.
+    try:
+        yield
+    except Refused:
+        if store.ref(refs.OPLOG) == seen:
+            raise
+
+
+def _stacks(store: ObjectStore, newest: RefValue | None) -> tuple[list[Unit], list[Unit]]:
     """What ``undo`` and ``redo`` would take next: the last of each. Raises ``Malformed``."""
     done: list[Unit] = []
     undone: list[Unit] = []
-    for operation in reversed(list(history(store))):
+    for operation in reversed(list(_back(store, newest))):
         if operation.undoes or operation.redoes:
             source, target = (done, undone) if operation.undoes else (undone, done)
             if not source or source[-1][-1].id != (operation.undoes or operation.redoes):
@@ -207,12 +226,16 @@ def _stacks(store: ObjectStore) -> tuple[list[Unit], list[Unit]]:
     return done, undone
 
 
-def _carry_out(store: ObjectStore, unit: Unit, moves: list[Move], at_ms: int, verb: str) -> Operation:
-    """The moves, if every ref is where they begin; what was done, as one operation."""
+def _carry_out(
+    store: ObjectStore, unit: Unit, moves: list[Move], at_ms: int, verb: str, seen: RefValue | None
+) -> Operation:
+    """The moves, if every ref is where they begin; what was done, as one operation behind ``seen`` and no other."""
     moves = _summed(moves)
     newest = unit[-1]
     command = newest.command if len(unit) == 1 else f"{newest.command.partition(' ')[0]} of {len(unit)} files"
     with store.transaction() as tx:
+        if store.ref(refs.OPLOG) != seen:
+            raise RefMoved(refs.OPLOG)
         moved = [move.ref for move in moves if store.ref(move.ref) != move.old]
         if moved:
             raise Refused(
