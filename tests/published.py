@@ -11,15 +11,16 @@ def check(provider, made):
     """Fail unless ``made`` is JSON and, with what the caller adds, a request of ``provider`` by its own types."""
     read = json.loads(json.dumps(made, allow_nan=False, ensure_ascii=False).encode())
     assert read == made
-    added = {"model": "m", "max_tokens": 1} if provider == "anthropic" else {"model": "m"}
+    added = {"model": "m", "max_tokens": 1} if provider.startswith("anthropic") else {"model": "m"}
     _settle(_adapter(provider).validate_python({**added, **read}))
 
 
 @functools.cache
 def _adapter(provider):
     pydantic = pytest.importorskip("pydantic")
-    sdk = pytest.importorskip("anthropic" if provider == "anthropic" else "openai")
+    sdk = pytest.importorskip("anthropic" if provider.startswith("anthropic") else "openai")
     types = {
+        "anthropic-beta": lambda: sdk.types.beta.message_create_params.MessageCreateParamsNonStreaming,
         "anthropic": lambda: sdk.types.message_create_params.MessageCreateParamsNonStreaming,
         "openai-chat": lambda: sdk.types.chat.completion_create_params.CompletionCreateParamsNonStreaming,
         "openai-responses": lambda: sdk.types.responses.response_create_params.ResponseCreateParamsNonStreaming,
@@ -27,7 +28,9 @@ def _adapter(provider):
     for name in [name for name in sys.modules if name.startswith(f"{sdk.__name__}.types.")]:
         for known in vars(sys.modules[name]).values():
             if hasattr(known, "__total__"):
-                known.__pydantic_config__ = {"extra": "forbid", "arbitrary_types_allowed": True}
+                is_open = isinstance(getattr(known, "__extra_items__", None), type)
+                extra = "allow" if is_open else "forbid"
+                known.__pydantic_config__ = {"extra": extra, "arbitrary_types_allowed": True}
     return pydantic.TypeAdapter(types)
 
 

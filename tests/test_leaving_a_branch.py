@@ -13,7 +13,6 @@ from builders import Clock, assert_clean
 
 from gitsession.api import Session, Store
 from gitsession.compaction.branches import since_common
-from gitsession.compaction.provider import recorded
 from gitsession.compaction.summary import Request, Summary
 from gitsession.compaction.trigger import is_overflow, retry_once
 from gitsession.compaction.value import Ask
@@ -242,23 +241,3 @@ def test_rule_16_an_overflow_is_compacted_for_and_tried_again_once(
 )
 def test_an_overflow_is_known_by_its_words(words: str, is_one: bool) -> None:
     assert is_overflow(RuntimeError(words)) == is_one
-
-
-# ---- made by a provider
-
-
-def test_a1_what_a_provider_compacted_is_kept_as_it_came(session: Session) -> None:
-    block = {"type": "compaction", "content": "sum", "signature": "abc=", "tool_changes": [{"name": "bash"}]}
-    entry = recorded(block, tokens_before=150_000)
-    assert entry is not None
-    kept = session.read(session.append(entry))
-    assert isinstance(kept, Compaction)
-    assert kept.preserve == {"anthropic": block}
-    assert [said.kind for said in session.context().messages] == ["compaction"]
-
-
-def test_a1_one_that_failed_is_none_and_one_that_cannot_be_read_is_one() -> None:
-    assert recorded({"type": "compaction", "content": None}) is None
-    sealed = recorded({"type": "compaction", "content": None, "encrypted_content": "x"})
-    assert sealed is not None
-    assert sealed.summary == ""

@@ -18,6 +18,7 @@ from gitsession.context.profiles.reach import Reach, reach
 from gitsession.context.profiles.showing import changed, changes, show, show_compaction
 from gitsession.context.profiles.states import state
 from gitsession.context.profiles.turns import FAILED, can_cut, starts_turn
+from gitsession.context.replay import openai_history
 from gitsession.context.value import Item, Shown
 from gitsession.model.blocks import Block, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import Compaction, CustomMessage, Message
@@ -73,19 +74,11 @@ def _kept(line: Line, seen: Reach) -> list[Node]:
     if seen.compaction is None:
         return []
     entry = line.entry(seen.compaction)
-    if not isinstance(entry, Compaction) or not _is_replaced(entry.preserve):
+    if not isinstance(entry, Compaction) or openai_history(entry) is None:
         return seen.kept
     through = entry.extra.get("providerReplayThroughEntryId")
     at = next((at for at, node in enumerate(seen.kept) if isinstance(through, str) and answers_to(node, through)), None)
     return [] if at is None else seen.kept[at + 1 :]
-
-
-def _is_replaced(preserve: Any) -> bool:
-    remote = preserve.get("openaiRemoteCompaction") if isinstance(preserve, dict) else None
-    if not isinstance(remote, dict) or not isinstance(remote.get("provider"), str) or not remote["provider"]:
-        return False
-    history = remote.get("replacementHistory")
-    return isinstance(history, list) and all(isinstance(item, dict) for item in history)
 
 
 def _is_seen(entry: Shown) -> bool:

@@ -22,6 +22,7 @@ API = Api(
     apis=frozenset(["anthropic-messages"]),
     call_id_chars_max=64,
     tool_name_chars_max=128,
+    replays=True,
 )
 NOT_SHOWN = "(earlier messages are not shown)"
 FOLLOWS = "(what it returned follows)"
@@ -57,7 +58,7 @@ def _messages(said: Iterable[Turn]) -> list[dict[str, Any]]:
             put("user", _blocks(turn.blocks))
         elif turn.role == "assistant":
             spoken = _spoken(turn)
-            if spoken and not messages:
+            if spoken and not messages and not turn.replay:  # a compaction stands for all before it, and may begin
                 put("user", [_text(NOT_SHOWN)])
             put("assistant", spoken)
             put("user", [_result(call) for call in turn.calls])
@@ -66,7 +67,7 @@ def _messages(said: Iterable[Turn]) -> list[dict[str, Any]]:
 
 
 def _spoken(turn: Turn) -> list[dict[str, Any]]:
-    blocks = _blocks(turn.blocks)
+    blocks = [*map(plain, turn.replay), *_blocks(turn.blocks)]
     while blocks and blocks[-1]["type"] in ("thinking", "redacted_thinking"):
         blocks.pop()  # a message may not end with one: the answer was cut off before it began
     return blocks

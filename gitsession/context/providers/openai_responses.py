@@ -31,6 +31,7 @@ API = Api(
     call_id_chars_max=64,
     tool_name_chars_max=64,
     call_id=_call_id,
+    replays=True,
 )
 
 
@@ -65,6 +66,7 @@ def _named_once(items: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
 
 def _items(turn: Turn) -> Iterable[dict[str, Any]]:
     if turn.role == "assistant":
+        yield from map(plain, turn.replay)
         yield from _spoken(turn)
         for call in turn.calls:
             yield {"type": "function_call_output", "call_id": call.id, "output": _output(call)}

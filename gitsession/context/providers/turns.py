@@ -7,16 +7,18 @@ answer again), and what belongs to another model's hidden state stays behind (do
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from gitsession.context.profiles import profile
 from gitsession.context.providers.blocks import shown, uttered
 from gitsession.context.providers.wire import CallIds, clean, legal
 from gitsession.context.providers.words import user_text
+from gitsession.context.replay import Replay, replay_of
 from gitsession.context.value import Context, Shown
 from gitsession.model.blocks import File, Image, Text, Thinking, ToolCall
-from gitsession.model.entries import CustomMessage, Entry, Message
+from gitsession.model.entries import Compaction, CustomMessage, Entry, Message
 
 NO_OUTPUT = "(no output)"
 NO_RESULT = "(this call was not answered: its result is not known)"
@@ -29,7 +31,8 @@ class Api:
     """What has to be known of an API before its requests are written.
 
     ``providers``: the names of providers that speak it, for messages that do not say more; ``apis``: what pi calls it.
-    ``call_id``: the part of an agent's id of a call that this API knows it by.
+    ``call_id``: the part of an agent's id of a call that this API knows it by. ``replays``: whether a compaction that
+    the provider made can go back through it.
     """
 
     providers: frozenset[str]
@@ -37,6 +40,7 @@ class Api:
     call_id_chars_max: int
     tool_name_chars_max: int
     call_id: Callable[[str], str] = str
+    replays: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +56,15 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """``role``: user, assistant, system or developer. ``own``: said by the model that the request is for."""
+    """``role``: user, assistant, system or developer. ``own``: said by the model that the request is for.
+
+    ``replay``: the provider's own compaction, in place of blocks; such a turn is an assistant's.
+    """
 
     role: str
     blocks: tuple[Text | Image | File | Thinking | Call, ...]
     own: bool = False
+    replay: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def calls(self) -> list[Call]:
@@ -79,16 +87,29 @@ def turns(context: Context, api: Api, *, skip: int = 0) -> list[Turn]:
                 for block in uttered(entry.content, own=own)
             ]
             found.append(Turn("assistant", tuple(blocks), own))
+        elif kept := _replayed(entry, context, api):
+            found.append(Turn("assistant", (), own=True, replay=kept.items))
         else:
             found.extend(_heard(entry, rules.llm_role(entry)))
-    return [turn for turn in found if turn.blocks]
+    return [turn for turn in found if turn.blocks or turn.replay]
 
 
 def model_of(context: Context, api: Api) -> str | None:
     """The model's name for the request, if the model in force is spoken to through ``api``."""
     provider, _, model = (context.model or "").partition("/")
-    spoken = provider in api.providers or any(is_own(item.entry, context, api) for item in context.items)
-    return model if model and spoken else None
+    return model if model and _speaks(provider, context, api) else None
+
+
+def _speaks(provider: str, context: Context, api: Api) -> bool:
+    return provider in api.providers or any(is_own(item.entry, context, api) for item in context.items)
+
+
+def _replayed(entry: Entry, context: Context, api: Api) -> Replay | None:
+    """The compaction of the provider in force, or of the only one that is known. Others read its summary."""
+    kept = replay_of(entry) if api.replays and isinstance(entry, Compaction) else None
+    in_force = (context.model or "").partition("/")[0]
+    mine = kept is not None and kept.provider == (in_force or kept.provider) and _speaks(kept.provider, context, api)
+    return kept if mine else None
 
 
 def is_own(entry: Entry, context: Context, api: Api) -> bool:
