@@ -17,7 +17,7 @@ def check(provider, made):
 
 @functools.cache
 def _adapter(provider):
-    pydantic = pytest.importorskip("pydantic")
+    pydantic, pydantic_core = pytest.importorskip("pydantic"), pytest.importorskip("pydantic_core")
     sdk = pytest.importorskip("anthropic" if provider.startswith("anthropic") else "openai")
     types = {
         "anthropic-beta": lambda: sdk.types.beta.message_create_params.MessageCreateParamsNonStreaming,
@@ -31,7 +31,11 @@ def _adapter(provider):
                 is_open = isinstance(getattr(known, "__extra_items__", None), type)
                 extra = "allow" if is_open else "forbid"
                 known.__pydantic_config__ = {"extra": extra, "arbitrary_types_allowed": True}
-    return pydantic.TypeAdapter(types)
+    with pytest.MonkeyPatch.context() as patch:
+        # What the API answered may be sent back as the object it came as, which a dict of ours must not pass for.
+        only_such = classmethod(lambda cls, *_: pydantic_core.core_schema.is_instance_schema(cls))
+        patch.setattr(sdk.BaseModel, "__get_pydantic_core_schema__", only_such)
+        return pydantic.TypeAdapter(types)
 
 
 def _settle(value):
