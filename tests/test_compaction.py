@@ -126,7 +126,7 @@ def test_the_files_stand_in_the_entry_and_behind_the_summary(session: Session) -
     assert entry.summary.endswith("<read-files>\na.py\n</read-files>\n\n<modified-files>\nb.py\n</modified-files>")
 
 
-def test_the_beginning_of_a_turn_that_is_split_stands_apart(session: Session) -> None:
+def test_rule_27_the_beginning_of_a_turn_that_is_split_stands_apart(session: Session) -> None:
     for _ in range(4):
         session.append(Message.assistant(f"still at it: {LONG}"))
     asked = Scripted(lambda request: Summary(request.kind))
@@ -208,7 +208,7 @@ def _is_system(entry: object) -> bool:
 # ---- one after another
 
 
-def test_the_next_one_carries_the_last_one_on(session: Session) -> None:
+def test_rule_27_the_next_one_carries_the_last_one_on(session: Session) -> None:
     compact(session, Scripted(lambda _: Summary("first")))
     talk(session, 3)
     asked = Scripted(lambda _: Summary("second"))
@@ -345,7 +345,7 @@ MISBEHAVING: dict[str, Callable[[Request], Any]] = {
 
 
 @pytest.mark.parametrize("answer", MISBEHAVING.values(), ids=MISBEHAVING)
-def test_a_summarizer_that_misbehaves_writes_nothing_and_the_next_one_may_try(
+def test_rule_27_a_summarizer_that_misbehaves_writes_nothing_and_the_next_one_may_try(
     store: Store, session: Session, answer: Callable[[Request], Any]
 ) -> None:
     refs, line = dict(store.objects.refs("refs/")), session.line()

@@ -35,7 +35,7 @@ def test_what_is_no_conversation_is_left_out():
     assert serialise([Title(title="x"), hidden, system, Message.user(" "), Compaction(summary="")]) == ()
 
 
-def test_results_are_cut():
+def test_rule_29_and_k3_results_are_cut():
     (said,) = serialise([Message.tool(READ, "x" * 5000)])
     assert said.text == "x" * RESULT_CHARS_MAX + "\n[... 3000 more characters]"
 

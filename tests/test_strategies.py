@@ -97,7 +97,7 @@ def test_k2_where_not_even_the_last_answer_fits_nothing_stays(session: Session) 
 @pytest.mark.parametrize(
     ("window", "room"), [(None, 8_000), (8_000, 2_000), (36_000, 4_000), (200_000, 8_000)], ids=str
 )
-def test_k2_the_room_for_the_tail_follows_the_window(window: int | None, room: int) -> None:
+def test_o1_and_k2_the_room_for_the_tail_follows_the_window(window: int | None, room: int) -> None:
     assert opencode.room(Ask(window=window)) == room
 
 

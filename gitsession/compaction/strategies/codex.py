@@ -1,4 +1,4 @@
-"""codex's own compaction: the user's newest words stay as they are, all else is summarised (C4 to C6).
+"""codex's own compaction: the user's newest words stay as they are, all else is summarised (C5).
 
 No entry stays: the words stand in the summary, before it, oldest first. What codex keeps of them across compactions
 are the same words, so they are taken from the line itself.

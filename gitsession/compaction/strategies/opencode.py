@@ -1,4 +1,4 @@
-"""opencode's compaction: the last two turns stay if there is room for them, all else is summarised (K1 to K4)."""
+"""opencode's compaction: the last two turns stay if there is room for them, all else is summarised (K2 to K4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""pi 1.5: the default profile. Rules 6 to 12, 14 to 16, 18 and 21; 0.87 behaves the same in all of them."""
+"""pi 1.5, the default profile: rules 6 to 12, 14 to 16, 18 and 21, all of which 0.87 follows too."""
 
 from __future__ import annotations
 

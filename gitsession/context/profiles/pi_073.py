@@ -1,4 +1,4 @@
-"""pi 0.73, where it differs: it knows no system messages and no context edits, and trusts any count it finds."""
+"""pi 0.73: rules 6 to 10, 12, 14 to 16, 18 and 21 as they were then; of system messages and edits it knows nothing."""
 
 from __future__ import annotations
 
