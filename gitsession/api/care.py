@@ -1,0 +1,43 @@
+"""Checking and healing a store, with what the catalogue knows of it and with the copies there are."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from gitsession.exchange import donors
+from gitsession.exchange import repair as healing
+from gitsession.exchange.repair import Repaired
+from gitsession.index.catalogue import Catalogue
+from gitsession.session import checkup
+from gitsession.session import verify as entries
+from gitsession.session.verify import Report
+from gitsession.store import create
+from gitsession.store.gitstore import GitStore
+
+
+def verify(objects: GitStore, sid: str | None, *, sample: int | None, max_seconds: float | None, quick: bool) -> Report:
+    """The whole store, or the entries of one session and what all sessions share. ``Store.verify`` says the rest."""
+    if sid is not None:
+        create.check_readable(objects.git_dir)
+        report = entries.verify(objects, sid, sample=sample, max_seconds=max_seconds)
+        report.problems[:0] = checkup.files_of_refs(objects)
+        return report
+    # A catalogue of its own, as it was left: bringing it up to date would read what is to be checked.
+    with contextlib.closing(Catalogue(objects.git_dir)) as catalogue:
+        seen = catalogue.last_seen_refs()
+    return checkup.verify(objects, seen=seen, sample=sample, max_seconds=max_seconds, quick=quick)
+
+
+def repair(objects: GitStore, sources: Sequence[str | Path], *, dry_run: bool) -> Repaired:
+    """Ask ``sources`` first, then whoever else may have a copy: the nearest before what has to be fetched."""
+    git_dir = objects.git_dir
+    catalogue = Catalogue(git_dir)
+    with contextlib.closing(catalogue), tempfile.TemporaryDirectory(prefix="gitsession-") as place:
+        known = catalogue.last_seen_refs()
+        asked = [donors.named(str(source), Path(place) / f"named-{n}") for n, source in enumerate(sources)]
+        asked += [*donors.alternates(git_dir), donors.AgentFiles(catalogue), donors.Beginning()]
+        asked += donors.remotes(git_dir, Path(place))
+        return healing.repair(objects, asked, seen=known.items(), dry_run=dry_run)

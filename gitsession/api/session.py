@@ -1,0 +1,218 @@
+"""A session as a program sees it. Every method is a line or two that calls down."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Sequence
+
+from gitsession.api.catalogues import Catalogues
+from gitsession.codec.digest import to_base64url
+from gitsession.compaction import branches, strategies, trigger
+from gitsession.compaction.background import Background
+from gitsession.compaction.perform import perform
+from gitsession.compaction.summarizers.extractive import Extractive
+from gitsession.compaction.value import Ask, Plan
+from gitsession.compaction.writing import Writing
+from gitsession.context import fold, profiles
+from gitsession.context.line import Line
+from gitsession.context.policies import Policy, newly_cleared
+from gitsession.context.value import Context
+from gitsession.errors import NotFound, Refused
+from gitsession.index import names
+from gitsession.index.names import Names
+from gitsession.index.states import Known
+from gitsession.model.entries import Entry, Prune
+from gitsession.session import session as sessions
+from gitsession.session.gaps import Gap
+from gitsession.session.graph import Tree
+from gitsession.session.node import Node, load
+from gitsession.session.session import OnMoved
+from gitsession.store.base import Oid
+from gitsession.store.gitstore import GitStore
+
+
+class Session:
+    """One session: append to it, walk it, branch it. Entries come back as ``Node``; ``read`` gives what they mean."""
+
+    def __init__(self, objects: GitStore, catalogues: Catalogues, session: sessions.Session) -> None:
+        """Use ``Store.new_session`` or ``Store.session``."""
+        self._objects = objects
+        self._catalogues = catalogues
+        self._session = session
+
+    @property
+    def id(self) -> str:
+        return self._session.id
+
+    @property
+    def branch_name(self) -> str:
+        """The branch this handle is on."""
+        return self._session.branch_name
+
+    @property
+    def leaf(self) -> Node | None:
+        return self._session.leaf
+
+    def line(self) -> list[Node]:
+        """The entries from the root to the leaf. Raises ``Corrupt`` where one of them is lost."""
+        return self._session.line()
+
+    def line_with_gaps(self) -> list[Node | Gap]:
+        """The same, with a ``Gap`` (``oid``, ``problem``) in the place of each entry that cannot be read."""
+        return self._session.line_with_gaps()
+
+    def tree(self) -> Tree:
+        """Every entry of every branch."""
+        return self._session.tree()
+
+    def branches(self) -> dict[str, Oid]:
+        """The leaf of each branch."""
+        return self._session.branches()
+
+    def names(self) -> Names:
+        """Title and labels, from the catalogue."""
+        return names.names(self._catalogues.get(), self.id)
+
+    def read(self, at: str | Node) -> Entry:
+        """What an entry means."""
+        return self._session.read(self._session.resolve(at))
+
+    def resolve(self, at: str | Node) -> Node:
+        """The entry that an address names. Raises ``NotFound`` or ``Ambiguous``."""
+        return self._session.resolve(at)
+
+    # ---- what happens
+
+    def append(self, entry: Entry, *, expected: Node | None = None, on_moved: OnMoved = "refuse") -> Node:
+        """Write one entry after the leaf; it is durable when this returns.
+
+        Without ``expected`` the entry goes after whatever is the leaf by then. With it, it goes after that entry only:
+        where another writer was first, ``on_moved="refuse"`` raises ``LeafMoved``, and ``"fork"`` opens a branch beside
+        theirs, on which this handle then stays. Raises ``Malformed`` for what the format cannot hold.
+        """
+        return self._session.append(entry, expected=expected, on_moved=on_moved)
+
+    def branch(self, name: str, at: str | Node = "leaf") -> Session:
+        """Start a branch at an entry; the session comes back on it. Raises ``Refused`` where the name is taken."""
+        _check_no_label(name, self.names())
+        self._session.branch(name, at)
+        return self.on(name)
+
+    def on(self, branch: str) -> Session:
+        """The same session, on another branch. Nothing is moved. Raises ``NotFound``."""
+        return self._beside(self._session.on(branch))
+
+    def switch(self, branch: str) -> Node:
+        """Make ``branch`` the active one on this machine, and go on there."""
+        return self._session.switch(branch)
+
+    def fork(self, at: str | Node = "leaf") -> Session:
+        """A session of its own that begins at an entry of this one: one ref and one entry, however long the line."""
+        catalogue = self._catalogues.get()
+        row = catalogue.session(self.id)
+        if row is None:
+            raise NotFound(f"session {self.id} has no entries yet")
+        called = names.names(catalogue, self.id)
+        forked = self._session.fork(at, agent=row.agent, cwd=row.project, title=called.title, labels=called.chains)
+        return self._beside(forked)
+
+    def _beside(self, session: sessions.Session) -> Session:
+        return Session(self._objects, self._catalogues, session)
+
+    def label(self, at: str | Node, label: str) -> Node:
+        """Name an entry, in place of the name it had; an empty label takes the name away.
+
+        Raises ``Refused`` where the name already leads to another entry of this session.
+        """
+        node, label = self._session.resolve(at), sessions.name_of(label)
+        _check_free(label, node, self.names(), self.branches())
+        return self._session.label(node, label)
+
+    def rename(self, title: str) -> None:
+        """Name the session; an empty title takes the name away."""
+        self._session.rename(title)
+
+    # ---- what a model sees
+
+    def context(
+        self,
+        at: str | Node = "leaf",
+        *,
+        profile: str = profiles.DEFAULT,
+        policies: Sequence[Policy] = (),
+        window: int | None = None,
+    ) -> Context:
+        """What the model sees at an entry, by the rules of an agent (docs/context.md): one of ``PROFILES``.
+
+        ``policies``: what to leave out, as a view. ``window``: how many tokens the model takes.
+        Raises ``NotFound``, and ``Corrupt``, ``MissingObject`` or ``Malformed`` where damage would leave something out.
+        """
+        return fold.context(self._context_line(at), profile, policies, window=window)
+
+    def _context_line(self, at: str | Node) -> Line:
+        leaf = None if at == "leaf" and self.leaf is None else self._session.resolve(at).oid
+        known = Known(self._catalogues.get(fresh=False), self.id, self._catalogues.get)
+        return Line(self._objects, leaf, known)
+
+    def prune(self, *policies: Policy, profile: str = profiles.DEFAULT) -> Node | None:
+        """Make what policies leave out of tool results last: one ``prune`` entry; ``None`` where there is nothing."""
+        before, after = self.context(profile=profile), self.context(profile=profile, policies=policies)
+        nodes = [load(self._objects, oid) for oid in newly_cleared(before.items, after.items)]
+        return self.append(Prune(targets=tuple(to_base64url(node.chain) for node in nodes))) if nodes else None
+
+    # ---- compaction
+
+    def plan_compaction(
+        self, strategy: str = strategies.DEFAULT, *, profile: str = profiles.DEFAULT, ask: Ask = strategies.NO_WISHES
+    ) -> Plan:
+        """What ``compact`` would do, without doing it: one of ``STRATEGIES`` (docs/compaction.md)."""
+        return strategies.plan(self._context_line("leaf"), strategy, profile=profile, ask=ask)
+
+    def plan_leaving(self, to: str | Node, *, profile: str = profiles.DEFAULT, window: int | None = None) -> Plan:
+        """What ``compact`` would say, at the entry ``to``, of the branch this handle is on: since the two parted.
+
+        ``window``: of the model that summarises, in tokens; the newest that fits is taken.
+        """
+        onto = self._session.resolve(to)
+        ways = self._context_line("leaf"), self._context_line(onto)
+        return branches.leaving(*ways, onto, profiles.profile(profile), window=window)
+
+    def is_compaction_due(self, window: int, *, reserve: int | None = None, profile: str = profiles.DEFAULT) -> bool:
+        """Whether less than the agent's reserve (or ``reserve``) is left of ``window``, both in tokens."""
+        line = self._context_line("leaf")
+        return trigger.is_due(fold.context(line, profile), line, window, reserve=reserve)
+
+    def compact(
+        self, plan: Plan | None = None, writing: Writing | None = None, *, undoable: bool = False
+    ) -> Node | None:
+        """Let a summary stand for older entries from here on: one ``compaction`` entry; ``None`` where none is due.
+
+        ``plan``: of ``plan_compaction``; without one, pi's. ``writing``: who summarises and how; without it, by rule.
+        ``undoable``: as an operation of the log, which ``Store.undo`` takes back while nothing was appended behind it.
+        Raises ``SummaryFailed`` or ``Refused``; then nothing was written.
+        """
+        plan = plan or self.plan_compaction()
+        if plan.nothing:
+            return None
+        command = f"compact {self.id} {plan.strategy}" if undoable else ""
+        return self._perform(plan, writing or Writing(summarizer=Extractive()), command)
+
+    def compact_in_background(self, plan: Plan, writing: Writing) -> Background:
+        """The same on a thread of its own, while the session goes on: what is appended meanwhile is kept."""
+        return Background(lambda cancelled: self._perform(plan, dataclasses.replace(writing, cancelled=cancelled)))
+
+    def _perform(self, plan: Plan, writing: Writing, command: str = "") -> Node:
+        return perform(self._objects, self._session, plan, writing, command=command)
+
+
+def _check_no_label(name: str, names: Names) -> None:
+    if name in names.labels.values():
+        raise Refused(f"{name!r} is a label in this session", hint="choose another name")
+
+
+def _check_free(label: str, node: Node, names: Names, branches: Collection[str]) -> None:
+    taken = [oid for oid, name in names.labels.items() if name == label and oid != node.oid]
+    if taken:
+        raise Refused(f"{label!r} is the label of {taken[0][:12]}", hint="an empty label takes it away there")
+    if label in branches:
+        raise Refused(f"{label!r} is a branch of this session", hint="choose another name")

@@ -1,0 +1,202 @@
+"""A store as a program sees it. Every method is a line or two that calls down."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from gitsession import location
+from gitsession.api import care
+from gitsession.api.catalogues import Catalogues
+from gitsession.api.session import Session
+from gitsession.errors import GitSessionError
+from gitsession.exchange import bring_in, discover, send_out
+from gitsession.exchange.bring_in import BroughtIn
+from gitsession.exchange.repair import Repaired
+from gitsession.exchange.send_out import SentOut
+from gitsession.formats import Format
+from gitsession.index.catalogue import Catalogue, Row
+from gitsession.session import oplog
+from gitsession.session import session as sessions
+from gitsession.session.node import Node
+from gitsession.session.oplog import Operation
+from gitsession.session.verify import Report
+from gitsession.store import create, gitcli
+from gitsession.store.gitstore import Durability, GitStore
+from gitsession.store.maintain import Maintained, is_due, maintain
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def default_path(given: str | None = None) -> Path:
+    """Where the user's store lies (``location``)."""
+    return location.store_path(given, os.environ, Path.home(), gitcli.user_setting)
+
+
+class Store:
+    """A store of sessions: ``Store.open()`` for the user's own, ``Store.create(path)`` for another.
+
+    Synchronous and safe to share between threads; close it, or use it in a ``with``.
+    """
+
+    def __init__(self, objects: GitStore, clock: Callable[[], int] = now_ms, *, tends: bool = True) -> None:
+        """Use ``open`` or ``create``."""
+        self.objects = objects
+        self._clock = clock
+        self._tends = tends
+        self._catalogues = Catalogues(objects)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path | None = None,
+        *,
+        durability: Durability = "entry",
+        flush_on_close: bool = True,
+        clock: Callable[[], int] = now_ms,
+        damaged: bool = False,
+    ) -> Self:
+        """The store at ``path``; without one, the user's own, made if it is not there yet.
+
+        ``durability``: ``entry`` (an append that returned survives a power cut), ``turn`` (after ``flush``), ``none``.
+        ``flush_on_close=False`` is for processes that append once and end: the next one hands theirs over to git.
+        ``damaged=True`` opens a store also where what makes it one is lost, to ``repair`` it.
+        Raises ``NotAStore`` and ``Corrupt``.
+        """
+        if path is None:
+            path = default_path()
+            if not path.exists():
+                create.create(path)
+        objects = GitStore.open(path, durability=durability, flush_on_close=flush_on_close, damaged=damaged)
+        return cls(objects, clock, tends=flush_on_close)
+
+    @classmethod
+    def create(cls, path: str | Path, *, clock: Callable[[], int] = now_ms) -> Self:
+        """A new store at ``path``, or the one that is there. Raises ``NotAStore`` where something else is."""
+        create.create(path)
+        return cls(GitStore.open(path), clock)
+
+    # ---- sessions
+
+    def new_session(self, *, agent: str, cwd: str | None = None) -> Session:
+        """A session that begins with its first user message. ``cwd``: the folder it is held in."""
+        here = None if cwd is None else os.path.abspath(cwd)
+        return self._front(sessions.Session.new(self.objects, agent, here, self._clock))
+
+    def session(self, address: str, *, cwd: str | None = None) -> Session:
+        """The session that ``address`` names: a unique part of its id, ``<agent>:<source id>``, ``@``, ``-``.
+
+        ``@`` is the newest session held in ``cwd`` (this process's folder) or above it, ``-`` the one before it.
+        Raises ``NotFound`` or ``Ambiguous``.
+        """
+        row = self.catalogue().find(address, cwd)
+        return self._front(sessions.Session.open(self.objects, row.sid, self._clock, row.active, view=row.view))
+
+    def _front(self, session: sessions.Session) -> Session:
+        return Session(self.objects, self._catalogues, session)
+
+    def sessions(self) -> list[Row]:
+        """The catalogue, the newest first."""
+        return self.catalogue().sessions()
+
+    def catalogue(self, *, fresh: bool = True) -> Catalogue:
+        """The derived index. For this thread only: a transaction of SQLite is its connection's.
+
+        ``fresh``: brought up to date, which looks at the whole of each session that has changed.
+        """
+        return self._catalogues.get(fresh=fresh)
+
+    # ---- import and export
+
+    def bring_in(
+        self,
+        format: Format,
+        data: bytes,
+        *,
+        path: Path | None = None,
+        name: str = "",
+        final: bool = False,
+        group: str | None = None,
+        dry_run: bool = False,
+    ) -> BroughtIn:
+        """Import one session file. ``group``: imports in a row with one group are undone as one.
+
+        Raises ``Malformed`` where ``data`` is no session, ``Refused``, ``Corrupt`` and ``Unavailable``.
+        """
+        kept, missing = discover.attachments(path, data) if path else ({}, [])
+        source = format.split(data, name=name, final=final)
+        command = bring_in.Command(f"import {path or source.source_id}", self._clock(), group)
+        done = bring_in.bring_in(self.objects, format, source, kept, command=command, dry_run=dry_run)
+        return done.with_missing(missing)
+
+    def export(self, sid: str, at: Node | None = None) -> SentOut:
+        """The session as its agent wrote it, byte for byte; ``at``: only the line that ends there."""
+        return send_out.home(self.objects, sid, at)
+
+    # ---- the store as a whole
+
+    def operations(self) -> list[Operation]:
+        """The operation log, newest first."""
+        return list(oplog.history(self.objects))
+
+    def undo(self) -> Operation:
+        """Take back the last command that moved refs. Raises ``NotFound``, or ``Refused`` where work would be lost."""
+        return oplog.undo(self.objects, self._clock())
+
+    def redo(self) -> Operation:
+        """Do again what was last undone."""
+        return oplog.redo(self.objects, self._clock())
+
+    def verify(
+        self,
+        sid: str | None = None,
+        *,
+        sample: int | None = None,
+        max_seconds: float | None = None,
+        quick: bool = False,
+    ) -> Report:
+        """Check what is kept: the journal, git's own `fsck --strict`, every entry against docs/format.md.
+
+        ``sid``: only the entries of one session. ``quick``: only what is new since the last check of all that found
+        nothing; where that cannot be told, all. Raises ``Unavailable`` where there is no git.
+        """
+        return care.verify(self.objects, sid, sample=sample, max_seconds=max_seconds, quick=quick)
+
+    def repair(self, sources: Sequence[str | Path] = (), *, dry_run: bool = False) -> Repaired:
+        """Heal what is damaged from copies, and set damaged files aside; nothing is deleted.
+
+        ``sources``: repositories, session files or URLs to take lost objects from, before the alternates, the agents'
+        own files that were imported, and the remotes. ``dry_run``: only say what would be done.
+        """
+        return care.repair(self.objects, sources, dry_run=dry_run)
+
+    def maintain(self) -> Maintained:
+        """Merge packs, pack refs, clean up after killed processes."""
+        return maintain(self.objects)
+
+    def flush(self) -> None:
+        """Hand everything over to git."""
+        self.objects.flush()
+
+    def close(self) -> None:
+        """Hand over to git and let go. Idempotent. Where many packs have gathered, they are merged."""
+        self._catalogues.close()
+        if self._tends and is_due(self.objects):
+            with contextlib.suppress(GitSessionError):  # without git the packs can wait
+                maintain(self.objects)
+        self.objects.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
