@@ -11,10 +11,14 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False  # not from typing, which alone takes as long as Python itself to start
 if TYPE_CHECKING:
     from gitsession.api import Session, Store
+    from gitsession.compaction.background import Background
+    from gitsession.compaction.provider import recorded
+    from gitsession.compaction.summarizers.extractive import Extractive
+    from gitsession.compaction.summary import Request, Summarizer, Summary
     from gitsession.compaction.value import Ask, Plan
     from gitsession.compaction.writing import Writing
-    from gitsession.context.policies import clear_thinking, clear_tool_uses, drop_images, model_facing
-    from gitsession.context.value import Context
+    from gitsession.context.policies import About, Policy, clear_thinking, clear_tool_uses, drop_images, model_facing
+    from gitsession.context.value import Context, Item, State, Tokens
     from gitsession.errors import (
         Ambiguous,
         Corrupt,
@@ -29,101 +33,189 @@ if TYPE_CHECKING:
         SummaryFailed,
         Unavailable,
     )
-    from gitsession.model.blocks import File, Image, Text, Thinking, ToolCall, text
+    from gitsession.exchange.bring_in import BroughtIn
+    from gitsession.exchange.repair import Repaired
+    from gitsession.exchange.send_out import SentOut
+    from gitsession.formats import Format
+    from gitsession.index.catalogue import Row
+    from gitsession.index.names import Names
+    from gitsession.model.blocks import File, Image, OtherBlock, Text, Thinking, ToolCall, text
     from gitsession.model.entries import (
         BranchSummary,
         Compaction,
+        ContextEdit,
         Custom,
+        CustomMessage,
         Entry,
+        Injection,
+        Instructions,
         Label,
         Message,
+        ModeChange,
         ModelChange,
+        Prune,
+        Reset,
         ThinkingChange,
         Title,
+        ToolsChange,
+        Unknown,
     )
     from gitsession.session.gaps import Gap
+    from gitsession.session.graph import Tree
     from gitsession.session.node import Node
+    from gitsession.session.oplog import Operation
+    from gitsession.session.verify import Finding, Report
+    from gitsession.store.maintain import Maintained
 
 __all__ = [
+    "About",
     "Ambiguous",
     "Ask",
+    "Background",
     "BranchSummary",
+    "BroughtIn",
     "Compaction",
     "Context",
+    "ContextEdit",
     "Corrupt",
     "Custom",
+    "CustomMessage",
     "Entry",
+    "Extractive",
     "File",
+    "Finding",
+    "Format",
     "Gap",
     "GitSessionError",
     "Image",
+    "Injection",
+    "Instructions",
     "InvalidName",
+    "Item",
     "Label",
     "LeafMoved",
+    "Maintained",
     "Malformed",
     "Message",
     "MissingObject",
+    "ModeChange",
     "ModelChange",
+    "Names",
     "Node",
     "NotAStore",
     "NotFound",
+    "Operation",
+    "OtherBlock",
     "Plan",
+    "Policy",
+    "Prune",
     "Refused",
+    "Repaired",
+    "Report",
+    "Request",
+    "Reset",
+    "Row",
+    "SentOut",
     "Session",
+    "State",
     "Store",
+    "Summarizer",
+    "Summary",
     "SummaryFailed",
     "Text",
     "Thinking",
     "ThinkingChange",
     "Title",
+    "Tokens",
     "ToolCall",
+    "ToolsChange",
+    "Tree",
     "Unavailable",
+    "Unknown",
     "Writing",
     "__version__",
     "clear_thinking",
     "clear_tool_uses",
     "drop_images",
     "model_facing",
+    "recorded",
     "text",
 ]
 
-_HOMES = {
-    **dict.fromkeys(["Session", "Store"], "gitsession.api"),
-    **dict.fromkeys(
-        [
-            "Ambiguous",
-            "Corrupt",
-            "GitSessionError",
-            "InvalidName",
-            "LeafMoved",
-            "Malformed",
-            "MissingObject",
-            "NotAStore",
-            "NotFound",
-            "Refused",
-            "SummaryFailed",
-            "Unavailable",
-        ],
-        "gitsession.errors",
-    ),
-    **dict.fromkeys(["Ask", "Plan"], "gitsession.compaction.value"),
-    "Writing": "gitsession.compaction.writing",
-    "Context": "gitsession.context.value",
-    "Gap": "gitsession.session.gaps",
-    "Node": "gitsession.session.node",
-    **dict.fromkeys(
-        ["clear_thinking", "clear_tool_uses", "drop_images", "model_facing"], "gitsession.context.policies"
-    ),
-    **dict.fromkeys(["File", "Image", "Text", "Thinking", "ToolCall", "text"], "gitsession.model.blocks"),
+_NAMES = {
+    "gitsession.api": ["Session", "Store"],
+    "gitsession.compaction.background": ["Background"],
+    "gitsession.compaction.provider": ["recorded"],
+    "gitsession.compaction.summarizers.extractive": ["Extractive"],
+    "gitsession.compaction.summary": ["Request", "Summarizer", "Summary"],
+    "gitsession.compaction.value": ["Ask", "Plan"],
+    "gitsession.compaction.writing": ["Writing"],
+    "gitsession.context.policies": [
+        "About",
+        "Policy",
+        "clear_thinking",
+        "clear_tool_uses",
+        "drop_images",
+        "model_facing",
+    ],
+    "gitsession.context.value": ["Context", "Item", "State", "Tokens"],
+    "gitsession.errors": [
+        "Ambiguous",
+        "Corrupt",
+        "GitSessionError",
+        "InvalidName",
+        "LeafMoved",
+        "Malformed",
+        "MissingObject",
+        "NotAStore",
+        "NotFound",
+        "Refused",
+        "SummaryFailed",
+        "Unavailable",
+    ],
+    "gitsession.exchange.bring_in": ["BroughtIn"],
+    "gitsession.exchange.repair": ["Repaired"],
+    "gitsession.exchange.send_out": ["SentOut"],
+    "gitsession.formats": ["Format"],
+    "gitsession.index.catalogue": ["Row"],
+    "gitsession.index.names": ["Names"],
+    "gitsession.model.blocks": ["File", "Image", "OtherBlock", "Text", "Thinking", "ToolCall", "text"],
+    "gitsession.model.entries": [
+        "BranchSummary",
+        "Compaction",
+        "ContextEdit",
+        "Custom",
+        "CustomMessage",
+        "Entry",
+        "Injection",
+        "Instructions",
+        "Label",
+        "Message",
+        "ModeChange",
+        "ModelChange",
+        "Prune",
+        "Reset",
+        "ThinkingChange",
+        "Title",
+        "ToolsChange",
+        "Unknown",
+    ],
+    "gitsession.session.gaps": ["Gap"],
+    "gitsession.session.graph": ["Tree"],
+    "gitsession.session.node": ["Node"],
+    "gitsession.session.oplog": ["Operation"],
+    "gitsession.session.verify": ["Finding", "Report"],
+    "gitsession.store.maintain": ["Maintained"],
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
 
 def __getattr__(name: str) -> object:
-    if name not in __all__:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_HOMES.get(name, "gitsession.model.entries")), name)
+    return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:

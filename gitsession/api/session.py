@@ -42,6 +42,7 @@ class Session:
 
     @property
     def id(self) -> str:
+        """Its whole id, as in the names of its refs."""
         return self._session.id
 
     @property
@@ -51,6 +52,7 @@ class Session:
 
     @property
     def leaf(self) -> Node | None:
+        """Where the branch ends now, whoever appended last; ``None`` before the first user message."""
         return self._session.leaf
 
     def line(self) -> list[Node]:

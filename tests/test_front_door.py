@@ -1,0 +1,63 @@
+"""What is public: everything that the front door takes and gives has a name there, and the lists of names agree."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import gitsession
+from gitsession import Session, Store
+from gitsession.index.catalogue import Catalogue
+
+INNER = {Catalogue}
+"""What commands alone ask for: derived, and free to change with every release."""
+
+OFFERED = {
+    f"{offers.__name__}.{name}": offer.fget if isinstance(offer, property) else offer
+    for offers in (Session, Store)
+    for name, offer in inspect.getmembers(offers)
+    if not name.startswith("_")
+}
+
+
+def classes_in(hint: object) -> Iterator[type]:
+    """Our own classes in a type, however deep."""
+    if isinstance(hint, type) and hint.__module__.startswith("gitsession."):
+        yield hint
+    for inner in hint if isinstance(hint, list | tuple) else typing.get_args(hint):
+        yield from classes_in(inner)
+
+
+@pytest.mark.parametrize("name", OFFERED)
+def test_what_a_method_takes_and_gives_is_public(name: str) -> None:
+    hints = typing.get_type_hints(getattr(OFFERED[name], "__func__", OFFERED[name]))
+    named = {found for hint in hints.values() for found in classes_in(hint)} - INNER
+    assert {found for found in named if getattr(gitsession, found.__name__, None) is not found} == set()
+
+
+@pytest.mark.parametrize("name", OFFERED)
+def test_a_method_says_what_it_does(name: str) -> None:
+    assert OFFERED[name].__doc__
+
+
+@pytest.mark.parametrize("name", gitsession.__all__)
+def test_a_public_name_is_there(name: str) -> None:
+    assert getattr(gitsession, name) is not None
+    assert name in dir(gitsession)
+
+
+def test_another_name_is_not_there() -> None:
+    with pytest.raises(AttributeError, match="telepathy"):
+        gitsession.telepathy  # noqa: B018
+
+
+def test_what_type_checkers_read_is_what_there_is() -> None:
+    [lazy] = [node for node in ast.parse(Path(gitsession.__file__).read_text("utf-8")).body if isinstance(node, ast.If)]
+    read = {alias.name: node.module for node in lazy.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert read == gitsession._HOMES
+    assert sorted([*read, "__version__"]) == sorted(gitsession.__all__)
