@@ -12,7 +12,7 @@ TYPE_CHECKING = False  # not from typing, which alone takes as long as Python it
 if TYPE_CHECKING:
     from gitsession.api import Session, Store
     from gitsession.compaction.background import Background
-    from gitsession.compaction.provider import recorded
+    from gitsession.compaction.provider import provider_compaction
     from gitsession.compaction.summarizers.extractive import Extractive
     from gitsession.compaction.summary import Request, Summarizer, Summary
     from gitsession.compaction.value import Ask, Plan
@@ -138,14 +138,14 @@ __all__ = [
     "clear_tool_uses",
     "drop_images",
     "model_facing",
-    "recorded",
+    "provider_compaction",
     "text",
 ]
 
 _NAMES = {
     "gitsession.api": ["Session", "Store"],
     "gitsession.compaction.background": ["Background"],
-    "gitsession.compaction.provider": ["recorded"],
+    "gitsession.compaction.provider": ["provider_compaction"],
     "gitsession.compaction.summarizers.extractive": ["Extractive"],
     "gitsession.compaction.summary": ["Request", "Summarizer", "Summary"],
     "gitsession.compaction.value": ["Ask", "Plan"],

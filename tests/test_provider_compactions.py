@@ -12,7 +12,7 @@ import pytest
 from builders import bring, entry, pi_file, said
 
 from gitsession import Compaction, Message, Store, Text, Thinking
-from gitsession.compaction.provider import recorded
+from gitsession.compaction.provider import provider_compaction
 from gitsession.context import fold
 from gitsession.context.line import Line
 from gitsession.context.providers import provider
@@ -32,7 +32,7 @@ CLAUDE, GPT = "anthropic/claude", "openai/gpt"
 
 
 def made(given: Any, **more: Any) -> Compaction:
-    found = recorded(given, **more)
+    found = provider_compaction(given, **more)
     assert found is not None
     return found
 
@@ -71,7 +71,7 @@ FAILED = {
 
 @pytest.mark.parametrize("given", FAILED.values(), ids=FAILED)
 def test_a1_one_that_failed_hides_nothing(given: Any) -> None:
-    assert recorded(given) is None
+    assert provider_compaction(given) is None
 
 
 @pytest.mark.parametrize("model", [CLAUDE, "anthropic/other", None])

@@ -13,7 +13,7 @@ ANTHROPIC = "anthropic"
 _TYPES = ("compaction", "compaction_summary")
 
 
-def recorded(
+def provider_compaction(
     given: Mapping[str, Any] | Sequence[Mapping[str, Any]],
     *,
     provider: str = ANTHROPIC,
