@@ -11,9 +11,15 @@ from gitsession.store.gitstore import GitStore
 LEAF = "refs/heads/sessions/s1/main"
 
 
-def git(git_dir: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", f"--git-dir={git_dir}", *arguments], check=True, capture_output=True, text=True)
-    return done.stdout.strip()
+def git(git_dir: Path, *arguments: str, stdin: str | bytes = b"") -> str:
+    """What git says of a repository, without the ends of its lines around."""
+    return git_bytes(git_dir, *arguments, stdin=stdin).decode().strip()
+
+
+def git_bytes(git_dir: Path, *arguments: str, stdin: str | bytes = b"") -> bytes:
+    given = stdin.encode() if isinstance(stdin, str) else stdin
+    command = ["git", f"--git-dir={git_dir}", *arguments]
+    return subprocess.run(command, input=given, check=True, capture_output=True).stdout
 
 
 def append(store: GitStore, text: str, ref: str = LEAF) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
 from pathlib import Path
 
 import pytest
+from raw import git
 
 from gitsession.store import gitcli, pack
 from gitsession.store.create import KEEP, create
@@ -21,12 +21,6 @@ SIZES = [0, 1, 15, 16, 127, 128, 2047, 2048, 70_000, 1 << 20]
 def git_dir(tmp_path: Path) -> Path:
     create(tmp_path / "store.git")
     return tmp_path / "store.git"
-
-
-def git(git_dir: Path, *arguments: str, stdin: bytes = b"") -> str:
-    return subprocess.run(
-        ["git", f"--git-dir={git_dir}", *arguments], input=stdin, check=True, capture_output=True
-    ).stdout.decode()
 
 
 def write(git_dir: Path, objects) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import zlib
 from collections.abc import Callable
 from hashlib import sha1
@@ -14,6 +13,7 @@ import pytest
 from builders import SHARED, bring, on_disk, pi_file, said, shared_files
 from damage import in_child
 from promises import Faults
+from raw import git, git_bytes
 
 from gitsession.errors import Corrupt, GitSessionError, MissingObject, Unavailable
 from gitsession.store.delta import apply
@@ -25,12 +25,8 @@ from gitsession.store.packs import Packs
 BLOB, OFFSET_DELTA, REF_DELTA = 3, 6, 7
 
 
-def git(path: Path, *arguments: str) -> bytes:
-    return subprocess.run(["git", f"--git-dir={path}", *arguments], check=True, capture_output=True).stdout
-
-
 def objects_by_git(path: Path) -> dict[str, tuple[str, bytes]]:
-    raw = git(path, "cat-file", "--batch-all-objects", "--unordered", "--batch")
+    raw = git_bytes(path, "cat-file", "--batch-all-objects", "--unordered", "--batch")
     found, at = {}, 0
     while at < len(raw):
         end = raw.index(b"\n", at)

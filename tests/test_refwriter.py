@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
+from raw import git
 
 from gitsession.errors import Corrupt, Unavailable
 from gitsession.store import objects, packedrefs
@@ -35,11 +35,6 @@ def refs(git_dir: Path) -> RefReader:
 @pytest.fixture
 def writer(git_dir: Path, refs: RefReader) -> RefWriter:
     return RefWriter(git_dir, git_dir / PROOFS, refs)
-
-
-def git(git_dir: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", f"--git-dir={git_dir}", *arguments], check=True, capture_output=True, text=True)
-    return done.stdout.strip()
 
 
 def traces(git_dir: Path) -> list[Path]:

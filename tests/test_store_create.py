@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from raw import git
 
 from gitsession.errors import Corrupt, NotAStore, Unavailable
 from gitsession.store.create import MAIN, check, create
@@ -23,11 +24,6 @@ def path(tmp_path: Path) -> Path:
 def store(path: Path) -> Path:
     create(path)
     return path
-
-
-def git(git_dir: Path, *arguments: str, stdin: str = "") -> str:
-    command = ["git", f"--git-dir={git_dir}", *arguments]
-    return subprocess.run(command, input=stdin, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def test_git_finds_a_bare_repository_with_a_main_branch(store, tmp_path):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from builders import Clock, begun, bring, pi_file, said, talk
+from raw import git
 
 from gitsession.errors import GitSessionError
 from gitsession.index import update
@@ -110,7 +110,3 @@ def write(path: Path) -> Written:
     catalogue.close()
     store.close()
     return found
-
-
-def git(path: Path, *arguments: str, stdin: bytes = b"") -> None:
-    subprocess.run(["git", f"--git-dir={path}", *arguments], check=True, capture_output=True, input=stdin)
