@@ -8,7 +8,6 @@ from typing import TypeVar
 
 from gitsession.context import profiles
 from gitsession.context.line import Line
-from gitsession.context.profiles.turns import FAILED
 from gitsession.context.value import Context
 from gitsession.model.entries import Compaction, Message
 
@@ -37,7 +36,7 @@ def _has_news(line: Line) -> bool:
             return False
         if node.kind == Message.kind and node.role == "assistant":
             entry = line.entry(node)
-            if isinstance(entry, Message) and entry.stop not in FAILED:
+            if isinstance(entry, Message) and not entry.failed:
                 return True
     return False
 

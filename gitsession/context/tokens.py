@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from gitsession.context.profiles import Profile
-from gitsession.context.profiles.estimates import IMAGE_TOKENS, by_bytes_of, images, texts
+from gitsession.context.profiles.estimates import IMAGE_TOKENS, by_bytes_of, images, is_image, texts
 from gitsession.context.value import Item, Shown, Source, Tokens
 from gitsession.model.blocks import Block, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Message
@@ -105,9 +105,7 @@ def _by_kind(entry: Shown, count: Callable[[Shown], int]) -> dict[str, int]:
 
 def _kind(entry: Shown, block: Block) -> str:
     match block:
-        case Image():
-            return "image"
-        case OtherBlock(value={"type": "image"}):
+        case Image() | OtherBlock() if is_image(block):
             return "image"
         case Thinking():
             return "thinking"

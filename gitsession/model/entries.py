@@ -13,6 +13,9 @@ from typing import Any, ClassVar
 
 from gitsession.model.blocks import Block, Text, ToolCall
 
+FAILED = ("aborted", "error")
+"""How an answer broke off: ``Message.stop``, as pi says it."""
+
 ROLES = ("user", "assistant", "tool", "system", "developer", "shell", "custom")
 """The roles a message can have. An agent's own role that is none of these is ``custom``."""
 
@@ -73,6 +76,11 @@ class Message(Entry):
         """The result of ``call``. ``fields``: is_error, details."""
         blocks = _blocks(content)
         return cls(role="tool", content=blocks, tool_call_id=call.id, tool_name=call.name, at_ms=at_ms, **fields)
+
+    @property
+    def failed(self) -> bool:
+        """Whether this is an answer that broke off: half of one, of which a provider's count says nothing."""
+        return self.role == "assistant" and self.stop in FAILED
 
     @property
     def text(self) -> str:

@@ -12,7 +12,6 @@ from gitsession.compaction.sight import Place, Sight, carried, conversation, raw
 from gitsession.compaction.value import Ask, Plan
 from gitsession.context.line import Line
 from gitsession.context.profiles import Profile
-from gitsession.context.profiles.turns import FAILED
 from gitsession.model.entries import Compaction, Message
 from gitsession.model.usage import total_tokens
 
@@ -86,7 +85,7 @@ def _scaled(line: Line, places: tuple[Place, ...], keep: int, profile: Profile) 
 
 
 def _prompt_tokens(entry: object) -> int:
-    if not isinstance(entry, Message) or entry.role != "assistant" or entry.stop in FAILED or entry.usage is None:
+    if not isinstance(entry, Message) or entry.role != "assistant" or entry.failed or entry.usage is None:
         return 0
     stated = [entry.usage.get(name) for name in ("input", "cacheRead", "cacheWrite")]
     return sum(count for count in stated if isinstance(count, int)) or total_tokens(entry.usage)

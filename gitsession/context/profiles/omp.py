@@ -17,7 +17,7 @@ from gitsession.context.profiles.estimates import by_bytes, images
 from gitsession.context.profiles.reach import Reach, reach
 from gitsession.context.profiles.showing import changed, changes, show, show_compaction
 from gitsession.context.profiles.states import state
-from gitsession.context.profiles.turns import FAILED, can_cut, starts_turn
+from gitsession.context.profiles.turns import can_cut, starts_turn
 from gitsession.context.replay import openai_history
 from gitsession.context.value import Item, Shown
 from gitsession.model.blocks import Block, OtherBlock, Text, Thinking, ToolCall
@@ -157,7 +157,7 @@ def _without_failed(items: Sequence[Item]) -> list[Item]:
             behind.pop()
         after = items[behind[-1]].entry if behind else None
         goes_on = isinstance(after, CustomMessage) and after.custom_type == INTERRUPTED
-        if _is(entry, "assistant") and entry.stop in FAILED and not goes_on:
+        if isinstance(entry, Message) and entry.failed and not goes_on:
             called = {block.id for block in entry.content if isinstance(block, ToolCall)}
             gone.update(itertools.chain.from_iterable(results.pop(id_, ()) for id_ in called))
             continue

@@ -14,9 +14,6 @@ from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, E
 from gitsession.model.usage import total_tokens
 from gitsession.session.node import Node
 
-FAILED = ("aborted", "error")
-"""How an answer ended of which a provider's count says nothing."""
-
 
 def select(line: Line, *, since_087: bool) -> Selection:
     """What pi shows. ``since_087``: system messages, context edits, and no trust in a count older than a change."""
@@ -51,7 +48,7 @@ def usage(items: Sequence[Item], fresh: int, *, least: int) -> tuple[int, int] |
     """What the last answer that did not fail says it took, if that is ``least`` tokens or more (rule 15)."""
     for at in range(len(items) - 1, fresh - 1, -1):
         entry = items[at].entry
-        if isinstance(entry, Message) and entry.role == "assistant" and entry.stop not in FAILED:
+        if isinstance(entry, Message) and entry.role == "assistant" and not entry.failed:
             total = total_tokens(entry.usage)
             if entry.usage is not None and total >= least:
                 return total, at + 1

@@ -23,8 +23,6 @@ from gitsession.model.entries import Compaction, CustomMessage, Entry, Message
 NO_OUTPUT = "(no output)"
 NO_RESULT = "(this call was not answered: its result is not known)"
 
-_UNFINISHED = ("error", "aborted")
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Api:
@@ -73,7 +71,7 @@ class Turn:
 
 def turns(context: Context, api: Api, *, skip: int = 0) -> list[Turn]:
     """The items of ``context`` but the first ``skip``: in order, none empty, results in the turn of their calls."""
-    entries = [item.entry for item in context.items[skip:] if not _unfinished(item.entry)]
+    entries = [item.entry for item in context.items[skip:] if not _failed(item.entry)]
     answers = _answers(entries)
     ids = CallIds(api.call_id_chars_max)
     rules = profile(context.profile)
@@ -122,8 +120,8 @@ def is_own(entry: Entry, context: Context, api: Api) -> bool:
     return stated in api.apis if isinstance(stated, str) else entry.provider in api.providers
 
 
-def _unfinished(entry: Entry) -> bool:
-    return isinstance(entry, Message) and entry.role == "assistant" and entry.stop in _UNFINISHED
+def _failed(entry: Entry) -> bool:
+    return isinstance(entry, Message) and entry.failed
 
 
 def _answers(entries: Sequence[Entry]) -> dict[int, list[Message | None]]:
