@@ -128,8 +128,8 @@ BODIES = {
     "a developer's prompt": (Message(role="developer", content=(Text("a\nb"),)), ""),
     "a shell command": (Message(role="shell", command="a\nb"), ""),
     "an extension's words": (CustomMessage(custom_type="c", content=(Text("a\nb"),)), "a\nb"),
-    "a compaction": (Compaction(summary="a\nb"), "a\nb"),
-    "a branch summary": (BranchSummary(summary="a\nb"), "a\nb"),
+    "a compaction, whose summary is a file beside it": (Compaction(summary="a\nb"), ""),
+    "a branch summary, likewise": (BranchSummary(summary="a\nb"), ""),
     "a title": (Title(title="a\nb"), ""),
 }
 

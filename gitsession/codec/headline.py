@@ -52,12 +52,13 @@ def _compaction(entry: kinds.Compaction) -> Headline:
     before = "" if entry.tokens_before is None else tokens(entry.tokens_before)
     after = "" if entry.tokens_after is None else f"{' -> ' if before else ''}{tokens(entry.tokens_after)}"
     words = f"{before}{after} tokens" if before or after else ""
-    return Headline(kind=entry.kind, label="compaction", words=words, body=entry.summary, at_ms=entry.at_ms)
+    return Headline(kind=entry.kind, label="compaction", words=words, at_ms=entry.at_ms)  # `summary.md` has the rest
 
 
 def _branch_summary(entry: kinds.BranchSummary) -> Headline:
-    words = first_line(entry.summary)
-    return Headline(kind=entry.kind, label="branch summary", words=words, body=entry.summary, at_ms=entry.at_ms)
+    return Headline(
+        kind=entry.kind, label="branch summary", words=first_line(entry.summary), at_ms=entry.at_ms
+    )
 
 
 def _custom_message(entry: kinds.CustomMessage) -> Headline:
