@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from gitsession.api import Session, Store
 from gitsession.codec.digest import to_base64url
-from gitsession.context import fold
-from gitsession.context.line import Line
+from gitsession.context import fold, line
+from gitsession.context.line import Line, Memory
 from gitsession.context.policies import clear_tool_uses
 from gitsession.context.profiles.showing import CLEARED
 from gitsession.context.providers import pi as as_pi
@@ -203,6 +203,54 @@ def test_a_context_that_would_leave_something_out_is_refused() -> None:
             fold.context(Line(_Without(store, lost), leaf.oid))
 
 
+def test_a_context_that_would_leave_something_out_is_refused_by_whoever_has_an_index(store: Store) -> None:
+    session = store.new_session(agent="mine")
+    said = session.append(Message.user("one"))
+    session.append(Message.user("two"))
+    [(_, _, blob)] = parse_tree(store.objects.read(said.tree)[1])
+    known = Known(store.catalogue(), session.id)
+    with pytest.raises(MissingObject):
+        fold.context(Line(_Without(store.objects, blob), said.oid, known))
+
+
+OTHERS = {
+    "kind": "'reset'", "chain": "zeroblob(32)", "source_id": "'b'", "line": "7", "anchors": "2", "above": "''",
+    "payload": "(SELECT payload FROM entries WHERE source_id = 'b')", "agent": "'omp'", "proof": "NULL",
+    "oid": "(SELECT replace(oid, 'a', 'b') FROM entries WHERE source_id = 'c')",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("column", OTHERS)
+def test_a_context_shows_nothing_that_a_damaged_index_says(store: Store, column: str) -> None:
+    lines = [*talk("a", "b", "c"), entry("thinking_level_change", "t", "c", thinkingLevel="high")]
+    sid = store.bring_in(FORMATS["pi"], pi_file(*lines, *talk("d", after="t"))).session
+    session, db = store.session(sid), store.catalogue().db
+    whole = session.context().digest
+    store.memory = Memory()
+    changed = db.execute(f"UPDATE entries SET {column} = {OTHERS[column]} WHERE source_id = 'c'")
+    assert changed.rowcount == 1
+    assert session.context().digest == whole
+    session.append(Message.user("more"))
+    store.catalogue()
+    assert session.context().thinking == "high"
+
+
+def test_what_was_said_is_not_taken_from_a_damaged_index(store: Store) -> None:
+    session = store.new_session(agent="mine")
+    session.append(Message.user("x"))
+    session.append(ThinkingChange(level="high"))
+    db = store.catalogue().db
+    db.execute("UPDATE anchors SET said = replace(said, 'high', 'sigh')")
+    assert session.context().thinking == "high"
+
+
+def test_ids_that_an_index_cannot_keep_are_read_where_they_stand(store: Store) -> None:
+    lines = [line.replace(b'"xx"', b'"\\ud800"') for line in talk("a", "xx", "c")]
+    edit = entry("context_edit", "e", "c", targetId="xx", replacement={"content": "edited"})
+    sid = store.bring_in(FORMATS["pi"], pi_file(*lines, edit.replace(b'"xx"', b'"\\ud800"'))).session
+    assert words(store.session(sid).context()) == ["words of a", "edited", "words of c"]
+
+
 class _Without(Watched):
     """A store in which one object is gone."""
 
@@ -242,7 +290,30 @@ def test_what_is_read_for_a_context_does_not_grow_with_what_is_hidden(tmp_path: 
             assert len(context.messages) == 21
             assert (context.model, context.thinking) == ("p/m", "high")
             reads.append(watched.reads)
-    assert reads[0] == reads[1] == 3 * 21
+    assert reads[0] == reads[1] == 21 + 11  # the payload of each, and to walk back to what was kept, 11 commits
+
+
+def test_who_asks_again_reads_what_is_new(store: Store) -> None:
+    sid = store.bring_in(FORMATS["pi"], pi_file(*talk("a", "b", "c"))).session
+    session, memory, watched = store.session(sid), Memory(), Watched(store.objects)
+    for expected, more in ((3, Message.user("d")), (1, Message.user("e"))):
+        leaf = session.leaf
+        assert leaf is not None
+        context = fold.context(Line(watched, leaf.oid, Known(store.catalogue(), sid), memory))
+        assert context.digest == fold.context(Line(store.objects, leaf.oid)).digest
+        assert watched.reads == expected
+        watched.reads = 0
+        session.append(more)
+
+
+def test_a_memory_that_is_full_lets_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line, "MEMORY_BYTES_MAX", 5_000)
+    memory = Memory()
+    for number in range(4):
+        memory.keep(f"{number}", Reset(), b"x" * 1_000)
+    assert [memory.find(f"{number}") is not None for number in range(4)] == [False, False, True, True]
+    memory.keep("4", Reset(), b"x" * 10_000)
+    assert memory.find("4") is not None
 
 
 def test_a_catalogue_that_is_behind_tells_what_it_knows_and_is_brought_up_to_date_before_it_is_of_no_use(
@@ -266,7 +337,7 @@ def test_a_first_kept_that_is_nowhere_is_not_looked_for_on_the_whole_line(store:
     leaf = store.session(sid).leaf
     assert leaf is not None
     assert words(fold.context(Line(watched, leaf.oid, Known(store.catalogue(), sid)))) == ["s"]
-    assert watched.reads == 3
+    assert watched.reads == 1
 
 
 def test_an_entry_is_found_by_its_id_without_looking_at_the_others(tmp_path: Path) -> None:
@@ -299,7 +370,7 @@ def test_entries_that_show_nothing_are_passed_over_where_there_is_an_index(tmp_p
             assert leaf is not None
             assert len(fold.context(Line(watched, leaf.oid, Known(store.catalogue(), sid))).messages) == 2
             reads.append(watched.reads)
-    assert reads[0] == reads[1] == 3 * 2
+    assert reads[0] == reads[1] == 2
 
 
 def test_without_an_index_only_the_entries_that_count_are_read() -> None:
@@ -368,7 +439,7 @@ def test_the_index_knows_what_every_line_has_said_however_it_was_brought_up_to_d
         assert known.anchors(leaf.oid) in (walked, None)  # None: above a fork, where the older session knows
         assert Line(store.objects, leaf.oid, known).anchors == walked
         lines = Line(store.objects, leaf.oid), Line(store.objects, leaf.oid, known)
-        shown = [[node for node in line.showing() if node.kind in anchors.SHOWING] for line in lines]
+        shown = [[node.oid for node in line.showing() if node.kind in anchors.SHOWING] for line in lines]
         assert shown[0] == shown[1]
         assert made.context().digest == fold.context(Line(store.objects, leaf.oid)).digest
 

@@ -14,7 +14,7 @@ from gitsession.compaction.summarizers.extractive import Extractive
 from gitsession.compaction.value import Ask, Plan
 from gitsession.compaction.writing import Writing
 from gitsession.context import fold, profiles
-from gitsession.context.line import Line
+from gitsession.context.line import Line, Memory
 from gitsession.context.policies import Policy, newly_cleared
 from gitsession.context.value import Context
 from gitsession.errors import NotFound, Refused
@@ -34,10 +34,13 @@ from gitsession.store.gitstore import GitStore
 class Session:
     """One session: append to it, walk it, branch it. Entries come back as ``Node``; ``read`` gives what they mean."""
 
-    def __init__(self, objects: GitStore, catalogues: Catalogues, session: sessions.Session) -> None:
+    def __init__(
+        self, objects: GitStore, catalogues: Catalogues, memory: Memory, session: sessions.Session
+    ) -> None:
         """Use ``Store.new_session`` or ``Store.session``."""
         self._objects = objects
         self._catalogues = catalogues
+        self._memory = memory
         self._session = session
 
     @property
@@ -119,7 +122,7 @@ class Session:
         return self._beside(forked)
 
     def _beside(self, session: sessions.Session) -> Session:
-        return Session(self._objects, self._catalogues, session)
+        return Session(self._objects, self._catalogues, self._memory, session)
 
     def label(self, at: str | Node, label: str) -> Node:
         """Name an entry, in place of the name it had; an empty label takes the name away.
@@ -154,7 +157,7 @@ class Session:
     def _context_line(self, at: str | Node) -> Line:
         leaf = None if at == "leaf" and self.leaf is None else self._session.resolve(at).oid
         known = Known(self._catalogues.get(fresh=False), self.id, self._catalogues.get)
-        return Line(self._objects, leaf, known)
+        return Line(self._objects, leaf, known, self._memory)
 
     def prune(self, *policies: Policy, profile: str = profiles.DEFAULT) -> Node | None:
         """Make what policies leave out of tool results last: one ``prune`` entry; ``None`` where there is nothing."""

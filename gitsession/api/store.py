@@ -14,6 +14,7 @@ from gitsession import location
 from gitsession.api import care
 from gitsession.api.catalogues import Catalogues
 from gitsession.api.session import Session
+from gitsession.context.line import Memory
 from gitsession.errors import GitSessionError
 from gitsession.exchange import bring_in, discover, send_out
 from gitsession.exchange.bring_in import BroughtIn
@@ -52,6 +53,7 @@ class Store:
         self._clock = clock
         self._tends = tends
         self._catalogues = Catalogues(objects)
+        self._memory = Memory()
 
     @classmethod
     def open(
@@ -100,7 +102,7 @@ class Store:
         return self._front(sessions.Session.open(self.objects, row.sid, self._clock, row.active, view=row.view))
 
     def _front(self, session: sessions.Session) -> Session:
-        return Session(self.objects, self._catalogues, session)
+        return Session(self.objects, self._catalogues, self._memory, session)
 
     def sessions(self) -> list[Row]:
         """The catalogue, the newest first."""

@@ -14,6 +14,7 @@ from gitsession.context.profiles.showing import changed, changes, show
 from gitsession.context.tokens import tokens
 from gitsession.context.value import Item
 from gitsession.model.entries import Compaction, Fork, Message, Opaque, Reset, Session
+from gitsession.session.glimpse import Spot
 from gitsession.session.node import Node
 from gitsession.store.base import Oid
 
@@ -74,7 +75,7 @@ def sight(line: Line, profile: Profile) -> Sight:
     )
 
 
-def _behind(line: Line, compaction: Node | None) -> list[Node]:
+def _behind(line: Line, compaction: Spot | None) -> list[Node]:
     """Every entry after ``compaction``, or after the newest reset: also those that a context may pass over."""
     found: list[Node] = []
     for node in line.back():

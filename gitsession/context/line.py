@@ -11,6 +11,7 @@ from gitsession.errors import Malformed
 from gitsession.model.entries import Entry, Opaque
 from gitsession.session import anchors, content
 from gitsession.session.anchors import Anchors
+from gitsession.session.glimpse import Glimpse, Spot
 from gitsession.session.node import Node, load
 from gitsession.store.base import ObjectStore, Oid
 
@@ -21,8 +22,8 @@ class Known(Protocol):
     def anchors(self, oid: Oid) -> Anchors | None:
         """What the line that ends at this entry has said, if that is known."""
 
-    def above(self, oid: Oid) -> Oid | None:
-        """The nearest entry before this one that can show something; "" if none can, ``None`` if that is not known."""
+    def glimpse(self, oid: Oid) -> Glimpse | None:
+        """An entry without its commit, if it is known."""
 
     def is_there(self, name: str, asked_at: Oid) -> bool:
         """Whether an entry before ``asked_at`` can answer to ``name``, a chain or an agent's id. If in doubt, yes."""
@@ -32,11 +33,37 @@ class _Nothing:
     def anchors(self, oid: Oid) -> Anchors | None:
         return None
 
-    def above(self, oid: Oid) -> Oid | None:
+    def glimpse(self, oid: Oid) -> Glimpse | None:
         return None
 
     def is_there(self, name: str, asked_at: Oid) -> bool:
         return True
+
+
+class Memory:
+    """What lines have read, for the next look at them: an entry never changes, so who asks again pays for what is new.
+
+    Holds payloads of up to ``MEMORY_BYTES_MAX`` and what they mean. Over that all is let go. Threads may share it.
+    """
+
+    def __init__(self) -> None:
+        self.glimpses: dict[Oid, Glimpse] = {}
+        self._entries: dict[Oid, tuple[Entry, bytes]] = {}
+        self._bytes = 0
+
+    def find(self, oid: Oid) -> tuple[Entry, bytes] | None:
+        return self._entries.get(oid)
+
+    def keep(self, oid: Oid, entry: Entry, payload: bytes) -> None:
+        self._bytes += len(payload) + _ENTRY_BYTES
+        if self._bytes > MEMORY_BYTES_MAX:
+            self.glimpses, self._entries, self._bytes = {}, {}, len(payload) + _ENTRY_BYTES
+        self._entries[oid] = entry, payload
+
+
+MEMORY_BYTES_MAX = 16 << 20
+_ENTRY_BYTES = 1_000
+"""What an entry takes beside its payload, about."""
 
 
 class Line:
@@ -46,29 +73,39 @@ class Line:
     must not pass for one that is whole.
     """
 
-    def __init__(self, store: ObjectStore, leaf: Oid | None, known: Known | None = None) -> None:
+    def __init__(
+        self, store: ObjectStore, leaf: Oid | None, known: Known | None = None, memory: Memory | None = None
+    ) -> None:
         self._store = store
         self._known = known or _Nothing()
+        self._memory = memory or Memory()
         self._nodes: dict[Oid, Node] = {}
         self._read: dict[Oid, tuple[Entry, bytes]] = {}
         self.leaf = leaf
 
-    def back(self, before: Node | None = None) -> Iterator[Node]:
+    def back(self, before: Spot | None = None) -> Iterator[Node]:
         """Every node, the leaf first; or those before ``before``."""
-        oid = self.leaf if before is None else before.parent
+        oid = self.leaf if before is None else self._node(before.oid).parent
         while oid is not None:
             node = self._node(oid)
             yield node
             oid = node.parent
 
-    def showing(self) -> Iterator[Node]:
-        """The nodes that can show something to a model, the newest first. Others may be among them."""
+    def showing(self) -> Iterator[Spot]:
+        """What can show something to a model, the newest first. Other entries may be among them."""
         oid = self.leaf
         while oid:
-            node = self._node(oid)
-            yield node
-            above = self._known.above(oid)
-            oid = node.parent if above is None else above
+            seen = self._glimpse(oid)
+            yield seen or self._node(oid)
+            oid = self._node(oid).parent if seen is None or seen.above is None else seen.above
+
+    def _glimpse(self, oid: Oid) -> Glimpse | None:
+        found = self._memory.glimpses.get(oid)
+        if found is None:
+            found = self._known.glimpse(oid)
+            if found is not None and found.above is not None:
+                self._memory.glimpses[oid] = found
+        return found
 
     def _node(self, oid: Oid) -> Node:
         node = self._nodes.get(oid)
@@ -76,41 +113,55 @@ class Line:
             node = self._nodes[oid] = load(self._store, oid)
         return node
 
-    def entry(self, node: Node) -> Entry:
-        """What a node means."""
-        return self._entry_and_payload(node)[0]
+    def entry(self, spot: Spot) -> Entry:
+        """What an entry means."""
+        return self._entry_and_payload(spot)[0]
 
-    def payload(self, node: Node) -> bytes:
+    def payload(self, spot: Spot) -> bytes:
         """Its bytes as its writer wrote them."""
-        return self._entry_and_payload(node)[1]
+        return self._entry_and_payload(spot)[1]
 
-    def _entry_and_payload(self, node: Node) -> tuple[Entry, bytes]:
-        found = self._read.get(node.oid)
+    def _entry_and_payload(self, spot: Spot) -> tuple[Entry, bytes]:
+        found = self._read.get(spot.oid) or self._memory.find(spot.oid)
         if found is None:
-            parts = content.kept(self._store, node)
-            payload = content.whole(self._store, node, parts)
-            entry = content.view(node, parts.form, payload)
-            if isinstance(entry, Opaque) and entry.problem and node.kind != Opaque.kind:
-                raise Malformed(f"an entry of the context cannot be read: {entry.problem}", where=node.oid)
-            found = self._read[node.oid] = entry, payload
+            found = self._read_afresh(spot)
+            if isinstance(found[0], Opaque) and found[0].problem and spot.kind != Opaque.kind:
+                raise Malformed(f"an entry of the context cannot be read: {found[0].problem}", where=spot.oid)
+            self._memory.keep(spot.oid, *found)
+        self._read[spot.oid] = found
         return found
+
+    def _read_afresh(self, spot: Spot) -> tuple[Entry, bytes]:
+        seen = spot if isinstance(spot, Glimpse) else self._glimpse(spot.oid)
+        if seen is not None and seen.payload:
+            return content.read_alone(self._store, seen.payload, seen.source.agent if seen.source else None)
+        node = self._node(spot.oid)
+        parts = content.kept(self._store, node)
+        payload = content.whole(self._store, node, parts)
+        return content.view(node, parts.form, payload), payload
 
     def entry_at(self, oid: Oid) -> Entry:
         """What the entry ``oid`` of this line means, which need not have been walked to."""
         found = self._read.get(oid)
         return found[0] if found else self.entry(self._node(oid))
 
-    def may_hold(self, name: str, before: Node) -> bool:
+    def may_hold(self, name: str, before: Spot) -> bool:
         """Whether it is worth walking on from ``before`` to find the entry that answers to ``name``."""
         return self._known.is_there(name, before.oid)
 
     @functools.cached_property
     def anchors(self) -> Anchors:
         """What the line has said, from the nearest entry of which that is known."""
-        return anchors.gather(self.back(), self.entry, self._known.anchors)
+        said = self._known.anchors(self.leaf) if self.leaf else anchors.NOTHING_SAID
+        if said is None:
+            said = anchors.gather(self.back(), self.entry, self._said_above)
+        return said
+
+    def _said_above(self, oid: Oid) -> Anchors | None:
+        return self._known.anchors(oid) if oid != self.leaf else None  # that one was asked already
 
 
-def answers_to(node: Node, name: str) -> bool:
+def answers_to(node: Spot, name: str) -> bool:
     """Whether ``name`` in another entry of its line means this one: a chain, or the agent's own id."""
     return name in names_of(node)
 

@@ -20,35 +20,33 @@ def entry_of(line: Object | Failure, payload: bytes, *, agent: str) -> Entry:
     if isinstance(line, Failure):
         return Opaque(payload=payload, problem=line.reason)
     name = line.get("type")
-    at_ms = _at_ms(line)
+    own_ms = to_ms(line.get("timestamp"))
+    at_ms = _at_ms(line) if own_ms is None else own_ms
     if name == "session":
-        return _session(at_ms, line, agent)
+        return _session(at_ms, _fields_of(line, own_ms, "type"), agent)
     read = _BY_TYPE.get(name) if isinstance(name, str) else None
     if read is not None:
-        found = read(at_ms, _fields_of(line, "type", "id", "parentId"))
+        found = read(at_ms, _fields_of(line, own_ms, "type", "id", "parentId"))
         if found is not None:
             return found
     return Unknown(at_ms=at_ms, name=name if isinstance(name, str) and name else "unknown", body=line)
 
 
 def _at_ms(line: Object) -> int:
-    own = to_ms(line.get("timestamp"))
-    if own is not None:
-        return own
+    """The time of a line that states none of its own."""
     message = line.get("message")
     return (to_ms(message.get("timestamp")) or 0) if isinstance(message, dict) else 0
 
 
-def _fields_of(line: Object, *said: str) -> Fields:
+def _fields_of(line: Object, own_ms: int | None, *said: str) -> Fields:
     fields = Fields(line)
     fields.drop(*said)
-    if to_ms(line.get("timestamp")) is not None:
+    if own_ms is not None:
         fields.drop("timestamp")
     return fields
 
 
-def _session(at_ms: int, line: Object, agent: str) -> Entry:
-    fields = _fields_of(line, "type")
+def _session(at_ms: int, fields: Fields, agent: str) -> Entry:
     return entries.Session(
         at_ms=at_ms,
         agent=agent,

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from gitsession.errors import Ambiguous, NotFound, Unavailable
 from gitsession.store import peek
 
-VERSION = 4
+VERSION = 5
 FILE = Path("gitsession") / "index.db"
 
 _PATIENCE_SECONDS = 30
@@ -29,11 +29,11 @@ CREATE TABLE refs (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE entries (
     sid TEXT NOT NULL, oid TEXT NOT NULL, chain BLOB NOT NULL, digest BLOB NOT NULL, kind TEXT NOT NULL,
     source_id TEXT, line INTEGER, in_file INTEGER NOT NULL, at_ms INTEGER NOT NULL, tokens INTEGER NOT NULL, words TEXT,
-    anchors INTEGER, above TEXT, PRIMARY KEY (sid, oid)) WITHOUT ROWID;
+    anchors INTEGER, above TEXT, payload BLOB, agent TEXT, proof INTEGER, PRIMARY KEY (sid, oid)) WITHOUT ROWID;
 CREATE INDEX entries_digest ON entries (digest);
 CREATE INDEX entries_source ON entries (sid, source_id) WHERE source_id IS NOT NULL;
 CREATE INDEX entries_chain ON entries (chain);
-CREATE TABLE anchors (id INTEGER PRIMARY KEY, said TEXT NOT NULL UNIQUE);
+CREATE TABLE anchors (id INTEGER PRIMARY KEY, said TEXT NOT NULL UNIQUE, proof INTEGER NOT NULL);
 CREATE TABLE marks (
     sid TEXT NOT NULL, on_meta INTEGER NOT NULL, what TEXT NOT NULL, at_ms INTEGER NOT NULL, line INTEGER,
     chain BLOB NOT NULL, target TEXT NOT NULL, value TEXT NOT NULL);

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import json
 import sqlite3
 from collections.abc import Callable
-from typing import TypeAlias
 
 from gitsession.errors import Corrupt, Malformed, MissingObject
+from gitsession.index import rows
 from gitsession.index.catalogue import Catalogue, is_damage
 from gitsession.index.names import place_of
+from gitsession.index.rows import Row
 from gitsession.model.entries import Entry, Fork, Opaque
 from gitsession.session import anchors, content, graph
 from gitsession.session.anchors import NOTHING_SAID, Anchors
+from gitsession.session.content import Looked
+from gitsession.session.glimpse import Glimpse
 from gitsession.session.node import Node
 from gitsession.store.base import ObjectStore, Oid
 
 MISSES_MAX = 256
 """How many entries after the newest that is known are read before the catalogue is brought up to date instead."""
+
+FIRST, MOST = 16, 512
+"""How many rows are asked for at once: few at first, since most lines end soon at a compaction."""
 
 
 class Known:
@@ -33,25 +37,34 @@ class Known:
         self._sid = sid
         self._refresh = refresh
         self._misses = 0
+        self._rows: dict[Oid, Row] = {}
+        self._count = FIRST
 
     def anchors(self, oid: Oid) -> Anchors | None:
         """What the line that ends at an entry has said; ``None`` where that is not known."""
-        found = self._ask(oid)
+        found = self._said_at(oid)
         if found is None:
             self._misses += 1
             if self._misses == MISSES_MAX and self._refresh is not None:
                 self._catalogue = self._refresh()
-                return self._ask(oid)
+                return self._said_at(oid)
         return found
 
-    def above(self, oid: Oid) -> Oid | None:
-        """The nearest entry before this one that can show something; "" if none can, ``None`` if that is not known."""
+    def glimpse(self, oid: Oid) -> Glimpse | None:
+        """An entry without its commit; ``None`` where it is not known. Rows come in runs: who asks for one goes on."""
+        if oid not in self._rows:
+            self._rows |= {row.oid: row for row in self._run(oid)}
+        row = self._rows.get(oid)
+        return row.glimpse() if row is not None else None
+
+    def _run(self, oid: Oid) -> list[Row]:
+        count, self._count = self._count, min(self._count * 4, MOST)
         try:
-            return _above_entry(self._catalogue.db, self._sid, oid)
+            return rows.run_of(self._catalogue.db, self._sid, oid, count)
         except sqlite3.DatabaseError as error:
             if not is_damage(error):
                 raise
-            return None
+            return []  # a damaged index is made anew by who lists sessions; meanwhile the line is walked
 
     def is_there(self, name: str, asked_at: Oid) -> bool:
         """Whether an entry before ``asked_at`` can answer to ``name``. If in doubt, yes.
@@ -72,20 +85,15 @@ class Known:
                 raise
             return True
 
-    def _ask(self, oid: Oid) -> Anchors | None:
+    def _said_at(self, oid: Oid) -> Anchors | None:
         try:
-            return _of_entry(self._catalogue.db, self._sid, oid)
-        except (sqlite3.DatabaseError, ValueError, TypeError, AttributeError) as error:
-            if isinstance(error, sqlite3.DatabaseError) and not is_damage(error):
+            db = self._catalogue.db
+            row = self._rows.get(oid) or rows.row_of(db, self._sid, oid)
+            return None if row is None else rows.said_in(db, row.anchors)
+        except sqlite3.DatabaseError as error:
+            if not is_damage(error):
                 raise
-            return None  # a damaged index is made anew by who lists sessions; meanwhile the line is walked
-
-
-State: TypeAlias = tuple[int | None, Oid | None]
-"""The row of the anchors at an entry, and the nearest entry before it that can show something, "" if there is none.
-
-Each is ``None`` where it is not known: damage hides what was said, or an older session holds the entry.
-"""
+            return None
 
 
 class Recorder:
@@ -99,9 +107,10 @@ class Recorder:
         self._newest: tuple[Anchors, int] | None = None
         self._showing: dict[Oid, Oid | None] = {}
 
-    def record(self, node: Node, entry: Entry) -> State:
-        """The state at ``node``, to be kept with it."""
-        return self._said(node, entry), self._shown(node)
+    def record(self, node: Node, found: Looked) -> Row:
+        """What is kept of ``node``, to be shown without its commit."""
+        payload = found.alone if node.kind in anchors.SHOWING else ""
+        return Row.of(self._sid, node, self._said(node, found.entry), self._shown(node), payload)
 
     def _shown(self, node: Node) -> Oid | None:
         if node.parent is None:
@@ -115,11 +124,10 @@ class Recorder:
 
     def _shown_at(self, oid: Oid) -> Oid | None:
         """The nearest entry that can show something, from one on that was indexed earlier."""
-        asked = "SELECT kind, above FROM entries WHERE sid = ? AND oid = ?"
-        found = self._db.execute(asked, (self._sid, oid)).fetchone()
+        found = rows.row_of(self._db, self._sid, oid)
         if found is None:
             return None
-        return oid if found[0] in anchors.SHOWING else found[1]
+        return oid if found.kind in anchors.SHOWING else found.above
 
     def _said(self, node: Node, entry: Entry) -> int | None:
         above = NOTHING_SAID if node.parent is None else self._above(node.parent)
@@ -130,7 +138,8 @@ class Recorder:
 
     def _above(self, parent: Oid) -> Anchors | None:
         if parent not in self._at:
-            self._at[parent] = _of_entry(self._db, self._sid, parent) or self._elsewhere(parent)
+            found = rows.row_of(self._db, self._sid, parent)
+            self._at[parent] = (found and rows.said_in(self._db, found.anchors)) or self._elsewhere(parent)
         return self._at[parent]
 
     def _elsewhere(self, oid: Oid) -> Anchors | None:
@@ -139,46 +148,16 @@ class Recorder:
             return anchors.gather(
                 graph.line(self._store, oid),
                 functools.partial(content.entry_of, self._store),
-                functools.partial(_of_any_session, self._db),
+                self._said_in_any_session,
             )
         except (Malformed, Corrupt, MissingObject):
             return None
 
+    def _said_in_any_session(self, oid: Oid) -> Anchors | None:
+        found = rows.row_in_any_session(self._db, oid)
+        return None if found is None else rows.said_in(self._db, found.anchors)
+
     def _row(self, said: Anchors) -> int:
         if self._newest is None or self._newest[0] is not said:  # most entries say nothing new
-            text = _written(said)
-            self._db.execute("INSERT OR IGNORE INTO anchors (said) VALUES (?)", (text,))
-            found = self._db.execute("SELECT id FROM anchors WHERE said = ?", (text,)).fetchone()
-            self._newest = said, found[0]
+            self._newest = said, rows.keep_said(self._db, said)
         return self._newest[1]
-
-
-def _of_entry(db: sqlite3.Connection, sid: str, oid: Oid) -> Anchors | None:
-    found = db.execute(
-        "SELECT said FROM entries JOIN anchors ON id = anchors WHERE sid = ? AND oid = ?", (sid, oid)
-    ).fetchone()
-    return _read(found[0]) if found else None
-
-
-def _above_entry(db: sqlite3.Connection, sid: str, oid: Oid) -> Oid | None:
-    found = db.execute("SELECT above FROM entries WHERE sid = ? AND oid = ?", (sid, oid)).fetchone()
-    return found[0] if found else None
-
-
-def _of_any_session(db: sqlite3.Connection, oid: Oid) -> Anchors | None:
-    found = db.execute(
-        "SELECT said FROM sessions CROSS JOIN entries ON entries.sid = sessions.sid AND oid = ? "
-        "JOIN anchors ON id = anchors LIMIT 1",
-        (oid,),
-    ).fetchone()
-    return _read(found[0]) if found else None
-
-
-def _written(said: Anchors) -> str:
-    """Anchors as a text, in ASCII: SQLite takes no lone surrogate."""
-    return json.dumps({name: value for name, value in dataclasses.asdict(said).items() if value})
-
-
-def _read(text: str) -> Anchors:
-    fields = json.loads(text)
-    return Anchors(**{**fields, "rules": tuple(fields.get("rules", ()))})

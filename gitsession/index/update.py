@@ -9,13 +9,15 @@ from collections.abc import Collection, Iterable, Mapping
 
 from gitsession.index.catalogue import Catalogue, is_damage
 from gitsession.index.names import marks_of, storable
-from gitsession.index.states import Recorder, State
+from gitsession.index.rows import Row
+from gitsession.index.states import Recorder
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
 from gitsession.model.usage import total_tokens
 from gitsession.session import content, facts, graph, marks
 from gitsession.session.active import active
+from gitsession.session.content import Looked
 from gitsession.session.gaps import DAMAGE
 from gitsession.session.marks import Mark
 from gitsession.session.meta import Meta, meta_of
@@ -170,8 +172,8 @@ def _insert_entries(
     for node in new:
         above = in_file[node.parent] if node.parent in in_file else _is_in_file(db, sid, node.parent)
         in_file[node.oid] = above and (node.source is None or position(node) not in superseded)
-        entry, digest = content.entry_and_digest(store, node)
-        _insert(db, sid, node, in_file[node.oid], entry, digest, recorder.record(node, entry))
+        found = content.look(store, node)
+        _insert(db, node, in_file[node.oid], found, recorder.record(node, found))
 
 
 def _is_in_file(db: sqlite3.Connection, sid: str, oid: Oid | None) -> bool:
@@ -179,17 +181,19 @@ def _is_in_file(db: sqlite3.Connection, sid: str, oid: Oid | None) -> bool:
     return bool(found[0]) if found else True
 
 
-def _insert(
-    db: sqlite3.Connection, sid: str, node: Node, in_file: bool, entry: Entry, digest: bytes, state: State
-) -> None:
-    source_id, line = (node.source.id, node.source.line) if node.source else (None, None)
-    source_id = source_id if source_id is None else storable(source_id)
-    is_message = isinstance(entry, kinds.Message)
-    tokens = total_tokens(entry.usage) if isinstance(entry, kinds.Message) else 0
-    words = node.subject.partition(": ")[2] if is_message and node.role == "user" else None
-    at_ms = _clamped(entry.at_ms)
-    row = (sid, node.oid, node.chain, digest, node.kind, source_id, line, in_file, at_ms, tokens, words, *state)
-    db.execute("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+def _insert(db: sqlite3.Connection, node: Node, in_file: bool, found: Looked, row: Row) -> None:
+    entry, sid = found.entry, row.sid
+    values = row._asdict() | {
+        "digest": found.digest,
+        "agent": row.agent and storable(row.agent),
+        "source_id": row.source_id and storable(row.source_id),
+        "in_file": in_file,
+        "at_ms": _clamped(entry.at_ms),
+        "tokens": total_tokens(entry.usage) if isinstance(entry, kinds.Message) else 0,
+        "words": node.subject.partition(": ")[2] if isinstance(entry, kinds.Message) and node.role == "user" else None,
+        "proof": row.proof(),
+    }
+    _put(db, "entries", values)
     counts = in_file or node.source is None
     if counts and (node.kind in facts.MARKING or (isinstance(entry, kinds.Fork) and entry.session == sid)):
         _insert_marks(db, sid, marks_made_by(node, entry, on_meta=False), on_meta=False)
@@ -230,8 +234,12 @@ def _summarise(
         "tokens": tokens,
         "superseded": json.dumps(sorted(meta.source_file.superseded)),
     }
+    _put(db, "sessions", row)
+
+
+def _put(db: sqlite3.Connection, table: str, row: Mapping[str, object]) -> None:
     places = ", ".join(f":{name}" for name in row)
-    db.execute(f"INSERT OR REPLACE INTO sessions ({', '.join(row)}) VALUES ({places})", row)
+    db.execute(f"INSERT OR REPLACE INTO {table} ({', '.join(row)}) VALUES ({places})", row)
 
 
 def _fork_words(store: ObjectStore, first: Entry, start: Oid) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from gitsession.codec import holes, payload
 from gitsession.codec.digest import digest as digest_of
@@ -22,12 +22,13 @@ Rows: TypeAlias = list[tuple[str, str, Oid]]
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What the tree of an entry holds. ``stored`` still has its holes."""
+    """What the tree of an entry holds. ``stored`` still has its holes; ``blob``: where it is."""
 
     form: str
     stored: bytes
     holes: bytes
     files: Oid | None
+    blob: Oid = ""
 
 
 def kept(store: ObjectStore, node: Node) -> Kept:
@@ -47,18 +48,18 @@ def tree_of(store: ObjectStore, oid: Oid) -> Rows:
 
 def kept_of(store: ObjectStore, tree: Oid, rows: Rows) -> Kept:
     """The parts of the tree ``tree``, which holds ``rows``."""
-    form, stored, table, files = "", b"", b"", None
+    form, stored, table, files, blob = "", b"", b"", None, ""
     for _, name, oid in rows:
         found = layout.form_of(name)
         if found is not None:
-            form, stored = found, _read(store, oid, "blob")
+            form, stored, blob = found, _read(store, oid, "blob"), oid
         elif name == layout.HOLES:
             table = _read(store, oid, "blob")
         elif name == layout.FILES:
             files = oid
     if not form:
         raise Malformed("a tree without a payload", where=tree)
-    return Kept(form, stored, table, files)
+    return Kept(form, stored, table, files, blob)
 
 
 def payload_of(store: ObjectStore, node: Node) -> bytes:
@@ -86,18 +87,41 @@ def whole(store: ObjectStore, node: Node, parts: Kept) -> bytes:
 
 def entry_of(store: ObjectStore, node: Node) -> Entry:
     """What the node means, as well as this release knows. Damage costs this entry only: it is shown as ``Opaque``."""
-    return entry_and_digest(store, node)[0]
+    return look(store, node).entry
 
 
-def entry_and_digest(store: ObjectStore, node: Node) -> tuple[Entry, bytes]:
-    """The same, and the digest; ``b""`` where the tree cannot be read."""
+class Looked(NamedTuple):
+    """What an entry means, the digest of its payload, and the blob that is all of it.
+
+    ``digest`` is ``b""`` where the tree cannot be read, ``alone`` is "" where more than one object must be read.
+    """
+
+    entry: Entry
+    digest: bytes = b""
+    alone: Oid = ""
+
+
+def look(store: ObjectStore, node: Node) -> Looked:
+    """The entry, and what a catalogue keeps of it. Damage costs this entry only: it is shown as ``Opaque``."""
     digest = b""
     try:
         parts = kept(store, node)
         digest = digest_of(parts.stored, parts.holes)
-        return view(node, parts.form, whole(store, node, parts)), digest
+        entry = view(node, parts.form, whole(store, node, parts))
     except (Malformed, Corrupt, MissingObject) as error:
-        return Opaque(at_ms=node.author_seconds * 1000, problem=str(error)), digest
+        return Looked(Opaque(at_ms=node.author_seconds * 1000, problem=str(error)), digest)
+    is_ours = parts.form == layout.OWN
+    alone = not parts.holes and (node.source is None if is_ours else node.source and node.source.agent in FORMATS)
+    return Looked(entry, digest, parts.blob if alone else "")
+
+
+def read_alone(store: ObjectStore, blob: Oid, agent: str | None) -> tuple[Entry, bytes]:
+    """Entry and payload out of a blob that ``look`` named; ``agent``: who wrote it, ``None`` for us.
+
+    Raises ``Malformed``, ``MissingObject`` or ``Corrupt``.
+    """
+    data = _read(store, blob, "blob")
+    return payload.decode(data)[0] if agent is None else FORMATS[agent].read(data), data
 
 
 def view(node: Node, form: str, data: bytes) -> Entry:

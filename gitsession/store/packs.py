@@ -159,7 +159,7 @@ class Packs:
     def _raw(self, name: str, file: File, offset: int, oid: Oid) -> tuple[int, bytes, int | None]:
         """Type, inflated bytes, and for a delta the offset of what it is made against."""
         where = f"object {oid} is damaged in {_body(name)} at {offset}"
-        head = file.read(offset, _HEAD_BYTES)
+        head = file.read_among(offset, _HEAD_BYTES)
         try:
             number, size, at = _entry_head(head)
             base: int | None = None
@@ -267,7 +267,7 @@ def _offset_back(head: bytes, at: int) -> tuple[int, int]:
 def _inflate(file: File, at: int, size: int) -> bytes:
     """Exactly ``size`` bytes, inflated: a stream that goes on after that, or ends before, is none."""
     unpacker = zlib.decompressobj()
-    raw = file.read(at, min(size + (size >> 8) + 64, _CHUNK_BYTES))
+    raw = file.read_among(at, min(size + (size >> 8) + 64, _CHUNK_BYTES))
     data = unpacker.decompress(raw, size + 1)
     if unpacker.eof and len(data) == size:
         return data

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gitsession.context.line import Line, answers_to
 from gitsession.model.entries import Compaction, Reset
+from gitsession.session.glimpse import Spot
 from gitsession.session.node import Node
 
 
@@ -13,14 +14,14 @@ from gitsession.session.node import Node
 class Reach:
     """What of a line is in sight. ``kept``: before ``compaction``; ``after``: behind it. Both the oldest first."""
 
-    compaction: Node | None
+    compaction: Spot | None
     kept: list[Node]
-    after: list[Node]
+    after: list[Spot]
 
 
 def reach(line: Line) -> Reach:
     """Walk back to the newest compaction or reset, and to what that compaction kept (rules 8 to 10, and 13)."""
-    after: list[Node] = []
+    after: list[Spot] = []
     for node in line.showing():
         if node.kind == Reset.kind and isinstance(line.entry(node), Reset):
             return Reach(None, [], after[::-1])
@@ -32,7 +33,7 @@ def reach(line: Line) -> Reach:
     return Reach(None, [], after[::-1])
 
 
-def _kept(line: Line, at: Node, compaction: Compaction) -> list[Node]:
+def _kept(line: Line, at: Spot, compaction: Compaction) -> list[Node]:
     """The nodes before the compaction from the first that it kept. Not found: nothing was kept.
 
     Where two entries of one line answer to the name, the later one is meant, as everywhere.

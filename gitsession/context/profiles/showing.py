@@ -13,7 +13,7 @@ from gitsession.formats import FORMATS
 from gitsession.formats.pi_messages import read_content
 from gitsession.model.blocks import Text
 from gitsession.model.entries import BranchSummary, Compaction, ContextEdit, CustomMessage, Entry, Message, Prune
-from gitsession.session.node import Node
+from gitsession.session.glimpse import Spot
 
 CLEARED = "[Old tool result cleared]"
 """What stands in place of a tool result that is left out. The call keeps its answer: providers want both or neither."""
@@ -25,13 +25,13 @@ EDITABLE = ("user", "assistant", "tool", "custom")
 """The roles whose words a context edit can replace."""
 
 
-def show(line: Line, node: Node) -> list[Item]:
+def show(line: Line, node: Spot) -> list[Item]:
     """What a node shows. Its payload is read only if its kind shows anything."""
     how = _BY_KIND.get(node.kind)
     return how(line, node, line.entry(node)) if how else []
 
 
-def show_compaction(line: Line, node: Node, *, system: bool) -> list[Item]:
+def show_compaction(line: Line, node: Spot, *, system: bool) -> list[Item]:
     """The summary; ``system``: after the system messages that were kept with it, if there are any (rule 11)."""
     entry = line.entry(node)
     assert isinstance(entry, Compaction)
@@ -64,26 +64,26 @@ def kept_system(entry: Compaction) -> list[Message]:
     return found
 
 
-def _message(line: Line, node: Node, entry: Entry) -> list[Item]:
+def _message(line: Line, node: Spot, entry: Entry) -> list[Item]:
     return [_item(line, node, entry)] if isinstance(entry, Message) else []
 
 
-def _custom_message(line: Line, node: Node, entry: Entry) -> list[Item]:
+def _custom_message(line: Line, node: Spot, entry: Entry) -> list[Item]:
     return [_item(line, node, entry)] if isinstance(entry, CustomMessage) else []
 
 
-def _branch_summary(line: Line, node: Node, entry: Entry) -> list[Item]:
+def _branch_summary(line: Line, node: Spot, entry: Entry) -> list[Item]:
     return [_item(line, node, entry)] if isinstance(entry, BranchSummary) and entry.summary else []
 
 
-_BY_KIND: dict[str, Callable[[Line, Node, Entry], list[Item]]] = {
+_BY_KIND: dict[str, Callable[[Line, Spot, Entry], list[Item]]] = {
     Message.kind: _message,
     CustomMessage.kind: _custom_message,
     BranchSummary.kind: _branch_summary,
 }
 
 
-def _item(line: Line, node: Node, entry: Any) -> Item:
+def _item(line: Line, node: Spot, entry: Any) -> Item:
     if node.source is None:
         return Item(node.oid, entry)
     return Item(node.oid, entry, node.source.agent, line.payload(node))
@@ -98,10 +98,10 @@ class Changes:
 
     edits: Mapping[str, ContextEdit]
     prunes: frozenset[str]
-    newest: Node | None
+    newest: Spot | None
 
 
-def changes(line: Line, nodes: Iterable[Node], *, edits: bool) -> Changes:
+def changes(line: Line, nodes: Iterable[Spot], *, edits: bool) -> Changes:
     """Edits (the last of a target wins, rule 11) and prunes among ``nodes``, the oldest first."""
     by_target: dict[str, ContextEdit] = {}
     pruned: set[str] = set()
@@ -119,7 +119,7 @@ def changes(line: Line, nodes: Iterable[Node], *, edits: bool) -> Changes:
     return Changes(by_target, frozenset(pruned), newest)
 
 
-def changed(items: list[Item], node: Node, how: Changes) -> list[Item]:
+def changed(items: list[Item], node: Spot, how: Changes) -> list[Item]:
     """``items``, which ``node`` shows, as the changes leave them."""
     called = names_of(node)
     edit = next((how.edits[name] for name in called if name in how.edits), None)

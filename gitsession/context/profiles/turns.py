@@ -12,7 +12,7 @@ from gitsession.context.profiles.states import state
 from gitsession.context.value import Item, Shown
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message
 from gitsession.model.usage import total_tokens
-from gitsession.session.node import Node
+from gitsession.session.glimpse import Spot
 
 
 def select(line: Line, *, since_087: bool) -> Selection:
@@ -23,7 +23,7 @@ def select(line: Line, *, since_087: bool) -> Selection:
     items: list[Item] = []
     fresh = 0
 
-    def add(node: Node, shown: list[Item]) -> None:
+    def add(node: Spot, shown: list[Item]) -> None:
         items.extend(changed(shown, node, how) if how.newest else shown)
 
     if seen.compaction is not None:
@@ -33,9 +33,9 @@ def select(line: Line, *, since_087: bool) -> Selection:
             add(node, show(line, node))
     if since_087:
         fresh = len(items) if seen.compaction is not None else 0
-    for node in seen.after:
-        add(node, show(line, node))
-        if node is how.newest and since_087:
+    for spot in seen.after:
+        add(spot, show(line, spot))
+        if spot is how.newest and since_087:
             fresh = len(items)
     return Selection(tuple(items), state(line, model=line.anchors.model), fresh)
 

@@ -1,0 +1,120 @@
+"""Rows of which a context goes by what they say, each with a proof: SQLite does not check its pages.
+
+A row that does not bear its proof is as one that is not there. The proof is a CRC-32: it is there to see damage, and
+whoever can write the file can write any proof.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import sqlite3
+import zlib
+from typing import NamedTuple
+
+from gitsession.codec.message import SourceRef
+from gitsession.index.names import storable
+from gitsession.session.anchors import Anchors
+from gitsession.session.glimpse import Glimpse
+from gitsession.session.node import Node
+from gitsession.store.base import Oid
+
+
+class Row(NamedTuple):
+    """What the table of entries says of one, as far as it is proven.
+
+    ``anchors``: the row of what was said up to there; ``above``: the nearest entry before it that can show something,
+    "" if there is none. Each is ``None`` where it is not known: damage hides what was said, or an older session holds
+    the entry. ``payload``: the blob that is its whole payload, if there is one and it can be shown.
+    """
+
+    sid: str
+    oid: Oid
+    kind: str
+    chain: bytes
+    agent: str | None
+    source_id: str | None
+    line: int | None
+    anchors: int | None
+    above: Oid | None
+    payload: bytes | None
+
+    @classmethod
+    def of(cls, sid: str, node: Node, anchors: int | None, above: Oid | None, payload: Oid) -> Row:
+        agent, source_id, line = (node.source.agent, node.source.id, node.source.line) if node.source else (None,) * 3
+        blob = bytes.fromhex(payload) or None
+        return cls(sid, node.oid, node.kind, node.chain, agent, source_id, line, anchors, above, blob)
+
+    def proof(self) -> int | None:
+        """Of all that the row says; ``None`` where SQLite cannot keep all of it as it is."""
+        *texts, anchors, above, payload = self
+        said = "\n".join(map(str, (*texts[:3], *texts[4:], anchors, above)))
+        if not said.isascii() and storable(said) != said:
+            return None
+        return zlib.crc32(b"%b\n%b%b" % (said.encode(), self.chain, payload or b""))
+
+    def glimpse(self) -> Glimpse:
+        source = None if self.agent is None else SourceRef(self.agent, self.source_id, self.line or 0)
+        return Glimpse(self.oid, self.kind, self.chain, source, (self.payload or b"").hex(), self.above)
+
+
+_COLUMNS = ", ".join(f"entries.{name}" for name in (*Row._fields, "proof"))
+_ONE = f"SELECT {_COLUMNS} FROM entries WHERE sid = ?1 AND oid = ?2"
+_RUN = f"""
+WITH RECURSIVE up AS ({_ONE} UNION ALL
+    SELECT {_COLUMNS} FROM up JOIN entries ON entries.sid = ?1 AND entries.oid = up.above)
+SELECT * FROM up LIMIT ?3"""
+_ANYWHERE = f"SELECT {_COLUMNS} FROM sessions CROSS JOIN entries ON entries.sid = sessions.sid AND entries.oid = ?1"
+
+
+def row_of(db: sqlite3.Connection, sid: str, oid: Oid) -> Row | None:
+    """The row of an entry in one session."""
+    return next(iter(_proven(db, _ONE, (sid, oid))), None)
+
+
+def run_of(db: sqlite3.Connection, sid: str, oid: Oid, count: int) -> list[Row]:
+    """The row of an entry, and of those above it that can show something: ``count`` of them at the most."""
+    return _proven(db, _RUN, (sid, oid, count))
+
+
+def row_in_any_session(db: sqlite3.Connection, oid: Oid) -> Row | None:
+    return next(iter(_proven(db, _ANYWHERE, (oid,))), None)
+
+
+def _proven(db: sqlite3.Connection, asked: str, values: tuple[object, ...]) -> list[Row]:
+    found = []
+    for *said, proof in db.execute(asked, values):
+        row = Row(*said)
+        with contextlib.suppress(TypeError):  # a column of another type: damage, too
+            if proof is not None and row.proof() == proof:
+                found.append(row)
+    return found
+
+
+# ---- what lines have said
+
+
+def said_in(db: sqlite3.Connection, row: int | None) -> Anchors | None:
+    """The anchors that a row number stands for."""
+    found = db.execute("SELECT said, proof FROM anchors WHERE id = ?", (row,)).fetchone()
+    if found is None or found[1] != _proof_of_said(row, found[0]):
+        return None
+    fields = json.loads(found[0])
+    return Anchors(**{**fields, "rules": tuple(fields.get("rules", ()))})
+
+
+def keep_said(db: sqlite3.Connection, said: Anchors) -> int:
+    """The row number of anchors, kept once."""
+    # In ASCII: SQLite takes no lone surrogate.
+    text = json.dumps({name: value for name, value in dataclasses.asdict(said).items() if value})
+    found = db.execute("SELECT id FROM anchors WHERE said = ?", (text,)).fetchone()
+    if found is not None:
+        return int(found[0])
+    row = int(db.execute("SELECT coalesce(max(id), 0) + 1 FROM anchors").fetchone()[0])
+    db.execute("INSERT INTO anchors VALUES (?, ?, ?)", (row, text, _proof_of_said(row, text)))
+    return row
+
+
+def _proof_of_said(row: int | None, text: str) -> int:
+    return zlib.crc32(f"{row} {text}".encode())
