@@ -8,12 +8,15 @@ from typing import Protocol
 from benchmarks.figures import Line, Plot, Table
 from benchmarks.rows import (
     append,
+    compactions,
+    contexts,
     disk,
     flushing,
     forking,
     importing,
     listing,
     opening,
+    resuming,
     starting,
     verifying,
     writers,
@@ -38,6 +41,9 @@ ROWS: dict[str, Row] = {
     "list": listing,
     "fork": forking,
     "open": opening,
+    "resume": resuming,
+    "context": contexts,
+    "compactions": compactions,
     "verify": verifying,
     "start": starting,
 }

@@ -1,0 +1,48 @@
+"""pi itself, where ``$LAB`` holds the released package: its own code opens a session file and builds the context."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+from benchmarks import commands
+from benchmarks.measure import Step
+
+LAB = Path(os.environ.get("LAB", "/nonexistent"))
+PACKAGE = LAB / "pi-087/node_modules/@earendil-works/pi-coding-agent"
+NODE = LAB / "node22/node_modules/.bin/node"
+DRIVER = Path(__file__).with_suffix(".mjs")
+
+Count: TypeAlias = Callable[[Path], int]
+
+
+def version() -> str | None:
+    """``None``: not installed."""
+    if not (PACKAGE.is_dir() and NODE.exists()):
+        return None
+    return str(json.loads((PACKAGE / "package.json").read_text())["version"])
+
+
+@contextmanager
+def running() -> Iterator[Count]:
+    """How many messages the model sees at the end of a session file, asked of a process that is up already."""
+    command = [str(NODE), str(DRIVER), str(PACKAGE)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin and process.stdout
+
+        def count(path: Path) -> int:
+            process.stdin.write(f"{path}\n")
+            process.stdin.flush()
+            return int(process.stdout.readline())
+
+        yield count
+
+
+def whole(path: Path) -> Step:
+    """The same as a process that starts, answers and ends."""
+    return commands.command_of(str(NODE), str(DRIVER), str(PACKAGE), str(path))

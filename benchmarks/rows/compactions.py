@@ -1,0 +1,101 @@
+"""What compactions add to a store: one session, once with them and once without, the same messages in between.
+
+*Beyond their summaries*: packs, indexes and reverse indexes after ``maintain``, less those of the store without, less
+what the summaries themselves take in the packs; against the store without. *All that they take* is against the bytes
+of the summaries as they were written. The row also sees that the agent's file comes out as it went in, that no entry
+is missing, and that the last context has the same digest on a clone.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.data import folder, made_file, messages
+from benchmarks.figures import Line, Spread, Table
+from benchmarks.workshop import Workshop
+from gitsession import Ask, Store, Writing
+from gitsession.compaction.summarizers.extractive import Extractive
+from gitsession.formats import pi
+from gitsession.session import content
+
+TITLE = "Compactions"
+
+BEYOND_BAR, ALL_BAR, BARS_AT = 0.01, 1.0, 50
+BETWEEN = 8
+"""Messages from one compaction to the next."""
+
+
+@dataclass(slots=True)
+class _Taken:
+    """Bytes: of all packs with their indexes; of summaries as written; of parts of compactions, as packed."""
+
+    packs: int
+    summaries: int = 0
+    parts: Counter[str] = field(default_factory=Counter)
+
+
+def measure(shop: Workshop) -> Iterator[Line | Table]:
+    real = folder() / "sessions/pi/before-compaction.v3.jsonl"
+    data = real.read_bytes() if real.exists() else made_file(0, 2500)
+    rows = []
+    for count in shop.pick([2], [10, 50], [10, 25, 50, 100]):
+        used, bare = (_store(shop.folder(), data, count, compacts) for compacts in (True, False))
+        what, bars = f"{count} compactions", (BEYOND_BAR, ALL_BAR) if count == BARS_AT else (None, None)
+        grown = used.packs - bare.packs
+        beyond = grown - used.parts["summary"]
+        yield _line(f"{what}, beyond their summaries", "the store without", beyond, bare.packs, bars[0])
+        yield _line(f"{what}, all that they take", "their summaries as written", grown, used.summaries, bars[1])
+        each = {name: f"{size / count:.0f}" for name, size in used.parts.items()}
+        rows.append([str(count), f"{used.summaries / count:.0f}", *each.values(), f"{grown / count:.0f}"])
+        names = list(each)
+    yield Table("Bytes of one compaction", ["compactions", "summary as written", *names, "all, with indexes"], rows)
+
+
+def _line(what: str, peer: str, ours: int, theirs: int, bar: float | None) -> Line:
+    ratio = ours / theirs
+    return Line(what, peer, bar, Spread(ratio, ratio, ratio), ours, theirs, "bytes")
+
+
+def _store(place: Path, data: bytes, count: int, compacts: bool) -> _Taken:
+    path = place / "store.git"
+    Store.create(path).close()
+    made = []
+    with Store.open(path, durability="none") as store:
+        session = store.session(store.bring_in(pi, data, name="session", final=True).session)
+        began = session.line()
+        for number in range(count):
+            if compacts:
+                plan = session.plan_compaction(ask=Ask(keep_tokens=500))
+                made.append(session.compact(plan, Writing(summarizer=Extractive(), max_tokens=500)))
+            for each in range(BETWEEN):
+                session.append(messages()[(number * BETWEEN + each) % len(messages())].message)
+        line = session.line()
+        assert line[: len(began)] == began
+        assert len(line) == len(began) + count * (BETWEEN + compacts)
+        assert store.export(session.id).data == data
+        store.maintain()
+        taken = _Taken(sum(file.stat().st_size for file in (path / "objects/pack").iterdir()))
+        for node in filter(None, made):
+            taken.summaries += len(session.read(node).summary.encode())
+            tree = {name.partition(".")[0]: oid for _, name, oid in content.tree_of(store.objects, node.tree)}
+            taken.parts += Counter(_packed(path, {"commit": node.oid, "tree": node.tree, **tree}))
+        if compacts:
+            assert session.context().digest == _on_a_clone(path, place / "clone.git", session.id)
+    return taken
+
+
+def _packed(store: Path, objects: dict[str, str]) -> dict[str, int]:
+    """Bytes that each object takes in the pack."""
+    command = ["git", f"--git-dir={store}", "cat-file", "--batch-check=%(objectsize:disk)"]
+    done = subprocess.run(command, input="\n".join(objects.values()), capture_output=True, text=True, check=True)
+    return dict(zip(objects, map(int, done.stdout.split()), strict=True))
+
+
+def _on_a_clone(store: Path, clone: Path, sid: str) -> bytes:
+    subprocess.run(["git", "clone", "-q", "--mirror", str(store), str(clone)], check=True)
+    with Store.open(clone) as opened:
+        return opened.session(sid).context().digest
