@@ -1,14 +1,11 @@
 // Opens session files with pi's own SessionManager, as it does to go on with a session, and builds the context.
 //   node pi_manager.mjs PACKAGE FILE      once
 //   node pi_manager.mjs PACKAGE           a path a line in; how many messages the model sees, a line out
-import { mkdtempSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
 
 const [packageFolder, file] = process.argv.slice(2);
-process.env.PI_CODING_AGENT_DIR = join(mkdtempSync(join(tmpdir(), "gitsession-bench-")), "agent");
 const { SessionManager } = await import(pathToFileURL(join(packageFolder, "dist/core/session-manager.js")));
 
 const count = (path) => SessionManager.open(path).buildSessionContext().messages.length;

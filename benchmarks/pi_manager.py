@@ -29,10 +29,16 @@ def version() -> str | None:
 
 
 @contextmanager
-def running() -> Iterator[Count]:
-    """How many messages the model sees at the end of a session file, asked of a process that is up already."""
+def running(place: Path) -> Iterator[Count]:
+    """How many messages the model sees at the end of a session file, asked of a process that is up already.
+
+    ``place``: a folder that it may take for its own.
+    """
     command = [str(NODE), str(DRIVER), str(PACKAGE)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    environment = {**os.environ, "PI_CODING_AGENT_DIR": str(place)}
+    with subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdin and process.stdout
 
         def count(path: Path) -> int:
@@ -45,4 +51,5 @@ def running() -> Iterator[Count]:
 
 def whole(path: Path) -> Step:
     """The same as a process that starts, answers and ends."""
-    return commands.command_of(str(NODE), str(DRIVER), str(PACKAGE), str(path))
+    command = (str(NODE), str(DRIVER), str(PACKAGE), str(path))
+    return commands.command_of(*command, PI_CODING_AGENT_DIR=str(path.parent / "agent"))

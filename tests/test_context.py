@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from gitsession.context.value import Context
 from gitsession.errors import MissingObject, NotFound
 from gitsession.formats import FORMATS
 from gitsession.index import states
+from gitsession.index.catalogue import Catalogue
 from gitsession.index.states import Known
 from gitsession.model import entries as kinds
 from gitsession.model.blocks import Image, Text, Thinking, ToolCall
@@ -278,18 +280,35 @@ def long_session(count: int) -> bytes:
     return pi_file(*lines, *talk(*(f"l{at}" for at in range(10)), after="c"))
 
 
+@contextmanager
+def counted_steps(catalogue: Catalogue) -> Iterator[list[int]]:
+    """How many steps SQLite takes meanwhile, in a list of one."""
+    taken = [0]
+
+    def step() -> int:
+        taken[0] += 1
+        return 0
+
+    catalogue.db.set_progress_handler(step, 1)
+    yield taken
+    catalogue.db.set_progress_handler(None, 0)
+
+
 def test_what_is_read_for_a_context_does_not_grow_with_what_is_hidden(tmp_path: Path) -> None:
-    reads = []
+    reads, asked = [], []
     for count in (100, 1000):
         with Store.create(tmp_path / f"{count}.git") as store:
             sid = store.bring_in(FORMATS["pi"], long_session(count)).session
             watched = Watched(store.objects)
             leaf = store.session(sid).leaf
             assert leaf is not None
-            context = fold.context(Line(watched, leaf.oid, Known(store.catalogue(), sid)))
+            with counted_steps(store.catalogue()) as taken:
+                context = fold.context(Line(watched, leaf.oid, Known(store.catalogue(), sid)))
             assert len(context.messages) == 21
             assert (context.model, context.thinking) == ("p/m", "high")
             reads.append(watched.reads)
+            asked.append(taken[0])
+    assert asked[0] == asked[1]
     assert reads[0] == reads[1] == 21 + 11  # the payload of each, and to walk back to what was kept, 11 commits
 
 
@@ -345,15 +364,8 @@ def test_an_entry_is_found_by_its_id_without_looking_at_the_others(tmp_path: Pat
     for count in (10, 500):
         with Store.create(tmp_path / f"{count}.git") as store:
             sid = store.bring_in(FORMATS["pi"], pi_file(*talk(*(f"e{at}" for at in range(count))))).session
-            catalogue, taken = store.catalogue(), [0]
-
-            def step(taken: list[int] = taken) -> int:
-                taken[0] += 1
-                return 0
-
-            catalogue.db.set_progress_handler(step, 1)
-            assert Known(catalogue, sid).is_there("e5", store.session(sid).branches()["main"])
-            catalogue.db.set_progress_handler(None, 0)
+            with counted_steps(store.catalogue()) as taken:
+                assert Known(store.catalogue(), sid).is_there("e5", store.session(sid).branches()["main"])
             steps.append(taken[0])
     assert steps[0] == steps[1]
 

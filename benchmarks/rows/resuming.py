@@ -47,7 +47,7 @@ def _inside(shop: Workshop, file: Path, store: Path, entries: int) -> Line:
     version = pi_manager.version()
     if version is None:
         return Line(what, "pi's SessionManager", bar, why="not installed")
-    with pi_manager.running() as count:
+    with pi_manager.running(shop.folder()) as count:
         assert count(file) == _ours(store, 0)
         found = duel(partial(_ours, store), lambda _: count(file), runs=shop.runs, rounds=shop.pick(1, 5, 7))
     return found.line(what, f"pi {version}'s SessionManager", bar)

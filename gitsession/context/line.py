@@ -22,8 +22,8 @@ class Known(Protocol):
     def anchors(self, oid: Oid) -> Anchors | None:
         """What the line that ends at this entry has said, if that is known."""
 
-    def glimpse(self, oid: Oid) -> Glimpse | None:
-        """An entry without its commit, if it is known."""
+    def glimpse(self, oid: Oid, *, goes_on: bool = False) -> Glimpse | None:
+        """An entry without its commit, if it is known. ``goes_on``: those above it will be asked for, too."""
 
     def is_there(self, name: str, asked_at: Oid) -> bool:
         """Whether an entry before ``asked_at`` can answer to ``name``, a chain or an agent's id. If in doubt, yes."""
@@ -33,7 +33,7 @@ class _Nothing:
     def anchors(self, oid: Oid) -> Anchors | None:
         return None
 
-    def glimpse(self, oid: Oid) -> Glimpse | None:
+    def glimpse(self, oid: Oid, *, goes_on: bool = False) -> Glimpse | None:
         return None
 
     def is_there(self, name: str, asked_at: Oid) -> bool:
@@ -95,14 +95,14 @@ class Line:
         """What can show something to a model, the newest first. Other entries may be among them."""
         oid = self.leaf
         while oid:
-            seen = self._glimpse(oid)
+            seen = self._glimpse(oid, goes_on=True)
             yield seen or self._node(oid)
             oid = self._node(oid).parent if seen is None or seen.above is None else seen.above
 
-    def _glimpse(self, oid: Oid) -> Glimpse | None:
+    def _glimpse(self, oid: Oid, *, goes_on: bool = False) -> Glimpse | None:
         found = self._memory.glimpses.get(oid)
         if found is None:
-            found = self._known.glimpse(oid)
+            found = self._known.glimpse(oid, goes_on=goes_on)
             if found is not None and found.above is not None:
                 self._memory.glimpses[oid] = found
         return found

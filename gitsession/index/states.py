@@ -50,15 +50,15 @@ class Known:
                 return self._said_at(oid)
         return found
 
-    def glimpse(self, oid: Oid) -> Glimpse | None:
-        """An entry without its commit; ``None`` where it is not known. Rows come in runs: who asks for one goes on."""
+    def glimpse(self, oid: Oid, *, goes_on: bool = False) -> Glimpse | None:
+        """An entry without its commit, if it is known. ``goes_on``: those above it will be asked for, too."""
         if oid not in self._rows:
-            self._rows |= {row.oid: row for row in self._run(oid)}
+            self._rows |= {row.oid: row for row in self._run(oid, self._count if goes_on else 1)}
+            self._count = min(self._count * 4, MOST) if goes_on else self._count
         row = self._rows.get(oid)
         return row.glimpse() if row is not None else None
 
-    def _run(self, oid: Oid) -> list[Row]:
-        count, self._count = self._count, min(self._count * 4, MOST)
+    def _run(self, oid: Oid, count: int) -> list[Row]:
         try:
             return rows.run_of(self._catalogue.db, self._sid, oid, count)
         except sqlite3.DatabaseError as error:

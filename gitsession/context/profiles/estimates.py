@@ -84,7 +84,7 @@ def by_bytes_of(text: str) -> int:
 
 def units(text: str) -> int:
     """The length of ``text`` in UTF-16, which is what JavaScript calls its length."""
-    return len(text) if text.isascii() else len(text) + sum(character > "\uffff" for character in text)
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def as_javascript(value: Any) -> str:
