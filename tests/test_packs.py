@@ -20,6 +20,7 @@ from gitsession.store.delta import apply
 from gitsession.store.git import GitDoor
 from gitsession.store.objects import oid_of
 from gitsession.store.pack import _index, write_pack
+from gitsession.store.packindex import File, PackIndex
 from gitsession.store.packs import Packs
 
 BLOB, OFFSET_DELTA, REF_DELTA = 3, 6, 7
@@ -144,6 +145,26 @@ def test_a_hostile_pack_is_refused_within_bounds(
 
     with faults.one():
         assert in_child(work, seconds=10, memory=160 << 20) == ["refused"]
+
+
+def test_a_name_is_not_found_where_one_ends_and_the_next_begins(tmp_path: Path) -> None:
+    first, second = b"\x11" + b"\0" * 9 + b"\x11" + b"U" * 9, b"\x11" + b"3" * 9 + b"D" * 10
+    sought = first[10:] + second[:10]
+    for listed, expected in (((first, second), None), ((first, second, sought), 7)):
+        path = tmp_path / f"{len(listed)}.idx"
+        path.write_bytes(_index([(raw, 0, 7 if raw == sought else 1) for raw in listed], bytes(20)))
+        assert PackIndex(str(path)).find(sought) == expected
+
+
+def test_pieces_read_among_others_are_those_of_the_file(tmp_path: Path) -> None:
+    data = os.urandom(100_000)
+    (tmp_path / "file").write_bytes(data)
+    file = File(str(tmp_path / "file"))
+    edges = [edge + step for edge in (0, 16_384, 32_768, 98_304, 100_000) for step in (-40, -1, 0, 1, 40)]
+    for offset in (edge for edge in edges if edge >= 0):
+        for count in (1, 32, 20_000):
+            assert file.read_among(offset, count) == data[offset : offset + count]
+    file.close()
 
 
 def test_an_honest_object_over_the_limit_is_refused_by_its_size(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from gitsession import Ask, Store, Writing
 from gitsession.compaction.summarizers.extractive import Extractive
 from gitsession.formats import pi
 from gitsession.session import content
+from gitsession.session.node import Node
 
 TITLE = "Compactions"
 
@@ -31,8 +32,11 @@ BETWEEN = 8
 
 @dataclass(slots=True)
 class _Taken:
-    """Bytes: of all packs with their indexes; of summaries as written; of parts of compactions, as packed."""
+    """``said``: how many messages followed the file. All else are bytes: of packs with their indexes; of summaries as
+    written; of parts of compactions, as packed.
+    """
 
+    said: int
     packs: int
     summaries: int = 0
     parts: Counter[str] = field(default_factory=Counter)
@@ -43,7 +47,8 @@ def measure(shop: Workshop) -> Iterator[Line | Table]:
     data = real.read_bytes() if real.exists() else made_file(0, 2500)
     rows = []
     for count in shop.pick([2], [10, 50], [10, 25, 50, 100]):
-        used, bare = (_store(shop.folder(), data, count, compacts) for compacts in (True, False))
+        used = _store(shop.folder(), data, count)
+        bare = _store(shop.folder(), data, 0, used.said)
         what, bars = f"{count} compactions", (BEYOND_BAR, ALL_BAR) if count == BARS_AT else (None, None)
         grown = used.packs - bare.packs
         beyond = grown - used.parts["summary"]
@@ -60,30 +65,32 @@ def _line(what: str, peer: str, ours: int, theirs: int, bar: float | None) -> Li
     return Line(what, peer, bar, Spread(ratio, ratio, ratio), ours, theirs, "bytes")
 
 
-def _store(place: Path, data: bytes, count: int, compacts: bool) -> _Taken:
+def _store(place: Path, data: bytes, count: int, said: int = 0) -> _Taken:
+    """The session with ``count`` compactions, or with so many messages and none."""
     path = place / "store.git"
     Store.create(path).close()
-    made = []
+    made: list[Node] = []
     with Store.open(path, durability="none") as store:
         session = store.session(store.bring_in(pi, data, name="session", final=True).session)
-        began = session.line()
-        for number in range(count):
-            if compacts:
+        began, number = session.line(), 0
+        while len(made) < count or number < said:
+            if count and number % BETWEEN == 0:
                 plan = session.plan_compaction(ask=Ask(keep_tokens=500))
-                made.append(session.compact(plan, Writing(summarizer=Extractive(), max_tokens=500)))
-            for each in range(BETWEEN):
-                session.append(messages()[(number * BETWEEN + each) % len(messages())].message)
+                done = session.compact(plan, Writing(summarizer=Extractive(), max_tokens=500))
+                made += [done] if done else []  # where all of it would be kept there is nothing to do yet
+            session.append(messages()[number % len(messages())].message)
+            number += 1
         line = session.line()
         assert line[: len(began)] == began
-        assert len(line) == len(began) + count * (BETWEEN + compacts)
+        assert len(line) == len(began) + number + count
         assert store.export(session.id).data == data
         store.maintain()
-        taken = _Taken(sum(file.stat().st_size for file in (path / "objects/pack").iterdir()))
-        for node in filter(None, made):
+        taken = _Taken(number, sum(file.stat().st_size for file in (path / "objects/pack").iterdir()))
+        for node in made:
             taken.summaries += len(session.read(node).summary.encode())
             tree = {name.partition(".")[0]: oid for _, name, oid in content.tree_of(store.objects, node.tree)}
             taken.parts += Counter(_packed(path, {"commit": node.oid, "tree": node.tree, **tree}))
-        if compacts:
+        if made:
             assert session.context().digest == _on_a_clone(path, place / "clone.git", session.id)
     return taken
 
