@@ -1,7 +1,8 @@
 """A session that was compacted near its end is opened and its context made, as an agent does that goes on with it.
 
 Against pi's own ``SessionManager`` on the same file, which we imported: once as a call in a process that runs already,
-with a store opened anew each time, and once as whole processes. 30 messages are in sight, however long the session.
+with a store opened anew each time, and once as whole processes. 30 messages are in sight, however long the session. pi
+0.87 and node 22 are asked where ``$LAB`` holds them.
 """
 
 from __future__ import annotations

@@ -48,11 +48,11 @@ class Row(NamedTuple):
 
     def proof(self) -> int | None:
         """Of all that the row says; ``None`` where SQLite cannot keep all of it as it is."""
-        *texts, anchors, above, payload = self
-        said = "\n".join(map(str, (*texts[:3], *texts[4:], anchors, above)))
+        sid, oid, kind, chain, agent, source_id, line, anchors, above, payload = self
+        said = f"{sid}\n{oid}\n{kind}\n{agent}\n{source_id}\n{line}\n{anchors}\n{above}\n"
         if not said.isascii() and storable(said) != said:
             return None
-        return zlib.crc32(b"%b\n%b%b" % (said.encode(), self.chain, payload or b""))
+        return zlib.crc32(b"%b%b%b" % (said.encode(), chain, payload or b""))
 
     def glimpse(self) -> Glimpse:
         source = None if self.agent is None else SourceRef(self.agent, self.source_id, self.line or 0)
