@@ -228,7 +228,7 @@ def test_a_context_shows_nothing_that_a_damaged_index_says(store: Store, column:
     sid = store.bring_in(FORMATS["pi"], pi_file(*lines, *talk("d", after="t"))).session
     session, db = store.session(sid), store.catalogue().db
     whole = session.context().digest
-    store.memory = Memory()
+    session._memory = Memory()
     changed = db.execute(f"UPDATE entries SET {column} = {OTHERS[column]} WHERE source_id = 'c'")
     assert changed.rowcount == 1
     assert session.context().digest == whole

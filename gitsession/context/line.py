@@ -166,7 +166,7 @@ def answers_to(node: Spot, name: str) -> bool:
     return name in names_of(node)
 
 
-def names_of(node: Node) -> tuple[str, ...]:
+def names_of(node: Spot) -> tuple[str, ...]:
     """What an entry is called by others of its line: its chain, and the agent's own id where it has one."""
     chain = to_base64url(node.chain)
     return (chain,) if node.source is None or node.source.id is None else (chain, node.source.id)
