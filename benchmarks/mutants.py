@@ -258,7 +258,7 @@ BREAKS = [
     ),
     one(
         "threads share a connection to the catalogue",
-        "api.py",
+        "api/catalogues.py",
         "me = (os.getpid(), threading.get_ident())",
         "me = (os.getpid(), 0)",
         "tests/test_writers.py::test_threads_share_one_store_and_its_sessions",
