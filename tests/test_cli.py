@@ -131,9 +131,28 @@ def test_an_older_copy_takes_nothing_away(run: Run, file: Path, imported: str, h
     assert run("export", "@").encode() == file.read_bytes()
 
 
-def test_a_fork_of_an_agents_session_goes_home_with_its_header(run: Run, file: Path, imported: str) -> None:
+def test_a_fork_of_an_agents_session_is_a_session_of_its_own(run: Run, file: Path, imported: str) -> None:
     forked = document(run("fork", "@@bbbb2222", "--json"))["session"]
-    assert run("export", forked).encode() == b"".join(file.read_bytes().splitlines(keepends=True)[:3])
+    begun = b"".join(file.read_bytes().splitlines(keepends=True)[:3])
+    assert run("export", forked, "--as-it-came").encode() == begun
+    header, *lines = run("export", forked).encode().splitlines(keepends=True)
+    assert json.loads(header)["id"] == forked
+    assert b"".join(lines[:2]) == b"".join(begun.splitlines(keepends=True)[1:])
+
+
+def test_what_was_made_here_goes_along_and_comes_back(run: Run, file: Path, imported: str, here: Path) -> None:
+    run("label", "@@bbbb2222", "a good place")
+    run("name", "@", "Called here")
+    run("export", "@", "-o", "again.jsonl")
+    written = (here / "again.jsonl").read_bytes()
+    assert written.startswith(file.read_bytes())
+    assert [json.loads(line)["type"] for line in written[len(file.read_bytes()) :].splitlines()] == [
+        "label",
+        "session_info",
+    ]
+    assert "unchanged" in run("import", "again.jsonl", "--dry-run") or "0 new" in run("import", "again.jsonl")
+    assert run("export", "@").encode() == written
+    assert run("export", "@", "--to", "omp").splitlines()[0].startswith('{"type":"title"')
 
 
 def test_export_of_one_line_leaves_out_the_other(run: Run, imported: str) -> None:

@@ -23,7 +23,7 @@ from gitsession.context.providers import pi as as_pi
 from gitsession.context.providers import provider
 from gitsession.context.value import Context
 from gitsession.errors import MissingObject, NotFound
-from gitsession.formats import FORMATS
+from gitsession.formats import FORMATS, pi_words
 from gitsession.index import states
 from gitsession.index.catalogue import Catalogue
 from gitsession.index.states import Known
@@ -100,7 +100,7 @@ def test_what_we_keep_is_shown_to_pi_as_it_would_write_it(store: Store) -> None:
                 ],
                 "provider": "p",
                 "model": "m",
-                "usage": {"input": 3},
+                "usage": pi_words.usage({"input": 3}),
                 "stopReason": "toolUse",
                 "timestamp": 6,
             },

@@ -147,12 +147,23 @@ def release(request: pytest.FixtureRequest) -> str:
 
 def ask(release: str, sessions: list[bytes], scratch: Path) -> list[Fields]:
     """What the real program makes of each session."""
-    requests = [{"id": at, "text": text.decode(), "raw": True} for at, text in enumerate(sessions)]
-    asked = "".join(json.dumps(request) + "\n" for request in requests)
+    return ask_all(release, [{"text": text.decode(), "raw": True} for text in sessions], scratch)
+
+
+def ask_all(release: str, requests: list[Fields], scratch: Path) -> list[Fields]:
+    """What the driver of the real program answers to each request."""
     known = {"LAB": str(LAB), "HOME": str(scratch), "PATH": os.environ["PATH"]}
     command = [*RELEASES[release][1], "--serve"]
-    done = subprocess.run(command, input=asked.encode(), capture_output=True, env=known, timeout=200, check=True)
-    return [json.loads(line) for line in done.stdout.split(b"\n") if line]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=known) as process:
+        assert process.stdin and process.stdout
+        answers = []
+        for at, request in enumerate(requests):  # one by one: at the end of its input a program may not say the rest
+            process.stdin.write(json.dumps({"id": at, **request}).encode() + b"\n")
+            process.stdin.flush()
+            answers.append(json.loads(process.stdout.readline()))
+        process.stdin.close()
+        process.wait(timeout=60)
+    return answers
 
 
 def test_the_real_program_shows_the_same(release: str, tmp_path: Path) -> None:

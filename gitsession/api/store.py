@@ -138,9 +138,13 @@ class Store:
         done = bring_in.bring_in(self.objects, format, source, kept, command=command, dry_run=dry_run)
         return done.with_missing(missing)
 
-    def export(self, sid: str, at: Node | None = None) -> SentOut:
-        """The session as its agent wrote it, byte for byte; ``at``: only the line that ends there."""
-        return send_out.home(self.objects, sid, at)
+    def export(self, sid: str, at: Node | None = None, *, to: str | None = None, as_it_came: bool = False) -> SentOut:
+        """The session as a file of the agent ``to``, by default its own; ``at``: only the line that ends there.
+
+        The agent's own lines are as it wrote them, and what was made here follows; ``as_it_came``: without it.
+        Raises ``Refused`` and ``Corrupt``.
+        """
+        return send_out.home(self.objects, sid, at) if as_it_came else send_out.send(self.objects, sid, to, at)
 
     # ---- the store as a whole
 

@@ -10,9 +10,9 @@ from gitsession.compaction.summary import stop_if
 from gitsession.compaction.value import Plan
 from gitsession.compaction.writing import Writing, write
 from gitsession.context import profiles
-from gitsession.context.profiles.showing import SYSTEM, keep_system
+from gitsession.context.profiles.showing import keep_system
 from gitsession.errors import LeafMoved, NotFound, Refused, SummaryFailed
-from gitsession.model.entries import BranchSummary, Compaction, Message, Reset
+from gitsession.model.entries import SYSTEM, BranchSummary, Compaction, Message, Reset
 from gitsession.session import graph
 from gitsession.session.node import Node, load
 from gitsession.session.session import Session

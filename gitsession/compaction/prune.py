@@ -6,10 +6,10 @@ from collections.abc import Collection, Sequence
 
 from gitsession.context.policies import About, Policy
 from gitsession.context.profiles.estimates import texts, units
-from gitsession.context.profiles.showing import CLEARED, cleared
+from gitsession.context.profiles.showing import cleared
 from gitsession.context.value import Item
 from gitsession.model.blocks import Text
-from gitsession.model.entries import Compaction, Message
+from gitsession.model.entries import CLEARED, Compaction, Message
 
 PROTECTED_TOKENS = 40_000
 LEAST_TOKENS = 20_000

@@ -12,7 +12,7 @@ from gitsession.model.entries import Entry, Opaque
 from gitsession.session import anchors, content
 from gitsession.session.anchors import Anchors
 from gitsession.session.glimpse import Glimpse, Spot
-from gitsession.session.node import Node, load
+from gitsession.session.node import Node, load, short_id
 from gitsession.store.base import ObjectStore, Oid
 
 
@@ -162,11 +162,12 @@ class Line:
 
 
 def answers_to(node: Spot, name: str) -> bool:
-    """Whether ``name`` in another entry of its line means this one: a chain, or the agent's own id."""
+    """Whether ``name`` in another entry of its line means this one: a chain, or what the agent calls it."""
     return name in names_of(node)
 
 
 def names_of(node: Spot) -> tuple[str, ...]:
-    """What an entry is called by others of its line: its chain, and the agent's own id where it has one."""
+    """What an entry is called by others of its line: its chain, and what the agent calls it where it has a name."""
+    called = short_id(node.chain) if node.source is None else node.source.id
     chain = to_base64url(node.chain)
-    return (chain,) if node.source is None or node.source.id is None else (chain, node.source.id)
+    return (chain,) if called is None else (chain, called)

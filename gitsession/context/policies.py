@@ -14,10 +14,10 @@ from typing import Literal, TypeAlias
 
 from gitsession.context.profiles import Profile
 from gitsession.context.profiles.estimates import is_image
-from gitsession.context.profiles.showing import CLEARED, cleared
+from gitsession.context.profiles.showing import cleared
 from gitsession.context.value import Item
 from gitsession.model.blocks import Block, Text, Thinking, ToolCall
-from gitsession.model.entries import CustomMessage, Message
+from gitsession.model.entries import CLEARED, CustomMessage, Message
 from gitsession.store.base import Oid
 
 IMAGE = "[image left out]"

@@ -6,6 +6,7 @@ moves each ref from the value that was seen. Where another writer was faster, it
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -13,12 +14,14 @@ from dataclasses import dataclass, field, replace
 from gitsession.codec.digest import hash_of
 from gitsession.codec.payload import NONCE_BYTES
 from gitsession.errors import Corrupt, Malformed, NotFound, RefMoved, Refused, Unavailable
+from gitsession.exchange.own_lines import OwnLines, Taken, tree_of_ours
 from gitsession.formats import Format, Problem, Record, Source
 from gitsession.formats.record import TAIL
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
 from gitsession.session import facts, graph, keep, names, naming, oplog
+from gitsession.session.active import active
 from gitsession.session.content import entry_of, payload_of
 from gitsession.session.meta import Meta, meta_of
 from gitsession.session.node import Node, line_of, position
@@ -114,7 +117,11 @@ class _Plan:
         self.before = dict(self.tree.branches) if self.tree else {}
         self.tips: dict[str, Oid] = dict(self.before) or {refs.MAIN: self.root.oid}
         self.names = naming.Names(self.tips.__contains__)
+        self.seen = meta_of(self.store, self.sid) if self.tree else Meta()
+        if self.seen.gaps:
+            raise _damaged(self.sid)
         self.goes_on = self._agents_leaves()
+        self.taken: dict[int, Taken] = {}
         self.at_line = self._entries()
         self._make_last_a_leaf()
         self._meta(attachments)
@@ -158,6 +165,11 @@ class _Plan:
     def _session(self) -> tuple[str, graph.Tree | None]:
         """The session's name, and its tree if it is there; a longer name if another session has the short one."""
         source = self.source
+        begun_here = tree_of_ours(self.store, source.source_id)
+        if begun_here is not None:
+            self.root = begun_here.nodes[begun_here.children[None][0]]
+            self._refuse_later_view(source.source_id, begun_here)
+            return source.source_id, begun_here
         for length in (names.LENGTH, names.LENGTH_TAKEN):
             sid = names.derived(source.agent, source.source_id, source.started_ms, length=length)
             try:
@@ -175,7 +187,7 @@ class _Plan:
         """The same session, begun by a later release: its entries are written in a way that we do not know."""
         for oid in tree.children.get(None, []):
             root = entry_of(self.store, tree.nodes[oid])
-            same = isinstance(root, kinds.Session) and root.source_id == self.source.source_id
+            same = oid == self.root.oid or getattr(root, "source_id", None) == self.source.source_id
             if same and isinstance(root, kinds.Session) and (root.view or 0) > VIEW:
                 raise Refused(f"session {sid} was begun by a later release (view {root.view})", hint=UPGRADE)
 
@@ -196,12 +208,19 @@ class _Plan:
     def _entries(self) -> dict[int, Node]:
         """The entry of every line of the file: the one that is there, or a new one."""
         known = self._known()
+        ours = OwnLines(self.store, self.sid, self.format, self.tree, self.seen) if self.tree else None
         at_line: dict[int, Node] = {}
         for record in self.source.records:
             parent = self.root if record.parent is None else at_line[record.parent]
             stored = keep.imported_stored(self.format, record)
             tree = keep.tree_of(self.format.FORM, stored) if known else ""
             node = known.get((parent.oid, record.line, tree))
+            taken = ours.find(record, parent) if ours is not None and node is None else None
+            if taken is not None:
+                self.taken[record.line] = taken
+                at_line[record.line] = taken.node
+                self._follow(taken.node)
+                continue
             if node is None:
                 node = keep.put(self, parent, keep.imported_as(self.format, record, stored))
                 self.new += 1
@@ -225,6 +244,15 @@ class _Plan:
         self.goes_on[node.oid] = name
         self.tips[name] = node.oid
 
+    def _follow(self, node: Node) -> None:
+        """Where the agent has the leaf of the active branch in its file, it goes on there, whoever named the branch."""
+        if node.oid == self.before.get(self.active) and node.oid not in self.goes_on:
+            self.goes_on[node.oid] = self.active
+
+    @functools.cached_property
+    def active(self) -> str:
+        return active(self.store, self.sid)
+
     def _free(self, node: Node) -> str:
         return self.names.free(node.chain)
 
@@ -239,15 +267,13 @@ class _Plan:
         """The entry that the agent goes on from: that of the file's last line, if the file names no other."""
         if self.source.leaf is not None:
             return self.at_line[self.source.leaf]
-        return max(self.at_line.values(), key=lambda node: node.source.line if node.source else 0, default=None)
+        return self.at_line[max(self.at_line)] if self.at_line else None
 
     # ---- meta
 
     def _meta(self, attachments: Mapping[str, bytes]) -> None:
         """The lines that are rewritten in place, how the file stands, what it needs: appended where they are news."""
-        seen = meta_of(self.store, self.sid) if self.tree else Meta()
-        if seen.gaps:
-            raise _damaged(self.sid)
+        seen = self.seen
         self.meta_before = self.store.ref(refs.meta(self.sid)) if self.tree else None
         self.meta_tip = self.meta_before
         self._meta_node = seen.nodes[0] if seen.nodes else self.root
@@ -269,6 +295,7 @@ class _Plan:
         here = {node.oid for node in self.at_line.values()}
         end = max((record.line for record in (*self.source.meta, *self.source.records)), default=0)
         missing = [node for node in facts.imported_now(self.tree, superseded) if node.oid not in here]
+        missing += [node for number, (node, _) in seen.lines_of_ours().items() if number not in self.taken]
         older = bool(missing) and all(node.source is not None and node.source.line > end for node in missing)
         if older:
             self.problems.append(Problem(end, f"an older copy: {len(missing)} later lines are kept, and stay"))
@@ -278,7 +305,7 @@ class _Plan:
         newest = seen.newest_lines()
         headers: list[Node] = []
         replaced: set[str] = set()
-        for record in self.source.meta:
+        for record in (*self.source.meta, *[taken.record for taken in self.taken.values()]):
             node = newest.pop(record.line, None)
             if node is None or payload_of(self.store, node) != record.payload:
                 replaced |= {position(node)} if node is not None else set()
@@ -292,16 +319,18 @@ class _Plan:
         entries = self._superseded(newest.values(), headers)
         superseded = (*entries, *sorted(older - set(entries)))
         leaf = None if self.source.leaf is None else position(self.at_line[self.source.leaf])
+        ours = tuple(taken.place for _, taken in sorted(self.taken.items()))
         if set(superseded) != set(before.superseded):
             changed = set(superseded) ^ set(before.superseded)
             superseded = (*superseded, *sorted(replaced - set(superseded)))
             self.rewritten = min((line for place in changed if (line := line_of(place)) is not None), default=None)
-        elif (self.source.ends_with_newline, leaf) == (before.ends_with_newline, before.leaf):
+        elif (self.source.ends_with_newline, leaf, ours) == (before.ends_with_newline, before.leaf, before.ours):
             return
         state = kinds.SourceFile(
             superseded=superseded,
             ends_with_newline=self.source.ends_with_newline,
             leaf=leaf,
+            ours=ours,
         )
         self._say_on_meta(state)
 
@@ -328,10 +357,19 @@ class _Plan:
         here = {node.oid for node in self.at_line.values()} | {self.root.oid}
         # A header that began meta and a second header in its place are one commit: in the file if either is.
         here |= {node.oid for node in headers}
-        nodes = self.tree.nodes.values() if self.tree else ()
-        gone = [node for node in nodes if node.source is not None and node.oid not in here and node.parent in here]
+        nodes = self.tree.nodes if self.tree else {}
+        gone = [node for node in nodes.values() if node.source is not None and node.oid not in here]
+        gone = [node for node in gone if self._imported_above(node) in here]
         gone += [node for node in lost if node.oid not in here]
         return tuple(position(node) for node in sorted(gone, key=graph.place))
+
+    def _imported_above(self, node: Node) -> Oid | None:
+        """The nearest entry above that is not one of ours: a line of ours that has left the file takes none along."""
+        nodes = self.tree.nodes if self.tree else {}
+        at = nodes.get(node.parent or "")
+        while at is not None and at.source is None and at.parent is not None:
+            at = nodes.get(at.parent)
+        return at.oid if at is not None else None
 
     def _attach(self, name: str, data: bytes, have: set[Oid]) -> None:
         """Keep what lies beside the file, once: its tree follows from name and bytes alone."""

@@ -1,65 +1,114 @@
-"""A session out of the store, home: the bytes its agent wrote, as they are (docs/format.md, "Rewritten files")."""
+"""A session out of the store: as its agent's file has it, or with what was made here in the agent's own words.
+
+docs/decisions/0013 says what goes where; docs/format.md, "The agent's file", what that is.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+from gitsession.codec.digest import to_base64url
 from gitsession.errors import Corrupt, Refused
+from gitsession.exchange.gather import gather
 from gitsession.formats import FORMATS
 from gitsession.formats.record import TAIL
 from gitsession.model.entries import Session
 from gitsession.session import facts, graph, names
 from gitsession.session.content import entry_of, payload_of
 from gitsession.session.meta import meta_of
-from gitsession.session.node import Node, position
+from gitsession.session.node import Node
 from gitsession.store import refs
 from gitsession.store.base import ObjectStore
 
 
 @dataclass(frozen=True, slots=True)
 class SentOut:
-    """``data``: the file. ``left_out``: entries that are not the agent's own (ours), which its file cannot hold."""
+    """``data``: the file. ``left_out``: entries made here that are not in it. ``added``: lines that are written anew.
+
+    ``notes``: what ``agent``'s form cannot say as we do, and how often.
+    """
 
     agent: str
     data: bytes
-    left_out: int
+    left_out: int = 0
+    added: int = 0
+    notes: Mapping[str, int] = field(default_factory=dict)
+
+
+def send(store: ObjectStore, sid: str, to: str | None = None, at: Node | None = None) -> SentOut:
+    """The session as a file that the agent ``to`` opens: one of ``FORMATS``, by default the session's own.
+
+    Where the agent's file says all there is, it is that file, byte for byte. ``at``: the line that ends in this entry.
+    Raises ``Refused`` where there is no such form, ``Corrupt`` where the file would not be whole.
+    """
+    tree = graph.tree(store, sid)
+    if tree.damage and at is None:
+        raise _damaged(tree)
+    root = _root(store, tree)
+    agent = to or _agent_of_file(store, sid) or root.agent
+    if agent not in FORMATS:
+        hint = f"`--to` says for which agent: {' or '.join(FORMATS)}"
+        raise Refused(f"session {sid} is {agent}'s, of whose files we know nothing", hint=hint)
+    found = gather(store, sid, FORMATS[agent], at)
+    if found.is_home and not found.is_news:
+        came = home(store, sid, at)
+        return SentOut(agent, came.data, found.left_out, notes=dict.fromkeys(found.notes, 1))
+    written = FORMATS[agent].write(found.out)
+    kept = sum(entry.line is not None for entry in found.out.entries) + len(found.out.head)
+    notes = {**written.notes, **dict.fromkeys(found.notes, 1)}
+    return SentOut(agent, written.data, found.left_out, len(written.lines) - kept, notes)
 
 
 def home(store: ObjectStore, sid: str, at: Node | None = None) -> SentOut:
-    """The agent's own file. ``at``: the line that ends in this entry, also where it is no longer in the file.
+    """The agent's own file, byte for byte. ``at``: the line that ends in this entry, also where it has left the file.
 
     Raises ``Refused`` for a session that no agent's file made, ``Corrupt`` where the file would not be whole.
     """
     tree = graph.tree(store, sid)
     nodes = list(tree.nodes.values()) if at is None else list(graph.line(store, at.oid))
     if tree.damage and at is None:
-        raise Corrupt(
-            f"not all entries can be read, the first is {tree.damage[0].oid}: the file would not be whole",
-            hint="`gitsession verify` names what is damaged; SESSION@ENTRY gives a line that is whole",
-        )
+        raise _damaged(tree)
     root = _root(store, tree)
     meta = meta_of(store, _home_of(store, sid, root))
-    superseded = set(meta.source_file.superseded)
-    if at is None:
-        found = facts.imported_now(tree, superseded)
-        headers = {number: node for number, node in meta.newest_lines().items() if position(node) not in superseded}
-    else:
-        found, headers = nodes, meta.lines_before(nodes)
+    found = facts.imported_now(tree, meta.source_file.superseded) if at is None else nodes
+    here = {to_base64url(node.chain) for node in nodes} if at is not None else None
+    taken = {
+        number: node for number, (node, chain) in meta.lines_of_ours().items() if here is None or chain in here
+    }
+    headers = meta.headers(None if at is None else nodes)
+    if at is not None:
         headers.pop(TAIL, None)  # it stood behind another line
-    lines = {**headers, **{node.source.line: node for node in found if node.source}}
+    lines = {**headers, **{node.source.line: node for node in found if node.source}, **taken}
     if not lines:
         raise Refused(
             f"session {sid} was made here, not by {root.agent}: there is no file to give back",
-            hint=f"`gitsession log {sid} --json` has what it says",
+            hint=f"`gitsession export {sid} --to pi` writes one",
         )
-    left_out = sum(node.source is None and node.parent is not None for node in nodes)
+    in_file = {chain for _, chain in meta.lines_of_ours().values()}
+    left_out = sum(
+        node.source is None and node.parent is not None and to_base64url(node.chain) not in in_file for node in nodes
+    )
     payloads = [payload_of(store, lines[number]) for number in sorted(lines)]
     if TAIL in lines and not payloads[-1]:
         payloads.pop()  # it has found its line
-    between = FORMATS[root.agent].BETWEEN
+    agent = next((node.source.agent for node in lines.values() if node.source), root.agent)
+    between = FORMATS[agent].BETWEEN
     data = between.join(payloads)
     ends_with_newline = meta.source_file.ends_with_newline or at is not None
-    return SentOut(root.agent, data + (between if ends_with_newline else b""), left_out)
+    return SentOut(agent, data + (between if ends_with_newline else b""), left_out)
+
+
+def _damaged(tree: graph.Tree) -> Corrupt:
+    return Corrupt(
+        f"not all entries can be read, the first is {tree.damage[0].oid}: the file would not be whole",
+        hint="`gitsession verify` names what is damaged; SESSION@ENTRY gives a line that is whole",
+    )
+
+
+def _agent_of_file(store: ObjectStore, sid: str) -> str | None:
+    """The agent that has a file of this session; ``None`` where none has."""
+    return next((node.source.agent for node in meta_of(store, sid).headers().values() if node.source), None)
 
 
 def _root(store: ObjectStore, tree: graph.Tree) -> Session:

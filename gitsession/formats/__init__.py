@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from gitsession.formats import omp, pi
+from gitsession.formats.outgoing import Leaving, Outgoing, Written
 from gitsession.formats.places import Root
 from gitsession.formats.record import Problem, Record, Source
 from gitsession.model.entries import Entry
 from gitsession.model.headline import Headline
 
-__all__ = ["FORMATS", "Format", "Problem", "Record", "Root", "Source", "claimed"]
+__all__ = ["FORMATS", "Format", "Leaving", "Outgoing", "Problem", "Record", "Root", "Source", "Written", "claimed"]
 
 
 class Format(Protocol):
@@ -49,6 +50,9 @@ class Format(Protocol):
 
     def read(self, payload: bytes) -> Entry:
         """What ``payload`` means, as well as this release knows. Never raises: ``Opaque`` and ``Unknown``."""
+
+    def write(self, out: Outgoing) -> Written:
+        """A session as a file that the agent opens at the leaf. The same in, the same out. Never raises."""
 
 
 FORMATS: dict[str, Format] = {"omp": omp, "pi": pi}

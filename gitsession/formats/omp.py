@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gitsession.formats import pi_file, pi_headline, pi_view
+from gitsession.formats import pi_file, pi_headline, pi_view, pi_write
 from gitsession.formats.jsonl import parse
+from gitsession.formats.outgoing import Outgoing, Written
 from gitsession.formats.places import Root
 from gitsession.formats.record import Source
 from gitsession.model.entries import Entry
 from gitsession.model.headline import Headline
 
-__all__ = ["AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "claims", "headline", "read", "split"]
+__all__ = ["AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "claims", "headline", "read", "split", "write"]
 
 AGENT = "omp"
 FORM = "jsonl"
@@ -42,3 +43,7 @@ def headline(payload: bytes) -> Headline:
 
 def read(payload: bytes) -> Entry:
     return pi_view.entry_of(parse(payload), payload, agent=AGENT)
+
+
+def write(out: Outgoing) -> Written:
+    return pi_write.write(out, omp=True)

@@ -34,7 +34,16 @@ def to_ms(value: object) -> int | None:
     return seconds * 1000 + int(fraction[:3].ljust(3, "0") if fraction else 0)
 
 
+def to_iso(at_ms: int) -> str:
+    """The inverse, in UTC with milliseconds; a time that four digits of a year cannot say is the nearest that can."""
+    seconds, ms = divmod(min(max(at_ms, 0), _LAST), 1000)
+    days, seconds = divmod(seconds, 86_400)
+    clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{ms:03}Z"
+    return f"{date.fromordinal(_EPOCH + days).isoformat()}T{clock}"
+
+
 _EPOCH = date(1970, 1, 1).toordinal()
+_LAST = (date.max.toordinal() - _EPOCH + 1) * 86_400_000 - 1
 _ISO = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})[T ]([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9])(?:\.([0-9]+))?)?"
     r"(?:Z|([+-])([0-9]{2}):?([0-5][0-9]))?"

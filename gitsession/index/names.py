@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from dataclasses import dataclass
 
@@ -19,6 +20,8 @@ class Names:
     title: str | None
     labels: dict[Oid, str]
     chains: dict[str, str]
+
+_SHORT = re.compile(r"[0-9a-f]{8}")
 
 
 def names(catalogue: Catalogue, sid: str) -> Names:
@@ -55,7 +58,20 @@ def place_of(db: sqlite3.Connection, sid: str, target: str) -> tuple[Oid, str] |
         # A label that a fork took along names an entry of the session it was forked off.
         by_chain = "SELECT oid, chain FROM entries WHERE chain = ? ORDER BY sid = ? DESC LIMIT 1"
         row = db.execute(by_chain, (_chain(target), sid)).fetchone()
+        row = row or _by_short_id(db, sid, target)
         found = (row[0], to_base64url(row[1])) if row else None
+    return found
+
+
+def _by_short_id(db: sqlite3.Connection, sid: str, target: str) -> tuple[Oid, bytes] | None:
+    """The entry of ours that an agent calls so (``session.node.short_id``)."""
+    if not _SHORT.fullmatch(target):
+        return None
+    first = bytes.fromhex(target)
+    found: tuple[Oid, bytes] | None = db.execute(
+        "SELECT oid, chain FROM entries WHERE chain BETWEEN ? AND ? AND sid = ? AND source_id IS NULL AND line IS NULL",
+        (first, first + b"\xff" * 28, sid),
+    ).fetchone()
     return found
 
 

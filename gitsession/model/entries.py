@@ -19,6 +19,12 @@ FAILED = ("aborted", "error")
 ROLES = ("user", "assistant", "tool", "system", "developer", "shell", "custom")
 """The roles a message can have. An agent's own role that is none of these is ``custom``."""
 
+CLEARED = "[Old tool result cleared]"
+"""What is shown for a tool result that is left out. The call keeps its answer: providers want both or neither."""
+
+SYSTEM = "system"
+"""Where a compaction keeps, in ``preserve``, what the agent was told: behind it no more of that is seen."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entry:
@@ -286,6 +292,7 @@ class SourceFile(Entry):
     superseded: tuple[str, ...] = ()
     ends_with_newline: bool = True
     leaf: str | None = None
+    ours: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,7 +9,7 @@ from gitsession.session.content import begins_fork, entry_of
 from gitsession.session.graph import Tree, place
 from gitsession.session.marks import Mark
 from gitsession.session.meta import Meta, marks_of
-from gitsession.session.node import Node, position
+from gitsession.session.node import Node, position, short_id
 from gitsession.store.base import ObjectStore, Oid
 
 MARKING = frozenset({"label", "title"})
@@ -58,11 +58,12 @@ def above(tree: Tree, start: Oid | None) -> set[Oid]:
 
 
 def targets(tree: Tree, seen: Meta) -> dict[str, Oid]:
-    """What a label or an address may name: an entry's chain, or the agent's id for it.
+    """What a label or an address may name: an entry's chain, or what the agent calls it.
 
     Of two entries with one id the later line answers, and one that is in the agent's file before one that was.
     """
-    named = {to_base64url(node.chain): node.oid for node in tree.nodes.values()}
+    named = {short_id(node.chain): node.oid for node in tree.nodes.values() if node.source is None}
+    named |= {to_base64url(node.chain): node.oid for node in tree.nodes.values()}
     in_file = {node.oid for node in imported_now(tree, seen.source_file.superseded)}
     imported = [node for node in tree.nodes.values() if node.source is not None]
     for node in sorted(imported, key=lambda node: (node.oid in in_file, place(node))):

@@ -10,10 +10,12 @@ from gitsession.model.entries import Entry
 from gitsession.session.content import entry_of
 from gitsession.session.gaps import DAMAGE, Gap
 from gitsession.session.marks import Mark
-from gitsession.session.node import Node, load, position
+from gitsession.session.node import Node, line_of, load, position
 from gitsession.session.unreached import fill
 from gitsession.store import refs
 from gitsession.store.base import ObjectStore, Oid
+
+BELOW = "below:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,25 @@ class Meta:
             if node.source is not None:
                 lines.setdefault(node.source.line, node)
         return lines
+
+    def lines_in_force(self) -> dict[int, Node]:
+        """The same, without those that are no longer in the file."""
+        gone = set(self.source_file.superseded)
+        return {number: node for number, node in self.newest_lines().items() if position(node) not in gone}
+
+    def headers(self, line: Iterable[Node] | None = None) -> dict[int, Node]:
+        """Of these, the lines before the first entry; those that were in force when ``line`` was the file."""
+        lines = self.lines_in_force() if line is None else self.lines_before(line)
+        return {number: node for number, node in lines.items() if not is_of_ours(node)}
+
+    def lines_of_ours(self) -> dict[int, tuple[Node, str]]:
+        """Lines of the agent's file in which it has taken in what we wrote, and the chain of the entry that each is.
+
+        ``BELOW`` and the chain of the entry it hangs below, for a line that only names an entry, or the leaf.
+        """
+        chains = {line_of(place): place.partition(":")[2] for place in self.source_file.ours}
+        lines = self.lines_in_force().items()
+        return {number: (node, chains.get(number, "")) for number, node in lines if is_of_ours(node)}
 
     def older_lines(self) -> list[Node]:
         """Lines of the agent's file on ``meta`` that a newer one took the place of."""
@@ -63,6 +84,11 @@ class Meta:
             if node.source is not None and (node.source.line not in lines or position(node) in listed):
                 lines[node.source.line] = node
         return lines
+
+
+def is_of_ours(node: Node) -> bool:
+    """Whether a line on ``meta`` is one that we wrote for the agent: a header names no entry, so it has no id."""
+    return node.source is not None and node.source.id is not None
 
 
 def meta_of(store: ObjectStore, sid: str) -> Meta:
@@ -99,6 +125,8 @@ def meta_of(store: ObjectStore, sid: str) -> Meta:
             seen_lines.add(node.source.line)
             if source_file is not None and position(node) in source_file.superseded:
                 continue
+        if is_of_ours(node):
+            continue  # it says what an entry of ours says
         entry = entry_of(store, node)
         if isinstance(entry, kinds.Session) and header is None:
             header = entry

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from datetime import UTC, datetime
 
 from gitsession.codec.digest import hash_of, to_base32
 
 LENGTH = 13
 LENGTH_TAKEN = 26
+
+_NAME = re.compile(r"[0-9]{8}-[a-z2-7]{13}(?:[a-z2-7]{13})?")
 
 
 def random(at_ms: int) -> str:
@@ -26,6 +29,11 @@ def seed(agent: str, source_id: str, started_ms: int) -> bytes:
 def derived(agent: str, source_id: str, started_ms: int, *, length: int = LENGTH) -> str:
     """The name of an imported session: the same in every store."""
     return f"{_date(started_ms)}-{to_base32(hash_of(seed(agent, source_id, started_ms)), length)}"
+
+
+def is_one(text: str) -> bool:
+    """Whether ``text`` has the form of a session's name."""
+    return _NAME.fullmatch(text) is not None
 
 
 def _date(at_ms: int) -> str:

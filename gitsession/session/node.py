@@ -64,6 +64,14 @@ def load(store: ObjectStore, oid: Oid) -> Node:
     return parse(oid, data)
 
 
+def short_id(chain: bytes) -> str:
+    """What an agent's file calls an entry of ours: the first eight hexadecimal digits of its chain. FROZEN.
+
+    What the agent writes later names the entry by it, and those lines are kept as they are.
+    """
+    return chain[:4].hex()
+
+
 def position(node: Node) -> str:
     """How ``SourceFile.superseded`` names an imported entry: ``<line>:<chain>``."""
     return f"{node.source.line if node.source else ''}:{to_base64url(node.chain)}"

@@ -12,6 +12,7 @@ from gitsession.model.entries import Fork, Session
 from gitsession.model.headline import VIEW
 from gitsession.session import content, graph, oplog
 from gitsession.session.check import check
+from gitsession.session.meta import is_of_ours
 from gitsession.session.node import Node, load
 from gitsession.store import refs
 from gitsession.store.base import ObjectStore, Oid
@@ -129,7 +130,7 @@ def _check_meta(store: ObjectStore, sid: str | None, nodes: Mapping[Oid, Node], 
             continue
         node = nodes.get(store.ref(name) or "")
         while node is not None and not _starts(node):
-            if node.kind not in ON_META:
+            if node.kind not in ON_META and not is_of_ours(node):
                 report.add(node.oid, f"{node.kind[:40]!r} has no place on {name}")
                 break
             node = nodes.get(node.parent or "")

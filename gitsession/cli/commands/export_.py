@@ -16,23 +16,29 @@ from gitsession.errors import Refused
 @click.command()
 @click.argument("session", metavar="SESSION[@ENTRY]")
 @click.option("--to", "agent", metavar="FORMAT", help="The agent to write for; its own by default.")
+@click.option("--as-it-came", is_flag=True, help="Only what the agent's file has, byte for byte.")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="A new file, instead of stdout.")
 @with_app
-def command(app: App, session: str, agent: str | None, output: Path | None) -> None:
-    """Give a session back as its agent wrote it, byte for byte.
+def command(app: App, session: str, agent: str | None, as_it_came: bool, output: Path | None) -> None:
+    """Write a session as a file that its agent, or another, opens and goes on with.
 
-    With an entry: only the line that ends there.
+    The agent's own lines are as it wrote them; what was made here follows. With an entry: only its line.
     """
     from gitsession.formats import FORMATS
 
     if agent is not None and agent not in FORMATS:
         raise click.UsageError(f"no format {agent!r}; there are {', '.join(FORMATS)}")
     found, entry = app.entry(session)
-    sent = app.store().export(found.id, entry if split(session)[1] else None)
+    at = entry if split(session)[1] else None
+    sent = app.store().export(found.id, at, to=agent, as_it_came=as_it_came)
     if agent not in (None, sent.agent):
-        raise Refused(f"this session is {sent.agent}'s", hint=f"it can be exported --to {sent.agent}, byte for byte")
+        hint = f"without --as-it-came it can be written for {agent}"
+        raise Refused(f"this session came from {sent.agent}", hint=hint)
     if sent.left_out:
-        warn(f"left out: {count(sent.left_out, 'entry', 'entries')} made here, which {sent.agent}'s file never had")
+        why = "which its file does not have" if as_it_came else "which hang below lines that it has rewritten"
+        warn(f"left out: {count(sent.left_out, 'entry', 'entries')} made here, {why}; SESSION@ENTRY gives a line")
+    for note, times in sorted(sent.notes.items()):
+        warn(f"{note} ({times})" if times > 1 else note)
     if output is None:
         sys.stdout.buffer.write(sent.data)
         sys.stdout.buffer.flush()

@@ -12,14 +12,18 @@ from gitsession.context.value import Item
 from gitsession.formats import FORMATS
 from gitsession.formats.pi_messages import read_content
 from gitsession.model.blocks import Text
-from gitsession.model.entries import BranchSummary, Compaction, ContextEdit, CustomMessage, Entry, Message, Prune
+from gitsession.model.entries import (
+    CLEARED,
+    SYSTEM,
+    BranchSummary,
+    Compaction,
+    ContextEdit,
+    CustomMessage,
+    Entry,
+    Message,
+    Prune,
+)
 from gitsession.session.glimpse import Spot
-
-CLEARED = "[Old tool result cleared]"
-"""What stands in place of a tool result that is left out. The call keeps its answer: providers want both or neither."""
-
-SYSTEM = "system"
-"""Where a compaction of ours keeps, in ``preserve``, what the agent was told: behind it no more of that is seen."""
 
 EDITABLE = ("user", "assistant", "tool", "custom")
 """The roles whose words a context edit can replace."""

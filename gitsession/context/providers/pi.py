@@ -6,22 +6,19 @@ written as pi would write them.
 
 from __future__ import annotations
 
-import base64
 import json
-from collections.abc import Sequence
 from typing import Any
 
 from gitsession.context.value import Context, Item
-from gitsession.model.blocks import Block, File, Image, OtherBlock, Text, Thinking, ToolCall
+from gitsession.formats import pi_words
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Message
 
-_ROLES = {"tool": "toolResult", "shell": "bashExecution"}
 _NULL_IS_EMPTY = {"user": [], "assistant": [], "toolResult": [], "system": ""}
 
 
 def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
     """``system`` becomes a message of that role before the others, in place of one that stands there."""
-    messages = [_message(item, tolerant=context.profile == "pi") for item in context.items]
+    messages = [_message(item, profile=context.profile) for item in context.items]
     if system is not None:
         first = messages and messages[0].get("role") == "system"
         messages[: 1 if first else 0] = [{"role": "system", "content": system}]
@@ -33,26 +30,36 @@ def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
     }
 
 
-def _message(item: Item, *, tolerant: bool) -> dict[str, Any]:
+def _message(item: Item, *, profile: str) -> dict[str, Any]:
     written = json.loads(item.payload.decode().removeprefix("\ufeff")) if item.agent in ("pi", "omp") else {}
     entry = item.entry
     if isinstance(entry, Message):
         stated = written.get("message")
-        return _as_stated(stated, tolerant) if isinstance(stated, dict) else _said(entry)
+        if isinstance(stated, dict):
+            return _as_stated(stated, tolerant=profile == "pi")
+        return pi_words.message(entry, omp=profile == "omp")
     if isinstance(entry, CustomMessage):
         details = {} if entry.details is None else {"details": entry.details}
         return {
             "role": "custom",
             "customType": entry.custom_type,
-            "content": _given(written, "content", _content(entry.content)),
+            "content": _given(written, "content", pi_words.content(entry.content)),
             "display": entry.display,
             **details,
             "timestamp": entry.at_ms,
         }
     if isinstance(entry, Compaction):
         before = {} if entry.tokens_before is None else {"tokensBefore": entry.tokens_before}
-        return {"role": "compactionSummary", "summary": entry.summary, **before, "timestamp": entry.at_ms}
+        more = _omp_says(entry) if profile == "omp" else {}
+        return {"role": "compactionSummary", "summary": entry.summary, **before, **more, "timestamp": entry.at_ms}
     return _branch_summary(entry)
+
+
+def _omp_says(entry: Compaction) -> dict[str, Any]:
+    """What omp tells its screen, besides, of a compaction."""
+    said = {name: entry.extra.get(name) for name in ("shortSummary", "warning")}
+    said |= {"method": entry.method, "tokensAfter": entry.tokens_after}
+    return {name: value for name, value in said.items() if value is not None}
 
 
 def _branch_summary(entry: BranchSummary) -> dict[str, Any]:
@@ -65,7 +72,7 @@ def _given(written: dict[str, Any], field: str, otherwise: Any) -> Any:
     return otherwise if found is None else found
 
 
-def _as_stated(message: dict[str, Any], tolerant: bool) -> dict[str, Any]:
+def _as_stated(message: dict[str, Any], *, tolerant: bool) -> dict[str, Any]:
     """A hook's message is a custom one; ``tolerant``: since 0.87, a content that is missing is an empty one."""
     role = message.get("role")
     if role == "hookMessage":
@@ -73,53 +80,3 @@ def _as_stated(message: dict[str, Any], tolerant: bool) -> dict[str, Any]:
     if tolerant and role in _NULL_IS_EMPTY and message.get("content") is None:
         return {**message, "content": _NULL_IS_EMPTY[role]}
     return message
-
-
-def _said(entry: Message) -> dict[str, Any]:
-    fields = {
-        "role": _ROLES.get(entry.role, entry.role),
-        "content": None if entry.role == "shell" else _content(entry.content),
-        "command": entry.command,
-        "output": entry.output,
-        "exitCode": entry.exit_code,
-        "toolCallId": entry.tool_call_id,
-        "toolName": entry.tool_name,
-        "isError": entry.is_error if entry.role == "tool" else None,
-        "details": entry.details,
-        "provider": entry.provider,
-        "model": entry.model,
-        "usage": entry.usage,
-        "stopReason": entry.stop,
-        "errorMessage": entry.error,
-        "timestamp": entry.at_ms,
-    }
-    return {name: value for name, value in fields.items() if value is not None} | dict(entry.extra)
-
-
-def _content(blocks: Sequence[Block]) -> list[Any]:
-    return [_block(block) for block in blocks]
-
-
-def _block(block: Block) -> Any:
-    match block:
-        case Text():
-            return {"type": "text", "text": block.text, **_signed("textSignature", block.signature)}
-        case Thinking(redacted=True, text=""):
-            return {"type": "redactedThinking", "data": block.signature or ""}
-        case Thinking():
-            redacted = {"redacted": True} if block.redacted else {}
-            signature = _signed("thinkingSignature", block.signature)
-            return {"type": "thinking", "thinking": block.text, **signature, **redacted}
-        case ToolCall():
-            signature = _signed("thoughtSignature", block.signature)
-            return {"type": "toolCall", "id": block.id, "name": block.name, "arguments": block.arguments, **signature}
-        case Image():
-            return {"type": "image", "data": base64.b64encode(block.data).decode(), "mimeType": block.mime}
-        case File():
-            return {"type": "text", "text": f"[file {block.name}]"}
-        case OtherBlock():
-            return block.value
-
-
-def _signed(name: str, signature: str | None) -> dict[str, str]:
-    return {} if signature is None else {name: signature}

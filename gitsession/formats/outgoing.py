@@ -1,0 +1,70 @@
+"""A session on its way into an agent's file: what is to be said, and the lines that say it. Values only.
+
+An entry is named by its *key*; where it refers to another one that goes along, it says that one's key. What an agent
+calls it (an id of eight digits, a number) is the business of the agent's module.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from gitsession.model.entries import Entry, Label, Session, Title
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Leaving:
+    """One entry. ``below``: the key of the one it hangs below, ``None`` for the root.
+
+    ``short``: what it is called where the agent has no name for it, eight digits, if they are free.
+    ``line``: its bytes where the agent itself wrote them, or they stand in its file already. ``id``: the agent's own.
+    ``is_name``: no entry, but a line that names one, or the leaf: what comes below its parent hangs below it.
+    """
+
+    key: str
+    below: str | None
+    entry: Entry
+    short: str = ""
+    line: bytes | None = None
+    id: str | None = None
+    is_name: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outgoing:
+    """``entries``: parents before children, as they are to stand in the file. ``leaf``: the key to go on from.
+
+    ``session``: id, start, folder and name of the session, for a header. ``head``: the header lines the agent wrote.
+    ``labels``: by key, and ``title``: those that the entries do not say.
+    """
+
+    session: Session
+    entries: tuple[Leaving, ...]
+    leaf: str | None
+    head: tuple[bytes, ...] = ()
+    labels: tuple[Label, ...] = ()
+    title: Title | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the file. ``key``: of the entry it is, ``None`` where it is a name or a mark at the leaf.
+
+    ``id``: the agent's name for it, ``None`` where it has none.
+    """
+
+    data: bytes
+    key: str | None = None
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A file. ``notes``: what the agent's form cannot say as we do, and how often."""
+
+    lines: tuple[Line, ...]
+    notes: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def data(self) -> bytes:
+        return b"".join(line.data + b"\n" for line in self.lines)
