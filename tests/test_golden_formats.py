@@ -105,7 +105,7 @@ def joined(source):
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_a_file_comes_back_byte_for_byte(path):
     data = path.read_bytes()
-    for format_ in FORMATS.values():
+    for format_ in (FORMATS["omp"], FORMATS["pi"]):
         for final in (False, True):
             assert joined(format_.split(data, name=path.stem, final=final)) == data
 

@@ -636,7 +636,7 @@ def omp_home(folder: Path, *contents: bytes, names: list[str] | None = None) -> 
 
 
 def bring_with_blobs(store: ObjectStore, path: Path, data: bytes) -> importing.BroughtIn:
-    kept, missing = discover.attachments(path, data)
+    kept, missing = discover.attachments(path, data, FORMATS["omp"])
     omp = FORMATS["omp"]
     return importing.bring_in(store, omp, omp.split(data), kept).with_missing(missing)
 

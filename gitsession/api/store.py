@@ -132,7 +132,7 @@ class Store:
 
         Raises ``Malformed`` where ``data`` is no session, ``Refused``, ``Corrupt`` and ``Unavailable``.
         """
-        kept, missing = discover.attachments(path, data) if path else ({}, [])
+        kept, missing = discover.attachments(path, data, format) if path else ({}, [])
         source = format.split(data, name=name, final=final)
         command = bring_in.Command(f"import {path or source.source_id}", self._clock(), group)
         done = bring_in.bring_in(self.objects, format, source, kept, command=command, dry_run=dry_run)

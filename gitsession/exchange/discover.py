@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
@@ -15,10 +14,6 @@ from gitsession.formats import FORMATS, Format, claimed
 
 HEAD_BYTES = 64 * 1024
 FILE_BYTES_MAX = 1 << 30
-
-_BLOB = re.compile(rb"blob:sha256:([0-9a-f]{64})(?![0-9a-f])")
-_BLOBS_UP = 4
-"""How far above a session file omp's blob folder can lie: agent/blobs beside agent/sessions/<bucket>/<file>."""
 
 
 def everywhere(home: Path, environment: Mapping[str, str]) -> Iterator[tuple[Path, Format]]:
@@ -70,24 +65,20 @@ def format_of(path: Path, data: bytes) -> Format | None:
     return claimed(data[:HEAD_BYTES])
 
 
-def attachments(path: Path, data: bytes) -> tuple[dict[str, bytes], list[str]]:
-    """What omp keeps beside a session file: contents by the reference its entries use, and references to nothing.
+def attachments(path: Path, data: bytes, format: Format) -> tuple[dict[str, bytes], list[str]]:
+    """What the agent keeps beside a session file: contents by name, and the names of those that are needed and absent.
 
-    Only names of 64 hexadecimal digits are looked up, and only content that hashes to its name is taken.
+    Of a file that must hash to its name, only content that does is taken.
     """
-    wanted = sorted({found.decode() for found in _BLOB.findall(data)})
-    if not wanted:
-        return {}, []
-    folders = [folder / "blobs" for folder in list(path.resolve().parents)[:_BLOBS_UP]]
     contents: dict[str, bytes] = {}
     missing: list[str] = []
-    for name in wanted:
-        reference = f"blob:sha256:{name}"
-        content = next((found for folder in folders if (found := _read(folder / name)) is not None), None)
-        if content is not None and hashlib.sha256(content).hexdigest() == name:
-            contents[reference] = content
-        else:
-            missing.append(reference)
+    for wanted in format.beside(data, name_of(path)):
+        folder = path.resolve().parent
+        content = next((found for place in wanted.places if (found := _read(folder / place)) is not None), None)
+        if content is not None and wanted.sha256 in ("", hashlib.sha256(content).hexdigest()):
+            contents[wanted.name] = content
+        elif wanted.needed:
+            missing.append(wanted.name)
     return contents, missing
 
 

@@ -119,7 +119,7 @@ class AgentFile:
                 _, data = discover.read(self._path)
                 format = discover.format_of(self._path, data)
                 if format is not None:
-                    kept, _ = discover.attachments(self._path, data)
+                    kept, _ = discover.attachments(self._path, data, format)
                     bring_in(self._made, format, format.split(data, name=discover.name_of(self._path)), kept)
             except (GitSessionError, OSError):
                 pass  # gone, or another file by now: it gives what it has

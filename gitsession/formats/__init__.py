@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from gitsession.formats import omp, pi
+from gitsession.formats import claude, omp, pi
 from gitsession.formats.outgoing import Leaving, Outgoing, Written
-from gitsession.formats.places import Root
+from gitsession.formats.places import Beside, Root
 from gitsession.formats.record import Problem, Record, Source
 from gitsession.model.entries import Entry
 from gitsession.model.headline import Headline
 
-__all__ = ["FORMATS", "Format", "Leaving", "Outgoing", "Problem", "Record", "Root", "Source", "Written", "claimed"]
+__all__ = [
+    "FORMATS", "Beside", "Format", "Leaving", "Outgoing", "Problem", "Record", "Root", "Source", "Written", "claimed",
+]  # fmt: skip
 
 
 class Format(Protocol):
@@ -45,6 +47,9 @@ class Format(Protocol):
         no session at all; a bad line is a problem in the report, never an error.
         """
 
+    def beside(self, data: bytes, name: str) -> Sequence[Beside]:
+        """The files that belong to the session of ``data`` and lie beside its own, whose place is ``name``."""
+
     def headline(self, payload: bytes) -> Headline:
         """What the commit message says of ``payload``: frozen under view 1. Never raises."""
 
@@ -55,7 +60,7 @@ class Format(Protocol):
         """A session as a file that the agent opens at the leaf. The same in, the same out. Never raises."""
 
 
-FORMATS: dict[str, Format] = {"omp": omp, "pi": pi}
+FORMATS: dict[str, Format] = {"claude": claude, "omp": omp, "pi": pi}
 """In the order in which they are asked: the pickier first."""
 
 

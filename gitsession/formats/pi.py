@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from gitsession.formats import pi_file, pi_headline, pi_view, pi_write
 from gitsession.formats.jsonl import parse
 from gitsession.formats.outgoing import Outgoing, Written
-from gitsession.formats.places import Root
+from gitsession.formats.places import Beside, Root
 from gitsession.formats.record import Source
 from gitsession.model.entries import Entry
 from gitsession.model.headline import Headline
 
-__all__ = ["AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "claims", "headline", "read", "split", "write"]
+__all__ = ["AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "beside", "claims", "headline", "read", "split", "write"]
 
 AGENT = "pi"
 FORM = "jsonl"
@@ -28,6 +28,11 @@ def claims(head: bytes) -> bool:
 
 def split(data: bytes, *, name: str = "", final: bool = False) -> Source:
     return pi_file.split(data, agent=AGENT, name=name, final=final)
+
+
+def beside(data: bytes, name: str) -> Sequence[Beside]:
+    """omp's blobs: files of both agents can name them, since early files of omp look like pi's."""
+    return pi_file.beside(data)
 
 
 def headline(payload: bytes) -> Headline:

@@ -7,14 +7,20 @@ omp puts a slot of fixed size for the title before the header. Slot and header a
 from __future__ import annotations
 
 import json
+import re
 from typing import NamedTuple
 
 from gitsession.errors import Malformed
 from gitsession.formats import jsonl
 from gitsession.formats.jsonl import Failure, Object
 from gitsession.formats.placement import NOTHING, Field, Node, Placed, place, quoted
+from gitsession.formats.places import Beside
 from gitsession.formats.record import Problem, Record, Source
 from gitsession.formats.times import to_ms
+
+_BLOB = re.compile(rb"blob:sha256:([0-9a-f]{64})(?![0-9a-f])")
+_BLOBS_UP = 4
+"""How far above a session file omp's blob folder can lie: agent/blobs beside agent/sessions/<bucket>/<file>."""
 
 
 def header_in(head: bytes) -> tuple[Object, Object | None] | None:
@@ -31,6 +37,13 @@ def header_in(head: bytes) -> tuple[Object, Object | None] | None:
         if slot is None and _is_slot(found):
             slot = found
     return None
+
+
+def beside(data: bytes) -> list[Beside]:
+    """The contents that omp keeps in a folder of blobs, above the session file's."""
+    wanted = sorted({found.decode() for found in _BLOB.findall(data)})
+    above = ["/".join([*[".."] * levels, "blobs"]) for levels in range(_BLOBS_UP)]
+    return [Beside(f"blob:sha256:{name}", [f"{folder}/{name}" for folder in above], sha256=name) for name in wanted]
 
 
 def split(data: bytes, *, agent: str, name: str, final: bool) -> Source:

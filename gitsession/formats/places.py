@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 
@@ -20,3 +21,17 @@ class Root(NamedTuple):
         """The part of the place that no wildcard is in, with a slash at both ends: ``/.pi/agent/sessions/``."""
         place = f"/{self.home}/{self.pattern}"
         return place[: place.partition("*")[0].rindex("/") + 1]
+
+
+class Beside(NamedTuple):
+    """A file that belongs to a session and lies beside its own.
+
+    ``name``: what entries call it, and what it is kept under. ``places``: where it can be, relative to the folder of
+    the session file; the first that is there counts. ``sha256``: what it must hash to, in hexadecimal; "" if anything
+    will do. ``needed``: whether to say so where it is not there.
+    """
+
+    name: str
+    places: Sequence[str]
+    sha256: str = ""
+    needed: bool = True

@@ -148,6 +148,8 @@ def marks_of(node: Node, entry: Entry, *, on_meta: bool) -> list[Mark]:
     if isinstance(entry, kinds.Label):
         return mark("label", entry.label, entry.target)
     if isinstance(entry, kinds.Title):
+        if node.source is not None and entry.extra.get("automatic") is True:
+            return mark("header", entry.title)  # nobody chose it
         return mark("slot" if on_meta and node.source else "title", entry.title)
     if isinstance(entry, kinds.Session) and on_meta:
         return mark("header", entry.title)

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from gitsession.errors import GitSessionError, NotFound
+from gitsession.formats.record import TAIL
 from gitsession.model.entries import Fork, Session
 from gitsession.model.headline import VIEW
 from gitsession.session import content, graph, oplog
@@ -130,7 +131,8 @@ def _check_meta(store: ObjectStore, sid: str | None, nodes: Mapping[Oid, Node], 
             continue
         node = nodes.get(store.ref(name) or "")
         while node is not None and not _starts(node):
-            if node.kind not in ON_META and not is_of_ours(node):
+            is_tail = node.source is not None and node.source.line == TAIL
+            if node.kind not in ON_META and not is_tail and not is_of_ours(node):
                 report.add(node.oid, f"{node.kind[:40]!r} has no place on {name}")
                 break
             node = nodes.get(node.parent or "")

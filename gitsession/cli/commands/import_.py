@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from gitsession.exchange.bring_in import BroughtIn
     from gitsession.formats import Format
 
-KNOWN = "it knows the sessions of omp and pi"
 PROBLEMS_SHOWN = 3
 
 
@@ -112,7 +111,8 @@ class _Work:
                 if not named:
                     self.skipped += 1
                     return
-                raise NotFound(f"no agent wrote this that gitsession knows ({KNOWN}); --from FORMAT takes it as one's")
+                hint = "--from FORMAT takes it as one's"
+                raise NotFound(f"no agent wrote this that gitsession knows ({_known()}); {hint}")
             done = self.store.bring_in(
                 chosen,
                 data,
@@ -185,10 +185,16 @@ def _tell(work: _Work) -> None:
         unchanged = work.unchanged + sum(not done.moves for _, _, done in work.done)
         parts = [count(len(changed), "session") + (" would be taken in" if work.dry_run else " taken in")]
         parts += [f"{count(unchanged, 'file')} unchanged"] if unchanged else []
-        parts += [f"{count(work.skipped, 'other file')} passed over ({KNOWN})"] if work.skipped else []
+        parts += [f"{count(work.skipped, 'other file')} passed over ({_known()})"] if work.skipped else []
         say(", ".join(parts))
     elif not work.done and not work.failed:
-        warn(f"no session files found; {KNOWN}")
+        warn(f"no session files found; {_known()}")
+
+
+def _known() -> str:
+    from gitsession.formats import FORMATS
+
+    return f"it knows the sessions of {' and '.join(', '.join(sorted(FORMATS)).rsplit(', ', 1))}"
 
 
 @contextmanager

@@ -1,0 +1,51 @@
+"""Sessions of Claude Code: ``~/.claude/projects/<place>/<session>.jsonl``, and a file for each sub-agent below that.
+
+Its line format is internal and changes between versions: what we do not know of it is carried as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gitsession.formats import claude_file, claude_headline, claude_places, claude_view
+from gitsession.formats.claude_places import place, resume_command
+from gitsession.formats.places import Beside, Root
+from gitsession.formats.record import Source
+from gitsession.model.entries import Entry
+from gitsession.model.headline import Headline
+
+__all__ = [
+    "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "beside", "claims", "headline", "place", "read", "resume_command",
+    "split",
+]  # fmt: skip
+
+AGENT = "claude"
+FORM = "jsonl"
+BETWEEN = b"\n"
+ROOTS: Sequence[Root] = (
+    Root(".claude", "projects/*/*.jsonl", "CLAUDE_CONFIG_DIR"),
+    Root(".claude", "projects/*/*/subagents/**/agent-*.jsonl", "CLAUDE_CONFIG_DIR"),
+)
+FILES: Sequence[str] = ("*.jsonl",)
+
+
+def claims(head: bytes) -> bool:
+    """A line that only Claude Code writes, among the first ones."""
+    return claude_file.is_ours(head)
+
+
+def split(data: bytes, *, name: str = "", final: bool = False) -> Source:
+    return claude_file.split(data, name=name, final=final)
+
+
+def beside(data: bytes, name: str) -> Sequence[Beside]:
+    """What started a sub-agent, in a file of its own."""
+    return claude_places.beside(name)
+
+
+def headline(payload: bytes) -> Headline:
+    return claude_headline.headline_of(payload)
+
+
+def read(payload: bytes) -> Entry:
+    return claude_view.entry_of(payload)
