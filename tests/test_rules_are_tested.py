@@ -13,7 +13,7 @@ import gitsession
 from gitsession.context.profiles import PROFILES
 
 HOUSE = Path(gitsession.__file__).parent
-CLAIMS = re.compile(r"\b(?:[Rr]ules? (?=\d)|(?=[ACKOPRSVW]\d\b))(\w+(?:(?:, | to | and |, and )[ACKOPRSVW]?\d+)*)")
+CLAIMS = re.compile(r"\b(?:[Rr]ules? (?=\d)|(?=[ACKLOPRSVW]\d\b))(\w+(?:(?:, | to | and |, and )[ACKLOPRSVW]?\d+)*)")
 
 
 def numbered(first: str, last: str) -> list[str]:
@@ -32,7 +32,7 @@ def claims_of(text: str) -> Iterator[str]:
 def named_by(test: str) -> Iterator[str]:
     """The rules at the head of a test's name: ``test_rules_14_and_17_what_...``, ``test_k2_...``."""
     for word in test.removeprefix("test_").removeprefix("rules_").removeprefix("rule_").split("_"):
-        if re.fullmatch(r"[ackoprsvw]?\d+", word):
+        if re.fullmatch(r"[ackloprsvw]?\d+", word):
             yield word.upper()
         elif word != "and":
             return

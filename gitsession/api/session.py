@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Collection, Sequence
 
 from gitsession.api.catalogues import Catalogues
@@ -143,7 +144,7 @@ class Session:
         self,
         at: str | Node = "leaf",
         *,
-        profile: str = profiles.DEFAULT,
+        profile: str | None = None,
         policies: Sequence[Policy] = (),
         window: int | None = None,
     ) -> Context:
@@ -152,14 +153,20 @@ class Session:
         ``policies``: what to leave out, as a view. ``window``: how many tokens the model takes.
         Raises ``NotFound``, and ``Corrupt``, ``MissingObject`` or ``Malformed`` where damage would leave something out.
         """
-        return fold.context(self._context_line(at), profile, policies, window=window)
+        return fold.context(self._context_line(at), profile or self._profile, policies, window=window)
+
+    @functools.cached_property
+    def _profile(self) -> str:
+        """By whose rules, where nobody says. The agent of a session never changes."""
+        row = self._catalogues.get(fresh=False).session(self.id) or self._catalogues.get().session(self.id)
+        return profiles.of_agent(row.agent if row else "")
 
     def _context_line(self, at: str | Node) -> Line:
         leaf = None if at == "leaf" and self.leaf is None else self._session.resolve(at).oid
         known = Known(self._catalogues.get(fresh=False), self.id, self._catalogues.get)
         return Line(self._objects, leaf, known, self._memory)
 
-    def prune(self, *policies: Policy, profile: str = profiles.DEFAULT) -> Node | None:
+    def prune(self, *policies: Policy, profile: str | None = None) -> Node | None:
         """Make what policies leave out of tool results last: one ``prune`` entry; ``None`` where there is nothing."""
         before, after = self.context(profile=profile), self.context(profile=profile, policies=policies)
         nodes = [load(self._objects, oid) for oid in newly_cleared(before.items, after.items)]
@@ -182,10 +189,10 @@ class Session:
         ways = self._context_line("leaf"), self._context_line(onto)
         return branches.leaving(*ways, onto, profiles.profile(profile), window=window)
 
-    def is_compaction_due(self, window: int, *, reserve: int | None = None, profile: str = profiles.DEFAULT) -> bool:
+    def is_compaction_due(self, window: int, *, reserve: int | None = None, profile: str | None = None) -> bool:
         """Whether less than the agent's reserve (or ``reserve``) is left of ``window``, both in tokens."""
         line = self._context_line("leaf")
-        return trigger.is_due(fold.context(line, profile), line, window, reserve=reserve)
+        return trigger.is_due(fold.context(line, profile or self._profile), line, window, reserve=reserve)
 
     def compact(
         self, plan: Plan | None = None, writing: Writing | None = None, *, undoable: bool = False

@@ -5,7 +5,7 @@ A type we do not know, and one without the field that makes it what it is, is ``
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from gitsession.formats.claude_blocks import read_content
@@ -72,6 +72,20 @@ def _content_of(line: Object) -> Any:
     return message.get("content") if isinstance(message, dict) else None
 
 
+def preserved(stated: Any) -> frozenset[str] | None:
+    """The ids that a compaction, whose ``preserve`` is ``stated``, lists as kept; ``None`` where it lists none."""
+    messages = stated.get("preservedMessages") if isinstance(stated, Mapping) else None
+    listed = messages.get("uuids") if isinstance(messages, Mapping) else None
+    return frozenset(str(uuid) for uuid in listed) if isinstance(listed, list | tuple) and listed else None
+
+
+def result_in(block: Any, *, at_ms: int) -> entries.Message | None:
+    """The result that a block is which stands among others; ``None`` for another block."""
+    if not isinstance(block, Mapping) or block.get("type") != "tool_result":
+        return None
+    return _result(at_ms, dict(block), Fields({}), Fields({}))
+
+
 def _user(at_ms: int, fields: Fields) -> Entry | None:
     message = _message(fields)
     if message is None:
@@ -84,7 +98,7 @@ def _user(at_ms: int, fields: Fields) -> Entry | None:
     return None if said is None else _said(at_ms, "user", said, fields, message)
 
 
-def _result(at_ms: int, block: Object, fields: Fields, message: Fields) -> Entry | None:
+def _result(at_ms: int, block: Object, fields: Fields, message: Fields) -> entries.Message | None:
     result = Fields(block)
     result.drop("type")
     content = read_content(result.take("content"))

@@ -8,6 +8,12 @@ from typing import Any
 TOKENS_MAX = 2**40
 """More than any answer takes: a hostile count must not overflow a sum."""
 
+_PARTS = (
+    "input", "output", "cacheRead", "cacheWrite",
+    "input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens",
+)  # fmt: skip
+"""As pi calls them, and as Anthropic does."""
+
 
 def total_tokens(usage: Mapping[str, Any] | None) -> int:
     """All tokens of one answer, whatever the provider calls the parts (semantics.md rule 15)."""
@@ -15,6 +21,6 @@ def total_tokens(usage: Mapping[str, Any] | None) -> int:
         return 0
     total = usage.get("totalTokens")
     if type(total) is not int or total <= 0:
-        parts = (usage.get(name) for name in ("input", "output", "cacheRead", "cacheWrite"))
+        parts = (usage.get(name) for name in _PARTS)
         total = sum(part for part in parts if type(part) is int and part > 0)
     return min(total, TOKENS_MAX)

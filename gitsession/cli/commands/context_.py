@@ -12,7 +12,7 @@ from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import emit, emit_bare, json_option, paged, paint
 from gitsession.cli.plain import plain
 from gitsession.context.policies import Policy, clear_thinking, clear_tool_uses, drop_images, model_facing
-from gitsession.context.profiles import DEFAULT, PROFILES
+from gitsession.context.profiles import PROFILES
 from gitsession.context.profiles import profile as rules_of
 from gitsession.context.providers import PROVIDERS, provider
 
@@ -38,9 +38,7 @@ Examples:
   gitsession context @ --as anthropic --raw > request.json"""
 )
 @click.argument("entry", metavar="[SESSION[@ENTRY]]", default="@")
-@click.option(
-    "--profile", type=click.Choice(list(PROFILES)), default=DEFAULT, help="By whose rules.", show_default=True
-)
+@click.option("--profile", type=click.Choice(list(PROFILES)), help="By whose rules, if not the session's own agent's.")
 @click.option("--as", "form", type=click.Choice(list(PROVIDERS)), help="As it is sent to a provider, in JSON.")
 @click.option("--raw", is_flag=True, help="With --as: what is sent, and nothing of ours beside it.")
 @click.option("--policy", "policies", type=click.Choice(list(POLICIES)), multiple=True, help="What to leave out.")
@@ -50,7 +48,7 @@ Examples:
 def command(
     app: App,
     entry: str,
-    profile: str,
+    profile: str | None,
     form: str | None,
     raw: bool,
     policies: tuple[str, ...],
@@ -69,7 +67,7 @@ def command(
     elif as_json or form is not None:
         emit("context", {**_document(session, node, context), **request})
     else:
-        shown = as_lines(context.items, rules_of(profile).estimate) or ["nothing was said yet"]
+        shown = as_lines(context.items, rules_of(context.profile).estimate) or ["nothing was said yet"]
         paged([*_head(session, node, context), "", *shown])
 
 

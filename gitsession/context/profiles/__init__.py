@@ -15,7 +15,7 @@ from gitsession.context.value import Item, Shown, State
 from gitsession.errors import NotFound
 from gitsession.model.entries import Entry
 
-PROFILES = {"pi": "pi", "pi-0.73": "pi_073", "omp": "omp"}
+PROFILES = {"pi": "pi", "pi-0.73": "pi_073", "omp": "omp", "claude": "claude"}
 """What ``--profile`` takes, and the module of this folder that knows its rules. The first is the default."""
 
 DEFAULT = "pi"
@@ -68,6 +68,11 @@ class Profile(Protocol):
 
     def starts_turn(self, entry: Entry) -> bool:
         """Whether a turn begins here, so that a cut at it splits none (rule 21)."""
+
+
+def of_agent(agent: str) -> str:
+    """By whose rules the context of an agent's session is made, where nobody says: its own, if we know them."""
+    return agent if agent in PROFILES else DEFAULT
 
 
 def profile(name: str) -> Profile:

@@ -1,0 +1,166 @@
+"""Claude Code 2.1: what the model gets of a session that is resumed. Its rules are L1 to L9 in docs/context.md.
+
+Seen by resuming hand-written and real sessions with the released program. What it says anew at each start (the date,
+its reminders of files, skills and agents) is not here: attachments are told in few words of our own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import TypeGuard
+
+from gitsession.context.line import Line
+from gitsession.context.profiles import Selection, Settings, turns
+from gitsession.context.profiles.estimates import by_characters
+from gitsession.context.profiles.reach import Reach, reach
+from gitsession.context.profiles.showing import changed, changes, show, show_compaction
+from gitsession.context.profiles.states import state
+from gitsession.context.profiles.turns import can_cut, starts_turn
+from gitsession.context.value import Item, Shown
+from gitsession.formats.claude_view import preserved, result_in
+from gitsession.model.blocks import OtherBlock, Text, Thinking, ToolCall
+from gitsession.model.entries import Compaction, Message
+from gitsession.session.node import Node
+
+__all__ = ["NAME", "OWN_COUNT", "SETTINGS", "can_cut", "estimate", "llm_role", "select", "starts_turn", "usage"]
+
+NAME = "claude"
+SETTINGS = Settings(reserve=33_000)
+OWN_COUNT = False
+
+NO_CONTENT = "(no content)"
+"""What stands between two answers where a result stood that answers no call."""
+
+
+def select(line: Line) -> Selection:
+    seen = reach(line)
+    nodes = [*_kept(line, seen), *seen.after]
+    how = changes(line, nodes, edits=True)
+    items = [] if seen.compaction is None else _summary(line, seen.compaction)
+    for node in nodes:
+        shown = [part for item in show(line, node) for part in _parts(Item(item.oid, item.entry))]
+        items += changed(shown, node, how) if how.newest else shown
+    items = _with_answers_whole([item for item in items if not _is_failure(item.entry)])
+    return Selection(tuple(_that_say_something(_answered(items))), state(line, model=line.anchors.model))
+
+
+def estimate(entry: Shown) -> int:
+    return by_characters(entry, images_of_users=True)
+
+
+def usage(items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
+    return turns.usage(items, fresh, least=1)
+
+
+def llm_role(entry: Shown) -> str | None:
+    return turns.llm_role(entry, custom="user", system=False)
+
+
+def _kept(line: Line, seen: Reach) -> list[Node]:
+    """The messages that a compaction lists (L3): all of them, or none where one is not there."""
+    entry = line.entry(seen.compaction) if seen.compaction is not None else None
+    stated = entry.preserve if isinstance(entry, Compaction) else None
+    listed = preserved(stated)
+    if listed is None:
+        return seen.kept
+    kept = [node for node in seen.kept if node.source is not None and node.source.id in listed]
+    return kept if len({node.source.id for node in kept if node.source}) == len(listed) else []
+
+
+def _summary(line: Line, node: Node) -> list[Item]:
+    """The program's own summary, in the words it has for the model already (L2); one of ours in ours."""
+    entry = line.entry(node)
+    if node.source is None or not isinstance(entry, Compaction):
+        return show_compaction(line, node, system=False)
+    said = Message(role="user", content=(Text(entry.summary),), at_ms=entry.at_ms)
+    return [Item(node.oid, said)] if entry.summary else []
+
+
+def _parts(item: Item) -> list[Item]:
+    """An entry in which results and words stand together, each for itself (L4)."""
+    entry = item.entry
+    if not isinstance(entry, Message) or entry.role != "user":
+        return [item]
+    results, rest = [], []
+    for block in entry.content:
+        read = result_in(block.value, at_ms=entry.at_ms) if isinstance(block, OtherBlock) else None
+        if read is None:
+            rest.append(block)
+        else:
+            results.append(read)
+    if not results:
+        return [item]
+    said = [dataclasses.replace(entry, content=tuple(rest))] if rest else []
+    return [Item(item.oid, part) for part in [*results, *said]]
+
+
+def _is_failure(entry: Shown) -> bool:
+    """Whether the program says here that the model could not be asked (L8)."""
+    return _is(entry, "assistant") and entry.extra.get("isApiErrorMessage") is True and not entry.model
+
+
+def _is(entry: Shown, role: str) -> TypeGuard[Message]:
+    return isinstance(entry, Message) and entry.role == role
+
+
+def _with_answers_whole(items: Iterable[Item]) -> list[Item]:
+    """Blocks of one answer in one message, where only results stand between them (L5)."""
+    found: list[Item] = []
+    at: dict[str, int] = {}
+    for item in items:
+        entry = item.entry
+        answer = entry.extra.get("id") if _is(entry, "assistant") else None
+        if _is(entry, "assistant") and isinstance(answer, str):
+            if answer in at:
+                first = found[at[answer]].entry
+                assert isinstance(first, Message)
+                whole = dataclasses.replace(entry, content=first.content + entry.content, at_ms=first.at_ms)
+                found[at[answer]] = Item(found[at[answer]].oid, whole)
+                continue
+            at = {answer: len(found)}
+        elif not _is(entry, "tool"):
+            at = {}
+        found.append(item)
+    return found
+
+
+def _answered(items: Sequence[Item]) -> list[Item]:
+    """Calls that have a result, and the first result of each (L6)."""
+    results = {item.entry.tool_call_id for item in items if _is(item.entry, "tool")}
+    called: set[str | None] = set()
+    found: list[Item] = []
+    for item in items:
+        entry = item.entry
+        if _is(entry, "assistant"):
+            said = [block for block in entry.content if not isinstance(block, ToolCall) or block.id in results]
+            called |= {block.id for block in said if isinstance(block, ToolCall)}
+            if len(said) != len(entry.content):
+                item = Item(item.oid, dataclasses.replace(entry, content=tuple(said)))
+        elif _is(entry, "tool"):
+            if entry.tool_call_id not in called:
+                item = Item(item.oid, Message(role="user", content=(Text(NO_CONTENT),), at_ms=entry.at_ms))
+            called.discard(entry.tool_call_id)
+        found.append(item)
+    return found
+
+
+def _that_say_something(items: Sequence[Item]) -> list[Item]:
+    """No answer that is blank or that only thinks (L7); and no stand-in but where two answers would meet."""
+    left = [item for item in items if not _is(item.entry, "assistant") or _says_something(item)]
+    return [item for at, item in enumerate(left) if not _is_stand_in(item) or _is_between_answers(left, at)]
+
+
+def _says_something(item: Item) -> bool:
+    return any(
+        not (isinstance(block, Thinking) or (isinstance(block, Text) and not block.text.strip()))
+        for block in item.content
+    )
+
+
+def _is_stand_in(item: Item) -> bool:
+    return _is(item.entry, "user") and item.content == (Text(NO_CONTENT),)
+
+
+def _is_between_answers(items: Sequence[Item], at: int) -> bool:
+    return 0 < at < len(items) - 1 and all(_is(items[beside].entry, "assistant") for beside in (at - 1, at + 1))

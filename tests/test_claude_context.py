@@ -1,0 +1,145 @@
+"""What Claude Code's model sees, rule by rule (docs/context.md). The program itself judges in test_real_claude.py."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from builders import bring, dumps, joined, session
+from claude_cases import CASES, Case, told
+from claude_code import SESSION, boundary, line, summary, talk, user
+
+from gitsession.context import fold, profiles
+from gitsession.context.line import Line
+from gitsession.context.providers import anthropic, turns
+from gitsession.context.value import Context
+from gitsession.model.entries import Compaction, CustomMessage, Message, Prune
+from gitsession.session.address import resolve
+from gitsession.store.memory import MemoryStore
+
+
+def seen(*lines: bytes, profile: str = "claude") -> Context:
+    store = MemoryStore()
+    sid = bring(store, joined(*lines), name=SESSION).session
+    return fold.context(Line(store, resolve(store, sid, "leaf").oid), profile)
+
+
+def sees_what_the_program_sends(case: Case) -> bool:
+    return told(anthropic.request(seen(*case.lines))["messages"]) == case.told
+
+
+def of_rule(name: str) -> pytest.MarkDecorator:
+    found = {id: case for id, case in CASES.items() if id.startswith(name)}
+    return pytest.mark.parametrize("case", found.values(), ids=found)
+
+
+@of_rule("L1")
+def test_l1_the_line_that_it_goes_on_from_is_seen(case: Case) -> None:
+    assert sees_what_the_program_sends(case)
+
+
+@of_rule("L2")
+def test_l2_of_what_a_compaction_hides_its_summary_is_seen(case: Case) -> None:
+    assert sees_what_the_program_sends(case)
+
+
+@of_rule("L3")
+def test_l3_what_a_compaction_lists_as_kept_is_seen_behind_it(case: Case) -> None:
+    assert sees_what_the_program_sends(case)
+
+
+@of_rule("L4")
+def test_l4_results_and_words_in_one_line_stand_for_themselves(case: Case) -> None:
+    assert sees_what_the_program_sends(case)
+
+
+@of_rule("L5")
+def test_l5_blocks_of_one_answer_are_seen_as_one(case: Case) -> None:
+    assert sees_what_the_program_sends(case)
+
+
+@of_rule("L6")
+def test_l6_calls_and_results_are_pairs(case: Case) -> None:
+    assert sees_what_the_program_sends(case)
+
+
+@of_rule("L7")
+def test_l7_an_answer_says_something(case: Case) -> None:
+    assert sees_what_the_program_sends(case)
+
+
+@of_rule("L8")
+def test_l8_a_request_that_failed_is_no_answer(case: Case) -> None:
+    assert sees_what_the_program_sends(case)
+
+
+@of_rule("L9")
+def test_l9_what_the_program_said_as_the_user_is_the_user_s(case: Case) -> None:
+    assert sees_what_the_program_sends(case)
+
+
+@of_rule("replaced")
+def test_results_that_the_program_replaced_stay_what_they_were(case: Case) -> None:
+    assert sees_what_the_program_sends(case)
+
+
+def test_blocks_of_one_answer_are_one_message() -> None:
+    context = seen(*CASES["L5 calls made together, with all their results"].lines)
+    assert [type(entry) for entry in context.messages] == [Message] * 6
+    [answer] = [entry for entry in context.messages if isinstance(entry, Message) and len(entry.content) == 4]
+    assert answer.role == "assistant"
+
+
+def test_by_the_rules_of_another_agent_no_result_is_missing_either() -> None:
+    case = CASES["L5 calls made together, with all their results"]
+    found = told(anthropic.request(seen(*case.lines, profile="pi"))["messages"])
+    assert {words for words in found if "->" in words} == {words for words in case.told if "->" in words}
+    assert not any(turns.NO_RESULT in words for words in found)
+
+
+def test_a_compaction_of_ours_hides_what_was_before_it() -> None:
+    store = MemoryStore()
+    sid = bring(store, joined(*talk("a", "b", "c", "d")), name=SESSION).session
+    held = session(store, sid)
+    kept = held.resolve("leaf~1").source
+    assert kept is not None
+    held.append(Compaction(summary="Ours.", first_kept=kept.id))
+    context = fold.context(Line(store, held.leaf.oid if held.leaf else None), "claude")
+    assert [entry.kind for entry in context.messages] == ["compaction", "message", "message"]
+
+
+def test_results_that_we_pruned_are_a_short_note() -> None:
+    store = MemoryStore()
+    case = CASES["L6 the first of two results"]
+    held = session(store, bring(store, joined(*case.lines), name=SESSION).session)
+    target = held.resolve("leaf~2").source
+    assert target is not None and target.id is not None
+    held.append(Prune(targets=(target.id,)))
+    context = fold.context(Line(store, held.leaf.oid if held.leaf else None), "claude")
+    assert "u c1 -> [Old tool result cleared]" in told(anthropic.request(context)["messages"])
+
+
+def test_the_model_and_what_it_took_are_known() -> None:
+    context = seen(*talk("a", "b"))
+    assert context.model == "anthropic/claude-opus-4-8"
+    assert context.tokens.used == 15
+
+
+def test_a_file_that_was_attached_is_told_in_few_words() -> None:
+    file = {"type": "text", "file": {"filePath": "/w/x", "content": "hello"}}
+    noted = line("attachment", "n", "b", attachment={"type": "file", "filename": "/w/x", "content": file})
+    [found] = [entry for entry in seen(*talk("a", "b"), noted).messages if isinstance(entry, CustomMessage)]
+    assert found.text == "/w/x:\nhello"
+
+
+def test_an_agent_s_session_is_shown_by_its_own_rules_unless_somebody_says_otherwise() -> None:
+    assert [profiles.of_agent(agent) for agent in ("claude", "omp", "pi", "mine")] == ["claude", "omp", "pi", "pi"]
+
+
+def test_a_segment_that_is_not_listed_is_kept_from_its_head() -> None:
+    cut = json.loads(boundary("f", "d", keeps=("c", "d")))
+    del cut["compactMetadata"]["preservedMessages"]
+    context = seen(*talk("a", "b", "c", "d"), dumps(cut), summary("f"), user("g", "sf"))
+    assert [entry.text for entry in context.messages if isinstance(entry, Message)] == [
+        "What was said.", "words of c", "words of d", "words of g",
+    ]  # fmt: skip
