@@ -71,6 +71,10 @@ CASES: dict[str, Case] = {
     "L3 also where the next line hangs below what was kept": Case(
         [*ABCD, *compacted("f", "d", keeps=("c", "d")), *talk("g", "h", after="d")],
         ["u What was said.", *words("c", "d", "g", "h")]),
+    "L3 an earlier summary too, where it is listed": Case(
+        [*talk("a", "b"), *compacted("f", "b"), *talk("c", "d", after="sf"),
+         *compacted("g", "d", keeps=("sf", "c", "d")), *talk("h", "i", after="sg")],
+        ["u What was said.", "u What was said.", *words("c", "d", "h", "i")]),
     "L3 nothing where one of it is gone": Case(
         [*ABCD, *compacted("f", "d", keeps=("c", "x", "d")), *talk("g", "h", after="sf")],
         ["u What was said.", *words("g", "h")]),

@@ -24,16 +24,18 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-from builders import SHARED, bring, joined
+from builders import SHARED, Clock, bring, joined, session
 from claude_cases import CASES, Case, told
-from claude_code import SESSION
+from claude_code import SESSION, talk
+from claude_handover import HANDED_OVER
 
 from gitsession.context import fold
 from gitsession.context.line import Line
 from gitsession.context.providers import anthropic
 from gitsession.context.providers.turns import NO_OUTPUT
+from gitsession.exchange import send_out
 from gitsession.formats import claude
-from gitsession.model.entries import CustomMessage, Session
+from gitsession.model.entries import CustomMessage, Message, Session
 from gitsession.session.address import resolve
 from gitsession.store.memory import MemoryStore
 
@@ -137,6 +139,36 @@ def is_attached(entry: Any) -> bool:
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_the_program_sends_what_the_case_says(resumed: Ask, case: Case) -> None:
     assert told(resumed(joined(*case.lines), SESSION)) == case.told
+
+
+@pytest.mark.parametrize(("make", "expected"), HANDED_OVER.values(), ids=HANDED_OVER)
+def test_its_model_is_told_what_was_said_elsewhere(resumed: Ask, make: Any, expected: list[str]) -> None:
+    store = MemoryStore()
+    sid = make(store).id
+    id = claude.resume_command(sid)[-1]
+    assert told(resumed(send_out.send(store, sid, "claude").data, id)) == expected
+
+
+PI = sorted((SHARED / "sessions/pi").glob("*.v3.jsonl"))
+
+
+@pytest.mark.parametrize("path", PI, ids=lambda path: path.name[:40])
+def test_a_session_of_pi_s_goes_on_in_the_program(resumed: Ask, path: Path) -> None:
+    store = MemoryStore()
+    sid = bring(store, path.read_bytes(), agent="pi", name=path.stem).session
+    data = send_out.send(store, sid, "claude").data
+    id = claude.resume_command(sid)[-1]
+    assert in_one_spelling(resumed(data, id)) == in_one_spelling(ours(data, id))
+
+
+def test_it_goes_on_with_what_was_made_here_behind_its_own_lines(resumed: Ask) -> None:
+    store = MemoryStore()
+    sid = bring(store, joined(*talk("a", "b")), name=SESSION).session
+    held = session(store, sid, clock=Clock())
+    held.append(Message.user("ours"))
+    held.append(Message.assistant("yes"))
+    data = send_out.send(store, sid, "claude").data
+    assert told(resumed(data, SESSION)) == ["u words of a", "a words of b", "u ours", "a yes"]
 
 
 def in_one_spelling(messages: Messages) -> list[str]:

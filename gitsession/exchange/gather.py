@@ -95,6 +95,7 @@ class _Gatherer:
         out = Outgoing(
             session=self._session(),
             head=self._head() if self.is_home else (),
+            tail=self._tail() if self.is_home and self.at is None else b"",
             entries=entries,
             leaf=self._key_of_leaf(entries),
             labels=labels,
@@ -233,6 +234,10 @@ class _Gatherer:
         before = None if self.at is None else [node for node in self.current if node.source is not None]
         lines = {number: node for number, node in self.meta.headers(before).items() if number != TAIL}
         return tuple(payload_of(self.store, lines[number]) for number in sorted(lines))
+
+    def _tail(self) -> bytes:
+        node = self.meta.headers().get(TAIL)
+        return b"" if node is None else payload_of(self.store, node)
 
     def _session(self) -> kinds.Session:
         """What a header of ours says: the session's own name here, so that it is known again."""

@@ -13,6 +13,7 @@ from gitsession.codec.digest import to_base64url
 from gitsession.errors import Corrupt
 from gitsession.exchange.gather import gather
 from gitsession.formats import Format, Record, jsonl
+from gitsession.formats.groups import spoken
 from gitsession.model.entries import Session
 from gitsession.session import graph, names
 from gitsession.session.content import begins_fork, entry_of, payload_of
@@ -92,7 +93,7 @@ class OwnLines:
 
 def _says_the_same(theirs: bytes, ours: bytes, *, is_name: bool) -> bool:
     """However it is spaced and ordered. A name may stand below another entry by now: the leaf has moved."""
-    found, expected = jsonl.parse(theirs), jsonl.parse(ours)
+    found, expected = jsonl.parse(spoken(theirs)), jsonl.parse(spoken(ours))
     if not isinstance(found, dict) or not isinstance(expected, dict):
         return False
     if is_name:

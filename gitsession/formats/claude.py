@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gitsession.formats import claude_file, claude_headline, claude_places, claude_view
+from gitsession.formats import claude_file, claude_headline, claude_places, claude_view, claude_write
 from gitsession.formats.claude_places import place, resume_command
+from gitsession.formats.outgoing import Outgoing, Written
 from gitsession.formats.places import Beside, Root
 from gitsession.formats.record import Source
 from gitsession.model.entries import Entry
@@ -16,7 +17,7 @@ from gitsession.model.headline import Headline
 
 __all__ = [
     "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "beside", "claims", "headline", "place", "read", "resume_command",
-    "split",
+    "split", "write",
 ]  # fmt: skip
 
 AGENT = "claude"
@@ -49,3 +50,7 @@ def headline(payload: bytes) -> Headline:
 
 def read(payload: bytes) -> Entry:
     return claude_view.entry_of(payload)
+
+
+def write(out: Outgoing) -> Written:
+    return claude_write.write(out)

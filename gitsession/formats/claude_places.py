@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import NamedTuple
 
 from gitsession.formats.places import Beside
@@ -12,6 +13,7 @@ from gitsession.model.entries import Session
 
 FOLDER_CHARS_MAX = 200
 
+_UUID = re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _ODD = re.compile("[^A-Za-z0-9]")
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -39,12 +41,25 @@ def beside(name: str) -> Sequence[Beside]:
 
 def place(header: Session, cwd: str) -> str:
     """Where below ``Root.home`` the session of ``header`` must lie to be found in ``cwd``, which has no links in it."""
-    return f"projects/{folder_of(cwd)}/{header.source_id}.jsonl"
+    return f"projects/{folder_of(cwd)}/{session_uuid(header.source_id or '')}.jsonl"
 
 
 def resume_command(source_id: str) -> list[str]:
     """What goes on with a session, in its working directory."""
-    return ["claude", "--resume", source_id]
+    return ["claude", "--resume", session_uuid(source_id)]
+
+
+def session_uuid(source_id: str) -> str:
+    """What Claude Code knows a session by: a UUID, which follows from ``source_id`` where that is none."""
+    return source_id if _UUID.fullmatch(source_id) else uuid_from(source_id)
+
+
+def uuid_from(*parts: object) -> str:
+    """A UUID that follows from ``parts``."""
+    digest = bytearray(sha256("/".join(map(str, parts)).encode("utf-8", "backslashreplace")).digest()[:16])
+    digest[6], digest[8] = digest[6] & 0x0F | 0x80, digest[8] & 0x3F | 0x80  # version 8: made in a way of our own
+    found = digest.hex()
+    return "-".join((found[:8], found[8:12], found[12:16], found[16:20], found[20:]))
 
 
 def folder_of(cwd: str) -> str:

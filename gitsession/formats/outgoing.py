@@ -35,6 +35,7 @@ class Outgoing:
     """``entries``: parents before children, as they are to stand in the file. ``leaf``: the key to go on from.
 
     ``session``: id, start, folder and name of the session, for a header. ``head``: the header lines the agent wrote.
+    ``tail``: those behind its last entry, which wait for the next (``formats.groups``).
     ``labels``: by key, and ``title``: those that the entries do not say.
     """
 
@@ -42,6 +43,7 @@ class Outgoing:
     entries: tuple[Leaving, ...]
     leaf: str | None
     head: tuple[bytes, ...] = ()
+    tail: bytes = b""
     labels: tuple[Label, ...] = ()
     title: Title | None = None
 

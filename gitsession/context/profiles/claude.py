@@ -39,7 +39,8 @@ def select(line: Line) -> Selection:
     how = changes(line, nodes, edits=True)
     items = [] if seen.compaction is None else _summary(line, seen.compaction)
     for node in nodes:
-        shown = [part for item in show(line, node) for part in _parts(Item(item.oid, item.entry))]
+        told = _summary(line, node) if node.kind == Compaction.kind else show(line, node)
+        shown = [part for item in told for part in _parts(Item(item.oid, item.entry))]
         items += changed(shown, node, how) if how.newest else shown
     items = _with_answers_whole([item for item in items if not _is_failure(item.entry)])
     return Selection(tuple(_that_say_something(_answered(items))), state(line, model=line.anchors.model))
@@ -63,7 +64,7 @@ def _kept(line: Line, seen: Reach) -> list[Node]:
     stated = entry.preserve if isinstance(entry, Compaction) else None
     listed = preserved(stated)
     if listed is None:
-        return seen.kept
+        return [node for node in seen.kept if node.kind != Compaction.kind]
     kept = [node for node in seen.kept if node.source is not None and node.source.id in listed]
     return kept if len({node.source.id for node in kept if node.source}) == len(listed) else []
 

@@ -1,0 +1,168 @@
+"""Sessions written for Claude Code: what it will find in the file. Whether it does, test_real_claude.py asks it."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from builders import Clock, assert_clean, bring, joined, pi_file, said, session
+from claude_cases import told
+from claude_code import SESSION, asked, assistant, last_prompt, note, talk, user, uuid
+from claude_handover import HANDED_OVER, talked
+
+from gitsession.context import fold
+from gitsession.context.line import Line
+from gitsession.context.providers import anthropic
+from gitsession.exchange import send_out
+from gitsession.formats import Leaving, Outgoing, claude
+from gitsession.model import entries
+from gitsession.model.entries import Message
+from gitsession.session.address import resolve
+from gitsession.session.session import Session
+from gitsession.store.memory import MemoryStore
+
+
+def sent(store: MemoryStore, sid: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in send_out.send(store, sid, "claude").data.splitlines()]
+
+
+def seen(data: bytes) -> list[str]:
+    """What Claude Code's model sees of a file, by our rules."""
+    store = MemoryStore()
+    sid = bring(store, data, agent="claude", name=SESSION).session
+    context = fold.context(Line(store, resolve(store, sid, "leaf").oid), "claude")
+    assert_clean(store)
+    return told(anthropic.request(context)["messages"])
+
+
+@pytest.mark.parametrize(("make", "expected"), HANDED_OVER.values(), ids=HANDED_OVER)
+def test_all_that_was_said_is_in_the_file(make: Any, expected: list[str]) -> None:
+    store = MemoryStore()
+    assert seen(send_out.send(store, make(store).id, "claude").data) == expected
+
+
+def test_the_same_session_is_the_same_file() -> None:
+    store = MemoryStore()
+    held = talked(store)
+    assert send_out.send(store, held.id, "claude").data == send_out.send(store, held.id, "claude").data
+
+
+def test_what_it_cannot_say_is_counted() -> None:
+    store = MemoryStore()
+    held = talked(store)
+    held.append(entries.Prune(targets=()))
+    assert send_out.send(store, held.id, "claude").notes == {
+        "thoughts of another model, which are left out": 1,
+        "prune entries, for which Claude Code has no word, which are left out": 1,
+    }
+
+
+def test_its_own_thoughts_stay_signed() -> None:
+    store = MemoryStore()
+    thought = {"type": "thinking", "thinking": "hm", "signature": "sig"}
+    words = {"type": "text", "text": "hi"}
+    sid = bring(store, joined(user("a", None), assistant("b", "a", thought, words)), name=SESSION).session
+    fork = session(store, sid)
+    fork.append(Message.user("more"))
+    content = [line["message"]["content"] for line in sent(store, sid) if line["type"] == "assistant"]
+    assert content == [[thought, words]]
+
+
+def test_every_line_has_a_uuid_and_names_the_one_before() -> None:
+    store = MemoryStore()
+    lines = [line for line in sent(store, talked(store).id) if "uuid" in line]
+    assert [line["parentUuid"] for line in lines] == [None, *[line["uuid"] for line in lines[:-1]]]
+    assert all(re.fullmatch("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", line["uuid"]) for line in lines)
+    assert len({line["uuid"] for line in lines}) == len(lines)
+
+
+def test_title_and_leaf_stand_at_the_end() -> None:
+    store = MemoryStore()
+    lines = sent(store, talked(store).id)
+    assert [line["customTitle"] for line in lines if line["type"] == "custom-title"] == ["Handed over"]
+    assert lines[-1]["type"] == "last-prompt"
+    assert lines[-1]["leafUuid"] == lines[-3]["uuid"]
+    assert lines[-1]["lastPrompt"] == "look at this"
+
+
+def test_a_session_without_a_uuid_gets_one_that_its_place_and_its_command_know() -> None:
+    store = MemoryStore()
+    sid = talked(store).id
+    [id] = {line["sessionId"] for line in sent(store, sid)}
+    assert claude.place(entries.Session(agent="claude", source_id=sid), "/w") == f"projects/-w/{id}.jsonl"
+    assert claude.resume_command(sid) == ["claude", "--resume", id]
+
+
+def test_what_was_made_here_stands_behind_the_program_s_own_lines() -> None:
+    store = MemoryStore()
+    data = joined(*asked(), *talk("a", "b"), last_prompt("b"), note("mode", mode="plan"))
+    sid = bring(store, data, name=SESSION).session
+    held = session(store, sid, clock=Clock())
+    held.append(Message.user("ours"))
+    out = send_out.send(store, sid, "claude").data
+    assert out.startswith(data)
+    new = [json.loads(line) for line in out[len(data) :].splitlines()]
+    assert [line["type"] for line in new] == ["user", "last-prompt"]
+    assert (new[0]["parentUuid"], new[0]["sessionId"], new[0]["cwd"]) == (uuid("b"), SESSION, "/work")
+
+
+def test_and_comes_back_as_what_it_was_with_what_the_program_said_to_it() -> None:
+    store = MemoryStore()
+    sid = bring(store, joined(*talk("a", "b")), name=SESSION).session
+    held = session(store, sid, clock=Clock())
+    held.append(Message.user("ours"))
+    out = send_out.send(store, sid, "claude").data
+    uuids = [json.loads(line)["uuid"] for line in out.splitlines() if b'"uuid"' in line]
+    answer = json.loads(talk("c", after="b")[0])
+    grown = out + json.dumps({**answer, "parentUuid": uuids[-1], "type": "user"}).encode() + b"\n"
+    done = bring(store, grown, name=SESSION)
+    assert (done.session, done.new) == (sid, 1)
+    assert send_out.home(store, sid).data == grown
+    assert_clean(store)
+
+
+def test_a_leaf_that_is_not_the_last_line_is_named() -> None:
+    store = MemoryStore()
+    sid = bring(store, pi_file(said("a", None), said("b", "a", role="assistant"), said("c", "a"))).session
+    held = session(store, sid)
+    held.switch("main")
+    lines = sent(store, sid)
+    [leaf] = [line["uuid"] for line in lines if "words of b" in json.dumps(line) and "uuid" in line]
+    assert lines[-1]["leafUuid"] == leaf
+    assert seen(send_out.send(store, sid, "claude").data) == ["u words of a", "a words of b"]
+
+
+def test_a_leaf_that_others_hang_below_is_chosen_expressly() -> None:
+    store = MemoryStore()
+    made = Session.new(store, "mine", "/work", Clock())
+    for words in ("one", "two"):
+        made.append(Message.user(words))
+    made.branch("back", made.resolve("leaf~1"))
+    made.switch("back")
+    out = send_out.send(store, made.id, "claude").data
+    assert json.loads(out.splitlines()[-1])["explicit"] is True
+    assert seen(out) == ["u one"]
+
+
+ODD: dict[str, entries.Entry] = {
+    "a result without a call": Message(role="tool", tool_call_id="x"),
+    "an empty message": Message.user(""),
+    "half a character": Message.user("\ud800"),
+    "a message of no role": Message(role="custom", content=()),
+    "a kind of a later release": entries.Unknown(name="telepathy"),
+    "a reset": entries.Reset(),
+    "an answer of nobody": Message.assistant("x"),
+    "a compaction of nothing": entries.Compaction(summary="S", first_kept="nowhere"),
+}
+
+
+@pytest.mark.parametrize("entry", ODD.values(), ids=ODD)
+def test_whatever_an_entry_says_the_file_is_whole(entry: entries.Entry) -> None:
+    header = entries.Session(agent="claude", source_id="s")
+    leaving = (Leaving(key="a", below=None, entry=Message.user("hi")), Leaving(key="b", below="a", entry=entry))
+    data = claude.write(Outgoing(session=header, entries=leaving, leaf="b")).data
+    for line in data.splitlines():
+        json.loads(line)
+    seen(data)
