@@ -416,6 +416,53 @@ def test_a_file_that_grows_line_by_line_gives_the_entries_of_the_whole() -> None
     assert_clean(grown)
 
 
+def any_lines(draw: random.Random) -> list[bytes]:
+    """Lines that name what stands before them, or what is nowhere."""
+    lines, ids = asked()[: draw.randint(0, 2)], ["gone"]
+    for at in range(draw.randint(1, 25)):
+        id, up = f"n{at}", draw.choice(ids[-5:])
+        parent = None if draw.random() < 0.1 else up
+        answer = draw.choice(["p", "q", ""])
+        calls, side = draw.choice(["c1", "c2"]), draw.random() < 0.1
+        made = {
+            "user": [user(id, parent, isSidechain=side)],
+            "words": [assistant(id, parent, answer=answer, isSidechain=side)],
+            "call": [assistant(id, parent, call(calls), answer=answer)],
+            "result": [result(id, parent, calls)],
+            "note": [line(draw.choice(["progress", "attachment", "system", "x"]), id, parent)],
+            "boundary": [boundary(id, parent, keeps=tuple(draw.sample(ids, draw.randint(0, len(ids) // 2))))],
+            "compaction": [*compacted(id, parent, keeps=tuple(ids[-2:])), *[note("mode")] * draw.randint(0, 1)],
+            "title": [note("custom-title", customTitle="T")],
+            "mode": [note("mode"), last_prompt(up)],
+            "broken": [b"{"],
+        }
+        what = draw.choice([*made, "user", "words", "call", "result", "call", "result"])
+        lines += made[what]
+        ids += [] if what in ("title", "mode", "broken") else [f"s{id}"] if what == "compaction" else [id]
+    return lines
+
+
+@settings(max_examples=300)
+@given(st.integers(0, 2**32))
+def test_no_record_depends_on_a_later_line(seed: int) -> None:
+    lines = any_lines(random.Random(seed))
+    whole = split(*lines, final=True)
+    for count in range(1, len(lines)):
+        records = split(*lines[:count], final=True).records
+        assert records == whole.records[: len(records)]
+
+
+@settings(max_examples=100)
+@given(st.integers(0, 2**32))
+def test_any_such_file_comes_back_and_one_line_leads_to_its_leaf(seed: int) -> None:
+    lines = any_lines(random.Random(seed))
+    store = MemoryStore()
+    done = bring(store, joined(*lines), agent="claude", name=SESSION, final=True)
+    assert exported(store, done.session) == joined(*lines)
+    assert done.branch in ("", active.active(store, done.session))
+    assert_clean(store)
+
+
 def test_a_file_cut_at_any_byte_comes_back() -> None:
     for end in range(1, len(WHOLE), 7):
         store = MemoryStore()
@@ -496,7 +543,7 @@ HEADLINES: dict[str, tuple[bytes, dict[str, Any]]] = {
     "the user in blocks": (user("a", None, [{"type": "text", "text": "hi"}, {"type": "image"}]),
                            {"role": "user", "label": "user", "words": "hi", "body": "hi"}),
     "the agent as the user": (user("a", None, "<caveat>", isMeta=True),
-                              {"role": "user", "label": "user (meta)", "words": "<caveat>"}),
+                              {"role": "custom", "label": "user (meta)", "words": "<caveat>"}),
     "a result": (result("a", None, "c", "one\ntwo"), {"role": "tool", "label": "tool", "words": "2 lines"}),
     "a result in blocks": (result("a", None, "c", [{"type": "text", "text": "one"}]),
                            {"role": "tool", "label": "tool", "words": "1 line"}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from typing import Any
@@ -11,10 +12,14 @@ from builders import Clock, assert_clean, bring, joined, pi_file, said, session
 from claude_cases import told
 from claude_code import SESSION, asked, assistant, last_prompt, note, talk, user, uuid
 from claude_handover import HANDED_OVER, talked
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import ENTRIES, TEXT
 
 from gitsession.context import fold
 from gitsession.context.line import Line
 from gitsession.context.providers import anthropic
+from gitsession.errors import Malformed
 from gitsession.exchange import send_out
 from gitsession.formats import Leaving, Outgoing, claude
 from gitsession.model import entries
@@ -154,6 +159,9 @@ ODD: dict[str, entries.Entry] = {
     "a kind of a later release": entries.Unknown(name="telepathy"),
     "a reset": entries.Reset(),
     "an answer of nobody": Message.assistant("x"),
+    "a compaction of the program's own without words": entries.Compaction(
+        summary="", preserve={"preservedMessages": 5}
+    ),
     "a compaction of nothing": entries.Compaction(summary="S", first_kept="nowhere"),
 }
 
@@ -166,3 +174,25 @@ def test_whatever_an_entry_says_the_file_is_whole(entry: entries.Entry) -> None:
     for line in data.splitlines():
         json.loads(line)
     seen(data)
+
+
+@settings(max_examples=200)
+@given(st.lists(st.tuples(ENTRIES, st.integers(0, 9)), min_size=1, max_size=8), st.integers(0, 9), TEXT | st.none())
+def test_any_entries_are_a_file_that_is_taken_in_again(
+    drawn: list[tuple[entries.Entry, int]], leaf: int, name: str | None
+) -> None:
+    header = entries.Session(agent="claude", source_id=name)
+    leaving = []
+    for at, (entry, below) in enumerate(drawn):
+        if isinstance(entry, entries.Compaction):
+            entry = dataclasses.replace(entry, first_kept=str(below % (at + 1)))
+        leaving.append(Leaving(key=str(at), below=str(below % at) if at and below else None, entry=entry))
+    out = Outgoing(session=header, entries=tuple(leaving), leaf=str(leaf % len(drawn)))
+    data = claude.write(out).data
+    assert claude.write(out).data == data
+    try:
+        source = claude.split(data, name=SESSION, final=True)
+    except Malformed:
+        assert data == b""
+        return
+    assert [problem.what for problem in source.problems] == []

@@ -25,6 +25,7 @@ from typing import Any, TypeAlias
 
 import pytest
 from builders import SHARED, Clock, bring, joined, session
+from claude_author import Author
 from claude_cases import CASES, Case, told
 from claude_code import SESSION, talk
 from claude_handover import HANDED_OVER
@@ -139,6 +140,12 @@ def is_attached(entry: Any) -> bool:
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_the_program_sends_what_the_case_says(resumed: Ask, case: Case) -> None:
     assert told(resumed(joined(*case.lines), SESSION)) == case.told
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_the_program_sends_what_we_show_of_a_session_at_random(resumed: Ask, seed: int) -> None:
+    data = joined(*Author(seed).session())
+    assert told(resumed(data, SESSION)) == told(ours(data, SESSION))
 
 
 @pytest.mark.parametrize(("make", "expected"), HANDED_OVER.values(), ids=HANDED_OVER)

@@ -58,7 +58,7 @@ def _user(line: Object) -> Headline:
         return Headline(kind="message", role="tool", label="tool", words=failed + words)
     said = _text_of(line)
     if line.get("isMeta") is True:  # the agent's own words, as the user's
-        return Headline(kind="message", role="user", label="user (meta)", words=first_line(said))
+        return Headline(kind="message", role="custom", label="user (meta)", words=first_line(said))
     return Headline(kind="message", role="user", label="user", words=first_line(said), body=said)
 
 

@@ -114,7 +114,7 @@ def _compaction(entry: kinds.Compaction, to: Speaker) -> list[Words]:
         metadata["postTokens"] = entry.tokens_after
     is_theirs = isinstance(entry.preserve, Mapping) and "preservedMessages" in entry.preserve
     words = entry.summary if is_theirs else f"{EARLIER}\n\n{entry.summary}"
-    said = _as_user(words)[0]
+    [said] = _as_user(words or EARLIER)
     return [
         {"type": "system", "subtype": "compact_boundary", "content": "Conversation compacted", "isMeta": False,
          "level": "info", "compactMetadata": metadata},
