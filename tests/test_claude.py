@@ -496,10 +496,18 @@ def test_whatever_happened_to_a_file_it_comes_back(seed: int) -> None:
     assert_clean(store)
 
 
-ANY = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=4), lambda inner: st.lists(
-    inner, max_size=3) | st.dictionaries(st.sampled_from(["type", "content", "text", "id", "name", "role", "uuids",
-    "tool_use_id", "input", "preservedMessages", "preservedSegment", "headUuid", "replacements"]), inner, max_size=4),
-    max_leaves=8)  # fmt: skip
+SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=4)
+FIELDS = st.sampled_from([
+    "type", "content", "text", "id", "name", "role", "uuids", "tool_use_id", "input", "preservedMessages",
+    "preservedSegment", "headUuid", "replacements",
+])  # fmt: skip
+
+
+def around(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return values | st.lists(values, max_size=3) | st.dictionaries(FIELDS, values, max_size=4)
+
+
+ANY = around(around(around(SCALARS)))
 ODD = st.fixed_dictionaries(
     {"type": st.sampled_from([*claude.claude_view._BY_TYPE, "last-prompt", "x"]) | ANY},
     optional={

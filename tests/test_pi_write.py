@@ -101,7 +101,7 @@ def plain(entry: Entry) -> Entry:
     return dataclasses.replace(entry, extra=extra)
 
 
-@pytest.mark.parametrize("agent", FORMATS)
+@pytest.mark.parametrize("agent", ["omp", "pi"])
 @settings(max_examples=150, deadline=None)
 @given(entry=KNOWN)
 def test_what_the_agent_has_words_for_reads_as_it_was_said(agent: str, entry: Entry) -> None:
@@ -115,7 +115,7 @@ def has_bytes(value: Any) -> bool:
     return any(has_bytes(item) for item in value) if isinstance(value, list) else isinstance(value, bytes)
 
 
-@pytest.mark.parametrize("agent", FORMATS)
+@pytest.mark.parametrize("agent", ["omp", "pi"])
 @settings(max_examples=200, deadline=None)
 @given(entries=st.lists(ENTRIES, min_size=1, max_size=4))
 def test_whatever_we_hold_becomes_lines_that_hang_together(agent: str, entries: list[Entry]) -> None:

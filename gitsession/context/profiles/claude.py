@@ -21,7 +21,7 @@ from gitsession.context.value import Item, Shown
 from gitsession.formats.claude_view import preserved, result_in
 from gitsession.model.blocks import OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import Compaction, Message
-from gitsession.session.node import Node
+from gitsession.session.glimpse import Spot
 
 __all__ = ["NAME", "OWN_COUNT", "SETTINGS", "can_cut", "estimate", "llm_role", "select", "starts_turn", "usage"]
 
@@ -58,18 +58,19 @@ def llm_role(entry: Shown) -> str | None:
     return turns.llm_role(entry, custom="user", system=False)
 
 
-def _kept(line: Line, seen: Reach) -> list[Node]:
+def _kept(line: Line, seen: Reach) -> list[Spot]:
     """The messages that a compaction lists (L3): all of them, or none where one is not there."""
     entry = line.entry(seen.compaction) if seen.compaction is not None else None
     stated = entry.preserve if isinstance(entry, Compaction) else None
     listed = preserved(stated)
     if listed is None:
-        return [node for node in seen.kept if node.kind != Compaction.kind]
-    kept = [node for node in seen.kept if node.source is not None and node.source.id in listed]
+        others: list[Spot] = [node for node in seen.kept if node.kind != Compaction.kind]
+        return others
+    kept: list[Spot] = [node for node in seen.kept if node.source is not None and node.source.id in listed]
     return kept if len({node.source.id for node in kept if node.source}) == len(listed) else []
 
 
-def _summary(line: Line, node: Node) -> list[Item]:
+def _summary(line: Line, node: Spot) -> list[Item]:
     """The program's own summary, in the words it has for the model already (L2); one of ours in ours."""
     entry = line.entry(node)
     if node.source is None or not isinstance(entry, Compaction):
