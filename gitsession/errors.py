@@ -39,6 +39,10 @@ class Ambiguous(NotFound):
         self.candidates = tuple(candidates)
 
 
+class NoBase(NotFound):
+    """A session file that goes on from another one, which is not in the store, or not as far as that."""
+
+
 class NotAStore(GitSessionError):
     """A path that holds no store, or one of a kind we cannot open (sha256, reftable, a later version)."""
 

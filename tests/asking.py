@@ -8,7 +8,7 @@ from gitsession.model.blocks import Text, Thinking, ToolCall
 from gitsession.model.entries import Message
 from gitsession.store.base import Oid
 
-APIS = sorted(set(PROVIDERS) - {"pi"})
+APIS = sorted(set(PROVIDERS) - {"codex", "pi"})
 PNG = b"\x89PNG\r\n\x1a\n...."
 READ = ToolCall("c1", "read", {"path": "a.py", "n": 1})
 LS = ToolCall("c2", "ls", {})

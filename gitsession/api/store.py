@@ -22,7 +22,7 @@ from gitsession.exchange.repair import Repaired
 from gitsession.exchange.send_out import SentOut
 from gitsession.formats import Format
 from gitsession.index.catalogue import Catalogue, Row
-from gitsession.session import oplog
+from gitsession.session import graph, oplog
 from gitsession.session import session as sessions
 from gitsession.session.node import Node
 from gitsession.session.oplog import Operation
@@ -54,6 +54,7 @@ class Store:
         self._tends = tends
         self._catalogues = Catalogues(objects)
         self._memory = Memory()
+        self._brought_in: dict[tuple[str, str], str] = {}
 
     @classmethod
     def open(
@@ -130,13 +131,30 @@ class Store:
     ) -> BroughtIn:
         """Import one session file. ``group``: imports in a row with one group are undone as one.
 
-        Raises ``Malformed`` where ``data`` is no session, ``Refused``, ``Corrupt`` and ``Unavailable``.
+        Raises ``Malformed`` where ``data`` is no session, ``NoBase`` where it goes on from one that is not here,
+        ``Refused``, ``Corrupt`` and ``Unavailable``.
         """
         kept, missing = discover.attachments(path, data, format) if path else ({}, [])
         source = format.split(data, name=name, final=final)
         command = bring_in.Command(f"import {path or source.source_id}", self._clock(), group)
-        done = bring_in.bring_in(self.objects, format, source, kept, command=command, dry_run=dry_run)
+        done = bring_in.bring_in(
+            self.objects,
+            format,
+            source,
+            kept,
+            command=command,
+            dry_run=dry_run,
+            find=lambda source_id: self._session_of(format.AGENT, source_id),
+        )
+        self._brought_in[format.AGENT, source.source_id] = done.session
         return done.with_missing(missing)
+
+    def _session_of(self, agent: str, source_id: str) -> str | None:
+        """The session that an agent calls so; what this handle brought in is known before the catalogue knows it."""
+        known = self._brought_in.get((agent, source_id))
+        if known is not None and graph.branches(self.objects, known):
+            return known
+        return next((row.sid for row in self.catalogue().by_source(agent, source_id)), None)
 
     def export(self, sid: str, at: Node | None = None, *, to: str | None = None, as_it_came: bool = False) -> SentOut:
         """The session as a file of the agent ``to``, by default its own; ``at``: only the line that ends there.

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from gitsession.codec.digest import hash_of
 from gitsession.codec.payload import NONCE_BYTES
 from gitsession.errors import Corrupt, Malformed, NotFound, RefMoved, Refused, Unavailable
+from gitsession.exchange.base import Find, shared
 from gitsession.exchange.own_lines import OwnLines, Taken, tree_of_ours
 from gitsession.formats import Format, Problem, Record, Source
 from gitsession.formats.record import TAIL
@@ -76,15 +77,18 @@ def bring_in(
     *,
     command: Command | None = None,
     dry_run: bool = False,
+    find: Find | None = None,
 ) -> BroughtIn:
     """Import ``source``. ``attachments``: what its entries name and the agent keeps elsewhere, by name.
+
+    ``find``: for a file that goes on from another one's; raises ``NoBase`` where that is not in the store.
 
     ``command``: what the operation log calls it, in the same transaction; without one it is not logged.
     ``dry_run``: work it all out and write nothing. Raises ``Unavailable`` where other writers moved the session's refs
     at every try.
     """
     for _ in range(TRIES):
-        plan = _Plan(store, format, source)
+        plan = _Plan(store, format, source, find)
         plan.run(attachments or {})
         if dry_run:
             return plan.outcome()
@@ -102,6 +106,7 @@ class _Plan:
     store: ObjectStore
     format: Format
     source: Source
+    find: Find | None = None
     objects: dict[Oid, tuple[Kind, bytes]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     new: int = 0
@@ -112,7 +117,8 @@ class _Plan:
         return oid
 
     def run(self, attachments: Mapping[str, bytes]) -> None:
-        self.root = self._root()
+        base = self.source.base
+        self.base = shared(self.store, base, self.find) if base is not None else None
         self.sid, self.tree = self._session()
         self.before = dict(self.tree.branches) if self.tree else {}
         self.tips: dict[str, Oid] = dict(self.before) or {refs.MAIN: self.root.oid}
@@ -156,11 +162,15 @@ class _Plan:
 
     # ---- where the session is
 
-    def _root(self) -> Node:
+    def _root(self, sid: str) -> Node:
+        """Where the session begins: a root, or the fork of one that goes on from another file."""
         source = self.source
-        entry = kinds.Session(agent=source.agent, source_id=source.source_id, view=VIEW, at_ms=source.started_ms)
+        agent, source_id, at_ms = source.agent, source.source_id, source.started_ms
+        entry: Entry = kinds.Session(agent=agent, source_id=source_id, view=VIEW, at_ms=at_ms)
+        if self.base is not None:
+            entry = kinds.Fork(session=sid, agent=agent, source_id=source_id, view=VIEW, at_ms=at_ms)
         nonce = hash_of(names.seed(source.agent, source.source_id, source.started_ms))[:NONCE_BYTES]
-        return keep.put(self, None, keep.own(entry, nonce))
+        return keep.put(self, self.base, keep.own(entry, nonce))
 
     def _session(self) -> tuple[str, graph.Tree | None]:
         """The session's name, and its tree if it is there; a longer name if another session has the short one."""
@@ -172,6 +182,7 @@ class _Plan:
             return source.source_id, begun_here
         for length in (names.LENGTH, names.LENGTH_TAKEN):
             sid = names.derived(source.agent, source.source_id, source.started_ms, length=length)
+            self.root = self._root(sid)
             try:
                 tree = graph.tree(self.store, sid)
             except NotFound:
@@ -179,7 +190,7 @@ class _Plan:
             if tree.damage:
                 raise _damaged(sid)
             if self.root.oid in tree.nodes:
-                return sid, tree
+                return sid, graph.below(tree, self.root.oid)
             self._refuse_later_view(sid, tree)
         raise Malformed("two other sessions have the names this one could have", where=source.source_id)
 
@@ -367,8 +378,8 @@ class _Plan:
         """The nearest entry above that is not one of ours: a line of ours that has left the file takes none along."""
         nodes = self.tree.nodes if self.tree else {}
         at = nodes.get(node.parent or "")
-        while at is not None and at.source is None and at.parent is not None:
-            at = nodes.get(at.parent)
+        while at is not None and at.source is None and at.oid != self.root.oid:
+            at = nodes.get(at.parent or "")
         return at.oid if at is not None else None
 
     def _attach(self, name: str, data: bytes, have: set[Oid]) -> None:

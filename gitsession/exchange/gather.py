@@ -49,14 +49,18 @@ def gather(store: ObjectStore, sid: str, format: Format, at: Node | None = None)
 class _Gatherer:
     def __init__(self, store: ObjectStore, sid: str, format: Format, at: Node | None) -> None:
         self.store, self.sid, self.format, self.at = store, sid, format, at
-        self.tree = graph.tree(store, sid)
+        tree = graph.tree(store, sid)
+        start, began = facts.file_start(store, tree, sid)
+        # What an agent's fork shares stands in another file of that agent's; for any other agent it goes along.
+        is_short = isinstance(began, kinds.Fork) and began.agent == format.AGENT
+        self.tree = graph.below(tree, start) if is_short else tree
         self.meta = meta_of(store, sid)
         self.headers = self.meta.headers().values()
         self.root = next(self.tree.nodes[oid] for oid in self.tree.children[None])
         self.began = entry_of(store, self.root)
         self.fork = next((node for node in self.tree.nodes.values() if begins_fork(store, node, sid)), None)
         self.leaf = at or self.tree.nodes[self.tree.branches[active(store, sid)]]
-        line = list(graph.line(store, self.leaf.oid))
+        line = [node for node in graph.line(store, self.leaf.oid) if node.oid in self.tree.nodes]
         self.line = {node.oid for node in line}
         self.current = self._current(line)
         self.keys = {node.oid: to_base64url(node.chain) for node in self.current}
@@ -108,7 +112,7 @@ class _Gatherer:
         if self.at is not None:
             return 0
         gone = (node for node in self.tree.nodes.values() if node.oid not in self.keys)
-        return sum(node.source is None and node.parent is not None for node in gone)
+        return sum(node.source is None and node.oid != self.root.oid for node in gone)
 
     def _notes(self, out: Outgoing, is_news: bool) -> tuple[str, ...]:
         if not self.is_home or self.at is not None:

@@ -61,7 +61,8 @@ class OwnLines:
         self._recorded = meta.lines_of_ours()
         # Where all that is ours is in the file already, nothing need be written to be compared.
         known = {key for _, key in self._recorded.values()}
-        pending = (key for key, node in self._nodes.items() if node.source is None and node.parent is not None)
+        roots = tree.children[None]
+        pending = (key for key, node in self._nodes.items() if node.source is None and node.oid not in roots)
         self._may_be_new = any(mark.line is None for mark in meta.marks) or any(key not in known for key in pending)
 
     def find(self, record: Record, parent: Node) -> Taken | None:

@@ -13,13 +13,13 @@ from gitsession.errors import Corrupt, Refused
 from gitsession.exchange.gather import gather
 from gitsession.formats import FORMATS
 from gitsession.formats.record import TAIL
-from gitsession.model.entries import Session
+from gitsession.model.entries import Fork, Session
 from gitsession.session import facts, graph, names
-from gitsession.session.content import entry_of, payload_of
+from gitsession.session.content import payload_of
 from gitsession.session.meta import meta_of
 from gitsession.session.node import Node
 from gitsession.store import refs
-from gitsession.store.base import ObjectStore
+from gitsession.store.base import ObjectStore, Oid
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,8 @@ def send(store: ObjectStore, sid: str, to: str | None = None, at: Node | None = 
     tree = graph.tree(store, sid)
     if tree.damage and at is None:
         raise _damaged(tree)
-    root = _root(store, tree)
-    agent = to or _agent_of_file(store, sid) or root.agent
+    _, began = facts.file_start(store, tree, sid)
+    agent = to or _agent_of_file(store, sid) or (began.agent if began is not None else "unknown")
     if agent not in FORMATS:
         hint = f"`--to` says for which agent: {' or '.join(FORMATS)}"
         raise Refused(f"session {sid} is {agent}'s, of whose files we know nothing", hint=hint)
@@ -66,10 +66,12 @@ def home(store: ObjectStore, sid: str, at: Node | None = None) -> SentOut:
     Raises ``Refused`` for a session that no agent's file made, ``Corrupt`` where the file would not be whole.
     """
     tree = graph.tree(store, sid)
-    nodes = list(tree.nodes.values()) if at is None else list(graph.line(store, at.oid))
     if tree.damage and at is None:
         raise _damaged(tree)
-    root = _root(store, tree)
+    start, began = facts.file_start(store, tree, sid)
+    root = began or Session(agent="unknown")
+    tree = graph.below(tree, start)
+    nodes = list(tree.nodes.values()) if at is None else _line(store, at, start)
     meta = meta_of(store, _home_of(store, sid, root))
     found = facts.imported_now(tree, meta.source_file.superseded) if at is None else nodes
     here = {to_base64url(node.chain) for node in nodes} if at is not None else None
@@ -87,7 +89,7 @@ def home(store: ObjectStore, sid: str, at: Node | None = None) -> SentOut:
         )
     in_file = {chain for _, chain in meta.lines_of_ours().values()}
     left_out = sum(
-        node.source is None and node.parent is not None and to_base64url(node.chain) not in in_file for node in nodes
+        node.source is None and node.oid != start and to_base64url(node.chain) not in in_file for node in nodes
     )
     payloads = [payload_of(store, lines[number]) for number in sorted(lines)]
     if TAIL in lines and not payloads[-1]:
@@ -111,15 +113,17 @@ def _agent_of_file(store: ObjectStore, sid: str) -> str | None:
     return next((node.source.agent for node in meta_of(store, sid).headers().values() if node.source), None)
 
 
-def _root(store: ObjectStore, tree: graph.Tree) -> Session:
-    for oid in tree.children.get(None, []):
-        entry = entry_of(store, tree.nodes[oid])
-        if isinstance(entry, Session):
-            return entry
-    return Session(agent="unknown")
+def _line(store: ObjectStore, at: Node, start: Oid) -> list[Node]:
+    """The entries from ``at`` up to where the file begins."""
+    found: list[Node] = []
+    for node in graph.line(store, at.oid):
+        found.append(node)
+        if node.oid == start:
+            return found
+    raise Refused("this entry stands in the file of the session that this one was forked from")
 
 
-def _home_of(store: ObjectStore, sid: str, root: Session) -> str:
+def _home_of(store: ObjectStore, sid: str, root: Session | Fork) -> str:
     """The session that has the header: this one; for a fork of ours, the one that was imported."""
     is_home = store.ref(refs.meta(sid)) is not None and meta_of(store, sid).newest_lines()
     if root.source_id is None or is_home:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from gitsession.model.entries import Session
 
@@ -28,6 +30,18 @@ class Record:
     problem: str = ""
 
 
+class Base(NamedTuple):
+    """Where a file goes on from another session's, which it does not repeat.
+
+    ``source_id``: of that session; ``end``: the agent's own number of the first line of it that is not shared, and
+    ``number``: gives that number of a record's last line, ``None`` where it has none.
+    """
+
+    source_id: str
+    end: int
+    number: Callable[[bytes], int | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """Something to tell the user: where in the file, and what."""
@@ -47,6 +61,7 @@ class Source:
     ``ends_with_newline``: whether the bytes taken in end with a line end. ``version``: the file's own format version,
     for the report.
     ``leaf``: the line of the record that the agent goes on from, where that is not the last one.
+    ``base``: the session that this one was forked from, where the file holds only what came since.
     ``header``: what the session is, where the file has no header of its own to say it (no agent, no times in it).
     """
 
@@ -61,4 +76,5 @@ class Source:
     tail: bytes | None = None
     leaf: int | None = None
     header: Session | None = None
+    base: Base | None = None
     problems: tuple[Problem, ...] = field(default=())

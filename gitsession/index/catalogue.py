@@ -138,6 +138,10 @@ class Catalogue:
             raise Ambiguous(f"{address!r} fits {len(found)} sessions", lines, hint="give more of its id")
         raise NotFound(f"no session {address[:80]!r}", hint="`gitsession ls` lists them")
 
+    def by_source(self, agent: str, source_id: str) -> list[Row]:
+        """The sessions that go by an agent's own id, the newest first."""
+        return self._rows("WHERE agent = ? AND source_id = ?", (agent, source_id))
+
     def _newest(self, address: str, cwd: str | None) -> Row:
         cwd = os.path.abspath(cwd or ".")
         rows = self.sessions()

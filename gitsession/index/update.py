@@ -205,7 +205,7 @@ def _summarise(
     """The session's row, from the rows of its entries."""
     first = content.entry_of(store, load(store, start))
     agent = first.agent if isinstance(first, kinds.Session | kinds.Fork) else None
-    source_id = first.source_id if isinstance(first, kinds.Session) else None
+    source_id = first.source_id if isinstance(first, kinds.Session | kinds.Fork) else None
     cwd = meta.header.cwd if meta.header else first.cwd if isinstance(first, kinds.Fork) else None
     count, updated_ms, tokens = db.execute(
         "SELECT count(*), max(at_ms), sum(tokens) FROM entries WHERE sid = ?", (sid,)

@@ -273,7 +273,10 @@ class Checkpoint(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fork(Entry):
-    """Where a session of its own begins on another one's line, with title and labels as they stood."""
+    """Where a session of its own begins on another one's line, with title and labels as they stood.
+
+    ``source_id``: the agent's id for it, where the agent made the fork and its file goes on from another one's.
+    """
 
     kind: ClassVar[str] = "fork"
     session: str
@@ -282,6 +285,7 @@ class Fork(Entry):
     cwd: str | None = None
     title: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+    source_id: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

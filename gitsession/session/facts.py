@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gitsession.codec.digest import to_base64url
+from gitsession.model.entries import Fork, Session
 from gitsession.session.content import begins_fork, entry_of
 from gitsession.session.graph import Tree, place
 from gitsession.session.marks import Mark
@@ -29,6 +30,27 @@ def imported_now(tree: Tree, superseded: Iterable[str]) -> list[Node]:
             found.append(node)
         stack += tree.children.get(node.oid, [])
     return found
+
+
+def file_start(store: ObjectStore, tree: Tree, sid: str) -> tuple[Oid, Session | Fork | None]:
+    """The entry at which the agent's file of session ``sid`` begins, and what it says; ``None`` where none does.
+
+    A root, or the fork of an agent's that goes on from another file; what is above that is that other file's.
+    """
+    at = next((oid for oid in tree.nodes if begins_fork(store, tree.nodes[oid], sid)), None)
+    while at is not None:
+        node = tree.nodes[at]
+        if node.kind == Fork.kind and node.source is None:
+            entry = entry_of(store, node)
+            if isinstance(entry, Fork) and entry.source_id is not None:
+                return at, entry
+        at = tree.parent(at)
+    roots = tree.children.get(None, [])
+    for oid in roots:
+        entry = entry_of(store, tree.nodes[oid])
+        if isinstance(entry, Session):
+            return oid, entry
+    return next(iter(roots or tree.nodes)), None
 
 
 def marks(store: ObjectStore, sid: str, tree: Tree, seen: Meta) -> list[Mark]:

@@ -115,6 +115,19 @@ def tree(store: ObjectStore, sid: str) -> Tree:
     return Tree(leaves, nodes, children, tuple(gaps.values()))
 
 
+def below(tree: Tree, start: Oid) -> Tree:
+    """The part of a tree that begins at the entry ``start``, as if that were its root."""
+    nodes = {start: tree.nodes[start]}
+    stack = [start]
+    while stack:
+        for oid in tree.children.get(stack.pop(), []):
+            nodes[oid] = tree.nodes[oid]
+            stack.append(oid)
+    children: dict[Oid | None, list[Oid]] = {None: [start]}
+    children |= {oid: found for oid, found in tree.children.items() if oid in nodes}
+    return Tree(tree.branches, nodes, children, tree.gaps)
+
+
 def _parent(node: Node, nodes: Mapping[Oid, Node], gaps: Mapping[Oid, Gap]) -> Oid | None:
     """What an entry is drawn below: its parent, or what stands before the gap there."""
     if node.parent in nodes:

@@ -15,7 +15,7 @@ import click
 from gitsession.cli import exits
 from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import count, emit, json_option, say, warn
-from gitsession.errors import Corrupt, GitSessionError, NotFound, Unavailable
+from gitsession.errors import Corrupt, GitSessionError, NoBase, NotFound, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,6 +51,7 @@ def command(
             for path, format in files:
                 work.take(path, format, named=path in paths)
                 advance()
+            work.take_what_waits()
     finally:
         work.finish()
     if as_json:
@@ -94,6 +95,7 @@ class _Work:
         self.dry_run = dry_run
         self._group = secrets.token_hex(8)
         self._files: list[tuple[Path, os.stat_result, str]] = []
+        self._waiting: list[tuple[Path, Format | None, bool, str]] = []
         # As it is now: bringing it up to date after every file would cost more than the files.
         self._catalogue = store.catalogue()
 
@@ -122,6 +124,9 @@ class _Work:
                 group=self._group,
                 dry_run=self.dry_run,
             )
+        except NoBase as error:
+            self._waiting.append((path, format, named, str(error)))
+            return
         except GitSessionError as error:
             self._fail(path, str(error))
             self.worst = max(self.worst, _CODES.get(type(error), exits.NOT_FOUND))
@@ -135,6 +140,17 @@ class _Work:
         self.done.append((path, chosen.AGENT, done))
         if not self.dry_run:
             self._files.append((path.absolute(), stat, done.session))
+
+    def take_what_waits(self) -> None:
+        """Files that go on from others, which may have come behind them; those still without are failures."""
+        while self._waiting:
+            again, self._waiting = self._waiting, []
+            for path, format, named, _ in again:
+                self.take(path, format, named=named)
+            if len(self._waiting) == len(again):
+                break
+        for path, _, _, what in self._waiting:
+            self._fail(path, what)
 
     def _fail(self, path: Path, what: str) -> None:
         self.failed.append({"path": os.fsencode(path).decode("utf-8", "replace"), "what": what})

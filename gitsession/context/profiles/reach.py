@@ -28,12 +28,12 @@ def reach(line: Line) -> Reach:
         if node.kind == Compaction.kind:
             entry = line.entry(node)
             if isinstance(entry, Compaction):
-                return Reach(node, _kept(line, node, entry), after[::-1])
+                return Reach(node, kept(line, node, entry), after[::-1])
         after.append(node)
     return Reach(None, [], after[::-1])
 
 
-def _kept(line: Line, at: Spot, compaction: Compaction) -> list[Node]:
+def kept(line: Line, at: Spot, compaction: Compaction) -> list[Node]:
     """The nodes before the compaction from the first that it kept. Not found: nothing was kept.
 
     Where two entries of one line answer to the name, the later one is meant, as everywhere.
@@ -41,11 +41,11 @@ def _kept(line: Line, at: Spot, compaction: Compaction) -> list[Node]:
     name, number = compaction.first_kept, compaction.extra.get("firstKeptEntryIndex")
     if not isinstance(number, int) if name is None else not line.may_hold(name, at):
         return []
-    kept: list[Node] = []
+    found: list[Node] = []
     for node in line.back(at):  # any kind can be named
-        kept.append(node)
+        found.append(node)
         if answers_to(node, name) if name is not None else _is_at(node, number):
-            return kept[::-1]
+            return found[::-1]
     return []
 
 

@@ -13,6 +13,7 @@ from gitsession.errors import NotFound
 
 PROVIDERS = {
     "pi": "pi",
+    "codex": "codex",
     "anthropic": "anthropic",
     "openai-chat": "openai_chat",
     "openai-responses": "openai_responses",

@@ -1,0 +1,207 @@
+"""codex 0.169: rules C5 and C8 of semantics.md. Roll-backs (R1) are where the lines hang (``formats.codex_file``).
+
+Seen with the real program on rollouts of our own and of others. Not reproduced: what codex tells the model anew when
+it starts (permissions, environment, skills), and that it cuts results of tools again for a model with a smaller limit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from gitsession.context.line import Line
+from gitsession.context.profiles import Selection, Settings, turns
+from gitsession.context.profiles.estimates import by_bytes, by_bytes_of
+from gitsession.context.profiles.reach import kept
+from gitsession.context.profiles.showing import changed, changes, show, show_compaction
+from gitsession.context.profiles.states import state
+from gitsession.context.value import Item, Shown, State
+from gitsession.formats import codex
+from gitsession.formats.codex_turns import starts_turn as is_users
+from gitsession.formats.codex_view import REPLACEMENT
+from gitsession.formats.codex_words import SUMMARY_PREFIX
+from gitsession.formats.groups import riding, spoken
+from gitsession.formats.jsonl import Failure, Object, parse
+from gitsession.model.blocks import Text, ToolCall
+from gitsession.model.entries import Compaction, CustomMessage, Entry, Message, ModelChange, Reset
+from gitsession.session.glimpse import Spot
+
+__all__ = ["NAME", "OWN_COUNT", "SETTINGS", "can_cut", "estimate", "llm_role", "select", "starts_turn", "usage"]
+
+NAME = "codex"
+SETTINGS = Settings(reserve=0, reserve_share=0.1)
+OWN_COUNT = False
+
+USER_TOKENS_MAX = 20_000
+"""How much of the user's words an old compaction keeps (C5)."""
+
+NO_SUMMARY = "(no summary available)"
+
+
+def select(line: Line) -> Selection:
+    """Newest list of a compaction first, then every line behind it (C8)."""
+    nodes = _since_base(line)
+    how = changes(line, nodes, edits=False)
+    items: list[Item] = []
+    fresh = 0
+    for node in nodes:
+        entry = line.entry(node) if node.kind == Compaction.kind else None
+        if isinstance(entry, Compaction):
+            items = list(_compacted(line, node, entry, items))
+            fresh = len(items)
+        else:
+            shown = show(line, node)
+            items += changed(shown, node, how) if how.newest else shown
+    return Selection(tuple(items), _state(line), fresh)
+
+
+def estimate(entry: Shown) -> int:
+    return by_bytes(entry)
+
+
+def usage(items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
+    """The newest ``token_count``: it rides with the item behind the answer that it counts."""
+    for at in range(len(items) - 1, fresh - 1, -1):
+        for line in reversed(riding(items[at].payload)) if items[at].agent == codex.AGENT else ():
+            total = _counted(parse(line)) if b"token_count" in line else None
+            if total:
+                return total, at
+    return None
+
+
+def llm_role(entry: Shown) -> str | None:
+    return turns.llm_role(entry, custom="user", system=False)
+
+
+def can_cut(entry: Entry) -> bool:
+    """Not between calls of one answer, nor before a result."""
+    if isinstance(entry, Message) and any(isinstance(block, ToolCall) for block in entry.content):
+        return False
+    return turns.can_cut(entry)
+
+
+def starts_turn(entry: Entry) -> bool:
+    """What codex put in as the user's words begins none."""
+    return not isinstance(entry, CustomMessage) and turns.starts_turn(entry)
+
+
+def _since_base(line: Line) -> list[Spot]:
+    """The nodes from the base on: a reset, a compaction with its list, or one of ours; the oldest first."""
+    found: list[Spot] = []
+    for node in line.showing():
+        if node.kind == Reset.kind and isinstance(line.entry(node), Reset):
+            break
+        found.append(node)
+        if node.kind == Compaction.kind:
+            entry = line.entry(node)
+            if isinstance(entry, Compaction) and not _is_rebuilt(node, entry):
+                break
+    return found[::-1]
+
+
+def _is_rebuilt(node: Spot, entry: Compaction) -> bool:
+    """Whether codex wrote it before it kept the list, so that it follows from what came before."""
+    return node.source is not None and node.source.agent == codex.AGENT and _list(entry) is None
+
+
+def _list(entry: Compaction) -> list[Any] | None:
+    stated = entry.preserve.get(REPLACEMENT) if isinstance(entry.preserve, dict) else None
+    return stated if isinstance(stated, list) else None
+
+
+def _compacted(line: Line, node: Spot, entry: Compaction, before: Sequence[Item]) -> Iterator[Item]:
+    """What stands for all that was before a compaction."""
+    stated = _list(entry)
+    if stated is not None:
+        for item in stated:
+            made = _item(node, item, entry.at_ms) if isinstance(item, dict) else None
+            if made is not None:
+                yield made
+    elif _is_rebuilt(node, entry):
+        yield from _rebuilt(node, entry, before)
+    else:
+        yield from show_compaction(line, node, system=False)
+        for earlier in kept(line, node, entry):
+            yield from show(line, earlier)
+
+
+def _item(node: Spot, item: Object, at_ms: int) -> Item | None:
+    """A response item of a list, as the line that it would be."""
+    payload = json.dumps({"type": "response_item", "payload": item}).encode()
+    entry = codex.read(payload)
+    if not isinstance(entry, Message | CustomMessage):
+        return None
+    return Item(node.oid, dataclasses.replace(entry, at_ms=at_ms), codex.AGENT, payload)
+
+
+def _rebuilt(node: Spot, entry: Compaction, before: Sequence[Item]) -> Iterator[Item]:
+    """The user's newest words, as many as there is room for, the oldest first, and the summary (C5)."""
+    found: list[Item] = []
+    left = USER_TOKENS_MAX
+    for item in reversed(before):
+        texts = _users_words(item)
+        if not texts:
+            continue
+        size = sum(by_bytes_of(text) for text in texts)
+        if size > left:
+            if left:
+                found += _with_texts(item, _without_middle("\n".join(texts), left), whole=False)
+            break
+        found += _with_texts(item, texts, whole=True)
+        left -= size
+    yield from found[::-1]
+    yield Item(node.oid, Message.user(entry.summary or NO_SUMMARY, at_ms=entry.at_ms))
+
+
+def _users_words(item: Item) -> list[str]:
+    """What a person said. An earlier summary, and what codex put in, are not."""
+    if not isinstance(item.entry, Message) or item.entry.role != "user":
+        return []
+    texts = [block.text for block in item.entry.content if isinstance(block, Text)]
+    said = _spoken_item(item) if item.agent == codex.AGENT else None
+    is_summary = any(text.startswith(f"{SUMMARY_PREFIX}\n") for text in texts[:1])
+    return [] if is_summary or (said is not None and not is_users(said)) else texts
+
+
+def _with_texts(item: Item, texts: Sequence[str], *, whole: bool) -> Iterator[Item]:
+    """``item`` as words alone; ``whole``: it is the same message still, and keeps its id."""
+    said = _spoken_item(item) if item.agent == codex.AGENT and whole else {"type": "message", "role": "user"}
+    content = [{"type": "input_text", "text": text} for text in texts]
+    payload = json.dumps({"type": "response_item", "payload": {**said, "content": content}}).encode()
+    entry = codex.read(payload)
+    assert isinstance(entry, Message)
+    yield Item(item.oid, dataclasses.replace(entry, at_ms=item.entry.at_ms), codex.AGENT, payload)
+
+
+def _without_middle(text: str, tokens: int) -> list[str]:
+    """Beginning and end of ``text``, and between them how much is gone."""
+    data, half = text.encode("utf-8", "replace"), tokens * 2
+    start, end = data[:half].decode("utf-8", "ignore"), data[len(data) - half :].decode("utf-8", "ignore")
+    return [start, f"…{by_bytes_of(text) - tokens} tokens truncated…", end]
+
+
+def _spoken_item(item: Item) -> Object:
+    line = parse(spoken(item.payload))
+    said = None if isinstance(line, Failure) else line.get("payload")
+    return said if isinstance(said, dict) else {}
+
+
+def _counted(line: Object | Failure) -> int | None:
+    """The tokens of the last answer, as an event states them."""
+    said: Any = None if isinstance(line, Failure) else line
+    for step in ("payload", "info", "last_token_usage", "total_tokens"):
+        said = said.get(step) if isinstance(said, dict) else None
+    return said if type(said) is int and 0 < said < 2**40 else None
+
+
+def _state(line: Line) -> State:
+    """The settings of the newest turn say how hard the model thinks, too."""
+    found = state(line, model=line.anchors.model)
+    if not line.anchors.models:
+        return found
+    newest = next((node for node in line.back() if node.kind == ModelChange.kind), None)
+    entry = line.entry(newest) if newest is not None else None
+    effort = entry.extra.get("effort") if isinstance(entry, ModelChange) else None
+    return dataclasses.replace(found, thinking=effort) if isinstance(effort, str) and effort else found

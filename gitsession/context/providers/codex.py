@@ -1,0 +1,60 @@
+"""What codex itself sends: the response items of its file as they are, the rest in its words.
+
+As codex does, a call without a result gets one that says it was broken off, and a result without a call stays behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from gitsession.context.providers.wire import plain
+from gitsession.context.value import Context, Item
+from gitsession.formats import codex
+from gitsession.formats.codex_words import OUTPUTS, call_output, items_of, sent
+from gitsession.formats.groups import spoken
+from gitsession.formats.jsonl import Failure, Object, parse
+
+ABORTED = "aborted"
+
+
+def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
+    """``input``, and ``model`` and ``instructions`` as far as they are known."""
+    stated = context.instructions.system_prompt if context.instructions else None
+    head = stated if system is None else system
+    return {
+        **({"model": context.model} if context.model else {}),
+        **({"instructions": head} if head else {}),
+        "input": [plain(item) for item in _paired([said for item in context.items for said in _said(item)])],
+    }
+
+
+def _said(item: Item) -> list[Object]:
+    line = parse(spoken(item.payload)) if item.agent == codex.AGENT else None
+    if line is None or isinstance(line, Failure):
+        return items_of(item.entry)
+    payload = line.get("payload")
+    if not isinstance(payload, dict):
+        return []
+    if line.get("type") == "inter_agent_communication":
+        return [_mail(payload)]
+    return [] if payload.get("role") == "system" else [sent(payload)]
+
+
+def _mail(payload: Object) -> Object:
+    """What another agent wrote, as the item that it becomes."""
+    parties: Object = {name: payload[name] for name in ("author", "recipient") if name in payload}
+    return {"type": "agent_message", **parties, "content": [{"type": "input_text", "text": payload.get("content")}]}
+
+
+def _paired(items: list[Object]) -> Iterable[Object]:
+    """Every call with a result, right behind it where there was none; no result without a call."""
+    called = {item.get("call_id") for item in items if call_output(item, "") is not None}
+    answered = {item.get("call_id") for item in items if item.get("type") in OUTPUTS}
+    for item in items:
+        if item.get("type") in OUTPUTS and item.get("call_id") not in called:
+            continue
+        yield item
+        missing = call_output(item, ABORTED) if item.get("call_id") not in answered else None
+        if missing is not None:
+            yield missing

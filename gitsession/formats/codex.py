@@ -1,0 +1,65 @@
+"""Sessions of codex: ``~/.codex/sessions/<yyyy>/<mm>/<dd>/rollout-<time>-<thread>.jsonl``, legacy and paginated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gitsession.formats import codex_file, codex_headline, codex_view, codex_write
+from gitsession.formats.groups import spoken
+from gitsession.formats.jsonl import parse
+from gitsession.formats.outgoing import Outgoing, Written
+from gitsession.formats.places import Beside, Root
+from gitsession.formats.record import Source
+from gitsession.model.entries import Entry, Session
+from gitsession.model.headline import Headline
+
+__all__ = [
+    "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "beside", "claims", "headline", "place", "read", "resume_command",
+    "split", "write",
+]  # fmt: skip
+
+AGENT = "codex"
+FORM = "jsonl"
+BETWEEN = b"\n"
+ROOTS: Sequence[Root] = (
+    Root(".codex", "sessions/**/rollout-*.jsonl*", "CODEX_HOME"),
+    Root(".codex", "archived_sessions/**/rollout-*.jsonl*", "CODEX_HOME"),
+)
+FILES: Sequence[str] = ("rollout-*.jsonl", "rollout-*.jsonl.zst")
+
+
+def claims(head: bytes) -> bool:
+    """A ``session_meta`` line with an id among the first lines. Also what codex compressed, to say so."""
+    return codex_file.claims(head)
+
+
+def split(data: bytes, *, name: str = "", final: bool = False) -> Source:
+    return codex_file.split(data, agent=AGENT, name=name, final=final)
+
+
+def beside(data: bytes, name: str) -> Sequence[Beside]:
+    return ()
+
+
+def headline(payload: bytes) -> Headline:
+    line = spoken(payload)
+    return codex_headline.headline_of(parse(line), line)
+
+
+def read(payload: bytes) -> Entry:
+    line = spoken(payload)
+    return codex_view.entry_of(parse(line), payload)
+
+
+def write(out: Outgoing) -> Written:
+    return codex_write.write(out)
+
+
+def place(header: Session, cwd: str) -> str:
+    """Where below ``.codex`` codex looks for the session of ``header``."""
+    return codex_write.place(header, cwd)
+
+
+def resume_command(source_id: str) -> list[str]:
+    """What goes on with a session of codex, or with what ``write`` has made of one that goes by ``source_id``."""
+    return ["codex", "resume", codex_write.thread_id(source_id)]
