@@ -21,7 +21,7 @@ from gitsession.store.gitstore import GitStore
 SHARES = {"eio": 0.09, "enospc": 0.07, "edquot": 0.03, "eintr": 0.07, "short": 0.3, "eio-on": 0.04, "enospc-on": 0.04}
 """Of all calls; the deep run (benchmarks/deep) makes it all of them."""
 
-TRIED_AGAIN = ("append", "names", "import", "raw")
+TRIED_AGAIN = ("append", "names", "import", "raw", "compact", "from")
 
 
 @pytest.mark.promise("P4")
@@ -43,7 +43,7 @@ def test_a_full_disk_refuses_every_append(bench: Bench, faults) -> None:
 
 
 @pytest.mark.promise("P5")
-@pytest.mark.parametrize("work", ["append", "branch", "undo", "raw"])
+@pytest.mark.parametrize("work", ["append", "branch", "undo", "leave", "raw"])
 def test_a_failed_fsync_is_never_tried_again_on_the_same_file(work: str, bench: Bench, faults) -> None:
     """Of files: the system may have dropped their bytes. A directory's names are the file system's own to keep."""
     calls = bench.calls(work)

@@ -18,6 +18,9 @@ import raw
 from builders import START_MS, Clock, nonces, pi_file, talk
 
 from gitsession.api import Session, Store
+from gitsession.compaction.summary import Summary
+from gitsession.compaction.value import Ask, Plan
+from gitsession.compaction.writing import Writing
 from gitsession.errors import GitSessionError, NotFound, Unavailable
 from gitsession.formats import FORMATS
 from gitsession.model.entries import Message
@@ -64,6 +67,15 @@ class World:
     def fork(self, of: str, name: str) -> None:
         self.sessions[name] = self[of].fork()
 
+    def compact(self, name: str, strategy: str = "up-to", at: str = "leaf") -> None:
+        self._shorten(name, self[name].plan_compaction(strategy, ask=Ask(at=self[name].resolve(at))))
+
+    def leave(self, name: str, to: str) -> None:
+        self._shorten(name, self[name].plan_leaving(to))
+
+    def _shorten(self, name: str, plan: Plan) -> None:
+        self[name].compact(plan, Writing(summarizer=Briefly()), undoable=True)
+
     def bring(self, *ids: str) -> None:
         self.store.bring_in(FORMATS["pi"], pi_file(*talk(*ids), id="imported"), name="imported")
 
@@ -71,9 +83,17 @@ class World:
         raw.append(self.store.objects, text, ref)
 
 
+class Briefly:
+    """A summarizer that says the same of everything."""
+
+    def summarise(self, *_: object, **__: object) -> Summary:
+        return Summary("short")
+
+
 Command: TypeAlias = Callable[[World], object]
 
 _LARGE = "large" * (1 << 18)
+_LONG = "word after word, " * 40
 
 WORKLOADS: dict[str, list[Command]] = {
     "append": [
@@ -133,6 +153,35 @@ WORKLOADS: dict[str, list[Command]] = {
         lambda world: world.branch("old", "side"),
         lambda world: world.store.flush(),
         lambda world: world.store.undo(),
+        lambda world: world.store.flush(),
+    ],
+    "compact": [
+        lambda world: world.append("old", _LONG),
+        lambda world: world.append("old", "go on"),
+        lambda world: world.compact("old"),
+        lambda world: world.append("old", _LONG),
+        lambda world: world.store.flush(),
+        lambda world: world.compact("old"),
+        lambda world: world.store.undo(),
+        lambda world: world.store.flush(),
+    ],
+    "from": [
+        lambda world: world.append("old", _LONG),
+        lambda world: world.compact("old", "from"),
+        lambda world: world.append("old", "on the new branch"),
+        lambda world: world.store.flush(),
+        lambda world: world["old"].switch("main"),
+        lambda world: world.append("old", "on the old one"),
+        lambda world: world.store.flush(),
+    ],
+    "leave": [
+        lambda world: world.branch("old", "side"),
+        lambda world: world.append("side", _LONG),
+        lambda world: world.leave("side", "main"),
+        lambda world: world.store.flush(),
+        lambda world: world.store.undo(),
+        lambda world: world.leave("old", "leaf~1"),
+        lambda world: world.append("old", "on a branch beside"),
         lambda world: world.store.flush(),
     ],
     "raw": [
