@@ -149,6 +149,23 @@ def test_the_first_words_of_a_session_may_be_tried_again(tmp_path, monkeypatch):
         assert [session.read(node).kind for node in session.line()] == ["session", "message", "message"]
 
 
+@pytest.mark.promise("P10")
+def test_a_fork_that_was_refused_may_be_tried_again(tmp_path, monkeypatch):
+    """Its branch was never there, so the handle must not be on it."""
+    with Store.create(tmp_path / "store.git") as store:
+        session = store.new_session(agent="agent")
+        seen = session.append(Message.user("before"))
+        store.session(session.id).append(Message.user("somebody else's"))
+        with monkeypatch.context() as patch:
+            failing(patch, after=0, length=9)
+            with pytest.raises(Unavailable):
+                session.append(Message.user("mine"), expected=seen, on_moved="fork")
+        assert session.branch_name == "main"
+        session.append(Message.user("mine"), expected=seen, on_moved="fork")
+        assert [session.read(node).text for node in session.line()[1:]] == ["before", "mine"]
+        assert len(session.branches()) == 2
+
+
 def failing(patch: pytest.MonkeyPatch, *, after: int, length: int) -> None:
     """Of the calls that change the disk, the first ``after`` succeed, ``length`` fail, and the rest succeed."""
     count = 0

@@ -139,26 +139,28 @@ class Session:
             draft = dataclasses.replace(draft, second_parent=summarises.oid)
         if self._birth is not None:
             return self._bear(self._birth, entry, draft)
-        ref = refs.leaf(self.id, self.branch_name)
+        branch = self.branch_name
+        ref = refs.leaf(self.id, branch)
         store = self._store
         with oplog.recording(store, command, self._clock()) if command else store.transaction() as tx:
             seen = self._store.ref(ref)
             if seen is None:
-                raise NotFound(f"branch {self.branch_name} of session {self.id} is gone")
+                raise NotFound(f"branch {branch} of session {self.id} is gone")
             if expected is None or expected.oid == seen:
                 node = keep.put(tx, self._node(seen), draft)
                 tx.move(ref, node.oid, expected=seen)
             elif on_moved == "refuse":
                 raise LeafMoved(
-                    f"another writer appended to {self.branch_name} first",
+                    f"another writer appended to {branch} first",
                     hint="read what came in and append again, or append with on_moved='fork'",
                 )
             else:
                 node = keep.put(tx, expected, draft)
-                self.branch_name = naming.Names(self.branches().__contains__).free(node.chain)
-                tx.move(refs.leaf(self.id, self.branch_name), node.oid, expected=None)
+                branch = naming.Names(self.branches().__contains__).free(node.chain)
+                tx.move(refs.leaf(self.id, branch), node.oid, expected=None)
             if activate:
-                self._activate(tx, self.branch_name)
+                self._activate(tx, branch)
+        self.branch_name = branch  # now that there is one: what is refused may be tried again
         self._tip = node
         return node
 
