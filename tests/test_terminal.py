@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
 import subprocess
 import sys
 import unicodedata
+from collections.abc import Iterator
 
 import pytest
-from builders import entry, header, label, said
+from builders import entry, header, label, pi_file, said
 
 from gitsession.cli import output
 from gitsession.codec.message import render
@@ -158,3 +160,67 @@ def test_a_terminal_gets_nothing_but_our_own_colours_from_a_session_of_attacks(t
         assert "[31;5m" not in "".join(SGR.findall(written)), command
     assert coloured, "there is colour on a terminal"
     faults.many(len(words))
+
+
+def escaped(line: bytes) -> bytes:
+    """The same JSON in ASCII, in which half a character can stand."""
+    return json.dumps(json.loads(line.decode("utf-8", "surrogatepass"))).encode()
+
+
+def a_talk_of_attacks() -> Iterator[bytes]:
+    before = None
+    for number, attack in enumerate(ATTACKS.values()):
+        asked, answered, done = (f"{number:04}{letter}" for letter in "abc")
+        words = attack + " word after word," * 40
+        call = {"type": "toolCall", "id": attack, "name": attack, "arguments": {"path": attack, attack: attack}}
+        yield said(asked, before, words, at=number + 1)
+        yield entry("thinking_level_change", f"{number:04}t", asked, at=number + 1, thinkingLevel=attack)
+        content = [{"type": "thinking", "thinking": words}, {"type": "text", "text": words}, call]
+        said_by = {"role": "assistant", "content": content, "provider": attack, "model": attack, "api": attack}
+        failed = {"stopReason": "error", "errorMessage": attack} if number % 2 else {}
+        yield entry("message", answered, f"{number:04}t", at=number + 1, message={**said_by, **failed})
+        result = {"role": "toolResult", "toolCallId": attack, "toolName": attack, "content": content[1:2]}
+        yield entry("message", done, answered, at=number + 1, message=result)
+        before = done
+
+
+TALKS = "import sys; sys.stdin.read(); print({out!r}); sys.stderr.write({err!r}); sys.exit({code})"
+
+
+@pytest.mark.promise("P32")
+def test_nor_from_its_context_its_compactions_and_the_programs_that_summarise_it(tmp_path, monkeypatch, faults):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GITSESSION_DIR", str(tmp_path / "store.git"))
+    file = tmp_path / "attack\x1b[2J.jsonl"
+    file.write_bytes(pi_file(*map(escaped, a_talk_of_attacks()), cwd=str(tmp_path)))
+    every = "".join(ATTACKS.values()).encode("utf-8", "replace").decode() + "of note"
+    programs = {
+        name: f"{sys.executable} {tmp_path / name}"
+        for name, how in {"ends": {"err": "", "code": 0}, "fails": {"err": every, "code": 3}}.items()
+        if (tmp_path / name).write_text(TALKS.format(out=every, **how), "utf-8")
+    }
+    compact = ["compact", "pi:", "--keep-tokens", "9"]
+    told = {
+        "88 entries": ["import", str(file)],
+        "tokens": ["context", "pi:"],
+        "by role": ["context", "pi:@leaf~3", "--profile", "omp"],
+        "no entry": ["context", "pi:@\x1b[31mred\u202e"],
+        "to summarise": [*compact, "--dry-run"],
+        "exit code 3": [*compact, "--summarizer-command", programs["fails"], "--focus", every],
+        "does not start": [*compact, "--summarizer-command", f"'/no\x1b[2J{every}'"],
+        "no summarizer is called": [*compact, "--summarizer", every],
+        "cannot be asked": [*compact, "--summarizer-url", "http://127.0.0.1:1/", "--model", every],
+        "is no address": [*compact, "--summarizer-url", f"http://{every}", "--model", "m"],
+        "summarised": [*compact, "--summarizer-command", programs["ends"]],
+        "of note": ["context", "pi:"],
+        "carrying on": ["compact", "pi:", "--strategy", "codex", "--dry-run"],
+        "compaction": ["log", "pi:"],
+        "an estimate": ["show", "pi:@leaf"],
+        "on branch": ["compact", "pi:", "--strategy", "from", "--at", "leaf~9"],
+    }
+    for expected, command in told.items():
+        written = watched(*(word.replace("\0", "") for word in command))
+        assert expected in SGR.sub("", written), (command, written)
+        assert left(SGR.sub("", written)) == [], command
+        assert "[31;5m" not in "".join(SGR.findall(written)), command
+    faults.many(len(told) * len(ATTACKS))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from gitsession.codec.sayable import whole
 from gitsession.model.blocks import ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, Entry, Message
 
@@ -33,7 +34,7 @@ NO_FILES = Files()
 
 def touched(entries: Iterable[Entry], carried: Files = NO_FILES) -> Files:
     """The files that ``entries`` call tools on, and those ``carried`` from earlier."""
-    read, changed = set(carried.read), set(carried.modified)
+    read, changed = set(map(whole, carried.read)), set(map(whole, carried.modified))
     for entry in entries:
         for block in entry.content if isinstance(entry, Message) and entry.role == "assistant" else ():
             path = path_of(block) if isinstance(block, ToolCall) else ""
@@ -53,9 +54,9 @@ def carried_by(entry: Compaction | BranchSummary | None) -> Files:
 def path_of(call: ToolCall) -> str:
     """The file that a call names; "" where it names none."""
     stated = (call.arguments.get(name) for name in ARGUMENTS)
-    return next((path for path in stated if isinstance(path, str) and len(path) <= PATH_CHARS_MAX), "")
+    return next((whole(path) for path in stated if isinstance(path, str) and len(path) <= PATH_CHARS_MAX), "")
 
 
 def _sorted(paths: set[str]) -> tuple[str, ...]:
     # As JavaScript sorts: by UTF-16 units.
-    return tuple(sorted(paths, key=lambda path: path.encode("utf-16-be", "surrogatepass")))
+    return tuple(sorted(paths, key=lambda path: path.encode("utf-16-be")))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gitsession.codec.digest import to_base64url
+from gitsession.codec.sayable import sayable, whole
 from gitsession.compaction.sight import CARRIED
 from gitsession.compaction.summary import stop_if
 from gitsession.compaction.value import Plan
@@ -45,8 +46,8 @@ def perform(objects: ObjectStore, session: Session, plan: Plan, how: Writing, *,
         method=f"{plan.strategy}/{type(how.summarizer).__name__.lower()}",
         read_files=plan.files.read,
         modified_files=plan.files.modified,
-        instructions=how.focus or None,
-        preserve=preserve or None,
+        instructions=whole(how.focus) or None,
+        preserve=sayable(preserve) or None,
     )
     _must_shrink(plan, profile.estimate(entry))
     while True:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from threading import Event
 
+from gitsession.codec.sayable import whole
 from gitsession.compaction.prompts import with_files, without_files
 from gitsession.compaction.serialise import CHARS_PER_TOKEN, Said, render, serialise
 from gitsession.compaction.summary import Kind, Progress, Request, Summarizer, Summary, summarise
@@ -54,10 +55,10 @@ def write(plan: Plan, how: Writing) -> Summary:
         begun, spent = _beginning(_said(plan.prefix), how)
         parts.append(f"---\n\n{TURN}\n\n{begun}" if begun else "")
         usage.update(spent)
-    whole = "\n\n".join(part for part in parts if part.strip())
-    if not whole:
+    words = "\n\n".join(part for part in parts if part.strip())
+    if not words:
         raise SummaryFailed("there is nothing in it that could be summarised")
-    return Summary(with_files(whole, plan.files.read, plan.files.modified), usage=dict(usage))
+    return Summary(whole(with_files(words, plan.files.read, plan.files.modified)), usage=dict(usage))
 
 
 def _beginning(said: tuple[Said, ...], how: Writing) -> tuple[str, Counter[str]]:

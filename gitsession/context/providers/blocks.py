@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gitsession.context.providers.wire import clean
+from gitsession.codec.sayable import whole
 from gitsession.model.blocks import Block, File, Image, OtherBlock, Text, Thinking, ToolCall
 
 PICTURES = ("image/jpeg", "image/png", "image/gif", "image/webp")
@@ -50,7 +50,7 @@ def _uttered(block: Block, own: bool) -> Text | Thinking | ToolCall | None:
         return _text(block.text, block.signature if own else None)
     if isinstance(block, Thinking):
         if own:
-            return Thinking(clean(block.text), block.signature, block.redacted)
+            return Thinking(whole(block.text), block.signature, block.redacted)
         return None if block.redacted else _text(block.text)
     if isinstance(block, ToolCall):
         return block if own else ToolCall(block.id, block.name, block.arguments)
@@ -71,12 +71,12 @@ def _file(file: File) -> Text | Image | File:
         content = file.data.decode()
     except UnicodeDecodeError:
         return _note("file", file.name, file.mime or "", f"{len(file.data)} bytes")
-    return Text(clean(f'<file name="{file.name}">\n{content}\n</file>'))
+    return Text(whole(f'<file name="{file.name}">\n{content}\n</file>'))
 
 
 def _text(text: str, signature: str | None = None) -> Text | None:
-    return Text(clean(text), signature) if text.strip() else None
+    return Text(whole(text), signature) if text.strip() else None
 
 
 def _note(*words: str) -> Text:
-    return Text(clean(f"[{' '.join(word for word in words if word)}]"))
+    return Text(whole(f"[{' '.join(word for word in words if word)}]"))

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gitsession.codec.sayable import whole
 from gitsession.context.profiles import profile
-from gitsession.context.providers.wire import clean, plain
+from gitsession.context.providers.wire import plain
 from gitsession.context.value import Context
 from gitsession.model.entries import Message
 
@@ -30,7 +31,7 @@ def prompt(context: Context, system: str | None) -> str:
     """
     stated = context.instructions.system_prompt if context.instructions else None
     first = [stated or "", *(message.text for message in _opening(context))] if system is None else [system]
-    return clean("\n\n".join(part for part in [*first, *_sections(context)] if part.strip()))
+    return whole("\n\n".join(part for part in [*first, *_sections(context)] if part.strip()))
 
 
 def opening(context: Context) -> int:
@@ -87,7 +88,7 @@ def _tools(stated: Any) -> Iterable[Tool]:
         schema = next((tool[name] for name in _SCHEMA_NAMES if isinstance(tool.get(name), Mapping)), None)
         if schema is not None:
             description = tool.get("description")
-            yield Tool(tool["name"], clean(description) if isinstance(description, str) else "", _object(schema))
+            yield Tool(tool["name"], whole(description) if isinstance(description, str) else "", _object(schema))
 
 
 def _object(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gitsession.codec.sayable import whole
 from gitsession.context.profiles import profile
 from gitsession.context.providers.blocks import shown, uttered
-from gitsession.context.providers.wire import CallIds, clean, legal
+from gitsession.context.providers.wire import CallIds, legal
 from gitsession.context.providers.words import user_text
 from gitsession.context.replay import Replay, replay_of
 from gitsession.context.value import Context, Shown
@@ -161,6 +162,6 @@ def _heard(entry: Shown, role: str | None) -> Iterable[Turn]:
         blocks = tuple(shown(entry.content))
     else:
         text = user_text(entry)
-        blocks = (Text(clean(text)),) if text else ()
+        blocks = (Text(whole(text)),) if text else ()
     only_words = all(isinstance(block, Text) for block in blocks)
     yield Turn(role if only_words else "user", blocks)

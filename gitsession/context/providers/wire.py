@@ -10,26 +10,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from gitsession.codec.digest import hash_of
+from gitsession.codec.sayable import whole
 
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]")
 _MARK_CHARS = 8
 
 
-def clean(text: str) -> str:
-    """``text`` as UTF-8 can say it: halves of a character that belong together are joined, lone ones are U+FFFD."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
 def plain(value: Any) -> Any:
     """``value`` as JSON can say it: bytes in base64, no infinity, text keys."""
     if isinstance(value, str):
-        return clean(value)
+        return whole(value)
     if isinstance(value, bytes):
         return to_base64(value)
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):
-        return {clean(str(key)): plain(item) for key, item in value.items()}
+        return {whole(str(key)): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     return value
