@@ -274,27 +274,6 @@ def test_a_server_that_answers_with_what_it_was_sent_gets_no_key_into_a_summary(
         assert summarise(model_at(server), REQUEST).text == "you sent Bearer [key]"
 
 
-@pytest.mark.parametrize("status", [200, 400])
-def test_nobody_goes_on_listening_to_a_server_that_drips_once_it_is_given_up(status):
-    def drip_for_ever(handler):
-        handler.send_response(status)
-        handler.send_header("Content-Length", "100000")
-        handler.end_headers()
-        with suppress(OSError):
-            while not handler.server.done.wait(0.05):
-                handler.wfile.write(b" ")
-                handler.wfile.flush()
-
-    before = set(threading.enumerate())
-    with serving(drip_for_ever) as server:
-        failing(model_at(server, time_limit_s=0.3))
-        ours = [each for each in set(threading.enumerate()) - before if "_fetch" in each.name]
-        for each in ours:
-            each.join(20)
-    assert ours
-    assert not any(each.is_alive() for each in ours)
-
-
 def test_a_server_that_breaks_off_is_told():
     with serving(break_off) as server:
         assert "127.0.0.1" in failing(model_at(server))

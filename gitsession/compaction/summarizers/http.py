@@ -11,31 +11,23 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from email.message import Message
-from email.utils import parsedate_to_datetime
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
-from typing import IO
-from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, OpenerDirector, ProxyHandler, build_opener
 from urllib.request import Request as Outgoing
 
 from gitsession.compaction.prompts import Writer, named
 from gitsession.compaction.summarizers import wire
+from gitsession.compaction.summarizers.calls import LOCAL, Answer, Call
 from gitsession.compaction.summarizers.options import Options
 from gitsession.compaction.summary import Progress, Request, Summary
 from gitsession.errors import SummaryFailed
 
 RETRY_AFTER_S_MAX = 60.0
 
-_ANSWER_BYTES_MAX = 16 << 20
-_ERROR_BYTES_MAX = 64 << 10
 _ERROR_CHARS_MAX = 300
 _LOOK_S = 0.05
-_RETRY_S = 2.0
 _KEY = "[key]"
-_LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 def make(options: Options) -> Http:
@@ -58,7 +50,7 @@ def make(options: Options) -> Http:
             "gitsession.summarizerUrl holds more than a host and a path",
             hint="a key belongs into an environment variable; gitsession.summarizerKey names it",
         )
-    if options.key_name and address.scheme == "http" and address.hostname not in _LOCAL:
+    if options.key_name and address.scheme == "http" and address.hostname not in LOCAL:
         raise SummaryFailed("a key would be sent without encryption", hint="set an address that begins with https")
     return Http(
         api=wire.APIS[options.api],
@@ -117,16 +109,16 @@ class Http:
             raise SummaryFailed(f"what {self.key_name} holds is no key: it has characters that no header may have")
         return key
 
-    def _ask(self, outgoing: Outgoing, deadline: float, cancelled: Event) -> tuple[int, bytes, float]:
+    def _ask(self, outgoing: Outgoing, deadline: float, cancelled: Event) -> Answer:
         """Status, body, and the seconds to wait before another try. Raises ``SummaryFailed``.
 
         A thread asks, so that this one can look up: a socket that says nothing can be left alone, not interrupted.
         """
         host = urlsplit(self.url).hostname
-        answers: SimpleQueue[tuple[int, bytes, float] | str] = SimpleQueue()
-        given_up = Event()
+        answers: SimpleQueue[Answer | str] = SimpleQueue()
         left_s = max(deadline - time.monotonic(), 0.0) + 1.0  # its own clock only ends what nobody waits for any more
-        Thread(target=_fetch, args=(outgoing, left_s, given_up, answers), daemon=True).start()
+        call = Call(outgoing, left_s)
+        Thread(target=call.run, args=(answers,), name="gitsession-http", daemon=True).start()
         try:
             while True:
                 with suppress(Empty):
@@ -137,71 +129,10 @@ class Http:
                 if time.monotonic() >= deadline:
                     raise SummaryFailed(f"{host} did not answer within {self.time_limit_s:g} s")
         finally:
-            given_up.set()
+            call.give_up()
         if isinstance(answer, str):
             raise SummaryFailed(f"{host} cannot be asked: {answer}")
         return answer
-
-
-def _fetch(
-    outgoing: Outgoing, time_limit_s: float, given_up: Event, answers: SimpleQueue[tuple[int, bytes, float] | str]
-) -> None:
-    try:
-        try:
-            with _opener(outgoing.host).open(outgoing, timeout=time_limit_s) as response:
-                answers.put((response.status, _read(response, given_up, _ANSWER_BYTES_MAX), 0.0))
-        except HTTPError as error:
-            with error:
-                answers.put((error.code, _read(error, given_up, _ERROR_BYTES_MAX), _wait_s(error.headers)))
-    except _TooLong:
-        answers.put("its answer has no end")
-    except URLError as error:
-        answers.put(getattr(error.reason, "strerror", None) or str(error.reason))
-    except Exception as error:  # of http, ssl and sockets; their text may quote a header, their name does not
-        answers.put(type(error).__name__)
-
-
-class _TooLong(Exception):
-    pass
-
-
-class _NoRedirect(HTTPRedirectHandler):
-    """The conversation and the key are for one address."""
-
-    def redirect_request(
-        self, req: Outgoing, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
-    ) -> Outgoing | None:
-        return None  # the answer comes back as it is: a status that is no success
-
-
-def _opener(host: str) -> OpenerDirector:
-    # A proxy is for the world outside: what is meant for this machine does not go through it.
-    local = urlsplit(f"//{host}").hostname in _LOCAL
-    return build_opener(_NoRedirect, *([ProxyHandler({})] if local else []))
-
-
-def _read(response: IO[bytes] | HTTPError, given_up: Event, bytes_max: int) -> bytes:
-    parts, size = [], 0
-    # What is there, however little: of a server that drips, a whole part would be waited for long after giving up.
-    while not given_up.is_set() and (part := response.read1(65536)):  # type: ignore[union-attr]
-        parts.append(part)
-        size += len(part)
-        if size > bytes_max:
-            raise _TooLong
-    return b"".join(parts)
-
-
-def _wait_s(headers: Message) -> float:
-    """What ``Retry-After`` asks for, in seconds or as a date."""
-    stated = headers.get("Retry-After", "")
-    if not stated:
-        return _RETRY_S
-    try:
-        if stated.strip().isdecimal():
-            return float(stated)
-        return max(parsedate_to_datetime(stated).timestamp() - time.time(), 0.0)
-    except (ValueError, TypeError, OverflowError):
-        return _RETRY_S
 
 
 def _without(key: str, text: str) -> str:
