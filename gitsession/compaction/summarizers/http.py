@@ -92,12 +92,17 @@ class Http:
             status, answer, _ = self._ask(outgoing, deadline, cancelled)
         if status != 200:
             raise SummaryFailed(f"{host} answers {status}{_without(key, wire.complaint(answer))}")
-        try:
-            summary = self.api.read(json.loads(answer))
-        except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
-            raise SummaryFailed(f"{host} gives an answer that {self.api.name} does not have") from None
+        summary = self._read(answer)
+        if summary is None:
+            raise SummaryFailed(f"{host} gives an answer that {self.api.name} does not have")
         # A server that answers with what it was sent must not get the key into an entry.
         return replace(summary, text=summary.text.replace(key, _KEY)) if key else summary
+
+    def _read(self, answer: bytes) -> Summary | None:
+        try:
+            return self.api.read(json.loads(answer))
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+            return None  # the error itself holds what was read, in which a server may have quoted the key
 
     def _key(self) -> str:
         if not self.key_name:
