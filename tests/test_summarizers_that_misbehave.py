@@ -32,7 +32,10 @@ PROGRAMS = {
     "hangs": ("import time; time.sleep(600)", "did not finish within 2 s"),
     "returns nothing": ("pass", "empty answer"),
     "returns more than it was given": (f"print({MUCH!r})", "more than it was given"),
-    "returns what it was given": ("import sys; print(sys.stdin.read()[-6000:])", "not shorter|nothing would be won|more than it was given"),
+    "returns what it was given": (
+        "import sys; print(sys.stdin.read()[-6000:])",
+        "not shorter|nothing would be won|more than it was given",
+    ),
     "is killed by a signal": ("import os; print('half', flush=True); os.kill(os.getpid(), 9)", "signal 9"),
     "is ended by a signal": ("import os; print('half', flush=True); os.kill(os.getpid(), 15)", "signal 15"),
 }
