@@ -16,6 +16,7 @@ from gitsession.context import profiles
 from gitsession.context.line import Line
 from gitsession.context.profiles import Profile
 from gitsession.errors import NotFound
+from gitsession.model.entries import Compaction
 
 STRATEGIES = {
     "pi": "pi",
@@ -45,6 +46,9 @@ def plan(line: Line, strategy: str = DEFAULT, *, profile: str = profiles.DEFAULT
     """What a compaction would do. Raises ``NotFound`` for another name than those of the tables."""
     if strategy not in STRATEGIES:
         raise NotFound(f"there is no strategy {strategy!r}", hint=f"known are {', '.join(STRATEGIES)}")
+    last = next(line.back(), None)
+    if last is not None and last.kind == Compaction.kind and strategy != "from":  # that one begins another branch
+        return Plan(strategy=strategy, profile=profile, leaf=line.leaf, nothing="the last entry is a compaction")
     module = cast(Strategy, import_module(f"{__name__}.{STRATEGIES[strategy]}"))
     made = module.plan(line, profiles.profile(profile), ask)
     enough = made.carried == UNREADABLE or 0 < ask.reground_every <= made.carried

@@ -12,7 +12,7 @@ from gitsession.compaction.sight import Place, Sight, carried, conversation, raw
 from gitsession.compaction.value import Ask, Plan
 from gitsession.context.line import Line
 from gitsession.context.profiles import Profile
-from gitsession.model.entries import Compaction, Message
+from gitsession.model.entries import Message
 from gitsession.model.usage import total_tokens
 
 
@@ -36,9 +36,6 @@ _GENERATIONS = {
 
 def plan(line: Line, profile: Profile, ask: Ask) -> Plan:
     how = _GENERATIONS.get(profile.NAME, _GENERATIONS["pi"])
-    last = next(line.back(), None)
-    if last is not None and last.kind == Compaction.kind:
-        return Plan(strategy="pi", profile=profile.NAME, leaf=line.leaf, nothing="the last entry is a compaction")
     seen = sight(line, profile)
     places = _places(line, seen, how)
     keep = profile.SETTINGS.keep_recent if ask.keep_tokens is None else ask.keep_tokens
