@@ -18,7 +18,6 @@ from gitsession.codec.digest import to_base64url
 from gitsession.context import fold, line
 from gitsession.context.line import Line, Memory
 from gitsession.context.policies import clear_tool_uses
-from gitsession.context.profiles.showing import CLEARED
 from gitsession.context.providers import pi as as_pi
 from gitsession.context.providers import provider
 from gitsession.context.value import Context
@@ -29,7 +28,16 @@ from gitsession.index.catalogue import Catalogue
 from gitsession.index.states import Known
 from gitsession.model import entries as kinds
 from gitsession.model.blocks import Image, Text, Thinking, ToolCall
-from gitsession.model.entries import Compaction, ContextEdit, Instructions, Message, Prune, Reset, ThinkingChange
+from gitsession.model.entries import (
+    CLEARED,
+    Compaction,
+    ContextEdit,
+    Instructions,
+    Message,
+    Prune,
+    Reset,
+    ThinkingChange,
+)
 from gitsession.session import anchors, graph
 from gitsession.session.content import entry_of
 from gitsession.session.node import Node

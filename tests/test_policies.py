@@ -17,10 +17,9 @@ from gitsession.context.policies import (
     model_facing,
     newly_cleared,
 )
-from gitsession.context.profiles.showing import CLEARED
 from gitsession.context.value import Item, Shown
 from gitsession.model.blocks import Image, OtherBlock, Text, Thinking, ToolCall
-from gitsession.model.entries import Compaction, CustomMessage, Message
+from gitsession.model.entries import CLEARED, Compaction, CustomMessage, Message
 from gitsession.session import session as sessions
 from gitsession.store.memory import MemoryStore
 

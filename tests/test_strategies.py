@@ -15,10 +15,9 @@ from gitsession.compaction.strategies import codex, opencode
 from gitsession.compaction.summary import Request, Summary
 from gitsession.compaction.value import Ask, Plan
 from gitsession.compaction.writing import Writing
-from gitsession.context.profiles.showing import CLEARED
 from gitsession.errors import Refused
 from gitsession.model.blocks import ToolCall
-from gitsession.model.entries import BranchSummary, Compaction, Message
+from gitsession.model.entries import CLEARED, BranchSummary, Compaction, Message
 from gitsession.session.node import Node
 
 LONG = "x" * 380

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from gitsession.context.policies import About, Policy
 from gitsession.context.profiles.estimates import texts, units
-from gitsession.context.profiles.showing import cleared
+from gitsession.context.rewriting import cleared
 from gitsession.context.value import Item
 from gitsession.model.blocks import Text
 from gitsession.model.entries import CLEARED, Compaction, Message

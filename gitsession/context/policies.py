@@ -14,10 +14,10 @@ from typing import Literal, TypeAlias
 
 from gitsession.context.profiles import Profile
 from gitsession.context.profiles.estimates import is_image
-from gitsession.context.profiles.showing import cleared
+from gitsession.context.rewriting import cleared, with_blocks
 from gitsession.context.value import Item
 from gitsession.model.blocks import Block, Text, Thinking, ToolCall
-from gitsession.model.entries import CLEARED, CustomMessage, Message
+from gitsession.model.entries import CLEARED, Message
 from gitsession.store.base import Oid
 
 IMAGE = "[image left out]"
@@ -92,7 +92,7 @@ def clear_thinking(*, keep: int | Literal["all"] | None = None) -> Policy:
         found = []
         for at, item in enumerate(items):
             if at in turn_of and turn_of[at] not in kept:
-                item = _with(item, [block for block in item.content if not isinstance(block, Thinking)])
+                item = with_blocks(item, [None if isinstance(block, Thinking) else block for block in item.content])
                 if not item.content:
                     continue
             found.append(item)
@@ -113,7 +113,7 @@ def drop_images(*, keep: int = 0) -> Policy:
                 going = left > 0 and is_image(block)
                 left -= going
                 blocks.append(Text(IMAGE) if going else block)
-            found.append(item if tuple(blocks) == item.content else _with(item, blocks))
+            found.append(item if tuple(blocks) == item.content else with_blocks(item, blocks))
         return found
 
     return policy
@@ -132,7 +132,7 @@ def model_facing(*roles: str) -> Policy:
             if role is None or (roles and role not in roles):
                 continue
             if roles and "tool" not in roles and any(isinstance(block, ToolCall) for block in item.content):
-                item = _with(item, [block for block in item.content if not isinstance(block, ToolCall)])
+                item = with_blocks(item, [None if isinstance(block, ToolCall) else block for block in item.content])
                 if not item.content:
                     continue
             found.append(item)
@@ -184,13 +184,8 @@ def _is_among(name: str, wanted: bool | Collection[str]) -> bool:
 def _without_inputs(item: Item, emptied: Collection[int]) -> Item:
     if not any(id(block) in emptied for block in item.content):
         return item
-    return _with(item, [_emptied(block) if id(block) in emptied else block for block in item.content])
+    return with_blocks(item, [_emptied(block) if id(block) in emptied else block for block in item.content])
 
 
 def _emptied(block: Block) -> Block:
     return dataclasses.replace(block, arguments={}) if isinstance(block, ToolCall) else block
-
-
-def _with(item: Item, blocks: Iterable[Block]) -> Item:
-    assert isinstance(item.entry, Message | CustomMessage)
-    return Item(item.oid, dataclasses.replace(item.entry, content=tuple(blocks)))

@@ -24,7 +24,7 @@ class Item:
     """One thing the model sees. ``oid``: the entry it comes from; ``entry``: what it says, edits applied.
 
     ``agent`` and ``payload``: the same in the form of the agent that wrote it, for who must give back what that form
-    says and no view of ours does. Empty for entries of our own, and for what a policy changed.
+    says and no view of ours does. Empty for entries of our own. Other content than this: ``context/rewriting.py``.
     """
 
     oid: Oid

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 from collections.abc import Sequence
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 from gitsession.context.line import Line, answers_to
 from gitsession.context.profiles import Selection, Settings, turns
@@ -19,6 +18,7 @@ from gitsession.context.profiles.showing import changed, changes, show, show_com
 from gitsession.context.profiles.states import state
 from gitsession.context.profiles.turns import can_cut, starts_turn
 from gitsession.context.replay import openai_history
+from gitsession.context.rewriting import with_blocks
 from gitsession.context.value import Item, Shown
 from gitsession.model.blocks import Block, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import Compaction, CustomMessage, Message
@@ -114,7 +114,7 @@ def _without_dangling(items: Sequence[Item]) -> list[Item]:
         if not _is(item.entry, "assistant") or calls <= answered:
             found.append(item)
             continue
-        left = _with_blocks(item, [_unsigned(block, answered) for block in item.content])
+        left = with_blocks(item, [_unsigned(block, answered) for block in item.content])
         if left.content:
             found.append(left)
     return found
@@ -126,24 +126,6 @@ def _unsigned(block: Block, answered: set[str | None]) -> Block | None:
     if isinstance(block, Thinking):
         return None if block.redacted and not block.text else dataclasses.replace(block, signature=None)
     return block
-
-
-def _with_blocks(item: Item, blocks: Sequence[Block | None]) -> Item:
-    """``item`` with each of its blocks as it is in ``blocks``, or without it."""
-    assert isinstance(item.entry, Message)
-    entry = dataclasses.replace(item.entry, content=tuple(block for block in blocks if block is not None))
-    if not item.agent:
-        return Item(item.oid, entry)
-    written = json.loads(item.payload)
-    stated = written["message"]["content"]
-    if isinstance(stated, list):
-        pairs = zip(stated, item.content, blocks, strict=True)
-        written["message"]["content"] = [_as_stated(raw, old == new) for raw, old, new in pairs if new is not None]
-    return dataclasses.replace(item, entry=entry, payload=json.dumps(written).encode())
-
-
-def _as_stated(raw: Any, same: bool) -> Any:
-    return raw if same else {name: value for name, value in raw.items() if name != "thinkingSignature"}
 
 
 def _without_failed(items: Sequence[Item]) -> list[Item]:

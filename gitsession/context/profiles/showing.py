@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from gitsession.context.line import Line, names_of
+from gitsession.context.rewriting import cleared, edited
 from gitsession.context.value import Item
 from gitsession.formats import FORMATS
-from gitsession.formats.pi_messages import read_content
 from gitsession.model.blocks import Text
 from gitsession.model.entries import (
-    CLEARED,
     SYSTEM,
     BranchSummary,
     Compaction,
@@ -24,9 +23,6 @@ from gitsession.model.entries import (
     Prune,
 )
 from gitsession.session.glimpse import Spot
-
-EDITABLE = ("user", "assistant", "tool", "custom")
-"""The roles whose words a context edit can replace."""
 
 
 def show(line: Line, node: Spot) -> list[Item]:
@@ -128,33 +124,14 @@ def changed(items: list[Item], node: Spot, how: Changes) -> list[Item]:
     called = names_of(node)
     edit = next((how.edits[name] for name in called if name in how.edits), None)
     if edit is not None:
-        items = [_edited(item, edit.replacement) for item in items] if edit.replacement is not None else []
+        items = _edited(items, edit.replacement)
     if not how.prunes.isdisjoint(called):
         items = [cleared(item) for item in items]
     return items
 
 
-def cleared(item: Item) -> Item:
-    """A tool result without what the tool gave back; anything else as it is."""
-    entry = item.entry
-    if not isinstance(entry, Message) or entry.role != "tool":
-        return item
-    return Item(item.oid, dataclasses.replace(entry, content=(Text(CLEARED),), details=None))
-
-
-def _edited(item: Item, replacement: Any) -> Item:
-    entry = item.entry
-    if not isinstance(entry, Message | CustomMessage) or not isinstance(replacement, Mapping):
-        return item
-    role = entry.role if isinstance(entry, Message) else "custom"
-    if role not in EDITABLE or (isinstance(entry, Message) and "role" in entry.extra):
-        return item
-    content = replacement.get("content")
-    if isinstance(content, str) and role in ("assistant", "tool"):
-        content = [{"type": "text", "text": content}]
-    if not item.agent:
-        return Item(item.oid, dataclasses.replace(entry, content=read_content(content) or ()))
-    written = json.loads(item.payload)
-    (written["message"] if isinstance(entry, Message) else written)["content"] = content
-    payload = json.dumps(written).encode()
-    return dataclasses.replace(item, entry=FORMATS[item.agent].read(payload), payload=payload)  # type: ignore[arg-type]
+def _edited(items: list[Item], replacement: Any) -> list[Item]:
+    """Without a replacement nothing of it is shown; what is no replacement changes nothing."""
+    if replacement is None:
+        return []
+    return [edited(item, replacement.get("content")) for item in items] if isinstance(replacement, Mapping) else items

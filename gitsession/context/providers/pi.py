@@ -1,7 +1,7 @@
 """Messages as pi's own context builder gives them: ``messages``, ``model`` and ``thinkingLevel``.
 
-What pi or omp wrote comes back as it was written, every field of it. Our own entries, and what a policy changed, are
-written as pi would write them.
+What pi or omp wrote comes back as it was written, every field of it, but for blocks that a policy changed. Our own
+entries are written as pi would write them.
 """
 
 from __future__ import annotations
