@@ -22,7 +22,9 @@ def is_over(context: Context, window: int, *, reserve: int | None = None) -> boo
     """Whether less than the reserve is left of the window, both in tokens; without one, what the agent reserves."""
     settings = profiles.profile(context.profile).SETTINGS
     stays_free = max(settings.reserve, int(window * settings.reserve_share)) if reserve is None else reserve
-    return context.tokens.used > window - stays_free
+    tokens = context.tokens
+    # What a provider counted before the last compaction says nothing of what that left.
+    return (tokens.counted_here if tokens.stale else tokens.used) > window - stays_free
 
 
 def is_due(context: Context, line: Line, window: int, *, reserve: int | None = None) -> bool:

@@ -21,7 +21,7 @@ def context(
     how = profiles.profile(profile)
     selection = how.select(line)
     items, model = selection.items, selection.state.model
-    count = tokens(how, items, fresh=selection.fresh, window=window, model=model)
+    count = tokens(how, items, fresh=selection.fresh, current=selection.current, window=window, model=model)
     for policy in policies:
         items = tuple(policy(items, About(how, count.used, model)))
         if items != selection.items:  # what a provider counted was another context

@@ -21,9 +21,15 @@ VOCABULARY = "o200k_base"
 
 
 def tokens(
-    profile: Profile, items: Sequence[Item], *, fresh: int = 0, window: int | None = None, model: str | None = None
+    profile: Profile,
+    items: Sequence[Item],
+    *,
+    fresh: int = 0,
+    current: int = 0,
+    window: int | None = None,
+    model: str | None = None,
 ) -> Tokens:
-    """The count of ``items``. ``fresh``: from which of them on a provider's count is trusted; ``window``: in tokens."""
+    """The count of ``items``. ``fresh`` and ``current``: as of a ``Selection``; ``window``: in tokens."""
     count, source = counter(profile)
     counted = profile.usage(items, fresh)
     used, covered = counted or (0, 0)
@@ -35,8 +41,9 @@ def tokens(
         by_kind.update(kinds)
         by_role[_role(item.entry)] += total
         used += total if at >= covered else 0
-    exact = covered == len(items) if counted else source == "tokenizer" and _is_openai(model)
-    return Tokens(used, dict(by_role), dict(by_kind), window, exact, "usage" if counted else source)
+    stale = counted is not None and covered <= current
+    exact = covered == len(items) and not stale if counted else source == "tokenizer" and _is_openai(model)
+    return Tokens(used, dict(by_role), dict(by_kind), window, exact, "usage" if counted else source, stale)
 
 
 def counter(profile: Profile) -> tuple[Callable[[Shown], int], Source]:

@@ -44,7 +44,8 @@ class Tokens:
 
     ``used``: all of it, as well as is known. ``by_role`` and ``by_kind``: our own count of each part, which a provider
     does not report; their sum is near ``used``. ``exact``: whether every part of ``used`` was counted by a provider or
-    by the model's own tokenizer. ``source``: who counted the most of it.
+    by the model's own tokenizer. ``source``: who counted the most of it. ``stale``: a provider did, but before some of
+    it was compacted, edited or pruned; some agents go by that.
     """
 
     used: int
@@ -53,6 +54,12 @@ class Tokens:
     window: int | None = None
     exact: bool = False
     source: Source = "estimate"
+    stale: bool = False
+
+    @property
+    def counted_here(self) -> int:
+        """All of it by our own count."""
+        return sum(self.by_role.values())
 
     @property
     def remaining(self) -> int | None:

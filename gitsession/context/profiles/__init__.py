@@ -23,11 +23,16 @@ DEFAULT = "pi"
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What of a line the model sees. ``fresh``: from this item on a provider's count still says how much it is now."""
+    """What of a line the model sees.
+
+    ``fresh``: from this item on the agent takes a provider's count for how much it is now. ``current``: from this one
+    on that is true; what is before was compacted, edited or pruned since.
+    """
 
     items: tuple[Item, ...]
     state: State
     fresh: int = 0
+    current: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from gitsession.context.value import Item, Shown
 from gitsession.model.blocks import Block, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import Compaction, CustomMessage, Message
 from gitsession.session.node import Node
+from gitsession.store.base import Oid
 
 __all__ = ["NAME", "OWN_COUNT", "SETTINGS", "can_cut", "estimate", "llm_role", "select", "starts_turn", "usage"]
 
@@ -42,14 +43,18 @@ def select(line: Line) -> Selection:
     kept = _kept(line, seen)
     how = changes(line, [*kept, *seen.after], edits=False)
     items: list[Item] = []
+    changed_since: set[Oid] = set()
     if seen.compaction is not None:
         items += show_compaction(line, seen.compaction, system=False)
-    for node in [*kept, *seen.after]:
+    for at, node in enumerate([*kept, *seen.after], 1):
         shown = [item for item in show(line, node) if _is_seen(item.entry)]
         items += changed(shown, node, how) if how.newest else shown
+        if node is how.newest or at == len(kept):
+            changed_since = {item.oid for item in items}
     items = _without_failed(_without_dangling(items))
     said = line.anchors
-    return Selection(tuple(items), state(line, model=said.models.get("default") or said.assistant))
+    current = sum(item.oid in changed_since for item in items)
+    return Selection(tuple(items), state(line, model=said.models.get("default") or said.assistant), current=current)
 
 
 def estimate(entry: Shown) -> int:

@@ -21,7 +21,7 @@ def select(line: Line, *, since_087: bool) -> Selection:
     nodes = [*seen.kept, *seen.after]
     how = changes(line, nodes, edits=since_087)
     items: list[Item] = []
-    fresh = 0
+    current = 0
 
     def add(node: Spot, shown: list[Item]) -> None:
         items.extend(changed(shown, node, how) if how.newest else shown)
@@ -31,13 +31,13 @@ def select(line: Line, *, since_087: bool) -> Selection:
     for node in seen.kept:
         if not (since_087 and node.kind == Message.kind and _is_system(line.entry(node))):
             add(node, show(line, node))
-    if since_087:
-        fresh = len(items) if seen.compaction is not None else 0
+    if seen.compaction is not None:
+        current = len(items)
     for spot in seen.after:
         add(spot, show(line, spot))
-        if spot is how.newest and since_087:
-            fresh = len(items)
-    return Selection(tuple(items), state(line, model=line.anchors.model), fresh)
+        if spot is how.newest:
+            current = len(items)
+    return Selection(tuple(items), state(line, model=line.anchors.model), current if since_087 else 0, current)
 
 
 def _is_system(entry: Entry) -> bool:

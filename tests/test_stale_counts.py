@@ -1,0 +1,86 @@
+"""A provider's count from before a compaction says how much it was then: that is told, and makes no loop."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from builders import Clock
+
+from gitsession.api import Session, Store
+from gitsession.cli import app as command_line
+from gitsession.compaction.value import Ask
+from gitsession.model.entries import Message, Prune
+
+OLD_RULE = ["omp", "pi-0.73"]
+"""Whose rules take a count out of what a compaction kept for the size of the context."""
+
+WINDOW = 200_000
+FULL = 199_000
+LONG = "Some words about what was to be done. " * 30
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[Session]:
+    """Long, full by its provider's count, and compacted since."""
+    with Store.create(tmp_path / "store.git", clock=Clock()) as store:
+        begun = store.new_session(agent="mine")
+        for number in range(8):
+            begun.append(Message.user(f"request {number}: {LONG}"))
+            begun.append(Message.assistant(f"answer {number}: {LONG}", usage={"totalTokens": FULL}))
+        yield begun
+
+
+def compact(session: Session, profile: str) -> None:
+    plan = session.plan_compaction(profile=profile, ask=Ask(keep_tokens=1_000))
+    assert session.compact(plan) is not None
+
+
+@pytest.mark.parametrize("profile", ["pi", *OLD_RULE])
+def test_a_count_of_this_very_context_is_exact(session: Session, profile: str) -> None:
+    found = session.context(profile=profile).tokens
+    assert (found.used, found.source, found.exact, found.stale) == (FULL, "usage", True, False)
+
+
+@pytest.mark.parametrize("profile", OLD_RULE)
+def test_behind_a_compaction_the_agents_count_is_neither_exact_nor_new(session: Session, profile: str) -> None:
+    compact(session, profile)
+    found = session.context(profile=profile).tokens
+    assert (found.used, found.source, found.exact, found.stale) == (FULL, "usage", False, True)
+    session.append(Message.user("go on"))
+    session.append(Message.assistant("so it is", usage={"totalTokens": 900}))
+    found = session.context(profile=profile).tokens
+    assert (found.used, found.exact, found.stale) == (900, True, False)
+
+
+@pytest.mark.parametrize("profile", OLD_RULE)
+def test_a_count_from_before_a_prune_is_not_exact_either(session: Session, profile: str) -> None:
+    session.append(Prune(targets=()))
+    found = session.context(profile=profile).tokens
+    assert (found.used, found.exact, found.stale) == (FULL, False, True)
+
+
+@pytest.mark.parametrize("profile", ["pi", *OLD_RULE])
+def test_a_provider_that_counts_nothing_is_no_loop_of_compactions(session: Session, profile: str) -> None:
+    assert session.is_compaction_due(WINDOW, profile=profile)
+    compact(session, profile)
+    for _ in range(3):
+        assert not session.is_compaction_due(WINDOW, profile=profile)
+        session.append(Message.user("go on"))
+        session.append(Message.assistant("so it is"))  # an answer, but of no count
+
+
+def test_the_command_says_that_the_count_is_older(
+    tmp_path: Path, session: Session, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    def said(*words: str) -> str:
+        assert command_line.run(["--store", str(tmp_path / "store.git"), "context", session.id, *words]) == 0
+        return capfdbinary.readouterr()[0].decode()
+
+    compact(session, "omp")
+    assert f"{FULL:,} (the provider's count, older than what is shown)" in said("--profile", "omp")
+    told = json.loads(said("--profile", "omp", "--json"))["tokens"]
+    assert (told["used"], told["exact"], told["stale"]) == (FULL, False, True)
+    assert "older" not in said()
