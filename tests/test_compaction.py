@@ -56,6 +56,8 @@ def talk(session: Session, turns: int) -> None:
 class Scripted:
     """A summarizer that does what it is told, and remembers what it was asked."""
 
+    NAME = "scripted"
+
     def __init__(self, answer: Callable[[Request], Any] = lambda _: Summary("short")) -> None:
         self.answer = answer
         self.asked: list[Request] = []

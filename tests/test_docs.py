@@ -65,10 +65,17 @@ def test_the_program_of_the_readme_runs_as_it_stands(folder: Path) -> None:
 
 def test_the_programs_of_the_page_on_compaction_run_as_they_stand(folder: Path) -> None:
     first, second = blocks(ROOT / "docs/compaction.md", "python")
-    for program, begins in ((first, "32 summarised, 7 kept"), (second, "Fix the login redirect")):
+    for program, begins in ((first, "2953 tokens now, 6640 before"), (second, "Fix the login redirect")):
         done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         assert done.stdout.startswith(begins)
+
+
+def test_the_program_of_the_page_on_contexts_runs_as_it_stands(folder: Path) -> None:
+    [program] = blocks(ROOT / "docs/context.md", "python")
+    done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Fix the login redirect" in done.stdout
 
 
 def test_every_setting_of_a_summarizer_is_on_the_page() -> None:

@@ -10,7 +10,7 @@ from gitsession.compaction import prompts
 from gitsession.compaction.serialise import Said
 from gitsession.compaction.summarizers import SUMMARIZERS, make
 from gitsession.compaction.summarizers.options import Options, from_config
-from gitsession.compaction.summary import Request, Summary, summarise
+from gitsession.compaction.summary import UNNAMED, Request, Summary, name_of, summarise
 from gitsession.errors import NotFound, SummaryFailed
 
 
@@ -57,7 +57,7 @@ def test_ctrl_c_goes_through():
 
 def test_every_built_in_is_found_by_its_name():
     options = Options(command=("true",), url="http://127.0.0.1:1", model="m")
-    assert [type(make(replace(options, name=name))).__name__.lower() for name in SUMMARIZERS] == [*SUMMARIZERS]
+    assert [name_of(make(replace(options, name=name))) for name in SUMMARIZERS] == [*SUMMARIZERS]
 
 
 def test_an_unknown_name_is_told_with_those_that_are_known():
@@ -90,6 +90,14 @@ def plugins(tmp_path, monkeypatch):
 
 def test_a_plugin_can_bring_a_summarizer(plugins):
     assert summarise(make(Options(name="short")), REQUEST).text == "short"
+
+
+def test_what_a_plugin_brings_is_called_as_its_entry_point(plugins):
+    assert name_of(make(Options(name="short"))) == "short"
+
+
+def test_an_object_without_a_name_is_not_called_by_its_class():
+    assert name_of(Says("x")) == UNNAMED
 
 
 def test_a_plugin_can_bring_a_prompt(plugins):

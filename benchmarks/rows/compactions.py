@@ -18,7 +18,6 @@ from benchmarks.data import folder, made_file, messages
 from benchmarks.figures import Line, Spread, Table
 from benchmarks.workshop import Workshop
 from gitsession import Ask, Store, Writing
-from gitsession.compaction.summarizers.extractive import Extractive
 from gitsession.formats import pi
 from gitsession.session import content
 from gitsession.session.node import Node
@@ -76,7 +75,7 @@ def _store(place: Path, data: bytes, count: int, said: int = 0) -> _Taken:
         while len(made) < count or number < said:
             if count and number % BETWEEN == 0:
                 plan = session.plan_compaction(ask=Ask(keep_tokens=500))
-                done = session.compact(plan, Writing(summarizer=Extractive(), max_tokens=500))
+                done = session.compact(plan, Writing(max_tokens=500))
                 made += [done] if done else []  # where all of it would be kept there is nothing to do yet
             session.append(messages()[number % len(messages())].message)
             number += 1

@@ -6,12 +6,13 @@ import dataclasses
 import functools
 from collections.abc import Collection, Sequence
 
+from gitsession.api import summarizing
 from gitsession.api.catalogues import Catalogues
 from gitsession.codec.digest import to_base64url
 from gitsession.compaction import branches, strategies, trigger
 from gitsession.compaction.background import Background
 from gitsession.compaction.perform import perform
-from gitsession.compaction.summarizers.extractive import Extractive
+from gitsession.compaction.summary import Summarizer
 from gitsession.compaction.value import Ask, Plan
 from gitsession.compaction.writing import Writing
 from gitsession.context import fold, profiles
@@ -30,6 +31,8 @@ from gitsession.session.node import Node, load
 from gitsession.session.session import OnMoved
 from gitsession.store.base import Oid
 from gitsession.store.gitstore import GitStore
+
+PLAINLY = Writing()
 
 
 class Session:
@@ -195,21 +198,42 @@ class Session:
         return trigger.is_due(fold.context(line, profile or self._profile), line, window, reserve=reserve)
 
     def compact(
-        self, plan: Plan | None = None, writing: Writing | None = None, *, undoable: bool = False
+        self,
+        plan: Plan | None = None,
+        writing: Writing | None = None,
+        *,
+        strategy: str | None = None,
+        profile: str | None = None,
+        keep_tokens: int | None = None,
+        focus: str = "",
+        summarizer: str | Summarizer | None = None,
+        undoable: bool = False,
     ) -> Node | None:
         """Let a summary stand for older entries from here on: one ``compaction`` entry; ``None`` where none is due.
 
-        ``plan``: of ``plan_compaction``; without one, pi's. ``writing``: who summarises and how; without it, by rule.
+        ``strategy`` and ``profile``: who decides what is summarised, pi if nobody else. ``keep_tokens``: of the end, as
+        it is. ``focus``: what to take care of. ``summarizer``: ``"extractive"`` (by rule, the default), ``"command"``,
+        ``"http"`` or a plugin's name, set up in the user's git configuration; or an object with ``summarise``.
+        A ready ``plan`` of ``plan_compaction`` stands for the first three, a ``writing`` for the others.
         ``undoable``: as an operation of the log, which ``Store.undo`` takes back while nothing was appended behind it.
         Raises ``SummaryFailed`` or ``Refused``; then nothing was written.
         """
-        plan = plan or self.plan_compaction()
+        if plan is not None and (strategy, profile, keep_tokens) != (None, None, None):
+            raise TypeError("a plan says already what is summarised: no strategy, profile or keep_tokens beside it")
+        if writing is not None and (focus, summarizer) != ("", None):
+            raise TypeError("a writing says already who summarises and how: no focus or summarizer beside it")
+        if plan is None:
+            ask = Ask(keep_tokens=keep_tokens)
+            plan = self.plan_compaction(strategy or strategies.DEFAULT, profile=profile or profiles.DEFAULT, ask=ask)
         if plan.nothing:
             return None
+        if writing is None:
+            by = PLAINLY.summarizer if summarizer is None else summarizing.summarizer(summarizer)
+            writing = Writing(summarizer=by, focus=focus)
         command = f"compact {self.id} {plan.strategy}" if undoable else ""
-        return self._perform(plan, writing or Writing(summarizer=Extractive()), command)
+        return self._perform(plan, writing, command)
 
-    def compact_in_background(self, plan: Plan, writing: Writing) -> Background:
+    def compact_in_background(self, plan: Plan, writing: Writing = PLAINLY) -> Background:
         """The same on a thread of its own, while the session goes on: what is appended meanwhile is kept."""
         return Background(lambda cancelled: self._perform(plan, dataclasses.replace(writing, cancelled=cancelled)))
 

@@ -7,7 +7,7 @@ from typing import Any
 from gitsession.codec.digest import to_base64url
 from gitsession.codec.sayable import sayable, whole
 from gitsession.compaction.sight import CARRIED
-from gitsession.compaction.summary import stop_if
+from gitsession.compaction.summary import name_of, stop_if
 from gitsession.compaction.value import Plan
 from gitsession.compaction.writing import Writing, write
 from gitsession.context import profiles
@@ -43,7 +43,7 @@ def perform(objects: ObjectStore, session: Session, plan: Plan, how: Writing, *,
         first_kept=to_base64url(plan.first_kept.chain) if plan.first_kept else None,
         tokens_before=plan.tokens_before,
         tokens_after=tokens_after(plan, summary.text),
-        method=f"{plan.strategy}/{type(how.summarizer).__name__.lower()}",
+        method=f"{plan.strategy}/{name_of(how.summarizer)}",
         read_files=plan.files.read,
         modified_files=plan.files.modified,
         instructions=whole(how.focus) or None,

@@ -43,11 +43,23 @@ class Summary:
     usage: Mapping[str, int] = field(default_factory=dict)
 
 
+UNNAMED = "other"
+
+
 class Summarizer(Protocol):
-    """Anything that shortens. It changes nothing, so that it may fail or be stopped at any time."""
+    """Anything that shortens. It changes nothing, so that it may fail or be stopped at any time.
+
+    One that has a ``NAME`` is told by it in the entries that it made.
+    """
 
     def summarise(self, request: Request, *, progress: Progress, cancelled: Event) -> Summary:
         """Raises ``SummaryFailed``; soon after ``cancelled`` is set, too. ``progress`` takes words for the user."""
+
+
+def name_of(summarizer: Summarizer) -> str:
+    """What is kept of who summarised: never the name of a class, which is nobody's to rely on."""
+    stated = getattr(summarizer, "NAME", None)
+    return stated if isinstance(stated, str) and stated else UNNAMED
 
 
 def summarise(

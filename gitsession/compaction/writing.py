@@ -10,6 +10,7 @@ from threading import Event
 from gitsession.codec.sayable import whole
 from gitsession.compaction.prompts import with_files, without_files
 from gitsession.compaction.serialise import CHARS_PER_TOKEN, Said, render, serialise
+from gitsession.compaction.summarizers.extractive import Extractive
 from gitsession.compaction.summary import Kind, Progress, Request, Summarizer, Summary, summarise
 from gitsession.compaction.value import Plan
 from gitsession.context.value import Item
@@ -22,15 +23,20 @@ QUOTED_CHARS_MAX = 1_000
 """The beginning of a turn that is no longer than this stands there as it is."""
 
 
+BY_RULE = Extractive()
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Writing:
-    """How a summary is to be written. ``focus``: what the user asks to take care of. ``max_tokens``: of the summary.
+    """How a summary is to be written; by rule, if nobody says who writes it.
+
+    ``focus``: what the user asks to take care of. ``max_tokens``: of the summary.
 
     ``input_tokens_max``: what the summarizer is given at once; more of it goes piece by piece, each carrying on.
     ``progress`` takes words for the user; once ``cancelled`` is set, there will be no summary.
     """
 
-    summarizer: Summarizer
+    summarizer: Summarizer = BY_RULE
     focus: str = ""
     max_tokens: int = 4_096
     input_tokens_max: int = 100_000

@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from gitsession.codec.digest import hash_of
+from gitsession.context import providers
 from gitsession.context.plain import canonical, plain
 from gitsession.model.blocks import Block
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Instructions, Message
@@ -125,6 +126,13 @@ class Context:
     @property
     def rules(self) -> tuple[str, ...]:
         return self.state.rules
+
+    def request(self, provider: str, *, system: str | None = None) -> dict[str, Any]:
+        """As it is sent to one of ``PROVIDERS`` (docs/context.md): what JSON can hold, for the caller to add to.
+
+        ``system``: put in place of the system prompt that the session states. Raises ``NotFound`` for another name.
+        """
+        return providers.provider(provider).request(self, system=system)
 
     @functools.cached_property
     def digest(self) -> bytes:

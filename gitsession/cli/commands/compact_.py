@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import shlex
 import sys
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ from gitsession.cli import exits
 from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import complain, emit, json_option, paged, warn
 from gitsession.compaction.strategies import BY_ENTRY, DEFAULT, STRATEGIES
-from gitsession.compaction.summarizers.options import APIS, Options, from_config
+from gitsession.compaction.summarizers.options import APIS, Options
 from gitsession.context import profiles
 from gitsession.errors import SummaryFailed
 from gitsession.model.entries import Compaction
@@ -152,7 +151,7 @@ def _perform(session: Session, planned: Compacted, options: Options, focus: str)
 
 def _options(flags: dict[str, str | None], command: str | None) -> Options:
     """Flags come before the user's configuration. A command or an address alone says which summarizer is meant."""
-    from gitsession.store import gitcli
+    from gitsession.api.summarizing import users_options
 
     said: dict[str, Any] = {name: value for name, value in flags.items() if value is not None}
     if command is not None:
@@ -163,4 +162,4 @@ def _options(flags: dict[str, str | None], command: str | None) -> Options:
         said.setdefault("name", "command")
     elif "url" in said:
         said.setdefault("name", "http")
-    return dataclasses.replace(from_config(gitcli.user_settings("gitsession.summarizer"), os.environ), **said)
+    return dataclasses.replace(users_options(), **said)

@@ -14,7 +14,7 @@ from gitsession.cli.plain import plain
 from gitsession.context.policies import Policy, clear_thinking, clear_tool_uses, drop_images, model_facing
 from gitsession.context.profiles import PROFILES
 from gitsession.context.profiles import profile as rules_of
-from gitsession.context.providers import PROVIDERS, provider
+from gitsession.context.providers import PROVIDERS
 
 if TYPE_CHECKING:
     from gitsession.api import Session
@@ -61,7 +61,7 @@ def command(
     session, node = app.entry(entry)
     chosen: list[Policy] = [POLICIES[name]() for name in policies]
     context = session.context(node, profile=profile, policies=chosen, window=window)
-    request = provider(form).request(context) if form else {}
+    request = context.request(form) if form else {}
     if raw:
         emit_bare(request)
     elif as_json or form is not None:

@@ -6,12 +6,14 @@ for, before it is asked for by name.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
+from threading import Event
 from typing import cast
 
 from gitsession.compaction.summarizers.options import Options
-from gitsession.compaction.summary import Summarizer
+from gitsession.compaction.summary import Progress, Request, Summarizer, Summary
 from gitsession.errors import NotFound
 
 GROUP = "gitsession.summarizers"
@@ -19,11 +21,22 @@ SUMMARIZERS = ("extractive", "command", "http")
 """The built-in ones: modules of this folder. The first needs nothing and is the default."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Plugin:
+    """A plugin's summarizer is called as its entry point is, whatever it calls itself."""
+
+    NAME: str
+    by: Summarizer
+
+    def summarise(self, request: Request, *, progress: Progress, cancelled: Event) -> Summary:
+        return self.by.summarise(request, progress=progress, cancelled=cancelled)
+
+
 def make(options: Options) -> Summarizer:
     """The summarizer that ``options`` name. Raises ``NotFound`` for an unknown name, ``SummaryFailed`` otherwise."""
     if options.name in SUMMARIZERS:
         return cast(Summarizer, import_module(f"{__name__}.{options.name}").make(options))
     for found in entry_points(group=GROUP, name=options.name):
-        return cast(Summarizer, found.load()(options))
+        return _Plugin(options.name, found.load()(options))
     known = ", ".join([*SUMMARIZERS, *sorted(entry_points(group=GROUP).names)])
     raise NotFound(f"no summarizer is called {options.name!r}", hint=f"known are {known}")

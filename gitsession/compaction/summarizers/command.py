@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import Event, Thread
-from typing import IO
+from typing import IO, ClassVar
 
 from gitsession.compaction.prompts import Writer, named
 from gitsession.compaction.summarizers.options import Options
@@ -35,6 +35,8 @@ def make(options: Options) -> Command:
 
 @dataclass(frozen=True, slots=True)
 class Command:
+    NAME: ClassVar[str] = "command"
+
     argv: tuple[str, ...]
     time_limit_s: float
     write_prompt: Writer

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from threading import Event
+from typing import ClassVar
 
 from gitsession.compaction.prompts import SECTIONS, without_files
 from gitsession.compaction.serialise import CHARS_PER_TOKEN, Said
@@ -44,6 +45,8 @@ def make(_: Options) -> Extractive:
 
 @dataclass(frozen=True, slots=True)
 class Extractive:
+    NAME: ClassVar[str] = "extractive"
+
     def summarise(self, request: Request, *, progress: Progress, cancelled: Event) -> Summary:
         progress(f"choosing from {len(request.said)} paragraphs")
         found = _sections(request.said)

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
+from typing import ClassVar
 from urllib.parse import urlsplit
 from urllib.request import Request as Outgoing
 
@@ -65,6 +66,8 @@ def make(options: Options) -> Http:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Http:
+    NAME: ClassVar[str] = "http"
+
     api: wire.Api
     url: str
     model: str

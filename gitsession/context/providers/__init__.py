@@ -8,7 +8,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any, Protocol, cast
 
-from gitsession.context.value import Context
 from gitsession.errors import NotFound
 
 PROVIDERS = {
@@ -24,8 +23,8 @@ PROVIDERS = {
 class Provider(Protocol):
     """What a module of this folder offers."""
 
-    def request(self, context: Context, *, system: str | None = None) -> dict[str, Any]:
-        """What is sent, of nothing but what JSON can hold: ``messages`` (or what the provider calls them) and more.
+    def request(self, context: Any, *, system: str | None = None) -> dict[str, Any]:
+        """What is sent of a ``Context``: ``messages``, or what the provider calls them, and more. JSON can hold it.
 
         ``system``: put in place of the system prompt that the context states.
         """

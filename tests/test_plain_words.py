@@ -1,0 +1,132 @@
+"""The common things in common words: a compaction and a request without a plan, a writing or another import."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import Clock
+
+from gitsession import Ask, Message, Session, Store, Summary, Writing
+from gitsession.context.providers import PROVIDERS, provider
+from gitsession.errors import NotFound, SummaryFailed
+from gitsession.model.entries import Compaction
+
+LONG = "word after word, " * 40
+
+
+class Short:
+    NAME = "short"
+
+    def summarise(self, request: Any, **_: Any) -> Summary:
+        return Summary(f"all in short; {request.focus}")
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[Session]:
+    with Store.create(tmp_path / "store.git", clock=Clock()) as store:
+        made = store.new_session(agent="test")
+        for number in range(5):
+            made.append(Message.user(f"request {number}: {LONG}"))
+            made.append(Message.assistant(f"answer {number}: {LONG}"))
+        yield made
+
+
+def newest(session: Session) -> Compaction:
+    entry = session.read("leaf")
+    assert isinstance(entry, Compaction)
+    return entry
+
+
+def test_so_many_tokens_are_kept_and_the_rest_is_summarised_by_rule(session: Session) -> None:
+    planned = session.plan_compaction(ask=Ask(keep_tokens=300))
+    node = session.compact(keep_tokens=300, focus="the tests")
+    assert session.leaf == node
+    made = newest(session)
+    assert (made.method, made.instructions, made.tokens_before) == (
+        "pi/extractive",
+        "the tests",
+        planned.tokens_before,
+    )
+    assert len(session.context().items) == 1 + len(planned.kept)
+
+
+@pytest.mark.parametrize("strategy", ["pi", "opencode", "codex", "aider"])
+def test_a_strategy_is_named(session: Session, strategy: str) -> None:
+    session.compact(strategy=strategy, keep_tokens=400)
+    assert newest(session).method == f"{strategy}/extractive"
+
+
+def test_a_summarizer_is_an_object_or_a_name(session: Session) -> None:
+    session.compact(keep_tokens=300, focus="x", summarizer=Short())
+    assert (newest(session).method, newest(session).summary) == ("pi/short", "all in short; x")
+    session.append(Message.user(LONG))
+    session.append(Message.assistant(LONG))
+    session.compact(keep_tokens=100, summarizer="extractive")
+    assert newest(session).method == "pi/extractive"
+
+
+def test_a_command_is_the_one_of_the_users_configuration(session: Session) -> None:
+    with pytest.raises(SummaryFailed, match="no command is set"):
+        session.compact(keep_tokens=300, summarizer="command")
+    words = f"{sys.executable} -c 'import sys; sys.stdin.read(); print(42)'"
+    subprocess.run(["git", "config", "--global", "gitsession.summarizerCommand", words], check=True)
+    session.compact(keep_tokens=300, summarizer="command")
+    assert (newest(session).method, newest(session).summary) == ("pi/command", "42")
+
+
+def test_a_ready_plan_takes_the_words_on_who_writes(session: Session) -> None:
+    session.compact(session.plan_compaction(ask=Ask(keep_tokens=300)), summarizer=Short(), focus="y")
+    assert newest(session).summary == "all in short; y"
+
+
+def test_a_writing_without_a_summarizer_is_by_rule(session: Session) -> None:
+    session.compact(session.plan_compaction(ask=Ask(keep_tokens=300)), Writing(max_tokens=200))
+    assert newest(session).method == "pi/extractive"
+    session.append(Message.user(LONG))
+    session.append(Message.assistant(LONG))
+    session.compact_in_background(session.plan_compaction(ask=Ask(keep_tokens=100))).result(10)
+    assert newest(session).method == "pi/extractive"
+
+
+WORDS: dict[str, dict[str, Any]] = {
+    "a strategy": {"strategy": "pi"},
+    "a profile": {"profile": "omp"},
+    "a number of tokens": {"keep_tokens": 0},
+}
+HOW: dict[str, dict[str, Any]] = {"a focus": {"focus": "x"}, "a summarizer": {"summarizer": "extractive"}}
+
+
+@pytest.mark.parametrize("words", WORDS.values(), ids=WORDS)
+def test_beside_a_plan_no_word_is_taken_that_would_not_count(session: Session, words: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match="a plan says already"):
+        session.compact(session.plan_compaction(), **words)
+
+
+@pytest.mark.parametrize("words", HOW.values(), ids=HOW)
+def test_nor_beside_a_writing(session: Session, words: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match="a writing says already"):
+        session.compact(session.plan_compaction(), Writing(), **words)
+
+
+@pytest.mark.parametrize("name", ["strategy", "summarizer", "profile"])
+def test_an_unknown_name_is_told_and_nothing_written(session: Session, name: str) -> None:
+    before = session.line()
+    with pytest.raises(NotFound, match="telepathic"):
+        session.compact(keep_tokens=300, **{name: "telepathic"})  # type: ignore[arg-type]
+    assert session.line() == before
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+def test_a_context_is_asked_for_a_request(session: Session, name: str) -> None:
+    context = session.context()
+    assert context.request(name, system="be brief") == provider(name).request(context, system="be brief")
+
+
+def test_a_provider_that_nobody_knows_is_told(session: Session) -> None:
+    with pytest.raises(NotFound, match="telepathic"):
+        session.context().request("telepathic")
