@@ -20,11 +20,15 @@ Progress: TypeAlias = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
-    """``said``: what to summarise, in order. ``previous``: the summary to carry on. ``focus``: the user's own wish."""
+    """``said``: what to summarise, in order. ``previous``: the summary to carry on. ``focus``: the user's own wish.
+
+    ``previous_chars``: of what ``previous`` stands for, where that is at hand; else it counts for itself.
+    """
 
     said: tuple[Said, ...]
     kind: Kind = "initial"
     previous: str = ""
+    previous_chars: int = 0
     focus: str = ""
     max_tokens: int = 4096
 
@@ -83,7 +87,7 @@ def summarise(
     summary = replace(summary, usage=_counts(summary.usage))
     if not summary.text.strip():
         raise SummaryFailed("the summarizer gave an empty answer")
-    given = len(request.conversation) + len(request.previous)
+    given = len(request.conversation) + max(len(request.previous), request.previous_chars)
     if len(summary.text) >= given:
         sizes = f"{len(summary.text)} characters for {given}"
         raise SummaryFailed(f"the summary is not shorter than what it stands for: {sizes}")

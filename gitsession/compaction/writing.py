@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event
 
 from gitsession.codec.sayable import whole
@@ -18,6 +19,9 @@ from gitsession.errors import SummaryFailed
 
 TURN = "## The turn under way"
 """The heading under which the beginning of a split turn stands."""
+
+_HIGH, _LOW, _LAST = "\ud800", "\udc00", "\udfff"
+"""Where the first and the second halves of pairs begin, and end: agents' files can hold them apart."""
 
 QUOTED_CHARS_MAX = 1_000
 """The beginning of a turn that is no longer than this stands there as it is."""
@@ -48,13 +52,16 @@ def write(plan: Plan, how: Writing) -> Summary:
     """The whole text of a summary. Raises ``SummaryFailed``; what was cut off is never part of it."""
     usage: Counter[str] = Counter()
     text = without_files(plan.previous)
-    pieces = list(_pieces(_said(plan.history), how.input_tokens_max))
+    pieces = list(pieces_of(_said(plan.history), how.input_tokens_max))
+    chars = len(text)
     for number, piece in enumerate(pieces, 1):
         if len(pieces) > 1:
             how.progress(f"part {number} of {len(pieces)}")
         kind: Kind = "branch" if plan.onto else "update" if text else "initial"
-        answer = _ask(Request(said=piece, kind=kind, previous=text, focus=how.focus, max_tokens=how.max_tokens), how)
+        request = Request(said=piece, kind=kind, previous=text, previous_chars=chars, focus=how.focus)
+        answer = _ask(replace(request, max_tokens=how.max_tokens), how)
         text = answer.text
+        chars += len(request.conversation)
         usage.update(answer.usage)
     parts = [plan.quoted, text]
     if plan.prefix:
@@ -72,10 +79,12 @@ def _beginning(said: tuple[Said, ...], how: Writing) -> tuple[str, Counter[str]]
     words, usage = render(said), Counter[str]()
     if len(words) <= QUOTED_CHARS_MAX:
         return words, usage
-    text = ""
-    for piece in _pieces(said, how.input_tokens_max):
-        answer = _ask(Request(said=piece, kind="prefix", previous=text, max_tokens=how.max_tokens // 2), how)
+    text, chars = "", 0
+    for piece in pieces_of(said, how.input_tokens_max):
+        request = Request(said=piece, kind="prefix", previous=text, previous_chars=chars)
+        answer = _ask(replace(request, max_tokens=how.max_tokens // 2), how)
         text = answer.text
+        chars += len(request.conversation)
         usage.update(answer.usage)
     return text, usage
 
@@ -91,16 +100,35 @@ def _said(items: Iterable[Item]) -> tuple[Said, ...]:
     return serialise(item.entry for item in items)
 
 
-def _pieces(said: tuple[Said, ...], tokens_max: int) -> Iterator[tuple[Said, ...]]:
-    """``said`` in as few pieces of at most ``tokens_max`` as there can be; one paragraph is never taken apart."""
+def pieces_of(said: Iterable[Said], tokens_max: int) -> Iterator[tuple[Said, ...]]:
+    """``said`` in pieces of at most ``tokens_max``: as few as there can be, a paragraph taken apart only if it must."""
+    chars_max = tokens_max * CHARS_PER_TOKEN
     piece: list[Said] = []
     size = 0
-    for paragraph in said:
+    for paragraph in itertools.chain.from_iterable(_parts(paragraph, chars_max) for paragraph in said):
         more = len(str(paragraph))
-        if piece and size + more > tokens_max * CHARS_PER_TOKEN:
+        if piece and size + more > chars_max:
             yield tuple(piece)
             piece, size = [], 0
         piece.append(paragraph)
         size += more
     if piece:
         yield tuple(piece)
+
+
+def _parts(paragraph: Said, chars_max: int) -> Iterator[Said]:
+    """``paragraph`` whole, or where it is too long in parts, each under its head, none of which ends in half a pair."""
+    if len(str(paragraph)) <= chars_max:
+        yield paragraph
+        return
+    text, start = paragraph.text, 0
+    room = max(chars_max - len(str(replace(paragraph, text=""))), 1)
+    while start < len(text):
+        end = min(start + room, len(text))
+        # Lines that read like a head are marked when they are written, which makes them longer.
+        end -= max(len(str(replace(paragraph, text=text[start:end]))) - chars_max, 0)
+        end = max(end, start + 1)
+        if _HIGH <= text[end - 1] < _LOW <= text[end : end + 1] <= _LAST:
+            end = end - 1 if end - 1 > start else end + 1
+        yield replace(paragraph, text=text[start:end])
+        start = end
