@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gitsession.compaction.files import NO_FILES, Files, carried_by, touched
+from gitsession.compaction.planning import nothing
 from gitsession.compaction.value import Plan
 from gitsession.context.line import Line
-from gitsession.context.profiles import Profile
+from gitsession.context.profiles import Profile, total
 from gitsession.context.profiles.showing import show
 from gitsession.context.value import Item
 from gitsession.model.entries import BranchSummary, Compaction, Message
@@ -55,9 +56,9 @@ def left(
     """The plan of a summary of ``nodes``, to stand behind ``onto``. Results of tools are left out: calls say enough."""
     taken, visited = _within(line, profile, nodes, budget)
     if not taken:
-        return Plan(strategy=strategy, profile=profile.NAME, leaf=line.leaf, nothing="nothing was said there")
+        return nothing(strategy, line, profile, "nothing was said there")
     files = touched((item.entry for item in visited), _nested(line, nodes))
-    size = sum(profile.estimate(item.entry) for node in nodes for item in _shown(line, node))
+    size = total(profile, (item for node in nodes for item in _shown(line, node)))
     return Plan(
         strategy=strategy,
         profile=profile.NAME,
@@ -74,19 +75,19 @@ def _within(line: Line, profile: Profile, nodes: Sequence[Node], budget: int | N
     """The newest that fit, and all that were looked at, the one that did not fit included."""
     taken: list[Item] = []
     visited: list[Item] = []
-    total = 0
+    used = 0
     for node in reversed(nodes):
         for item in _shown(line, node):
             if isinstance(item.entry, Message) and item.entry.role in ("tool", "system"):
                 continue
             visited.append(item)
             size = profile.estimate(item.entry)
-            if budget is not None and total + size > budget:
-                if isinstance(item.entry, Compaction | BranchSummary) and total < budget * NEARLY_FULL:
+            if budget is not None and used + size > budget:
+                if isinstance(item.entry, Compaction | BranchSummary) and used < budget * NEARLY_FULL:
                     taken.append(item)
                 return taken[::-1], visited[::-1]
             taken.append(item)
-            total += size
+            used += size
     return taken[::-1], visited[::-1]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from gitsession.compaction.sight import Place
-from gitsession.context.profiles import Profile
+from gitsession.context.profiles import Profile, total
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message, Reset
 
 
@@ -30,11 +30,11 @@ def by_what_is_shown(places: Sequence[Place], keep: int, profile: Profile) -> Cu
     cuts = [at for at, place in enumerate(places) if _shows(place, profile.can_cut)]
     if not cuts:
         return Cut()
-    at, total = len(places), 0
-    while at and total < keep:
+    at, size = len(places), 0
+    while at and size < keep:
         at -= 1
-        total += _size(places[at], profile)
-    reached = total >= keep and at < len(places)
+        size += _size(places[at], profile)
+    reached = size >= keep and at < len(places)
     first = cuts[0] if not reached else next((cut for cut in cuts if cut >= at), cuts[-1])
     if reached and _is_left_out(places, first + 1):
         first += 1
@@ -51,11 +51,11 @@ def by_messages(places: Sequence[Place], keep: int, profile: Profile) -> Cut:
     cuts = [at for at, place in enumerate(places) if _is_cut_before_080(place, profile)]
     if not cuts:
         return Cut()
-    first, total = cuts[0], 0
+    first, size = cuts[0], 0
     for at in range(len(places) - 1, -1, -1):
         if places[at].node.kind == Message.kind:
-            total += _size(places[at], profile)
-            if total >= keep:
+            size += _size(places[at], profile)
+            if size >= keep:
                 first = next((cut for cut in cuts if cut >= at), cuts[0])
                 break
     while first and places[first - 1].node.kind not in (Compaction.kind, Message.kind):
@@ -71,10 +71,10 @@ def by_groups(places: Sequence[Place], keep: int, profile: Profile) -> Cut:
     cuts = [at for at, place in enumerate(places) if _shows(place, profile.can_cut)]
     if not cuts:
         return Cut()
-    first, total, end = cuts[-1], 0, len(places)
+    first, size, end = cuts[-1], 0, len(places)
     for cut in reversed(cuts):
-        total += sum(_size(place, profile) for place in places[cut:end])
-        if total > keep:
+        size += sum(_size(place, profile) for place in places[cut:end])
+        if size > keep:
             break
         first, end = cut, cut
     split = _with_turn(places, first, lambda place: _shows(place, profile.starts_turn))
@@ -103,7 +103,7 @@ def _shows(place: Place, fits: Callable[[Entry], bool]) -> bool:
 
 
 def _size(place: Place, profile: Profile) -> int:
-    return sum(profile.estimate(item.entry) for item in place.items)
+    return total(profile, place.items)
 
 
 def _is_words(place: Place) -> bool:

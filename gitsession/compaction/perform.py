@@ -62,9 +62,8 @@ def perform(objects: ObjectStore, session: Session, plan: Plan, how: Writing, *,
 
 def tokens_after(plan: Plan, summary: str) -> int:
     """How many tokens the context takes behind the compaction, by the profile's own count."""
-    estimate = profiles.profile(plan.profile).estimate
-    shown = [item.entry for item in (*plan.system, *plan.kept)]
-    return estimate(Compaction(summary=summary)) + sum(map(estimate, shown))
+    profile = profiles.profile(plan.profile)
+    return profile.estimate(Compaction(summary=summary)) + profiles.total(profile, (*plan.system, *plan.kept))
 
 
 def _leave(objects: ObjectStore, session: Session, plan: Plan, onto: Node, text: str, command: str) -> Node:

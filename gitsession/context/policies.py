@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from gitsession.context.profiles import Profile
+from gitsession.context.profiles import Profile, total
 from gitsession.context.profiles.estimates import is_image
 from gitsession.context.rewriting import cleared, with_blocks
 from gitsession.context.value import Item
@@ -62,8 +62,7 @@ def clear_tool_uses(
         emptied = {id(asked[at]) for at in going if at in asked and _is_among(asked[at].name, clear_tool_inputs)}
         found = [cleared(item) if at in going else _without_inputs(item, emptied) for at, item in enumerate(items)]
         if clear_at_least is not None:
-            won = sum(about.profile.estimate(item.entry) for item in items)
-            won -= sum(about.profile.estimate(item.entry) for item in found)
+            won = total(about.profile, items) - total(about.profile, found)
             if won < clear_at_least:
                 return items
         return found

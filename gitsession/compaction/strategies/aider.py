@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from gitsession.compaction.cuts import Cut
+from gitsession.compaction.planning import cut_plan, nothing
 from gitsession.compaction.sight import Place, sight
-from gitsession.compaction.strategies.pi import cut_plan
 from gitsession.compaction.value import Ask, Plan
 from gitsession.context.line import Line
-from gitsession.context.profiles import Profile
+from gitsession.context.profiles import Profile, total
 from gitsession.context.value import Item
 from gitsession.model.entries import Message
 
@@ -23,18 +23,18 @@ def plan(line: Line, profile: Profile, ask: Ask) -> Plan:
     seen = sight(line, profile)
     limit = _limit(ask)
     said = sum(len(place.items) for place in seen.places)
-    if sum(profile.estimate(item.entry) for item in seen.items) <= limit:
-        return Plan(strategy=NAME, profile=profile.NAME, leaf=line.leaf, nothing="all of it would be kept")
+    if total(profile, seen.items) <= limit:
+        return nothing(NAME, line, profile, "all of it would be kept")
     first = len(seen.places) if said <= FEW else head(seen.places, limit // 2, profile)
     return cut_plan(NAME, line, profile, seen, seen.places, Cut(first))
 
 
 def head(places: tuple[Place, ...], half: int, profile: Profile) -> int:
     """Where the tail begins: under ``half`` tokens of it, and behind an answer; the end where there is no such."""
-    first, total = len(places), 0
+    first, size = len(places), 0
     while first:
-        total += sum(profile.estimate(item.entry) for item in places[first - 1].items)
-        if total >= half:
+        size += total(profile, places[first - 1].items)
+        if size >= half:
             break
         first -= 1
     ends = _ends_of_answers(places)

@@ -10,8 +10,8 @@ import dataclasses
 import re
 
 from gitsession.compaction.cuts import Cut
+from gitsession.compaction.planning import cut_plan
 from gitsession.compaction.sight import originals, sight
-from gitsession.compaction.strategies.pi import cut_plan
 from gitsession.compaction.value import Ask, Plan
 from gitsession.context.line import Line
 from gitsession.context.profiles import Profile

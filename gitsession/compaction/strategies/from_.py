@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 
 from gitsession.compaction.branches import left
+from gitsession.compaction.planning import nothing
 from gitsession.compaction.value import Ask, Plan
 from gitsession.context.line import Line
 from gitsession.context.profiles import Profile
@@ -19,7 +20,7 @@ NAME = "from"
 def plan(line: Line, profile: Profile, ask: Ask) -> Plan:
     """Raises ``Refused`` where the entry is not on the line, or is its root."""
     if ask.at is None:
-        return Plan(strategy=NAME, profile=profile.NAME, leaf=line.leaf, nothing="no entry was named to begin from")
+        return nothing(NAME, line, profile, "no entry was named to begin from")
     chosen = ask.at.oid
     back = line.back()
     nodes = list(itertools.takewhile(lambda node: node.oid != chosen, back))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from gitsession.compaction.cuts import Cut
+from gitsession.compaction.planning import cut_plan
 from gitsession.compaction.sight import Place, sight
-from gitsession.compaction.strategies.pi import cut_plan
 from gitsession.compaction.value import Ask, Plan
 from gitsession.context.line import Line
-from gitsession.context.profiles import Profile
+from gitsession.context.profiles import Profile, total
 from gitsession.model.entries import Message
 
 NAME = "opencode"
@@ -38,7 +38,7 @@ def tail(places: tuple[Place, ...], budget: int, profile: Profile) -> int:
     first = len(places)
     starts = [at for at, place in enumerate(places) if _is_user(place)][-TAIL_TURNS:]
     for start in reversed(starts):
-        sizes = [sum(profile.estimate(item.entry) for item in place.items) for place in places[start:first]]
+        sizes = [total(profile, place.items) for place in places[start:first]]
         if sum(sizes) <= budget:
             budget -= sum(sizes)
             first = start

@@ -6,12 +6,12 @@ import itertools
 from dataclasses import dataclass
 
 from gitsession.compaction import cuts
-from gitsession.compaction.cuts import Cut, Cutter
-from gitsession.compaction.files import carried_by, touched
-from gitsession.compaction.sight import Place, Sight, carried, conversation, raw, sight
+from gitsession.compaction.cuts import Cutter
+from gitsession.compaction.planning import cut_plan, nothing
+from gitsession.compaction.sight import Place, Sight, conversation, raw, sight
 from gitsession.compaction.value import Ask, Plan
 from gitsession.context.line import Line
-from gitsession.context.profiles import Profile
+from gitsession.context.profiles import Profile, total
 from gitsession.model.entries import Message
 from gitsession.model.usage import total_tokens
 
@@ -43,31 +43,6 @@ def plan(line: Line, profile: Profile, ask: Ask) -> Plan:
     return cut_plan("pi", line, profile, seen, places, cut)
 
 
-def cut_plan(strategy: str, line: Line, profile: Profile, seen: Sight, places: tuple[Place, ...], cut: Cut) -> Plan:
-    """The plan of a cut: what is before it is summarised, what is behind it stays."""
-    end = cut.first_kept if cut.turn is None else cut.turn
-    history = conversation(places[:end])
-    prefix = () if cut.turn is None else conversation(places[cut.turn : cut.first_kept])
-    if not history and not prefix:
-        return Plan(strategy=strategy, profile=profile.NAME, leaf=line.leaf, nothing="all of it would be kept")
-    return Plan(
-        strategy=strategy,
-        profile=profile.NAME,
-        leaf=line.leaf,
-        first_kept=places[cut.first_kept].node if cut.first_kept < len(places) else None,
-        history=history,
-        prefix=prefix,
-        kept=conversation(places[cut.first_kept :]),
-        previous=seen.summary,
-        carried=carried(seen.previous),
-        system=seen.system,
-        files=touched((item.entry for item in (*history, *prefix)), carried_by(seen.previous)),
-        tokens_before=seen.tokens,
-        replaced=sum(profile.estimate(item.entry) for item in (*history, *prefix))
-        + (profile.estimate(seen.previous) if seen.previous else 0),
-    )
-
-
 def _places(line: Line, seen: Sight, how: _Generation) -> tuple[Place, ...]:
     places = seen.places
     if how.raw:
@@ -76,7 +51,7 @@ def _places(line: Line, seen: Sight, how: _Generation) -> tuple[Place, ...]:
 
 
 def _scaled(line: Line, places: tuple[Place, ...], keep: int, profile: Profile) -> int:
-    ours = sum(profile.estimate(item.entry) for item in conversation(places))
+    ours = total(profile, conversation(places))
     theirs = next(filter(None, map(_prompt_tokens, map(line.entry, itertools.islice(line.back(), None)))), 0)
     return max(keep * ours // theirs, 1) if theirs > ours > 0 else keep
 

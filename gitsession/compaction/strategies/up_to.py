@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gitsession.compaction.cuts import Cut
+from gitsession.compaction.planning import cut_plan, nothing
 from gitsession.compaction.sight import sight
-from gitsession.compaction.strategies.pi import cut_plan
 from gitsession.compaction.value import Ask, Plan
 from gitsession.context.line import Line
 from gitsession.context.profiles import Profile
@@ -18,7 +18,7 @@ def plan(line: Line, profile: Profile, ask: Ask) -> Plan:
     """Raises ``Refused`` where the entry is not in sight, or is a tool's result, which must stay with its call."""
     seen = sight(line, profile)
     if ask.at is None:
-        return Plan(strategy=NAME, profile=profile.NAME, leaf=line.leaf, nothing="no entry was named up to which")
+        return nothing(NAME, line, profile, "no entry was named up to which")
     if ask.at.kind == Message.kind and ask.at.role == "tool":
         raise Refused("a tool's result stays with its call", hint="name the call, or an entry behind the result")
     at = next((at for at, place in enumerate(seen.places) if place.node.oid == ask.at.oid), None)

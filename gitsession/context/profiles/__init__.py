@@ -5,7 +5,7 @@ A module is loaded when it is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol, cast
@@ -85,3 +85,8 @@ def profile(name: str) -> Profile:
     if name not in PROFILES:
         raise NotFound(f"there is no profile {name!r}", hint=f"known are {', '.join(PROFILES)}")
     return cast(Profile, import_module(f"{__name__}.{PROFILES[name]}"))
+
+
+def total(profile: Profile, items: Iterable[Item]) -> int:
+    """How many tokens the agent thinks ``items`` take together."""
+    return sum(profile.estimate(item.entry) for item in items)
