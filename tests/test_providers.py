@@ -21,7 +21,7 @@ from asking import (
     texts_in,
 )
 
-from gitsession.context.providers.turns import NO_OUTPUT, NO_RESULT
+from gitsession.context.providers.conversation import NO_OUTPUT, NO_RESULT
 from gitsession.model.blocks import File, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Instructions, Message
 

@@ -33,7 +33,7 @@ from claude_handover import HANDED_OVER
 from gitsession.context import fold
 from gitsession.context.line import Line
 from gitsession.context.providers import anthropic
-from gitsession.context.providers.turns import NO_OUTPUT
+from gitsession.context.providers.conversation import NO_OUTPUT
 from gitsession.exchange import send_out
 from gitsession.formats import claude
 from gitsession.model.entries import CustomMessage, Message, Session

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gitsession.codec.sayable import whole
-from gitsession.context.providers.wire import CallIds, legal, plain
+from gitsession.context.providers.wire import CallIds, legal, sendable
 
 
 def test_names_stay_apart_when_they_are_made_legal():
@@ -24,5 +24,5 @@ def test_ids_are_legal_and_no_two_alike(given_ids):
 
 def test_what_json_cannot_hold_is_told_as_it_can():
     given_values = {"a": b"\x00", 1: (float("inf"), "\ud83d\ude00", "\ud83d")}
-    assert plain(given_values) == {"a": "AA==", "1": [None, "😀", "\ufffd"]}
+    assert sendable(given_values) == {"a": "AA==", "1": [None, "😀", "\ufffd"]}
     assert whole("ok") == "ok"

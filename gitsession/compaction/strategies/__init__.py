@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Protocol, cast
 
 from gitsession.compaction.files import touched
+from gitsession.compaction.planning import nothing
 from gitsession.compaction.sight import UNREADABLE, originals
 from gitsession.compaction.value import Ask, Plan
 from gitsession.context import profiles
@@ -48,7 +49,7 @@ def plan(line: Line, strategy: str = DEFAULT, *, profile: str = profiles.DEFAULT
         raise NotFound(f"there is no strategy {strategy!r}", hint=f"known are {', '.join(STRATEGIES)}")
     last = next(line.back(), None)
     if last is not None and last.kind == Compaction.kind and strategy != "from":  # that one begins another branch
-        return Plan(strategy=strategy, profile=profile, leaf=line.leaf, nothing="the last entry is a compaction")
+        return nothing(strategy, line, profiles.profile(profile), "the last entry is a compaction")
     module = cast(Strategy, import_module(f"{__name__}.{STRATEGIES[strategy]}"))
     made = module.plan(line, profiles.profile(profile), ask)
     enough = made.carried == UNREADABLE or 0 < ask.reground_every <= made.carried

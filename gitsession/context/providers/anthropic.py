@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from gitsession.context.providers.blocks import PDF, words
+from gitsession.context.providers.conversation import Api, Call, Turn, model_of, turns
 from gitsession.context.providers.head import Tool, opening, prompt, tools
-from gitsession.context.providers.turns import Api, Call, Turn, model_of, turns
-from gitsession.context.providers.wire import legal, plain, to_base64
+from gitsession.context.providers.wire import legal, sendable, to_base64
 from gitsession.context.value import Context
 from gitsession.model.blocks import File, Image, Text, Thinking
 
@@ -67,7 +67,7 @@ def _messages(said: Iterable[Turn]) -> list[dict[str, Any]]:
 
 
 def _spoken(turn: Turn) -> list[dict[str, Any]]:
-    blocks = [*map(plain, turn.replay), *_blocks(turn.blocks)]
+    blocks = [*map(sendable, turn.replay), *_blocks(turn.blocks)]
     while blocks and blocks[-1]["type"] in ("thinking", "redacted_thinking"):
         blocks.pop()  # a message may not end with one: the answer was cut off before it began
     return blocks
@@ -92,7 +92,7 @@ def _block(block: Text | Image | File | Thinking | Call) -> dict[str, Any] | Non
         case File():
             return {"type": "document", "source": _source(block.data or b"", PDF), "title": block.name}
         case Call():
-            return {"type": "tool_use", "id": block.id, "name": block.name, "input": plain(block.given.arguments)}
+            return {"type": "tool_use", "id": block.id, "name": block.name, "input": sendable(block.given.arguments)}
 
 
 def _result(call: Call) -> dict[str, Any]:

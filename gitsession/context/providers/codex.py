@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from gitsession.context.providers.wire import plain
+from gitsession.context.providers.wire import sendable
 from gitsession.context.value import Context, Item
 from gitsession.formats import codex
 from gitsession.formats.codex_words import OUTPUTS, call_output, items_of, sent
@@ -25,7 +25,7 @@ def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
     return {
         **({"model": context.model} if context.model else {}),
         **({"instructions": head} if head else {}),
-        "input": [plain(item) for item in _paired([said for item in context.items for said in _said(item)])],
+        "input": [sendable(item) for item in _paired([said for item in context.items for said in _said(item)])],
     }
 
 

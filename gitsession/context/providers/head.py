@@ -8,7 +8,7 @@ from typing import Any
 
 from gitsession.codec.sayable import whole
 from gitsession.context.profiles import profile
-from gitsession.context.providers.wire import plain
+from gitsession.context.providers.wire import sendable
 from gitsession.context.value import Context
 from gitsession.model.entries import Message
 
@@ -93,7 +93,7 @@ def _tools(stated: Any) -> Iterable[Tool]:
 
 def _object(schema: Mapping[str, Any]) -> dict[str, Any]:
     """``schema`` as one of an object, which is all that the arguments of a tool can be."""
-    return {**plain(schema), "type": "object"}
+    return {**sendable(schema), "type": "object"}
 
 
 def _list(value: Any) -> list[Any]:

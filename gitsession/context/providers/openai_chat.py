@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from gitsession.context.providers.blocks import PDF, words
+from gitsession.context.providers.conversation import Api, Call, Turn, model_of, turns
 from gitsession.context.providers.head import Tool, opening, prompt, tools
-from gitsession.context.providers.turns import Api, Call, Turn, model_of, turns
-from gitsession.context.providers.wire import data_url, legal, plain, to_json
+from gitsession.context.providers.wire import data_url, legal, sendable, to_json
 from gitsession.context.value import Context
 from gitsession.model.blocks import File, Image, Text, Thinking
 
@@ -89,7 +89,7 @@ def _details(signature: str | None) -> list[Any] | None:
     if not signature or not signature.startswith("["):
         return None
     try:
-        details = plain(json.loads(signature))
+        details = sendable(json.loads(signature))
     except (ValueError, RecursionError):
         return None
     return details if isinstance(details, list) and all(isinstance(detail, dict) for detail in details) else None

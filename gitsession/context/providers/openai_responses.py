@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from gitsession.context.providers.blocks import PDF
+from gitsession.context.providers.conversation import Api, Call, Turn, model_of, turns
 from gitsession.context.providers.head import Tool, opening, prompt, tools
-from gitsession.context.providers.turns import Api, Call, Turn, model_of, turns
-from gitsession.context.providers.wire import data_url, legal, plain, to_json
+from gitsession.context.providers.wire import data_url, legal, sendable, to_json
 from gitsession.context.value import Context
 from gitsession.model.blocks import File, Image, Text, Thinking
 
@@ -66,7 +66,7 @@ def _named_once(items: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
 
 def _items(turn: Turn) -> Iterable[dict[str, Any]]:
     if turn.role == "assistant":
-        yield from map(plain, turn.replay)
+        yield from map(sendable, turn.replay)
         yield from _spoken(turn)
         for call in turn.calls:
             yield {"type": "function_call_output", "call_id": call.id, "output": _output(call)}
@@ -122,7 +122,7 @@ def _parsed(signature: str | None) -> dict[str, Any] | None:
     if not signature or not signature.startswith("{"):
         return None
     try:
-        value = plain(json.loads(signature))
+        value = sendable(json.loads(signature))
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None

@@ -16,7 +16,7 @@ _ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]")
 _MARK_CHARS = 8
 
 
-def plain(value: Any) -> Any:
+def sendable(value: Any) -> Any:
     """``value`` as JSON can say it: bytes in base64, no infinity, text keys."""
     if isinstance(value, str):
         return whole(value)
@@ -25,15 +25,15 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):
-        return {whole(str(key)): plain(item) for key, item in value.items()}
+        return {whole(str(key)): sendable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [sendable(item) for item in value]
     return value
 
 
 def to_json(value: Any) -> str:
     """``value`` in one line, without spaces."""
-    return json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(sendable(value), ensure_ascii=False, separators=(",", ":"))
 
 
 def to_base64(data: bytes) -> str:
