@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gitsession.compaction import cuts
 from gitsession.compaction.cuts import Cutter
-from gitsession.compaction.planning import cut_plan, nothing
+from gitsession.compaction.planning import cut_plan
 from gitsession.compaction.sight import Place, Sight, conversation, raw, sight
 from gitsession.compaction.value import Ask, Plan
 from gitsession.context.line import Line
