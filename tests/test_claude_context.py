@@ -11,7 +11,7 @@ from claude_code import SESSION, boundary, line, summary, talk, user
 
 from gitsession.context import fold, profiles
 from gitsession.context.line import Line
-from gitsession.context.providers import anthropic, turns
+from gitsession.context.providers import anthropic, conversation
 from gitsession.context.value import Context
 from gitsession.model.entries import Compaction, CustomMessage, Message, Prune
 from gitsession.session.address import resolve
@@ -94,7 +94,7 @@ def test_by_the_rules_of_another_agent_no_result_is_missing_either() -> None:
     case = CASES["L5 calls made together, with all their results"]
     found = told(anthropic.request(seen(*case.lines, profile="pi"))["messages"])
     assert {words for words in found if "->" in words} == {words for words in case.told if "->" in words}
-    assert not any(turns.NO_RESULT in words for words in found)
+    assert not any(conversation.NO_RESULT in words for words in found)
 
 
 def test_a_compaction_of_ours_hides_what_was_before_it() -> None:

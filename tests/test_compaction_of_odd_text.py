@@ -72,7 +72,7 @@ def test_it_is_compacted_and_what_cannot_be_said_is_marked(
         assert "half a character: \ufffd, and" in entry.summary
         assert {path[:2] for path in entry.modified_files} == {"b/"}
         assert session.context().digest
-        assert store.export(session.id).data == data
+        assert store.export(session.id, as_it_came=True).data == data
         assert_clean(store.objects)
 
 

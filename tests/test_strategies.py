@@ -183,6 +183,7 @@ def test_w2_up_to_an_entry_all_before_it_is_summarised(session: Session) -> None
 def test_w2_up_to_needs_an_entry_that_is_in_sight(session: Session) -> None:
     hidden = named(session, "u1")
     done(session, "up-to", at=named(session, "u2"))
+    session.append(Message.user("u5"))
     with pytest.raises(Refused, match="not in the context"):
         planned(session, "up-to", at=hidden)
 

@@ -213,7 +213,7 @@ def test_nor_from_its_context_its_compactions_and_the_programs_that_summarise_it
         "is no address": [*compact, "--summarizer-url", f"http://{every}", "--model", "m"],
         "summarised": [*compact, "--summarizer-command", programs["ends"]],
         "of note": ["context", "pi:"],
-        "carrying on": ["compact", "pi:", "--strategy", "codex", "--dry-run"],
+        "the last entry is a compaction": ["compact", "pi:", "--strategy", "codex", "--dry-run"],
         "compaction": ["log", "pi:"],
         "an estimate": ["show", "pi:@leaf"],
         "on branch": ["compact", "pi:", "--strategy", "from", "--at", "leaf~9"],

@@ -178,19 +178,19 @@ class Session:
     # ---- compaction
 
     def plan_compaction(
-        self, strategy: str = strategies.DEFAULT, *, profile: str = profiles.DEFAULT, ask: Ask = strategies.NO_WISHES
+        self, strategy: str = strategies.DEFAULT, *, profile: str | None = None, ask: Ask = strategies.NO_WISHES
     ) -> Plan:
         """What ``compact`` would do, without doing it: one of ``STRATEGIES`` (docs/compaction.md)."""
-        return strategies.plan(self._context_line("leaf"), strategy, profile=profile, ask=ask)
+        return strategies.plan(self._context_line("leaf"), strategy, profile=profile or self._profile, ask=ask)
 
-    def plan_leaving(self, to: str | Node, *, profile: str = profiles.DEFAULT, window: int | None = None) -> Plan:
+    def plan_leaving(self, to: str | Node, *, profile: str | None = None, window: int | None = None) -> Plan:
         """What ``compact`` would say, at the entry ``to``, of the branch this handle is on: since the two parted.
 
         ``window``: of the model that summarises, in tokens; the newest that fits is taken.
         """
         onto = self._session.resolve(to)
         ways = self._context_line("leaf"), self._context_line(onto)
-        return branches.leaving(*ways, onto, profiles.profile(profile), window=window)
+        return branches.leaving(*ways, onto, profiles.profile(profile or self._profile), window=window)
 
     def is_compaction_due(self, window: int, *, reserve: int | None = None, profile: str | None = None) -> bool:
         """Whether less than the agent's reserve (or ``reserve``) is left of ``window``, both in tokens."""
@@ -224,7 +224,7 @@ class Session:
             raise TypeError("a writing says already who summarises and how: no focus or summarizer beside it")
         if plan is None:
             ask = Ask(keep_tokens=keep_tokens)
-            plan = self.plan_compaction(strategy or strategies.DEFAULT, profile=profile or profiles.DEFAULT, ask=ask)
+            plan = self.plan_compaction(strategy or strategies.DEFAULT, profile=profile, ask=ask)
         if plan.nothing:
             return None
         if writing is None:

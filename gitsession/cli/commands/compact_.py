@@ -50,9 +50,7 @@ docs/compaction.md lists them."""
 @click.option(
     "--profile",
     type=click.Choice(list(profiles.PROFILES)),
-    default=profiles.DEFAULT,
-    help="By whose rules.",
-    show_default=True,
+    help="By whose rules; without it, by those of the session's own agent.",
 )
 @click.option("--summarizer", metavar="NAME", help="extractive (the default), command, http, or a plugin's.")
 @click.option("--summarizer-command", metavar="WORDS", help="The program and its arguments; no shell runs.")
@@ -70,7 +68,7 @@ def command(
     at: str | None,
     keep_tokens: int | None,
     window: int | None,
-    profile: str,
+    profile: str | None,
     summarizer: str | None,
     summarizer_command: str | None,
     summarizer_api: str | None,
