@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from gitsession.formats import claude, codex, omp, pi
+from gitsession.formats import aider, claude, codex, omp, pi
 from gitsession.formats.outgoing import Leaving, Outgoing, Written
 from gitsession.formats.places import Beside, Root
 from gitsession.formats.record import Problem, Record, Source
@@ -60,7 +60,7 @@ class Format(Protocol):
         """A session as a file that the agent opens at the leaf. The same in, the same out. Never raises."""
 
 
-FORMATS: dict[str, Format] = {"claude": claude, "codex": codex, "omp": omp, "pi": pi}
+FORMATS: dict[str, Format] = {"aider": aider, "claude": claude, "codex": codex, "omp": omp, "pi": pi}
 """In the order in which they are asked: the pickier first."""
 
 

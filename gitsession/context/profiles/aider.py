@@ -1,0 +1,103 @@
+"""Aider 0.86: what it calls the done messages of the run that is going on. Rules S1 and S2 as far as its file shows.
+
+Not in its file, so not here: what a command printed that was added to the chat, errors of linters and tests that went
+back to the model, the files in the chat, the words before an interruption, and summaries of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gitsession.context.line import Line
+from gitsession.context.profiles import Selection, Settings, turns
+from gitsession.context.profiles.estimates import by_bytes
+from gitsession.context.profiles.reach import kept
+from gitsession.context.profiles.showing import changed, changes, show
+from gitsession.context.profiles.states import state
+from gitsession.context.profiles.turns import can_cut, starts_turn
+from gitsession.context.value import Item, Shown
+from gitsession.formats import aider
+from gitsession.formats.aider_reread import reread
+from gitsession.formats.aider_view import OUTPUT, RESTORED
+from gitsession.formats.aider_words import APPLIED, COMMITTED, OK, SUMMARY_PREFIX, UPDATED, commits
+from gitsession.model.entries import Compaction, Custom, Message, Reset
+from gitsession.session.node import Node
+
+__all__ = ["NAME", "OWN_COUNT", "SETTINGS", "can_cut", "estimate", "llm_role", "select", "starts_turn", "usage"]
+
+NAME = "aider"
+SETTINGS = Settings(reserve=0, reserve_share=15 / 16, keep_recent=4_096)
+"""A sixteenth of the window is for what is done, of which half is kept (S1, S2)."""
+
+OWN_COUNT = False
+
+
+def select(line: Line) -> Selection:
+    """What was said in this run: every line of it, for what Aider printed says what it told the model."""
+    base, stayed, since = _run(line)
+    how = changes(line, [*stayed, *since], edits=True)
+    items = list(base)
+    for nodes in (stayed, since):
+        for node in nodes:
+            shown = _show(line, node)
+            items += changed(shown, node, how) if how.newest else shown
+        if nodes is stayed and items and llm_role(items[-1].entry) != "assistant":
+            items.append(_said(base[0].oid, "assistant", OK))
+    return Selection(tuple(items), state(line, model=line.anchors.model))
+
+
+def estimate(entry: Shown) -> int:
+    return by_bytes(entry)
+
+
+def usage(items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
+    """Its file has counts in words ("1.9k sent"), too rough to go by."""
+    return None
+
+
+def llm_role(entry: Shown) -> str | None:
+    return turns.llm_role(entry, custom="user", system=False)
+
+
+def _run(line: Line) -> tuple[list[Item], list[Node], list[Node]]:
+    """What stands for all that was before this run, the nodes that a summary left as they were, and those since."""
+    since: list[Node] = []
+    for node in line.back():
+        entry = line.entry(node) if node.kind in (Reset.kind, Compaction.kind, Custom.kind) else None
+        if isinstance(entry, Reset):
+            break
+        if isinstance(entry, Compaction):
+            summary = _said(node.oid, "user", SUMMARY_PREFIX + entry.summary)
+            return [summary], kept(line, node, entry), since[::-1]
+        if isinstance(entry, Custom) and entry.custom_type == RESTORED:
+            return _restored(line, node), [], since[::-1]
+        since.append(node)
+    return [], [], since[::-1]
+
+
+def _restored(line: Line, node: Node) -> list[Item]:
+    """The file up to here, as Aider reads it again."""
+    own = [node for node in line.back(node) if node.source is not None and node.source.agent == aider.AGENT]
+    return [_said(node.oid, *said) for said in reread(b"".join(line.payload(node) for node in reversed(own)))]
+
+
+def _show(line: Line, node: Node) -> list[Item]:
+    if node.kind != Custom.kind:
+        return show(line, node)
+    entry = line.entry(node)
+    told = _told(entry) if isinstance(entry, Custom) and entry.custom_type == OUTPUT else None
+    return [_said(node.oid, "user", told), _said(node.oid, "assistant", OK)] if told else []
+
+
+def _told(entry: Custom) -> str | None:
+    """What Aider tells the model when it has changed files: in which commit, if there is one."""
+    lines = [line for line in entry.data if isinstance(line, str)] if isinstance(entry.data, list | tuple) else []
+    last = max((at for at, line in enumerate(lines) if line.startswith(APPLIED)), default=None)
+    if last is None:
+        return None
+    made = next(iter(commits(lines[last:])), None)
+    return UPDATED if made is None else COMMITTED.format(hash=made.hash, message=made.message)
+
+
+def _said(oid: str, role: str, text: str) -> Item:
+    return Item(oid, Message.user(text) if role == "user" else Message.assistant(text))

@@ -1,0 +1,56 @@
+"""Sessions of Aider: ``.aider.chat.history.md`` in the folder of each project, all its runs in one file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gitsession.formats import aider_file, aider_headline, aider_spans, aider_view, aider_write
+from gitsession.formats.outgoing import Outgoing, Written
+from gitsession.formats.places import Root
+from gitsession.formats.record import Source
+from gitsession.model.entries import Entry, Session
+from gitsession.model.headline import Headline
+
+__all__ = [
+    "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "claims", "headline", "place", "read", "resume_command", "split",
+    "write",
+]  # fmt: skip
+
+AGENT = "aider"
+FORM = "md"
+BETWEEN = b""
+ROOTS: Sequence[Root] = ()
+FILES: Sequence[str] = ("*aider.chat.history.md",)
+
+
+def claims(head: bytes) -> bool:
+    """The beginning of a run, with what Aider prints then."""
+    return aider_spans.begins_run(head)
+
+
+def split(data: bytes, *, name: str = "", final: bool = False) -> Source:
+    return aider_file.split(data, agent=AGENT, name=name, final=final)
+
+
+def headline(payload: bytes) -> Headline:
+    return aider_headline.headline_of(payload)
+
+
+def read(payload: bytes) -> Entry:
+    return aider_view.entry_of(payload)
+
+
+def write(out: Outgoing) -> Written:
+    return aider_write.write(out)
+
+
+def place(header: Session, cwd: str) -> str:
+    """Where below the folder ``cwd`` a history is put: never over the one that Aider writes there."""
+    called = "".join(char if char.isalnum() or char in "-_" else "-" for char in header.source_id or "session")
+    return f".aider.{called}.aider.chat.history.md"
+
+
+def resume_command(source_id: str) -> list[str]:
+    """What goes on with what ``write`` has made, in the folder that it was put into."""
+    called = place(Session(agent=AGENT, source_id=source_id), "")
+    return ["aider", "--restore-chat-history", "--chat-history-file", called]

@@ -1,0 +1,208 @@
+"""Aider's history, a Markdown file without ids, taken apart into spans: who speaks where. FROZEN under view 1.
+
+Aider appends, and writes no line that says where an answer ends. What tells a line of its own from one of an answer:
+its own end in two spaces, and a prompt and an answer stand behind a blank line. Of what Aider prints in several lines
+the first alone begins with ``>``, and the last alone ends in two spaces. Inside a fenced block of an answer nothing is
+taken for a prompt, for words of Aider's or for the beginning of a run, but what Aider prints behind every answer, for
+answers may leave a fence open; in one that the user broke off, fences count for nothing.
+
+A span is a run of lines with their line ends, the blank lines before it included: the spans joined are the file. Which
+kind it is follows from its own bytes (``kind_of``); where it ends, from the lines before and the three behind.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import NamedTuple
+
+LF = b"\n"
+
+
+class Kind(Enum):
+    """Whose words a span is."""
+
+    BLANK = "blank"
+    RUN = "run"
+    USER = "user"
+    TOOL = "tool"
+    ANSWER = "answer"
+
+
+class Span(NamedTuple):
+    """``line``: the number of its last line in the file, from 1."""
+
+    line: int
+    payload: bytes
+
+
+RUN = re.compile(rb"# aider chat started at ([0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2})[ \t]*")
+
+_FENCE = re.compile(rb" {0,3}(`{3,}|~{3,})(.*)", re.DOTALL)
+_AFTER_ANSWER = re.compile(rb"> Tokens: [^\n]* sent, [^\n]* received\.")
+_BROKEN_OFF = b"> ^C again to exit"
+_TWO_SPACES = b"  "
+
+
+def cut(data: bytes, *, final: bool = False) -> tuple[list[Span], bytes]:
+    """The spans of a history, and what stands behind the last one that is known to have ended.
+
+    The end of a file is not the end of an answer: the last span waits for the next, unless ``final``.
+    """
+    lines = data.splitlines(keepends=True) if b"\r" not in data else _lines(data)
+    whole = len(lines) if final or not lines or lines[-1].endswith(LF) else len(lines) - 1
+    spans: list[Span] = []
+    start = 0
+    reader = _Reader(lines, whole, final)
+    for at in range(whole):
+        begins = reader.begins(at)
+        if begins is None:
+            break
+        if begins:
+            spans.append(Span(reader.behind, b"".join(lines[start : reader.behind])))
+            start = reader.behind
+        if _bare(lines[at]).strip():
+            reader.behind = at + 1
+    rest = b"".join(lines[start:])
+    if final and rest:
+        return [*spans, Span(len(lines), rest)], b""
+    return spans, rest
+
+
+def kind_of(payload: bytes) -> Kind:
+    """Whose words a span is, from its bytes alone."""
+    every = [_bare(line) for line in _lines(payload)]
+    lines = [line for line in every if line.strip()]
+    if not lines:
+        return Kind.BLANK
+    no_blank = bool(every[0].strip())
+    if RUN.fullmatch(lines[0]) and len(lines) > 1 and _is_quoted(lines[1]):
+        return Kind.RUN
+    if all(_is_prompt(line) for line in lines):
+        return Kind.USER
+    if _is_quoted(lines[0]) and (no_blank or lines[0].endswith(_TWO_SPACES) or all(map(_is_quoted, lines))):
+        return Kind.TOOL
+    return Kind.ANSWER
+
+
+def begins_run(head: bytes) -> bool:
+    """Whether a run begins in ``head`` for all to see: not what an answer says of one."""
+    lines = [_bare(line) for line in _lines(head)]
+    return any(
+        RUN.fullmatch(line) and not lines[at + 1].strip() and _is_quoted(lines[at + 2])
+        for at, line in enumerate(lines[:-2])
+        if line.startswith(b"# ")
+    )
+
+
+class _Reader:
+    """What the lines so far say about the next one."""
+
+    def __init__(self, lines: list[bytes], whole: int, final: bool) -> None:
+        self.lines = lines
+        self.whole = whole
+        self.final = final
+        self.open = Kind.BLANK
+        self.after_blank = True
+        self.behind = 0  # the line behind the last that says something
+        self.several = False  # in what Aider prints in several lines
+        self.run_head = 0  # up to this line, what stands there belongs to the beginning of a run
+        self.end = _TWO_SPACES  # of Aider's own lines; b"" in a run whose line ends an editor has trimmed
+        self.fence: bytes | None = None
+        self.minds_fences = True
+        self.broken_off = False
+
+    def begins(self, at: int) -> bool | None:
+        """Whether a span begins at line ``at``; ``None`` where the lines behind it must be there to tell."""
+        line = _bare(self.lines[at])
+        if at < self.run_head:
+            return False
+        if not line.strip():
+            self.after_blank = True
+            return False
+        kind = self._kind(at, line)
+        if kind is None:
+            return None
+        if self.several and not (kind is Kind.RUN or (kind is Kind.USER and self.after_blank)):
+            self.several = not line.endswith(_TWO_SPACES)
+            self.after_blank = False
+            return False
+        self.several = kind is Kind.TOOL and not line.endswith(self.end)
+        begins = self.open is not Kind.BLANK and self._is_other(kind)
+        if begins or self.open is Kind.BLANK:
+            self._enter(kind, at)
+        if kind is Kind.TOOL:
+            self.broken_off = line.rstrip() == _BROKEN_OFF
+        elif kind is Kind.ANSWER and self.minds_fences:
+            self._mind(line)
+        self.after_blank = False
+        return begins
+
+    def _is_other(self, kind: Kind) -> bool:
+        if kind is Kind.ANSWER or self.open is Kind.ANSWER:
+            return kind is not self.open
+        joins = kind is self.open or (kind is Kind.TOOL and self.open is Kind.RUN)
+        return not joins or self.after_blank
+
+    def _enter(self, kind: Kind, at: int) -> None:
+        self.open = kind
+        self.fence = None
+        self.minds_fences = not (kind is Kind.ANSWER and self.broken_off)
+        self.broken_off = False
+        if kind is Kind.RUN:
+            self.run_head = at + 2
+            self.end = _TWO_SPACES if _bare(self.lines[at + 2]).endswith(_TWO_SPACES) else b""
+
+    def _kind(self, at: int, line: bytes) -> Kind | None:
+        if self.fence is not None:
+            return Kind.TOOL if self.after_blank and _AFTER_ANSWER.match(line) else Kind.ANSWER
+        if line.startswith(b"# ") and RUN.fullmatch(line):
+            return self._run(at)
+        if _is_prompt(line) and line.endswith(self.end) and (self.after_blank or self.open is Kind.USER):
+            return Kind.USER
+        if _is_quoted(line) and (line.endswith(self.end) or self._is_aiders_before()):
+            return Kind.TOOL
+        return Kind.ANSWER
+
+    def _is_aiders_before(self) -> bool:
+        """Whether the line before is no answer's: an answer begins behind a blank line."""
+        return not self.after_blank and self.open in (Kind.RUN, Kind.USER, Kind.TOOL)
+
+    def _run(self, at: int) -> Kind | None:
+        behind = [_bare(line) for line in self.lines[at + 1 : min(at + 3, self.whole)]]
+        if behind and behind[0].strip():
+            return Kind.ANSWER
+        if len(behind) < 2:
+            return Kind.ANSWER if self.final else None
+        return Kind.RUN if _is_quoted(behind[1]) else Kind.ANSWER
+
+    def _mind(self, line: bytes) -> None:
+        """Keep track of the fenced block that an answer is in."""
+        found = _FENCE.fullmatch(line)
+        if found is None:
+            return
+        mark, rest = found[1], found[2]
+        if self.fence is None:
+            if mark[:1] == b"~" or b"`" not in rest:
+                self.fence = mark
+        elif mark[:1] == self.fence[:1] and len(mark) >= len(self.fence) and not rest.strip():
+            self.fence = None
+
+
+def _is_prompt(line: bytes) -> bool:
+    return line.startswith(b"#### ") or line == b"####"
+
+
+def _is_quoted(line: bytes) -> bool:
+    return line.startswith(b"> ") or line == b">"
+
+
+def _bare(line: bytes) -> bytes:
+    return line.removesuffix(LF).removesuffix(b"\r")
+
+
+def _lines(data: bytes) -> list[bytes]:
+    """The lines with their line ends. LF only: a CR elsewhere, and what else text takes for a line end, is data."""
+    lines = [line + LF for line in data.split(LF)]
+    last = lines.pop()[:-1]
+    return [*lines, last] if last else lines
