@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import entry, header, said
+from aider_files import answer, history, user
+from aider_files import run as run_of_aider
+from builders import entry, header, pi_file, said, talk
 
 from gitsession import Message, Store
 from gitsession.cli import app as command_line
@@ -197,6 +199,22 @@ def test_import_all_looks_into_the_agents_own_folders(run: Run, file: Path) -> N
     (folder / "2026-02-01T00-00-00-000Z_0199-abcd.jsonl").write_bytes(file.read_bytes())
     assert "6 entries" in run("import", "--all")
     assert "1 file unchanged" in run("import", "--all")
+
+
+def test_import_all_finds_aiders_history_at_the_top_of_the_projects_that_it_knows(
+    run: Run, here: Path, tmp_path: Path
+) -> None:
+    said = history(run_of_aider(), user("Add a fib function"), answer("Here."))
+    for folder in (here, tmp_path / "held"):
+        (folder / ".git").mkdir(parents=True)
+        (folder / ".aider.chat.history.md").write_bytes(said)
+    sessions = Path.home() / ".pi/agent/sessions/--work--"
+    sessions.mkdir(parents=True)
+    held = str(tmp_path / "held/below")
+    (sessions / "1_a.jsonl").write_bytes(pi_file(*talk("u", "a"), id="elsewhere", cwd=held))
+    assert "3 sessions taken in" in run("import", "--all")
+    rows = document(run("ls", "--json", "--agent", "aider"))["sessions"]
+    assert {row["project"] for row in rows} == {str(here), str(tmp_path / "held")}
 
 
 def test_import_of_nothing_is_wrong_use(run: Run) -> None:

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from gitsession.errors import Malformed
-from gitsession.formats import FORMATS, Format, claimed
+from gitsession.formats import FORMATS, Format, aider, claimed
 
 HEAD_BYTES = 64 * 1024
 FILE_BYTES_MAX = 1 << 30
@@ -23,6 +23,18 @@ def everywhere(home: Path, environment: Mapping[str, str]) -> Iterator[tuple[Pat
             moved = environment.get(root.variable) if root.variable else None
             base = Path(moved) if moved else home / root.home
             yield from ((path, format) for path in sorted(base.glob(root.pattern)) if path.is_file())
+
+
+def in_projects(folders: Iterable[Path]) -> Iterator[tuple[Path, Format]]:
+    """The session files that an agent keeps in the projects themselves: at the top of what each folder belongs to."""
+    tops = dict.fromkeys(top(folder) for folder in folders)
+    yield from ((path, aider) for path in (folder / aider.IN_PROJECT for folder in tops) if path.is_file())
+
+
+def top(folder: Path) -> Path:
+    """The top of the repository that ``folder`` is in, without asking git; of none, the folder itself."""
+    folder = folder.absolute()
+    return next((place for place in (folder, *folder.parents) if (place / ".git").exists()), folder)
 
 
 def under(paths: Iterable[Path]) -> Iterator[Path]:

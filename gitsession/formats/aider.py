@@ -12,8 +12,8 @@ from gitsession.model.entries import Entry, Session
 from gitsession.model.headline import Headline
 
 __all__ = [
-    "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "claims", "headline", "place", "read", "resume_command", "split",
-    "write",
+    "AGENT", "BETWEEN", "FILES", "FORM", "IN_PROJECT", "ROOTS", "claims", "headline", "place", "read", "resume_command",
+    "split", "write",
 ]  # fmt: skip
 
 AGENT = "aider"
@@ -21,6 +21,9 @@ FORM = "md"
 BETWEEN = b""
 ROOTS: Sequence[Root] = ()
 FILES: Sequence[str] = ("*aider.chat.history.md",)
+
+IN_PROJECT = f"{aider_file.NAME}.md"
+"""Its session file, at the top of every repository it was run in."""
 
 
 def claims(head: bytes) -> bool:

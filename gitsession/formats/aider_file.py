@@ -12,7 +12,7 @@ from gitsession.formats.times import to_ms
 from gitsession.model.entries import Session
 
 NAME = ".aider.chat.history"
-"""What Aider itself calls the file, without its ending: the folder it lies in is then the one it was run in."""
+"""What Aider itself calls the file, without its ending: it lies at the top of the repository, where Aider works."""
 
 
 def split(data: bytes, *, agent: str, name: str, final: bool) -> Source:

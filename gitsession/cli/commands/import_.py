@@ -14,7 +14,7 @@ import click
 
 from gitsession.cli import exits
 from gitsession.cli.opening import App, with_app
-from gitsession.cli.output import count, emit, json_option, say, warn
+from gitsession.cli.output import count, current_folder, emit, json_option, say, warn
 from gitsession.errors import Corrupt, GitSessionError, NoBase, NotFound, Unavailable
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ PROBLEMS_SHOWN = 3
 
 @click.command()
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--all", "everything", is_flag=True, help="Every session in your agents' own folders.")
+@click.option("--all", "everything", is_flag=True, help="Every session in your agents' own folders, and in projects.")
 @click.option("--from", "agent", metavar="FORMAT", help="Take the files as this agent's, whatever they look like.")
 @click.option("--final", is_flag=True, help="The files are closed: take the bytes after their last line end too.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done; write nothing.")
@@ -42,6 +42,8 @@ def command(
 
     A file that was taken in before is brought up to date: nothing is done twice, nothing is overwritten.
     """
+    from gitsession.exchange import discover
+
     if not paths and not everything:
         raise click.UsageError("name a file or a folder, or say --all")
     files = list(_files(paths, everything, agent))
@@ -52,6 +54,10 @@ def command(
                 work.take(path, format, named=path in paths)
                 advance()
             work.take_what_waits()
+        if everything:  # last: the sessions that were taken in say in which folders people work
+            for path, format in discover.in_projects(work.projects()):
+                if agent in (None, format.AGENT):
+                    work.take(path, format, named=False)
     finally:
         work.finish()
     if as_json:
@@ -98,6 +104,11 @@ class _Work:
         self._waiting: list[tuple[Path, Format | None, bool, str]] = []
         # As it is now: bringing it up to date after every file would cost more than the files.
         self._catalogue = store.catalogue()
+
+    def projects(self) -> list[Path]:
+        """The folders in which sessions were held, and the one that the user stands in."""
+        held = (row.project for row in self.store.catalogue().sessions())
+        return [Path(folder) for folder in dict.fromkeys((current_folder(), *held)) if folder]
 
     def take(self, path: Path, format: Format | None, *, named: bool) -> None:
         from gitsession.exchange import discover

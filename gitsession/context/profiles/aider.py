@@ -6,7 +6,8 @@ back to the model, the files in the chat, the words before an interruption, and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from gitsession.context.line import Line
 from gitsession.context.profiles import Selection, Settings, turns
@@ -34,15 +35,18 @@ OWN_COUNT = False
 
 def select(line: Line) -> Selection:
     """What was said in this run: every line of it, for what Aider printed says what it told the model."""
-    base, stayed, since = _run(line)
-    how = changes(line, [*stayed, *since], edits=True)
-    items = list(base)
-    for nodes in (stayed, since):
+    run = _run(line)
+    how = changes(line, [*run.kept, *run.since], edits=True)
+
+    def shown(nodes: Sequence[Node]) -> Iterator[Item]:
         for node in nodes:
-            shown = _show(line, node)
-            items += changed(shown, node, how) if how.newest else shown
-        if nodes is stayed and items and llm_role(items[-1].entry) != "assistant":
-            items.append(_said(base[0].oid, "assistant", OK))
+            items = _show(line, node)
+            yield from changed(items, node, how) if how.newest else items
+
+    items = [*run.before, *shown(run.kept)]
+    if run.summary is not None and llm_role(items[-1].entry) != "assistant":
+        items.append(_said(run.summary.oid, "assistant", OK))
+    items += shown(run.since)
     return Selection(tuple(items), state(line, model=line.anchors.model))
 
 
@@ -59,8 +63,17 @@ def llm_role(entry: Shown) -> str | None:
     return turns.llm_role(entry, custom="user", system=False)
 
 
-def _run(line: Line) -> tuple[list[Item], list[Node], list[Node]]:
-    """What stands for all that was before this run, the nodes that a summary left as they were, and those since."""
+class _Run(NamedTuple):
+    """``before``: what stands for all before this run; ``kept``: what its ``summary`` left as it was."""
+
+    since: list[Node]
+    before: Sequence[Item] = ()
+    kept: Sequence[Node] = ()
+    summary: Node | None = None
+
+
+def _run(line: Line) -> _Run:
+    """The run that is going on, the oldest first."""
     since: list[Node] = []
     for node in line.back():
         entry = line.entry(node) if node.kind in (Reset.kind, Compaction.kind, Custom.kind) else None
@@ -68,11 +81,11 @@ def _run(line: Line) -> tuple[list[Item], list[Node], list[Node]]:
             break
         if isinstance(entry, Compaction):
             summary = _said(node.oid, "user", SUMMARY_PREFIX + entry.summary)
-            return [summary], kept(line, node, entry), since[::-1]
+            return _Run(since[::-1], [summary], kept(line, node, entry), node)
         if isinstance(entry, Custom) and entry.custom_type == RESTORED:
-            return _restored(line, node), [], since[::-1]
+            return _Run(since[::-1], _restored(line, node))
         since.append(node)
-    return [], [], since[::-1]
+    return _Run(since[::-1])
 
 
 def _restored(line: Line, node: Node) -> list[Item]:

@@ -1,0 +1,145 @@
+"""What Aider's model sees of a history, rule by rule, and what Aider is given of sessions that are not its own."""
+
+from __future__ import annotations
+
+import pytest
+from aider_files import PLACE, answer, edited, history, restored, run, told, user
+from builders import bring, pi_file, session, talk
+
+from gitsession.context import fold
+from gitsession.context.line import Line
+from gitsession.exchange.bring_in import bring_in
+from gitsession.exchange.send_out import send
+from gitsession.formats import aider
+from gitsession.formats.aider_reread import reread
+from gitsession.model.blocks import Image, Text, ToolCall
+from gitsession.model.entries import Compaction, Message, Reset
+from gitsession.store.memory import MemoryStore
+
+
+def seen(*parts: str, profile: str = "aider") -> list[str]:
+    """What the model sees at the end of a history, in short."""
+    store = MemoryStore()
+    sid = bring_in(store, aider, aider.split(history(*parts), name=PLACE, final=True)).session
+    return words(store, sid, profile)
+
+
+def words(store: MemoryStore, sid: str, profile: str = "aider") -> list[str]:
+    leaf = session(store, sid).line()[-1].oid
+    messages = fold.context(Line(store, leaf), profile).messages
+    return [f"{said.role}: {said.text.strip()}" for said in messages if isinstance(said, Message)]
+
+
+def test_a_run_sees_nothing_of_the_one_before():
+    assert seen(run(), user("a"), answer("b"), run(), user("c"), answer("d")) == ["user: c", "assistant: d"]
+
+
+def test_a_restored_run_sees_all_that_aider_reads_again_of_all_runs():
+    assert seen(run(), user("a"), answer("# T\nb"), run(), user("/c"), restored(), user("d")) == [
+        "user: a", "assistant: b", "user: /c", "user: d",
+    ]  # fmt: skip
+
+
+def test_commands_and_what_aider_prints_are_not_seen():
+    assert seen(run(), user("/tokens"), told("1,453 system messages"), user("!ls"), user("a")) == ["user: a"]
+
+
+@pytest.mark.parametrize("said", ["All chat history cleared.", "All files dropped and chat history cleared."])
+def test_what_was_cleared_is_not_seen(said: str):
+    assert seen(run(), user("a"), answer("b"), user("/clear"), told(said), user("c")) == ["user: c"]
+
+
+CHANGES = {
+    "in a commit": (
+        [edited("a.py", "abcdef1 feat: a")],
+        "I committed the changes with git hash abcdef1 & commit msg: feat: a",
+    ),
+    "without one": ([edited("a.py")], "I updated the files."),
+    "after a commit of what the user had changed": (
+        [told("Commit 1234567 chore: before"), edited("a.py", "abcdef1 feat: a", "abcdef2 style: lint")],
+        "I committed the changes with git hash abcdef1 & commit msg: feat: a",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("parts, told_", CHANGES.values(), ids=CHANGES)
+def test_the_model_is_told_of_a_change(parts: list[str], told_: str):
+    assert seen(run(), user("a"), answer("b"), *parts)[2:] == [f"user: {told_}", "assistant: Ok."]
+
+
+def test_s2_a_summary_is_the_users_words_and_an_answer_follows():
+    store = MemoryStore()
+    sid = bring_in(store, aider, aider.split(history(run(), user("a"), answer("b")), name=PLACE)).session
+    opened = session(store, sid)
+    opened.append(Compaction(summary="So far.", at_ms=1))
+    assert words(store, sid) == [
+        "user: I spoke to you previously about a number of things.\nSo far.", "assistant: Ok.",
+    ]  # fmt: skip
+
+
+def test_to_other_agents_a_run_begins_anew_too():
+    assert seen(run(), user("a"), answer("b"), run(), user("c"), profile="pi") == ["user: c"]
+
+
+# ---- what is written for Aider
+
+
+def test_what_was_made_here_stands_behind_aiders_own_bytes():
+    store, data = MemoryStore(), history(run(), user("a"), answer("b"))
+    sid = bring_in(store, aider, aider.split(data, name=PLACE, final=True)).session
+    session(store, sid).append(Message.user("and so"))
+    out = send(store, sid, "aider")
+    assert out.data == data + history(user("and so"))
+
+
+def test_a_session_of_pi_is_a_run_of_its_own():
+    store = MemoryStore()
+    sid = bring(store, pi_file(*talk("u", "a"))).session
+    out = send(store, sid, "aider").data
+    assert out == (
+        f"\n# aider chat started at 2026-02-01 00:00:00\n\n> Session {sid}, written by gitsession  \n"
+        "\n#### words of u  \n\nwords of a\n\n> Answered by ?  \n"
+    ).encode()
+    assert reread(out) == [("user", "words of u  \n"), ("assistant", "\nwords of a\n\n")]
+    assert aider.claims(out)
+
+
+def test_what_aider_has_no_word_for_is_said_and_counted():
+    store = MemoryStore()
+    sid = bring(store, pi_file(*talk("u", "a"))).session
+    opened, call = session(store, sid), ToolCall("c1", "ls", {"all": True})
+    opened.append(Message.assistant([Text("I look"), call], provider="p", model="m"))
+    opened.append(Message.tool(call, [Text("a\r\nb"), Image(b"x", "image/png")], is_error=True))
+    opened.append(Message(role="shell", command="ls", output="c"))
+    opened.append(Message(role="system", content=(Text("be good"),)))
+    out = send(store, sid, "aider")
+    assert dict(out.notes) == {
+        "tool call, as words": 1, "tool result, as the user's words": 1, "image": 1, "system message": 1,
+    }  # fmt: skip
+    assert [(role, " ".join(text.split())) for role, text in reread(out.data)][2:] == [
+        ("assistant", 'I look I call the tool ls: ```json {"all": true} ```'),
+        ("user", "The tool ls failed with: a b [image image/png]"),
+        ("user", "I ran this command: ls And got this output: c"),
+        ("assistant", "Ok."),
+    ]
+
+
+def test_a_reset_of_ours_leaves_out_what_was_before():
+    store = MemoryStore()
+    sid = bring(store, pi_file(*talk("u", "a"))).session
+    opened = session(store, sid)
+    opened.append(Reset(at_ms=1))
+    opened.append(Message.user("anew"))
+    out = send(store, sid, "aider")
+    assert [text for _, text in reread(out.data)] == ["anew  \n"]
+    assert dict(out.notes) == {"entry before the last summary": 3}
+
+
+def test_a_written_history_lies_beside_aiders_own():
+    header = aider.split(history(run()), name=PLACE).header
+    assert header is not None
+    assert aider.place(header, "/work/app") == ".aider.app-2026-11-21T20-43-36.aider.chat.history.md"
+    assert aider.resume_command("app@2026-11-21T20:43:36") == [
+        "aider", "--restore-chat-history", "--chat-history-file",
+        ".aider.app-2026-11-21T20-43-36.aider.chat.history.md",
+    ]  # fmt: skip

@@ -1,0 +1,123 @@
+"""The real Aider sees what we say it sees. Runs where ``$LAB`` holds it and a network of one's own is allowed.
+
+What Aider tells the model anew in each request is not of the session: ``real_aider.ANEW_BEFORE`` and ``ANEW_AMID``.
+Of an answer it remembers blank space at both ends that its own file does not keep: compared without.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import real_aider
+from aider_files import PLACE, answer, edited, history, restored, run, told, user
+from builders import bring, entry, joined, pi_file, said
+
+from gitsession.context import fold
+from gitsession.context.line import Line
+from gitsession.exchange.bring_in import bring_in
+from gitsession.exchange.send_out import send
+from gitsession.formats import aider
+from gitsession.formats.aider_reread import reread
+from gitsession.model.entries import Message
+from gitsession.session import graph
+from gitsession.store.memory import MemoryStore
+
+pytestmark = pytest.mark.skipif(not real_aider.is_there(), reason="the real Aider is not at hand")
+
+EDIT = 'Here.\n\napp.py\n```python\n<<<<<<< SEARCH\nprint("hi")\n=======\n# one\nprint("one")\n>>>>>>> REPLACE\n```\n'
+ASK = "and now"
+
+
+def seen(data: bytes) -> list[tuple[str, str]]:
+    """Our context of a history, at the entry before the user's last words."""
+    store = MemoryStore()
+    sid = bring_in(store, aider, aider.split(data, name=PLACE, final=True)).session
+    line = list(graph.line(store, graph.branches(store, sid)["main"]))
+    last = next(node for node in line if node.subject == f"user: {ASK}")
+    context = fold.context(Line(store, last.parent), "aider")
+    return [(message.role, message.text.strip()) for message in context.messages if isinstance(message, Message)]
+
+
+def sent(request: list[dict[str, str]]) -> list[tuple[str, str]]:
+    return [(message["role"], message["content"].strip()) for message in request]
+
+
+def test_a_run_that_goes_on_sends_what_was_said_in_it(tmp_path: Path):
+    work = real_aider.project(tmp_path)
+    (work / real_aider.NAME).write_bytes(history(run(), user("of another run"), answer("which is over")))
+    requests = real_aider.talk(
+        work,
+        ["/add app.py", "Print one", "/tokens", "Explain it", ASK],
+        [EDIT, "### It\n\n#### prints\n\n> one\n\n```\n> two\n```", "Good."],
+    )
+    ours = seen((work / real_aider.NAME).read_bytes())
+    assert sent(requests[-1]) == ours
+    assert [role for role, _ in ours] == ["user", "assistant"] * 3
+    assert ours[2][1].startswith("I committed the changes with git hash ")
+
+
+def test_what_was_cleared_is_not_sent(tmp_path: Path):
+    work = real_aider.project(tmp_path)
+    requests = real_aider.talk(work, ["One", "/clear", "Two", ASK], ["1.", "2.", "3."])
+    assert sent(requests[-1]) == seen((work / real_aider.NAME).read_bytes()) == [("user", "Two"), ("assistant", "2.")]
+
+
+def test_a_restored_run_sends_what_its_own_reader_makes_of_the_file(tmp_path: Path):
+    work = real_aider.project(tmp_path)
+    data = history(
+        run(), user("Two\nlines"), answer("# Title\n\n#### a heading\n\n> quoted\n\nand\u2028so \x0c on"),
+        edited("a.py", "abcdef1 feat: a"), user("/tokens"), told("1,453 system messages"), restored(), user("Next"),
+        answer("```\n> 1\n```"),
+    )  # fmt: skip
+    (work / real_aider.NAME).write_bytes(data)
+    requests = real_aider.talk(work, [ASK], ["Good."], "--restore-chat-history")
+    grown = (work / real_aider.NAME).read_bytes()
+    assert grown.startswith(data)
+    assert sent(requests[-1]) == seen(grown) == [(role, text.strip()) for role, text in reread(data)]
+
+
+def test_a_session_of_another_agent_goes_on_in_aider(tmp_path: Path):
+    work = real_aider.project(tmp_path)
+    called = [
+        {"type": "text", "text": "# I look\n> here\n#### and there"},
+        {"type": "toolCall", "id": "c1", "name": "bash", "arguments": {"command": "ls"}},
+    ]
+    result = {
+        "role": "toolResult", "toolCallId": "c1", "toolName": "bash", "isError": False,
+        "content": [{"type": "text", "text": "# a.py\n> b.py"}],
+    }  # fmt: skip
+    data = pi_file(
+        said("u1", None, "First\n\n# of all"),
+        entry("message", "a1", "u1", message={"role": "assistant", "content": called}),
+        entry("message", "t1", "a1", message=result),
+        said("a2", "t1", "Two files.", role="assistant"),
+    )
+    store = MemoryStore()
+    out = send(store, bring(store, data).session, "aider")
+    (work / "h.md").write_bytes(out.data)
+    requests = real_aider.talk(work, [ASK], ["Good."], "--restore-chat-history", "--chat-history-file", "h.md")
+    words = [(role, " ".join(text.split())) for role, text in sent(requests[-1])]
+    assert words == [
+        ("user", "First # of all"),
+        ("assistant", '# I look > here #### and there I call the tool bash: ```json {"command": "ls"} ```'),
+        ("user", "The tool bash gave: # a.py > b.py"),
+        ("assistant", "Two files."),
+    ]
+
+
+def test_a_summary_of_ours_stands_for_what_was_before(tmp_path: Path):
+    work = real_aider.project(tmp_path)
+    data = joined(
+        *pi_file(said("u1", None, "old"), said("a1", "u1", "old too", role="assistant")).splitlines(),
+        said("u2", "a1", "kept"),
+        entry("compaction", "c1", "u2", summary="So far.", firstKeptEntryId="u2", tokensBefore=9),
+        said("a2", "c1", "new", role="assistant"),
+    )
+    store = MemoryStore()
+    (work / "h.md").write_bytes(send(store, bring(store, data).session, "aider").data)
+    requests = real_aider.talk(work, [ASK], ["Good."], "--restore-chat-history", "--chat-history-file", "h.md")
+    assert sent(requests[-1]) == [
+        ("user", "I spoke to you previously about a number of things.  \nSo far."), ("assistant", "Ok."),
+        ("user", "kept"), ("assistant", "new"),
+    ]  # fmt: skip
