@@ -802,3 +802,18 @@ def test_the_demo_tells_a_story_with_plain_git(run: Run, tmp_path: Path) -> None
     assert "fatal" not in told
     assert "error" not in told
     assert "is there already" in run("demo", "--in", str(tmp_path / "demo"), code=75, err=True)
+
+
+# ---- finding words
+
+
+def test_search_finds_words_and_says_where(run: Run, imported: str) -> None:
+    document_ = document(run("search", "redirect", "--json"))
+    assert document_["schema"] == "gitsession/search/1"
+    hit = document_["hits"][0]
+    assert (hit["session"], hit["agent"]) == (imported, "pi")
+    address = f"{hit['session']}@{hit['entry'][:12]}"
+    assert address in run("search", "redirect")
+    assert document(run("show", address, "--json"))["id"] == hit["entry"]
+    assert "nothing found" in run("search", "no", "such", "words", code=1, err=True)
+    assert run("search", '"', "AND (", "--role", "user", code=1) == ""

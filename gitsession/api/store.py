@@ -21,7 +21,9 @@ from gitsession.exchange.bring_in import BroughtIn
 from gitsession.exchange.repair import Repaired
 from gitsession.exchange.send_out import SentOut
 from gitsession.formats import Format
-from gitsession.index.catalogue import Catalogue, Row
+from gitsession.index import search
+from gitsession.index.catalogue import Catalogue, Row, is_below
+from gitsession.index.search import Hit
 from gitsession.session import graph, oplog
 from gitsession.session import session as sessions
 from gitsession.session.node import Node
@@ -115,6 +117,19 @@ class Store:
         ``fresh``: brought up to date, which looks at the whole of each session that has changed.
         """
         return self._catalogues.get(fresh=fresh)
+
+    def search(
+        self, query: str, *, agent: str = "", project: str = "", role: str = "", since_ms: int = 0, most: int = 20
+    ) -> list[Hit]:
+        """Where all words of ``query`` were said, the best first; in quotation marks side by side, ``log*`` longer too.
+
+        ``project``: a folder, or below it. ``role``: of ``gitsession.index.wording.ROLES``. Raises ``Unavailable``.
+        """
+        catalogue = self.catalogue()
+        rows = (row for row in catalogue.sessions() if row.agent == (agent or row.agent) and is_below(row, project))
+        among = {row.sid: row for row in rows}
+        wanted = search.Wanted(query=query, sessions=among, role=role, since_ms=since_ms, most=most)
+        return search.search(catalogue, self.objects, wanted)
 
     # ---- import and export
 

@@ -39,6 +39,7 @@ COMMANDS = {
     "import": "take in agents' sessions",
     "export": "give a session back, byte for byte",
     "ls": "list sessions",
+    "search": "find words in all sessions",
     "log": "show one line, leaf first",
     "tree": "show every entry of a session",
     "show": "show one entry",

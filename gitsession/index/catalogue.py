@@ -98,7 +98,7 @@ class Catalogue:
     def begin_anew(self) -> None:
         """Throw the database away and make an empty one."""
         self.db.close()
-        _remove(self.git_dir / FILE)
+        remove(self.git_dir / FILE)
         self.db = _open(self.git_dir / FILE)
 
     def begin_in_memory(self) -> None:
@@ -220,6 +220,13 @@ def is_here(row: Row, cwd: str | None) -> bool:
     return cwd == row.project or cwd.startswith(row.project.rstrip("/") + "/")
 
 
+def is_below(row: Row, folder: str) -> bool:
+    """Whether the session was held in ``folder`` or below it; "" is any."""
+    if not folder:
+        return True
+    return f"{row.project or ''}/".startswith(f"{os.path.abspath(folder).rstrip('/')}/")
+
+
 _SELECT = (
     "SELECT sid, agent, source_id, title, first_words, project, created_ms, updated_ms, entries, branches, active, "
     "tokens, view FROM sessions"
@@ -242,13 +249,13 @@ def _open(path: Path) -> sqlite3.Connection:
                 raise
             if "no such" not in str(error):
                 break
-            _remove(path)
+            remove(path)
         except sqlite3.DatabaseError:
-            _remove(path)
+            remove(path)
     return _connect(":memory:")
 
 
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
     """The database and what SQLite keeps beside it: a log that stayed would be played into the next one."""
     for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
         with contextlib.suppress(OSError):
@@ -262,7 +269,7 @@ def _connect(path: str) -> sqlite3.Connection:
     try:
         version = db.execute("PRAGMA user_version").fetchone()[0]
         if version != VERSION:
-            _begin_log(db)
+            begin_log(db)
             db.execute("PRAGMA synchronous = NORMAL")
             db.execute("BEGIN IMMEDIATE")
             if db.execute("PRAGMA user_version").fetchone()[0] != VERSION:
@@ -279,7 +286,7 @@ def _connect(path: str) -> sqlite3.Connection:
     return db
 
 
-def _begin_log(db: sqlite3.Connection) -> None:
+def begin_log(db: sqlite3.Connection) -> None:
     """For this one statement SQLite does not wait for others that have the file in hand, so we do."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:

@@ -1,0 +1,212 @@
+"""Words of all sessions, to be found: SQLite's FTS5 in a file beside the catalogue, derived, made when it is asked.
+
+It is brought up to date by who searches, never by who appends: what nobody looks for costs nothing. The words
+themselves are not kept in it a second time; what is shown of a hit is read from the entry. Deleting the file loses
+nothing, and a damaged one is made anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from gitsession.errors import Unavailable
+from gitsession.index import searchdb
+from gitsession.index.asking import expression, parts, snippet
+from gitsession.index.catalogue import Catalogue, Row, is_damage, remove
+from gitsession.index.names import storable
+from gitsession.index.wording import KINDS, Words, words_of
+from gitsession.session import content
+from gitsession.session.gaps import DAMAGE
+from gitsession.session.node import Node, load
+from gitsession.store.base import ObjectStore, Oid
+
+BATCH = 5_000
+"""How many entries are taken in at once: who is interrupted goes on from there."""
+
+SNIPPET_CHARS = 160
+
+_FIND = """
+SELECT docs.sid, docs.oid, docs.role, docs.at_ms FROM words JOIN docs ON docs.id = words.rowid
+WHERE words MATCH ? ORDER BY bm25(words, 10.0, 5.0, 3.0, 1.0), docs.at_ms DESC
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Hit:
+    """Where something was found. ``role``: one of ``wording.ROLES``; ``at_ms``: when it was said, 0 if unknown."""
+
+    session: Row
+    oid: Oid
+    role: str
+    at_ms: int
+    snippet: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    """``sessions``: among these. ``since_ms``: said then or later. ``role``: as whose words; "" for any."""
+
+    query: str
+    sessions: Mapping[str, Row]
+    role: str = ""
+    since_ms: int = 0
+    most: int = 20
+
+
+def search(catalogue: Catalogue, store: ObjectStore, wanted: Wanted) -> list[Hit]:
+    """What is found, the best first: titles, then what users asked, summaries, answers, work.
+
+    ``catalogue``: up to date. Raises ``Unavailable`` where this SQLite has no FTS5, or another process is at it.
+    """
+    path = catalogue.git_dir / searchdb.FILE
+    for tries_left in (True, False):
+        with contextlib.closing(searchdb.open_at(path)) as db:
+            try:
+                _refresh(db, catalogue, store)
+                return _found(db, catalogue, store, wanted)
+            except sqlite3.OperationalError as error:
+                if not is_damage(error):
+                    raise Unavailable(f"the index cannot be searched: {error}", hint="try again") from None
+                if not tries_left:
+                    raise
+            except sqlite3.DatabaseError:
+                if not tries_left:
+                    raise
+        remove(path)
+    raise AssertionError("unreachable")
+
+
+# ---- finding
+
+
+def _found(db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore, wanted: Wanted) -> list[Hit]:
+    asked = expression(wanted.query)
+    if not asked:
+        return []
+    hits = list(_titles(wanted)) if wanted.role in ("", "title") else []
+    for sid, oid, role, at_ms in db.execute(_FIND, (asked,)) if wanted.role != "title" else ():
+        if len(hits) >= wanted.most:
+            break
+        row = wanted.sessions.get(sid)
+        if row is None or at_ms < wanted.since_ms or (wanted.role and role != wanted.role):
+            continue
+        if not _is_of(catalogue, sid, oid):
+            continue  # an undo took it away
+        said = _said(store, oid)
+        if said is not None:
+            shown = snippet(said.all, wanted.query, SNIPPET_CHARS)
+            hits.append(Hit(session=row, oid=oid, role=role, at_ms=at_ms, snippet=shown))
+    return hits[: wanted.most]
+
+
+def _titles(wanted: Wanted) -> Iterator[Hit]:
+    """Sessions that are called so: found at their leaf. There are few enough to look at each."""
+    looked_for = [text.rstrip("*").casefold() for text, _ in parts(wanted.query)]
+    for row in wanted.sessions.values():
+        title = (row.title or "").casefold()
+        if row.updated_ms >= wanted.since_ms and title and all(text in title for text in looked_for):
+            leaf = row.branches[row.active] if row.active in row.branches else next(iter(row.branches.values()))
+            yield Hit(session=row, oid=leaf, role="title", at_ms=row.updated_ms, snippet=row.title or "")
+
+
+def _said(store: ObjectStore, oid: Oid) -> Words | None:
+    try:
+        return words_of(content.entry_of(store, load(store, oid)))
+    except DAMAGE:
+        return None
+
+
+# ---- bringing up to date
+
+
+def _refresh(db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore) -> None:
+    state = catalogue.db.execute("SELECT value FROM state WHERE key = 'fingerprint'").fetchone()
+    if state == db.execute("SELECT value FROM state WHERE key = 'fingerprint'").fetchone() is not None:
+        return
+    db.execute("BEGIN IMMEDIATE")
+    seen = dict(db.execute("SELECT sid, branches FROM seen").fetchall())
+    taken = 0
+    for row in catalogue.sessions():
+        leaves = json.dumps(sorted(row.branches.items()))
+        if seen.get(row.sid) == leaves:
+            continue
+        nodes, is_whole = _new(db, catalogue, store, row, was_whole=seen.get(row.sid) != _NOT_WHOLE)
+        for node in nodes:
+            taken += 1
+            if taken % BATCH == 0:
+                db.execute("COMMIT")
+                db.execute("BEGIN IMMEDIATE")
+            _take_in(db, store, row.sid, node)
+        db.execute("INSERT OR REPLACE INTO seen VALUES (?, ?)", (row.sid, leaves if is_whole else _NOT_WHOLE))
+    if state is not None:
+        db.execute("INSERT OR REPLACE INTO state VALUES ('fingerprint', ?)", state)
+    db.execute("COMMIT")
+
+
+_NOT_WHOLE = ""
+"""In place of a session's branches: damage hid some of it when it was last looked at."""
+
+
+def _new(
+    db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore, row: Row, *, was_whole: bool
+) -> tuple[list[Node], bool]:
+    """The entries that say something and are not known yet, and whether all could be read.
+
+    Parents first, so that what is above a known entry is known, also where this is interrupted.
+    """
+    new: dict[Oid, Node] = {}
+    try:
+        for leaf in row.branches.values() if was_whole else ():
+            oid: Oid | None = leaf
+            line = []
+            while oid is not None and oid not in new and not _is_done(db, catalogue, row.sid, oid):
+                node = load(store, oid)
+                line.append(node)
+                oid = node.parent
+            new |= {node.oid: node for node in reversed(line)}
+    except DAMAGE:
+        was_whole = False
+    if not was_whole:
+        return _readable(catalogue, store, row.sid)
+    return [node for node in new.values() if node.kind in KINDS], True
+
+
+def _readable(catalogue: Catalogue, store: ObjectStore, sid: str) -> tuple[list[Node], bool]:
+    """Every entry that can be read, where a lost one stands in the way."""
+    nodes, is_whole = [], True
+    for (oid,) in catalogue.db.execute("SELECT oid FROM entries WHERE sid = ?", (sid,)).fetchall():
+        try:
+            nodes.append(load(store, oid))
+        except DAMAGE:
+            is_whole = False
+    return [node for node in nodes if node.kind in KINDS], is_whole
+
+
+def _is_done(db: sqlite3.Connection, catalogue: Catalogue, sid: str, oid: Oid) -> bool:
+    """Whether what is from here up is known, or is of the session that this one was forked off."""
+    return _is_known(db, sid, oid) or not _is_of(catalogue, sid, oid)
+
+
+def _is_of(catalogue: Catalogue, sid: str, oid: Oid) -> bool:
+    """Whether an entry is one of this session's own."""
+    return catalogue.db.execute("SELECT 1 FROM entries WHERE sid = ? AND oid = ?", (sid, oid)).fetchone() is not None
+
+
+def _is_known(db: sqlite3.Connection, sid: str, oid: Oid) -> bool:
+    return db.execute("SELECT 1 FROM docs WHERE oid = ? AND sid = ?", (oid, sid)).fetchone() is not None
+
+
+def _take_in(db: sqlite3.Connection, store: ObjectStore, sid: str, node: Node) -> None:
+    entry = content.entry_of(store, node)
+    words = words_of(entry)
+    if words is None or _is_known(db, sid, node.oid):
+        return
+    at_ms = min(entry.at_ms or node.author_seconds * 1000, 2**63 - 1)
+    place = "INSERT INTO docs (sid, oid, role, at_ms) VALUES (?, ?, ?, ?)"
+    id = db.execute(place, (sid, node.oid, words.role, at_ms)).lastrowid
+    said = "INSERT INTO words (rowid, asked, summary, answer, work) VALUES (?, ?, ?, ?, ?)"
+    db.execute(said, (id, *(storable(text) for text in words[1:])))

@@ -1,0 +1,258 @@
+"""Words found in all sessions: whose, in which order, after everything that can happen to a store and to the index."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from builders import Clock, entry, pi_file, said, talk
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gitsession import Store
+from gitsession.errors import MissingObject
+from gitsession.formats import pi
+from gitsession.index import search, searchdb
+from gitsession.index.asking import expression, snippet
+from gitsession.index.search import Hit
+from gitsession.index.wording import KINDS as SEARCHED
+from gitsession.index.wording import ROLES
+from gitsession.model.blocks import Text, ToolCall
+from gitsession.model.entries import KINDS, Compaction, Message
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.create(tmp_path / "store.git", clock=Clock()) as opened:
+        yield opened
+
+
+def file_of(store: Store) -> Path:
+    return Path(store.objects.git_dir) / searchdb.FILE
+
+
+def spoken(store: Store, *words: str, agent: str = "mine", cwd: str | None = None):  # type: ignore[no-untyped-def]
+    """A session in which user and model speak in turn."""
+    session = store.new_session(agent=agent, cwd=cwd)
+    for number, text in enumerate(words):
+        session.append(Message.assistant(text) if number % 2 else Message.user(text))
+    return session
+
+
+def found(store: Store, query: str, **filters: object) -> list[str]:
+    return [f"{hit.role}: {hit.snippet}" for hit in store.search(query, **filters)]  # type: ignore[arg-type]
+
+
+# ---- what is found
+
+
+def test_a_hit_names_session_and_entry(store: Store):
+    session = spoken(store, "How do I bake bread?", "With flour.")
+    (hit,) = store.search("flour")
+    assert isinstance(hit, Hit)
+    assert (hit.session.sid, hit.role, hit.snippet) == (session.id, "assistant", "With flour.")
+    assert session.line()[-1].oid == hit.oid
+    assert hit.at_ms == session.line()[-1].author_seconds * 1000
+
+
+def test_what_the_user_asked_comes_before_answers_and_work(store: Store):
+    session = spoken(store, "hello", "bread")
+    call = ToolCall("c", "bake", {"what": "bread"})
+    session.append(Message.assistant([call]))
+    session.append(Message.tool(call, [Text("bread")]))
+    spoken(store, "bread")
+    session.append(Compaction(summary="bread", at_ms=9))
+    spoken(store, "words").rename("All about bread")
+    assert [hit.role for hit in store.search("bread")] == [
+        "title", "user", "summary", "assistant", "tool", "assistant",
+    ]  # fmt: skip
+    assert [hit.role for hit in store.search("bread", role="tool")] == ["tool"]
+    assert {hit.role for hit in store.search("bread")} <= set(ROLES)
+
+
+def test_all_words_must_be_there_in_any_order_and_case(store: Store):
+    spoken(store, "The quick brown Fóx")
+    assert found(store, "fox QUICK")
+    assert found(store, '"quick brown"') and not found(store, '"brown quick"')
+    assert found(store, "bro*") and not found(store, "bro")
+    assert not found(store, "quick wolf")
+
+
+def test_names_of_code_are_found_by_their_parts_and_whole(store: Store):
+    spoken(store, "see foo_bar.baz() in src/main.py")
+    for query in ("foo_bar", "foo", "src/main.py", "foo_bar.baz()", "main.py"):
+        assert found(store, query), query
+
+
+def test_filters_narrow_it_down(store: Store):
+    spoken(store, "bread one", agent="a", cwd="/work/a")
+    spoken(store, "bread two", agent="b", cwd="/work/b")
+    assert found(store, "bread", agent="a") == ["user: bread one"]
+    assert found(store, "bread", project="/work/b") == ["user: bread two"]
+    assert len(found(store, "bread", project="/work")) == 2
+    assert len(found(store, "bread", most=1)) == 1
+    assert found(store, "bread", since_ms=2**53) == []
+
+
+def test_prompts_of_the_system_are_not_searched_and_long_results_only_at_their_head(store: Store):
+    session = spoken(store, "go")
+    session.append(Message(role="system", content=(Text("needle"),)))
+    call = ToolCall("c", "cat", {})
+    session.append(Message.tool(call, [Text("y " * 3_000 + "needle")]))
+    assert found(store, "needle") == []
+
+
+def test_an_imported_session_is_found_like_any_other(store: Store):
+    store.bring_in(pi, pi_file(said("u", None, "Where is the bread?"), entry("custom", "x", "u", customType="t")))
+    assert found(store, "bread") == ["user: Where is the bread?"]
+
+
+# ---- as the store changes
+
+
+def test_only_what_is_new_is_taken_in(store: Store, monkeypatch: pytest.MonkeyPatch):
+    session = spoken(store, *(f"word {n}" for n in range(50)))
+    spoken(store, "another session")
+    store.search("word")
+    session.append(Message.user("bread"))
+    read: list[str] = []
+    look = store.objects.read
+    monkeypatch.setattr(store.objects, "read", lambda oid: (read.append(oid), look(oid))[1])
+    store.catalogue()
+    read.clear()
+    assert found(store, "bread") == ["user: bread"]
+    assert len(read) < 20
+
+
+def test_what_was_undone_is_not_found_and_what_is_done_again_is(store: Store):
+    store.bring_in(pi, pi_file(*talk("bread")))
+    assert found(store, "bread")
+    store.undo()
+    assert found(store, "bread") == []
+    store.redo()
+    assert found(store, "bread")
+
+
+def test_a_fork_has_only_what_was_said_in_it(store: Store):
+    session = spoken(store, "bread", "yes")
+    side = session.fork()
+    side.append(Message.user("bread and butter"))
+    assert sorted((hit.session.sid == side.id, hit.snippet) for hit in store.search("bread")) == [
+        (False, "bread"), (True, "bread and butter"),
+    ]  # fmt: skip
+
+
+def test_every_branch_is_searched(store: Store):
+    session = spoken(store, "bread", "yes")
+    session.branch("side", at=session.line()[1]).append(Message.user("butter"))
+    assert found(store, "butter") and found(store, "yes")
+
+
+def test_an_entry_that_is_lost_hides_no_other(store: Store, tmp_path: Path):
+    data = pi_file(*talk("a", "b", "c", "d"))
+    sid = store.bring_in(pi, data).session
+    lost = store.session(sid).line()[2]
+    look = store.objects.read
+
+    def read(oid: str):  # type: ignore[no-untyped-def]
+        if oid == lost.oid:
+            raise MissingObject(oid)
+        return look(oid)
+
+    store.catalogue()
+    store.objects.read = read  # type: ignore[method-assign]
+    assert found(store, '"words of"')
+    assert "user: words of a" in found(store, '"words of"')
+    store.objects.read = look  # type: ignore[method-assign]
+    spoken(store, "something new")
+    assert len(found(store, '"words of"')) == 4
+
+
+# ---- the index is derived
+
+
+DAMAGE = {
+    "gone": lambda path: path.unlink(),
+    "empty": lambda path: path.write_bytes(b""),
+    "no database": lambda path: path.write_bytes(b"nonsense" * 1000),
+    "its beginning overwritten": lambda path: path.write_bytes(bytes(4096) + path.read_bytes()[4096:]),
+    "its end cut off": lambda path: path.write_bytes(path.read_bytes()[:9000]),
+    "of a later version": lambda path: sqlite3.connect(path).execute("PRAGMA user_version = 99").connection.close(),
+    "a table gone": lambda path: sqlite3.connect(path).execute("DROP TABLE docs").connection.close(),
+}
+
+
+@pytest.mark.parametrize("harm", DAMAGE.values(), ids=DAMAGE)
+def test_an_index_that_is_damaged_is_made_anew(store: Store, harm):  # type: ignore[no-untyped-def]
+    spoken(store, "bread", "yes")
+    assert found(store, "bread")
+    for beside in ("-wal", "-shm"):
+        Path(f"{file_of(store)}{beside}").unlink(missing_ok=True)
+    harm(file_of(store))
+    assert found(store, "bread") == ["user: bread"]
+    assert file_of(store).stat().st_mode & 0o777 == 0o600
+
+
+def test_where_it_cannot_be_written_the_search_goes_on_in_memory(store: Store, monkeypatch: pytest.MonkeyPatch):
+    spoken(store, "bread")
+    monkeypatch.setattr(searchdb, "FILE", Path("nowhere") / "search.db")
+    assert found(store, "bread") == ["user: bread"]
+
+
+def test_an_append_does_not_touch_it(store: Store):
+    session = spoken(store, "bread")
+    store.search("bread")
+    before = file_of(store).read_bytes()
+    session.append(Message.user("more"))
+    store.catalogue()
+    assert file_of(store).read_bytes() == before
+
+
+def test_a_build_that_was_interrupted_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch):
+    spoken(store, *(f"bread {n}" for n in range(30)))
+    monkeypatch.setattr(search, "BATCH", 7)
+    taken = search._take_in
+    left = iter(range(20))
+
+    def until_killed(*args: object) -> None:
+        next(left)
+        taken(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(search, "_take_in", until_killed)
+    with pytest.raises(StopIteration):
+        store.search("bread")
+    monkeypatch.setattr(search, "_take_in", taken)
+    assert len(store.search("bread", most=100)) == 30
+
+
+# ---- hostile questions
+
+
+HOSTILE = (
+    '"', "'", "AND", "OR NOT", "a AND", "NEAR(a b)", "asked:x", "a*b", "*", "^a", "-a", "()", "{x}: y", "\0", "\ud800",
+    "a" * 100_000, "x " * 5_000, "", " ", "%", ";DROP TABLE docs", '"a" "b', "日本", "🙂", "a\nb", "rowid", "+",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("query", HOSTILE, ids=range(len(HOSTILE)))
+def test_no_question_is_an_error(store: Store, query: str):
+    spoken(store, "bread and AND butter")
+    store.search(query)
+
+
+@settings(max_examples=300)
+@given(st.text(max_size=40))
+def test_any_text_is_a_question_that_sqlite_takes(query: str):
+    db = sqlite3.connect(":memory:")
+    db.execute("CREATE VIRTUAL TABLE t USING fts5(a)")
+    asked = expression(query)
+    if asked:
+        db.execute("SELECT * FROM t WHERE t MATCH ?", (asked,)).fetchall()
+    assert len(snippet("some words " * 50, query, 40)) <= 41
+
+
+def test_what_is_searched_is_what_says_something():
+    assert set(SEARCHED) == {"message", "custom_message", "compaction", "branch_summary"}
+    assert set(SEARCHED) <= set(KINDS)
