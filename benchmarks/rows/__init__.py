@@ -17,6 +17,7 @@ from benchmarks.rows import (
     listing,
     opening,
     resuming,
+    searching,
     starting,
     verifying,
     writers,
@@ -44,6 +45,7 @@ ROWS: dict[str, Row] = {
     "resume": resuming,
     "context": contexts,
     "compactions": compactions,
+    "search": searching,
     "verify": verifying,
     "start": starting,
 }

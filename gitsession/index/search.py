@@ -18,14 +18,21 @@ from gitsession.index import searchdb
 from gitsession.index.asking import expression, parts, snippet
 from gitsession.index.catalogue import Catalogue, Row, is_damage, remove
 from gitsession.index.names import storable
+from gitsession.index.rows import Row as RowOfEntry
+from gitsession.index.rows import run_of
 from gitsession.index.wording import KINDS, Words, words_of
+from gitsession.model.entries import Entry, Opaque
 from gitsession.session import content
 from gitsession.session.gaps import DAMAGE
+from gitsession.session.glimpse import Glimpse, Spot
 from gitsession.session.node import Node, load
 from gitsession.store.base import ObjectStore, Oid
 
 BATCH = 5_000
 """How many entries are taken in at once: who is interrupted goes on from there."""
+
+RUN = 512
+"""How many entries the catalogue is asked for at once."""
 
 SNIPPET_CHARS = 160
 
@@ -134,13 +141,13 @@ def _refresh(db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore) -
         leaves = json.dumps(sorted(row.branches.items()))
         if seen.get(row.sid) == leaves:
             continue
-        nodes, is_whole = _new(db, catalogue, store, row, was_whole=seen.get(row.sid) != _NOT_WHOLE)
-        for node in nodes:
+        spots, is_whole = _new(db, catalogue, store, row, was_whole=seen.get(row.sid) != _NOT_WHOLE)
+        for spot in spots:
             taken += 1
             if taken % BATCH == 0:
                 db.execute("COMMIT")
                 db.execute("BEGIN IMMEDIATE")
-            _take_in(db, store, row.sid, node)
+            _take_in(db, store, row.sid, spot)
         db.execute("INSERT OR REPLACE INTO seen VALUES (?, ?)", (row.sid, leaves if is_whole else _NOT_WHOLE))
     if state is not None:
         db.execute("INSERT OR REPLACE INTO state VALUES ('fingerprint', ?)", state)
@@ -153,42 +160,56 @@ _NOT_WHOLE = ""
 
 def _new(
     db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore, row: Row, *, was_whole: bool
-) -> tuple[list[Node], bool]:
+) -> tuple[list[Spot], bool]:
     """The entries that say something and are not known yet, and whether all could be read.
 
     Parents first, so that what is above a known entry is known, also where this is interrupted.
     """
-    new: dict[Oid, Node] = {}
+    new: dict[Oid, Spot] = {}
     try:
         for leaf in row.branches.values() if was_whole else ():
-            oid: Oid | None = leaf
             line = []
-            while oid is not None and oid not in new and not _is_done(db, catalogue, row.sid, oid):
-                node = load(store, oid)
-                line.append(node)
-                oid = node.parent
-            new |= {node.oid: node for node in reversed(line)}
+            for spot in _upwards(catalogue, store, row.sid, leaf):
+                if spot.oid in new or _is_known(db, row.sid, spot.oid):
+                    break
+                line.append(spot)
+            new |= {spot.oid: spot for spot in reversed(line)}
     except DAMAGE:
         was_whole = False
     if not was_whole:
         return _readable(catalogue, store, row.sid)
-    return [node for node in new.values() if node.kind in KINDS], True
+    return [spot for spot in new.values() if spot.kind in KINDS], True
 
 
-def _readable(catalogue: Catalogue, store: ObjectStore, sid: str) -> tuple[list[Node], bool]:
+def _upwards(catalogue: Catalogue, store: ObjectStore, sid: str, leaf: Oid) -> Iterator[Spot]:
+    """What can say something from a leaf to where its session begins, out of the catalogue as far as that knows."""
+    oid: Oid | None = leaf
+    known: dict[Oid, RowOfEntry] = {}
+    while oid:
+        if oid not in known:
+            known = {row.oid: row for row in run_of(catalogue.db, sid, oid, RUN)}
+        row = known.get(oid)
+        if row is not None and row.above is not None:
+            yield row.glimpse()
+            oid = row.above
+        elif _is_of(catalogue, sid, oid):
+            node = load(store, oid)
+            yield node
+            oid = node.parent
+        else:
+            return
+
+
+def _readable(catalogue: Catalogue, store: ObjectStore, sid: str) -> tuple[list[Spot], bool]:
     """Every entry that can be read, where a lost one stands in the way."""
-    nodes, is_whole = [], True
+    nodes: list[Node] = []
+    is_whole = True
     for (oid,) in catalogue.db.execute("SELECT oid FROM entries WHERE sid = ?", (sid,)).fetchall():
         try:
             nodes.append(load(store, oid))
         except DAMAGE:
             is_whole = False
     return [node for node in nodes if node.kind in KINDS], is_whole
-
-
-def _is_done(db: sqlite3.Connection, catalogue: Catalogue, sid: str, oid: Oid) -> bool:
-    """Whether what is from here up is known, or is of the session that this one was forked off."""
-    return _is_known(db, sid, oid) or not _is_of(catalogue, sid, oid)
 
 
 def _is_of(catalogue: Catalogue, sid: str, oid: Oid) -> bool:
@@ -200,13 +221,24 @@ def _is_known(db: sqlite3.Connection, sid: str, oid: Oid) -> bool:
     return db.execute("SELECT 1 FROM docs WHERE oid = ? AND sid = ?", (oid, sid)).fetchone() is not None
 
 
-def _take_in(db: sqlite3.Connection, store: ObjectStore, sid: str, node: Node) -> None:
-    entry = content.entry_of(store, node)
+def _take_in(db: sqlite3.Connection, store: ObjectStore, sid: str, spot: Spot) -> None:
+    entry = _entry(store, spot)
     words = words_of(entry)
-    if words is None or _is_known(db, sid, node.oid):
+    if words is None or _is_known(db, sid, spot.oid):
         return
-    at_ms = min(entry.at_ms or node.author_seconds * 1000, 2**63 - 1)
+    at_ms = min(entry.at_ms or load(store, spot.oid).author_seconds * 1000, 2**63 - 1)
     place = "INSERT INTO docs (sid, oid, role, at_ms) VALUES (?, ?, ?, ?)"
-    id = db.execute(place, (sid, node.oid, words.role, at_ms)).lastrowid
+    id = db.execute(place, (sid, spot.oid, words.role, at_ms)).lastrowid
     said = "INSERT INTO words (rowid, asked, summary, answer, work) VALUES (?, ?, ?, ?, ?)"
     db.execute(said, (id, *(storable(text) for text in words[1:])))
+
+
+def _entry(store: ObjectStore, spot: Spot) -> Entry:
+    """What an entry means, by one read where the catalogue says which."""
+    if isinstance(spot, Glimpse) and spot.payload:
+        with contextlib.suppress(*DAMAGE):
+            return content.read_alone(store, spot.payload, spot.source.agent if spot.source else None)[0]
+    try:
+        return content.entry_of(store, spot if isinstance(spot, Node) else load(store, spot.oid))
+    except DAMAGE as error:
+        return Opaque(problem=str(error))
