@@ -16,14 +16,15 @@ from gitsession.api.catalogues import Catalogues
 from gitsession.api.session import Session
 from gitsession.context.line import Memory
 from gitsession.errors import GitSessionError
-from gitsession.exchange import bring_in, discover, send_out
+from gitsession.exchange import bring_in, discover, projects, send_out
 from gitsession.exchange.bring_in import BroughtIn
 from gitsession.exchange.repair import Repaired
 from gitsession.exchange.send_out import SentOut
-from gitsession.formats import Format
+from gitsession.formats import Format, Source
 from gitsession.index import search
-from gitsession.index.catalogue import Catalogue, Row, is_below
+from gitsession.index.catalogue import Catalogue, Row, is_of
 from gitsession.index.search import Hit
+from gitsession.model.entries import Session as Header
 from gitsession.session import graph, oplog
 from gitsession.session import session as sessions
 from gitsession.session.node import Node
@@ -54,6 +55,7 @@ class Store:
         self.objects = objects
         self._clock = clock
         self._tends = tends
+        self._projects: dict[str, str | None] = {}
         self._catalogues = Catalogues(objects)
         self._memory = Memory()
         self._brought_in: dict[tuple[str, str], str] = {}
@@ -93,7 +95,8 @@ class Store:
     def new_session(self, *, agent: str, cwd: str | None = None) -> Session:
         """A session that begins with its first user message. ``cwd``: the folder it is held in."""
         here = None if cwd is None else os.path.abspath(cwd)
-        return self._front(sessions.Session.new(self.objects, agent, here, self._clock))
+        project = None if here is None else projects.identity_of(Path(here))
+        return self._front(sessions.Session.new(self.objects, agent, here, self._clock, project))
 
     def session(self, address: str, *, cwd: str | None = None) -> Session:
         """The session that ``address`` names: a unique part of its id, ``<agent>:<source id>``, ``@``, ``-``.
@@ -123,11 +126,13 @@ class Store:
     ) -> list[Hit]:
         """Where all words of ``query`` were said, the best first; in quotation marks side by side, ``log*`` longer too.
 
-        ``project``: a folder, or below it. ``role``: of ``gitsession.index.wording.ROLES``. Raises ``Unavailable``.
+        ``project``: held in a folder or below it, and wherever else that project lies. ``role``: of
+        ``gitsession.index.wording.ROLES``. Raises ``Unavailable``.
         """
         catalogue = self.catalogue()
-        rows = (row for row in catalogue.sessions() if row.agent == (agent or row.agent) and is_below(row, project))
-        among = {row.sid: row for row in rows}
+        identity = projects.identity_of(Path(project)) if project else None
+        rows = (row for row in catalogue.sessions() if is_of(row, project, identity))
+        among = {row.sid: row for row in rows if agent in ("", row.agent)}
         wanted = search.Wanted(query=query, sessions=among, role=role, since_ms=since_ms, most=most)
         return search.search(catalogue, self.objects, wanted)
 
@@ -158,6 +163,7 @@ class Store:
             source,
             kept,
             command=command,
+            project=self._project(format, source),
             dry_run=dry_run,
             find=lambda source_id: self._session_of(format.AGENT, source_id),
         )
@@ -170,6 +176,16 @@ class Store:
         if known is not None and graph.branches(self.objects, known):
             return known
         return next((row.sid for row in self.catalogue().by_source(agent, source_id)), None)
+
+    def _project(self, format: Format, source: Source) -> str | None:
+        """Which project a session file belongs to; asked once for each folder."""
+        said = [source.header, *(format.read(record.payload) for record in source.meta)]
+        cwd = next((header.cwd for header in said if isinstance(header, Header) and header.cwd), None)
+        if cwd is None:
+            return None
+        if cwd not in self._projects:
+            self._projects[cwd] = projects.identity_of(Path(cwd))
+        return self._projects[cwd]
 
     def export(self, sid: str, at: Node | None = None, *, to: str | None = None, as_it_came: bool = False) -> SentOut:
         """The session as a file of the agent ``to``, by default its own; ``at``: only the line that ends there.

@@ -52,6 +52,7 @@ def as_object(row: Row) -> dict[str, Any]:
         "agent": row.agent,
         "source_id": row.source_id,
         "project": row.project,
+        "identity": row.identity,
         "created": row.created_ms,
         "updated": row.updated_ms,
         "entries": row.entries,

@@ -76,19 +76,21 @@ def bring_in(
     attachments: Mapping[str, bytes] | None = None,
     *,
     command: Command | None = None,
+    project: str | None = None,
     dry_run: bool = False,
     find: Find | None = None,
 ) -> BroughtIn:
     """Import ``source``. ``attachments``: what its entries name and the agent keeps elsewhere, by name.
 
     ``find``: for a file that goes on from another one's; raises ``NoBase`` where that is not in the store.
+    ``project``: which one it belongs to, as far as this machine knows; what another one knew stays otherwise.
 
     ``command``: what the operation log calls it, in the same transaction; without one it is not logged.
     ``dry_run``: work it all out and write nothing. Raises ``Unavailable`` where other writers moved the session's refs
     at every try.
     """
     for _ in range(TRIES):
-        plan = _Plan(store, format, source, find)
+        plan = _Plan(store, format, source, find, project)
         plan.run(attachments or {})
         if dry_run:
             return plan.outcome()
@@ -107,6 +109,7 @@ class _Plan:
     format: Format
     source: Source
     find: Find | None = None
+    project: str | None = None
     objects: dict[Oid, tuple[Kind, bytes]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     new: int = 0
@@ -357,6 +360,8 @@ class _Plan:
         header = self.source.header
         if header is not None and (seen.header is None or replace(seen.header, at_ms=0) != header):
             self._say_on_meta(header)
+        if self.project is not None and self.project != seen.project:
+            self._say_on_meta(kinds.Project(identity=self.project))
 
     def _say_on_meta(self, entry: Entry) -> None:
         """The same in every store that saw the same: time and nonce follow from the entry before."""

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from gitsession.errors import Ambiguous, NotFound, Unavailable
 from gitsession.store import peek
 
-VERSION = 5
+VERSION = 6
 FILE = Path("gitsession") / "index.db"
 
 _PATIENCE_SECONDS = 30
@@ -42,7 +42,7 @@ CREATE TABLE sessions (
     sid TEXT PRIMARY KEY, start TEXT NOT NULL, agent TEXT NOT NULL, source_id TEXT, title TEXT, first_words TEXT,
     project TEXT, created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL, entries INTEGER NOT NULL,
     branches TEXT NOT NULL, active TEXT NOT NULL, tokens INTEGER NOT NULL, superseded TEXT NOT NULL,
-    view INTEGER NOT NULL) WITHOUT ROWID;
+    view INTEGER NOT NULL, identity TEXT) WITHOUT ROWID;
 CREATE TABLE files (
     path TEXT PRIMARY KEY, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, inode INTEGER NOT NULL,
     sid TEXT NOT NULL) WITHOUT ROWID;
@@ -53,6 +53,7 @@ class Row(NamedTuple):  # a dataclass would cost a third of the start of `gitses
     """One session of the catalogue. Times in ms since 1970.
 
     ``view``: how its entries are written; a later one than ours can be read, not written to.
+    ``project``: the folder it was held in; ``identity``: which project that is, on any machine, if it is known.
     ``entries`` and ``tokens`` (all that providers reported) count from where the session begins: its root, or the
     entry at which it was forked off.
     """
@@ -70,6 +71,7 @@ class Row(NamedTuple):  # a dataclass would cost a third of the start of `gitses
     active: str
     tokens: int
     view: int
+    identity: str | None
 
     @property
     def name(self) -> str:
@@ -220,16 +222,19 @@ def is_here(row: Row, cwd: str | None) -> bool:
     return cwd == row.project or cwd.startswith(row.project.rstrip("/") + "/")
 
 
-def is_below(row: Row, folder: str) -> bool:
-    """Whether the session was held in ``folder`` or below it; "" is any."""
-    if not folder:
+def is_of(row: Row, project: str, identity: str | None = None) -> bool:
+    """Whether a session is of ``project``: held in that folder or below it, or named so; "" is any.
+
+    ``identity``: which project that folder is, if it is one: then wherever the session was held.
+    """
+    if not project or (row.identity is not None and row.identity in (identity, f"remote:{project}", project)):
         return True
-    return f"{row.project or ''}/".startswith(f"{os.path.abspath(folder).rstrip('/')}/")
+    return f"{row.project or ''}/".startswith(f"{os.path.abspath(project).rstrip('/')}/")
 
 
 _SELECT = (
     "SELECT sid, agent, source_id, title, first_words, project, created_ms, updated_ms, entries, branches, active, "
-    "tokens, view FROM sessions"
+    "tokens, view, identity FROM sessions"
 )
 
 

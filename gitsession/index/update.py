@@ -232,6 +232,7 @@ def _summarise(
         "active": active(store, sid),
         "view": (first.view if isinstance(first, kinds.Session | kinds.Fork) else None) or VIEW,
         "tokens": tokens,
+        "identity": None if meta.project is None else storable(meta.project),
         "superseded": json.dumps(sorted(meta.source_file.superseded)),
     }
     _put(db, "sessions", row)

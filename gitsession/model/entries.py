@@ -309,6 +309,14 @@ class Attachment(Entry):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Project(Entry):
+    """Which project the session belongs to, as the machine knew it that had the folder. Only on ``meta``."""
+
+    kind: ClassVar[str] = "project"
+    identity: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Tombstone(Entry):
     """Stands where a purged entry stood; ``digest`` (hexadecimal) is that entry's, so that every chain still fits."""
 
@@ -344,7 +352,7 @@ KINDS: Mapping[str, type[Entry]] = {
     for kind in (
         Session, Message, ModelChange, ThinkingChange, ModeChange, ToolsChange, Instructions, Injection, Compaction,
         BranchSummary, ContextEdit, Prune, Reset, Label, Title, Custom, CustomMessage, Usage, Permission, Checkpoint,
-        Fork, SourceFile, Attachment, Tombstone,
+        Fork, SourceFile, Attachment, Project, Tombstone,
     )
 }
 """The kinds an entry of our own may have, by the name its payload states."""

@@ -48,12 +48,17 @@ class Session:
         self.branch_name = branch
 
     @classmethod
-    def new(cls, store: ObjectStore, agent: str, cwd: str | None, clock: Clock) -> Session:
-        """A session that comes into being with its first user message: no empty sessions, no lost prompts."""
+    def new(
+        cls, store: ObjectStore, agent: str, cwd: str | None, clock: Clock, project: str | None = None
+    ) -> Session:
+        """A session that comes into being with its first user message: no empty sessions, no lost prompts.
+
+        ``project``: which one the folder ``cwd`` belongs to, if that is known.
+        """
         at_ms = clock()
         root = kinds.Session(agent=agent, view=VIEW, at_ms=at_ms)
         header = kinds.Session(agent=agent, cwd=cwd, at_ms=at_ms)
-        return cls(store, names.random(at_ms), refs.MAIN, clock, birth=_Birth(root, header))
+        return cls(store, names.random(at_ms), refs.MAIN, clock, birth=_Birth(root, header, project))
 
     @classmethod
     def open(
@@ -236,7 +241,7 @@ class Session:
                     for kind, data in birth.objects:
                         tx.put(kind, data)
                     tx.move(refs.leaf(self.id), node.oid, expected=None)
-                    tx.move(refs.meta(self.id), birth.header.oid, expected=None)
+                    tx.move(refs.meta(self.id), birth.meta.oid, expected=None)
             except BaseException:
                 birth.go_back(before)  # who tries again says it again
                 raise
@@ -276,10 +281,13 @@ class Session:
 class _Birth:
     """Objects of a session that has no user message yet."""
 
-    def __init__(self, root: kinds.Session, header: kinds.Session) -> None:
+    def __init__(self, root: kinds.Session, header: kinds.Session, project: str | None) -> None:
         self.objects: list[tuple[Kind, bytes]] = []
         self._last = keep.put(self, None, keep.own(root, _nonce()))
-        self.header = keep.put(self, self._last, keep.own(header, _nonce()))
+        self.meta = keep.put(self, self._last, keep.own(header, _nonce()))
+        if project is not None:
+            said = kinds.Project(identity=project, at_ms=header.at_ms)
+            self.meta = keep.put(self, self.meta, keep.own(said, _nonce()))
 
     def add(self, draft: keep.Draft) -> Node:
         self._last = keep.put(self, self._last, draft)

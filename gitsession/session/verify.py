@@ -18,7 +18,7 @@ from gitsession.session.node import Node, load
 from gitsession.store import refs
 from gitsession.store.base import ObjectStore, Oid
 
-ON_META = frozenset({"session", "title", "label", "source_file", "attachment"})
+ON_META = frozenset({"session", "title", "label", "source_file", "attachment", "project"})
 """The kinds that ``meta`` may hold: what may change about a session."""
 
 

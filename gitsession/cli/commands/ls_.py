@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from gitsession.cli import exits
@@ -14,7 +16,7 @@ from gitsession.cli.sessions import as_object, table
 @click.command()
 @click.option("-n", "number", type=click.IntRange(1), help="At most so many.")
 @click.option("--agent", help="Only of this agent.")
-@click.option("--project", metavar="DIR", help="Only held in this folder or below it.")
+@click.option("--project", metavar="DIR", help="Only of the project of this folder, or held below it.")
 @click.option("--here", is_flag=True, help="Only held in this folder or above it.")
 @click.option("--since", type=Since(), help="Only with entries since a date, or since 12h, 3d, 2w ago.")
 @json_option
@@ -27,9 +29,11 @@ def command(
     if agent:
         rows = [row for row in rows if row.agent == agent]
     if project:
-        from gitsession.index.catalogue import is_below
+        from gitsession.exchange.projects import identity_of
+        from gitsession.index.catalogue import is_of
 
-        rows = [row for row in rows if is_below(row, project)]
+        identity = identity_of(Path(project))
+        rows = [row for row in rows if is_of(row, project, identity)]
     if here:
         from gitsession.index.catalogue import is_here
 

@@ -23,7 +23,7 @@ OID_CHARS = 12
 @click.argument("query", nargs=-1, required=True)
 @click.option("-n", "most", type=click.IntRange(1, 10_000), default=20, help="At most so many.  [20]")
 @click.option("--agent", default="", help="Only of this agent.")
-@click.option("--project", metavar="DIR", default="", help="Only held in this folder or below it.")
+@click.option("--project", metavar="DIR", default="", help="Only of the project of this folder, or held below it.")
 @click.option("--role", type=click.Choice(ROLES), help="Only as whose words.")
 @click.option("--since", type=Since(), default=None, help="Only said since a date, or since 12h, 3d, 2w ago.")
 @json_option
