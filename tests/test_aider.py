@@ -128,6 +128,11 @@ def test_a_fence_left_open_ends_with_its_answer(data: bytes):
     assert labels(data)[-1] == "user: next"
 
 
+def test_a_line_that_is_made_to_take_long_takes_none():
+    long = history(run(), user("q"), "\n```\n\n> Tokens: " + " sent, " * 300_000 + "\n\n")
+    assert len(aider.split(long, name=PLACE, final=True).records) == 3
+
+
 def test_a_date_in_an_answer_is_no_beginning_of_a_run():
     line = "# aider chat started at 2020-01-01 00:00:00"
     data = history(run(), user("q"), answer(f"{line}\nat once\n\n{line}\n\nno quotation"))

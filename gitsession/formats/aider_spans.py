@@ -39,7 +39,6 @@ class Span(NamedTuple):
 RUN = re.compile(rb"# aider chat started at ([0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2})[ \t]*")
 
 _FENCE = re.compile(rb" {0,3}(`{3,}|~{3,})(.*)", re.DOTALL)
-_AFTER_ANSWER = re.compile(rb"> Tokens: [^\n]* sent, [^\n]* received\.")
 _BROKEN_OFF = b"> ^C again to exit"
 _TWO_SPACES = b"  "
 
@@ -155,7 +154,7 @@ class _Reader:
 
     def _kind(self, at: int, line: bytes) -> Kind | None:
         if self.fence is not None:
-            return Kind.TOOL if self.after_blank and _AFTER_ANSWER.match(line) else Kind.ANSWER
+            return Kind.TOOL if self.after_blank and _is_behind_answer(line) else Kind.ANSWER
         if line.startswith(b"# ") and RUN.fullmatch(line):
             return self._run(at)
         if _is_prompt(line) and line.endswith(self.end) and (self.after_blank or self.open is Kind.USER):
@@ -187,6 +186,11 @@ class _Reader:
                 self.fence = mark
         elif mark[:1] == self.fence[:1] and len(mark) >= len(self.fence) and not rest.strip():
             self.fence = None
+
+
+def _is_behind_answer(line: bytes) -> bool:
+    """Whether Aider tells how much it was: no search by pattern, which takes long on lines that are made for it."""
+    return line.startswith(b"> Tokens: ") and 0 <= line.find(b" sent, ") < line.rfind(b" received.")
 
 
 def _is_prompt(line: bytes) -> bool:
