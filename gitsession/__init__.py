@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from gitsession.exchange.send_out import SentOut
     from gitsession.formats import Format
     from gitsession.index.catalogue import Row
+    from gitsession.index.search import Hit
     from gitsession.index.names import Names
     from gitsession.model.blocks import File, Image, OtherBlock, Text, Thinking, ToolCall, text
     from gitsession.model.entries import (
@@ -87,6 +88,7 @@ __all__ = [
     "Format",
     "Gap",
     "GitSessionError",
+    "Hit",
     "Image",
     "Injection",
     "Instructions",
@@ -178,6 +180,7 @@ _NAMES = {
     "gitsession.exchange.send_out": ["SentOut"],
     "gitsession.formats": ["Format"],
     "gitsession.index.catalogue": ["Row"],
+    "gitsession.index.search": ["Hit"],
     "gitsession.index.names": ["Names"],
     "gitsession.model.blocks": ["File", "Image", "OtherBlock", "Text", "Thinking", "ToolCall", "text"],
     "gitsession.model.entries": [

@@ -89,6 +89,7 @@ EVERY_VERB: dict[str, list[list[str]]] = {
     "import": [["import", "file.jsonl"], ["import", "--all", "--dry-run"]],
     "export": [["export", "pi:", "-o", "out.jsonl"]],
     "ls": [["ls"], []],
+    "search": [["search", "words"], []],
     "log": [["log", "@"]],
     "tree": [["tree", "@"]],
     "show": [["show", "@@leaf"]],
