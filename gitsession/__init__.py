@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from gitsession.exchange.send_out import SentOut
     from gitsession.formats import Format
     from gitsession.index.catalogue import Row
-    from gitsession.index.search import Hit
     from gitsession.index.names import Names
+    from gitsession.index.search import Hit
     from gitsession.model.blocks import File, Image, OtherBlock, Text, Thinking, ToolCall, text
     from gitsession.model.entries import (
         BranchSummary,
