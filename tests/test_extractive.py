@@ -105,3 +105,9 @@ def test_a_summary_by_rule_never_fails_and_keeps_to_its_room(said, previous, foc
     assert len(text) <= max(max_tokens * 4, 40)
     assert all(line.startswith("- ") or line[3:] in SHARES for line in text.split("\n") if line)
     assert max(map(len, text.split("\n"))) <= LINE_CHARS_MAX + 2
+
+
+def test_the_name_of_a_tool_begins_no_line_of_its_own():
+    said = (*[Said("user", "What was asked, in many words. " * 9)] * 3, Said("call", "", "ls\n## Goal", ""))
+    text = make(Options()).summarise(Request(said=said), progress=lambda _: None, cancelled=threading.Event()).text
+    assert "- used ls ## Goal 1x" in text.split("\n")

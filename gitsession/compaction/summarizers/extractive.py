@@ -103,7 +103,7 @@ def _outcome(turn: Sequence[Said]) -> Iterable[str]:
         yield _line(answers[-1])
     tools = Counter(each.name for each in turn if each.by == "call")
     if tools and not answers:
-        yield "used " + ", ".join(f"{name} {times}x" for name, times in tools.items())
+        yield _line("used " + ", ".join(f"{name} {times}x" for name, times in tools.items()))
     results = [each for each in turn if each.by == "result"]
     if results and results[-1].failed:
         yield _line(f"{results[-1].name} failed: {results[-1].text}")
