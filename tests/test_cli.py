@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import opencode_files
 import pytest
 from aider_files import answer, history, user
 from aider_files import run as run_of_aider
@@ -19,6 +20,7 @@ from builders import entry, header, pi_file, said, talk
 
 from gitsession import Message, Store
 from gitsession.cli import app as command_line
+from gitsession.cli import exits
 from gitsession.index import names
 from gitsession.store.create import create
 
@@ -817,3 +819,61 @@ def test_search_finds_words_and_says_where(run: Run, imported: str) -> None:
     assert document(run("show", address, "--json"))["id"] == hit["entry"]
     assert "nothing found" in run("search", "no", "such", "words", code=1, err=True)
     assert run("search", '"', "AND (", "--role", "user", code=1) == ""
+
+
+# ---- a database of sessions
+
+
+@pytest.fixture
+def database(here: Path) -> opencode_files.Database:
+    made = opencode_files.Database(here / "opencode.db", log=True)
+    talk = [opencode_files.user("msg_u1", "Hello", at=1), opencode_files.answer("msg_a1", "Hi", at=2)]
+    made.put(talk)
+    about = opencode_files.info(id="ses_two", title="Another")
+    made.put([{"info": {**said["info"], "id": said["info"]["id"] + "_2"}, "parts": []} for said in talk], about)
+    return made
+
+
+def test_all_sessions_of_a_database_come_in_and_those_that_changed_come_again(
+    run: Run, database: opencode_files.Database
+) -> None:
+    assert "2 sessions taken in" in run("import", "opencode.db")
+    assert "0 sessions taken in, 2 files unchanged" in run("import", "opencode.db")
+    assert "0 sessions taken in, 1 file unchanged" in run("import", ".")
+    more = [opencode_files.user("msg_u3", "More", at=3), opencode_files.answer("msg_a3", "Yes", at=4)]
+    database.put(more, opencode_files.info(id="ses_two", title="Another"))
+    assert "1 session taken in, 1 file unchanged" in run("import", ".")
+
+
+def test_a_locked_database_is_named_and_the_rest_is_taken_in(
+    run: Run, database: opencode_files.Database, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gitsession.exchange import databases
+
+    monkeypatch.setattr(databases, "PATIENCE_SECONDS", 0.05)
+    database.db.execute("PRAGMA journal_mode = DELETE")
+    database.db.execute("BEGIN EXCLUSIVE")
+    complaint = run("import", "opencode.db", str(file), code=exits.TRY_AGAIN, err=True)
+    assert "opencode.db: its agent has the database locked" in complaint
+    assert "Login" in run("ls")
+
+
+def test_a_session_of_a_database_that_is_none_stops_no_other(run: Run, database: opencode_files.Database) -> None:
+    database.db.execute("UPDATE message SET data = '{' WHERE session_id = 'ses_two'")
+    assert "2 sessions taken in" in run("import", "opencode.db")
+    database.db.execute("DROP TABLE part")
+    assert "no agent" in run("import", "opencode.db", code=3, err=True)
+
+
+def test_a_database_mends_what_the_store_lost(run: Run, database: opencode_files.Database, tmp_path: Path) -> None:
+    from gitsession.exchange import donors, sources
+    from gitsession.exchange.bring_in import bring_in
+    from gitsession.store.memory import MemoryStore
+
+    whole = MemoryStore()
+    for found in sources.at(database.path):
+        done = bring_in(whole, found.format, found.take().source)
+        donor = donors.AgentFile(found.place)
+        tip = done.moves[0].new
+        assert tip is not None
+        assert donor.read(tip, done.session) == whole.read(tip)

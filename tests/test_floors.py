@@ -136,8 +136,9 @@ def test_a_library_has_one_door(library):
     assert importers_of(library) == DOORS[library]
 
 
-def test_sqlite_stays_in_the_index():
-    assert {module.split("/")[0] for module in importers_of("sqlite3")} == {"index"}
+def test_sqlite_stays_in_the_index_and_where_agents_databases_are_read():
+    outside = [module for module in importers_of("sqlite3") if not module.startswith("index/")]
+    assert outside == ["exchange/databases.py"]
 
 
 def test_click_and_rich_stay_in_the_command_line():

@@ -20,6 +20,7 @@ from gitsession.exchange import bring_in, discover, projects, send_out
 from gitsession.exchange.bring_in import BroughtIn
 from gitsession.exchange.repair import Repaired
 from gitsession.exchange.send_out import SentOut
+from gitsession.exchange.sources import Taken
 from gitsession.formats import Format, Source
 from gitsession.index import search
 from gitsession.index.catalogue import Catalogue, Row, is_of
@@ -155,20 +156,27 @@ class Store:
         ``Refused``, ``Corrupt`` and ``Unavailable``.
         """
         kept, missing = discover.attachments(path, data, format) if path else ({}, [])
-        source = format.split(data, name=name, final=final)
+        taken = Taken(format.split(data, name=name, final=final), kept, missing)
+        return self.take_in(format, taken, path=path, group=group, dry_run=dry_run)
+
+    def take_in(
+        self, format: Format, taken: Taken, *, path: Path | None = None, group: str | None = None, dry_run: bool = False
+    ) -> BroughtIn:
+        """Import one session that was read already (``exchange.sources``)."""
+        source = taken.source
         command = bring_in.Command(f"import {path or source.source_id}", self._clock(), group)
         done = bring_in.bring_in(
             self.objects,
             format,
             source,
-            kept,
+            taken.attachments,
             command=command,
             project=self._project(format, source),
             dry_run=dry_run,
             find=lambda source_id: self._session_of(format.AGENT, source_id),
         )
         self._brought_in[format.AGENT, source.source_id] = done.session
-        return done.with_missing(missing)
+        return done.with_missing(taken.missing)
 
     def _session_of(self, agent: str, source_id: str) -> str | None:
         """The session that an agent calls so; what this handle brought in is known before the catalogue knows it."""

@@ -17,7 +17,7 @@ from gitsession.errors import Corrupt, Malformed, NotFound, RefMoved, Refused, U
 from gitsession.exchange.base import Find, shared
 from gitsession.exchange.own_lines import OwnLines, Taken, tree_of_ours
 from gitsession.formats import Format, Problem, Record, Source
-from gitsession.formats.record import TAIL
+from gitsession.formats.record import TAIL, WHOLE
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
@@ -307,7 +307,8 @@ class _Plan:
         if any(position(node) in superseded for node in self.at_line.values()):
             return False
         here = {node.oid for node in self.at_line.values()}
-        end = max((record.line for record in (*self.source.meta, *self.source.records)), default=0)
+        lines = (record.line for record in (*self.source.meta, *self.source.records) if record.line < WHOLE)
+        end = max(lines, default=0)
         missing = [node for node in facts.imported_now(self.tree, superseded) if node.oid not in here]
         missing += [node for number, (node, _) in seen.lines_of_ours().items() if number not in self.taken]
         older = bool(missing) and all(node.source is not None and node.source.line > end for node in missing)

@@ -53,6 +53,13 @@ def name_of(path: Path) -> str:
     return path.absolute().with_suffix("").as_posix()
 
 
+def head(path: Path) -> bytes:
+    """The beginning of a regular file; nothing of what is none. Raises ``OSError``."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with os.fdopen(fd, "rb") as file:
+        return file.read(HEAD_BYTES) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
+
+
 def read(path: Path) -> tuple[os.stat_result, bytes]:
     """A session file as it is. Raises ``Malformed`` for what is no regular file, or over 1 GiB; ``OSError``."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe must not hold us up

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from gitsession.errors import GitSessionError, Unavailable
-from gitsession.exchange import discover, journals
+from gitsession.exchange import journals, sources
 from gitsession.exchange.bring_in import bring_in
 from gitsession.index.catalogue import Catalogue
 from gitsession.store import config, create, gitcli
@@ -116,11 +116,9 @@ class AgentFile:
         if self._made is None:
             self._made = MemoryStore()
             try:
-                _, data = discover.read(self._path)
-                format = discover.format_of(self._path, data)
-                if format is not None:
-                    kept, _ = discover.attachments(self._path, data, format)
-                    bring_in(self._made, format, format.split(data, name=discover.name_of(self._path)), kept)
+                for found in sources.again(self._path):
+                    taken = found.take()
+                    bring_in(self._made, found.format, taken.source, taken.attachments)
             except (GitSessionError, OSError):
                 pass  # gone, or another file by now: it gives what it has
         return self._made

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import Corrupt, Refused
 from gitsession.exchange.gather import gather
-from gitsession.formats import FORMATS
-from gitsession.formats.record import TAIL
+from gitsession.formats import FORMATS, Document, is_document
+from gitsession.formats.record import TAIL, WHOLE
 from gitsession.model.entries import Fork, Session
 from gitsession.session import facts, graph, names
 from gitsession.session.content import payload_of
@@ -80,7 +80,8 @@ def home(store: ObjectStore, sid: str, at: Node | None = None) -> SentOut:
     }
     headers = meta.headers(None if at is None else nodes)
     if at is not None:
-        headers.pop(TAIL, None)  # it stood behind another line
+        for number in (TAIL, WHOLE):
+            headers.pop(number, None)  # it stood behind another line
     lines = {**headers, **{node.source.line: node for node in found if node.source}, **taken}
     if not lines:
         raise Refused(
@@ -91,14 +92,29 @@ def home(store: ObjectStore, sid: str, at: Node | None = None) -> SentOut:
     left_out = sum(
         node.source is None and node.oid != start and to_base64url(node.chain) not in in_file for node in nodes
     )
+    agent = next((node.source.agent for node in lines.values() if node.source), root.agent)
+    format = FORMATS[agent]
+    if is_document(format):
+        entries = {node.source.line: node for node in found if node.source}
+        stand = {number: node for number, node in headers.items() if number in entries or number in (0, WHOLE, TAIL)}
+        return SentOut(agent, _document(store, format, {**entries, **stand, **taken}), left_out)
     payloads = [payload_of(store, lines[number]) for number in sorted(lines)]
     if TAIL in lines and not payloads[-1]:
         payloads.pop()  # it has found its line
-    agent = next((node.source.agent for node in lines.values() if node.source), root.agent)
-    between = FORMATS[agent].BETWEEN
+    between = format.BETWEEN
     data = between.join(payloads)
     ends_with_newline = meta.source_file.ends_with_newline or at is not None
     return SentOut(agent, data + (between if ends_with_newline else b""), left_out)
+
+
+def _document(store: ObjectStore, format: Document, lines: Mapping[int, Node]) -> bytes:
+    """A file that is laid out from its records; or, where that would be another one, its bytes as they were."""
+    whole = lines.get(WHOLE)
+    if whole is not None:
+        return payload_of(store, whole)
+    records = [payload_of(store, lines[number]) for number in sorted(lines) if 0 < number < WHOLE]
+    tail = payload_of(store, lines[TAIL]) if TAIL in lines else b""
+    return format.join(payload_of(store, lines[0]), records, tail)
 
 
 def _damaged(tree: graph.Tree) -> Corrupt:

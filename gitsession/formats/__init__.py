@@ -7,9 +7,10 @@ better. What a record's commit message says (``headline``) is frozen under a vie
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
-from gitsession.formats import aider, claude, codex, omp, pi
+from gitsession.formats import aider, claude, codex, librecode, omp, opencode, pi
+from gitsession.formats.databases import Database
 from gitsession.formats.outgoing import Leaving, Outgoing, Written
 from gitsession.formats.places import Beside, Root
 from gitsession.formats.record import Problem, Record, Source
@@ -17,7 +18,8 @@ from gitsession.model.entries import Entry
 from gitsession.model.headline import Headline
 
 __all__ = [
-    "FORMATS", "Beside", "Format", "Leaving", "Outgoing", "Problem", "Record", "Root", "Source", "Written", "claimed",
+    "DATABASES", "FORMATS", "Beside", "Database", "Document", "Format", "Leaving", "Outgoing", "Problem", "Record",
+    "Root", "Source", "Written", "claimed", "is_document",
 ]  # fmt: skip
 
 
@@ -60,8 +62,25 @@ class Format(Protocol):
         """A session as a file that the agent opens at the leaf. The same in, the same out. Never raises."""
 
 
-FORMATS: dict[str, Format] = {"aider": aider, "claude": claude, "codex": codex, "omp": omp, "pi": pi}
+class Document(Format, Protocol):
+    """What the module of an agent offers besides whose form is ``json``: its files are no lines, but laid out anew."""
+
+    def join(self, header: bytes, payloads: Sequence[bytes], tail: bytes) -> bytes:
+        """The file, of the session itself (line 0), its records or what stands for them, and what waits."""
+
+
+def is_document(format: Format) -> TypeGuard[Document]:
+    return format.FORM == "json"
+
+
+FORMATS: dict[str, Format] = {
+    "aider": aider, "claude": claude, "codex": codex, "librecode": librecode, "omp": omp, "opencode": opencode,
+    "pi": pi,
+}  # fmt: skip
 """In the order in which they are asked: the pickier first."""
+
+DATABASES: dict[str, Database] = {"librecode": librecode, "opencode": opencode}
+"""Of ``FORMATS``, those whose agent keeps its sessions in a database."""
 
 
 def claimed(head: bytes) -> Format | None:

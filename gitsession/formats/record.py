@@ -11,6 +11,9 @@ from gitsession.model.entries import Session
 TAIL = (1 << 31) - 1
 """The line number of a file's tail on ``meta``: behind every line (``formats.groups``)."""
 
+WHOLE = TAIL - 1
+"""The line number, on ``meta``, of a document that cannot be laid out from its records as it is: all of its bytes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -56,8 +59,9 @@ class Source:
 
     ``records`` stand in an order in which every parent comes before its children (file order, but for a record whose
     parent stands further down). ``meta``: the lines that the agent rewrites in place (header, title slot), in file
-    order. ``tail``: the lines behind the last record that wait for the next (``formats.groups``); ``None`` for an agent
-    whose lines are all records. ``waiting``: bytes after the last line end that are no whole record yet.
+    order, and, in a document, what stands there in place of a record, under the record's line. ``tail``: the lines
+    behind the last record that wait for the next (``formats.groups``); ``None`` for an agent whose lines are all
+    records. ``waiting``: bytes after the last line end that are no whole record yet.
     ``ends_with_newline``: whether the bytes taken in end with a line end. ``version``: the file's own format version,
     for the report.
     ``leaf``: the line of the record that the agent goes on from, where that is not the last one.

@@ -13,7 +13,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from gitsession.errors import Ambiguous, NotFound, Unavailable
 from gitsession.store import peek
@@ -47,6 +47,17 @@ CREATE TABLE files (
     path TEXT PRIMARY KEY, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, inode INTEGER NOT NULL,
     sid TEXT NOT NULL) WITHOUT ROWID;
 """
+
+
+class Stat(Protocol):
+    """What tells that a file has changed, as ``os.stat_result`` has it."""
+
+    @property
+    def st_size(self) -> int: ...
+    @property
+    def st_mtime_ns(self) -> int: ...
+    @property
+    def st_ino(self) -> int: ...
 
 
 class Row(NamedTuple):  # a dataclass would cost a third of the start of `gitsession ls`
@@ -168,14 +179,14 @@ class Catalogue:
 
     # ---- files that were imported
 
-    def seen(self, path: Path, stat: os.stat_result) -> str | None:
+    def seen(self, path: Path, stat: Stat) -> str | None:
         """The session that the file at ``path`` was imported as, if it has not changed since."""
         asked = "SELECT size, mtime_ns, inode, sid FROM files WHERE path = ?"
         found = self.db.execute(asked, (os.fsencode(path),)).fetchone()
         same = found is not None and found[:3] == (stat.st_size, stat.st_mtime_ns, stat.st_ino)
         return found[3] if same and self.session(found[3]) is not None else None
 
-    def remember(self, files: Iterable[tuple[Path, os.stat_result, str]]) -> None:
+    def remember(self, files: Iterable[tuple[Path, Stat, str]]) -> None:
         """That each file, as it is, was imported as a session."""
         rows = [(os.fsencode(path), stat.st_size, stat.st_mtime_ns, stat.st_ino, sid) for path, stat, sid in files]
         with contextlib.suppress(sqlite3.OperationalError), self.transaction() as db:  # else they are read again

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from gitsession.errors import GitSessionError, NotFound
+from gitsession.formats import FORMATS, is_document
 from gitsession.formats.record import TAIL
 from gitsession.model.entries import Fork, Session
 from gitsession.model.headline import VIEW
@@ -131,14 +132,21 @@ def _check_meta(store: ObjectStore, sid: str | None, nodes: Mapping[Oid, Node], 
             continue
         node = nodes.get(store.ref(name) or "")
         while node is not None and not _starts(node):
-            is_tail = node.source is not None and node.source.line == TAIL
-            if node.kind not in ON_META and not is_tail and not is_of_ours(node):
+            if node.kind not in ON_META and not _stands_for_a_part(node) and not is_of_ours(node):
                 report.add(node.oid, f"{node.kind[:40]!r} has no place on {name}")
                 break
             node = nodes.get(node.parent or "")
         leaves = graph.branches(store, parsed[0])
         if node is not None and _starts(node) and _reaches(nodes, leaves, node.oid) is False:
             report.add(name, "begins in another session")
+
+
+def _stands_for_a_part(node: Node) -> bool:
+    """Whether it is what waits in a file, or a part of a document as it stands there."""
+    if node.source is None:
+        return False
+    format = FORMATS.get(node.source.agent)
+    return node.source.line == TAIL or (format is not None and is_document(format))
 
 
 def _starts(node: Node) -> bool:

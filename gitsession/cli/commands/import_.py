@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from gitsession.api import Store
     from gitsession.exchange.bring_in import BroughtIn
+    from gitsession.exchange.sources import Found, Seen
     from gitsession.formats import Format
 
 PROBLEMS_SHOWN = 3
@@ -100,7 +101,7 @@ class _Work:
         self._final = final
         self.dry_run = dry_run
         self._group = secrets.token_hex(8)
-        self._files: list[tuple[Path, os.stat_result, str]] = []
+        self._files: list[tuple[Path, Seen, str]] = []
         self._waiting: list[tuple[Path, Format | None, bool, str]] = []
         # As it is now: bringing it up to date after every file would cost more than the files.
         self._catalogue = store.catalogue()
@@ -111,46 +112,63 @@ class _Work:
         return [Path(folder) for folder in dict.fromkeys((current_folder(), *held)) if folder]
 
     def take(self, path: Path, format: Format | None, *, named: bool) -> None:
-        from gitsession.exchange import discover
+        """All sessions at ``path``: one in a file, many in a database."""
+        from gitsession.exchange import sources
 
-        try:
-            stat = path.stat()
-            if not named and self._catalogue.seen(path.absolute(), stat):
+        found, sid, before = False, "", len(self.failed) + len(self._waiting)
+        with self._judged(path):
+            stamp = sources.stamp_of(path)
+            if not named and self._catalogue.seen(path.absolute(), stamp):
                 self.unchanged += 1
                 return
-            stat, data = discover.read(path)
-            chosen = format or discover.format_of(path, data)
-            if chosen is None:
-                if not named:
-                    self.skipped += 1
-                    return
+            for each in sources.at(path, format, final=self._final):
+                found = True
+                try:
+                    sid = self._one(each, within=each.place != path) or sid
+                except NoBase as error:
+                    self._waiting.append((path, format, named, str(error)))
+            if not found and not named:
+                self.skipped += 1
+            elif not found:
                 hint = "--from FORMAT takes it as one's"
                 raise NotFound(f"no agent wrote this that gitsession knows ({_known()}); {hint}")
-            done = self.store.bring_in(
-                chosen,
-                data,
-                path=path,
-                name=discover.name_of(path),
-                final=self._final,
-                group=self._group,
-                dry_run=self.dry_run,
+        if sid and len(self.failed) + len(self._waiting) == before:
+            self._remember(path, stamp, sid)
+
+    def _one(self, found: Found, *, within: bool) -> str | None:
+        """One session; its id, ``None`` where it failed. ``within``: a database, which says when one has changed."""
+        with self._judged(found.place):
+            seen = self._catalogue.seen(found.place.absolute(), found.stamp) if within and not self._final else None
+            if seen is not None:
+                self.unchanged += 1
+                return seen
+            done = self.store.take_in(
+                found.format, found.take(), path=found.place, group=self._group, dry_run=self.dry_run
             )
-        except NoBase as error:
-            self._waiting.append((path, format, named, str(error)))
-            return
+            self.done.append((found.place, found.format.AGENT, done))
+            if within:
+                self._remember(found.place, found.stamp, done.session)
+            return done.session
+        return None
+
+    @contextmanager
+    def _judged(self, path: Path) -> Iterator[None]:
+        """What fails is said, and stops nothing else."""
+        try:
+            yield
+        except NoBase:
+            raise
         except GitSessionError as error:
             self._fail(path, str(error))
             self.worst = max(self.worst, _CODES.get(type(error), exits.NOT_FOUND))
-            return
         except OSError as error:
             self._fail(path, error.strerror or str(error))
-            return
         except MemoryError:
             self._fail(path, "there is not enough memory to take it in")
-            return
-        self.done.append((path, chosen.AGENT, done))
+
+    def _remember(self, path: Path, stamp: Seen, sid: str) -> None:
         if not self.dry_run:
-            self._files.append((path.absolute(), stat, done.session))
+            self._files.append((path.absolute(), stamp, sid))
 
     def take_what_waits(self) -> None:
         """Files that go on from others, which may have come behind them; those still without are failures."""

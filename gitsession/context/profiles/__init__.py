@@ -15,7 +15,10 @@ from gitsession.context.value import Item, Shown, State
 from gitsession.errors import NotFound
 from gitsession.model.entries import Entry
 
-PROFILES = {"pi": "pi", "pi-0.73": "pi_073", "omp": "omp", "claude": "claude", "codex": "codex", "aider": "aider"}
+PROFILES = {
+    "pi": "pi", "pi-0.73": "pi_073", "omp": "omp", "claude": "claude", "codex": "codex", "librecode": "librecode",
+    "opencode": "opencode", "aider": "aider",
+}  # fmt: skip
 """What ``--profile`` takes, and the module of this folder that knows its rules. The first is the default."""
 
 DEFAULT = "pi"

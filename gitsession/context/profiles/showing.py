@@ -22,6 +22,7 @@ from gitsession.model.entries import (
     Message,
     Prune,
 )
+from gitsession.model.results import unfold
 from gitsession.session.glimpse import Spot
 
 
@@ -65,7 +66,10 @@ def kept_system(entry: Compaction) -> list[Message]:
 
 
 def _message(line: Line, node: Spot, entry: Entry) -> list[Item]:
-    return [_item(line, node, entry)] if isinstance(entry, Message) else []
+    if not isinstance(entry, Message):
+        return []
+    parts = unfold(entry)
+    return [_item(line, node, entry)] if len(parts) == 1 else [Item(node.oid, part) for part in parts]
 
 
 def _custom_message(line: Line, node: Spot, entry: Entry) -> list[Item]:
@@ -127,7 +131,12 @@ def changed(items: list[Item], node: Spot, how: Changes) -> list[Item]:
         items = _edited(items, edit.replacement)
     if not how.prunes.isdisjoint(called):
         items = [cleared(item) for item in items]
-    return items
+    return [cleared(item) if part_of(item) in how.prunes else item for item in items]
+
+
+def part_of(item: Item) -> object:
+    """The agent's own name for one result among several in an entry (``model.results``)."""
+    return item.entry.extra.get("part")
 
 
 def _edited(items: list[Item], replacement: Any) -> list[Item]:

@@ -1,0 +1,85 @@
+"""librecode: rules 9 and 10, and what it keeps from the model: results of tools, and what the model thought.
+
+Read in its source; there is no released program to ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gitsession.context.line import Line
+from gitsession.context.profiles import Selection, Settings, turns
+from gitsession.context.profiles.estimates import images
+from gitsession.context.profiles.reach import reach
+from gitsession.context.profiles.showing import changed, changes, show, show_compaction
+from gitsession.context.profiles.states import state
+from gitsession.context.profiles.turns import can_cut, starts_turn
+from gitsession.context.value import Item, Shown
+from gitsession.model.entries import BranchSummary, Compaction, Message
+
+__all__ = ["NAME", "OWN_COUNT", "SETTINGS", "can_cut", "estimate", "llm_role", "select", "starts_turn", "usage"]
+
+NAME = "librecode"
+SETTINGS = Settings(reserve=2_048)
+OWN_COUNT = False
+
+SHOWN = ("user", "assistant")
+"""The roles of messages that the model sees, where an entry does not say otherwise."""
+
+NEVER = ("tool",)
+"""Those that it does not see, whatever an entry says."""
+
+
+def select(line: Line) -> Selection:
+    seen = reach(line)
+    nodes = [*seen.kept, *seen.after]
+    how = changes(line, nodes, edits=True)
+    items = [] if seen.compaction is None else show_compaction(line, seen.compaction, system=False)
+    fresh = 0
+    for at, node in enumerate(nodes):
+        if at == len(seen.kept) and seen.compaction is not None:
+            fresh = len(items)
+        shown = [item for item in show(line, node) if _faces_model(item.entry)]
+        items += changed(shown, node, how) if how.newest else shown
+    if not seen.after and seen.compaction is not None:
+        fresh = len(items)
+    return Selection(tuple(items), state(line, model=line.anchors.model), fresh)
+
+
+def _faces_model(entry: Shown) -> bool:
+    """Whether the model sees an entry: what it says itself counts, else its kind and its role."""
+    if isinstance(entry, Compaction | BranchSummary):
+        return True
+    if isinstance(entry, Message) and entry.role in NEVER:
+        return False
+    stated = entry.extra.get("model_facing")
+    by_kind = entry.role in SHOWN if isinstance(entry, Message) else True
+    says_something = bool(images(entry.content)) or bool(_words(entry))
+    return says_something and (stated == 1 if isinstance(stated, int) else by_kind)
+
+
+def _words(entry: Shown) -> str:
+    if isinstance(entry, Compaction | BranchSummary):
+        return entry.summary.strip()
+    if isinstance(entry, Message) and entry.role == "shell":
+        return (entry.output or "").strip()
+    return entry.text.strip()
+
+
+def estimate(entry: Shown) -> int:
+    return -(-len(_words(entry)) // 4)
+
+
+def usage(items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
+    """What the last request took, which librecode keeps beside the answer."""
+    for at in range(len(items) - 1, fresh - 1, -1):
+        entry = items[at].entry
+        if isinstance(entry, Message) and entry.role == "assistant" and entry.usage is not None:
+            taken = entry.usage.get("contextTokens")
+            if type(taken) is int and taken > 0:
+                return taken, at
+    return None
+
+
+def llm_role(entry: Shown) -> str | None:
+    return turns.llm_role(entry, custom="user", system=False)

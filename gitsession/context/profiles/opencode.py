@@ -1,0 +1,189 @@
+"""opencode 1.18: marks of a prune (P2), what a compaction keeps and where it stands (K1, K2, K4), and what goes along.
+
+Seen with the real program, resumed on sessions of its own and of ours. What was undone (V3) is behind the leaf. Not
+reproduced: the system prompt, and words that the program puts around a prompt that came while it was at work.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from gitsession.context.line import Line, answers_to
+from gitsession.context.profiles import Selection, Settings, turns
+from gitsession.context.profiles.estimates import images, texts, units
+from gitsession.context.profiles.showing import Changes, changed, changes, part_of, show, show_compaction
+from gitsession.context.profiles.states import state
+from gitsession.context.profiles.turns import can_cut, starts_turn
+from gitsession.context.value import Item, Shown
+from gitsession.formats import opencode
+from gitsession.formats.opencode_text import quoted
+from gitsession.model.blocks import Block, File, OtherBlock, Text, Thinking, ToolCall
+from gitsession.model.entries import BranchSummary, Compaction, Custom, Message, Reset
+from gitsession.model.results import result, result_in, unfold
+from gitsession.session.node import Node
+
+__all__ = ["NAME", "OWN_COUNT", "SETTINGS", "can_cut", "estimate", "llm_role", "select", "starts_turn", "usage"]
+
+NAME = "opencode"
+SETTINGS = Settings(reserve=20_000)
+OWN_COUNT = False
+
+ASKED = "What did we do so far?"
+"""How the request to compact reads."""
+
+BY_USER = "The following tool was executed by the user"
+CLEARED = "[Old tool result content cleared]"
+INTERRUPTED = "[Tool execution was interrupted]"
+NOT_SENT = ("text/plain", "application/x-directory")
+"""Files of the user's that do not go along: what is in them stands in a text beside them."""
+
+
+def select(line: Line) -> Selection:
+    nodes, kept, compaction = _in_sight(line)
+    how = changes(line, nodes, edits=True)
+    items: list[Item] = []
+    fresh = 0
+    for at, node in enumerate(nodes):
+        items += _shown(line, node, how)
+        if compaction is not None and at == kept:
+            fresh = len(items)
+    return Selection(tuple(items), state(line, model=line.anchors.model), fresh)
+
+
+def _in_sight(line: Line) -> tuple[list[Node], int, Node | None]:
+    """The nodes in the order in which the model gets them: compaction, what it kept, what came after (K4).
+
+    The second is the place of the last one that is no news since the compaction.
+    """
+    found: list[Node] = []
+    compaction: Node | None = None
+    first: str | None = None
+    for node in line.back():
+        found.append(node)
+        if node.kind == Reset.kind and isinstance(line.entry(node), Reset):
+            found.pop()
+            break
+        if compaction is None and node.kind == Compaction.kind:
+            entry = line.entry(node)
+            if isinstance(entry, Compaction):
+                compaction, first = node, entry.first_kept
+                if first is None or (node.source is None and not line.may_hold(first, node)):
+                    break
+        elif first is not None and answers_to(node, first):
+            break
+    found.reverse()
+    if compaction is None:
+        return found, 0, None
+    at = found.index(compaction)
+    begins_at_kept = first is not None and bool(at) and answers_to(found[0], first)
+    if not begins_at_kept and compaction.source is None:
+        return found[at:], 0, compaction
+    # opencode goes back to the beginning where it does not find what was kept, and then changes no order.
+    ordered = [compaction, *found[:at], *found[at + 1 :]] if begins_at_kept else found
+    return ordered, at, compaction
+
+
+def _shown(line: Line, node: Node, how: Changes) -> list[Item]:
+    if node.kind == Compaction.kind:
+        entry = line.entry(node)
+        return _compaction(line, node, entry) if isinstance(entry, Compaction) else []
+    if node.kind == Custom.kind:
+        entry = line.entry(node)
+        is_request = node.source is not None and isinstance(entry, Custom) and entry.custom_type == "compaction"
+        return [Item(node.oid, _asked(entry.at_ms))] if is_request else []
+    if node.kind != Message.kind:
+        return changed(show(line, node), node, how)
+    said = line.entry(node)
+    if not isinstance(said, Message) or _is_left_out(said):
+        return []
+    # An answer that was broken off goes along like any other.
+    parts = unfold(dataclasses.replace(said, content=tuple(_sent(said)), stop=None if said.failed else said.stop))
+    items = [Item(node.oid, part) for part in parts if part.content or part.role == "tool"]
+    return [_cleared(item) if part_of(item) in how.prunes else item for item in changed(items, node, how)]
+
+
+def _compaction(line: Line, node: Node, entry: Compaction) -> list[Item]:
+    """The request and its answer, as the messages that they are (K1); a compaction of ours in our words."""
+    if node.source is None:
+        return show_compaction(line, node, system=False)
+    messages = entry.extra.get("messages")
+    answer = messages[1] if isinstance(messages, list) and len(messages) == 2 else {}
+    said = opencode.read(quoted(answer).encode())
+    if not isinstance(said, Message):
+        return []
+    said = dataclasses.replace(said, content=tuple(_sent(said)))
+    return [Item(node.oid, _asked(entry.at_ms)), *(Item(node.oid, part) for part in unfold(said))]
+
+
+def _asked(at_ms: int) -> Message:
+    return Message(role="user", content=(Text(ASKED),), at_ms=at_ms)
+
+
+def _is_left_out(entry: Message) -> bool:
+    """An answer that failed; one that the user broke off goes along as far as it said something."""
+    if entry.role != "assistant" or not entry.failed:
+        return False
+    said = any(not isinstance(block, Thinking) and _type_of(block) != "step-start" for block in entry.content)
+    return entry.stop != "aborted" or not said
+
+
+def _sent(entry: Message) -> Iterator[Block]:
+    """The blocks that go to the model. A call that never ended has a result that says so."""
+    answered = {found.tool_call_id for block in entry.content if (found := result_in(block)) is not None}
+    keeps_blank = any(isinstance(block, Thinking) and block.signature for block in entry.content)
+    for block in entry.content:
+        if isinstance(block, Text):
+            if block.text or entry.role == "assistant":
+                yield Text(" ", block.signature) if not block.text and keeps_blank else block
+        elif isinstance(block, File) and block.mime in NOT_SENT:
+            continue
+        elif isinstance(block, ToolCall) and block.id not in answered:
+            yield block
+            yield result(call=block.id, name=block.name, text=INTERRUPTED, is_error=True, at_ms=entry.at_ms)
+        elif _type_of(block) == "subtask":
+            yield Text(BY_USER)
+        elif isinstance(block, OtherBlock):
+            yield from _of_result(block)
+        else:
+            yield block
+
+
+def _of_result(block: OtherBlock) -> Iterator[Block]:
+    """A result, in which what an interrupted call gave back is no error; the beginning of a step. Nothing else goes."""
+    found = result_in(block)
+    details = found.details if found is not None else None
+    metadata = details.get("metadata") if isinstance(details, Mapping) else None
+    output = metadata.get("output") if isinstance(metadata, Mapping) and metadata.get("interrupted") is True else None
+    if isinstance(output, str):
+        yield OtherBlock({**block.value, "is_error": False, "text": output})
+    elif found is not None or _type_of(block) == "step-start":
+        yield block
+
+
+def _type_of(block: Any) -> object:
+    return block.value.get("type") if isinstance(block, OtherBlock) and isinstance(block.value, Mapping) else None
+
+
+def _cleared(item: Item) -> Item:
+    """A result whose content was marked as old (P2), in opencode's own words."""
+    assert isinstance(item.entry, Message)
+    return Item(item.oid, dataclasses.replace(item.entry, content=(Text(CLEARED),), details=None))
+
+
+def estimate(entry: Shown) -> int:
+    """Characters by four, to the nearest."""
+    if isinstance(entry, Compaction | BranchSummary):
+        return (units(entry.summary) + 2) // 4
+    assistant = isinstance(entry, Message) and entry.role == "assistant"
+    count = sum(units(text) for text in texts(entry.content, calls=assistant))
+    return (count + 2) // 4 + 1_200 * images(entry.content)
+
+
+def usage(items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
+    return turns.usage(items, fresh, least=1)
+
+
+def llm_role(entry: Shown) -> str | None:
+    return turns.llm_role(entry, custom="user", system=False)

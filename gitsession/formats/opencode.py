@@ -1,0 +1,101 @@
+"""Sessions of opencode: ``~/.local/share/opencode/opencode.db`` since 1.2, folders of JSON before; and its exports.
+
+However a session is read, its records are the same (docs/decisions/0015).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from gitsession.formats import opencode_file, opencode_rows, opencode_write
+from gitsession.formats.databases import Ask, Columns, Stamp
+from gitsession.formats.opencode_headline import headline_of
+from gitsession.formats.opencode_messages import AGENT
+from gitsession.formats.opencode_view import entry_of
+from gitsession.formats.outgoing import Outgoing
+from gitsession.formats.places import Beside, Root
+from gitsession.formats.record import Source
+from gitsession.model.entries import Entry, Session
+from gitsession.model.headline import Headline
+
+__all__ = [
+    "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "TABLES", "beside", "claims", "from_folders", "headline", "holds",
+    "is_info", "join", "listed", "place", "read", "resume_command", "session", "split", "take_in_command", "write",
+]  # fmt: skip
+
+FORM = "json"
+BETWEEN = b""
+ROOTS: Sequence[Root] = (
+    Root(".local/share", "opencode/storage/session/*/ses_*.json", "XDG_DATA_HOME"),
+    Root(".local/share", "opencode/opencode*.db", "XDG_DATA_HOME"),
+)
+"""The folders first: opencode left them as they were when it moved to the database, which so has the last word."""
+
+FILES: Sequence[str] = ("*.json", "*.db")
+TABLES: Sequence[str] = opencode_rows.TABLES
+
+
+def claims(head: bytes) -> bool:
+    """An export, or the description of a session in the folders of old."""
+    return opencode_file.is_document(head) or opencode_file.is_info(head)
+
+
+def is_info(head: bytes) -> bool:
+    """Whether it is the description of a session, whose messages lie elsewhere."""
+    return opencode_file.is_info(head)
+
+
+def split(data: bytes, *, name: str = "", final: bool = False) -> Source:
+    return opencode_file.split(data, final=final)
+
+
+def join(header: bytes, payloads: Sequence[bytes], tail: bytes) -> bytes:
+    return opencode_file.join(header, payloads, tail)
+
+
+def from_folders(
+    info: bytes, files: Mapping[str, bytes], parts: Mapping[str, Mapping[str, bytes]], *, final: bool = False
+) -> Source:
+    return opencode_file.from_folders(info, files, parts, final=final)
+
+
+def holds(columns: Columns) -> bool:
+    return opencode_rows.holds(columns)
+
+
+def listed(ask: Ask, columns: Columns) -> Iterator[tuple[str, Stamp]]:
+    return opencode_rows.listed(ask, columns)
+
+
+def session(ask: Ask, columns: Columns, id: str, *, final: bool = False) -> Source:
+    return opencode_rows.session(ask, columns, id, final=final)
+
+
+def beside(data: bytes, name: str) -> Sequence[Beside]:
+    return ()
+
+
+def headline(payload: bytes) -> Headline:
+    return headline_of(payload)
+
+
+def read(payload: bytes) -> Entry:
+    return entry_of(payload)
+
+
+def write(out: Outgoing) -> opencode_write.Export:
+    return opencode_write.write(out)
+
+
+def place(header: Session, cwd: str) -> str:
+    """Where an export can be put below opencode's folder: it is taken in from anywhere (``take_in_command``)."""
+    return f"opencode/gitsession/{opencode_write.session_id(header.source_id)}.json"
+
+
+def take_in_command(path: str) -> list[str]:
+    """What makes an export a session of opencode's, in the folder where it is run."""
+    return ["opencode", "import", path]
+
+
+def resume_command(source_id: str) -> list[str]:
+    return ["opencode", "--session", opencode_write.session_id(source_id)]

@@ -1,0 +1,99 @@
+"""Messages in which the results of tools stand beside the calls, as some agents keep them, and how they come apart.
+
+Such a result is a block of a type of its own right behind its call, so that one message stays one entry. Whoever needs
+the messages as a model is sent them asks for the parts.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gitsession.model.blocks import Block, File, Image, OtherBlock, Text
+from gitsession.model.entries import Message
+
+TYPE = "tool_result"
+
+
+def result(
+    *,
+    call: str,
+    name: str,
+    text: str,
+    is_error: bool = False,
+    files: Sequence[Mapping[str, Any]] = (),
+    at_ms: int = 0,
+    part: str | None = None,
+    details: Any = None,
+) -> OtherBlock:
+    """What a tool gave back for ``call``. ``files``: maps of mime, name, url. ``part``: the agent's own id for it."""
+    said = {
+        "type": TYPE, "tool_call_id": call, "tool_name": name, "is_error": is_error, "text": text,
+        "files": list(files), "at_ms": at_ms, "part": part, "details": details,
+    }  # fmt: skip
+    return OtherBlock(said)
+
+
+def result_in(block: Block) -> Message | None:
+    """The message that a block of ``result`` stands for; ``None`` for any other block. ``extra``: its ``part``."""
+    value = block.value if isinstance(block, OtherBlock) else None
+    if not isinstance(value, Mapping) or value.get("type") != TYPE or not isinstance(value.get("text"), str):
+        return None
+    files = [attached(file.get("name"), file.get("mime"), file.get("url")) for file in value["files"]]
+    return Message(
+        role="tool",
+        content=(*((Text(value["text"]),) if value["text"] or not files else ()), *files),
+        tool_call_id=value["tool_call_id"],
+        tool_name=value["tool_name"],
+        is_error=value["is_error"],
+        at_ms=value["at_ms"],
+        details=value["details"],
+        extra={"part": value["part"]} if value["part"] is not None else {},
+    )
+
+
+def unfold(entry: Message) -> Sequence[Message]:
+    """The messages that ``entry`` stands for: words and calls, behind them the results; itself where it has none.
+
+    Where the agent asked the model again within it (a block of the type ``step-start``), another begins.
+    """
+    if entry.role != "assistant" or not any(result_in(block) for block in entry.content):
+        return (entry,)
+    found: list[Message] = []
+    said: list[Block] = []
+    results: list[Message] = []
+    for block in (*entry.content, None):
+        result = None if block is None else result_in(block)
+        if block is None or (_begins_step(block) and results):
+            if said:
+                found.append(dataclasses.replace(entry, content=tuple(said)))
+            found += results
+            said, results = [], []
+        if result is not None:
+            results.append(result)
+        elif block is not None:
+            said.append(block)
+    return found
+
+
+def _begins_step(block: Block) -> bool:
+    value = block.value if isinstance(block, OtherBlock) else None
+    return isinstance(value, Mapping) and value.get("type") == "step-start"
+
+
+def attached(name: Any, mime: Any, url: Any) -> Block:
+    """A file by its URL: an image, where the URL holds one."""
+    name, mime = name if isinstance(name, str) else "", mime if isinstance(mime, str) else None
+    url = url if isinstance(url, str) else ""
+    head, _, encoded = url.partition(";base64,")
+    if not head.startswith("data:") or not encoded:
+        return File(name, mime, url=url)
+    try:
+        data = base64.b64decode(encoded, validate=True)
+    except (binascii.Error, ValueError):
+        return File(name, mime, url=url)
+    mime = mime or head[len("data:") :]
+    return Image(data, mime) if mime.startswith("image/") else File(name, mime, data=data)

@@ -1,0 +1,108 @@
+"""The real opencode takes in what we export, and its model gets what our profile shows. Runs where ``$LAB`` holds it.
+
+What the program says anew at each start is its system prompt. What our provider decides for every agent, and so is
+made alike on both sides before they are compared: results stand in the order of their calls; one that is empty, or an
+error, says so in our words, and so do the pictures that a tool gave back; thoughts of a model we do not know are words.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import SHARED, bring, exported, session
+from gitsession.context.providers.turns import NO_OUTPUT
+from opencode_cases import CASES
+from opencode_files import Message, export, info
+from real_opencode import Lab, Messages, can_run
+
+from gitsession.context import fold
+from gitsession.context.line import Line
+from gitsession.context.providers import openai_chat
+from gitsession.context.providers.openai_chat import FROM_TOOLS
+from gitsession.exchange import sources
+from gitsession.exchange.bring_in import bring_in
+from gitsession.store.base import ObjectStore
+from gitsession.store.memory import MemoryStore
+
+REAL = sorted((SHARED / "sessions/opencode/generated").glob("export-*.json"))
+ATTACHED = "Attached media from tool result:"
+"""What opencode says before the pictures that a tool gave back, where our provider says ``FROM_TOOLS``."""
+
+SES = "ses_e0000000affeTestTestTest01"
+
+pytestmark = pytest.mark.skipif(not can_run(), reason="the real program is not at hand")
+
+
+def ours(store: ObjectStore, sid: str) -> Messages:
+    leaf = session(store, sid).leaf
+    assert leaf is not None
+    context = fold.context(Line(store, leaf.oid), "opencode")
+    return [message for message in openai_chat.request(context)["messages"] if message["role"] != "system"]
+
+
+def alike(messages: Messages) -> Messages:
+    """Without the ways in which our provider says the same, whoever the agent is."""
+    found = []
+    for message in messages:
+        content = message.get("content") or ""
+        if message["role"] == "assistant":
+            content = (message.get("reasoning_content") or "") + content
+        if message["role"] == "tool" and content == NO_OUTPUT:
+            content = ""
+        if isinstance(content, list):
+            content = [{**part, "text": FROM_TOOLS} if part.get("text") == ATTACHED else part for part in content]
+        kept = {name: value for name, value in message.items() if name != "reasoning_content"}
+        found.append({**kept, "content": content})
+    return found
+
+
+@pytest.mark.parametrize("messages", CASES.values(), ids=CASES)
+def test_the_model_gets_what_the_profile_shows(messages: list[Message], tmp_path: Path) -> None:
+    store = MemoryStore()
+    data = export(*in_real_words(messages))
+    sid = bring(store, data, final=True).session
+    assert alike(Lab(tmp_path).resumed(exported(store, sid), SES)) == alike(ours(store, sid))
+
+
+def in_real_words(messages: list[Message]) -> tuple[list[Message], dict[str, Any]]:
+    """The messages with what the released program asks of an import."""
+    text = json.dumps({"info": info(id=SES, path=""), "messages": messages})
+    found = json.loads(text.replace('"ses_one"', f'"{SES}"'))
+    for message in found["messages"]:
+        about = message["info"]
+        if about["role"] == "assistant":
+            about.setdefault("path", {"cwd": "/work", "root": "/work"})
+            about["providerID"], about["modelID"] = "mock", "mock-model"
+            about["parentID"] = about["parentID"] if about.get("summary") else "msg_u1"
+        else:
+            about["model"] = {"providerID": "mock", "modelID": "mock-model"}
+    return found["messages"], found["info"]
+
+
+@pytest.mark.parametrize("path", REAL, ids=lambda path: path.name)
+def test_a_real_session_goes_on_as_the_profile_shows_it(path: Path, tmp_path: Path) -> None:
+    store, data = MemoryStore(), path.read_bytes()
+    done = bring(store, data)
+    id = json.loads(data)["info"]["id"]
+    assert alike(Lab(tmp_path).resumed(exported(store, done.session), id)) == alike(ours(store, done.session))
+
+
+def test_what_the_program_does_next_comes_in_as_entries_behind_those_that_were_there(tmp_path: Path) -> None:
+    lab, store = Lab(tmp_path), MemoryStore()
+    messages, about = in_real_words(CASES["words and a call"])
+    sid = bring(store, export(messages, about)).session
+    lab.resumed(exported(store, sid), SES)
+    path = lab.data / "opencode/opencode.db"
+    with sqlite3.connect(path) as db:
+        assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    [done] = [bring_in(store, found.format, found.take().source) for found in sources.at(path)]
+    assert (done.session, done.new, done.rewritten) == (sid, 2, None)
+    real = lab.place / "out.json"
+    lab.run(f'$OC export {SES} > "{real}"')
+    assert json.loads(exported(store, sid)) == json.loads(real.read_bytes())
+    assert os.fspath(path) and session(store, sid).line()[-1].subject == "assistant: ANSWER"
