@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from gitsession.exchange.bring_in import BroughtIn
     from gitsession.exchange.repair import Repaired
     from gitsession.exchange.send_out import SentOut
+    from gitsession.exchange.sources import Taken
     from gitsession.formats import Format
     from gitsession.index.catalogue import Row
     from gitsession.index.names import Names
@@ -124,6 +125,7 @@ __all__ = [
     "Summarizer",
     "Summary",
     "SummaryFailed",
+    "Taken",
     "Text",
     "Thinking",
     "ThinkingChange",
@@ -176,6 +178,7 @@ _NAMES = {
         "Unavailable",
     ],
     "gitsession.exchange.bring_in": ["BroughtIn"],
+    "gitsession.exchange.sources": ["Taken"],
     "gitsession.exchange.repair": ["Repaired"],
     "gitsession.exchange.send_out": ["SentOut"],
     "gitsession.formats": ["Format"],

@@ -18,7 +18,7 @@ from gitsession.context.providers import openai_chat
 from gitsession.context.value import Context
 from gitsession.model import entries
 from gitsession.model.blocks import Text, ToolCall
-from gitsession.model.entries import Prune
+from gitsession.model.entries import ContextEdit, Prune
 from gitsession.session.address import resolve
 from gitsession.store.memory import MemoryStore
 
@@ -161,3 +161,10 @@ def test_a_prune_of_ours_clears_the_results_of_an_entry() -> None:
     leaf = handle.append(Prune(targets=("msg_a1",)))
     shown = fold.context(Line(store, leaf.oid), "opencode")
     assert told(shown)[-1] == "-> [Old tool result cleared]"
+
+
+def test_an_edit_of_ours_rewords_what_the_user_said() -> None:
+    store = MemoryStore()
+    sid = bring(store, export(TWO)).session
+    leaf = session(store, sid).append(ContextEdit(target="msg_u2", replacement={"content": "Other words"}))
+    assert told(fold.context(Line(store, leaf.oid), "opencode"))[0] == "user: Other words"

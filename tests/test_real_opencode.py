@@ -14,17 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import SHARED, bring, exported, session
-from gitsession.context.providers.turns import NO_OUTPUT
+from builders import SHARED, bring, entry, exported, pi_file, said, session
 from opencode_cases import CASES
 from opencode_files import Message, export, info
 from real_opencode import Lab, Messages, can_run
+from test_opencode_write import ours as begun_here
 
 from gitsession.context import fold
 from gitsession.context.line import Line
 from gitsession.context.providers import openai_chat
+from gitsession.context.providers.conversation import NO_OUTPUT
 from gitsession.context.providers.openai_chat import FROM_TOOLS
-from gitsession.exchange import sources
+from gitsession.exchange import send_out, sources
 from gitsession.exchange.bring_in import bring_in
 from gitsession.store.base import ObjectStore
 from gitsession.store.memory import MemoryStore
@@ -106,3 +107,34 @@ def test_what_the_program_does_next_comes_in_as_entries_behind_those_that_were_t
     lab.run(f'$OC export {SES} > "{real}"')
     assert json.loads(exported(store, sid)) == json.loads(real.read_bytes())
     assert os.fspath(path) and session(store, sid).line()[-1].subject == "assistant: ANSWER"
+
+
+def test_a_session_begun_here_goes_on_there_with_its_earlier_turns(tmp_path: Path) -> None:
+    store, there = MemoryStore(), MemoryStore()
+    made = begun_here(store)
+    data = send_out.send(store, made.id, "opencode").data.replace(b'"modelID": "m"', b'"modelID": "mock-model"')
+    sid = bring(there, data, final=True).session
+    heard = Lab(tmp_path).resumed(data, json.loads(data)["info"]["id"])
+    assert alike(heard) == alike(ours(there, sid))
+    assert [message["content"] for message in heard][-3:] == ["And now?", "Now this.", "Go on"]
+
+
+def test_a_session_of_another_agent_goes_on_there_with_calls_and_results(tmp_path: Path) -> None:
+    store = MemoryStore()
+    call = {"type": "toolCall", "id": "call_1", "name": "read", "arguments": {"path": "a.py"}}
+    asked = entry("message", "b", "a", at=1, message={
+        "role": "assistant", "content": [{"type": "text", "text": "Reading."}, call], "provider": "mock",
+        "model": "mock-model", "stopReason": "toolUse", "usage": {},
+    })  # fmt: skip
+    result = entry("message", "c", "b", at=2, message={
+        "role": "toolResult", "toolCallId": "call_1", "toolName": "read",
+        "content": [{"type": "text", "text": "14 lines"}], "isError": False,
+    })  # fmt: skip
+    first = said("a", "m", "Look", role="user")
+    # The model that answered first is known only behind the first question.
+    sid = bring(store, pi_file(entry("model_change", "m", None, provider="mock", modelId="mock-model"), first, asked,
+                               result)).session  # fmt: skip
+    data = send_out.send(store, sid, "opencode").data.replace(b'"unknown"', b'"mock"')
+    heard = Lab(tmp_path).resumed(data, json.loads(data)["info"]["id"])
+    assert [message["role"] for message in heard] == ["user", "assistant", "tool"]
+    assert (heard[0]["content"], heard[2]["content"]) == ("Look", "14 lines")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import Corrupt
+from gitsession.exchange.unfolding import unfolded
 from gitsession.formats import Format, Leaving, Outgoing
 from gitsession.formats.record import TAIL
 from gitsession.model import entries as kinds
@@ -96,12 +97,13 @@ class _Gatherer:
         made_here = [self._leaving(node) for node in self.current if self.keys[node.oid] not in there]
         entries = (*in_file, *made_here)
         labels, title = self._names(entries)
+        entries, leaf = unfolded(entries, self._key_of_leaf(entries))
         out = Outgoing(
             session=self._session(),
             head=self._head() if self.is_home else (),
             tail=self._tail() if self.is_home and self.at is None else b"",
             entries=entries,
-            leaf=self._key_of_leaf(entries),
+            leaf=leaf,
             labels=labels,
             title=title,
         )

@@ -97,5 +97,7 @@ def take_in_command(path: str) -> list[str]:
     return ["opencode", "import", path]
 
 
-def resume_command(source_id: str) -> list[str]:
-    return ["opencode", "--session", opencode_write.session_id(source_id)]
+def resume_command(source_id: str, model: str = "") -> list[str]:
+    """What goes on with a session. ``model``, as ``provider/model``: where the session's own is not set up there."""
+    chosen = ["--model", model] if model else []
+    return ["opencode", "--session", opencode_write.session_id(source_id), *chosen]
