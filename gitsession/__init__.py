@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     )
     from gitsession.exchange.bring_in import BroughtIn
     from gitsession.exchange.repair import Repaired
+    from gitsession.exchange.resume import Resumption
     from gitsession.exchange.send_out import SentOut
     from gitsession.exchange.sources import Taken
     from gitsession.formats import Format
@@ -117,6 +118,7 @@ __all__ = [
     "Report",
     "Request",
     "Reset",
+    "Resumption",
     "Row",
     "SentOut",
     "Session",
@@ -180,6 +182,7 @@ _NAMES = {
     "gitsession.exchange.bring_in": ["BroughtIn"],
     "gitsession.exchange.sources": ["Taken"],
     "gitsession.exchange.repair": ["Repaired"],
+    "gitsession.exchange.resume": ["Resumption"],
     "gitsession.exchange.send_out": ["SentOut"],
     "gitsession.formats": ["Format"],
     "gitsession.index.catalogue": ["Row"],

@@ -47,6 +47,7 @@ from gitsession.errors import Malformed
 from gitsession.exchange import bring_in as importing
 from gitsession.exchange import discover
 from gitsession.formats import Source, claimed, claude
+from gitsession.formats.places import Workspace
 from gitsession.model import entries
 from gitsession.model.blocks import Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.headline import Headline
@@ -694,7 +695,7 @@ FOLDERS = {
 @pytest.mark.parametrize(("cwd", "folder"), FOLDERS.values(), ids=FOLDERS)
 def test_where_a_session_must_lie_to_be_found(cwd: str, folder: str) -> None:
     header = entries.Session(agent="claude", source_id=SESSION)
-    assert claude.place(header, cwd) == f"projects/{folder}/{SESSION}.jsonl"
+    assert claude.place(header, Workspace(cwd)) == f"projects/{folder}/{SESSION}.jsonl"
 
 
 def test_what_resumes_it() -> None:

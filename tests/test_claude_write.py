@@ -22,6 +22,7 @@ from gitsession.context.providers import anthropic
 from gitsession.errors import Malformed
 from gitsession.exchange import send_out
 from gitsession.formats import Leaving, Outgoing, claude
+from gitsession.formats.places import Workspace
 from gitsession.model import entries
 from gitsession.model.entries import Message
 from gitsession.session.address import resolve
@@ -96,7 +97,7 @@ def test_a_session_without_a_uuid_gets_one_that_its_place_and_its_command_know()
     store = MemoryStore()
     sid = talked(store).id
     [id] = {line["sessionId"] for line in sent(store, sid)}
-    assert claude.place(entries.Session(agent="claude", source_id=sid), "/w") == f"projects/-w/{id}.jsonl"
+    assert claude.place(entries.Session(agent="claude", source_id=sid), Workspace("/w")) == f"projects/-w/{id}.jsonl"
     assert claude.resume_command(sid) == ["claude", "--resume", id]
 
 

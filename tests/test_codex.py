@@ -37,6 +37,7 @@ from codex_files import (
 from gitsession.errors import Malformed
 from gitsession.formats import claimed, codex
 from gitsession.formats.groups import spoken
+from gitsession.formats.places import Workspace
 from gitsession.formats.record import Source
 from gitsession.formats.times import to_ms
 from gitsession.model import entries
@@ -438,5 +439,5 @@ def test_no_value_of_any_field_is_too_strange(value: Any) -> None:
 def test_a_session_lies_in_the_folder_of_its_day() -> None:
     at_ms = int(datetime(2026, 11, 21, 20, 34, 22, tzinfo=UTC).timestamp() * 1000)
     header = entries.Session(agent="codex", source_id=THREAD, at_ms=at_ms)
-    assert codex.place(header, "/work") == f"sessions/2026/11/21/{NAME}.jsonl"
+    assert codex.place(header, Workspace("/work")) == f"sessions/2026/11/21/{NAME}.jsonl"
     assert codex.resume_command(THREAD) == ["codex", "resume", THREAD]

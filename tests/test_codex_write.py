@@ -19,6 +19,7 @@ from gitsession.context.providers import codex as as_codex
 from gitsession.formats import FORMATS, codex
 from gitsession.formats.codex_words import SUMMARY_PREFIX
 from gitsession.formats.outgoing import Leaving, Outgoing, Written
+from gitsession.formats.places import Workspace
 from gitsession.model import entries
 from gitsession.model.blocks import File, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import Compaction, Entry, Message, Reset, Session, Title
@@ -107,7 +108,8 @@ def test_the_header_has_what_codex_asks_for_and_no_provider() -> None:
         "id": codex.resume_command(HEADER.source_id or "")[2], "timestamp": "2026-11-21T20:34:22.452Z", "cwd": "/work",
         "originator": "gitsession", "cli_version": "0.0.0", "source": "cli",
     }
-    assert codex.place(HEADER, "/work") == f"sessions/2026/11/21/rollout-2026-11-21T20-34-22-{header['id']}.jsonl"
+    place = codex.place(HEADER, Workspace("/work"))
+    assert place == f"sessions/2026/11/21/rollout-2026-11-21T20-34-22-{header['id']}.jsonl"
     assert codex.split(codex.write(line_of(Message.user("hi"))).data).source_id == header["id"]
 
 

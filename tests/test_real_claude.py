@@ -36,6 +36,7 @@ from gitsession.context.providers import anthropic
 from gitsession.context.providers.conversation import NO_OUTPUT
 from gitsession.exchange import send_out
 from gitsession.formats import claude
+from gitsession.formats.places import Workspace
 from gitsession.model.entries import CustomMessage, Message, Session
 from gitsession.session.address import resolve
 from gitsession.store.memory import MemoryStore
@@ -82,7 +83,7 @@ def resumed(tmp_path: Path) -> Ask:
     def ask(data: bytes, id: str) -> Messages:
         home, work, log = tmp_path / "home", tmp_path / "work", tmp_path / "requests.jsonl"
         work.mkdir()
-        file = home / ".claude" / claude.place(Session(agent="claude", source_id=id), str(work.resolve()))
+        file = home / ".claude" / claude.place(Session(agent="claude", source_id=id), Workspace(str(work.resolve())))
         file.parent.mkdir(parents=True)
         file.write_bytes(data)
         script = tmp_path / "script.json"

@@ -16,9 +16,10 @@ from gitsession.api.catalogues import Catalogues
 from gitsession.api.session import Session
 from gitsession.context.line import Memory
 from gitsession.errors import GitSessionError
-from gitsession.exchange import bring_in, discover, projects, send_out
+from gitsession.exchange import bring_in, discover, projects, resume, send_out
 from gitsession.exchange.bring_in import BroughtIn
 from gitsession.exchange.repair import Repaired
+from gitsession.exchange.resume import Resumption
 from gitsession.exchange.send_out import SentOut
 from gitsession.exchange.sources import Taken
 from gitsession.formats import Format, Source
@@ -202,6 +203,25 @@ class Store:
         Raises ``Refused`` and ``Corrupt``.
         """
         return send_out.home(self.objects, sid, at) if as_it_came else send_out.send(self.objects, sid, to, at)
+
+    def resume(
+        self,
+        sid: str,
+        at: Node | None = None,
+        *,
+        agent: str | None = None,
+        cwd: str | Path = ".",
+        dry_run: bool = False,
+    ) -> Resumption:
+        """Put the session where ``agent``, by default its own, looks for it in ``cwd``, and say what goes on with it.
+
+        ``at``: the entry it goes on from. No file is overwritten. Raises ``Refused``, ``Corrupt``, ``OSError``.
+        """
+        where = resume.workspace(cwd, Path.home(), os.environ)
+        found = resume.plan(self.objects, sid, agent, at, where, os.environ)
+        if not dry_run:
+            resume.perform(found)
+        return found
 
     # ---- the store as a whole
 

@@ -38,6 +38,7 @@ COMMANDS = {
     "init": "make a store",
     "import": "take in agents' sessions",
     "export": "give a session back, byte for byte",
+    "resume": "go on with a session, in its agent or another",
     "ls": "list sessions",
     "search": "find words in all sessions",
     "log": "show one line, leaf first",

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from gitsession.errors import Malformed
-from gitsession.formats import FORMATS, Format, aider, claimed
+from gitsession.formats import FORMATS, Format, Root, aider, claimed
 
 HEAD_BYTES = 64 * 1024
 FILE_BYTES_MAX = 1 << 30
@@ -20,9 +20,14 @@ def everywhere(home: Path, environment: Mapping[str, str]) -> Iterator[tuple[Pat
     """Every session file in the agents' own folders, which variables of the ``environment`` may have moved."""
     for format in FORMATS.values():
         for root in format.ROOTS:
-            moved = environment.get(root.variable) if root.variable else None
-            base = Path(moved) if moved else home / root.home
+            base = base_of(root, home, environment)
             yield from ((path, format) for path in sorted(base.glob(root.pattern)) if path.is_file())
+
+
+def base_of(root: Root, home: Path, environment: Mapping[str, str]) -> Path:
+    """The folder that the agent's sessions lie below."""
+    moved = environment.get(root.variable) if root.variable else None
+    return Path(moved).expanduser() if moved else home / root.home
 
 
 def in_projects(folders: Iterable[Path]) -> Iterator[tuple[Path, Format]]:

@@ -32,7 +32,7 @@ class Gathered:
     """``is_home``: whether ``out`` begins with the agent's own file. ``is_news``: whether it says anything more.
 
     ``left_out``: entries made here that have no place in it, because they hang below what the agent has rewritten.
-    ``notes``: what to tell of it besides.
+    ``is_fork``: whether it was begun here on another session's line. ``notes``: what to tell of it besides.
     """
 
     out: Outgoing
@@ -40,6 +40,7 @@ class Gathered:
     is_news: bool
     left_out: int
     notes: tuple[str, ...]
+    is_fork: bool = False
 
 
 def gather(store: ObjectStore, sid: str, format: Format, at: Node | None = None) -> Gathered:
@@ -108,7 +109,8 @@ class _Gatherer:
             title=title,
         )
         is_news = bool(made_here or labels or title)
-        return Gathered(out, self.is_home, is_news, self._left_out(), self._notes(out, is_news))
+        notes, is_fork = self._notes(out, is_news), self.fork is not None
+        return Gathered(out, self.is_home, is_news, self._left_out(), notes, is_fork)
 
     def _left_out(self) -> int:
         if self.at is not None:

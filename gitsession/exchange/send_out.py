@@ -5,13 +5,15 @@ docs/decisions/0013 says what goes where; docs/format.md, "The agent's file", wh
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import Corrupt, Refused
-from gitsession.exchange.gather import gather
-from gitsession.formats import FORMATS, Document, is_document
+from gitsession.exchange.gather import Gathered, gather
+from gitsession.formats import FORMATS, RESUMABLE, Document, is_document
+from gitsession.formats.claude_places import uuid_from
 from gitsession.formats.record import TAIL, WHOLE
 from gitsession.model.entries import Fork, Session
 from gitsession.session import facts, graph, names
@@ -26,7 +28,8 @@ from gitsession.store.base import ObjectStore, Oid
 class SentOut:
     """``data``: the file. ``left_out``: entries made here that are not in it. ``added``: lines that are written anew.
 
-    ``notes``: what ``agent``'s form cannot say as we do, and how often.
+    ``notes``: what ``agent``'s form cannot say as we do, and how often. Of a file that goes on in some folder,
+    ``session``: its id and folder there; ``stay``: the same file in the folder it was in.
     """
 
     agent: str
@@ -34,30 +37,57 @@ class SentOut:
     left_out: int = 0
     added: int = 0
     notes: Mapping[str, int] = field(default_factory=dict)
+    session: Session | None = None
+    stay: bytes = b""
 
 
-def send(store: ObjectStore, sid: str, to: str | None = None, at: Node | None = None) -> SentOut:
+def send(
+    store: ObjectStore, sid: str, to: str | None = None, at: Node | None = None, cwd: str | None = None
+) -> SentOut:
     """The session as a file that the agent ``to`` opens: one of ``FORMATS``, by default the session's own.
 
     Where the agent's file says all there is, it is that file, byte for byte. ``at``: the line that ends in this entry.
+    ``cwd``: the folder it is to go on in, where the agent may have a file of this session already: what is not that
+    file gets an id of its own. Only for agents in ``RESUMABLE``.
     Raises ``Refused`` where there is no such form, ``Corrupt`` where the file would not be whole.
     """
     tree = graph.tree(store, sid)
     if tree.damage and at is None:
         raise _damaged(tree)
     _, began = facts.file_start(store, tree, sid)
-    agent = to or _agent_of_file(store, sid) or (began.agent if began is not None else "unknown")
+    agent = to or agent_of(store, sid, began)
     if agent not in FORMATS:
         hint = f"`--to` says for which agent: {' or '.join(FORMATS)}"
         raise Refused(f"session {sid} is {agent}'s, of whose files we know nothing", hint=hint)
     found = gather(store, sid, FORMATS[agent], at)
+    out = found.out
+    if cwd is not None:
+        id = _id_there(sid, found, began, is_whole=at is None)
+        out = dataclasses.replace(out, session=dataclasses.replace(out.session, source_id=id, cwd=cwd))
     if found.is_home and not found.is_news:
         came = home(store, sid, at)
-        return SentOut(agent, came.data, found.left_out, notes=dict.fromkeys(found.notes, 1))
-    written = FORMATS[agent].write(found.out)
-    kept = sum(entry.line is not None for entry in found.out.entries) + len(found.out.head)
-    notes = {**written.notes, **dict.fromkeys(found.notes, 1)}
-    return SentOut(agent, written.data, found.left_out, len(written.lines) - kept, notes)
+        sent = SentOut(agent, came.data, found.left_out, notes=dict.fromkeys(found.notes, 1))
+    else:
+        written = FORMATS[agent].write(out)
+        kept = sum(entry.line is not None for entry in out.entries) + len(out.head)
+        notes = {**written.notes, **dict.fromkeys(found.notes, 1)}
+        sent = SentOut(agent, written.data, found.left_out, len(written.lines) - kept, notes)
+    if cwd is None:
+        return sent
+    data = sent.data
+    if found.is_home:
+        data = RESUMABLE[agent].moved(data, out.session.source_id or sid, cwd)
+    return dataclasses.replace(sent, data=data, session=out.session, stay=sent.data)
+
+
+def _id_there(sid: str, found: Gathered, began: Session | Fork | None, *, is_whole: bool) -> str:
+    """What the agent calls the session: by the id of its own file, or by ours, where the file that it goes on with is
+    taken in as this session again; else by one that follows from the entry that it goes on from.
+    """
+    is_ours = isinstance(began, Session) and began.source_id is None and not found.is_fork
+    if is_whole and (found.is_home or is_ours):
+        return (began.source_id if began is not None and not found.is_fork else None) or sid
+    return uuid_from(sid, found.out.leaf or "")
 
 
 def home(store: ObjectStore, sid: str, at: Node | None = None) -> SentOut:
@@ -124,9 +154,12 @@ def _damaged(tree: graph.Tree) -> Corrupt:
     )
 
 
-def _agent_of_file(store: ObjectStore, sid: str) -> str | None:
-    """The agent that has a file of this session; ``None`` where none has."""
-    return next((node.source.agent for node in meta_of(store, sid).headers().values() if node.source), None)
+def agent_of(store: ObjectStore, sid: str, began: Session | Fork | None) -> str:
+    """The agent that has a file of this session; where none has, the one it began with. ``began``: what its file or
+    its root says.
+    """
+    theirs = (node.source.agent for node in meta_of(store, sid).headers().values() if node.source)
+    return next(theirs, began.agent if began is not None else "unknown")
 
 
 def _line(store: ObjectStore, at: Node, start: Oid) -> list[Node]:

@@ -12,14 +12,14 @@ from typing import Protocol, TypeGuard
 from gitsession.formats import aider, claude, codex, librecode, omp, opencode, pi
 from gitsession.formats.databases import Database
 from gitsession.formats.outgoing import Leaving, Outgoing, Written
-from gitsession.formats.places import Beside, Root
+from gitsession.formats.places import Beside, Root, Workspace
 from gitsession.formats.record import Problem, Record, Source
-from gitsession.model.entries import Entry
+from gitsession.model.entries import Entry, Session
 from gitsession.model.headline import Headline
 
 __all__ = [
-    "DATABASES", "FORMATS", "Beside", "Database", "Document", "Format", "Leaving", "Outgoing", "Problem", "Record",
-    "Root", "Source", "Written", "claimed", "is_document",
+    "DATABASES", "FORMATS", "RESUMABLE", "Beside", "Database", "Document", "Format", "Leaving", "Outgoing", "Problem",
+    "Record", "Resumable", "Root", "Source", "Workspace", "Written", "claimed", "is_document",
 ]  # fmt: skip
 
 
@@ -73,6 +73,25 @@ def is_document(format: Format) -> TypeGuard[Document]:
     return format.FORM == "json"
 
 
+class Resumable(Format, Protocol):
+    """What a module offers besides whose agent goes on with a file that is put where it looks."""
+
+    def place(self, header: Session, at: Workspace) -> str:
+        """Where the file of the session of ``header`` (its id and start) goes: below the first of ``ROOTS``.
+
+        Of an agent without ``ROOTS``, which keeps its sessions with the project: below the folder itself.
+        """
+
+    def lies(self, header: Session, at: Workspace) -> Sequence[str]:
+        """Globs, also below that, for the places where the agent itself may have put the file of this session."""
+
+    def moved(self, data: bytes, id: str, cwd: str) -> bytes:
+        """The agent's file ``data`` as that of session ``id`` in ``cwd``: of its lines only the header is touched."""
+
+    def resume_command(self, source_id: str, file: str = "") -> list[str]:
+        """What goes on with the session, run in its folder. ``file``: where it was put."""
+
+
 FORMATS: dict[str, Format] = {
     "aider": aider, "claude": claude, "codex": codex, "librecode": librecode, "omp": omp, "opencode": opencode,
     "pi": pi,
@@ -81,6 +100,9 @@ FORMATS: dict[str, Format] = {
 
 DATABASES: dict[str, Database] = {"librecode": librecode, "opencode": opencode}
 """Of ``FORMATS``, those whose agent keeps its sessions in a database."""
+
+RESUMABLE: dict[str, Resumable] = {"claude": claude, "codex": codex, "omp": omp, "pi": pi}
+"""Of ``FORMATS``, those whose agent goes on with a file."""
 
 
 def claimed(head: bytes) -> Format | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gitsession.formats import claude_file, claude_headline, claude_places, claude_view, claude_write
-from gitsession.formats.claude_places import place, resume_command
+from gitsession.formats.claude_places import lies, place, resume_command
 from gitsession.formats.outgoing import Outgoing, Written
 from gitsession.formats.places import Beside, Root
 from gitsession.formats.record import Source
@@ -16,8 +16,8 @@ from gitsession.model.entries import Entry
 from gitsession.model.headline import Headline
 
 __all__ = [
-    "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "beside", "claims", "headline", "place", "read", "resume_command",
-    "split", "write",
+    "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "beside", "claims", "headline", "lies", "moved", "place", "read",
+    "resume_command", "split", "write",
 ]  # fmt: skip
 
 AGENT = "claude"
@@ -54,3 +54,8 @@ def read(payload: bytes) -> Entry:
 
 def write(out: Outgoing) -> Written:
     return claude_write.write(out)
+
+
+def moved(data: bytes, id: str, cwd: str) -> bytes:
+    """As it is: the file's place says which session it is and where; what its lines say is where they were written."""
+    return data

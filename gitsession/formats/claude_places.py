@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import glob
 import re
 import unicodedata
 from collections.abc import Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
-from gitsession.formats.places import Beside
+from gitsession.formats.places import Beside, Workspace
 from gitsession.model.entries import Session
 
 FOLDER_CHARS_MAX = 200
@@ -39,12 +40,17 @@ def beside(name: str) -> Sequence[Beside]:
     return (Beside(f"{found.file}.meta.json", (f"{found.file}.meta.json",), needed=False),) if found.is_agents else ()
 
 
-def place(header: Session, cwd: str) -> str:
-    """Where below ``Root.home`` the session of ``header`` must lie to be found in ``cwd``, which has no links in it."""
-    return f"projects/{folder_of(cwd)}/{session_uuid(header.source_id or '')}.jsonl"
+def place(header: Session, at: Workspace) -> str:
+    """Where below ``Root.home`` the session of ``header`` must lie to be found in ``at``."""
+    return f"projects/{folder_of(at.cwd)}/{session_uuid(header.source_id or '')}.jsonl"
 
 
-def resume_command(source_id: str) -> list[str]:
+def lies(header: Session, at: Workspace) -> Sequence[str]:
+    """The program knows one file for a session and a folder."""
+    return (glob.escape(place(header, at)),)
+
+
+def resume_command(source_id: str, file: str = "") -> list[str]:
     """What goes on with a session, in its working directory."""
     return ["claude", "--resume", session_uuid(source_id)]
 

@@ -8,14 +8,14 @@ from gitsession.formats import codex_file, codex_headline, codex_view, codex_wri
 from gitsession.formats.groups import spoken
 from gitsession.formats.jsonl import parse
 from gitsession.formats.outgoing import Outgoing, Written
-from gitsession.formats.places import Beside, Root
+from gitsession.formats.places import Beside, Root, Workspace
 from gitsession.formats.record import Source
 from gitsession.model.entries import Entry, Session
 from gitsession.model.headline import Headline
 
 __all__ = [
-    "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "beside", "claims", "headline", "place", "read", "resume_command",
-    "split", "write",
+    "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "beside", "claims", "headline", "lies", "moved", "place", "read",
+    "resume_command", "split", "write",
 ]  # fmt: skip
 
 AGENT = "codex"
@@ -55,11 +55,20 @@ def write(out: Outgoing) -> Written:
     return codex_write.write(out)
 
 
-def place(header: Session, cwd: str) -> str:
+def place(header: Session, at: Workspace) -> str:
     """Where below ``.codex`` codex looks for the session of ``header``."""
-    return codex_write.place(header, cwd)
+    return codex_write.place(header)
 
 
-def resume_command(source_id: str) -> list[str]:
+def lies(header: Session, at: Workspace) -> Sequence[str]:
+    """One rollout for a thread, whatever folder it goes on in."""
+    return codex_write.lies(header)
+
+
+def moved(data: bytes, id: str, cwd: str) -> bytes:
+    return codex_write.moved(data, codex_write.thread_id(id), cwd)
+
+
+def resume_command(source_id: str, file: str = "") -> list[str]:
     """What goes on with a session of codex, or with what ``write`` has made of one that goes by ``source_id``."""
     return ["codex", "resume", codex_write.thread_id(source_id)]

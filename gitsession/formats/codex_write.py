@@ -6,13 +6,14 @@ file, and for the session of another agent, the way to the leaf is written: code
 
 from __future__ import annotations
 
+import glob
 import json
 from collections import Counter
 from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
-from gitsession.formats.codex_file import EVENT, ITEM, META, ROLLED_BACK, is_thread_id, item_in
+from gitsession.formats.codex_file import EVENT, ITEM, META, ROLLED_BACK, is_header, is_thread_id, item_in
 from gitsession.formats.codex_view import REPLACEMENT
 from gitsession.formats.codex_words import SUMMARY_PREFIX, items_of
 from gitsession.formats.groups import LF, spoken
@@ -197,7 +198,28 @@ def _dumps(value: Object) -> bytes:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
 
 
-def place(session: Session, cwd: str) -> str:
+def moved(data: bytes, id: str, cwd: str) -> bytes:
+    """``Resumable.moved``: another thread and another folder in the header."""
+    lines = data.split(LF)
+    at = next((at for at, line in enumerate(lines) if b"session_meta" in line and is_header(parse(line))), None)
+    header = None if at is None else parse(lines[at])
+    if at is None or not isinstance(header, dict):
+        return data
+    was = _payload(header)
+    ids = {name: id for name in ("id", "session_id") if name == "id" or was.get(name) == was.get("id")}
+    payload = {**was, **{name: new for name, new in ids.items() if name in was}, "cwd": cwd}
+    if payload != was:
+        lines[at] = _dumps({**header, "payload": payload})
+    return LF.join(lines)
+
+
+def lies(session: Session) -> Sequence[str]:
+    """Where below ``.codex`` a rollout can lie: the day in its name is that of a time zone that is not stated."""
+    name = f"rollout-*-{glob.escape(thread_id(session.source_id))}.jsonl"
+    return (f"sessions/*/*/*/{name}", f"archived_sessions/{name}")
+
+
+def place(session: Session) -> str:
     """Where below ``.codex`` codex looks for a rollout; by the day it began in UTC, whatever folder it is in."""
     time = to_iso(session.at_ms)
     day, clock = time[:10], time[11:19].replace(":", "-")

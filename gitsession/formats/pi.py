@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gitsession.formats import pi_file, pi_headline, pi_view, pi_write
+from gitsession.formats import pi_file, pi_headline, pi_places, pi_view, pi_write
 from gitsession.formats.jsonl import parse
 from gitsession.formats.outgoing import Outgoing, Written
-from gitsession.formats.places import Beside, Root
+from gitsession.formats.places import Beside, Root, Workspace
 from gitsession.formats.record import Source
-from gitsession.model.entries import Entry
+from gitsession.model.entries import Entry, Session
 from gitsession.model.headline import Headline
 
-__all__ = ["AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "beside", "claims", "headline", "read", "split", "write"]
+__all__ = [
+    "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "beside", "claims", "headline", "lies", "moved", "place", "read",
+    "resume_command", "split", "write",
+]  # fmt: skip
 
 AGENT = "pi"
 FORM = "jsonl"
@@ -45,3 +48,22 @@ def read(payload: bytes) -> Entry:
 
 def write(out: Outgoing) -> Written:
     return pi_write.write(out, omp=False)
+
+
+def place(header: Session, at: Workspace) -> str:
+    """Where below ``Root.home`` pi looks for the session of ``header`` when it is in ``at``."""
+    return pi_places.place(header, pi_places.folder_of(at.cwd))
+
+
+def lies(header: Session, at: Workspace) -> Sequence[str]:
+    """The time in a file's name need not be the one in its header."""
+    return pi_places.lies(header, pi_places.folder_of(at.cwd))
+
+
+def moved(data: bytes, id: str, cwd: str) -> bytes:
+    return pi_file.moved(data, id, cwd)
+
+
+def resume_command(source_id: str, file: str = "") -> list[str]:
+    """What goes on with the session that was put into ``file``; without one, with what it finds by its id."""
+    return ["pi", "--session", file or source_id]

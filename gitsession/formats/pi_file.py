@@ -13,6 +13,7 @@ from typing import NamedTuple
 from gitsession.errors import Malformed
 from gitsession.formats import jsonl
 from gitsession.formats.jsonl import Failure, Object
+from gitsession.formats.pi_words import dumps
 from gitsession.formats.placement import NOTHING, Field, Node, Placed, place, quoted
 from gitsession.formats.places import Beside
 from gitsession.formats.record import Problem, Record, Source
@@ -44,6 +45,18 @@ def beside(data: bytes) -> list[Beside]:
     wanted = sorted({found.decode() for found in _BLOB.findall(data)})
     above = ["/".join([*[".."] * levels, "blobs"]) for levels in range(_BLOBS_UP)]
     return [Beside(f"blob:sha256:{name}", [f"{folder}/{name}" for folder in above], sha256=name) for name in wanted]
+
+
+def moved(data: bytes, id: str, cwd: str) -> bytes:
+    """``Resumable.moved``: another id and another folder in the header."""
+    lines = data.split(b"\n")
+    for at, line in enumerate(lines):
+        header = jsonl.parse(line) if b'"session"' in line else None
+        if isinstance(header, dict) and _is_header(header):
+            if header != (said := {**header, "id": id, "cwd": cwd}):
+                lines[at] = dumps(said)
+            break
+    return b"\n".join(lines)
 
 
 def split(data: bytes, *, agent: str, name: str, final: bool) -> Source:

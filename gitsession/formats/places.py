@@ -23,6 +23,17 @@ class Root(NamedTuple):
         return place[: place.partition("*")[0].rindex("/") + 1]
 
 
+class Workspace(NamedTuple):
+    """The folder that a session is to go on in: absolute, without links in it, as the other two are.
+
+    ``home``: the user's home directory; ``temporary``: where this machine keeps what is temporary.
+    """
+
+    cwd: str
+    home: str = ""
+    temporary: str = ""
+
+
 class Beside(NamedTuple):
     """A file that belongs to a session and lies beside its own.
 

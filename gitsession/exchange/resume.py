@@ -1,0 +1,176 @@
+"""A session put where an agent looks for it, and the command that goes on with it there.
+
+Nothing is ever overwritten: what is there is left as it is, or, where it is the beginning of what belongs there, the
+rest is put behind it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gitsession.errors import Refused
+from gitsession.exchange import discover
+from gitsession.exchange.send_out import SentOut, agent_of, send
+from gitsession.formats import RESUMABLE, Resumable, Workspace
+from gitsession.model.entries import Session
+from gitsession.session import facts, graph
+from gitsession.session.active import active, derived
+from gitsession.session.node import Node, load
+from gitsession.store import durable
+from gitsession.store.base import ObjectStore
+
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """``file``: where the session lies or goes, with ``data`` in it. ``held``: how many bytes of it are there already,
+    ``None``: no file. ``command``: what goes on with it, run in ``cwd``. ``sent``: what there is to tell of ``data``.
+    """
+
+    sent: SentOut
+    data: bytes
+    id: str
+    file: Path
+    held: int | None
+    command: tuple[str, ...]
+    cwd: str
+
+    @property
+    def is_there(self) -> bool:
+        """Whether nothing need be written."""
+        return self.held == len(self.data)
+
+
+def workspace(cwd: str | Path, home: Path, environment: Mapping[str, str]) -> Workspace:
+    """The folder ``cwd`` on this machine."""
+    names = ("TMPDIR", "TMP", "TEMP")
+    temporary = next((found for name in names if (found := environment.get(name))), "/tmp")
+    return Workspace(*(os.path.realpath(path) for path in (cwd, home, temporary)))
+
+
+def plan(
+    store: ObjectStore, sid: str, agent: str | None, at: Node | None, where: Workspace, environment: Mapping[str, str]
+) -> Resumption:
+    """How ``agent``, by default the session's own, goes on at ``at``, by default the leaf, in ``where``. Reads only.
+
+    Raises ``Refused`` where the agent has gone on with its file since it was imported, or another one is in its place;
+    and where there is no such agent, or none that goes on with a file.
+    """
+    agent = agent or agent_of(store, sid, facts.file_start(store, graph.tree(store, sid), sid)[1])
+    format = RESUMABLE.get(agent)
+    if format is None:
+        raise Refused(
+            f"there is no way known to go on in {agent} with a session of ours",
+            hint=f"--in says where: {' or '.join(RESUMABLE)}",
+        )
+    sent = send(store, sid, agent, _unless_whole(store, sid, at), where.cwd)
+    assert sent.session is not None
+    file, data, held = _found(format, sent, sent.session, where, environment)
+    id = sent.session.source_id or sid
+    return Resumption(sent, data, id, file, held, tuple(format.resume_command(id, str(file))), where.cwd)
+
+
+def perform(plan: Resumption) -> None:
+    """Write what is not there yet. Raises ``Refused`` where somebody was faster, ``OSError``."""
+    if plan.is_there:
+        return
+    if plan.held is not None:
+        _put_behind(plan.file, plan.held, plan.data)
+        return
+    durable.make_directories(plan.file.parent)
+    scratch = plan.file.parent / f".gitsession-{secrets.token_hex(8)}.tmp"
+    durable.write_new(scratch, plan.data)
+    try:
+        _name(scratch, plan.file)
+    except FileExistsError:
+        raise _is_other(plan.file) from None
+    finally:
+        scratch.unlink(missing_ok=True)
+    durable.sync_directory(plan.file.parent)
+
+
+def _unless_whole(store: ObjectStore, sid: str, at: Node | None) -> Node | None:
+    """``None`` where the whole file goes on at ``at``; else the entry whose line alone does."""
+    leaves = graph.branches(store, sid)
+    leaf = leaves[active(store, sid)]
+    wanted = at.oid if at is not None else leaf
+    if wanted == leaf == leaves[derived(store, sid, leaves)]:
+        return None
+    return at if at is not None else load(store, leaf)
+
+
+def _found(
+    format: Resumable, sent: SentOut, header: Session, where: Workspace, environment: Mapping[str, str]
+) -> tuple[Path, bytes, int | None]:
+    """The file that goes on, what belongs in it, and how much of that is there. Raises ``Refused``.
+
+    What an agent finds for ``where`` though its header names another folder stays as it is.
+    """
+    base = Path(where.cwd)
+    if format.ROOTS:
+        base = discover.base_of(format.ROOTS[0], Path(where.home), environment).absolute()
+    place = base / format.place(header, where)
+    others = []
+    for file in _there(base, place, format.lies(header, where)):
+        held = discover.read(file)[1]
+        for data in (sent.data, sent.stay):
+            if data.startswith(held):
+                return file, data, len(held)
+        others.append(_has_grown(file) if held.startswith((sent.data, sent.stay)) else _is_other(file))
+    if others:
+        raise others[0]
+    return place, sent.data, None
+
+
+def _there(base: Path, place: Path, globs: Sequence[str]) -> Iterator[Path]:
+    if os.path.lexists(place):
+        yield place
+    for pattern in globs:
+        yield from (file for file in sorted(base.glob(pattern)) if file != place)
+
+
+def _put_behind(file: Path, held: int, data: bytes) -> None:
+    """Who is killed here leaves a longer beginning. A program that has the file open goes on with the same one."""
+    fd = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+    try:
+        if os.fstat(fd).st_size != held:
+            raise _has_grown(file)
+        rest = memoryview(data)[held:]
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _name(scratch: Path, file: Path) -> None:
+    """``file`` from now on, unless there is one: a rename would replace it."""
+    try:
+        os.link(scratch, file)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if os.path.lexists(file):
+            raise FileExistsError(errno.EEXIST, "is there", str(file)) from None
+        os.rename(scratch, file)
+
+
+def _has_grown(file: Path) -> Refused:
+    return Refused(
+        f"{file} has more in it than was taken in: it was gone on with",
+        hint=f"`gitsession import {shlex.quote(str(file))}` first",
+    )
+
+
+def _is_other(file: Path) -> Refused:
+    return Refused(
+        f"{file} is there already, and says something else; it is left as it is",
+        hint=f"`gitsession import {shlex.quote(str(file))}` takes in what it says; it is written anew where it is gone",
+    )

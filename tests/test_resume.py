@@ -1,0 +1,385 @@
+"""A session goes where an agent looks for it, and nothing that is there is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import claude_code
+import codex_files
+import pytest
+from builders import Clock, begun, bring, header, pi_file, session, talk
+from test_cli import Run, document, here, run
+
+from gitsession.errors import Refused
+from gitsession.exchange import discover, resume
+from gitsession.formats import FORMATS, RESUMABLE, Workspace
+from gitsession.model.entries import Message, Session
+from gitsession.store.base import ObjectStore
+from gitsession.store.memory import MemoryStore
+
+__all__ = ["here", "run"]
+
+THREAD = codex_files.THREAD
+
+CLAUDE = b"".join(line + b"\n" for line in claude_code.talk("a", "b"))
+CODEX = codex_files.rollout(codex_files.user("hi"), codex_files.assistant("hello"))
+PI = pi_file(*talk("a", "b"))
+FILES = {"claude": (CLAUDE, claude_code.SESSION), "codex": (CODEX, THREAD), "pi": (PI, "s1"), "omp": (PI, "s1")}
+
+
+@pytest.fixture
+def where(tmp_path: Path) -> Workspace:
+    for name in ("home", "work"):
+        (tmp_path / name).mkdir()
+    return resume.workspace(tmp_path / "work", tmp_path / "home", {"TMPDIR": str(tmp_path / "tmp")})
+
+
+@pytest.fixture
+def store() -> ObjectStore:
+    return MemoryStore()
+
+
+def placed(store: ObjectStore, sid: str, where: Workspace, agent: str | None = None, at: str = "") -> Any:
+    node = session(store, sid).resolve(at) if at else None
+    found = resume.plan(store, sid, agent, node, where, {})
+    resume.perform(found)
+    return found
+
+
+def held(store: ObjectStore, agent: str) -> str:
+    data, name = FILES[agent]
+    return bring(store, data, agent=agent, name=name).session
+
+
+def spoken(store: ObjectStore, sid: str) -> list[str]:
+    return [node.subject for node in session(store, sid).line() if node.kind == "message"]
+
+
+def below(where: Workspace) -> list[str]:
+    """Every file in the home directory."""
+    return sorted(str(path.relative_to(where.home)) for path in Path(where.home).rglob("*") if path.is_file())
+
+
+# ---- where it goes
+
+PI_NAME = "2026-02-01T00-00-00-000Z_s1.jsonl"
+
+
+@pytest.mark.parametrize("agent", RESUMABLE)
+def test_a_session_lies_where_its_agent_looks_for_it(store: ObjectStore, where: Workspace, agent: str) -> None:
+    found = placed(store, held(store, agent), where)
+    flat = where.cwd.replace("/", "-")
+    expected = {
+        "claude": f".claude/projects/{claude_code.SESSION}.jsonl",
+        "codex": f".codex/sessions/2026/11/21/{codex_files.NAME}.jsonl",
+        "pi": f".pi/agent/sessions/-{flat}--/{PI_NAME}",
+        "omp": f".omp/agent/sessions/-{flat}--/{PI_NAME}",
+    }
+    [name] = below(where)
+    if agent == "claude":  # its folders are tested with its places
+        name = "/".join(name.split("/")[:2] + name.split("/")[3:])
+    assert name == expected[agent]
+    assert found.file.stat().st_mode & 0o777 == 0o600
+    assert [path for path, _ in discover.everywhere(Path(where.home), {})] == [found.file]
+
+
+COMMANDS = {
+    "claude": ["claude", "--resume", claude_code.SESSION],
+    "codex": ["codex", "resume", THREAD],
+    "pi": ["pi", "--session", "FILE"],
+    "omp": ["omp", "--resume", "FILE"],
+}
+
+
+@pytest.mark.parametrize("agent", RESUMABLE)
+def test_the_command_names_the_session(store: ObjectStore, where: Workspace, agent: str) -> None:
+    found = placed(store, held(store, agent), where)
+    assert [word.replace(str(found.file), "FILE") for word in found.command] == COMMANDS[agent]
+
+
+BUCKETS = {
+    "the home directory": ("/home/me", "-"),
+    "below it": ("/home/me/a/b:c", "-a-b-c"),
+    "beside it": ("/home/me2/a", "--home-me2-a--"),
+    "the temporary one": ("/tmp", "-tmp"),
+    "below that": ("/tmp/x/y", "-tmp-x-y"),
+    "anywhere": ("/srv/x", "--srv-x--"),
+    "a name that begins with dots, which omp takes for a way up": ("/home/me/..a", "--home-me-..a--"),
+    "the root": ("/", "----"),
+}
+
+
+@pytest.mark.parametrize(("cwd", "bucket"), BUCKETS.values(), ids=BUCKETS)
+def test_omp_has_short_names_for_folders_below_two(cwd: str, bucket: str) -> None:
+    place = RESUMABLE["omp"].place(Session(agent="omp", source_id="x"), Workspace(cwd, "/home/me", "/tmp"))
+    assert place == f"sessions/{bucket}/1970-01-01T00-00-00-000Z_x.jsonl"
+
+
+def test_an_id_that_is_a_way_up_goes_nowhere(store: ObjectStore, where: Workspace) -> None:
+    sid = bring(store, pi_file(*talk("a"), id="../../../../x\0y")).session
+    assert placed(store, sid, where).file.name.endswith("Z_..-..-..-..-x-y.jsonl")
+
+
+def test_a_variable_moves_the_folder(store: ObjectStore, where: Workspace, tmp_path: Path) -> None:
+    sid = held(store, "pi")
+    found = resume.plan(store, sid, None, None, where, {"PI_CODING_AGENT_DIR": str(tmp_path / "moved")})
+    assert found.file.is_relative_to(tmp_path / "moved/sessions")
+
+
+# ---- what it says there
+
+
+@pytest.mark.parametrize("agent", RESUMABLE)
+def test_in_the_folder_it_was_held_in_it_is_the_agents_own_file(where: Workspace, agent: str) -> None:
+    store, (data, name) = MemoryStore(), FILES[agent]
+    data = data.replace(b'"/work"', json.dumps(where.cwd).encode())
+    found = placed(store, bring(store, data, agent=agent, name=name).session, where)
+    assert found.file.read_bytes() == data
+
+
+@pytest.mark.parametrize("agent", ["pi", "omp", "codex"])
+def test_in_another_folder_only_its_header_is_another(store: ObjectStore, where: Workspace, agent: str) -> None:
+    found = placed(store, held(store, agent), where)
+    first, rest = found.file.read_bytes().split(b"\n", 1)
+    was, lines = FILES[agent][0].split(b"\n", 1)
+    assert rest == lines
+    said, before = json.loads(first), json.loads(was)
+    assert (said.get("payload") or said)["cwd"] == where.cwd
+    for line in (said, before):
+        (line.get("payload") or line).pop("cwd")
+    assert said == before
+
+
+@pytest.mark.parametrize("source", RESUMABLE)
+@pytest.mark.parametrize("agent", RESUMABLE)
+def test_any_session_goes_to_any_agent(store: ObjectStore, where: Workspace, source: str, agent: str) -> None:
+    sid = held(store, source)
+    found = placed(store, sid, where, agent)
+    there = MemoryStore()
+    taken = bring(there, found.file.read_bytes(), agent=agent, name=found.file.stem)
+    assert spoken(there, taken.session) == spoken(store, sid)
+
+
+def test_what_the_agent_says_in_another_folder_comes_back(store: ObjectStore, where: Workspace) -> None:
+    sid = held(store, "pi")
+    data = placed(store, sid, where).file.read_bytes() + talk("c", after="b")[0] + b"\n"
+    assert bring(store, data, agent="pi").session == sid
+    assert [node.source.id for node in session(store, sid).line()[1:]] == ["a", "b", "c"]
+
+
+def test_from_an_earlier_entry_it_is_a_session_of_its_own(store: ObjectStore, where: Workspace) -> None:
+    sid = held(store, "pi")
+    whole, part = placed(store, sid, where), placed(store, sid, where, at="leaf~1")
+    assert part.file != whole.file
+    header, line = part.file.read_bytes().splitlines()
+    assert json.loads(header)["id"] == part.id not in ("s1", sid)
+    assert line == PI.splitlines()[1]
+    assert placed(store, sid, where, at="leaf~1").is_there
+
+
+def test_where_another_branch_was_chosen_it_goes_on_there(store: ObjectStore, where: Workspace) -> None:
+    lines = [*talk("a", "b"), *talk("c", after="a")]
+    sid = bring(store, pi_file(*lines), agent="pi").session
+    held = session(store, sid, "main")
+    held.switch("main")
+    found = placed(store, sid, where)
+    assert found.file.read_bytes().splitlines()[1:] == lines[:2]
+
+
+def test_a_session_begun_here_goes_by_the_name_it_has_here(store: ObjectStore, where: Workspace) -> None:
+    made = begun(store, "hi", "again")
+    found = placed(store, made.id, where, "pi")
+    assert found.id == made.id
+    grown = found.file.read_bytes() + talk("c", after=json.loads(found.file.read_bytes().splitlines()[-1])["id"])[0]
+    assert bring(store, grown + b"\n", agent="pi").session == made.id
+
+
+# ---- what is there already
+
+
+def test_what_is_there_with_the_same_in_it_is_left_alone(store: ObjectStore, where: Workspace) -> None:
+    sid = held(store, "pi")
+    file = placed(store, sid, where).file
+    before = file.stat()
+    assert placed(store, sid, where).is_there
+    assert file.stat().st_ino == before.st_ino
+    assert file.stat().st_mtime_ns == before.st_mtime_ns
+
+
+def test_what_was_made_here_since_goes_behind_it(store: ObjectStore, where: Workspace) -> None:
+    sid = held(store, "pi")
+    first = placed(store, sid, where)
+    session(store, sid, clock=Clock()).append(Message.user("here"))
+    second = placed(store, sid, where)
+    assert (second.file, second.held) == (first.file, len(first.data))
+    assert second.file.read_bytes() == second.data
+    assert second.file.read_bytes().startswith(first.data)
+
+
+def test_what_was_cut_off_on_the_way_is_made_whole(store: ObjectStore, where: Workspace) -> None:
+    sid = held(store, "codex")
+    found = placed(store, sid, where)
+    for length in range(len(found.data)):
+        found.file.write_bytes(found.data[:length])
+        assert placed(store, sid, where).file.read_bytes() == found.data
+
+
+def test_a_file_that_the_agent_went_on_with_is_refused(store: ObjectStore, where: Workspace) -> None:
+    sid = held(store, "claude")
+    file = placed(store, sid, where).file
+    grown = file.read_bytes() + b'{"type":"summary"}\n'
+    file.write_bytes(grown)
+    with pytest.raises(Refused, match="was gone on with") as refused:
+        placed(store, sid, where)
+    assert f"import {file}" in refused.value.hint
+    assert file.read_bytes() == grown
+
+
+def test_a_file_that_says_something_else_is_refused(store: ObjectStore, where: Workspace) -> None:
+    sid = held(store, "claude")
+    file = placed(store, sid, where).file
+    file.write_bytes(b"mine")
+    with pytest.raises(Refused, match="says something else"):
+        placed(store, sid, where)
+    assert file.read_bytes() == b"mine"
+
+
+def test_codex_has_one_file_for_a_thread_whatever_the_day_in_its_name(store: ObjectStore, where: Workspace) -> None:
+    sid, day = held(store, "codex"), Path(where.home, ".codex/sessions/2026/11/22")
+    day.mkdir(parents=True)
+    own = day / f"rollout-2026-11-22T05-34-22-{THREAD}.jsonl"
+    own.write_bytes(CODEX)
+    assert placed(store, sid, where).file == own
+    assert own.read_bytes() == CODEX
+    assert len(below(where)) == 1
+
+
+def test_who_is_faster_wins(store: ObjectStore, where: Workspace) -> None:
+    sid = held(store, "pi")
+    planned = resume.plan(store, sid, None, None, where, {})
+    planned.file.parent.mkdir(parents=True)
+    planned.file.write_bytes(b"theirs")
+    with pytest.raises(Refused, match="is there already"):
+        resume.perform(planned)
+    assert below(where) == [str(planned.file.relative_to(where.home))]
+    assert planned.file.read_bytes() == b"theirs"
+
+
+def test_who_went_on_meanwhile_loses_nothing(store: ObjectStore, where: Workspace) -> None:
+    sid = held(store, "pi")
+    file = placed(store, sid, where).file
+    session(store, sid, clock=Clock()).append(Message.user("here"))
+    planned = resume.plan(store, sid, None, None, where, {})
+    grown = file.read_bytes() + b"theirs\n"
+    file.write_bytes(grown)
+    with pytest.raises(Refused, match="was gone on with"):
+        resume.perform(planned)
+    assert file.read_bytes() == grown
+
+
+def test_without_links_the_disk_gets_the_file_by_its_name(
+    store: ObjectStore, where: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def link(*_: object) -> None:
+        raise OSError(resume.errno.EPERM, "no links here")
+
+    monkeypatch.setattr(os, "link", link)
+    found = placed(store, held(store, "pi"), where)
+    assert below(where) == [str(found.file.relative_to(where.home))]
+
+
+def test_no_agent_no_resumption(store: ObjectStore, where: Workspace) -> None:
+    with pytest.raises(Refused, match="no way known to go on in agent") as refused:
+        placed(store, begun(store).id, where)
+    assert "--in" in refused.value.hint
+
+
+# ---- the command
+
+
+@pytest.fixture
+def imported(run: Run, here: Path) -> str:
+    file = here / "a file.jsonl"
+    file.write_bytes(b"\n".join([header("0199-abcd", cwd=str(here)), *talk("a", "b")]) + b"\n")
+    return str(document(run("import", str(file), "--json"))["sessions"][0]["session"])
+
+
+def files() -> list[Path]:
+    return [path for path, _ in discover.everywhere(Path.home(), {})]
+
+
+def test_the_command_is_one_line_on_standard_output(run: Run, imported: str) -> None:
+    told = run("resume", "@")
+    [file] = files()
+    assert told == f"pi --session {file}\n"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert f"{file} is there already" in run("resume", "@", err=True)
+
+
+def test_for_another_folder_the_line_goes_there_first(run: Run, imported: str, tmp_path: Path) -> None:
+    other = tmp_path / "another one"
+    other.mkdir()
+    told = run("resume", "@", "--in", "claude", "--cwd", str(other))
+    [file] = files()
+    assert told == f"cd '{other}' && claude --resume {file.stem}\n"
+    assert f'"cwd":"{other}"'.encode() in file.read_bytes()
+
+
+def test_a_dry_run_writes_nothing(run: Run, imported: str) -> None:
+    assert run("resume", "@", "--dry-run").startswith("pi --session /")
+    assert "to be written" in run("resume", "@", "--dry-run", err=True)
+    assert not files()
+
+
+def test_the_document_says_what_was_written(run: Run, imported: str, here: Path) -> None:
+    told = document(run("resume", "@", "--json"))
+    assert told["session"] == imported
+    assert (told["agent"], told["id"], told["written"]) == ("pi", "0199-abcd", "whole")
+    assert told["command"] == ["pi", "--session", told["path"]]
+    assert (told["cwd"], told["left_out"], told["notes"]) == (str(here), 0, {})
+    run("label", "@@leaf", "here")
+    assert document(run("resume", "@", "--json", "--dry-run"))["written"] == "nothing"
+    assert document(run("resume", "@", "--json"))["written"] == "rest"
+    assert document(run("resume", "@", "--json"))["written"] == "nothing"
+
+
+def test_a_file_that_grew_is_refused_until_it_is_imported(run: Run, imported: str) -> None:
+    run("resume", "@")
+    [file] = files()
+    file.write_bytes(file.read_bytes() + talk("c", after="b")[0] + b"\n")
+    complaint = run("resume", "@", code=4, err=True)
+    assert f"`gitsession import {file}` first" in complaint
+    run("import", str(file))
+    assert "is there already" in run("resume", "@", err=True)
+
+
+def test_run_becomes_the_agent(run: Run, imported: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs, store = tmp_path / "bin", document(run("doctor", "--json"))["facts"]["store"]
+    programs.mkdir()
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    assert "claude is not on the PATH" in run("resume", "@", "--in", "claude", "--run", code=75, err=True)
+    assert not files()
+    (programs / "claude").write_text('#!/bin/sh\necho "$PWD $*"\n')
+    (programs / "claude").chmod(0o755)
+    words = [resume.os.sys.executable, "-m", "gitsession", "--store", store, "resume", imported, "--in", "claude"]
+    done = subprocess.run([*words, "--cwd", str(tmp_path), "--run"], capture_output=True, text=True, check=True)
+    [file] = files()
+    assert done.stdout == f"{tmp_path} --resume {file.stem}\n"
+
+
+WRONG = {
+    "an agent that is none": (["--in", "emacs"], "there are claude, codex"),
+    "a folder that is not there": (["--cwd", "/nowhere/at/all"], "does not exist"),
+    "run and say": (["--run", "--json"], "--run starts the agent"),
+    "run and rehearse": (["--run", "--dry-run"], "--run starts the agent"),
+}
+
+
+@pytest.mark.parametrize(("words", "complaint"), WRONG.values(), ids=WRONG)
+def test_wrong_use_is_named(run: Run, imported: str, words: list[str], complaint: str) -> None:
+    assert complaint in run("resume", "@", *words, code=2, err=True)
+    assert set(RESUMABLE) <= set(FORMATS)
