@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from gitsession import __version__
-from gitsession.cli import exits
+from gitsession.cli import exits, sweeping
 from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import count, emit, json_option, say
 from gitsession.errors import GitSessionError
@@ -38,7 +38,7 @@ class Check:
 @with_app
 def command(app: App, as_json: bool) -> int:
     """Say what is installed, what state the store is in, and what would mend what is wrong."""
-    checks = [*_programs(), *_store(app)]
+    checks = [*_programs(), *_store(app), *_sweep(app)]
     wrong = [check for check in checks if check.mend]
     if as_json:
         problems = [{"where": check.what, "what": check.found, "mend": check.mend} for check in wrong]
@@ -110,6 +110,16 @@ def _store(app: App) -> Iterator[Check]:
     locks = list((path / "refs").rglob("*.lock"))
     dead = "`gitsession maintain` removes those of processes of ours that died" if locks else ""
     yield Check("locks", count(len(locks), "ref lock"), dead)
+
+
+def _sweep(app: App) -> Iterator[Check]:
+    try:
+        catalogue = app.store().catalogue()
+    except GitSessionError:
+        catalogue = None  # no store yet, or one that says above what is wrong with it
+    found = sweeping.look(catalogue)
+    if found.files:
+        yield Check("sweep", sweeping.words(found))
 
 
 def _size(path: Path) -> int:

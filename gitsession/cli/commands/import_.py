@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import secrets
 import sys
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitsession.cli import exits
+from gitsession.cli import exits, sweeping
 from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import count, current_folder, emit, json_option, say, warn
 from gitsession.errors import Corrupt, GitSessionError, NoBase, NotFound, Unavailable
@@ -61,10 +62,15 @@ def command(
                     work.take(path, format, named=False)
     finally:
         work.finish()
+    sweep = sweeping.look(work.store.catalogue()) if everything else None
     if as_json:
-        emit("import", {"sessions": [_object(work.store, *done) for done in work.done], "failed": work.failed})
+        sessions = [_object(work.store, *done) for done in work.done]
+        told = {"sweep": dataclasses.asdict(sweep)} if sweep is not None else {}
+        emit("import", {"sessions": sessions, "failed": work.failed, **told})
     else:
         _tell(work)
+        if sweep is not None and sweep.soon and work.is_first:
+            say(sweeping.words(sweep))
     if work.failed:
         return work.worst
     return 0 if work.done or work.unchanged else exits.NOTHING
@@ -98,6 +104,7 @@ class _Work:
         self.worst = exits.NOT_FOUND
         self.skipped = 0
         self.unchanged = 0
+        self.is_first = not store.sessions()
         self._final = final
         self.dry_run = dry_run
         self._group = secrets.token_hex(8)
