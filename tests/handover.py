@@ -1,0 +1,119 @@
+"""The real agents, offline: each goes on with a session that was put where it looks, by the command that was given."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from builders import SHARED
+
+from gitsession.exchange.resume import Resumption
+
+LAB = Path(os.environ.get("LAB", "/nonexistent"))
+PEERS = SHARED / "peers/agents"
+MODEL = PEERS / "mock_llm.py"
+SECONDS = 60
+NEXT = "NEXT QUESTION"
+
+Told: TypeAlias = list[tuple[str, str]]
+
+_MODULES = LAB / "npm/node_modules"
+_PI = "node_modules/@earendil-works/pi-coding-agent/dist/bundle/cli.js"
+PROGRAMS = {
+    "claude": [_MODULES / "@anthropic-ai/claude-code-linux-x64/claude"],
+    "codex": [_MODULES / "@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex"],
+    "omp": [LAB / "bun2/node_modules/bun/bin/bun.exe", LAB / "omp/node_modules/@oh-my-pi/pi-coding-agent/dist/cli.js"],
+    "pi": [LAB / "node22/node_modules/node/bin/node", LAB / "pi-087" / _PI],
+}
+"""What starts each agent."""
+
+_BEFORE = {"codex": ["exec"]}
+_BEHIND = {
+    "claude": ["-p", NEXT],
+    "codex": ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "--json", NEXT],
+    "omp": ["--provider", "mock", "--model", "mock-model", "-p", NEXT],
+    "pi": ["--provider", "mock", "--model", "mock-model", "-p", NEXT],
+}
+"""What makes of the command one that asks a question and ends."""
+
+_RUN = """
+ip link set lo up
+git init -q .
+python3 "{model}" --script "{base}/script.json" --log "{base}/log" --portfile "{base}/port" \
+    --max-seconds {seconds} > /dev/null &
+model=$!
+for i in $(seq 50); do [ -s "{base}/port" ] && break; sleep 0.1; done
+port=$(cat "{base}/port")
+export ANTHROPIC_BASE_URL=http://127.0.0.1:$port
+mkdir -p "$HOME/.codex" "$HOME/.pi/agent" "$HOME/.omp/agent"
+sed -e "s#@PORT@#$port#" -e "s#@WORK@#$PWD#" "{peers}/codex_config.toml.tmpl" > "$HOME/.codex/config.toml"
+echo '{{"providers": {{"mock": {{
+    "baseUrl": "http://127.0.0.1:'$port'/v1", "api": "openai-completions", "apiKey": "none",
+    "models": [{{"id": "mock-model", "input": ["text", "image"]}}]
+}}}}}}' | tee "$HOME/.pi/agent/models.json" > "$HOME/.omp/agent/models.yml"
+timeout {seconds} "$@" < /dev/null
+kill $model
+"""
+
+
+def is_there(agent: str) -> bool:
+    """Whether the program can be run here, with a network that has no other end."""
+    if not (MODEL.exists() and all(part.exists() for part in PROGRAMS[agent]) and shutil.which("unshare")):
+        return False
+    return subprocess.run(["unshare", "-n", "true"], capture_output=True).returncode == 0
+
+
+def asked(found: Resumption, home: Path) -> Told:
+    """What the agent's model is told when the agent goes on with ``found``, below the home directory ``home``."""
+    agent, base = found.sent.agent, home.parent
+    (base / "script.json").write_text('[{"text": "ANSWER"}]')
+    run = _RUN.format(model=MODEL, base=base, peers=PEERS, seconds=SECONDS)
+    quiet = ["TELEMETRY", "ERROR_REPORTING", "AUTOUPDATER", "BUG_COMMAND"]
+    env = {
+        "HOME": str(home), "PATH": os.environ["PATH"], "ANTHROPIC_API_KEY": "mock-not-a-key", "IS_SANDBOX": "1",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", **{f"DISABLE_{name}": "1" for name in quiet},
+        "PI_OFFLINE": "1",
+    }  # fmt: skip
+    program = [*map(str, PROGRAMS[agent]), *_BEFORE.get(agent, []), *found.command[1:], *_BEHIND[agent]]
+    words = ["unshare", "-n", "bash", "-c", run, "bash", *program]
+    done = subprocess.run(words, cwd=found.cwd, env=env, capture_output=True, timeout=2 * SECONDS)
+    log = base / "log"
+    lines = log.read_bytes().splitlines() if log.exists() else []
+    requests = [json.loads(line).get("body") or {} for line in lines]
+    posted = [request for request in requests if NEXT in json.dumps(request)]
+    assert posted, (done.stdout + done.stderr)[-3000:].decode("utf-8", "replace")
+    return list(_told(posted[0].get("messages") or posted[0]["input"]))
+
+
+def _told(messages: Sequence[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Who says what, in the words of any of the three APIs."""
+    for message in messages:
+        match message.get("type"), message.get("role"):
+            case "function_call", _:
+                yield "call", f"{message['name']} {message['arguments']}"
+            case "function_call_output", _:
+                yield "result", json.dumps(message["output"])
+            case _, "tool":
+                yield "result", json.dumps(message["content"])
+            case _, str(role):
+                yield from _blocks(role, message.get("content"))
+                for call in message.get("tool_calls") or ():
+                    yield "call", f"{call['function']['name']} {call['function']['arguments']}"
+
+
+def _blocks(role: str, content: Any) -> Iterator[tuple[str, str]]:
+    for block in [{"type": "text", "text": content}] if isinstance(content, str) else content or ():
+        match block["type"]:
+            case "tool_use":
+                yield "call", f"{block['name']} {json.dumps(block['input'])}"
+            case "tool_result":
+                yield "result", json.dumps(block["content"])
+            case "image" | "image_url" | "input_image":
+                yield role, "PICTURE"
+            case "text" | "input_text" | "output_text":
+                yield role, block["text"]

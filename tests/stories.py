@@ -1,0 +1,82 @@
+"""One conversation as each agent keeps it: a question with a picture, a look at a file, an answer, a name."""
+
+from __future__ import annotations
+
+import json
+
+import claude_code
+import codex_files
+from builders import entry, joined, named, pi_file, said, slot
+from codex_files import PIXEL
+
+FIRST, LOOK, LAST = "Why does it fail?", "I look.", "An import is missing."
+COMMAND, OUTPUT = "cat app.py", "NameError: os"
+
+
+def of_pi(*, omp: bool = False) -> bytes:
+    picture = {"type": "image", "data": PIXEL, "mimeType": "image/png"}
+    call = {"type": "toolCall", "id": "call_1", "name": "bash", "arguments": {"command": COMMAND}}
+    thought = {"type": "thinking", "thinking": "hm", "thinkingSignature": "sig"}
+    usage = {"input": 1, "output": 1, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 2, "cost": {"total": 0}}
+    by = {"api": "anthropic-messages", "provider": "anthropic", "model": "claude-opus-4-8", "usage": usage}
+    text = {"type": "text", "text": OUTPUT}
+    lines = [
+        entry("thinking_level_change", "t0", None, 1, thinkingLevel="high"),
+        entry("message", "a", "t0", 2, message={"role": "user", "content": [{"type": "text", "text": FIRST}, picture]}),
+        entry("message", "b", "a", 3, message={
+            "role": "assistant", "content": [thought, {"type": "text", "text": LOOK}, call], **by,
+            "stopReason": "toolUse",
+        }),
+        entry("message", "c", "b", 4, message={
+            "role": "toolResult", "toolCallId": "call_1", "toolName": "bash", "content": [text], "isError": False,
+        }),
+        said("d", "c", LAST, role="assistant", at=5, stopReason="stop", **by),
+        entry("label", "e", "d", 6, targetId="a", label="here"),
+    ]  # fmt: skip
+    if omp:
+        return slot("Imports") + b"\n" + pi_file(*lines)
+    return pi_file(*lines, named("f", "e", "Imports", at=7))
+
+
+def of_claude() -> bytes:
+    source = {"type": "base64", "media_type": "image/png", "data": PIXEL}
+    return joined(
+        *claude_code.asked(),
+        claude_code.user("a", None, [{"type": "text", "text": FIRST}, {"type": "image", "source": source}]),
+        claude_code.assistant("b", "a", {"type": "thinking", "thinking": "hm", "signature": "sig"}, answer="m", at=2),
+        claude_code.assistant("c", "b", {"type": "text", "text": LOOK}, answer="m", at=3),
+        claude_code.assistant("d", "c", claude_code.call("toolu_1", command=COMMAND), answer="m", at=4),
+        claude_code.result("e", "d", "toolu_1", OUTPUT, at=5),
+        claude_code.assistant("f", "e", {"type": "text", "text": LAST}, at=6),
+        claude_code.note("custom-title", customTitle="Imports"),
+        claude_code.last_prompt("f"),
+    )
+
+
+def of_codex() -> bytes:
+    return codex_files.rollout(
+        codex_files.said("developer", codex_files.PERMISSIONS),
+        codex_files.said("user", codex_files.ENVIRONMENT),
+        codex_files.item("message", role="user", content=[
+            {"type": "input_text", "text": FIRST},
+            {"type": "input_image", "image_url": f"data:image/png;base64,{PIXEL}"},
+        ]),
+        codex_files.event("user_message", message=FIRST, images=[]),
+        codex_files.settings(),
+        codex_files.item(
+            "reasoning", id="rs_1", summary=[{"type": "summary_text", "text": "hm"}], encrypted_content="x",
+        ),
+        codex_files.assistant(LOOK),
+        codex_files.call("call_1", arguments=json.dumps({"cmd": COMMAND})),
+        codex_files.output("call_1", OUTPUT),
+        codex_files.assistant(LAST),
+        codex_files.event("thread_name_updated", thread_name="Imports"),
+        model_provider="mock",
+    )  # fmt: skip
+
+
+STORIES = {"claude": of_claude(), "codex": of_codex(), "omp": of_pi(omp=True), "pi": of_pi()}
+"""By agent."""
+
+NAMES = {"claude": claude_code.SESSION, "codex": codex_files.NAME, "omp": "s1", "pi": "s1"}
+"""What the file is called, without its ending."""
