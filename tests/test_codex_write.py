@@ -271,3 +271,9 @@ def test_of_a_fork_only_its_own_file_goes_home_and_all_of_it_to_others(kept: Sto
     to_pi = kept.export(sid, to="pi").data
     assert b"U t1" in to_pi
     assert b"ours" in to_pi
+
+
+def test_thoughts_of_another_model_are_counted() -> None:
+    thoughts = [Thinking("hm", "signed"), Thinking("hm hm", None), Text("so")]
+    written = codex.write(line_of(Message.assistant(thoughts, provider="anthropic", model="m")))
+    assert written.notes == {"thoughts of another model, which are left out": 2}

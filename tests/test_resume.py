@@ -15,7 +15,7 @@ from builders import Clock, begun, bring, header, pi_file, session, talk
 from test_cli import Run, document, here, run
 
 from gitsession.errors import Refused
-from gitsession.exchange import discover, resume
+from gitsession.exchange import discover, resume, send_out
 from gitsession.formats import FORMATS, RESUMABLE, Workspace
 from gitsession.model.entries import Message, Session
 from gitsession.store.base import ObjectStore
@@ -383,3 +383,23 @@ WRONG = {
 def test_wrong_use_is_named(run: Run, imported: str, words: list[str], complaint: str) -> None:
     assert complaint in run("resume", "@", *words, code=2, err=True)
     assert set(RESUMABLE) <= set(FORMATS)
+
+
+# ---- what is told of a file that is the agent's own
+
+GOES_ON_ELSEWHERE = "the file is the agent's own, and its last line, where it goes on, is not on the active branch"
+
+
+def test_it_is_told_that_a_file_goes_on_elsewhere(store: ObjectStore) -> None:
+    sid = bring(store, pi_file(*talk("a", "b"), *talk("c", after="a")), agent="pi").session
+    assert not send_out.send(store, sid).notes
+    session(store, sid, "main").switch("main")
+    assert list(send_out.send(store, sid).notes) == [GOES_ON_ELSEWHERE]
+
+
+def test_an_agent_that_names_the_entry_it_goes_on_from_goes_on_there(store: ObjectStore, where: Workspace) -> None:
+    lines = [*claude_code.talk("a", "b"), *claude_code.talk("x", "y", after="a"), claude_code.last_prompt("b")]
+    data = b"".join(line + b"\n" for line in lines)
+    sid = bring(store, data, name=claude_code.SESSION).session
+    assert not send_out.send(store, sid).notes
+    assert placed(store, sid, where).file.read_bytes() == data

@@ -19,7 +19,7 @@ from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry, Label, Opaque
 from gitsession.session import facts, graph
 from gitsession.session import marks as rules
-from gitsession.session.active import active
+from gitsession.session.active import active, derived
 from gitsession.session.content import begins_fork, entry_of, payload_of
 from gitsession.session.marks import Mark
 from gitsession.session.meta import BELOW, meta_of
@@ -109,7 +109,7 @@ class _Gatherer:
             title=title,
         )
         is_news = bool(made_here or labels or title)
-        notes, is_fork = self._notes(out, is_news), self.fork is not None
+        notes, is_fork = self._notes(is_news), self.fork is not None
         return Gathered(out, self.is_home, is_news, self._left_out(), notes, is_fork)
 
     def _left_out(self) -> int:
@@ -118,13 +118,12 @@ class _Gatherer:
         gone = (node for node in self.tree.nodes.values() if node.oid not in self.keys)
         return sum(node.source is None and node.oid != self.root.oid for node in gone)
 
-    def _notes(self, out: Outgoing, is_news: bool) -> tuple[str, ...]:
+    def _notes(self, is_news: bool) -> tuple[str, ...]:
         if not self.is_home or self.at is not None:
             return ()
         if self.leaf.oid not in self.keys:
             return ("the active branch is no longer in the agent's file: it goes on from its own last line",)
-        last = out.entries[-1] if out.entries else None
-        if is_news or last is None or out.leaf in (last.key, last.below if last.is_name else None):
+        if is_news or self.leaf.oid == self.tree.branches[derived(self.store, self.sid, self.tree.branches)]:
             return ()
         return ("the file is the agent's own, and its last line, where it goes on, is not on the active branch",)
 

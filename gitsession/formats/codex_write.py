@@ -20,6 +20,7 @@ from gitsession.formats.groups import LF, spoken
 from gitsession.formats.jsonl import Failure, Object, parse
 from gitsession.formats.outgoing import Leaving, Line, Outgoing, Written
 from gitsession.formats.times import to_iso
+from gitsession.model.blocks import Thinking
 from gitsession.model.entries import (
     BranchSummary,
     Compaction,
@@ -133,10 +134,19 @@ class _Writer:
             case Title():
                 self._put(EVENT, {"type": "thread_name_updated", "thread_name": entry.title or ""}, entry.at_ms, key)
             case Message() | CustomMessage() | BranchSummary():
-                for item in items_of(entry):
+                items = items_of(entry)
+                for item in items:
                     self._item(item, entry.at_ms, key)
+                self._count_thoughts(entry, items)
             case _:
                 self.notes[kind_of(entry)] += 1
+
+    def _count_thoughts(self, entry: Entry, items: list[Object]) -> None:
+        """Those of another model, which nobody else can read, are no items."""
+        thoughts = sum(isinstance(block, Thinking) for block in getattr(entry, "content", ()))
+        left = thoughts - sum(item.get("type") == "reasoning" for item in items)
+        if left > 0:
+            self.notes["thoughts of another model, which are left out"] += left
 
     def _item(self, item: Object, at_ms: int, key: str | None) -> None:
         """An item, and how codex shows it on its screen."""
