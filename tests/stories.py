@@ -80,3 +80,8 @@ STORIES = {"claude": of_claude(), "codex": of_codex(), "omp": of_pi(omp=True), "
 
 NAMES = {"claude": claude_code.SESSION, "codex": codex_files.NAME, "omp": "s1", "pi": "s1"}
 """What the file is called, without its ending."""
+
+OF_A_SUB_AGENT = joined(*claude_code.talk("a", "b", "c", "d")).replace(
+    b'"isSidechain":false', b'"isSidechain":true,"agentId":"x"'
+)
+PLACE_OF_A_SUB_AGENT = f"/home/.claude/projects/-work/{claude_code.SESSION}/subagents/agent-x"

@@ -11,7 +11,7 @@ from pathlib import Path
 import handover
 import pytest
 from builders import bring, session
-from stories import COMMAND, FIRST, LAST, LOOK, NAMES, OUTPUT, STORIES
+from stories import COMMAND, FIRST, LAST, LOOK, NAMES, OF_A_SUB_AGENT, OUTPUT, PLACE_OF_A_SUB_AGENT, STORIES
 
 from gitsession.exchange import resume
 from gitsession.formats import RESUMABLE
@@ -43,6 +43,18 @@ def test_the_model_is_told_what_was_said(source: str, agent: str, tmp_path: Path
         taken = bring(store, now, agent=agent, name=found.file.stem)
         assert taken.session == sid
         assert "assistant: ANSWER" in [node.subject for node in session(store, sid).line()]
+
+
+def test_claude_code_goes_on_with_what_a_sub_agent_said(tmp_path: Path) -> None:
+    if not handover.is_there("claude"):
+        pytest.skip("the real claude is not at hand")
+    home, store = tmp_path / "home", MemoryStore()
+    home.mkdir()
+    sid = bring(store, OF_A_SUB_AGENT, agent="claude", name=PLACE_OF_A_SUB_AGENT).session
+    found = resume.plan(store, sid, None, None, resume.workspace(tmp_path, home, {}), {})
+    resume.perform(found)
+    words = [("user", "words of a"), ("assistant", "words of d"), ("user", handover.NEXT)]
+    assert in_order(words, handover.asked(found, home))
 
 
 @pytest.mark.parametrize("folder", ["work", "home/project", "home"])

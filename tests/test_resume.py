@@ -11,6 +11,7 @@ from typing import Any
 import claude_code
 import codex_files
 import pytest
+import stories
 from builders import Clock, begun, bring, header, pi_file, session, talk
 from test_cli import Run, document, here, run
 
@@ -196,6 +197,18 @@ def test_a_session_begun_here_goes_by_the_name_it_has_here(store: ObjectStore, w
     assert found.id == made.id
     grown = found.file.read_bytes() + talk("c", after=json.loads(found.file.read_bytes().splitlines()[-1])["id"])[0]
     assert bring(store, grown + b"\n", agent="pi").session == made.id
+
+
+def test_what_a_sub_agent_said_becomes_a_session_that_claude_code_goes_on_with(
+    store: ObjectStore, where: Workspace
+) -> None:
+    sid = bring(store, stories.OF_A_SUB_AGENT, agent="claude", name=stories.PLACE_OF_A_SUB_AGENT).session
+    found = placed(store, sid, where)
+    lines = [json.loads(line) for line in found.file.read_bytes().splitlines()]
+    assert [(line["isSidechain"], "agentId" in line) for line in lines] == [(False, False)] * 4
+    there = MemoryStore()
+    taken = bring(there, found.file.read_bytes(), agent="claude", name=found.file.stem).session
+    assert spoken(there, taken) == spoken(store, sid)
 
 
 # ---- what is there already

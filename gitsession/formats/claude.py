@@ -57,5 +57,8 @@ def write(out: Outgoing) -> Written:
 
 
 def moved(data: bytes, id: str, cwd: str) -> bytes:
-    """As it is: the file's place says which session it is and where; what its lines say is where they were written."""
-    return data
+    """As it is: the file's place says which session it is and where; what its lines say is where they were written.
+
+    But the program goes on with no sub-agent: what one said becomes a session of its own.
+    """
+    return claude_write.of_its_own(data)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gitsession.formats import jsonl
+from gitsession.formats.claude_lines import is_sidechain
 from gitsession.formats.claude_places import session_uuid, uuid_from
 from gitsession.formats.claude_spell import Speaker, spell
 from gitsession.formats.claude_words import Words, call_id
@@ -32,6 +33,19 @@ _WHERE = ("cwd", "sessionId", "version", "gitBranch", "isSidechain", "agentId")
 def write(out: Outgoing) -> Written:
     """``Format.write``."""
     return _Writer(out).run()
+
+
+def of_its_own(data: bytes) -> bytes:
+    """What a sub-agent said, as a session that the program goes on with; the file of any other session as it is."""
+    if b'"isSidechain":true' not in data or b'"isSidechain":false' in data:
+        return data
+    lines = data.split(LF)
+    for at, line in enumerate(lines):
+        said = jsonl.parse(line)
+        if isinstance(said, dict) and is_sidechain(said):
+            said.pop("agentId", None)
+            lines[at] = dumps({**said, "isSidechain": False})
+    return LF.join(lines)
 
 
 class _Writer:
