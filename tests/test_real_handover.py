@@ -45,6 +45,22 @@ def test_the_model_is_told_what_was_said(source: str, agent: str, tmp_path: Path
         assert "assistant: ANSWER" in [node.subject for node in session(store, sid).line()]
 
 
+@pytest.mark.parametrize("agent", handover.PROGRAMS)
+def test_it_goes_on_from_an_earlier_entry(agent: str, tmp_path: Path) -> None:
+    if not handover.is_there(agent):
+        pytest.skip(f"the real {agent} is not at hand")
+    home, store = tmp_path / "home", MemoryStore()
+    home.mkdir()
+    sid = bring(store, STORIES[agent], agent=agent, name=NAMES[agent]).session
+    line = session(store, sid).line()
+    at = line[next(at for at, node in enumerate(line) if LAST in node.subject) - 1]
+    found = resume.plan(store, sid, None, at, resume.workspace(tmp_path, home, {}), {})
+    resume.perform(found)
+    told = handover.asked(found, home)
+    assert in_order([*CARRIED[:5], ("user", handover.NEXT)], told), told
+    assert not any(LAST in said for _, said in told)
+
+
 def test_claude_code_goes_on_with_what_a_sub_agent_said(tmp_path: Path) -> None:
     if not handover.is_there("claude"):
         pytest.skip("the real claude is not at hand")
