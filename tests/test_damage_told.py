@@ -130,5 +130,5 @@ def test_an_import_on_a_full_disk_may_be_tried_again(
     def full(*_: object, **__: object) -> None:
         raise Unavailable("cannot write: No space left on device")
 
-    monkeypatch.setattr(Store, "bring_in", full)
+    monkeypatch.setattr(Store, "take_in", full)
     assert run(["import", *how]) == exits.TRY_AGAIN
