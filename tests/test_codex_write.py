@@ -139,7 +139,11 @@ def test_what_codex_cannot_say_is_noted() -> None:
         labels=(entries.Label(target="a", label="L"),),
     )
     written = codex.write(left)
-    assert written.notes == {"entry of another branch": 1, "model_change": 1, "label": 1}
+    assert written.notes == {
+        "entries of other branches, which are left out": 1,
+        "model change entries, which are left out": 1,
+        "labels, which are left out": 1,
+    }
     assert payloads(written, "response_item") == [message("user", "a")]
 
 

@@ -136,7 +136,7 @@ def test_a_call_without_a_result_says_so_and_a_result_without_a_call_stays_behin
     out = send_out.send(store, made.id, "opencode")
     [part] = [part for part in json.loads(out.data)["messages"][1]["parts"] if part["type"] == "tool"]
     assert part["state"]["status"] == "error"
-    assert out.notes["result without its call"] == 1
+    assert out.notes["results of calls that are not in the line, which are left out"] == 1
 
 
 def test_only_the_line_of_the_leaf_goes_along() -> None:
@@ -145,7 +145,7 @@ def test_only_the_line_of_the_leaf_goes_along() -> None:
     sid = bring(store, pi_file(*lines, said("c", "a", "Two", role="assistant", at=2))).session
     out = send_out.send(store, sid, "opencode")
     assert told(json.loads(out.data)) == ["user: Hi", "assistant: Two"]
-    assert out.notes["entry of another branch"] == 1
+    assert out.notes["entries of other branches, which are left out"] == 1
 
 
 @pytest.mark.parametrize("messages", CASES.values(), ids=CASES)
@@ -171,4 +171,4 @@ def test_a_session_of_pi_with_what_opencode_has_no_word_for_goes_along_and_is_co
     sid = bring(store, pi_file(*lines, said("b", "x", "Ho", role="assistant", at=2))).session
     out = send_out.send(store, sid, "opencode")
     assert told(json.loads(out.data)) == ["user: Hi", "assistant: Ho"]
-    assert out.notes["custom"] == 1
+    assert out.notes["custom entries, which are left out"] == 1

@@ -25,10 +25,10 @@ def write(out: Outgoing) -> Written:
     notes: Counter[str] = Counter()
     path = _path(out)
     kept = _in_sight(path)
-    _count(notes, "entry of another branch", len(out.entries) - len(path))
-    _count(notes, "entry before the last summary", len(path) - len(kept))
-    _count(notes, "label", len(out.labels))
-    _count(notes, "title", out.title is not None)
+    _count(notes, "entries of other branches, which are left out", len(out.entries) - len(path))
+    _count(notes, "entries before the last summary, which are left out", len(path) - len(kept))
+    _count(notes, "labels, which are left out", len(out.labels))
+    _count(notes, "title, which is left out", out.title is not None)
     lines = [] if kept and kept[0].line is not None else [Line(_head(out))]
     for leaving in kept:
         data = leaving.line
@@ -87,7 +87,7 @@ def _spell(entry: Entry, notes: Counter[str]) -> Iterator[str]:
                 by = " ".join(f"{entry.provider}/{entry.model}".split()) if entry.provider and entry.model else "?"
                 yield f"{_answer(words)}> Answered by {by}  \n"  # without it two answers in a row were one
         case Message(role="tool"):
-            notes["tool result, as the user's words"] += 1
+            notes["results of tools, told as the user's words"] += 1
             failed = "failed with" if entry.is_error else "gave"
             yield _user(f"The tool {entry.tool_name or ''} {failed}:\n\n{_words(entry.content, notes)}")
         case Message(role="shell"):
@@ -95,7 +95,7 @@ def _spell(entry: Entry, notes: Counter[str]) -> Iterator[str]:
         case Compaction() | BranchSummary() if entry.summary.strip():
             yield _user(SUMMARY_PREFIX + entry.summary) + _answer(OK)
         case Message():
-            notes[f"{entry.role} message"] += 1
+            notes[f"{entry.role} messages, which are left out"] += 1
 
 
 def _user(text: str) -> str:
@@ -119,14 +119,14 @@ def _block(block: Block, notes: Counter[str]) -> str:
         case Text():
             return block.text
         case ToolCall():
-            notes["tool call, as words"] += 1
+            notes["calls of tools, told in words"] += 1
             arguments = json.dumps(dict(block.arguments), ensure_ascii=False, default=str)
             return f"I call the tool {block.name}:\n```json\n{arguments}\n```"
         case Image():
-            notes["image"] += 1
+            notes["pictures, of which only the type is said"] += 1
             return f"[image {block.mime}]"
         case File():
-            notes["file"] += 1
+            notes["files, of which only the name is said"] += 1
             return f"[file {block.name}]"
-    notes[f"block {block.type}"] += 1
+    notes[f"blocks of type {block.type[:40]}, which are left out"] += 1
     return ""

@@ -75,11 +75,11 @@ class _Writer:
             rest = self.path
         gone = len(self.out.entries) - len({entry.key for entry in (*kept, *rest)} | on_path)
         if gone:
-            self.notes["entry of another branch"] += gone
+            self.notes["entries of other branches, which are left out"] += gone
         for entry in rest:
             self._entry(entry)
         if self.out.labels:
-            self.notes["label"] += len(self.out.labels)
+            self.notes["labels, which are left out"] += len(self.out.labels)
         if self.out.title is not None:
             self._say(self.out.title, None)
         return Written(tuple(self.lines), self.notes)
@@ -139,7 +139,7 @@ class _Writer:
                     self._item(item, entry.at_ms, key)
                 self._count_thoughts(entry, items)
             case _:
-                self.notes[kind_of(entry)] += 1
+                self.notes[f"{kind_of(entry).replace('_', ' ')[:40]} entries, which are left out"] += 1
 
     def _count_thoughts(self, entry: Entry, items: list[Object]) -> None:
         """Those of another model, which nobody else can read, are no items."""

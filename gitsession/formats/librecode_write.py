@@ -42,7 +42,7 @@ def write(out: Outgoing) -> Written:
             continue
         said = _row(entry, ids)
         if said is None:
-            notes[kind_of(entry.entry).replace("_", " ")] += 1
+            notes[f"{kind_of(entry.entry).replace('_', ' ')[:40]} entries, which are left out"] += 1
             ids[entry.key] = ids.get(entry.below)
             continue
         id = ids[entry.key] = _id(entry.key)

@@ -97,14 +97,14 @@ class _Writer:
         path = self._path()
         gone = sum(not entry.is_name for entry in self.out.entries) - len(path)
         if gone > 0:
-            self.notes["entry of another branch"] += gone
+            self.notes["entries of other branches, which are left out"] += gone
         for entry in path:
             if entry.line is not None:
                 self._keep(entry, entry.line)
             else:
                 self._say(entry.key, entry.entry)
         if self.out.labels:
-            self.notes["label"] += len(self.out.labels)
+            self.notes["labels, which are left out"] += len(self.out.labels)
         return Export(tuple(self._lines()), self.notes, self._titled())
 
     def _path(self) -> list[Leaving]:
@@ -154,7 +154,7 @@ class _Writer:
             case Prune():
                 self._prune(entry)
             case _ if kind_of(entry) not in _SILENT:
-                self.notes[kind_of(entry).replace("_", " ")] += 1
+                self.notes[f"{kind_of(entry).replace('_', ' ')[:40]} entries, which are left out"] += 1
 
     def _message(self, key: str, entry: Message) -> None:
         if entry.role == "user":
@@ -170,7 +170,7 @@ class _Writer:
         elif entry.role in ("developer", "custom"):
             self._user(key, entry.at_ms, entry.content, synthetic=True)
         else:
-            self.notes[f"{entry.role} message"] += 1
+            self.notes[f"{entry.role} messages, which are left out"] += 1
 
     def _user(self, key: str, at_ms: int, content: Iterable[Block], *, synthetic: bool = False) -> None:
         provider, model = self.model
@@ -213,7 +213,7 @@ class _Writer:
         """What a tool gave back goes into the call; a result of no call stays out."""
         part = self.calls.pop(entry.tool_call_id or "", None)
         if part is None:
-            self.notes["result without its call"] += 1
+            self.notes["results of calls that are not in the line, which are left out"] += 1
             return
         state = part["state"]
         start = state["time"]["start"]
@@ -273,7 +273,7 @@ class _Writer:
             case File():
                 return {"type": "text", "text": block.name}
             case Thinking():
-                self.notes["thought"] += 1
+                self.notes["thoughts, which are left out"] += 1
         return None
 
     # ---- lines
