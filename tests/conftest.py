@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,8 @@ def isolated_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "promise(name): a promise of tests/promises.py that this test tries to break")
     config.pluginmanager.register(Account())
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job: our programs would inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
