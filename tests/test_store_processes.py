@@ -101,6 +101,23 @@ def test_readers_and_git_maintenance_beside_writers_see_whole_lines_that_only_gr
     sound(git_dir)
 
 
+@pytest.mark.promise("P13")
+def test_an_old_failure_that_is_forgotten_during_a_transaction_does_not_let_go_of_the_store(git_dir):
+    """Its traceback holds what had asked for the lock in vain."""
+    other = lock.StoreLock(git_dir / LOCK, wait_seconds=0.05)
+    with GitStore.open(git_dir) as store:
+        append(store, "one")
+        other.acquire()
+        store._quietly_flush()
+        other.release()
+        assert isinstance(store.last_flush_error, Unavailable)
+        with store.transaction() as transaction:
+            store.last_flush_error = None
+            with pytest.raises(Unavailable):
+                other.acquire()
+            transaction.put("blob", b"two")
+
+
 def test_an_entry_of_another_process_is_seen_without_a_flush(git_dir):
     with GitStore.open(git_dir, flush_on_close=False) as reader:
         together(lambda: append(GitStore.open(git_dir), "one"))

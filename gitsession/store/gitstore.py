@@ -508,6 +508,11 @@ class _Held:
         self._store._check_not_held()
         self._is_open = True
 
+    def _give_up(self) -> None:
+        """After a failure on the way in. An error keeps this object alive: it must not let go of a later one's lock."""
+        self._store._end()
+        self._is_open = False
+
     def __del__(self) -> None:
         if self._is_open:
             self._store._end()
@@ -524,7 +529,11 @@ class _Locked(_Held):
 
     def __enter__(self) -> None:
         self._open()
-        self._store._begin(self._wait_seconds)
+        try:
+            self._store._begin(self._wait_seconds)
+        except BaseException:
+            self._give_up()
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -540,7 +549,11 @@ class _GitTransaction(_Held):
 
     def __enter__(self) -> Staging:
         self._open()
-        self._staging = self._store._stage()
+        try:
+            self._staging = self._store._stage()
+        except BaseException:
+            self._give_up()
+            raise
         return self._staging
 
     def __exit__(
