@@ -23,6 +23,7 @@ _FIXED = (
     "protocol.ext.allow=never",
     "gc.auto=0",
     "maintenance.auto=false",
+    "pack.writeReverseIndex=true",  # by which store/deltify.py knows packs that git made, also before git 2.41
 )
 _USERS_OWN = (
     "GIT_ASKPASS",

@@ -1,21 +1,23 @@
 """Housekeeping that git does best, and the traces of runs that were killed.
 
-Many small packs become few by ``git repack -d --geometric=2``, with the deltas we do not make. That is safe beside live
-writers: what is not reachable yet is in kept packs. Loose refs become one file, by our own ref writer: a killed
-``git pack-refs`` leaves locks nobody can judge. Cleaning up wants the store's lock: whoever holds it knows that what an
-unfinished write of ours has left belongs to nobody. What other programs leave is removed when it is a day old.
+Packs of ours get the deltas that we do not make (store/deltify.py), and many small ones become few by ``git repack -d
+--geometric=2``. That is safe beside live writers: what is not reachable yet is in kept packs. Loose refs become one
+file, by our own ref writer: a killed ``git pack-refs`` leaves locks nobody can judge. Cleaning up wants the store's
+lock: whoever holds it knows that what an unfinished write of ours has left belongs to nobody. What other programs leave
+is removed when it is a day old.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from gitsession.errors import Corrupt, Unavailable
 from gitsession.store import create, damage, frames, gitcli, pack
+from gitsession.store.deltify import deltify, lone_indexes
 from gitsession.store.gitstore import GitStore
 
 PACKS_MAX = 50
@@ -51,7 +53,7 @@ def maintain(store: GitStore) -> Maintained:
         removed = tuple(_remove_leftovers(git_dir))
         store.pack_refs()
     try:
-        _repack(git_dir)
+        _repack(git_dir, deltify(store))
     except Unavailable:
         for bad in damage.glance(git_dir):
             raise Corrupt(f"{bad.path}: {bad.what}; git cannot repack", hint=_MEND) from None
@@ -63,9 +65,10 @@ def maintain(store: GitStore) -> Maintained:
     return Maintained(before, count_packs(git_dir), dead_locks, released, removed)
 
 
-def _repack(git_dir: Path) -> None:
+def _repack(git_dir: Path, waiting: Sequence[str]) -> None:
+    """``waiting``: packs, by name, whose deltas are not made yet; merged with others they would never be."""
     try:
-        gitcli.run(git_dir, "repack", "-d", "-q", "--geometric=2")
+        gitcli.run(git_dir, "repack", "-d", "-q", "--geometric=2", *(f"--keep-pack={name}" for name in waiting))
     except Unavailable:
         # An older git, or packs it cannot order. -k: what no ref reaches stays; dropping it is not ours to decide.
         gitcli.run(git_dir, "repack", "-a", "-d", "-k", "-q")
@@ -89,6 +92,9 @@ def _remove_leftovers(git_dir: Path) -> Iterator[str]:
                 if _is_left_over(entry, old, ours=directory == create.JOURNAL):
                     os.unlink(entry.path)
                     yield f"{directory}/{entry.name}"
+    for index in lone_indexes(git_dir / "objects/pack"):
+        index.unlink()
+        yield f"objects/pack/{index.name}"
 
 
 def _is_left_over(entry: os.DirEntry[str], old: float, *, ours: bool) -> bool:

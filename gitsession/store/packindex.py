@@ -116,6 +116,11 @@ class PackIndex:
             rows = self._file.read(_HEAD_BYTES + self._fan[first] * 20, count * 20)
             yield from (rows[at : at + 20] for at in range(0, len(rows), 20))
 
+    def offsets(self) -> Iterator[int]:
+        """Where each object lies in the pack, in the order of ``names``. Raises ``Corrupt``."""
+        stated = self._file.read(self._offsets, self.count * 4)
+        yield from (self._offset(stated[at : at + 4]) for at in range(0, len(stated), 4))
+
     def damage(self) -> str:
         """What is wrong with the index as a whole, "" if nothing is. Reads all of it, once."""
         if self._damage is None:

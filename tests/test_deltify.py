@@ -1,0 +1,226 @@
+"""A pack of ours gets its deltas once, by git; nothing goes before all of it is elsewhere."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from raw import LEAF, git
+
+from gitsession.errors import Unavailable
+from gitsession.store import deltify, durable, gitcli, objects, pack
+from gitsession.store.create import create
+from gitsession.store.gitstore import GitStore
+from gitsession.store.maintain import maintain
+
+COUNT = 40
+
+
+@pytest.fixture
+def store(tmp_path: Path):
+    create(tmp_path / "store.git")
+    with GitStore.open(tmp_path / "store.git") as opened:
+        maintain(opened)  # the pack that a store begins with has had its pass
+        yield opened
+
+
+@pytest.fixture
+def passes(monkeypatch) -> list[list[str]]:
+    """The packs of every delta pass that git is asked for."""
+    real, asked = gitcli.run, []
+
+    def run(git_dir, *arguments, **options):
+        if arguments[0] == "pack-objects":
+            asked.append(options["stdin"].decode().split())
+        return real(git_dir, *arguments, **options)
+
+    monkeypatch.setattr(gitcli, "run", run)
+    return asked
+
+
+def text(number: int, of: str = "") -> bytes:
+    return "\n".join(f"{of} line {line} of what is much the same in {number}" for line in range(60)).encode()
+
+
+def in_one_go(store: GitStore, of: str = "") -> list[str]:
+    """As an import does: many entries in one transaction, and so in one pack."""
+    oids: list[str] = []
+    with store.transaction() as transaction:
+        seen = store.ref(LEAF)
+        leaf = [seen] if seen else []
+        for number in range(COUNT):
+            tree = objects.encode_tree({"entry.cbor": ("100644", transaction.put("blob", text(number, of)))})
+            commit = objects.encode_commit(
+                tree=transaction.put("tree", tree),
+                parents=leaf,
+                author_name="user",
+                author_seconds=0,
+                committer_seconds=0,
+                message=b"entry",
+            )
+            leaf = [transaction.put("commit", commit)]
+            oids += leaf
+        transaction.move(LEAF, oids[-1], expected=seen)
+    store.flush()
+    return oids
+
+
+def packs(store: GitStore) -> dict[str, int]:
+    """Inode by name."""
+    return {file.name: file.stat().st_ino for file in (store.git_dir / "objects/pack").glob("*.pack")}
+
+
+def one_pack(store: GitStore, of: str = "") -> tuple[list[str], Path]:
+    before = packs(store)
+    oids = in_one_go(store, of)
+    (new,) = packs(store).keys() - before.keys()
+    return oids, store.git_dir / "objects/pack" / new
+
+
+def deltas(store: GitStore) -> int:
+    files = map(str, (store.git_dir / "objects/pack").glob("*.idx"))
+    return sum(len(line.split()) == 7 for line in git(store.git_dir, "verify-pack", "-v", *files).split("\n"))
+
+
+def whole(store: GitStore, oids: list[str]) -> None:
+    assert git(store.git_dir, "rev-list", "--reverse", LEAF).split() == oids
+    assert [store.read(oid)[0] for oid in oids] == ["commit"] * len(oids)
+    git(store.git_dir, "fsck", "--strict", "--full")
+
+
+def test_what_was_written_in_one_go_gets_deltas(store, passes):
+    oids, written = one_pack(store)
+    assert deltas(store) == 0
+    maintain(store)
+    assert passes == [[written.name]]
+    assert not written.exists()
+    assert deltas(store) > COUNT / 2
+    whole(store, oids)
+
+
+def test_a_pack_has_one_pass_and_no_second(store, passes):
+    oids = in_one_go(store)
+    maintain(store)
+    before = packs(store)
+    maintain(store)
+    assert (packs(store), len(passes)) == (before, 1)
+    more, written = one_pack(store, "other")
+    maintain(store)
+    assert passes[1:] == [[written.name]]
+    whole(store, oids + more)
+
+
+def test_a_pack_in_which_no_delta_is_found_has_no_second_pass_either(store, passes):
+    with store.transaction() as transaction:
+        alone = transaction.put("blob", b"of one object git makes the very same pack" * 40_000)
+    pack.release_packs(store.git_dir / "objects")
+    before = packs(store).keys()
+    deltify.deltify(store)
+    deltify.deltify(store)
+    assert (packs(store).keys(), len(passes)) == (before, 1)
+    assert store.read(alone)[0] == "blob"
+
+
+def test_a_pack_that_git_made_before_there_was_a_mark_is_known_by_its_deltas(store, passes):
+    oids = in_one_go(store)
+    git(store.git_dir, "-c", "pack.writeReverseIndex=false", "repack", "-adfq")
+    assert not list((store.git_dir / "objects/pack").glob("*.rev"))
+    before = packs(store)
+    maintain(store)
+    assert (packs(store), passes) == (before, [])
+    whole(store, oids)
+
+
+def test_what_no_ref_reaches_stays(store):
+    in_one_go(store)
+    with store.transaction() as transaction:
+        unreachable = [transaction.put("blob", text(number, "nobody points here") * 400) for number in range(3)]
+    maintain(store)
+    assert [store.read(oid)[0] for oid in unreachable] == ["blob"] * 3
+
+
+def test_a_kept_pack_is_left_alone(store, passes):
+    _, written = one_pack(store)
+    written.with_suffix(".keep").write_text("mine")
+    before = packs(store)
+    maintain(store)
+    assert (packs(store), passes) == (before, [])
+
+
+def test_where_a_multi_pack_index_names_packs_only_git_removes_them(store, passes):
+    oids = in_one_go(store)
+    git(store.git_dir, "multi-pack-index", "write")
+    maintain(store)
+    assert passes == []
+    whole(store, oids)
+
+
+def test_large_work_is_done_in_batches_and_what_waits_is_not_merged_before_its_turn(store, passes, monkeypatch):
+    made = [one_pack(store, of) for of in "abc"]
+    oids = [oid for part, _ in made for oid in part]
+    before = packs(store)
+    monkeypatch.setattr(deltify, "BATCH_BYTES", 1)
+    monkeypatch.setattr(deltify, "SECONDS_MAX", 0.0)
+    maintain(store)
+    assert (packs(store), passes) == (before, [])
+    monkeypatch.setattr(deltify, "SECONDS_MAX", 60.0)
+    maintain(store)
+    assert passes == [[name] for name in sorted(file.name for _, file in made)]
+    assert deltas(store) > COUNT
+    whole(store, oids)
+
+
+def test_a_pack_stays_where_git_left_an_object_of_it_out(store, monkeypatch):
+    oids, other = one_pack(store, "a")
+    oids += in_one_go(store, "b")
+    real = gitcli.run
+
+    def leaves_out(git_dir, *arguments, **options):
+        if arguments[0] == "pack-objects":
+            options["stdin"] = f"{other.name}\n".encode()
+        return real(git_dir, *arguments, **options)
+
+    monkeypatch.setattr(gitcli, "run", leaves_out)
+    with pytest.raises(Unavailable, match="both stay"):
+        deltify.deltify(store)
+    whole(store, oids)
+
+
+def test_a_pack_that_another_git_took_away_meanwhile_holds_nothing_up(store, monkeypatch):
+    oids = in_one_go(store)
+
+    def repacked_meanwhile(directory):
+        git(store.git_dir, "repack", "-adfq", "--window=3")
+        durable.sync_directory(directory)
+
+    monkeypatch.setattr(deltify, "sync_directory", repacked_meanwhile)
+    maintain(store)
+    whole(store, oids)
+
+
+def test_an_index_that_a_killed_run_left_without_its_pack_goes(store, monkeypatch):
+    oids, written = one_pack(store)
+    index = written.with_suffix(".idx")
+    unlink = os.unlink
+
+    def killed(path, **options):
+        if Path(path) == index:
+            raise KeyboardInterrupt
+        unlink(path, **options)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(os, "unlink", killed)
+        maintain(store)
+    assert (written.exists(), index.exists()) == (False, True)
+    whole(store, oids)
+    assert maintain(store).removed == (f"objects/pack/{index.name}",)
+    assert not index.exists()
+    whole(store, oids)
+
+
+def test_an_index_that_is_the_last_trace_of_lost_objects_stays(store):
+    _, lost = one_pack(store, "a")
+    in_one_go(store, "b")
+    lost.unlink()
+    assert list(deltify.lone_indexes(store.git_dir / "objects/pack")) == []
