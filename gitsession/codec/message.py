@@ -161,7 +161,8 @@ def _encode_id(source_id: str | None) -> str:
 
 def _cut_id(source_id: str) -> str:
     """As many characters as a trailer holds."""
-    if len(source_id) <= SOURCE_ID_MAX // 12:  # twelve for the widest one: %F0%9F%98%80
+    widest = len("%2F") if source_id.isascii() else len("%F0%9F%98%80")
+    if len(source_id) * widest <= SOURCE_ID_MAX:
         return source_id
     room = SOURCE_ID_MAX
     for at, character in enumerate(source_id[: SOURCE_ID_MAX + 1]):
