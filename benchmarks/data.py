@@ -64,6 +64,11 @@ def provenance() -> str:
     return "made session files: no real ones were at hand"
 
 
+def words(number: int) -> str:
+    """Words in no order, about 0.7 KB."""
+    return " ".join(random.Random(number).choices(_WORDS, k=110))
+
+
 def made_line(number: int, *, parent: int | None = None) -> bytes:
     """A line of pi's with words in no order, about 1 KB."""
     chance = random.Random(number)

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from benchmarks.figures import Line, Plot, Table
 from benchmarks.rows import (
+    agents,
     append,
     compactions,
     contexts,
@@ -38,6 +39,7 @@ ROWS: dict[str, Row] = {
     "flush": flushing,
     "writers": writers,
     "import": importing,
+    "agents": agents,
     "disk": disk,
     "list": listing,
     "fork": forking,
