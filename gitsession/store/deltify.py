@@ -25,10 +25,15 @@ from gitsession.store.gitstore import GitStore
 from gitsession.store.packindex import File, PackIndex
 
 BATCH_BYTES = 256 << 20
-"""About what git takes ten seconds for."""
+"""Some twenty seconds of git's."""
 
 SECONDS_MAX = 60.0
 """No batch begins later; what is left waits for the next time."""
+
+_COMMAND = (
+    "pack-objects", "--stdin-packs", "--no-reuse-delta", "--delta-base-offset", "--window-memory=100m", "-q",
+)  # fmt: skip
+"""Objects of one pack are not tried against each other where deltas are reused. Memory: of each thread."""
 
 _NOT_OURS = (".keep", ".rev", ".promisor", ".mtimes")
 _DELTAS = (6, 7)
@@ -86,9 +91,8 @@ def _batches(files: Sequence[Path]) -> Iterator[list[Path]]:
 
 
 def _pass(store: GitStore, old: Sequence[Path]) -> None:
-    words = ("pack-objects", "--stdin-packs", "--no-reuse-delta", "--delta-base-offset", "-q", "objects/pack/pack")
     names = "".join(f"{file.name}\n" for file in old)
-    made = gitcli.run(store.git_dir, *words, stdin=names.encode()).out.decode().strip()
+    made = gitcli.run(store.git_dir, *_COMMAND, "objects/pack/pack", stdin=names.encode()).out.decode().strip()
     directory = store.git_dir / "objects/pack"
     new = PackIndex(f"{directory}/pack-{made}.idx")
     sync_directory(directory)
