@@ -60,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description="What gitsession costs, beside its peers."
     )
-    parser.add_argument("--quick", action="store_true", help="smaller and fewer: a minute and a half")
+    parser.add_argument("--quick", action="store_true", help="smaller and fewer: two minutes")
     parser.add_argument("--size", choices=SIZES, default="full", help="tiny only shows that a row runs")
     parser.add_argument(
         "--only", action="append", choices=ROWS, metavar="ROW", help=f"of {', '.join(ROWS)}; repeatable"

@@ -20,7 +20,7 @@ part on what falls short.
 
 ```sh
 .venv/bin/pip install -e '.[bench]'      # the peers; one that is missing is told as "not installed"
-.venv/bin/python -m benchmarks --quick   # a minute and a half
+.venv/bin/python -m benchmarks --quick   # two minutes
 .venv/bin/python -m benchmarks --write   # all of it, into this page
 ```
 

@@ -187,6 +187,21 @@ def test_a_pack_stays_where_git_left_an_object_of_it_out(store, monkeypatch):
     whole(store, oids)
 
 
+def test_where_git_makes_no_deltas_packs_are_merged_all_the_same(store, monkeypatch):
+    oids = [oid for of in "abc" for oid in in_one_go(store, of)]
+    real = gitcli.run
+
+    def refuses(git_dir, *arguments, **options):
+        if arguments[0] == "pack-objects":
+            raise Unavailable("unknown option")
+        return real(git_dir, *arguments, **options)
+
+    monkeypatch.setattr(gitcli, "run", refuses)
+    done = maintain(store)
+    assert done.packs_after < done.packs_before
+    whole(store, oids)
+
+
 def test_a_pack_that_another_git_took_away_meanwhile_holds_nothing_up(store, monkeypatch):
     oids = in_one_go(store)
 

@@ -92,7 +92,10 @@ def _batches(files: Sequence[Path]) -> Iterator[list[Path]]:
 
 def _pass(store: GitStore, old: Sequence[Path]) -> None:
     names = "".join(f"{file.name}\n" for file in old)
-    made = gitcli.run(store.git_dir, *_COMMAND, "objects/pack/pack", stdin=names.encode()).out.decode().strip()
+    try:
+        made = gitcli.run(store.git_dir, *_COMMAND, "objects/pack/pack", stdin=names.encode()).out.decode().strip()
+    except Unavailable:
+        return  # no git, another git at work, damage: the merge that follows can do without, or says what is wrong
     directory = store.git_dir / "objects/pack"
     new = PackIndex(f"{directory}/pack-{made}.idx")
     sync_directory(directory)
