@@ -9,7 +9,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from builders import (
@@ -29,6 +28,7 @@ from builders import (
     slot,
     talk,
 )
+from catalogues import told
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -44,13 +44,6 @@ from gitsession.store import peek
 from gitsession.store.base import Kind, ObjectStore
 from gitsession.store.create import create
 
-TABLES = {
-    "refs": "SELECT * FROM refs ORDER BY name",
-    "entries": "SELECT * FROM entries ORDER BY sid, oid",
-    "marks": "SELECT * FROM marks ORDER BY sid, on_meta, what, line, at_ms, chain, target, value",
-    "sessions": "SELECT * FROM sessions ORDER BY sid",
-}
-
 
 @pytest.fixture(autouse=True)
 def no_race_with_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,10 +56,6 @@ def store(tmp_path: Path) -> Iterator[Store]:
     with Store.create(tmp_path / "store.git", clock=Clock()) as opened:
         yield opened
         assert_as_if_made_anew(opened)
-
-
-def rows(catalogue: Catalogue) -> dict[str, list[tuple[Any, ...]]]:
-    return {table: catalogue.db.execute(query).fetchall() for table, query in TABLES.items()}
 
 
 def made_anew(store: Store, tmp: Path) -> Catalogue:
@@ -82,7 +71,7 @@ def made_anew(store: Store, tmp: Path) -> Catalogue:
 
 def assert_as_if_made_anew(store: Store) -> None:
     fresh = made_anew(store, store.objects.git_dir.parent / "anew")
-    assert rows(store.catalogue()) == rows(fresh)
+    assert told(store.catalogue().db) == told(fresh.db)
     fresh.close()
 
 

@@ -1,0 +1,28 @@
+"""What a catalogue says, whichever way it came about: equal for one that grew and one that was made anew."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+_ORDER = {
+    "refs": "name",
+    "entries": "sid, oid",
+    "marks": "sid, on_meta, what, line, at_ms, chain, target, value",
+    "sessions": "sid",
+}
+_NUMBERS = {"anchors", "proof"}
+"""Columns of ``entries``: a number drawn in the order in which entries came, and what is made of it."""
+
+
+def told(db: sqlite3.Connection) -> dict[str, list[Any]]:
+    """The rows of every table; in place of a number, what it stands for."""
+    return {table: db.execute(_query(db, table)).fetchall() for table in _ORDER}
+
+
+def _query(db: sqlite3.Connection, table: str) -> str:
+    if table != "entries":
+        return f"SELECT * FROM {table} ORDER BY {_ORDER[table]}"
+    names = [name for _, name, *_ in db.execute("PRAGMA table_info(entries)") if name not in _NUMBERS]
+    said = "(SELECT said FROM anchors WHERE id = entries.anchors)"
+    return f"SELECT {', '.join(names)}, {said} FROM entries ORDER BY {_ORDER[table]}"
