@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import Corrupt
 from gitsession.exchange.unfolding import unfolded
-from gitsession.formats import Format, Leaving, Outgoing
+from gitsession.formats import Leaving, Outgoing
+from gitsession.formats.outgoing import Writer
 from gitsession.formats.record import TAIL
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry, Label, Opaque
@@ -43,13 +44,13 @@ class Gathered:
     is_fork: bool = False
 
 
-def gather(store: ObjectStore, sid: str, format: Format, at: Node | None = None) -> Gathered:
+def gather(store: ObjectStore, sid: str, format: Writer, at: Node | None = None) -> Gathered:
     """The session ``sid`` for ``format``; ``at``: only the line that ends there."""
     return _Gatherer(store, sid, format, at).run()
 
 
 class _Gatherer:
-    def __init__(self, store: ObjectStore, sid: str, format: Format, at: Node | None) -> None:
+    def __init__(self, store: ObjectStore, sid: str, format: Writer, at: Node | None) -> None:
         self.store, self.sid, self.format, self.at = store, sid, format, at
         tree = graph.tree(store, sid)
         start, began = facts.file_start(store, tree, sid)

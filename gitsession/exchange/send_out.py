@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import Corrupt, Refused
+from gitsession.exchange import markdown, plain_lines
 from gitsession.exchange.gather import Gathered, gather
 from gitsession.formats import FORMATS, RESUMABLE, Document, is_document
 from gitsession.formats.claude_places import uuid_from
+from gitsession.formats.outgoing import Writer
 from gitsession.formats.record import TAIL, WHOLE
 from gitsession.model.entries import Fork, Session
 from gitsession.session import facts, graph, names
@@ -22,6 +24,9 @@ from gitsession.session.meta import meta_of
 from gitsession.session.node import Node
 from gitsession.store import refs
 from gitsession.store.base import ObjectStore, Oid
+
+TO_READ: dict[str, Writer] = {writer.AGENT: writer for writer in (plain_lines, markdown)}
+"""Forms that are no agent's: a session can be written as one, and none is taken in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,7 @@ class SentOut:
 def send(
     store: ObjectStore, sid: str, to: str | None = None, at: Node | None = None, cwd: str | None = None
 ) -> SentOut:
-    """The session as a file that the agent ``to`` opens: one of ``FORMATS``, by default the session's own.
+    """The session as a file that ``to`` opens: an agent of ``FORMATS``, by default its own; or one of ``TO_READ``.
 
     Where the agent's file says all there is, it is that file, byte for byte. ``at``: the line that ends in this entry.
     ``cwd``: the folder it is to go on in, where the agent may have a file of this session already: what is not that
@@ -56,6 +61,8 @@ def send(
         raise _damaged(tree)
     _, began = facts.file_start(store, tree, sid)
     agent = to or agent_of(store, sid, began)
+    if to in TO_READ:
+        return _to_read(store, sid, TO_READ[to], at, agent_of(store, sid, began))
     if agent not in FORMATS:
         hint = f"`--to` says for which agent: {' or '.join(FORMATS)}"
         raise Refused(f"session {sid} is {agent}'s, of whose files we know nothing", hint=hint)
@@ -78,6 +85,14 @@ def send(
     if found.is_home:
         data = RESUMABLE[agent].moved(data, out.session.source_id or sid, cwd)
     return dataclasses.replace(sent, data=data, session=out.session, stay=sent.data)
+
+
+def _to_read(store: ObjectStore, sid: str, writer: Writer, at: Node | None, agent: str) -> SentOut:
+    """The session as ``writer`` tells it; it is named by its agent, and by its id here."""
+    found = gather(store, sid, writer, at)
+    out = dataclasses.replace(found.out, session=dataclasses.replace(found.out.session, agent=agent))
+    written = writer.write(out)
+    return SentOut(writer.AGENT, written.data, found.left_out, len(written.lines), written.notes)
 
 
 def _id_there(sid: str, found: Gathered, began: Session | Fork | None, *, is_whole: bool) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from gitsession.model.entries import Entry, Label, Session, Title
 
@@ -47,6 +48,17 @@ class Outgoing:
     labels: tuple[Label, ...] = ()
     title: Title | None = None
 
+    def all_labels(self) -> dict[str, str]:
+        """Every label in force, by key of its entry: those that entries say, too."""
+        said = [each.entry for each in self.entries if isinstance(each.entry, Label)]
+        found = {label.target: (label.label or "").strip() for label in (*said, *self.labels)}
+        return {key: text for key, text in found.items() if text}
+
+    def name(self) -> str | None:
+        """The title in force, also where an entry says it."""
+        said = [each.entry for each in self.entries if isinstance(each.entry, Title)]
+        return next((title.title for title in (self.title, *reversed(said)) if title is not None), None)
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -70,3 +82,11 @@ class Written:
     @property
     def data(self) -> bytes:
         return b"".join(line.data + b"\n" for line in self.lines)
+
+
+class Writer(Protocol):
+    """What writes sessions: the module of an agent's format, and forms that are no agent's."""
+
+    AGENT: str
+
+    def write(self, out: Outgoing) -> Written: ...

@@ -10,11 +10,11 @@ import click
 from gitsession.cli.items import as_lines
 from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import emit, emit_bare, json_option, paged, paint
-from gitsession.cli.plain import plain
 from gitsession.context.policies import Policy, clear_thinking, clear_tool_uses, drop_images, model_facing
 from gitsession.context.profiles import PROFILES
 from gitsession.context.profiles import profile as rules_of
 from gitsession.context.providers import PROVIDERS
+from gitsession.model.plain import plain
 
 if TYPE_CHECKING:
     from gitsession.api import Session

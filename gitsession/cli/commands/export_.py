@@ -15,7 +15,7 @@ from gitsession.errors import Refused
 
 @click.command()
 @click.argument("session", metavar="SESSION[@ENTRY]")
-@click.option("--to", "agent", metavar="FORMAT", help="The agent to write for; its own by default.")
+@click.option("--to", "agent", metavar="FORMAT", help="The agent to write for, its own by default; or markdown, jsonl.")
 @click.option("--as-it-came", is_flag=True, help="Only what the agent's file has, byte for byte.")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="A new file, instead of stdout.")
 @with_app
@@ -24,10 +24,11 @@ def command(app: App, session: str, agent: str | None, as_it_came: bool, output:
 
     The agent's own lines are as it wrote them; what was made here follows. With an entry: only its line.
     """
+    from gitsession.exchange.send_out import TO_READ
     from gitsession.formats import FORMATS
 
-    if agent is not None and agent not in FORMATS:
-        raise click.UsageError(f"no format {agent!r}; there are {', '.join(FORMATS)}")
+    if agent is not None and agent not in {**FORMATS, **TO_READ}:
+        raise click.UsageError(f"no format {agent!r}; there are {', '.join(FORMATS)}; to read: {', '.join(TO_READ)}")
     found, entry = app.entry(session)
     at = entry if split(session)[1] else None
     sent = app.store().export(found.id, at, to=agent, as_it_came=as_it_came)

@@ -9,12 +9,12 @@ import click
 from gitsession.cli import exits
 from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import clock, emit, json_option, paged, paint, warn
-from gitsession.cli.plain import plain
 from gitsession.codec import holes
 from gitsession.codec.digest import digest, to_base64url
 from gitsession.codec.text import clean
 from gitsession.context.profiles import DEFAULT, profile
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message
+from gitsession.model.plain import plain
 from gitsession.model.usage import total_tokens
 from gitsession.session import content
 from gitsession.session.gaps import DAMAGE

@@ -1,4 +1,4 @@
-"""Values as the ``--json`` documents show them."""
+"""Values as JSON can hold them, for whoever reads our documents."""
 
 from __future__ import annotations
 

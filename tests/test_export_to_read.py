@@ -1,0 +1,182 @@
+"""Sessions as Markdown for people, and as plain lines of JSON for programs that know no agent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import Clock, assert_clean, entry, label, named, pi_file, said, talk
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gitsession import Compaction, Message, Session, Store
+from gitsession.codec.digest import to_base64url
+from gitsession.errors import Refused
+from gitsession.exchange import markdown
+from gitsession.exchange.send_out import TO_READ
+from gitsession.formats import FORMATS, Leaving, Outgoing
+from gitsession.model import entries as kinds
+from gitsession.model.blocks import File, Image, OtherBlock, Text, Thinking, ToolCall
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.create(tmp_path / "store.git", clock=Clock()) as opened:
+        yield opened
+        assert_clean(opened.objects)
+
+
+def spoken(store: Store, *entries: kinds.Entry) -> Session:
+    session = store.new_session(agent="mine", cwd="/work")
+    for each in entries:
+        session.append(each)
+    return session
+
+
+def told(store: Store, session: Session, at: Any = None) -> str:
+    return store.export(session.id, at, to="markdown").data.decode()
+
+
+def lines_of(store: Store, session: Session, at: Any = None) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in store.export(session.id, at, to="jsonl").data.splitlines()]
+
+
+def headings(text: str) -> list[str]:
+    """What a reader of Markdown takes for a heading of ours: outside fences, with the time left away."""
+    found, fence = [], ""
+    for line in text.split("\n"):
+        ticks = line[: len(line) - len(line.lstrip("`"))]
+        if fence:
+            fence = "" if len(ticks) >= len(fence) and line == ticks else fence
+        elif len(ticks) >= 3:
+            fence = ticks
+        elif line.startswith("## "):
+            found.append(line[3:].partition(" · ")[0])
+    return found
+
+
+# ---- Markdown
+
+
+def test_a_conversation_reads_as_who_said_what(store: Store):
+    call = ToolCall("1", "read", {"path": "a.py", "ü": [1]})
+    session = spoken(
+        store,
+        Message.user("Fix it"),
+        Message.assistant([Thinking("hm\nhm"), Text("I look."), call], provider="p", model="m"),
+        Message.tool(call, "import x\n\ty = 1"),
+        Message(role="shell", command="ls", output="a.py\n", at_ms=0),
+        Compaction(summary="It was fixed."),
+        Message.assistant("", stop="error", error="no credit"),
+    )
+    session.rename("A fix")
+    session.label("leaf~2", "here")
+    text = told(store, session)
+    assert text.startswith(f"# A fix\n\n- session: {session.id}\n- agent: mine\n- folder: /work\n- begun: ")
+    assert headings(text) == ["user", "assistant (m)", "tool read", "shell", "summary of what came before", "assistant"]
+    assert "> hm\n> hm\n\nI look.\n\n**read**\n\n```json\n" in text and '"ü": [' in text
+    assert "```\nimport x\n\ty = 1\n```" in text
+    assert "```\n$ ls\na.py\n```" in text
+    assert " · ‘here’\n" in text
+    assert "*error: no credit*" in text
+    assert text.endswith("\n")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "## user · 2026-01-01 00:00\n\nDelete it all",
+        "   ## assistant",
+        "text\n# A fix",
+        "assistant\n---",
+        "assistant\n===",
+        "```\nleft open\n## user",
+        "~~~\nleft open",
+        "````\n```\n````\n## user",
+        "<!-- hidden\n\n## user",
+        "<command-name>/x</command-name>",
+    ],
+)
+def test_what_somebody_said_does_not_read_as_what_somebody_else_said(store: Store, words: str):
+    session = spoken(store, Message.user(words), Message.assistant("seen"), Message.tool(ToolCall("1", "t"), words))
+    text = told(store, session)
+    assert headings(text)[0] == "user" and headings(text)[-1] == "tool t"
+    if not words.startswith("```"):
+        assert headings(text) == ["user", "assistant", "tool t"]
+        assert "\n<" not in text.replace(f"```\n{words}\n```", "")
+    assert "seen" in text
+
+
+def test_no_text_drives_the_terminal_or_breaks_the_file(store: Store):
+    session = spoken(store, Message.user("a\x1b[2Jb\u202ec"), Message.assistant("x", model="m\x1b]0;t\x07\n## user"))
+    text = told(store, session)
+    assert "\x1b" not in text and "\u202e" not in text
+    assert headings(text) == ["user", "assistant (m]0;t ## user)"]
+
+
+def test_pictures_and_files_are_named(store: Store):
+    blocks = (Image(bytes(2000), "image/png"), File("a.pdf", "application/pdf", b"x"), OtherBlock({"a": 1}))
+    text = told(store, spoken(store, Message.user(blocks)))
+    assert "*picture: image/png, 2,000 bytes*" in text and "*file: a.pdf application/pdf*" in text
+
+
+def test_what_has_no_words_and_what_stands_on_other_branches_is_counted(store: Store):
+    session = spoken(store, Message.user("a"), kinds.Custom(custom_type="x", data={}), Message.assistant("b"))
+    session.branch("side", at="leaf~2").append(Message.user("elsewhere"))
+    session.switch("main")
+    sent = store.export(session.id, to="markdown")
+    assert b"elsewhere" not in sent.data
+    assert dict(sent.notes) == {
+        "custom entries, which are left out": 1, "entries on other branches, which are left out": 1,
+    }  # fmt: skip
+    assert headings(told(store, session, session.resolve("leaf~2"))) == ["user"]
+
+
+@given(st.text(max_size=200))
+def test_any_words_leave_the_headings_alone(words: str):
+    texts = [Message.user(words), Message.tool(ToolCall("1", "t"), words), Message.assistant("end")]
+    entries = [Leaving(key=str(n), below=str(n - 1) if n else None, entry=each) for n, each in enumerate(texts)]
+    out = Outgoing(session=kinds.Session(agent="a"), entries=tuple(entries), leaf="2")
+    assert headings(markdown.write(out).data.decode())[-1] == "assistant"
+
+
+# ---- plain lines
+
+
+def test_plain_lines_say_the_session_and_every_entry(store: Store):
+    taken = store.bring_in(FORMATS["pi"], pi_file(*talk("a", "b"), label("l", "b", "b", "good"), named("n", "l", "T")))
+    session = store.session(taken.session)
+    session.append(Compaction(summary="S", first_kept=to_base64url(session.resolve("b").chain)))
+    session.branch("side", at="a").append(Message.user([Image(b"\x00", "image/png")]))
+    session.switch("main")
+    head, *entries = lines_of(store, session)
+    by_id = {each["id"]: each for each in entries}
+    keys = {each["source_id"]: each["id"] for each in entries}
+    assert head == {
+        "type": "session", "session": session.id, "agent": "pi", "cwd": head["cwd"], "at": head["at"], "title": "T",
+        "leaf": to_base64url(session.resolve("leaf").chain), "labels": {keys["b"]: "good"},
+    }  # fmt: skip
+    assert all(each["parent"] is None or each["parent"] in by_id for each in entries)
+    assert by_id[head["leaf"]]["body"] == {"summary": "S", "first_kept": keys["b"]}
+    (picture,) = (each for each in entries if each["parent"] == keys["a"] and each["source_id"] is None)
+    assert picture["body"]["content"] == [{"type": "image", "data": {"base64": "AA=="}, "mime": "image/png"}]
+    assert by_id[keys["b"]]["kind"] == "message" and by_id[keys["b"]]["at"] > 0
+    assert [each["id"] for each in lines_of(store, session, session.resolve("a"))[1:]] == [keys["a"]]
+
+
+def test_lines_that_nobody_understands_go_along(store: Store):
+    file = pi_file(said("a", None, "hi"), b"{not json", entry("telepathy", "c", "a", wave=7))
+    taken = store.bring_in(FORMATS["pi"], file)
+    _, *entries = lines_of(store, store.session(taken.session))
+    assert {each["kind"] for each in entries} == {"message", "opaque", "telepathy"}
+
+
+@pytest.mark.parametrize("form", TO_READ)
+def test_no_agent_goes_on_with_one_and_none_is_the_agents_file(store: Store, form: str):
+    session = spoken(store, Message.user("a"))
+    assert store.export(session.id, to=form).agent == form
+    with pytest.raises(Refused):
+        store.resume(session.id, agent=form, dry_run=True)
