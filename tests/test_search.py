@@ -86,6 +86,33 @@ def test_names_of_code_are_found_by_their_parts_and_whole(store: Store):
         assert found(store, query), query
 
 
+@pytest.mark.parametrize(
+    "query",
+    ["写入", "证明文件", "Subagent 证明", "入并", "写*", '"验证 Subagent"', "件。", "写入 goal", "验证Subagent"],
+)
+def test_words_are_found_where_a_script_puts_no_spaces_between_them(store: Store, query: str):
+    spoken(store, "Goal: 写入并验证 Subagent B 的证明文件。")
+    assert found(store, query)
+
+
+@pytest.mark.parametrize(
+    ("said", "query"),
+    [("ファイルを保存する", "保存"), ("파일을 저장해", "파일"), ("บันทึกไฟล์", "ไฟล์"), ("𠮷野家で食べる", "野家")],
+)
+def test_so_are_those_of_other_such_scripts(store: Store, said: str, query: str):
+    spoken(store, said)
+    assert found(store, query)
+
+
+def test_characters_must_stand_side_by_side_as_they_were_asked(store: Store):
+    spoken(store, "验证文件")
+    assert not found(store, "证验") and not found(store, "验文") and found(store, "文件 验证")
+
+
+def test_a_hit_is_shown_where_it_was_found_in_such_a_script():
+    assert "证明" in snippet("写入" * 300 + "证明" + "写入" * 300, "证明", 60)
+
+
 def test_filters_narrow_it_down(store: Store):
     spoken(store, "bread one", agent="a", cwd="/work/a")
     spoken(store, "bread two", agent="b", cwd="/work/b")
@@ -233,6 +260,7 @@ def test_a_build_that_was_interrupted_goes_on(store: Store, monkeypatch: pytest.
 HOSTILE = (
     '"', "'", "AND", "OR NOT", "a AND", "NEAR(a b)", "asked:x", "a*b", "*", "^a", "-a", "()", "{x}: y", "\0", "\ud800",
     "a" * 100_000, "x " * 5_000, "", " ", "%", ";DROP TABLE docs", '"a" "b', "日本", "🙂", "a\nb", "rowid", "+",
+    "日" * 5_000, "日 " * 5_000,
 )  # fmt: skip
 
 

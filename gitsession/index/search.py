@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from gitsession.errors import Unavailable
 from gitsession.index import searchdb
-from gitsession.index.asking import expression, parts, snippet
+from gitsession.index.asking import apart, expression, parts, snippet
 from gitsession.index.catalogue import Catalogue, Row, is_damage, remove
 from gitsession.index.names import storable
 from gitsession.index.rows import Row as RowOfEntry
@@ -230,7 +230,7 @@ def _take_in(db: sqlite3.Connection, store: ObjectStore, sid: str, spot: Spot) -
     place = "INSERT INTO docs (sid, oid, role, at_ms) VALUES (?, ?, ?, ?)"
     id = db.execute(place, (sid, spot.oid, words.role, at_ms)).lastrowid
     said = "INSERT INTO words (rowid, asked, summary, answer, work) VALUES (?, ?, ?, ?, ?)"
-    db.execute(said, (id, *(storable(text) for text in words[1:])))
+    db.execute(said, (id, *(storable(apart(text)) for text in words[1:])))
 
 
 def _entry(store: ObjectStore, spot: Spot) -> Entry:

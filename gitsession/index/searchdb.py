@@ -10,7 +10,7 @@ from gitsession.errors import Unavailable
 from gitsession.index.catalogue import begin_log, is_damage, remove
 
 FILE = Path("gitsession") / "search.db"
-VERSION = 1
+VERSION = 2
 
 _SCHEMA = """
 CREATE TABLE state (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
