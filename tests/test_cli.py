@@ -877,3 +877,11 @@ def test_a_database_mends_what_the_store_lost(run: Run, database: opencode_files
         tip = done.moves[0].new
         assert tip is not None
         assert donor.read(tip, done.session) == whole.read(tip)
+
+
+def test_show_has_what_a_tool_gave_back_where_it_stands_beside_the_call(run: Run, here: Path) -> None:
+    answer = opencode_files.answer("msg_a1", "Seen.", at=2, parts=[opencode_files.tool("c1", "a.py\nb.py")])
+    (here / "o.json").write_bytes(opencode_files.export([opencode_files.user("msg_u1", "Look", at=1), answer]))
+    run("import", "o.json")
+    told = run("show", f"opencode:{opencode_files.SES}@msg_a1")
+    assert "-> bash" in told and "<- a.py\n" in told and "[other]" not in told

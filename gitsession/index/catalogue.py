@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 from gitsession.errors import Ambiguous, NotFound, Unavailable
 from gitsession.store import peek
 
-VERSION = 6
+VERSION = 8
 FILE = Path("gitsession") / "index.db"
 
 _PATIENCE_SECONDS = 30
@@ -42,7 +42,7 @@ CREATE TABLE sessions (
     sid TEXT PRIMARY KEY, start TEXT NOT NULL, agent TEXT NOT NULL, source_id TEXT, title TEXT, first_words TEXT,
     project TEXT, created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL, entries INTEGER NOT NULL,
     branches TEXT NOT NULL, active TEXT NOT NULL, tokens INTEGER NOT NULL, superseded TEXT NOT NULL,
-    view INTEGER NOT NULL, identity TEXT) WITHOUT ROWID;
+    view INTEGER NOT NULL, identity TEXT, parent TEXT) WITHOUT ROWID;
 CREATE TABLE files (
     path TEXT PRIMARY KEY, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, inode INTEGER NOT NULL,
     sid TEXT NOT NULL) WITHOUT ROWID;
@@ -65,6 +65,7 @@ class Row(NamedTuple):  # a dataclass would cost a third of the start of `gitses
 
     ``view``: how its entries are written; a later one than ours can be read, not written to.
     ``project``: the folder it was held in; ``identity``: which project that is, on any machine, if it is known.
+    ``parent``: what its agent calls the session that began it, as its sub-agent, or that it was forked from.
     ``entries`` and ``tokens`` (all that providers reported) count from where the session begins: its root, or the
     entry at which it was forked off.
     """
@@ -83,6 +84,7 @@ class Row(NamedTuple):  # a dataclass would cost a third of the start of `gitses
     tokens: int
     view: int
     identity: str | None
+    parent: str | None
 
     @property
     def name(self) -> str:
@@ -245,7 +247,7 @@ def is_of(row: Row, project: str, identity: str | None = None) -> bool:
 
 _SELECT = (
     "SELECT sid, agent, source_id, title, first_words, project, created_ms, updated_ms, entries, branches, active, "
-    "tokens, view, identity FROM sessions"
+    "tokens, view, identity, parent FROM sessions"
 )
 
 

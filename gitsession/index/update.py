@@ -19,6 +19,7 @@ from gitsession.session import content, facts, graph, marks
 from gitsession.session.active import active
 from gitsession.session.content import Looked
 from gitsession.session.gaps import DAMAGE
+from gitsession.session.lineage import parent_of
 from gitsession.session.marks import Mark
 from gitsession.session.meta import Meta, meta_of
 from gitsession.session.meta import marks_of as marks_made_by
@@ -233,6 +234,7 @@ def _summarise(
         "view": (first.view if isinstance(first, kinds.Session | kinds.Fork) else None) or VIEW,
         "tokens": tokens,
         "identity": None if meta.project is None else storable(meta.project),
+        "parent": None if (parent := parent_of(meta.header)) is None else storable(parent),
         "superseded": json.dumps(sorted(meta.source_file.superseded)),
     }
     _put(db, "sessions", row)

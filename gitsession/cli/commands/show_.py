@@ -13,8 +13,10 @@ from gitsession.codec import holes
 from gitsession.codec.digest import digest, to_base64url
 from gitsession.codec.text import clean
 from gitsession.context.profiles import DEFAULT, profile
+from gitsession.model.blocks import OtherBlock
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message
 from gitsession.model.plain import plain
+from gitsession.model.results import result_in
 from gitsession.model.usage import total_tokens
 from gitsession.session import content
 from gitsession.session.gaps import DAMAGE
@@ -132,4 +134,8 @@ def _block(block: Any) -> str:
         return f"[image {block.mime}, {len(block.data):,} bytes]"
     if block.type == "thinking":
         return "\n".join(f"| {line}" for line in block.text.split("\n"))
+    if isinstance(block, OtherBlock):
+        given = result_in(block)
+        kind = block.value.get("type") if isinstance(block.value, dict) else None
+        return f"<- {given.text}" if given is not None else f"[{kind if isinstance(kind, str) else block.type}]"
     return str(getattr(block, "text", "") or f"[{block.type}]")

@@ -1,0 +1,15 @@
+"""Which session another one was begun from."""
+
+from __future__ import annotations
+
+from gitsession.model.entries import Session
+
+_FILE = ".jsonl"
+
+
+def parent_of(header: Session | None) -> str | None:
+    """What the agent calls the session that began this one; pi and omp name its file, which ends in that."""
+    stated = header.parent if header is not None else None
+    if not stated or not stated.endswith(_FILE):
+        return stated or None
+    return stated.replace("\\", "/").rpartition("/")[2].removesuffix(_FILE).rpartition("_")[2] or None
