@@ -40,7 +40,14 @@ class Ambiguous(NotFound):
 
 
 class NoBase(NotFound):
-    """A session file that goes on from another one, which is not in the store, or not as far as that."""
+    """A session file that goes on from another one, which is not in the store, or not as far as that.
+
+    ``source_id``: what the agent calls that one.
+    """
+
+    def __init__(self, message: str, source_id: str, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.source_id = source_id
 
 
 class NotAStore(GitSessionError):

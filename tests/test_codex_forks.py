@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -232,6 +233,34 @@ def on_disk(folder: Path, **files: bytes) -> Path:
     for name, data in files.items():
         (folder / f"rollout-2026-11-21T20-34-22-{name}.jsonl").write_bytes(data)
     return folder
+
+
+@pytest.mark.parametrize("is_made", [False, True])
+def test_a_dry_run_says_what_the_import_will_do(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], is_made: bool
+) -> None:
+    deep = child_of(CHILD, AFTER_T1 + 3, user("deep"), thread=GRANDCHILD)
+    folder = on_disk(tmp_path / "files", a=deep, b=CHILD_FILE, c=PARENT_FILE)
+    path = tmp_path / "store.git"
+    if is_made:
+        run(capfd, "--store", str(path), "init")
+    code, told = run(capfd, "--store", str(path), "import", str(folder), "--dry-run")
+    assert (code, "3 sessions would be taken in" in told) == (0, True), told
+    assert f"goes on from session {THREAD}, would be taken in behind it" in told
+    code, told = run(capfd, "--store", str(path), "import", str(folder), "--dry-run", "--json")
+    assert [len(json.loads(told)[name]) for name in ("sessions", "behind", "failed")] == [1, 2, 0]
+    if is_made:
+        with Store.open(path) as opened:
+            assert opened.sessions() == []
+
+
+def test_a_dry_run_names_a_fork_that_the_import_will_not_take_either(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    deep = child_of(CHILD, AFTER_T1 + 3, user("deep"), thread=GRANDCHILD)
+    folder = on_disk(tmp_path / "files", a=deep, b=CHILD_FILE)
+    code, told = run(capfd, "--store", str(tmp_path / "store.git"), "import", str(folder), "--dry-run")
+    assert (code, told.count("which is not here")) == (3, 2), told
 
 
 def test_in_one_command_bases_come_first_whatever_the_order_of_files(

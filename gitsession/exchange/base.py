@@ -26,7 +26,7 @@ def shared(store: ObjectStore, base: Base, find: Find | None) -> Node:
     """
     sid = find(base.source_id) if find is not None else None
     if sid is None:
-        raise NoBase(f"it goes on from session {base.source_id}, which is not here", hint=_WAIT)
+        raise NoBase(f"it goes on from session {base.source_id}, which is not here", base.source_id, hint=_WAIT)
     tree = graph.tree(store, sid)
     if tree.damage:
         raise Corrupt(f"session {sid} is damaged here", hint="`gitsession repair` mends it")
@@ -49,4 +49,5 @@ def shared(store: ObjectStore, base: Base, find: Find | None) -> Node:
 def _check_reaches(store: ObjectStore, base: Base, last: list[Node]) -> None:
     numbers = [number for node in last if (number := base.number(payload_of(store, node))) is not None]
     if max(numbers, default=-1) < base.end - 1:
-        raise NoBase(f"it goes on from session {base.source_id}, which is not here as far as that", hint=_WAIT)
+        what = f"it goes on from session {base.source_id}, which is not here as far as that"
+        raise NoBase(what, base.source_id, hint=_WAIT)

@@ -65,7 +65,8 @@ def command(
     sweep = sweeping.look(work.store.catalogue()) if everything else None
     if as_json:
         sessions = [_object(work.store, *done) for done in work.done]
-        told = {"sweep": dataclasses.asdict(sweep)} if sweep is not None else {}
+        told: dict[str, Any] = {"sweep": dataclasses.asdict(sweep)} if sweep is not None else {}
+        told |= {"behind": work.behind} if dry_run else {}
         emit("import", {"sessions": sessions, "failed": work.failed, **told})
     else:
         _tell(work)
@@ -109,7 +110,10 @@ class _Work:
         self.dry_run = dry_run
         self._group = secrets.token_hex(8)
         self._files: list[tuple[Path, Seen, str]] = []
-        self._waiting: list[tuple[Path, Format | None, bool, str]] = []
+        self._waiting: list[tuple[Path, Format | None, bool, NoBase]] = []
+        self._ids: dict[Path, str] = {}
+        self.behind: list[dict[str, str]] = []
+        """In a dry run: what goes on from a session that would be taken in before it."""
         # As it is now: bringing it up to date after every file would cost more than the files.
         self._catalogue = store.catalogue()
 
@@ -133,7 +137,7 @@ class _Work:
                 try:
                     sid = self._one(each, within=each.place != path) or sid
                 except NoBase as error:
-                    self._waiting.append((path, format, named, str(error)))
+                    self._waiting.append((path, format, named, error))
             if not found and not named:
                 self.skipped += 1
             elif not found:
@@ -149,9 +153,9 @@ class _Work:
             if seen is not None:
                 self.unchanged += 1
                 return seen
-            done = self.store.take_in(
-                found.format, found.take(), path=found.place, group=self._group, dry_run=self.dry_run
-            )
+            taken = found.take()
+            self._ids[found.place] = taken.source.source_id
+            done = self.store.take_in(found.format, taken, path=found.place, group=self._group, dry_run=self.dry_run)
             self.done.append((found.place, found.format.AGENT, done))
             if within:
                 self._remember(found.place, found.stamp, done.session)
@@ -185,15 +189,30 @@ class _Work:
                 self.take(path, format, named=named)
             if len(self._waiting) == len(again):
                 break
-        for path, _, _, what in self._waiting:
-            self._fail(path, what)
+        if self.dry_run:
+            self._see_what_is_behind()
+        for path, _, _, error in self._waiting:
+            self._fail(path, str(error))
+
+    def _see_what_is_behind(self) -> None:
+        """What would wait no more if all this were written."""
+        coming = {self._ids[path] for path, _, done in self.done if done.moves}
+        while found := [each for each in self._waiting if each[3].source_id in coming]:
+            for each in found:
+                coming.add(self._ids[each[0]])
+                self.behind.append({"path": _spelled(each[0]), "what": f"goes on from session {each[3].source_id}"})
+                self._waiting.remove(each)
 
     def _fail(self, path: Path, what: str) -> None:
-        self.failed.append({"path": os.fsencode(path).decode("utf-8", "replace"), "what": what})
+        self.failed.append({"path": _spelled(path), "what": what})
 
     def finish(self) -> None:
         """The catalogue, up to date, remembers the files as they are."""
         self.store.catalogue().remember(self._files)
+
+
+def _spelled(path: Path) -> str:
+    return os.fsencode(path).decode("utf-8", "replace")
 
 
 def _object(store: Store, path: Path, agent: str, done: BroughtIn) -> dict[str, Any]:
@@ -206,7 +225,7 @@ def _object(store: Store, path: Path, agent: str, done: BroughtIn) -> dict[str, 
         "title": row.title if row else None,
         "agent": agent,
         "source_id": row.source_id if row else None,
-        "path": os.fsencode(path).decode("utf-8", "replace"),
+        "path": _spelled(path),
         "branches": branches,
         "active": row.active if row else None,
         "leaf": address.resolve(store.objects, row.sid, "leaf", branch=row.active).oid if row else None,
@@ -230,12 +249,15 @@ def _tell(work: _Work) -> None:
             say(f"  {path}:{problem.line}: {problem.what}" if problem.line else f"  {path}: {problem.what}")
         if len(done.problems) > PROBLEMS_SHOWN:
             say(f"  {len(done.problems) - PROBLEMS_SHOWN} more problems; --json lists all")
+    for each in work.behind:
+        say(f"{each['path']}  {each['what']}, would be taken in behind it")
     for failure in work.failed:
         warn(f"gitsession: {failure['path']}: {failure['what']}")
-    if len(work.done) > 1 or work.unchanged or work.skipped:
+    if len(work.done) + len(work.behind) > 1 or work.unchanged or work.skipped:
         changed = {done.session for _, _, done in work.done if done.moves}
         unchanged = work.unchanged + sum(not done.moves for _, _, done in work.done)
-        parts = [count(len(changed), "session") + (" would be taken in" if work.dry_run else " taken in")]
+        taken = count(len(changed) + len(work.behind), "session")
+        parts = [f"{taken} would be taken in" if work.dry_run else f"{taken} taken in"]
         parts += [f"{count(unchanged, 'file')} unchanged"] if unchanged else []
         parts += [f"{count(work.skipped, 'other file')} passed over ({_known()})"] if work.skipped else []
         say(", ".join(parts))
