@@ -494,3 +494,9 @@ def test_a_session_of_pi_is_written_for_omp_and_back(store: Store, tmp_path: Pat
     back = other.export(sid, to="pi")
     assert [line.get("id") for line in lines_of(back.data)[1:5]] == ["a", "b", "c", "d"]
     other.close()
+
+
+def test_a_session_in_which_nothing_was_said_is_its_file_without_a_word_more(store: Store):
+    data = pi_file()
+    sent = store.export(store.bring_in(pi, data).session)
+    assert (sent.data, dict(sent.notes)) == (data, {})

@@ -122,7 +122,7 @@ class _Gatherer:
     def _notes(self, is_news: bool) -> tuple[str, ...]:
         if not self.is_home or self.at is not None:
             return ()
-        if self.leaf.oid not in self.keys:
+        if self.leaf.oid not in self.keys and self.leaf.oid != self.root.oid:
             return ("the active branch is no longer in the agent's file: it goes on from its own last line",)
         if is_news or self.leaf.oid == self.tree.branches[derived(self.store, self.sid, self.tree.branches)]:
             return ()
