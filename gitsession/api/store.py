@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,14 +16,14 @@ from gitsession.api import care
 from gitsession.api.catalogues import Catalogues
 from gitsession.api.session import Session
 from gitsession.context.line import Memory
-from gitsession.errors import GitSessionError
-from gitsession.exchange import bring_in, discover, projects, resume, send_out
+from gitsession.errors import GitSessionError, NotFound
+from gitsession.exchange import bring_in, discover, projects, resume, send_out, sources
 from gitsession.exchange.bring_in import BroughtIn
 from gitsession.exchange.repair import Repaired
 from gitsession.exchange.resume import Resumption
 from gitsession.exchange.send_out import SentOut
 from gitsession.exchange.sources import Taken
-from gitsession.formats import Format, Source
+from gitsession.formats import FORMATS, Format, Source
 from gitsession.index import search
 from gitsession.index.catalogue import Catalogue, Row, is_of
 from gitsession.index.search import Hit
@@ -139,6 +140,27 @@ class Store:
         return search.search(catalogue, self.objects, wanted)
 
     # ---- import and export
+
+    def import_file(
+        self, path: str | Path, *, agent: str = "", final: bool = False, dry_run: bool = False
+    ) -> list[BroughtIn]:
+        """Take in the session at ``path``, or all sessions of a database; again whenever it has changed.
+
+        ``agent``: whose it is, where it does not show. ``final``: the file is closed, take what follows its last line
+        end too. Raises ``NotFound`` where no agent wrote it, ``Malformed``, ``NoBase`` where it goes on from a session
+        that is not here, ``Refused``, ``Corrupt``, ``Unavailable``, ``OSError``; what came before it in a database is
+        taken in then.
+        """
+        if agent and agent not in FORMATS:
+            raise NotFound(f"no agent {agent!r}", hint=f"there are {', '.join(FORMATS)}")
+        group = secrets.token_hex(8)
+        done = [
+            self.take_in(found.format, found.take(), path=found.place, group=group, dry_run=dry_run)
+            for found in sources.at(Path(path), FORMATS[agent] if agent else None, final=final)
+        ]
+        if not done:
+            raise NotFound(f"{path}: no agent wrote this that gitsession knows", hint="say whose it is")
+        return done
 
     def bring_in(
         self,

@@ -1,0 +1,72 @@
+"""Session files into a store from a program, by public names only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import opencode_files
+import pytest
+from builders import Clock, header, joined, pi_file, said, talk
+from codex_files import NAME, THREAD, rollout, turn
+
+from gitsession import Malformed, Message, NotFound, Store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.create(tmp_path / "store.git", clock=Clock()) as opened:
+        yield opened
+
+
+def test_a_file_is_taken_in_listed_and_read(store: Store, tmp_path: Path):
+    path = tmp_path / f"{NAME}.jsonl"
+    path.write_bytes(rollout(turn("t1")))
+    (done,) = store.import_file(path)
+    assert done.new == done.entries > 0
+    assert [(row.sid, row.agent, row.source_id) for row in store.sessions()] == [(done.session, "codex", THREAD)]
+    session = store.session(f"codex:{THREAD}")
+    read = [session.read(node) for node in session.line()]
+    assert [entry.role for entry in read if isinstance(entry, Message)] == ["user", "assistant"]
+    assert store.export(session.id).data == path.read_bytes()
+
+
+def test_again_it_adds_what_is_new(store: Store, tmp_path: Path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(pi_file(*talk("a", "b")))
+    store.import_file(str(path))
+    path.write_bytes(pi_file(*talk("a", "b", "c")))
+    assert [done.new for done in store.import_file(path, dry_run=True)] == [1]
+    assert [done.new for done in store.import_file(path)] == [1]
+    assert [done.new for done in store.import_file(path)] == [0]
+
+
+def test_a_database_gives_every_session_in_it(store: Store, tmp_path: Path):
+    made = opencode_files.Database(tmp_path / "opencode.db")
+    made.put([opencode_files.user("msg_u1", "hi", at=1)])
+    made.put([], opencode_files.info(id="ses_two"))
+    assert len(store.import_file(made.path)) == len(store.sessions()) == 2
+    store.undo()
+    assert store.sessions() == []
+
+
+def test_a_file_that_is_closed_is_taken_to_its_end(store: Store, tmp_path: Path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(joined(header(), said("a", None))[:-20])
+    assert [done.entries for done in store.import_file(path)] == [0]
+    assert [done.entries for done in store.import_file(path, final=True)] == [1]
+
+
+def test_what_is_no_session_is_refused_by_name(store: Store, tmp_path: Path):
+    path = tmp_path / "notes.txt"
+    path.write_text("hello")
+    with pytest.raises(NotFound, match="no agent wrote this"):
+        store.import_file(path)
+    with pytest.raises(Malformed):
+        store.import_file(path, agent="codex")
+    with pytest.raises(NotFound, match="telepathy"):
+        store.import_file(path, agent="telepathy")
+    with pytest.raises(FileNotFoundError):
+        store.import_file(tmp_path / "none")
+    with pytest.raises(IsADirectoryError):
+        store.import_file(tmp_path)
