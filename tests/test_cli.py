@@ -885,3 +885,41 @@ def test_show_has_what_a_tool_gave_back_where_it_stands_beside_the_call(run: Run
     run("import", "o.json")
     told = run("show", f"opencode:{opencode_files.SES}@msg_a1")
     assert "-> bash" in told and "<- a.py\n" in told and "[other]" not in told
+
+
+def test_a_session_of_aiders_is_named_by_its_id_in_which_an_at_stands(run: Run, here: Path) -> None:
+    (here / ".aider.chat.history.md").write_bytes(history(run_of_aider(), user("hello"), answer("Hi.")))
+    run("import", ".aider.chat.history.md")
+    (row,) = document(run("ls", "--json"))["sessions"]
+    address = f"aider:{row['source_id']}"
+    assert re.fullmatch("aider:work@[0-9T:-]+", address)
+    assert document(run("log", address, "--json"))["session"] == row["session"]
+    assert run("show", f"{address}@root").startswith("session: aider")
+    assert run("show", f"{address}@leaf~1").startswith("user: hello")
+    assert run("export", address).encode() == (here / ".aider.chat.history.md").read_bytes()
+
+
+def test_what_has_not_changed_is_counted_and_not_listed(run: Run, file: Path, here: Path) -> None:
+    folder = Path.home() / ".pi/agent/sessions/--work--"
+    folder.mkdir(parents=True)
+    for name in "ab":
+        (folder / f"{name}.jsonl").write_bytes(pi_file(*talk("a"), id=name))
+    run("import", "--all")
+    for path in folder.iterdir():
+        os.utime(path, (1, 1))  # read again, for all that is known
+    assert run("import", "--all") == "0 sessions taken in, 2 files unchanged\n"
+    assert "unchanged" in run("import", str(folder / "a.jsonl"))
+    assert run("import", str(folder)) == "0 sessions taken in, 2 files unchanged\n"
+
+
+def test_who_asks_for_an_agent_that_is_not_there_hears_which_are(run: Run, file: Path) -> None:
+    run("import", str(file))
+    for words in (["ls"], ["search", "login"]):
+        assert "no sessions of 'cdex'; there are some of pi" in run(*words, "--agent", "cdex", code=1, err=True)
+
+
+def test_a_question_without_a_word_is_told_apart_from_one_that_finds_nothing(run: Run, file: Path) -> None:
+    run("import", str(file))
+    for query in ("", "*", '""', "()"):
+        assert "a letter or a digit" in run("search", query, code=2, err=True)
+    assert "nothing found" in run("search", "zebra", code=1, err=True)

@@ -107,3 +107,10 @@ def test_the_first_import_of_all_says_what_it_saved(run: Run, sessions: list[Pat
     assert document(run("import", "--all", "--json"))["sweep"]["not_imported"] == 0
     sessions[1].write_bytes(sessions[1].read_bytes() + claude_code.user("c", "b") + b"\n")
     assert "sweep" not in document(run("import", str(sessions[0]), "--json"))
+
+
+def test_who_has_no_store_yet_hears_how_many_go(run: Run, sessions: list[Path]) -> None:
+    assert "2 of 3 within 7 days, 1 of them when it next starts; 2 not imported" in run()
+    for path in sessions[1:]:
+        path.unlink()
+    assert "within" not in run()

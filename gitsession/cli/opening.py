@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from gitsession.cli.output import count, warn
 from gitsession.errors import NotAStore, NotFound
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from tempfile import TemporaryDirectory
 
     from gitsession.api import Session, Store
@@ -144,14 +146,29 @@ class App:
             self._aside.cleanup()
 
 
+_DATED = re.compile(r"\w+:.*?@\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+"""An agent's own id in which an @ stands: Aider has none, so a session goes by its folder and its time."""
+
+
 def split(address: str) -> tuple[str, str]:
     """Session and entry of ``SESSION[@ENTRY]``; ``@`` alone, and at the beginning, is the newest session here."""
     if address == "@" or address.startswith("@@"):
         return "@", address[2:]
-    session, at, entry = address.partition("@")
+    dated = _DATED.match(address)
+    start = dated.end() if dated else 0
+    rest, at, entry = address[start:].partition("@")
+    session = address[:start] + rest
     if at and not session:
         raise NotFound(f"{address!r} names no session", hint=f"the newest session here is @, so: @{address}")
     return session, entry
+
+
+def no_such_agent(agent: str, rows: Sequence[Row]) -> str:
+    """What to say where nothing was found and ``agent`` was asked for; "" where there are sessions of it."""
+    there = sorted({row.agent for row in rows})
+    if not agent or agent in there:
+        return ""
+    return f"no sessions of {agent!r}" + (f"; there are some of {', '.join(there)}" if there else "")
 
 
 with_app = click.pass_obj

@@ -17,6 +17,11 @@ def show_status(app: App) -> None:
         say("  gitsession import --all    takes in the sessions your agents have kept on this machine")
         say("  gitsession demo            shows what it is, in a folder of its own")
         say("  gitsession --help          lists the commands")
+        from gitsession.cli import sweeping
+
+        sweep = sweeping.look(None)
+        if sweep.soon:
+            say(f"\n{sweeping.words(sweep)}")
         return
     from gitsession.index.catalogue import is_here
 

@@ -112,6 +112,8 @@ class _Work:
         self._files: list[tuple[Path, Seen, str]] = []
         self._waiting: list[tuple[Path, Format | None, bool, NoBase]] = []
         self._ids: dict[Path, str] = {}
+        self.named: set[Path] = set()
+        """Where the sessions lie that the user asked for by name."""
         self.behind: list[dict[str, str]] = []
         """In a dry run: what goes on from a session that would be taken in before it."""
         # As it is now: bringing it up to date after every file would cost more than the files.
@@ -134,6 +136,7 @@ class _Work:
                 return
             for each in sources.at(path, format, final=self._final):
                 found = True
+                self.named |= {each.place} if named else set()
                 try:
                     sid = self._one(each, within=each.place != path) or sid
                 except NoBase as error:
@@ -239,6 +242,8 @@ def _object(store: Store, path: Path, agent: str, done: BroughtIn) -> dict[str, 
 
 def _tell(work: _Work) -> None:
     for path, _, done in work.done:
+        if not (done.moves or done.problems or path in work.named):
+            continue  # it is counted below
         row = work.store.catalogue().session(done.session)
         news = "unchanged, " if not done.moves else f"{done.new:,} new of " if done.new != done.entries else ""
         say(f"{done.session}  {news}{count(done.entries, 'entry', 'entries')}  {row.name if row else path.name}")

@@ -8,7 +8,7 @@ import click
 
 from gitsession.cli import exits
 from gitsession.cli.moments import Since
-from gitsession.cli.opening import App, with_app
+from gitsession.cli.opening import App, no_such_agent, with_app
 from gitsession.cli.output import current_folder, emit, json_option, paged, warn
 from gitsession.cli.sessions import as_object, table
 
@@ -25,7 +25,7 @@ def command(
     app: App, number: int | None, agent: str | None, project: str | None, here: bool, since: int | None, as_json: bool
 ) -> int:
     """List sessions, the newest first."""
-    rows = app.catalogue().sessions()
+    rows = found = app.catalogue().sessions()
     if agent:
         rows = [row for row in rows if row.agent == agent]
     if project:
@@ -46,6 +46,6 @@ def command(
     elif rows:
         paged(table(rows))
     else:
-        warn("no sessions")
+        warn(no_such_agent(agent or "", found) or "no sessions")
     app.warn_of_damage()
     return exits.OK if rows else exits.NOTHING

@@ -9,7 +9,7 @@ import click
 
 from gitsession.cli import exits
 from gitsession.cli.moments import Since
-from gitsession.cli.opening import App, with_app
+from gitsession.cli.opening import App, no_such_agent, with_app
 from gitsession.cli.output import clock, emit, json_option, paged, paint, shorten, warn, width
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ def command(
     All words must be there; "words in quotation marks" side by side; log* finds longer words too.
     """
     asked = " ".join(query)
+    if not any(char.isalnum() for char in asked):
+        raise click.UsageError("a query needs a letter or a digit")
     app.require()
     hits = app.store().search(asked, agent=agent, project=project, role=role or "", since_ms=since or 0, most=most)
     if as_json:
@@ -50,7 +52,7 @@ def command(
     elif hits:
         paged([line for hit in hits for line in _lines(hit, asked)])
     else:
-        warn("nothing found")
+        warn(no_such_agent(agent, app.catalogue().sessions()) or "nothing found")
     app.warn_of_damage()
     return exits.OK if hits else exits.NOTHING
 
