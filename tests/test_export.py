@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import aider_files
 import pytest
 from builders import (
     START_MS,
@@ -500,3 +501,12 @@ def test_a_session_in_which_nothing_was_said_is_its_file_without_a_word_more(sto
     data = pi_file()
     sent = store.export(store.bring_in(pi, data).session)
     assert (sent.data, dict(sent.notes)) == (data, {})
+
+
+@pytest.mark.parametrize("agent", sorted(set(FORMATS) - {"aider"}))
+def test_words_whose_time_nobody_kept_are_of_the_time_before_them(store: Store, agent: str):
+    talk = aider_files.history(aider_files.run(), aider_files.user("hello"), aider_files.answer("Hi."))
+    sent = store.export(store.bring_in(FORMATS["aider"], talk, name="/work/.aider.chat.history").session, to=agent)
+    assert b"hello" in sent.data and b"1970" not in sent.data
+    back = store.session(store.bring_in(FORMATS[agent], sent.data).session)
+    assert back.line()[-1].author_seconds >= back.line()[0].author_seconds > 10**9

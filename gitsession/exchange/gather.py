@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import Corrupt
 from gitsession.exchange.unfolding import unfolded
-from gitsession.formats import Leaving, Outgoing
+from gitsession.formats import FORMATS, Leaving, Outgoing
 from gitsession.formats.outgoing import Writer
 from gitsession.formats.record import TAIL
 from gitsession.model import entries as kinds
@@ -100,6 +100,7 @@ class _Gatherer:
         entries = (*in_file, *made_here)
         labels, title = self._names(entries)
         entries, leaf = unfolded(entries, self._key_of_leaf(entries))
+        entries = self._timed(entries) if self.format.AGENT in FORMATS else entries
         out = Outgoing(
             session=self._session(),
             head=self._head() if self.is_home else (),
@@ -112,6 +113,17 @@ class _Gatherer:
         is_news = bool(made_here or labels or title)
         notes, is_fork = self._notes(is_news), self.fork is not None
         return Gathered(out, self.is_home, is_news, self._left_out(), notes, is_fork)
+
+    def _timed(self, entries: Sequence[Leaving]) -> tuple[Leaving, ...]:
+        """Entries of agents that keep no times stand where the one before them does: agents list sessions by time."""
+        times: dict[str | None, int] = {None: self._session().at_ms}
+        found = []
+        for each in entries:
+            at_ms = times[each.key] = each.entry.at_ms or times.get(each.below, 0)
+            if each.line is None and each.entry.at_ms != at_ms:
+                each = dataclasses.replace(each, entry=dataclasses.replace(each.entry, at_ms=at_ms))
+            found.append(each)
+        return tuple(found)
 
     def _left_out(self) -> int:
         if self.at is not None:
