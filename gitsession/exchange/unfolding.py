@@ -30,7 +30,7 @@ def unfolded(entries: Sequence[Leaving], leaf: str | None) -> tuple[tuple[Leavin
             continue
         below = each.below
         for number, part in enumerate(parts):
-            key = f"{each.key}/{number}" if number else each.key
+            key = f"{each.key}+{number}" if number else each.key  # "/" stands between what ids are made of
             id, short = (each.id, each.short) if not number else (None, "")
             found.append(dataclasses.replace(each, key=key, below=below, entry=part, id=id, short=short))
             name = part.extra.get("part")
