@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import real_opencode
 from builders import SHARED
 
 from gitsession.exchange.resume import Resumption
@@ -27,18 +29,26 @@ _PI = "node_modules/@earendil-works/pi-coding-agent/dist/bundle/cli.js"
 PROGRAMS = {
     "claude": [_MODULES / "@anthropic-ai/claude-code-linux-x64/claude"],
     "codex": [_MODULES / "@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex"],
+    "aider": [LAB / "aider/v/bin/aider"],
+    "opencode": [_MODULES / "opencode-linux-x64/bin/opencode"],
     "omp": [LAB / "bun2/node_modules/bun/bin/bun.exe", LAB / "omp/node_modules/@oh-my-pi/pi-coding-agent/dist/cli.js"],
     "pi": [LAB / "node22/node_modules/node/bin/node", LAB / "pi-087" / _PI],
 }
 """What starts each agent."""
 
-_BEFORE = {"codex": ["exec"]}
+_BEFORE = {"codex": ["exec"], "opencode": ["run"]}
 _BEHIND = {
+    "aider": [
+        "--message", NEXT, "--model", "openai/mock-model", "--map-tokens", "0", "--max-chat-history-tokens", "8000",
+        "--yes-always", "--no-check-update", "--no-analytics", "--no-show-release-notes", "--no-show-model-warnings",
+        "--no-detect-urls", "--no-pretty", "--no-fancy-input", "--no-gitignore",
+    ],
     "claude": ["-p", NEXT],
     "codex": ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "--json", NEXT],
     "omp": ["--provider", "mock", "--model", "mock-model", "-p", NEXT],
+    "opencode": ["--model", "mock/mock-model", NEXT],
     "pi": ["--provider", "mock", "--model", "mock-model", "-p", NEXT],
-}
+}  # fmt: skip
 """What makes of the command one that asks a question and ends."""
 
 _RUN = """
@@ -49,14 +59,15 @@ python3 "{model}" --script "{base}/script.json" --log "{base}/log" --portfile "{
 model=$!
 for i in $(seq 50); do [ -s "{base}/port" ] && break; sleep 0.1; done
 port=$(cat "{base}/port")
-export ANTHROPIC_BASE_URL=http://127.0.0.1:$port
-mkdir -p "$HOME/.codex" "$HOME/.pi/agent" "$HOME/.omp/agent"
+export ANTHROPIC_BASE_URL=http://127.0.0.1:$port OPENAI_API_BASE=http://127.0.0.1:$port/v1
+mkdir -p "$HOME/.codex" "$HOME/.pi/agent" "$HOME/.omp/agent" "$HOME/.config/opencode"
+sed -e "s#@PORT@#$port#" "{base}/opencode.tmpl" > "$HOME/.config/opencode/opencode.json"
 sed -e "s#@PORT@#$port#" -e "s#@WORK@#$PWD#" "{peers}/codex_config.toml.tmpl" > "$HOME/.codex/config.toml"
 echo '{{"providers": {{"mock": {{
     "baseUrl": "http://127.0.0.1:'$port'/v1", "api": "openai-completions", "apiKey": "none",
     "models": [{{"id": "mock-model", "input": ["text", "image"]}}]
 }}}}}}' | tee "$HOME/.pi/agent/models.json" > "$HOME/.omp/agent/models.yml"
-timeout {seconds} "$@" < /dev/null
+{before}timeout {seconds} "$@" < /dev/null
 kill $model
 """
 
@@ -72,14 +83,18 @@ def asked(found: Resumption, home: Path) -> Told:
     """What the agent's model is told when the agent goes on with ``found``, below the home directory ``home``."""
     agent, base = found.sent.agent, home.parent
     (base / "script.json").write_text('[{"text": "ANSWER"}]')
-    run = _RUN.format(model=MODEL, base=base, peers=PEERS, seconds=SECONDS)
+    (base / "opencode.tmpl").write_text(json.dumps(real_opencode.CONFIG))
+    start = list(map(str, PROGRAMS[agent]))
+    *first, last = found.commands
+    before = "".join(f"timeout {SECONDS} {shlex.join([*start, *words[1:]])} < /dev/null\n" for words in first)
+    run = _RUN.format(model=MODEL, base=base, peers=PEERS, seconds=SECONDS, before=before)
     quiet = ["TELEMETRY", "ERROR_REPORTING", "AUTOUPDATER", "BUG_COMMAND"]
     env = {
         "HOME": str(home), "PATH": os.environ["PATH"], "ANTHROPIC_API_KEY": "mock-not-a-key", "IS_SANDBOX": "1",
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", **{f"DISABLE_{name}": "1" for name in quiet},
-        "PI_OFFLINE": "1",
+        "PI_OFFLINE": "1", "OPENAI_API_KEY": "x", "LITELLM_LOCAL_MODEL_COST_MAP": "True", **real_opencode.OFF,
     }  # fmt: skip
-    program = [*map(str, PROGRAMS[agent]), *_BEFORE.get(agent, []), *found.command[1:], *_BEHIND[agent]]
+    program = [*start, *_BEFORE.get(agent, []), *last[1:], *_BEHIND[agent]]
     words = ["unshare", "-n", "bash", "-c", run, "bash", *program]
     done = subprocess.run(words, cwd=found.cwd, env=env, capture_output=True, timeout=2 * SECONDS)
     log = base / "log"

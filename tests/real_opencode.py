@@ -29,6 +29,8 @@ CONFIG = {
     }},
 }  # fmt: skip
 
+OFF = {f"OPENCODE_DISABLE_{name}": "1" for name in ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS")}
+
 RUN = """
 ip link set lo up
 "{python}" "{model}" --script "{script}" --log "{log}" --portfile "{port}" --max-seconds 150 > /dev/null &
@@ -69,10 +71,8 @@ class Lab:
         )  # fmt: skip
         kinds = ("DATA", "CONFIG", "STATE", "CACHE")
         home = {f"XDG_{kind}_HOME": str(self.place / "home" / kind.lower()) for kind in kinds}
-        off = ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS")
         env = {
-            "HOME": str(self.place / "home"), "PATH": os.environ["PATH"], "OC": f"timeout 60 {PROGRAM}", **home,
-            **{f"OPENCODE_DISABLE_{name}": "1" for name in off},
+            "HOME": str(self.place / "home"), "PATH": os.environ["PATH"], "OC": f"timeout 60 {PROGRAM}", **home, **OFF,
         }  # fmt: skip
         done = subprocess.run(
             ["unshare", "-n", "bash", "-c", text], cwd=self.work, env=env, capture_output=True, timeout=200

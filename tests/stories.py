@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 
+import aider_files
 import claude_code
 import codex_files
+import opencode_files
 from builders import entry, joined, named, pi_file, said, slot
 from codex_files import PIXEL
 
@@ -75,10 +77,38 @@ def of_codex() -> bytes:
     )  # fmt: skip
 
 
-STORIES = {"claude": of_claude(), "codex": of_codex(), "omp": of_pi(omp=True), "pi": of_pi()}
+def of_opencode() -> bytes:
+    """As the released program wants it: it refuses an id that is not like its own, and looks at every field."""
+    picture = {"type": "file", "mime": "image/png", "filename": "a.png", "url": f"data:image/png;base64,{PIXEL}"}
+    call = opencode_files.tool("call_1", OUTPUT, input={"command": COMMAND})
+    thought = {"type": "reasoning", "text": "hm", "time": {"start": 1, "end": 2}}
+    by = {"path": {"cwd": "/work", "root": "/work"}, "modelID": "mock-model"}
+    messages = [
+        opencode_files.user("msg_u1", FIRST, at=1, parts=[picture]),
+        opencode_files.answer("msg_a1", at=2, parts=[thought, {"type": "text", "text": LOOK}, call], **by),
+        opencode_files.answer("msg_a2", LAST, at=3, **by),
+    ]
+    return opencode_files.export(messages, opencode_files.info(title="Imports", path=""))
+
+
+def of_aider() -> bytes:
+    """Aider has no calls of tools: the user runs the command, and tells the model what came of it."""
+    return aider_files.history(
+        aider_files.run(), aider_files.user(FIRST), aider_files.answer(LOOK), aider_files.user(OUTPUT),
+        aider_files.answer(LAST),
+    )  # fmt: skip
+
+
+STORIES = {
+    "aider": of_aider(), "claude": of_claude(), "codex": of_codex(), "omp": of_pi(omp=True), "opencode": of_opencode(),
+    "pi": of_pi(),
+}  # fmt: skip
 """By agent."""
 
-NAMES = {"claude": claude_code.SESSION, "codex": codex_files.NAME, "omp": "s1", "pi": "s1"}
+NAMES = {
+    "aider": "/work/a folder/.aider.chat.history", "claude": claude_code.SESSION, "codex": codex_files.NAME,
+    "omp": "s1", "opencode": "", "pi": "s1",
+}  # fmt: skip
 """What the file is called, without its ending."""
 
 OF_A_SUB_AGENT = joined(*claude_code.talk("a", "b", "c", "d")).replace(

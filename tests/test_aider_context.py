@@ -10,7 +10,7 @@ from gitsession.context import fold
 from gitsession.context.line import Line
 from gitsession.exchange.bring_in import bring_in
 from gitsession.exchange.send_out import send
-from gitsession.formats import aider
+from gitsession.formats import Workspace, aider
 from gitsession.formats.aider_reread import reread
 from gitsession.model.blocks import Image, Text, ToolCall
 from gitsession.model.entries import Compaction, Message, Reset
@@ -141,8 +141,6 @@ def test_a_reset_of_ours_leaves_out_what_was_before():
 def test_a_written_history_lies_beside_aiders_own():
     header = aider.split(history(run()), name=PLACE).header
     assert header is not None
-    assert aider.place(header, "/work/app") == ".aider.app-2026-11-21T20-43-36.aider.chat.history.md"
-    assert aider.resume_command("app@2026-11-21T20:43:36") == [
-        "aider", "--restore-chat-history", "--chat-history-file",
-        ".aider.app-2026-11-21T20-43-36.aider.chat.history.md",
-    ]  # fmt: skip
+    assert aider.place(header, Workspace("/work/app")) == ".aider.app-2026-11-21T20-43-36.aider.chat.history.md"
+    assert aider.lies(header, Workspace("/work/app")) == ()
+    assert aider.resume_command("", "f") == ["aider", "--restore-chat-history", "--chat-history-file", "f"]

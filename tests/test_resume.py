@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import aider_files
 import claude_code
 import codex_files
+import opencode_files
 import pytest
 import stories
 from builders import Clock, begun, bring, header, pi_file, session, talk
@@ -17,7 +21,7 @@ from test_cli import Run, document, here, run
 
 from gitsession.errors import Refused
 from gitsession.exchange import discover, resume, send_out
-from gitsession.formats import FORMATS, RESUMABLE, Workspace
+from gitsession.formats import FORMATS, IMPORTING, RESUMABLE, Workspace, aider
 from gitsession.model.entries import Message, Session
 from gitsession.store.base import ObjectStore
 from gitsession.store.memory import MemoryStore
@@ -29,7 +33,14 @@ THREAD = codex_files.THREAD
 CLAUDE = b"".join(line + b"\n" for line in claude_code.talk("a", "b"))
 CODEX = codex_files.rollout(codex_files.user("hi"), codex_files.assistant("hello"))
 PI = pi_file(*talk("a", "b"))
-FILES = {"claude": (CLAUDE, claude_code.SESSION), "codex": (CODEX, THREAD), "pi": (PI, "s1"), "omp": (PI, "s1")}
+AIDER = aider_files.history(aider_files.run(), aider_files.user("a"), aider_files.answer("b"))
+OPENCODE = opencode_files.export([
+    opencode_files.user("msg_u1", "a", at=1), opencode_files.answer("msg_a1", "b", at=2),
+])  # fmt: skip
+FILES = {
+    "aider": (AIDER, aider_files.PLACE), "claude": (CLAUDE, claude_code.SESSION), "codex": (CODEX, THREAD),
+    "omp": (PI, "s1"), "opencode": (OPENCODE, ""), "pi": (PI, "s1"),
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -79,27 +90,35 @@ def test_a_session_lies_where_its_agent_looks_for_it(store: ObjectStore, where: 
         "codex": f".codex/sessions/2026/11/21/{codex_files.NAME}.jsonl",
         "pi": f".pi/agent/sessions/-{flat}--/{PI_NAME}",
         "omp": f".omp/agent/sessions/-{flat}--/{PI_NAME}",
+        "opencode": f".local/share/gitsession/opencode/ses_one-{sha256(found.data).hexdigest()[:12]}.json",
     }
-    [name] = below(where)
-    if agent == "claude":  # its folders are tested with its places
-        name = "/".join(name.split("/")[:2] + name.split("/")[3:])
-    assert name == expected[agent]
+    if agent == "aider":  # it keeps its sessions with the project
+        assert found.file == Path(where.cwd, ".aider.app-2026-11-21T20-43-36.aider.chat.history.md")
+        assert not below(where)
+    else:
+        [name] = below(where)
+        if agent == "claude":  # its folders are tested with its places
+            name = "/".join(name.split("/")[:2] + name.split("/")[3:])
+        assert name == expected[agent]
     assert found.file.stat().st_mode & 0o777 == 0o600
-    assert [path for path, _ in discover.everywhere(Path(where.home), {})] == [found.file]
+    found_there = [path for path, _ in discover.everywhere(Path(where.home), {})]
+    assert found_there == ([] if agent in ("aider", *IMPORTING) else [found.file])
 
 
 COMMANDS = {
-    "claude": ["claude", "--resume", claude_code.SESSION],
-    "codex": ["codex", "resume", THREAD],
-    "pi": ["pi", "--session", "FILE"],
-    "omp": ["omp", "--resume", "FILE"],
+    "aider": ["aider --restore-chat-history --chat-history-file FILE"],
+    "claude": [f"claude --resume {claude_code.SESSION}"],
+    "codex": [f"codex resume {THREAD}"],
+    "omp": ["omp --resume FILE"],
+    "opencode": ["opencode import FILE", "opencode --session ses_one"],
+    "pi": ["pi --session FILE"],
 }
 
 
 @pytest.mark.parametrize("agent", RESUMABLE)
-def test_the_command_names_the_session(store: ObjectStore, where: Workspace, agent: str) -> None:
+def test_the_commands_name_the_session(store: ObjectStore, where: Workspace, agent: str) -> None:
     found = placed(store, held(store, agent), where)
-    assert [word.replace(str(found.file), "FILE") for word in found.command] == COMMANDS[agent]
+    assert [" ".join(words).replace(str(found.file), "FILE") for words in found.commands] == COMMANDS[agent]
 
 
 BUCKETS = {
@@ -137,7 +156,8 @@ def test_a_variable_moves_the_folder(store: ObjectStore, where: Workspace, tmp_p
 @pytest.mark.parametrize("agent", RESUMABLE)
 def test_in_the_folder_it_was_held_in_it_is_the_agents_own_file(where: Workspace, agent: str) -> None:
     store, (data, name) = MemoryStore(), FILES[agent]
-    data = data.replace(b'"/work"', json.dumps(where.cwd).encode())
+    data = data.replace(b'"directory": "/work"', f'"directory": {json.dumps(where.cwd)}'.encode())
+    data = data.replace(b'"cwd":"/work"', f'"cwd":{json.dumps(where.cwd)}'.encode())
     found = placed(store, bring(store, data, agent=agent, name=name).session, where)
     assert found.file.read_bytes() == data
 
@@ -161,8 +181,16 @@ def test_any_session_goes_to_any_agent(store: ObjectStore, where: Workspace, sou
     sid = held(store, source)
     found = placed(store, sid, where, agent)
     there = MemoryStore()
-    taken = bring(there, found.file.read_bytes(), agent=agent, name=found.file.stem)
+    taken = bring(there, found.file.read_bytes(), agent=agent, name=found.file.stem, final=True)
     assert spoken(there, taken.session) == spoken(store, sid)
+
+
+@pytest.mark.parametrize("source", stories.STORIES)
+def test_no_two_lines_have_one_id_in_claude_code(store: ObjectStore, where: Workspace, source: str) -> None:
+    sid = bring(store, stories.STORIES[source], agent=source, name=stories.NAMES[source]).session
+    lines = [json.loads(line) for line in placed(store, sid, where, "claude").file.read_bytes().splitlines()]
+    ids = [line["uuid"] for line in lines if "uuid" in line]
+    assert len(set(ids)) == len(ids) > 2
 
 
 def test_what_the_agent_says_in_another_folder_comes_back(store: ObjectStore, where: Workspace) -> None:
@@ -311,6 +339,13 @@ def test_no_agent_no_resumption(store: ObjectStore, where: Workspace) -> None:
     assert "--in" in refused.value.hint
 
 
+def test_aiders_own_history_is_not_looked_at_and_not_touched(store: ObjectStore, where: Workspace) -> None:
+    own = Path(where.cwd, aider.IN_PROJECT)
+    own.write_bytes(b"mine")
+    found = placed(store, held(store, "aider"), where)
+    assert (own.read_bytes(), found.file.read_bytes()) == (b"mine", AIDER)
+
+
 # ---- the command
 
 
@@ -352,7 +387,7 @@ def test_the_document_says_what_was_written(run: Run, imported: str, here: Path)
     told = document(run("resume", "@", "--json"))
     assert told["session"] == imported
     assert (told["agent"], told["id"], told["written"]) == ("pi", "0199-abcd", "whole")
-    assert told["command"] == ["pi", "--session", told["path"]]
+    assert told["commands"] == [["pi", "--session", told["path"]]]
     assert (told["cwd"], told["left_out"], told["notes"]) == (str(here), 0, {})
     run("label", "@@leaf", "here")
     assert document(run("resume", "@", "--json", "--dry-run"))["written"] == "nothing"
@@ -384,8 +419,26 @@ def test_run_becomes_the_agent(run: Run, imported: str, tmp_path: Path, monkeypa
     assert done.stdout == f"{tmp_path} --resume {file.stem}\n"
 
 
+def test_run_takes_it_in_first_and_goes_on_only_then(
+    run: Run, imported: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs, store = tmp_path / "bin", document(run("doctor", "--json"))["facts"]["store"]
+    programs.mkdir()
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    words = [resume.os.sys.executable, "-m", "gitsession", "--store", store, "resume", imported, "--in", "opencode"]
+    line = run("resume", "@", "--in", "opencode", "--dry-run").strip()
+    assert re.fullmatch(r"opencode import (\S+)\.json && opencode --session ses_\w+", line)
+    for takes, code, said in ((0, 0, 2), (3, 75, 1)):
+        program = programs / "opencode"
+        program.write_text(f'#!/bin/sh\necho "opencode $*"\n[ "$1" = --session ] || exit {takes}\n')
+        program.chmod(0o755)
+        done = subprocess.run([*words, "--run"], capture_output=True, text=True)
+        assert (done.returncode, done.stdout.splitlines()) == (code, line.split(" && ")[:said]), done.stderr
+    assert "ended with exit code 3" in done.stderr
+
+
 WRONG = {
-    "an agent that is none": (["--in", "emacs"], "there are claude, codex"),
+    "an agent that is none": (["--in", "emacs"], "there are aider, claude, codex"),
     "a folder that is not there": (["--cwd", "/nowhere/at/all"], "does not exist"),
     "run and say": (["--run", "--json"], "--run starts the agent"),
     "run and rehearse": (["--run", "--dry-run"], "--run starts the agent"),

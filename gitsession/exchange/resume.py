@@ -11,13 +11,14 @@ import os
 import secrets
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 
 from gitsession.errors import Refused
-from gitsession.exchange import discover
+from gitsession.exchange import discover, into_database
 from gitsession.exchange.send_out import SentOut, agent_of, send
-from gitsession.formats import RESUMABLE, Resumable, Workspace
+from gitsession.formats import IMPORTING, RESUMABLE, Resumable, Workspace
 from gitsession.model.entries import Session
 from gitsession.session import facts, graph
 from gitsession.session.active import active, derived
@@ -25,13 +26,15 @@ from gitsession.session.node import Node, load
 from gitsession.store import durable
 from gitsession.store.base import ObjectStore
 
+NOT_MARKED = "results that are old here and not there, as its import passes over what it has"
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
     """``file``: where the session lies or goes, with ``data`` in it. ``held``: how many bytes of it are there already,
-    ``None``: no file. ``command``: what goes on with it, run in ``cwd``. ``sent``: what there is to tell of ``data``.
+    ``None``: no file. ``commands``: run one after the other in ``cwd``; the last goes on with it, one before that has
+    the agent take the file in. ``sent``: what there is to tell of ``data``.
     """
 
     sent: SentOut
@@ -39,7 +42,7 @@ class Resumption:
     id: str
     file: Path
     held: int | None
-    command: tuple[str, ...]
+    commands: tuple[tuple[str, ...], ...]
     cwd: str
 
     @property
@@ -74,7 +77,13 @@ def plan(
     assert sent.session is not None
     file, data, held = _found(format, sent, sent.session, where, environment)
     id = sent.session.source_id or sid
-    return Resumption(sent, data, id, file, held, tuple(format.resume_command(id, str(file))), where.cwd)
+    commands = [format.resume_command(id, str(file))]
+    if agent in IMPORTING:
+        commands = [IMPORTING[agent].take_in_command(str(file)), *commands]
+        unmarked = into_database.check(format, sent.data, Path(where.home), environment)
+        if unmarked:
+            sent = replace(sent, notes={**sent.notes, NOT_MARKED: unmarked})
+    return Resumption(sent, data, id, file, held, tuple(map(tuple, commands)), where.cwd)
 
 
 def perform(plan: Resumption) -> None:
@@ -117,6 +126,9 @@ def _found(
     if format.ROOTS:
         base = discover.base_of(format.ROOTS[0], Path(where.home), environment).absolute()
     place = base / format.place(header, where)
+    if format.AGENT in IMPORTING:
+        # The agent has a copy of its own. What an earlier file of ours said is no history, and need not be in the way.
+        place = place.with_stem(f"{place.stem}-{sha256(sent.data).hexdigest()[:12]}")
     others = []
     for file in _there(base, place, format.lies(header, where)):
         held = discover.read(file)[1]

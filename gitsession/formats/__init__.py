@@ -18,8 +18,9 @@ from gitsession.model.entries import Entry, Session
 from gitsession.model.headline import Headline
 
 __all__ = [
-    "DATABASES", "FORMATS", "RESUMABLE", "Beside", "Database", "Document", "Format", "Leaving", "Outgoing", "Problem",
-    "Record", "Resumable", "Root", "Source", "Workspace", "Written", "claimed", "is_document",
+    "DATABASES", "FORMATS", "IMPORTING", "RESUMABLE", "Beside", "Database", "Document", "Format", "Importing",
+    "Leaving", "Outgoing", "Problem", "Record", "Resumable", "Root", "Source", "Workspace", "Written", "claimed",
+    "is_document",
 ]  # fmt: skip
 
 
@@ -74,7 +75,7 @@ def is_document(format: Format) -> TypeGuard[Document]:
 
 
 class Resumable(Format, Protocol):
-    """What a module offers besides whose agent goes on with a file that is put where it looks."""
+    """What a module offers besides whose agent goes on with a file of ours."""
 
     def place(self, header: Session, at: Workspace) -> str:
         """Where the file of the session of ``header`` (its id and start) goes: below the first of ``ROOTS``.
@@ -92,6 +93,16 @@ class Resumable(Format, Protocol):
         """What goes on with the session, run in its folder. ``file``: where it was put."""
 
 
+class Importing(Resumable, Protocol):
+    """What a module offers besides whose agent keeps its sessions in a database, and takes one in from a file.
+
+    ``place`` then is one of ours, and nothing lies elsewhere: its database is looked at instead.
+    """
+
+    def take_in_command(self, file: str) -> list[str]:
+        """What makes the export ``file`` a session of the agent's in the folder where it is run."""
+
+
 FORMATS: dict[str, Format] = {
     "aider": aider, "claude": claude, "codex": codex, "librecode": librecode, "omp": omp, "opencode": opencode,
     "pi": pi,
@@ -101,8 +112,13 @@ FORMATS: dict[str, Format] = {
 DATABASES: dict[str, Database] = {"librecode": librecode, "opencode": opencode}
 """Of ``FORMATS``, those whose agent keeps its sessions in a database."""
 
-RESUMABLE: dict[str, Resumable] = {"claude": claude, "codex": codex, "omp": omp, "pi": pi}
-"""Of ``FORMATS``, those whose agent goes on with a file."""
+RESUMABLE: dict[str, Resumable] = {
+    "aider": aider, "claude": claude, "codex": codex, "omp": omp, "opencode": opencode, "pi": pi,
+}  # fmt: skip
+"""Of ``FORMATS``, those whose agent goes on with a file of ours."""
+
+IMPORTING: dict[str, Importing] = {"opencode": opencode}
+"""Of ``RESUMABLE``, those that take the file into a database of their own first."""
 
 
 def claimed(head: bytes) -> Format | None:

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from gitsession.formats import aider_file, aider_headline, aider_spans, aider_view, aider_write
 from gitsession.formats.outgoing import Outgoing, Written
-from gitsession.formats.places import Beside, Root
+from gitsession.formats.places import Beside, Root, Workspace
 from gitsession.formats.record import Source
 from gitsession.model.entries import Entry, Session
 from gitsession.model.headline import Headline
 
 __all__ = [
-    "AGENT", "BETWEEN", "FILES", "FORM", "IN_PROJECT", "ROOTS", "beside", "claims", "headline", "place", "read",
-    "resume_command", "split", "write",
+    "AGENT", "BETWEEN", "FILES", "FORM", "IN_PROJECT", "ROOTS", "beside", "claims", "headline", "lies", "moved",
+    "place", "read", "resume_command", "split", "write",
 ]  # fmt: skip
 
 AGENT = "aider"
@@ -52,13 +52,22 @@ def write(out: Outgoing) -> Written:
     return aider_write.write(out)
 
 
-def place(header: Session, cwd: str) -> str:
-    """Where below the folder ``cwd`` a history is put: never over the one that Aider writes there."""
+def place(header: Session, at: Workspace) -> str:
+    """Where below the folder itself a history is put: never over the one that Aider writes there."""
     called = "".join(char if char.isalnum() or char in "-_" else "-" for char in header.source_id or "session")
     return f".aider.{called}.aider.chat.history.md"
 
 
-def resume_command(source_id: str) -> list[str]:
-    """What goes on with what ``write`` has made, in the folder that it was put into."""
-    called = place(Session(agent=AGENT, source_id=source_id), "")
-    return ["aider", "--restore-chat-history", "--chat-history-file", called]
+def lies(header: Session, at: Workspace) -> Sequence[str]:
+    """Nowhere else: the history that Aider keeps in a folder is of all its runs there."""
+    return ()
+
+
+def moved(data: bytes, id: str, cwd: str) -> bytes:
+    """As it is: a history names neither itself nor its folder."""
+    return data
+
+
+def resume_command(source_id: str, file: str = "") -> list[str]:
+    """What goes on with the history that was put into ``file``; without one, with the folder's own."""
+    return ["aider", "--restore-chat-history", *(["--chat-history-file", file] if file else [])]

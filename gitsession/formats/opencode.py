@@ -7,20 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from gitsession.formats import opencode_file, opencode_rows, opencode_write
+from gitsession.formats import opencode_file, opencode_places, opencode_rows, opencode_write
 from gitsession.formats.databases import Ask, Columns, Stamp
 from gitsession.formats.opencode_headline import headline_of
 from gitsession.formats.opencode_messages import AGENT
 from gitsession.formats.opencode_view import entry_of
 from gitsession.formats.outgoing import Outgoing
-from gitsession.formats.places import Beside, Root
+from gitsession.formats.places import Beside, Root, Workspace
 from gitsession.formats.record import Source
 from gitsession.model.entries import Entry, Session
 from gitsession.model.headline import Headline
 
 __all__ = [
     "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "TABLES", "beside", "claims", "from_folders", "headline", "holds",
-    "is_info", "join", "listed", "place", "read", "resume_command", "session", "split", "take_in_command", "write",
+    "is_info", "join", "lies", "listed", "moved", "place", "read", "resume_command", "session", "split",
+    "take_in_command", "write",
 ]  # fmt: skip
 
 FORM = "json"
@@ -87,17 +88,23 @@ def write(out: Outgoing) -> opencode_write.Export:
     return opencode_write.write(out)
 
 
-def place(header: Session, cwd: str) -> str:
-    """Where an export can be put below opencode's folder: it is taken in from anywhere (``take_in_command``)."""
-    return f"opencode/gitsession/{opencode_write.session_id(header.source_id)}.json"
+def place(header: Session, at: Workspace) -> str:
+    return opencode_places.place(header)
 
 
-def take_in_command(path: str) -> list[str]:
-    """What makes an export a session of opencode's, in the folder where it is run."""
-    return ["opencode", "import", path]
+def lies(header: Session, at: Workspace) -> Sequence[str]:
+    """Nowhere: opencode has files of its own only in its database."""
+    return ()
 
 
-def resume_command(source_id: str, model: str = "") -> list[str]:
-    """What goes on with a session. ``model``, as ``provider/model``: where the session's own is not set up there."""
-    chosen = ["--model", model] if model else []
-    return ["opencode", "--session", opencode_write.session_id(source_id), *chosen]
+def moved(data: bytes, id: str, cwd: str) -> bytes:
+    return opencode_places.moved(data, opencode_places.session_id(id), cwd)
+
+
+def take_in_command(file: str) -> list[str]:
+    return ["opencode", "import", file]
+
+
+def resume_command(source_id: str, file: str = "") -> list[str]:
+    """What goes on with a session that was taken in, with the model that its last turn names."""
+    return ["opencode", "--session", opencode_places.session_id(source_id)]

@@ -15,6 +15,7 @@ from typing import Any
 
 from gitsession.formats import opencode_file
 from gitsession.formats.jsonl import Failure, parse
+from gitsession.formats.opencode_places import session_id
 from gitsession.formats.opencode_text import quoted
 from gitsession.formats.outgoing import Leaving, Line, Outgoing, Written
 from gitsession.model.blocks import Block, File, Image, Text, Thinking, ToolCall
@@ -55,13 +56,6 @@ class Export(Written):
 def write(out: Outgoing) -> Export:
     """``Format.write``."""
     return _Writer(out).run()
-
-
-def session_id(source_id: str | None) -> str:
-    """The session's id for opencode: its own if that is one of opencode's, else one that follows from it."""
-    if source_id is not None and source_id.startswith("ses"):
-        return source_id
-    return f"ses_{sha256((source_id or '').encode('utf-8', 'surrogatepass')).hexdigest()[:26]}"
 
 
 @dataclass(slots=True)
@@ -280,7 +274,7 @@ class _Writer:
 
     def _put(self, key: str, info: Words, parts: Sequence[Words], at_ms: int, *, name: str = "") -> str:
         self.at_ms = max(at_ms, self.at_ms + 1)
-        id = _id("msg", self.at_ms, 0, key, name)
+        id = _id("msg", self.at_ms, 0, self.session, key, name)
         time: Words = {"created": self.at_ms}
         if info["role"] == "assistant":
             time["completed"] = self.at_ms
@@ -289,8 +283,8 @@ class _Writer:
         for at, part in enumerate(parts, 1):
             if part["type"] == "tool":
                 part["state"]["time"] = {"start": self.at_ms, "end": self.at_ms}
-            ids = {"id": _id("prt", self.at_ms, at, key, name), "sessionID": self.session, "messageID": id}
-            own.append({**part, **ids})
+            about_part = {"id": _id("prt", self.at_ms, at, self.session, key, name), "sessionID": self.session}
+            own.append({**part, **about_part, "messageID": id})
         self.ids.setdefault(key, id)
         self.made.append(_Made(key, about, own, None, id))
         return id

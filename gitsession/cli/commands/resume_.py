@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,27 +44,33 @@ def command(app: App, session: str, agent: str | None, cwd: Path, run: bool, dry
     found, entry = app.entry(session)
     at = entry if split(session)[1] else None
     planned = app.store().resume(found.id, at, agent=agent, cwd=cwd, dry_run=True)
-    if run and shutil.which(planned.command[0]) is None:
-        raise Unavailable(f"{planned.command[0]} is not on the PATH", hint="without --run, the command is printed")
+    program = planned.commands[-1][0]
+    if run and shutil.which(program) is None:
+        raise Unavailable(f"{program} is not on the PATH", hint="without --run, the command is printed")
     done = planned if dry_run else app.store().resume(found.id, at, agent=agent, cwd=cwd)
     if as_json:
         emit("resume", _document(found.id, done, dry_run=dry_run))
         return
     _tell(done, dry_run=dry_run)
     if not run:
-        click.echo(line_of(done.command, done.cwd))
+        click.echo(line_of(done.commands, done.cwd))
         return
     app.close()
     sys.stdout.flush()
     os.chdir(done.cwd)
-    os.execvp(done.command[0], done.command)
+    *before, last = done.commands
+    for words in before:
+        code = subprocess.run(words).returncode
+        if code:
+            raise Unavailable(f"`{shlex.join(words)}` ended with exit code {code}", hint=f"{done.file} stays there")
+    os.execvp(last[0], last)
 
 
-def line_of(command: Sequence[str], cwd: str) -> str:
-    """The command as a line for the shell, with the way to its folder where that is another one."""
+def line_of(commands: Sequence[Sequence[str]], cwd: str) -> str:
+    """The commands as a line for the shell, with the way to their folder where that is another one."""
     here = os.path.realpath(current_folder() or "/")
-    words = shlex.join(command)
-    return words if here == cwd else f"cd {shlex.quote(cwd)} && {words}"
+    way = [] if here == cwd else [["cd", cwd]]
+    return " && ".join(map(shlex.join, [*way, *commands]))
 
 
 def _document(sid: str, done: Resumption, *, dry_run: bool) -> dict[str, object]:
@@ -74,7 +81,7 @@ def _document(sid: str, done: Resumption, *, dry_run: bool) -> dict[str, object]
         "path": os.fsencode(done.file).decode("utf-8", "replace"),
         "cwd": done.cwd,
         "written": "nothing" if dry_run or done.is_there else "whole" if done.held is None else "rest",
-        "command": list(done.command),
+        "commands": [list(words) for words in done.commands],
         "left_out": done.sent.left_out,
         "notes": dict(done.sent.notes),
     }

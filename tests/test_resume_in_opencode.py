@@ -1,0 +1,176 @@
+"""opencode takes a session into its database itself: what it has there already decides whether it may be asked to."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import Clock, bring, pi_file, session, talk
+from opencode_files import Database, Message, answer, compaction, export, info, tool, user
+
+from gitsession.errors import Malformed, Refused
+from gitsession.exchange import resume, sources
+from gitsession.exchange.bring_in import bring_in
+from gitsession.formats import Workspace, opencode
+from gitsession.model import entries
+from gitsession.store.base import ObjectStore
+from gitsession.store.memory import MemoryStore
+
+ONE = [user("msg_u1", "One", at=1), answer("msg_a1", "First.", at=2, parts=[tool("call_1")])]
+TWO = [user("msg_u2", "Two", at=3), answer("msg_a2", "Second.", at=4)]
+
+
+@pytest.fixture
+def where(tmp_path: Path) -> Workspace:
+    (tmp_path / "home/.local/share/opencode").mkdir(parents=True)
+    return resume.workspace(tmp_path, tmp_path / "home", {})
+
+
+@pytest.fixture
+def theirs(where: Workspace) -> Database:
+    return Database(Path(where.home, ".local/share/opencode/opencode.db"))
+
+
+@pytest.fixture
+def store() -> ObjectStore:
+    return MemoryStore()
+
+
+def held(store: ObjectStore, *messages: Message, **about: Any) -> str:
+    return bring(store, export(messages, info(**about))).session
+
+
+def placed(store: ObjectStore, sid: str, where: Workspace, at: str = "") -> resume.Resumption:
+    node = session(store, sid).resolve(at) if at else None
+    found = resume.plan(store, sid, "opencode", node, where, {})
+    resume.perform(found)
+    return found
+
+
+def said(found: resume.Resumption) -> dict[str, Any]:
+    return dict(json.loads(found.file.read_bytes()))
+
+
+def ids(document: dict[str, Any]) -> set[str]:
+    return {each["id"] for message in document["messages"] for each in (message["info"], *message["parts"])}
+
+
+# ---- what its database has
+
+
+def test_what_it_has_already_is_no_hindrance(store: ObjectStore, where: Workspace, theirs: Database) -> None:
+    sid = held(store, *ONE, *TWO)
+    for messages in ([], ONE, [*ONE, *TWO]):
+        theirs.put(messages, info(title="Another", time={"created": 1, "updated": 2}))
+        assert placed(store, sid, where).id == "ses_one"
+
+
+def test_a_session_that_it_has_gone_on_with_is_refused_until_it_is_imported(
+    store: ObjectStore, where: Workspace, theirs: Database
+) -> None:
+    sid = held(store, *ONE)
+    theirs.put([*ONE, *TWO])
+    with pytest.raises(Refused, match="gone on with") as refused:
+        placed(store, sid, where)
+    assert refused.value.hint == f"`gitsession import {theirs.path}` first"
+    assert not Path(where.home, ".local/share/gitsession").exists()
+    for found in sources.at(theirs.path):
+        bring_in(store, found.format, found.take().source)
+    assert len(said(placed(store, sid, where))["messages"]) == 4
+
+
+def test_an_answer_that_is_still_being_written_is_gone_on_with(
+    store: ObjectStore, where: Workspace, theirs: Database
+) -> None:
+    sid = held(store, *ONE)
+    theirs.put([*ONE, TWO[0], answer("msg_a2", "Sec", at=4, done=False)])
+    with pytest.raises(Refused, match="gone on with"):
+        placed(store, sid, where)
+
+
+def test_a_session_that_says_something_else_there_is_refused(
+    store: ObjectStore, where: Workspace, theirs: Database
+) -> None:
+    sid = held(store, *ONE)
+    theirs.put([user("msg_u1", "Mine", at=1), ONE[1]])
+    with pytest.raises(Refused, match="says something else"):
+        placed(store, sid, where)
+
+
+def test_a_database_that_cannot_be_read_is_named(store: ObjectStore, where: Workspace) -> None:
+    sid = held(store, *ONE)
+    Path(where.home, ".local/share/opencode/opencode.db").write_bytes(b"SQLite format 3\0" + bytes(500))
+    with pytest.raises(Malformed, match="damaged"):
+        placed(store, sid, where)
+
+
+def test_it_is_told_that_a_result_there_is_not_marked(store: ObjectStore, where: Workspace, theirs: Database) -> None:
+    sid = held(store, *ONE)
+    session(store, sid, clock=Clock()).append(entries.Prune(targets=("msg_a1",)))
+    assert not placed(store, sid, where).sent.notes
+    theirs.put(ONE)
+    assert placed(store, sid, where).sent.notes == {resume.NOT_MARKED: 1}
+
+
+# ---- what is put there
+
+
+def test_in_another_folder_the_header_alone_is_another(store: ObjectStore, where: Workspace) -> None:
+    was = json.loads(export(ONE))
+    found = said(placed(store, held(store, *ONE), where))
+    assert found == {**was, "info": {**was["info"], "directory": where.cwd}}
+
+
+def test_what_was_made_here_since_is_a_file_of_its_own(store: ObjectStore, where: Workspace) -> None:
+    sid = held(store, *ONE)
+    first = placed(store, sid, where)
+    session(store, sid, clock=Clock()).append(entries.Message.user("here"))
+    second = placed(store, sid, where)
+    assert (second.id, second.commands[1]) == (first.id, first.commands[1])
+    assert second.file != first.file
+    assert len(said(second)["messages"]) == 3
+    assert placed(store, sid, where).is_there
+
+
+def test_from_an_earlier_entry_nothing_has_an_id_that_the_database_knows(store: ObjectStore, where: Workspace) -> None:
+    picture = {"id": "prt_x", "sessionID": "ses_one", "messageID": "msg_a1", "type": "file", "mime": "image/png"}
+    seen = {**picture, "url": "data:image/png;base64,AAAA"}
+    kept = [ONE[0], answer("msg_a1", "First.", at=2, parts=[tool("call_1", attachments=[seen])])]
+    sid = held(store, *kept, *compaction("msg_c", "msg_s", "Sum", at=5, tail="msg_a1"), *TWO, revert={"messageID": "x"})
+    whole, part = (said(placed(store, sid, where, at)) for at in ("", "leaf~1"))
+    assert not ids(whole) & ids(part)
+    text = json.dumps(part)
+    assert not any(f'"{id}"' in text for id in (*ids(whole), "ses_one"))
+    assert "revert" in whole["info"]
+    assert "revert" not in part["info"]
+    one, other, asked = (message["info"]["id"] for message in part["messages"][:3])
+    assert part["messages"][1]["info"]["parentID"] == one
+    assert part["messages"][2]["parts"][0]["tail_start_id"] == other
+    assert part["messages"][3]["info"]["parentID"] == asked
+    there = bring(MemoryStore(), json.dumps(part).encode(), agent="opencode", final=True)
+    assert not there.problems
+    assert there.entries == 4
+
+
+def test_another_agents_session_that_has_grown_shares_no_id_with_what_it_was(
+    store: ObjectStore, where: Workspace
+) -> None:
+    lines = talk("a", "b", "c", "d")
+    sid = bring(store, pi_file(*lines[:2])).session
+    first = said(placed(store, sid, where))
+    bring(store, pi_file(*lines))
+    second = said(placed(store, sid, where))
+    assert first["info"]["id"] != second["info"]["id"]
+    assert not ids(first) & ids(second)
+
+
+def test_an_id_that_is_a_way_up_goes_nowhere(store: ObjectStore, where: Workspace) -> None:
+    sid = bring(store, export(ONE, info(id="ses/../../../x"))).session
+    assert placed(store, sid, where).file.parent == Path(where.home, ".local/share/gitsession/opencode")
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b'{"info": 1}', b'{"info": {"id": 1}, "messages": [1, {"info": {}}]}'])
+def test_what_is_no_export_does_not_fail(data: bytes) -> None:
+    assert isinstance(opencode.moved(data, "ses_two", "/work"), bytes)
