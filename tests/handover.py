@@ -85,6 +85,9 @@ def asked(found: Resumption, home: Path) -> Told:
     (base / "script.json").write_text('[{"text": "ANSWER"}]')
     (base / "opencode.tmpl").write_text(json.dumps(real_opencode.CONFIG))
     start = list(map(str, PROGRAMS[agent]))
+    log = base / "log"
+    for path in (log, base / "port"):
+        path.unlink(missing_ok=True)
     *first, last = found.commands
     before = "".join(f"timeout {SECONDS} {shlex.join([*start, *words[1:]])} < /dev/null\n" for words in first)
     run = _RUN.format(model=MODEL, base=base, peers=PEERS, seconds=SECONDS, before=before)
@@ -97,7 +100,6 @@ def asked(found: Resumption, home: Path) -> Told:
     program = [*start, *_BEFORE.get(agent, []), *last[1:], *_BEHIND[agent]]
     words = ["unshare", "-n", "bash", "-c", run, "bash", *program]
     done = subprocess.run(words, cwd=found.cwd, env=env, capture_output=True, timeout=2 * SECONDS)
-    log = base / "log"
     lines = log.read_bytes().splitlines() if log.exists() else []
     requests = [json.loads(line).get("body") or {} for line in lines]
     posted = [request for request in requests if NEXT in json.dumps(request)]

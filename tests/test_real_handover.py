@@ -76,6 +76,22 @@ def test_it_goes_on_from_an_earlier_entry(agent: str, tmp_path: Path) -> None:
     assert not any(LAST in said for _, said in told)
 
 
+def test_opencode_goes_on_from_an_earlier_entry_of_what_it_has(tmp_path: Path) -> None:
+    if not handover.is_there("opencode"):
+        pytest.skip("the real opencode is not at hand")
+    home, store = tmp_path / "home", MemoryStore()
+    home.mkdir()
+    where = resume.workspace(tmp_path, home, {})
+    sid = bring(store, STORIES["opencode"], agent="opencode").session
+    for at, wanted in ((None, CARRIED), ("leaf~1", [*CARRIED[:5], CARRIED[-1]])):
+        node = session(store, sid).resolve(at) if at is not None else None
+        found = resume.plan(store, sid, None, node, where, {})
+        resume.perform(found)
+        told = handover.asked(found, home)
+        assert in_order(wanted, told), told
+    assert not any(LAST in said for _, said in told)
+
+
 def test_claude_code_goes_on_with_what_a_sub_agent_said(tmp_path: Path) -> None:
     if not handover.is_there("claude"):
         pytest.skip("the real claude is not at hand")
