@@ -99,15 +99,31 @@ def of_aider() -> bytes:
     )  # fmt: skip
 
 
+def of_librecode() -> bytes:
+    """The rows one a line. A result says what was asked; no message makes the call."""
+    picture = {"type": "image", "mime_type": "image/png", "data": PIXEL}
+    rows = [
+        {"id": "u1", "role": "user", "content": FIRST, "parts": [{"type": "text", "text": FIRST}, picture]},
+        {"id": "a1", "role": "assistant", "provider": "mock", "model": "m", "content": LOOK},
+        {"id": "t1", "role": "toolResult", "content": OUTPUT, "tool_name": "bash", "tool_args_json": COMMAND},
+        {"id": "a2", "role": "assistant", "provider": "mock", "model": "m", "content": LAST},
+    ]
+    when = {"created_at": "2026-02-01T00:00:00Z"}
+    above = [{}, *({"parent_id": row["id"]} for row in rows)]
+    lines = [{**row, **below, "entry_type": "message", **when} for row, below in zip(rows, above, strict=False)]
+    head = {"type": "session", "id": "s1", "cwd": "/work", "name": "Imports", **when}
+    return joined(*(json.dumps(line).encode() for line in (head, *lines)))
+
+
 STORIES = {
-    "aider": of_aider(), "claude": of_claude(), "codex": of_codex(), "omp": of_pi(omp=True), "opencode": of_opencode(),
-    "pi": of_pi(),
+    "aider": of_aider(), "claude": of_claude(), "codex": of_codex(), "librecode": of_librecode(),
+    "omp": of_pi(omp=True), "opencode": of_opencode(), "pi": of_pi(),
 }  # fmt: skip
 """By agent."""
 
 NAMES = {
     "aider": "/work/a folder/.aider.chat.history", "claude": claude_code.SESSION, "codex": codex_files.NAME,
-    "omp": "s1", "opencode": "", "pi": "s1",
+    "librecode": "s1", "omp": "s1", "opencode": "", "pi": "s1",
 }  # fmt: skip
 """What the file is called, without its ending."""
 

@@ -28,6 +28,8 @@ IN_WORDS = {"PICTURE": ("user", "image/png"), COMMAND: ("assistant", COMMAND), O
 def carried(source: str, agent: str) -> list[tuple[str, str]]:
     """Who says what to the model of ``agent`` in the story that ``source`` told."""
     wordy = "aider" in (source, agent)
+    if source == "librecode":  # its model is shown no calls and no results
+        return [each for each in CARRIED if each[0] not in ("call", "result") and not (wordy and each[1] == "PICTURE")]
     said = [IN_WORDS.get(words, (by, words)) if wordy else (by, words) for by, words in CARRIED]
     return [each for each in said if source != "aider" or each not in (IN_WORDS["PICTURE"], IN_WORDS[COMMAND])]
 

@@ -193,6 +193,16 @@ def test_no_two_lines_have_one_id_in_claude_code(store: ObjectStore, where: Work
     assert len(set(ids)) == len(ids) > 2
 
 
+@pytest.mark.parametrize("agent", RESUMABLE)
+def test_a_result_that_names_no_call_is_not_told_as_one(store: ObjectStore, where: Workspace, agent: str) -> None:
+    sid = bring(store, stories.STORIES["librecode"], agent="librecode").session
+    found = placed(store, sid, where, agent)
+    assert any("results" in note for note in found.sent.notes)
+    there = MemoryStore()
+    taken = bring(there, found.file.read_bytes(), agent=agent, name=found.file.stem, final=True)
+    assert not any(words.startswith("tool") for words in spoken(there, taken.session))
+
+
 def test_what_the_agent_says_in_another_folder_comes_back(store: ObjectStore, where: Workspace) -> None:
     sid = held(store, "pi")
     data = placed(store, sid, where).file.read_bytes() + talk("c", after="b")[0] + b"\n"

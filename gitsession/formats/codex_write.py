@@ -133,6 +133,8 @@ class _Writer:
                 self._put("compacted", {"message": "", REPLACEMENT: []}, entry.at_ms, key)
             case Title():
                 self._put(EVENT, {"type": "thread_name_updated", "thread_name": entry.title or ""}, entry.at_ms, key)
+            case Message(role="tool", tool_call_id=None):
+                self.notes["results that name no call, which are left out"] += 1
             case Message() | CustomMessage() | BranchSummary():
                 items = items_of(entry)
                 for item in items:

@@ -52,6 +52,9 @@ def spell(entry: Entry, to: Speaker) -> list[Spelled]:
 
 
 def _message(entry: kinds.Message, to: Speaker) -> list[Spelled]:
+    if entry.role == "tool" and entry.tool_call_id is None:  # with it, a provider would refuse the whole conversation
+        to.notes["results that name no call, which its model is not shown"] += 1
+        return [("custom", {"customType": OURS + entry.kind, "data": pi_words.message(entry, omp=to.omp)})]
     if entry.role == "developer" and not to.omp:
         to.notes["words of a developer, which pi shows as an extension's"] += 1
         words = {"customType": OURS + entry.role, "content": pi_words.content(entry.content), "display": True}
