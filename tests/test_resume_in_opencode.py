@@ -10,8 +10,8 @@ import pytest
 from builders import Clock, bring, pi_file, session, talk
 from opencode_files import Database, Message, answer, compaction, export, info, tool, user
 
-from gitsession.errors import Malformed, Refused
-from gitsession.exchange import resume, sources
+from gitsession.errors import Malformed, Refused, Unavailable
+from gitsession.exchange import databases, resume, sources
 from gitsession.exchange.bring_in import bring_in
 from gitsession.formats import Workspace, opencode
 from gitsession.model import entries
@@ -101,9 +101,38 @@ def test_a_session_that_says_something_else_there_is_refused(
 
 def test_a_database_that_cannot_be_read_is_named(store: ObjectStore, where: Workspace) -> None:
     sid = held(store, *ONE)
-    Path(where.home, ".local/share/opencode/opencode.db").write_bytes(b"SQLite format 3\0" + bytes(500))
-    with pytest.raises(Malformed, match="damaged"):
+    path = Path(where.home, ".local/share/opencode/opencode.db")
+    path.write_bytes(b"SQLite format 3\0" + bytes(500))
+    with pytest.raises(Malformed, match=f"{path}: .*damaged"):
         placed(store, sid, where)
+
+
+def test_a_locked_database_is_named(
+    store: ObjectStore, where: Workspace, theirs: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(databases, "PATIENCE_SECONDS", 0.01)
+    sid = held(store, *ONE)
+    theirs.db.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(Unavailable, match=f"{theirs.path}: .*locked"):
+        placed(store, sid, where)
+
+
+def test_no_other_programs_database_and_no_other_file_counts(store: ObjectStore, where: Workspace) -> None:
+    folder = Path(where.home, ".local/share/opencode")
+    Database(folder / "opencode-x.db").db.execute("DROP TABLE message")
+    (folder / "opencode-y.db").write_bytes(b"no database")
+    assert placed(store, held(store, *ONE), where).held is None
+
+
+def test_a_variable_moves_the_database_and_the_file(store: ObjectStore, where: Workspace, tmp_path: Path) -> None:
+    sid, moved = held(store, *ONE), tmp_path / "moved"
+    (moved / "opencode").mkdir(parents=True)
+    environment = {"XDG_DATA_HOME": str(moved)}
+    found = resume.plan(store, sid, None, None, where, environment)
+    assert found.file.parent == moved / "gitsession/opencode"
+    Database(moved / "opencode/opencode.db").put([*ONE, *TWO])
+    with pytest.raises(Refused, match="gone on with"):
+        resume.plan(store, sid, None, None, where, environment)
 
 
 def test_it_is_told_that_a_result_there_is_not_marked(store: ObjectStore, where: Workspace, theirs: Database) -> None:

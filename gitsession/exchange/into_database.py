@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from gitsession.errors import Refused
+from gitsession.errors import Malformed, Refused, Unavailable
 from gitsession.exchange import databases, discover
 from gitsession.formats import DATABASES, Format, Source
 from gitsession.formats.jsonl import parse
@@ -38,14 +38,23 @@ def check(format: Format, data: bytes, home: Path, environment: Mapping[str, str
 def _held(format: Format, id: str, home: Path, environment: Mapping[str, str]) -> Iterator[tuple[Path, Source]]:
     for root in format.ROOTS:
         for path in sorted(discover.base_of(root, home, environment).glob(root.pattern)):
-            if not databases.is_database(discover.head(path)):
-                continue
-            with databases.opened(path) as opened:
-                if opened.agent != format.AGENT:
-                    continue
-                database = DATABASES[opened.agent]
-                if any(listed == id for listed, _ in database.listed(opened.ask, opened.columns)):
-                    yield path, database.session(opened.ask, opened.columns, id, final=True)
+            try:
+                held = _session(format, path, id)
+            except (Malformed, Unavailable) as error:
+                raise type(error)(f"{path}: {error}", hint=error.hint) from error
+            if held is not None:
+                yield path, held
+
+
+def _session(format: Format, path: Path, id: str) -> Source | None:
+    if not databases.is_database(discover.head(path)):
+        return None
+    with databases.opened(path) as opened:
+        if opened.agent != format.AGENT:
+            return None
+        database = DATABASES[opened.agent]
+        is_there = any(listed == id for listed, _ in database.listed(opened.ask, opened.columns))
+        return database.session(opened.ask, opened.columns, id, final=True) if is_there else None
 
 
 def _goes_on(path: Path) -> Refused:
