@@ -193,6 +193,13 @@ def test_no_two_lines_have_one_id_in_claude_code(store: ObjectStore, where: Work
     assert len(set(ids)) == len(ids) > 2
 
 
+@pytest.mark.parametrize("agent", ["claude", "codex", "opencode", "pi"])
+def test_its_id_is_the_one_that_the_agent_knows(store: ObjectStore, where: Workspace, agent: str) -> None:
+    found = placed(store, begun(store, "hi").id, where, agent)
+    assert found.id in found.file.name
+    assert found.commands[-1][-1] in (found.id, str(found.file))
+
+
 @pytest.mark.parametrize("agent", RESUMABLE)
 def test_a_result_that_names_no_call_is_not_told_as_one(store: ObjectStore, where: Workspace, agent: str) -> None:
     sid = bring(store, stories.STORIES["librecode"], agent="librecode").session

@@ -33,8 +33,8 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 @dataclass(frozen=True, slots=True)
 class Resumption:
     """``file``: where the session lies or goes, with ``data`` in it. ``held``: how many bytes of it are there already,
-    ``None``: no file. ``commands``: run one after the other in ``cwd``; the last goes on with it, one before that has
-    the agent take the file in. ``sent``: what there is to tell of ``data``.
+    ``None``: no file. ``id``: what the agent calls the session. ``commands``: run one after the other in ``cwd``; the
+    last goes on with it, one before that has the agent take the file in. ``sent``: what there is to tell of ``data``.
     """
 
     sent: SentOut
@@ -76,7 +76,7 @@ def plan(
     sent = send(store, sid, agent, _unless_whole(store, sid, at), where.cwd)
     assert sent.session is not None
     file, data, held = _found(format, sent, sent.session, where, environment)
-    id = sent.session.source_id or sid
+    id = format.called(sent.session.source_id or sid)
     commands = [format.resume_command(id, str(file))]
     if agent in IMPORTING:
         commands = [IMPORTING[agent].take_in_command(str(file)), *commands]

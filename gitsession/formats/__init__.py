@@ -77,6 +77,9 @@ def is_document(format: Format) -> TypeGuard[Document]:
 class Resumable(Format, Protocol):
     """What a module offers besides whose agent goes on with a file of ours."""
 
+    def called(self, id: str) -> str:
+        """What the agent calls the session that goes by ``id`` here: that, or what follows from it."""
+
     def place(self, header: Session, at: Workspace) -> str:
         """Where the file of the session of ``header`` (its id and start) goes: below the first of ``ROOTS``.
 

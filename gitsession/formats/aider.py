@@ -12,8 +12,8 @@ from gitsession.model.entries import Entry, Session
 from gitsession.model.headline import Headline
 
 __all__ = [
-    "AGENT", "BETWEEN", "FILES", "FORM", "IN_PROJECT", "ROOTS", "beside", "claims", "headline", "lies", "moved",
-    "place", "read", "resume_command", "split", "write",
+    "AGENT", "BETWEEN", "FILES", "FORM", "IN_PROJECT", "ROOTS", "beside", "called", "claims", "headline", "lies",
+    "moved", "place", "read", "resume_command", "split", "write",
 ]  # fmt: skip
 
 AGENT = "aider"
@@ -50,6 +50,10 @@ def read(payload: bytes) -> Entry:
 
 def write(out: Outgoing) -> Written:
     return aider_write.write(out)
+
+
+def called(id: str) -> str:
+    return id
 
 
 def place(header: Session, at: Workspace) -> str:

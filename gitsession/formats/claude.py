@@ -16,8 +16,8 @@ from gitsession.model.entries import Entry
 from gitsession.model.headline import Headline
 
 __all__ = [
-    "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "beside", "claims", "headline", "lies", "moved", "place", "read",
-    "resume_command", "split", "write",
+    "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "beside", "called", "claims", "headline", "lies", "moved", "place",
+    "read", "resume_command", "split", "write",
 ]  # fmt: skip
 
 AGENT = "claude"
@@ -54,6 +54,10 @@ def read(payload: bytes) -> Entry:
 
 def write(out: Outgoing) -> Written:
     return claude_write.write(out)
+
+
+def called(id: str) -> str:
+    return claude_places.session_uuid(id)
 
 
 def moved(data: bytes, id: str, cwd: str) -> bytes:

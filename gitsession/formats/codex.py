@@ -14,8 +14,8 @@ from gitsession.model.entries import Entry, Session
 from gitsession.model.headline import Headline
 
 __all__ = [
-    "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "beside", "claims", "headline", "lies", "moved", "place", "read",
-    "resume_command", "split", "write",
+    "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "beside", "called", "claims", "headline", "lies", "moved", "place",
+    "read", "resume_command", "split", "write",
 ]  # fmt: skip
 
 AGENT = "codex"
@@ -53,6 +53,10 @@ def read(payload: bytes) -> Entry:
 
 def write(out: Outgoing) -> Written:
     return codex_write.write(out)
+
+
+def called(id: str) -> str:
+    return codex_write.thread_id(id)
 
 
 def place(header: Session, at: Workspace) -> str:

@@ -19,8 +19,8 @@ from gitsession.model.entries import Entry, Session
 from gitsession.model.headline import Headline
 
 __all__ = [
-    "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "TABLES", "beside", "claims", "from_folders", "headline", "holds",
-    "is_info", "join", "lies", "listed", "moved", "place", "read", "resume_command", "session", "split",
+    "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "TABLES", "beside", "called", "claims", "from_folders", "headline",
+    "holds", "is_info", "join", "lies", "listed", "moved", "place", "read", "resume_command", "session", "split",
     "take_in_command", "write",
 ]  # fmt: skip
 
@@ -86,6 +86,10 @@ def read(payload: bytes) -> Entry:
 
 def write(out: Outgoing) -> opencode_write.Export:
     return opencode_write.write(out)
+
+
+def called(id: str) -> str:
+    return opencode_places.session_id(id)
 
 
 def place(header: Session, at: Workspace) -> str:

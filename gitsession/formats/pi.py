@@ -13,8 +13,8 @@ from gitsession.model.entries import Entry, Session
 from gitsession.model.headline import Headline
 
 __all__ = [
-    "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "beside", "claims", "headline", "lies", "moved", "place", "read",
-    "resume_command", "split", "write",
+    "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "beside", "called", "claims", "headline", "lies", "moved", "place",
+    "read", "resume_command", "split", "write",
 ]  # fmt: skip
 
 AGENT = "pi"
@@ -48,6 +48,10 @@ def read(payload: bytes) -> Entry:
 
 def write(out: Outgoing) -> Written:
     return pi_write.write(out, omp=False)
+
+
+def called(id: str) -> str:
+    return id
 
 
 def place(header: Session, at: Workspace) -> str:
