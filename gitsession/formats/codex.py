@@ -8,13 +8,13 @@ from gitsession.formats import codex_file, codex_headline, codex_view, codex_wri
 from gitsession.formats.groups import spoken
 from gitsession.formats.jsonl import parse
 from gitsession.formats.outgoing import Outgoing, Written
-from gitsession.formats.places import Beside, Root, Workspace
+from gitsession.formats.places import Root, Workspace
 from gitsession.formats.record import Source
 from gitsession.model.entries import Entry, Session
 from gitsession.model.headline import Headline
 
 __all__ = [
-    "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "beside", "claims", "headline", "lies", "moved", "place", "read",
+    "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "claims", "headline", "lies", "moved", "place", "read",
     "resume_command", "split", "write",
 ]  # fmt: skip
 
@@ -35,10 +35,6 @@ def claims(head: bytes) -> bool:
 
 def split(data: bytes, *, name: str = "", final: bool = False) -> Source:
     return codex_file.split(data, agent=AGENT, name=name, final=final)
-
-
-def beside(data: bytes, name: str) -> Sequence[Beside]:
-    return ()
 
 
 def headline(payload: bytes) -> Headline:

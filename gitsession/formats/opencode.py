@@ -13,13 +13,13 @@ from gitsession.formats.opencode_headline import headline_of
 from gitsession.formats.opencode_messages import AGENT
 from gitsession.formats.opencode_view import entry_of
 from gitsession.formats.outgoing import Outgoing
-from gitsession.formats.places import Beside, Root
+from gitsession.formats.places import Root
 from gitsession.formats.record import Source
 from gitsession.model.entries import Entry, Session
 from gitsession.model.headline import Headline
 
 __all__ = [
-    "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "TABLES", "beside", "claims", "from_folders", "headline", "holds",
+    "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "TABLES", "claims", "from_folders", "headline", "holds",
     "is_info", "join", "listed", "place", "read", "resume_command", "session", "split", "take_in_command", "write",
 ]  # fmt: skip
 
@@ -69,10 +69,6 @@ def listed(ask: Ask, columns: Columns) -> Iterator[tuple[str, Stamp]]:
 
 def session(ask: Ask, columns: Columns, id: str, *, final: bool = False) -> Source:
     return opencode_rows.session(ask, columns, id, final=final)
-
-
-def beside(data: bytes, name: str) -> Sequence[Beside]:
-    return ()
 
 
 def headline(payload: bytes) -> Headline:
