@@ -253,6 +253,13 @@ def test_a_count_older_than_a_compaction_is_not_trusted() -> None:
     assert context(opened(turn("t1"), counted(900), compacted("s", LIST), user("hi"))).tokens.source != "usage"
 
 
+def test_a_count_older_than_a_prune_of_ours_is_not_exact() -> None:
+    mine = opened(turn("t1"), counted(900), user("hi"))
+    mine.session.append(Prune(targets=()))
+    found = context(mine).tokens
+    assert (found.source, found.exact, found.stale) == ("usage", False, True)
+
+
 @pytest.mark.parametrize("total", [0, -1, "9", None, 2**60, True])
 def test_a_count_that_is_none_is_not_trusted(total: Any) -> None:
     usage = event("token_count", info={"last_token_usage": {"total_tokens": total}})

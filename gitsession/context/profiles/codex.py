@@ -45,16 +45,18 @@ def select(line: Line) -> Selection:
     nodes = _since_base(line)
     how = changes(line, nodes, edits=False)
     items: list[Item] = []
-    fresh = 0
+    fresh = current = 0
     for node in nodes:
         entry = line.entry(node) if node.kind == Compaction.kind else None
         if isinstance(entry, Compaction):
             items = list(_compacted(line, node, entry, items))
-            fresh = len(items)
+            fresh = current = len(items)
         else:
             shown = show(line, node)
             items += changed(shown, node, how) if how.newest else shown
-    return Selection(tuple(items), _state(line), fresh)
+            if node is how.newest:
+                current = len(items)
+    return Selection(tuple(items), _state(line), fresh, current)
 
 
 def estimate(entry: Shown) -> int:

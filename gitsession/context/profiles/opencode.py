@@ -44,12 +44,14 @@ def select(line: Line) -> Selection:
     nodes, kept, compaction = _in_sight(line)
     how = changes(line, nodes, edits=True)
     items: list[Item] = []
-    fresh = 0
+    fresh = current = 0
     for at, node in enumerate(nodes):
         items += _shown(line, node, how)
         if compaction is not None and at == kept:
-            fresh = len(items)
-    return Selection(tuple(items), state(line, model=line.anchors.model), fresh)
+            fresh = current = len(items)
+        if node is how.newest:
+            current = len(items)
+    return Selection(tuple(items), state(line, model=line.anchors.model), fresh, current)
 
 
 def _in_sight(line: Line) -> tuple[list[Node], int, Node | None]:
