@@ -15,13 +15,22 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from gitsession.formats.databases import Database
 from gitsession.formats.outgoing import Leaving, Outgoing, Written
 from gitsession.formats.places import Beside, Root, Workspace
-from gitsession.formats.protocols import Accompanied, Document, Format, InProject, Resumable, Scattered, is_document
+from gitsession.formats.protocols import (
+    Accompanied,
+    Counting,
+    Document,
+    Format,
+    InProject,
+    Resumable,
+    Scattered,
+    is_document,
+)
 from gitsession.formats.record import Problem, Record, Source
 
 __all__ = [
-    "ACCOMPANIED", "DATABASES", "FORMATS", "IN_PROJECTS", "RESUMABLE", "SCATTERED", "Accompanied", "Beside", "Database",
-    "Document", "Format", "InProject", "Leaving", "Outgoing", "Problem", "Record", "Resumable", "Root", "Scattered",
-    "Source", "Workspace", "Written", "claimed", "is_document",
+    "ACCOMPANIED", "COUNTING", "DATABASES", "FORMATS", "IN_PROJECTS", "RESUMABLE", "SCATTERED", "Accompanied", "Beside",
+    "Counting", "Database", "Document", "Format", "InProject", "Leaving", "Outgoing", "Problem", "Record", "Resumable",
+    "Root", "Scattered", "Source", "Workspace", "Written", "claimed", "is_document",
 ]  # fmt: skip
 
 F = TypeVar("F")
@@ -63,6 +72,9 @@ ACCOMPANIED: Mapping[str, Accompanied] = _Modules("claude", "omp", "pi")
 IN_PROJECTS: Mapping[str, InProject] = _Modules("aider")
 """Of ``FORMATS``, those whose agent keeps its sessions in the projects themselves."""
 
+COUNTING: Mapping[str, Counting] = _Modules("codex")
+"""Of ``FORMATS``, those whose agent says elsewhere what an answer took."""
+
 RESUMABLE: Mapping[str, Resumable] = _Modules("claude", "codex", "omp", "pi")
 """Of ``FORMATS``, those whose agent goes on with a file."""
 
@@ -74,6 +86,7 @@ if TYPE_CHECKING:  # loading by name hides from the checker what each module is 
     _scattered: Sequence[Scattered] = (opencode,)
     _accompanied: Sequence[Accompanied] = (claude, omp, pi)
     _in_projects: Sequence[InProject] = (aider,)
+    _counting: Sequence[Counting] = (codex,)
     _resumable: Sequence[Resumable] = (claude, codex, omp, pi)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from gitsession.formats import codex_file, codex_headline, codex_view, codex_write
+from gitsession.formats import codex_counts, codex_file, codex_headline, codex_view, codex_write
 from gitsession.formats.groups import spoken
 from gitsession.formats.jsonl import parse
 from gitsession.formats.outgoing import Outgoing, Written
@@ -12,9 +12,10 @@ from gitsession.formats.places import Root, Workspace
 from gitsession.formats.record import Source
 from gitsession.model.entries import Entry, Session
 from gitsession.model.headline import Headline
+from gitsession.model.usage import Counted
 
 __all__ = [
-    "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "claims", "headline", "lies", "moved", "place", "read",
+    "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "claims", "counts", "headline", "lies", "moved", "place", "read",
     "resume_command", "split", "write",
 ]  # fmt: skip
 
@@ -45,6 +46,10 @@ def headline(payload: bytes) -> Headline:
 def read(payload: bytes) -> Entry:
     line = spoken(payload)
     return codex_view.entry_of(parse(line), payload)
+
+
+def counts(payload: bytes) -> Iterable[Counted]:
+    return codex_counts.counts_in(payload)
 
 
 def write(out: Outgoing) -> Written:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, TypeGuard
 
 from gitsession.formats.outgoing import Outgoing, Written
@@ -10,6 +10,7 @@ from gitsession.formats.places import Beside, Root, Workspace
 from gitsession.formats.record import Source
 from gitsession.model.entries import Entry, Session
 from gitsession.model.headline import Headline
+from gitsession.model.usage import Counted
 
 
 class Format(Protocol):
@@ -83,6 +84,13 @@ class InProject(Format, Protocol):
 
     IN_PROJECT: str
     """Its session file, at the top of every repository it was run in."""
+
+
+class Counting(Format, Protocol):
+    """What a module offers besides whose agent does not say with an answer what it took."""
+
+    def counts(self, payload: bytes) -> Iterable[Counted]:
+        """What the lines of a record say that answers took, or those that wait for the next record. Never raises."""
 
 
 class Resumable(Format, Protocol):

@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 from gitsession.errors import Ambiguous, NotFound, Unavailable
 from gitsession.store import peek
 
-VERSION = 8
+VERSION = 9
 FILE = Path("gitsession") / "index.db"
 
 _PATIENCE_SECONDS = 30
@@ -33,6 +33,8 @@ CREATE TABLE entries (
 CREATE INDEX entries_digest ON entries (digest);
 CREATE INDEX entries_source ON entries (sid, source_id) WHERE source_id IS NOT NULL;
 CREATE INDEX entries_chain ON entries (chain);
+CREATE TABLE answers (
+    sid TEXT NOT NULL, answer TEXT NOT NULL, tokens INTEGER NOT NULL, PRIMARY KEY (sid, answer)) WITHOUT ROWID;
 CREATE TABLE anchors (id INTEGER PRIMARY KEY, said TEXT NOT NULL UNIQUE, proof INTEGER NOT NULL);
 CREATE TABLE marks (
     sid TEXT NOT NULL, on_meta INTEGER NOT NULL, what TEXT NOT NULL, at_ms INTEGER NOT NULL, line INTEGER,
@@ -293,7 +295,7 @@ def _connect(path: str) -> sqlite3.Connection:
             if db.execute("PRAGMA user_version").fetchone()[0] != VERSION:
                 _make_anew(db)
             db.execute("COMMIT")
-        for table in ("state", "refs", "entries", "anchors", "marks", "sessions", "files"):
+        for table in ("state", "refs", "entries", "answers", "anchors", "marks", "sessions", "files"):
             db.execute(f"SELECT * FROM {table} LIMIT 0")
     except UnicodeDecodeError as error:  # the name of a column is no text any more
         db.close()

@@ -21,6 +21,7 @@ from gitsession.context.value import Item, Shown
 from gitsession.formats.claude_view import preserved, result_in
 from gitsession.model.blocks import OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import Compaction, Message
+from gitsession.model.usage import answer_of
 from gitsession.session.glimpse import Spot
 
 __all__ = ["NAME", "OWN_COUNT", "SETTINGS", "can_cut", "estimate", "llm_role", "select", "starts_turn", "usage"]
@@ -121,8 +122,8 @@ def _with_answers_whole(items: Iterable[Item]) -> list[Item]:
     at: dict[str, int] = {}
     for item in items:
         entry = item.entry
-        answer = entry.extra.get("id") if _is(entry, "assistant") else None
-        if _is(entry, "assistant") and isinstance(answer, str):
+        answer = answer_of(entry.extra) if _is(entry, "assistant") else ""
+        if _is(entry, "assistant") and answer:
             if answer in at:
                 first = found[at[answer]].entry
                 assert isinstance(first, Message)

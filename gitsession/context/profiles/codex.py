@@ -19,6 +19,7 @@ from gitsession.context.profiles.showing import changed, changes, show, show_com
 from gitsession.context.profiles.states import state
 from gitsession.context.value import Item, Shown, State
 from gitsession.formats import codex
+from gitsession.formats.codex_counts import count_in
 from gitsession.formats.codex_turns import starts_turn as is_users
 from gitsession.formats.codex_view import REPLACEMENT
 from gitsession.formats.codex_words import SUMMARY_PREFIX
@@ -67,9 +68,9 @@ def usage(items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
     """The newest ``token_count``: it rides with the item behind the answer that it counts."""
     for at in range(len(items) - 1, fresh - 1, -1):
         for line in reversed(riding(items[at].payload)) if items[at].agent == codex.AGENT else ():
-            total = _counted(parse(line)) if b"token_count" in line else None
-            if total:
-                return total, at
+            count = count_in(line)
+            if count is not None:
+                return count.tokens, at
     return None
 
 
@@ -188,14 +189,6 @@ def _spoken_item(item: Item) -> Object:
     line = parse(spoken(item.payload))
     said = None if isinstance(line, Failure) else line.get("payload")
     return said if isinstance(said, dict) else {}
-
-
-def _counted(line: Object | Failure) -> int | None:
-    """The tokens of the last answer, as an event states them."""
-    said: Any = None if isinstance(line, Failure) else line
-    for step in ("payload", "info", "last_token_usage", "total_tokens"):
-        said = said.get(step) if isinstance(said, dict) else None
-    return said if type(said) is int and 0 < said < 2**40 else None
 
 
 def _state(line: Line) -> State:
