@@ -61,6 +61,13 @@ def test_what_codex_says_again_when_its_limits_move_counts_once(store: Store) ->
     assert tokens(store, "codex", rollout(*said), NAME) == 40
 
 
+def test_what_codex_guesses_when_it_made_the_context_shorter_is_no_answer(store: Store) -> None:
+    guess = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 900}
+    info = {"last_token_usage": guess, "total_token_usage": {"total_tokens": 40}}
+    said = [asked("x"), counted(40, 40), event("token_count", info=info), asked("y")]
+    assert tokens(store, "codex", rollout(*said), NAME) == 40
+
+
 def test_a_count_that_still_waits_for_the_next_line_counts_and_counts_once_when_that_comes(store: Store) -> None:
     begun = [asked("x"), counted(40, 40)]
     assert tokens(store, "codex", rollout(*begun), NAME) == 40

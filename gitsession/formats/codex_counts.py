@@ -5,25 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gitsession.formats.jsonl import Failure, parse
+from gitsession.formats.jsonl import Object, parse
 from gitsession.model.usage import TOKENS_MAX, Counted
 
 
-def count_in(line: bytes) -> Counted | None:
-    """The last answer's tokens, by the sum of all so far: codex says the same again when only its limits have moved."""
-    found = parse(line) if b"token_count" in line else None
-    if found is None or isinstance(found, Failure):
-        return None
-    last, so_far = (_tokens(found, name) for name in ("last_token_usage", "total_token_usage"))
-    return Counted(last, f"{so_far}" if so_far else "") if last else None
+def tokens_in(line: bytes) -> int | None:
+    """How much codex takes the context for since the last answer, or since it made it shorter."""
+    return _whole(_info(line, "last_token_usage"), "total_tokens")
 
 
 def counts_in(lines: bytes) -> Iterator[Counted]:
-    """Of each line that says so."""
-    return (found for line in lines.split(b"\n") if (found := count_in(line)) is not None)
+    """What answers took, each by the sum up to it: codex says the same again when only its limits have moved."""
+    for line in lines.split(b"\n"):
+        last = _info(line, "last_token_usage")
+        tokens, so_far = _whole(last, "total_tokens"), _whole(_info(line, "total_token_usage"), "total_tokens")
+        is_guess = last.get("input_tokens") == 0 == last.get("output_tokens")
+        if tokens and not is_guess:
+            yield Counted(tokens, str(so_far or ""))
 
 
-def _tokens(line: Any, which: str) -> int | None:
-    for step in ("payload", "info", which, "total_tokens"):
-        line = line.get(step) if isinstance(line, dict) else None
-    return line if type(line) is int and 0 < line < TOKENS_MAX else None
+def _info(line: bytes, name: str) -> Object:
+    found: Any = parse(line) if b"token_count" in line else None
+    for step in ("payload", "info", name):
+        found = found.get(step) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _whole(usage: Object, name: str) -> int | None:
+    stated = usage.get(name)
+    return stated if type(stated) is int and 0 < stated < TOKENS_MAX else None

@@ -19,7 +19,7 @@ from gitsession.context.profiles.showing import changed, changes, show, show_com
 from gitsession.context.profiles.states import state
 from gitsession.context.value import Item, Shown, State
 from gitsession.formats import codex
-from gitsession.formats.codex_counts import count_in
+from gitsession.formats.codex_counts import tokens_in
 from gitsession.formats.codex_turns import starts_turn as is_users
 from gitsession.formats.codex_view import REPLACEMENT
 from gitsession.formats.codex_words import SUMMARY_PREFIX
@@ -68,9 +68,9 @@ def usage(items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
     """The newest ``token_count``: it rides with the item behind the answer that it counts."""
     for at in range(len(items) - 1, fresh - 1, -1):
         for line in reversed(riding(items[at].payload)) if items[at].agent == codex.AGENT else ():
-            count = count_in(line)
-            if count is not None:
-                return count.tokens, at
+            total = tokens_in(line)
+            if total is not None:
+                return total, at
     return None
 
 
