@@ -18,6 +18,7 @@ from gitsession.formats.places import Beside, Root, Workspace
 from gitsession.formats.protocols import (
     Accompanied,
     Counting,
+    Delegating,
     Document,
     Format,
     InProject,
@@ -28,9 +29,10 @@ from gitsession.formats.protocols import (
 from gitsession.formats.record import Problem, Record, Source
 
 __all__ = [
-    "ACCOMPANIED", "COUNTING", "DATABASES", "FORMATS", "IN_PROJECTS", "RESUMABLE", "SCATTERED", "Accompanied", "Beside",
-    "Counting", "Database", "Document", "Format", "InProject", "Leaving", "Outgoing", "Problem", "Record", "Resumable",
-    "Root", "Scattered", "Source", "Workspace", "Written", "claimed", "is_document",
+    "ACCOMPANIED", "COUNTING", "DATABASES", "DELEGATING", "FORMATS", "IN_PROJECTS", "RESUMABLE", "SCATTERED",
+    "Accompanied", "Beside", "Counting", "Database", "Delegating", "Document", "Format", "InProject", "Leaving",
+    "Outgoing", "Problem", "Record", "Resumable", "Root", "Scattered", "Source", "Workspace", "Written", "claimed",
+    "is_document",
 ]  # fmt: skip
 
 F = TypeVar("F")
@@ -75,6 +77,9 @@ IN_PROJECTS: Mapping[str, InProject] = _Modules("aider")
 COUNTING: Mapping[str, Counting] = _Modules("codex")
 """Of ``FORMATS``, those whose agent says elsewhere what an answer took."""
 
+DELEGATING: Mapping[str, Delegating] = _Modules("claude", "codex", "opencode")
+"""Of ``FORMATS``, those with sub-agents."""
+
 RESUMABLE: Mapping[str, Resumable] = _Modules("claude", "codex", "omp", "pi")
 """Of ``FORMATS``, those whose agent goes on with a file."""
 
@@ -87,6 +92,7 @@ if TYPE_CHECKING:  # loading by name hides from the checker what each module is 
     _accompanied: Sequence[Accompanied] = (claude, omp, pi)
     _in_projects: Sequence[InProject] = (aider,)
     _counting: Sequence[Counting] = (codex,)
+    _delegating: Sequence[Delegating] = (claude, codex, opencode)
     _resumable: Sequence[Resumable] = (claude, codex, omp, pi)
 
 

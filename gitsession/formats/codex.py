@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from gitsession.formats import codex_counts, codex_file, codex_headline, codex_view, codex_write
+from gitsession.formats import codex_agents, codex_counts, codex_file, codex_headline, codex_view, codex_write
 from gitsession.formats.groups import spoken
 from gitsession.formats.jsonl import parse
 from gitsession.formats.outgoing import Outgoing, Written
@@ -15,8 +15,8 @@ from gitsession.model.headline import Headline
 from gitsession.model.usage import Counted
 
 __all__ = [
-    "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "claims", "counts", "headline", "lies", "moved", "place", "read",
-    "resume_command", "split", "write",
+    "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "began", "claims", "counts", "headline", "lies", "moved", "place",
+    "read", "resume_command", "split", "write",
 ]  # fmt: skip
 
 AGENT = "codex"
@@ -36,6 +36,10 @@ def claims(head: bytes) -> bool:
 
 def split(data: bytes, *, name: str = "", final: bool = False) -> Source:
     return codex_file.split(data, agent=AGENT, name=name, final=final)
+
+
+def began(payload: bytes, id: str, beside: Mapping[str, bytes]) -> str:
+    return codex_agents.began(payload, id, beside)
 
 
 def headline(payload: bytes) -> Headline:

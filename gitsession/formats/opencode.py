@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from gitsession.formats import opencode_file, opencode_rows, opencode_write
+from gitsession.formats import opencode_agents, opencode_file, opencode_rows, opencode_write
 from gitsession.formats.databases import Ask, Columns, Stamp
 from gitsession.formats.opencode_headline import headline_of
 from gitsession.formats.opencode_messages import AGENT
@@ -19,7 +19,7 @@ from gitsession.model.entries import Entry, Session
 from gitsession.model.headline import Headline
 
 __all__ = [
-    "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "TABLES", "claims", "from_folders", "headline", "holds",
+    "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "TABLES", "began", "claims", "from_folders", "headline", "holds",
     "is_info", "join", "listed", "place", "read", "resume_command", "session", "split", "take_in_command", "write",
 ]  # fmt: skip
 
@@ -69,6 +69,10 @@ def listed(ask: Ask, columns: Columns) -> Iterator[tuple[str, Stamp]]:
 
 def session(ask: Ask, columns: Columns, id: str, *, final: bool = False) -> Source:
     return opencode_rows.session(ask, columns, id, final=final)
+
+
+def began(payload: bytes, id: str, beside: Mapping[str, bytes]) -> str:
+    return opencode_agents.began(payload, id, beside)
 
 
 def headline(payload: bytes) -> Headline:

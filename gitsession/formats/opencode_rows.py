@@ -15,6 +15,7 @@ from gitsession.errors import Malformed
 from gitsession.formats import opencode_messages as messages
 from gitsession.formats.databases import Ask, Columns, Stamp, picked
 from gitsession.formats.jsonl import Failure, parse
+from gitsession.formats.opencode_agents import begins
 from gitsession.formats.opencode_messages import Said
 from gitsession.formats.opencode_text import checked, compact, quoted
 from gitsession.formats.record import Problem, Source
@@ -103,9 +104,7 @@ def _task(ask: Ask, columns: Columns, id: str, parent: Any) -> str:
     asked = "SELECT id, message_id, data FROM part WHERE session_id = ? AND instr(data, ?) ORDER BY id"
     for part, message, data in ask(asked, (parent, id)):
         found = parse(str(data).encode(errors="replace"))
-        state = None if isinstance(found, Failure) else found.get("state")
-        metadata = state.get("metadata") if isinstance(state, dict) else None
-        if isinstance(metadata, dict) and metadata.get("sessionId") == id and isinstance(found, dict):
+        if isinstance(found, dict) and begins(found, id):
             return quoted({"sessionID": parent, "messageID": message, "partID": part, "callID": found.get("callID")})
     return ""
 

@@ -93,6 +93,16 @@ class Counting(Format, Protocol):
         """What the lines of a record say that answers took, or those that wait for the next record. Never raises."""
 
 
+class Delegating(Format, Protocol):
+    """What a module offers besides whose agent begins sessions of their own from calls in another."""
+
+    def began(self, payload: bytes, id: str, beside: Mapping[str, bytes]) -> str:
+        """The call by which the session ``id`` was begun, if that record of another session says so; else "".
+
+        ``beside``: the files beside that of ``id``, by name.
+        """
+
+
 class Resumable(Format, Protocol):
     """What a module offers besides whose agent goes on with a file that is put where it looks."""
 
