@@ -32,7 +32,7 @@ from codex_files import (
 )
 
 from gitsession.codec.digest import to_base64url
-from gitsession.compaction import strategies
+from gitsession.compaction import strategies, trigger
 from gitsession.compaction.perform import perform
 from gitsession.compaction.summarizers.extractive import Extractive
 from gitsession.compaction.writing import Writing
@@ -145,6 +145,13 @@ def test_c8_the_newest_compaction_with_a_list_is_the_base_and_only_later_lines_a
 
 def test_c8_an_empty_list_is_a_list() -> None:
     assert shown(turn("t1"), compacted("a", [])) == []
+
+
+@pytest.mark.parametrize("used", [180_000, 180_001])
+def test_c1_nine_tenths_of_the_window_may_be_full(used: int) -> None:
+    found = context(opened(user("a"), assistant("b"), counted(used - 1), user("on")))
+    assert (found.tokens.source, found.tokens.used) == ("usage", used)
+    assert trigger.is_over(found, 200_000) == (used > 180_000)
 
 
 def test_c5_an_old_compaction_without_a_list_is_rebuilt_from_the_users_words() -> None:

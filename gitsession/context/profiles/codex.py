@@ -1,4 +1,5 @@
-"""codex 0.169: rules C5 and C8 of semantics.md. Roll-backs (R1) are where the lines hang (``formats.codex_file``).
+"""codex 0.169: rules C1 and C5 to C8 of semantics.md. Roll-backs (R1) are where the lines hang
+(``formats.codex_file``).
 
 Seen with the real program on rollouts of our own and of others. Not reproduced: what codex tells the model anew when
 it starts (permissions, environment, skills), and that it cuts results of tools again for a model with a smaller limit.
@@ -33,6 +34,8 @@ __all__ = ["NAME", "OWN_COUNT", "SETTINGS", "can_cut", "estimate", "llm_role", "
 
 NAME = "codex"
 SETTINGS = Settings(reserve=0, reserve_share=0.1)
+"""Nine tenths of the window may be full (C1)."""
+
 OWN_COUNT = False
 
 USER_TOKENS_MAX = 20_000
