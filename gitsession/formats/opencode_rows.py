@@ -13,6 +13,7 @@ from typing import Any
 
 from gitsession.errors import Malformed
 from gitsession.formats import opencode_messages as messages
+from gitsession.formats import opencode_records as records
 from gitsession.formats.databases import Ask, Columns, Stamp, picked
 from gitsession.formats.jsonl import Failure, parse
 from gitsession.formats.opencode_agents import begins
@@ -67,7 +68,7 @@ def session(ask: Ask, columns: Columns, id: str, *, final: bool = False) -> Sour
     said = list(_messages(ask, id, problems))
     info = _info(row, later)
     task = _task(ask, columns, id, row["parent_id"])
-    source = messages.source_of(info, said, final=final, task=task, problems=problems)
+    source = records.source_of(info, said, final=final, task=task, problems=problems)
     if source is None:
         raise Malformed("a session without an id", where=id)
     return source
