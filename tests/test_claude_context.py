@@ -169,3 +169,12 @@ def test_a_segment_that_is_not_listed_is_kept_from_its_head() -> None:
     assert [entry.text for entry in context.messages if isinstance(entry, Message)] == [
         "What was said.", "words of c", "words of d", "words of g",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("files", [{}, {"files": 5}, {"files": [5]}, {"files": [], "is_error": 3, "tool_call_id": 4}])
+def test_a_block_that_only_looks_like_a_result_is_shown_and_sent(files: dict[str, object]) -> None:
+    odd = {"type": "tool_result", "text": "x", **files}
+    context = seen(user("a", None), assistant("b", "a", {"type": "text", "text": "hello"}, odd))
+    for profile in profiles.PROFILES:
+        anthropic.request(seen(user("a", None), assistant("b", "a", odd), profile=profile))
+    assert told(anthropic.request(context)["messages"])[-1] == "a hello"
