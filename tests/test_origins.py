@@ -13,12 +13,15 @@ from claude_code import call as calls
 from claude_code import result as answers
 from codex_files import NAME, THREAD, Lines, call, event, output, rollout
 from codex_files import user as asked
+from hypothesis import given
+from hypothesis import strategies as st
 from opencode_files import SES, Database, answer, info, tool
 from opencode_files import user as asks
 
 from gitsession.api import Store
 from gitsession.cli import app as command_line
 from gitsession.exchange import sources
+from gitsession.formats import COUNTING, DELEGATING
 
 
 @pytest.fixture
@@ -119,6 +122,28 @@ def test_the_first_entry_of_a_sub_agent_is_shown_with_where_it_came_from(
     assert command_line.run(["--store", str(tmp_path / "store.git"), "show", f"{address}@root", "--json"]) == 0
     document = json.loads(capfdbinary.readouterr()[0])
     assert document["origin"] == {"session": found.session, "entry": found.entry.oid}
+
+
+KEYS = [
+    "payload", "item", "output", "tool", "type", "id", "call_id", "agent_id", "receiver_thread_ids", "message",
+    "content", "toolUseResult", "agentId", "tool_use_id", "parts", "state", "metadata", "sessionId", "callID", "info",
+    "last_token_usage",
+]  # fmt: skip
+WORDS = ["ab12", "toolu_1", "spawn_agent", "function_call_output", "tool_use", "tool_result", "user", "{}"]
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.sampled_from(WORDS),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5),
+)
+
+
+@given(st.dictionaries(st.sampled_from(KEYS), ANYTHING), st.none() | ANYTHING)
+def test_no_record_is_too_odd_to_be_asked(record: dict[str, object], told: object) -> None:
+    payload = json.dumps(record).encode()
+    beside = {} if told is None else {"agent-ab12.meta.json": json.dumps({"toolUseId": told}).encode()}
+    for format in DELEGATING.values():
+        assert isinstance(format.began(payload, "ab12", beside), str)
+    for counting in COUNTING.values():
+        assert all(count.tokens > 0 for count in counting.counts(payload))
 
 
 @pytest.mark.parametrize(("agent", "call_of"), [("claude", "Agent"), ("codex", "spawn_agent")])
