@@ -8,7 +8,8 @@ import sqlite3
 from collections.abc import Collection, Iterable, Mapping
 
 from gitsession.index import counts
-from gitsession.index.catalogue import Catalogue, is_damage
+from gitsession.index.catalogue import Catalogue
+from gitsession.index.derived import is_damage
 from gitsession.index.names import marks_of, storable
 from gitsession.index.rows import Row
 from gitsession.index.states import Recorder
