@@ -10,7 +10,7 @@ from gitsession.errors import Unavailable
 from gitsession.index.derived import PATIENCE_SECONDS, begin_log, is_damage, remove
 
 FILE = Path("gitsession") / "search.db"
-VERSION = 2
+VERSION = 3
 
 _SCHEMA = """
 CREATE TABLE state (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
