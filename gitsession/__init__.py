@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from gitsession.session.graph import Tree
     from gitsession.session.node import Node
     from gitsession.session.oplog import Operation
+    from gitsession.session.origin import Origin
     from gitsession.session.verify import Finding, Report
     from gitsession.store.maintain import Maintained
 
@@ -109,6 +110,7 @@ __all__ = [
     "NotAStore",
     "NotFound",
     "Operation",
+    "Origin",
     "OtherBlock",
     "Plan",
     "Policy",
@@ -213,6 +215,7 @@ _NAMES = {
     "gitsession.session.graph": ["Tree"],
     "gitsession.session.node": ["Node"],
     "gitsession.session.oplog": ["Operation"],
+    "gitsession.session.origin": ["Origin"],
     "gitsession.session.verify": ["Finding", "Report"],
     "gitsession.store.maintain": ["Maintained"],
 }

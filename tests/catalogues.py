@@ -8,6 +8,7 @@ from typing import Any
 _ORDER = {
     "refs": "name",
     "entries": "sid, oid",
+    "answers": "sid, answer",
     "marks": "sid, on_meta, what, line, at_ms, chain, target, value",
     "sessions": "sid",
 }

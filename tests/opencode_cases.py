@@ -78,6 +78,13 @@ CASES: dict[str, list[Message]] = {
         *ONE, *compaction("msg_c", "msg_s", "So far.", at=3, tail="msg_u1"),
         *TWO, *compaction("msg_d", "msg_t", "Further.", at=10, tail="msg_u2"), *END,
     ],
+    "a compaction after which a request that was too long is said again": [
+        *ONE,
+        user("msg_u2", at=4, parts=[text("Two"), file("image/png", "a.png", f"data:image/png;base64,{PNG}")]),
+        *compaction("msg_c", "msg_s", "So far.", at=10),
+        user("msg_u3", at=12, parts=[text("Two"), text("[Attached image/png: a.png]")]),
+        answer("msg_a3", "Second.", at=13),
+    ],
     "a compaction that failed": [*ONE, *failed_compaction()],
     "a request to compact without an answer": [*ONE, compaction("msg_c", "msg_s", "", at=10)[0], *END],
     "a call that was broken off": [

@@ -49,6 +49,12 @@ def test_what_was_cleared_is_not_seen(said: str):
     assert seen(run(), user("a"), answer("b"), user("/clear"), told(said), user("c")) == ["user: c"]
 
 
+def test_s3_what_was_undone_in_the_files_stays_in_the_chat():
+    undone = [user("/undo"), told("Removed: abcdef1 feat: a", "Now at:  1234567 chore: before")]
+    said = [run(), user("a"), answer("b"), edited("a.py", "abcdef1 feat: a")]
+    assert seen(*said, *undone, user("c")) == [*seen(*said), "user: c"]
+
+
 CHANGES = {
     "in a commit": (
         [edited("a.py", "abcdef1 feat: a")],

@@ -7,13 +7,14 @@ import json
 import pytest
 from builders import bring, dumps, joined, session
 from claude_cases import CASES, Case, told
-from claude_code import SESSION, boundary, line, summary, talk, user
+from claude_code import SESSION, assistant, boundary, compacted, line, summary, talk, user
 
+from gitsession.compaction import trigger
 from gitsession.context import fold, profiles
 from gitsession.context.line import Line
 from gitsession.context.providers import anthropic, conversation
 from gitsession.context.value import Context
-from gitsession.model.entries import Compaction, CustomMessage, Message, Prune
+from gitsession.model.entries import Compaction, ContextEdit, CustomMessage, Message, Prune
 from gitsession.session.address import resolve
 from gitsession.store.memory import MemoryStore
 
@@ -125,6 +126,31 @@ def test_the_model_and_what_it_took_are_known() -> None:
     assert context.tokens.used == 15
 
 
+def test_what_was_counted_before_a_compaction_does_not_count_for_what_it_kept() -> None:
+    lines = [*talk("a", "b", "c", "d"), *compacted("f", "d", keeps=("c", "d")), user("g", "sf")]
+    assert [entry.text for entry in seen(*lines).messages if isinstance(entry, Message)][-2:] == [
+        "words of d", "words of g",
+    ]  # fmt: skip
+    assert seen(*lines).tokens.source != "usage"
+    answered = seen(*lines, assistant("h", "g")).tokens
+    assert (answered.used, answered.source, answered.exact, answered.stale) == (15, "usage", True, False)
+
+
+def test_what_was_counted_before_an_edit_of_ours_does_not_count() -> None:
+    store = MemoryStore()
+    held = session(store, bring(store, joined(*talk("a", "b")), name=SESSION).session)
+    target = held.resolve("leaf~1").source
+    assert target is not None and target.id is not None
+    held.append(ContextEdit(target=target.id, replacement={"content": "other words"}))
+    assert fold.context(Line(store, held.leaf.oid if held.leaf else None), "claude").tokens.source != "usage"
+
+
+def test_a_compaction_is_due_where_the_program_makes_one() -> None:
+    context = seen(*talk("a", "b"))
+    assert not trigger.is_over(context, 33_015)
+    assert trigger.is_over(context, 33_014)
+
+
 def test_a_file_that_was_attached_is_told_in_few_words() -> None:
     file = {"type": "text", "file": {"filePath": "/w/x", "content": "hello"}}
     noted = line("attachment", "n", "b", attachment={"type": "file", "filename": "/w/x", "content": file})
@@ -143,3 +169,12 @@ def test_a_segment_that_is_not_listed_is_kept_from_its_head() -> None:
     assert [entry.text for entry in context.messages if isinstance(entry, Message)] == [
         "What was said.", "words of c", "words of d", "words of g",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("files", [{}, {"files": 5}, {"files": [5]}, {"files": [], "is_error": 3, "tool_call_id": 4}])
+def test_a_block_that_only_looks_like_a_result_is_shown_and_sent(files: dict[str, object]) -> None:
+    odd = {"type": "tool_result", "text": "x", **files}
+    context = seen(user("a", None), assistant("b", "a", {"type": "text", "text": "hello"}, odd))
+    for profile in profiles.PROFILES:
+        anthropic.request(seen(user("a", None), assistant("b", "a", odd), profile=profile))
+    assert told(anthropic.request(context)["messages"])[-1] == "a hello"

@@ -32,7 +32,7 @@ from codex_files import (
 )
 
 from gitsession.codec.digest import to_base64url
-from gitsession.compaction import strategies
+from gitsession.compaction import strategies, trigger
 from gitsession.compaction.perform import perform
 from gitsession.compaction.summarizers.extractive import Extractive
 from gitsession.compaction.writing import Writing
@@ -147,6 +147,13 @@ def test_c8_an_empty_list_is_a_list() -> None:
     assert shown(turn("t1"), compacted("a", [])) == []
 
 
+@pytest.mark.parametrize("used", [180_000, 180_001])
+def test_c1_nine_tenths_of_the_window_may_be_full(used: int) -> None:
+    found = context(opened(user("a"), assistant("b"), counted(used - 1), user("on")))
+    assert (found.tokens.source, found.tokens.used) == ("usage", used)
+    assert trigger.is_over(found, 200_000) == (used > 180_000)
+
+
 def test_c5_an_old_compaction_without_a_list_is_rebuilt_from_the_users_words() -> None:
     assert shown(TALK, compacted("SUM"), turn("t3")) == ["u: U t1", "u: U t2", "u: SUM", "u: U t3", "a: A t3"]
 
@@ -251,6 +258,13 @@ def test_the_newest_count_covers_what_stands_before_it() -> None:
 
 def test_a_count_older_than_a_compaction_is_not_trusted() -> None:
     assert context(opened(turn("t1"), counted(900), compacted("s", LIST), user("hi"))).tokens.source != "usage"
+
+
+def test_a_count_older_than_a_prune_of_ours_is_not_exact() -> None:
+    mine = opened(turn("t1"), counted(900), user("hi"))
+    mine.session.append(Prune(targets=()))
+    found = context(mine).tokens
+    assert (found.source, found.exact, found.stale) == ("usage", False, True)
 
 
 @pytest.mark.parametrize("total", [0, -1, "9", None, 2**60, True])

@@ -112,6 +112,12 @@ def test_k4_what_a_provider_counted_before_the_compaction_does_not_count() -> No
     assert after.tokens.source != "usage"
 
 
+def test_k5_a_request_that_was_too_long_is_said_again_behind_the_summary() -> None:
+    shown = told(context(CASES["a compaction after which a request that was too long is said again"]))
+    again = ["user: Two [Attached image/png: a.png]", "assistant: Second."]
+    assert shown == [*ASKED, "assistant: So far.", *again]
+
+
 def test_v3_what_was_undone_is_not_shown() -> None:
     assert told(context([*ONE, *TWO], revert={"messageID": "msg_u2"})) == FIRST
 
@@ -120,6 +126,16 @@ def test_a_call_that_never_ended_has_a_result_that_says_so() -> None:
     shown = told(context(CASES["a call that was broken off"]))
     broken = "-> [Tool execution was interrupted]"
     assert shown[1:6] == ["assistant: [c1] [c2] [c3] [c4]", broken, broken, "-> half", "-> aborted"]
+
+
+def test_a_call_whose_result_is_an_entry_of_its_own_was_not_broken_off() -> None:
+    store = MemoryStore()
+    held = session(store, bring(store, export([user("msg_u1", "One", at=1)], info()), final=True).session)
+    held.append(entries.Message.assistant([ToolCall("c1", "bash", {}), ToolCall("c2", "bash", {})]))
+    held.append(entries.Message(role="tool", tool_call_id="c1", content=(Text("1"),)))
+    assert held.leaf is not None
+    shown = told(fold.context(Line(store, held.leaf.oid), "opencode"))
+    assert shown == ["user: One", "assistant: [c1] [c2]", "-> [Tool execution was interrupted]", "-> 1"]
 
 
 def test_an_answer_that_the_user_broke_off_goes_along_if_it_said_something() -> None:

@@ -52,6 +52,28 @@ TESTED = {
 }
 
 
+PART_B = {"C": 9, "R": 3, "P": 2, "O": 1, "K": 6, "V": 3, "W": 6, "A": 4, "S": 3}
+"""How many rules of each letter there are of agents that are not pi's kin."""
+
+OF_THE_AGENT_ITSELF = {
+    **dict.fromkeys(["R3", "V1", "V2", "W1", "W4", "W5"], "how it keeps files and puts them back"),
+    "C2": "when codex compacts before a turn",
+    "C4": "how codex asks its model again",
+    "C9": "how codex counts its windows",
+    "R2": "where codex can fork",
+    "W3": "Claude Code's menu",
+    "W6": "what Claude Code tells its model anew",
+}
+"""Rules that say nothing of what a model sees of a session, or of how one is made shorter here."""
+
+
+def test_every_rule_of_part_b_is_claimed_or_is_the_agents_own_business() -> None:
+    rules = {f"{letter}{number}" for letter, count in PART_B.items() for number in range(1, count + 1)}
+    claimed = set().union(*CLAIMED.values()) & rules
+    assert claimed.isdisjoint(OF_THE_AGENT_ITSELF)
+    assert claimed | OF_THE_AGENT_ITSELF.keys() == rules
+
+
 def test_a_claim_is_read_however_it_is_spelt() -> None:
     said = "pi (rules 6 to 8, 14 and 21), rule 30; (A1, A2) and K2 to K4, not UTF-8; rules of others"
     assert sorted(claims_of(said)) == sorted(["6", "7", "8", "14", "21", "30", "A1", "A2", "K2", "K3", "K4"])

@@ -10,10 +10,12 @@ import pytest
 from builders import Clock, entry, pi_file, said, talk
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from opencode_files import answer, export, tool
+from opencode_files import user as asks
 
 from gitsession import Store
 from gitsession.errors import MissingObject
-from gitsession.formats import pi
+from gitsession.formats import opencode, pi
 from gitsession.index import search, searchdb
 from gitsession.index.asking import expression, snippet
 from gitsession.index.search import Hit
@@ -134,6 +136,12 @@ def test_prompts_of_the_system_are_not_searched_and_long_results_only_at_their_h
 def test_an_imported_session_is_found_like_any_other(store: Store):
     store.bring_in(pi, pi_file(said("u", None, "Where is the bread?"), entry("custom", "x", "u", customType="t")))
     assert found(store, "bread") == ["user: Where is the bread?"]
+
+
+def test_what_a_tool_gave_back_is_found_where_it_stands_in_the_answer(store: Store):
+    talk = [asks("msg_u1", "Bake", at=1), answer("msg_a1", "Done.", at=2, parts=[tool("c1", "two loaves")])]
+    store.bring_in(opencode, export(talk), final=True)
+    assert found(store, "loaves") == ["assistant: Done. bash ls two loaves"]
 
 
 # ---- as the store changes

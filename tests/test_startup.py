@@ -82,6 +82,14 @@ def test_log_loads_the_pack_reader_but_no_importer_and_no_terminal_library(folde
     assert "gitsession.api" not in modules
 
 
+def test_a_context_loads_the_agent_of_its_session_and_no_other(folder: Path) -> None:
+    modules = loaded(folder, "context", "@")
+    assert "gitsession.formats.pi" in modules
+    others = {"aider", "claude", "codex", "librecode", "omp", "opencode"}
+    assert not {name for name in modules if name.removeprefix("gitsession.formats.").partition("_")[0] in others}
+    assert "importlib.metadata" not in modules
+
+
 def test_importing_the_package_loads_none_of_it() -> None:
     done = subprocess.run(
         [sys.executable, "-c", "import sys, gitsession; print(*sorted(sys.modules))"],

@@ -28,6 +28,7 @@ from gitsession.session import session as sessions
 from gitsession.session.gaps import Gap
 from gitsession.session.graph import Tree
 from gitsession.session.node import Node, load
+from gitsession.session.origin import Origin, origin
 from gitsession.session.session import OnMoved
 from gitsession.store.base import Oid
 from gitsession.store.gitstore import GitStore
@@ -136,6 +137,16 @@ class Session:
         node, label = self._session.resolve(at), sessions.name_of(label)
         _check_free(label, node, self.names(), self.branches())
         return self._session.label(node, label)
+
+    def origin(self) -> Origin | None:
+        """Where an imported session came from: the session, and the call there that started it as a sub-agent."""
+        catalogue = self._catalogues.get()
+        row = catalogue.session(self.id)
+
+        def find(agent: str, source_id: str) -> str | None:
+            return next((row.sid for row in catalogue.by_source(agent, source_id)), None)
+
+        return origin(self._objects, self.id, row.source_id if row else None, find)
 
     def rename(self, title: str) -> None:
         """Name the session; an empty title takes the name away."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from typing import TypeAlias, cast
 
+from gitsession.compaction import plugins
 from gitsession.compaction.summary import Kind, Request
 from gitsession.errors import NotFound
 
@@ -94,9 +94,10 @@ def named(name: str) -> Writer:
     """The prompt of this name: ``default`` or a plugin's. Raises ``NotFound``."""
     if name == "default":
         return default
-    for found in entry_points(group=GROUP, name=name):
-        return cast(Writer, found.load())
-    known = ", ".join(["default", *sorted(entry_points(group=GROUP).names)])
+    found = plugins.load(GROUP, name)
+    if found is not None:
+        return cast(Writer, found)
+    known = ", ".join(["default", *plugins.names(GROUP)])
     raise NotFound(f"no prompt is called {name!r}", hint=f"Known: {known}.")
 
 

@@ -1,4 +1,6 @@
-"""The first phase of a compaction: old results of tools are left out, by opencode's rules (P2). A policy."""
+"""The first phase of a compaction: old results of tools are left out, by opencode's rules (P2). A policy, so only where
+somebody asks for it (P1).
+"""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def is_over(context: Context, window: int, *, reserve: int | None = None) -> boo
 
 
 def is_due(context: Context, line: Line, window: int, *, reserve: int | None = None) -> bool:
-    """The same, but never without an answer since the last compaction: one that did not help is not done again."""
+    """The same, but never without an answer since the last compaction: one that did not help is not done again (K6)."""
     return _has_news(line) and is_over(context, window, reserve=reserve)
 
 

@@ -7,7 +7,7 @@ moves each ref from the value that was seen. Where another writer was faster, it
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
@@ -15,17 +15,17 @@ from gitsession.codec.digest import hash_of
 from gitsession.codec.payload import NONCE_BYTES
 from gitsession.errors import Corrupt, Malformed, NotFound, RefMoved, Refused, Unavailable
 from gitsession.exchange.base import Find, shared
+from gitsession.exchange.on_meta import OnMeta, Placed
 from gitsession.exchange.own_lines import OwnLines, Taken, tree_of_ours
-from gitsession.formats import Format, Problem, Record, Source
-from gitsession.formats.record import TAIL, WHOLE
+from gitsession.formats import Format, Problem, Source
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
-from gitsession.session import facts, graph, keep, names, naming, oplog
+from gitsession.session import graph, keep, names, naming, oplog
 from gitsession.session.active import active
-from gitsession.session.content import entry_of, payload_of
+from gitsession.session.content import entry_of
 from gitsession.session.meta import Meta, meta_of
-from gitsession.session.node import Node, line_of, position
+from gitsession.session.node import Node
 from gitsession.session.oplog import Move
 from gitsession.store import refs
 from gitsession.store.base import Kind, ObjectStore, Oid
@@ -111,7 +111,6 @@ class _Plan:
     find: Find | None = None
     project: str | None = None
     objects: dict[Oid, tuple[Kind, bytes]] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
     new: int = 0
 
     def put(self, kind: Kind, data: bytes) -> Oid:
@@ -133,7 +132,12 @@ class _Plan:
         self.taken: dict[int, Taken] = {}
         self.at_line = self._entries()
         self._make_last_a_leaf()
-        self._meta(attachments)
+        placed = Placed(
+            source=self.source, tree=self.tree, root=self.root, at_line=self.at_line, taken=self.taken, new=self.new
+        )
+        self.meta = OnMeta(self.store, self, self.format, self.sid, self.seen, placed)
+        self.meta.keep_file(self.project)
+        self.meta.attach(attachments)
 
     def carry_out(self, command: Command | None) -> BroughtIn:
         outcome = self.outcome()
@@ -150,17 +154,17 @@ class _Plan:
             for name, oid in self.tips.items()
             if self.before.get(name) != oid
         ]
-        if self.meta_tip != self.meta_before:
-            moves.append(Move(refs.meta(self.sid), self.meta_before, self.meta_tip))
+        if self.meta.tip is not None and self.meta.tip != self.meta.before:
+            moves.append(Move(refs.meta(self.sid), self.meta.before, self.meta.tip))
         last = self._last_node()
         return BroughtIn(
             session=self.sid,
             entries=len(self.source.records),
             new=self.new,
-            rewritten=self.rewritten,
+            rewritten=self.meta.rewritten,
             branch=next((name for name, oid in self.tips.items() if last is not None and oid == last.oid), ""),
             moves=tuple(moves),
-            problems=(*self.source.problems, *self.problems),
+            problems=(*self.source.problems, *self.meta.problems),
         )
 
     # ---- where the session is
@@ -282,126 +286,6 @@ class _Plan:
         if self.source.leaf is not None:
             return self.at_line[self.source.leaf]
         return self.at_line[max(self.at_line)] if self.at_line else None
-
-    # ---- meta
-
-    def _meta(self, attachments: Mapping[str, bytes]) -> None:
-        """The lines that are rewritten in place, how the file stands, what it needs: appended where they are news."""
-        seen = self.seen
-        self.meta_before = self.store.ref(refs.meta(self.sid)) if self.tree else None
-        self.meta_tip = self.meta_before
-        self._meta_node = seen.nodes[0] if seen.nodes else self.root
-        self.rewritten: int | None = None
-        if not self._is_older_copy(seen):
-            self._header(seen)
-            self._file_as_it_stands(seen)
-        have = {node.tree for node in seen.nodes}
-        for name, data in attachments.items():
-            self._attach(name, data, have)
-
-    def _is_older_copy(self, seen: Meta) -> bool:
-        """Whether all of the file is in the store as it stands, and the file ends before the store does."""
-        if self.tree is None or self.new:
-            return False
-        superseded = set(seen.source_file.superseded)
-        if any(position(node) in superseded for node in self.at_line.values()):
-            return False
-        here = {node.oid for node in self.at_line.values()}
-        lines = (record.line for record in (*self.source.meta, *self.source.records) if record.line < WHOLE)
-        end = max(lines, default=0)
-        missing = [node for node in facts.imported_now(self.tree, superseded) if node.oid not in here]
-        missing += [node for number, (node, _) in seen.lines_of_ours().items() if number not in self.taken]
-        older = bool(missing) and all(node.source is not None and node.source.line > end for node in missing)
-        if older:
-            self.problems.append(Problem(end, f"an older copy: {len(missing)} later lines are kept, and stay"))
-        return older
-
-    def _file_as_it_stands(self, seen: Meta) -> None:
-        newest = seen.newest_lines()
-        headers: list[Node] = []
-        replaced: set[str] = set()
-        for record in (*self.source.meta, *[taken.record for taken in self.taken.values()]):
-            node = newest.pop(record.line, None)
-            if node is None or payload_of(self.store, node) != record.payload:
-                replaced |= {position(node)} if node is not None else set()
-                self._append_meta(keep.imported(self.format, record))
-                node = self._meta_node
-            headers.append(node)
-        self._tail(newest.pop(TAIL, None))
-        before = seen.source_file
-        # Headers that earlier rewrites replaced stay listed: they say which one was in force (``send_out``).
-        older = {position(node) for node in seen.older_lines()} & set(before.superseded)
-        entries = self._superseded(newest.values(), headers)
-        superseded = (*entries, *sorted(older - set(entries)))
-        leaf = None if self.source.leaf is None else position(self.at_line[self.source.leaf])
-        ours = tuple(taken.place for _, taken in sorted(self.taken.items()))
-        if set(superseded) != set(before.superseded):
-            changed = set(superseded) ^ set(before.superseded)
-            superseded = (*superseded, *sorted(replaced - set(superseded)))
-            self.rewritten = min((line for place in changed if (line := line_of(place)) is not None), default=None)
-        elif (self.source.ends_with_newline, leaf, ours) == (before.ends_with_newline, before.leaf, before.ours):
-            return
-        state = kinds.SourceFile(
-            superseded=superseded,
-            ends_with_newline=self.source.ends_with_newline,
-            leaf=leaf,
-            ours=ours,
-        )
-        self._say_on_meta(state)
-
-    def _tail(self, kept: Node | None) -> None:
-        """The lines that wait for the next that speaks. A beginning of what is kept is an older copy of it."""
-        tail = self.source.tail
-        before = payload_of(self.store, kept) if kept is not None else b""
-        if tail is not None and tail != before and not (tail and not self.new and before.startswith(tail)):
-            self._append_meta(keep.imported(self.format, Record(TAIL, tail)))
-
-    def _header(self, seen: Meta) -> None:
-        """What the session is, where no line of the file says it."""
-        header = self.source.header
-        if header is not None and (seen.header is None or replace(seen.header, at_ms=0) != header):
-            self._say_on_meta(header)
-        if self.project is not None and self.project != seen.project:
-            self._say_on_meta(kinds.Project(identity=self.project))
-
-    def _say_on_meta(self, entry: Entry) -> None:
-        """The same in every store that saw the same: time and nonce follow from the entry before."""
-        entry = replace(entry, at_ms=self._meta_node.author_seconds * 1000)
-        self._append_meta(keep.own(entry, hash_of(self._meta_node.chain)[:NONCE_BYTES]))
-
-    def _superseded(self, lost: Iterable[Node], headers: Iterable[Node]) -> tuple[str, ...]:
-        """The entries that are no longer in the file and whose parent is, or is the root; and the headers ``lost``."""
-        here = {node.oid for node in self.at_line.values()} | {self.root.oid}
-        # A header that began meta and a second header in its place are one commit: in the file if either is.
-        here |= {node.oid for node in headers}
-        nodes = self.tree.nodes if self.tree else {}
-        gone = [node for node in nodes.values() if node.source is not None and node.oid not in here]
-        gone = [node for node in gone if self._imported_above(node) in here]
-        gone += [node for node in lost if node.oid not in here]
-        return tuple(position(node) for node in sorted(gone, key=graph.place))
-
-    def _imported_above(self, node: Node) -> Oid | None:
-        """The nearest entry above that is not one of ours: a line of ours that has left the file takes none along."""
-        nodes = self.tree.nodes if self.tree else {}
-        at = nodes.get(node.parent or "")
-        while at is not None and at.source is None and at.oid != self.root.oid:
-            at = nodes.get(at.parent or "")
-        return at.oid if at is not None else None
-
-    def _attach(self, name: str, data: bytes, have: set[Oid]) -> None:
-        """Keep what lies beside the file, once: its tree follows from name and bytes alone."""
-        entry = kinds.Attachment(name=name, data=data, at_ms=self.source.started_ms)
-        try:
-            draft = keep.own(entry, hash_of(name.encode())[:NONCE_BYTES])
-        except Malformed as error:
-            self.problems.append(Problem(0, f"{name} is not kept: {error}"))
-            return
-        if keep.tree_of(draft.form, draft.stored) not in have:
-            self._append_meta(draft)
-
-    def _append_meta(self, draft: keep.Draft) -> None:
-        self._meta_node = keep.put(self, self._meta_node, draft)
-        self.meta_tip = self._meta_node.oid
 
 
 def _damaged(sid: str) -> Corrupt:

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from gitsession.errors import Malformed
-from gitsession.formats import FORMATS, Format, Root, aider, claimed
+from gitsession.formats import ACCOMPANIED, FORMATS, IN_PROJECTS, Format, Root, claimed
 
 HEAD_BYTES = 64 * 1024
 FILE_BYTES_MAX = 1 << 30
@@ -33,7 +33,8 @@ def base_of(root: Root, home: Path, environment: Mapping[str, str]) -> Path:
 def in_projects(folders: Iterable[Path]) -> Iterator[tuple[Path, Format]]:
     """The session files that an agent keeps in the projects themselves: at the top of what each folder belongs to."""
     tops = dict.fromkeys(top(folder) for folder in folders)
-    yield from ((path, aider) for path in (folder / aider.IN_PROJECT for folder in tops) if path.is_file())
+    for format in IN_PROJECTS.values():
+        yield from ((path, format) for path in (folder / format.IN_PROJECT for folder in tops) if path.is_file())
 
 
 def top(folder: Path) -> Path:
@@ -96,7 +97,8 @@ def attachments(path: Path, data: bytes, format: Format) -> tuple[dict[str, byte
     """
     contents: dict[str, bytes] = {}
     missing: list[str] = []
-    for wanted in format.beside(data, name_of(path)):
+    accompanied = ACCOMPANIED.get(format.AGENT)
+    for wanted in accompanied.beside(data, name_of(path)) if accompanied is not None else ():
         folder = path.resolve().parent
         content = next((found for place in wanted.places if (found := _read(folder / place)) is not None), None)
         if content is not None and wanted.sha256 in ("", hashlib.sha256(content).hexdigest()):

@@ -14,9 +14,9 @@ from gitsession.errors import Corrupt, Refused
 from gitsession.exchange import markdown, plain_lines
 from gitsession.exchange.gather import Gathered, gather
 from gitsession.formats import FORMATS, RESUMABLE, Document, is_document
-from gitsession.formats.claude_places import uuid_from
 from gitsession.formats.outgoing import Writer
 from gitsession.formats.record import TAIL, WHOLE
+from gitsession.formats.uuids import uuid_from
 from gitsession.model.entries import Fork, Session
 from gitsession.session import facts, graph, names
 from gitsession.session.content import payload_of

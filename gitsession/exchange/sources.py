@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Protocol
 
 from gitsession.errors import Malformed
-from gitsession.exchange import databases, discover
-from gitsession.formats import DATABASES, FORMATS, Format, Source, opencode
-from gitsession.formats.databases import Stamp
+from gitsession.exchange import databases, discover, folders
+from gitsession.formats import DATABASES, FORMATS, SCATTERED, Format, Source
 
 WITHIN = "#"
 
@@ -52,10 +51,8 @@ class Found:
 
 def stamp_of(path: Path) -> Seen:
     """How the sessions at ``path`` stand: what changes when one of them does. Raises ``OSError``."""
-    with_folders = _folders(path)
-    if with_folders is not None:
-        return _stamp_of_folders(path, *with_folders)
-    return databases.stamp_of(path)
+    parts = folders.of(path)
+    return folders.stamp_of(path, parts) if parts is not None else databases.stamp_of(path)
 
 
 def at(path: Path, format: Format | None = None, *, final: bool = False) -> Iterator[Found]:
@@ -71,9 +68,9 @@ def at(path: Path, format: Format | None = None, *, final: bool = False) -> Iter
     chosen = format or discover.format_of(path, data)
     if chosen is None:
         return
-    folders = _folders(path)
-    if chosen is FORMATS[opencode.AGENT] and folders is not None and opencode.is_info(data):
-        yield Found(path, chosen, stamp, lambda: Taken(_from_folders(data, *folders, final=final), {}, []))
+    scattered, parts = SCATTERED.get(chosen.AGENT), folders.of(path)
+    if scattered is not None and parts is not None and scattered.is_info(data):
+        yield Found(path, chosen, stamp, lambda: Taken(folders.take(scattered, data, parts, final=final), {}, []))
         return
 
     def take() -> Taken:
@@ -110,39 +107,3 @@ def _in_database(path: Path, format: Format | None, final: bool) -> Iterator[Fou
 def _spelled(id: str) -> str:
     """An id as a part of a file's name: it may say anything."""
     return id.replace("/", "%2F").replace("\0", "%00").encode("utf-8", "replace").decode()
-
-
-# ---- the folders in which opencode kept sessions before its database
-
-
-def _folders(path: Path) -> tuple[Path, Path] | None:
-    """The folders of the messages and of the parts that belong to a session's description, if it is one by its place.
-
-    ``storage/session/<project>/<session>.json``, ``storage/message/<session>/``, ``storage/part/<message>/``.
-    """
-    parents = path.absolute().parents
-    if len(parents) < 3 or parents[1].name != "session":
-        return None
-    messages = parents[2] / "message" / path.stem
-    return (messages, parents[2] / "part") if messages.is_dir() else None
-
-
-def _files(folder: Path) -> list[Path]:
-    try:
-        return sorted(path for path in folder.iterdir() if path.suffix == ".json")
-    except OSError:
-        return []
-
-
-def _from_folders(info: bytes, messages: Path, parts: Path, *, final: bool) -> Source:
-    files = {path.stem: discover.read(path)[1] for path in _files(messages)}
-    own = {name: {path.stem: discover.read(path)[1] for path in _files(parts / name)} for name in files}
-    return opencode.from_folders(info, files, own, final=final)
-
-
-def _stamp_of_folders(path: Path, messages: Path, parts: Path) -> Stamp:
-    found = [path.stat()]
-    for message in _files(messages):
-        found += [message.stat(), *(part.stat() for part in _files(parts / message.stem))]
-    newest = max(each.st_mtime_ns for each in found)
-    return Stamp(sum(each.st_size for each in found), newest, len(found))

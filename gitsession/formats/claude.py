@@ -5,9 +5,9 @@ Its line format is internal and changes between versions: what we do not know of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from gitsession.formats import claude_file, claude_headline, claude_places, claude_view, claude_write
+from gitsession.formats import claude_agents, claude_file, claude_headline, claude_places, claude_view, claude_write
 from gitsession.formats.claude_places import lies, place, resume_command
 from gitsession.formats.outgoing import Outgoing, Written
 from gitsession.formats.places import Beside, Root
@@ -16,8 +16,8 @@ from gitsession.model.entries import Entry
 from gitsession.model.headline import Headline
 
 __all__ = [
-    "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "beside", "called", "claims", "headline", "lies", "moved", "place",
-    "read", "resume_command", "split", "write",
+    "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "began", "beside", "called", "claims", "headline", "lies",
+    "moved", "place", "read", "resume_command", "split", "write",
 ]  # fmt: skip
 
 AGENT = "claude"
@@ -42,6 +42,10 @@ def split(data: bytes, *, name: str = "", final: bool = False) -> Source:
 def beside(data: bytes, name: str) -> Sequence[Beside]:
     """What started a sub-agent, in a file of its own."""
     return claude_places.beside(name)
+
+
+def began(payload: bytes, id: str, beside: Mapping[str, bytes]) -> str:
+    return claude_agents.began(payload, id, beside)
 
 
 def headline(payload: bytes) -> Headline:

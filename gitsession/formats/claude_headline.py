@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from gitsession.codec.headline import first_line, lines, tokens
 from gitsession.formats.claude_lines import boundary_before, is_boundary, message_of, text
 from gitsession.formats.groups import spoken
+from gitsession.formats.headlines import count, opaque, text_of
 from gitsession.formats.jsonl import Failure, Object, parse
 from gitsession.formats.times import to_ms
 from gitsession.model.headline import Headline
@@ -21,7 +21,7 @@ def headline_of(payload: bytes) -> Headline:
     """The headline of a record: what its last line says. Never raises."""
     line = parse(spoken(payload))
     if isinstance(line, Failure):
-        return _opaque(line, len(spoken(payload)))
+        return opaque(line, len(spoken(payload)))
     boundary = boundary_before(line, payload)
     said = _compaction(boundary, _text_of(line)) if boundary is not None else _words(line)
     return replace(said, at_ms=to_ms(line.get("timestamp")))
@@ -35,25 +35,18 @@ def _words(line: Object) -> Headline:
     return say(line) if say else Headline(kind=name, label=name)
 
 
-def _opaque(failure: Failure, size: int) -> Headline:
-    if not failure.reason:
-        return Headline(kind="opaque", label="opaque", words="blank line")
-    words = "1 byte that does not parse" if size == 1 else f"{size} bytes that do not parse"
-    return Headline(kind="opaque", label="opaque", words=words)
-
-
 def _compaction(boundary: Object, summary: str) -> Headline:
     stated = boundary.get("compactMetadata")
     metadata = stated if isinstance(stated, dict) else {}
-    counts = [_count(metadata.get(name)) for name in ("preTokens", "postTokens")]
-    words = " -> ".join(tokens(count) for count in counts if count is not None)
+    counts = [count(metadata.get(name)) for name in ("preTokens", "postTokens")]
+    words = " -> ".join(tokens(each) for each in counts if each is not None)
     return Headline(kind="compaction", label="compaction", words=f"{words} tokens" if words else "", body=summary)
 
 
 def _user(line: Object) -> Headline:
     results = [block for block in _blocks(line) if block.get("type") == "tool_result"]
     if results:
-        words = lines("\n".join(_joined(block.get("content")) for block in results))
+        words = lines("\n".join(text_of(block.get("content")) for block in results))
         failed = "error, " if any(block.get("is_error") is True for block in results) else ""
         return Headline(kind="message", role="tool", label="tool", words=failed + words)
     said = _text_of(line)
@@ -83,7 +76,7 @@ def _attachment(line: Object) -> Headline:
     attachment = stated if isinstance(stated, dict) else {}
     name = text(attachment.get("type"))
     if name == "queued_command":  # what the user said while the model was busy
-        said = _joined(attachment.get("prompt"))
+        said = text_of(attachment.get("prompt"))
         return Headline(kind="message", role="user", label="user", words=first_line(said), body=said)
     words = text(attachment.get("filename")) or ""
     return Headline(kind="custom_message", role="custom", label=f"attachment {name}" if name else "attachment",
@@ -93,7 +86,7 @@ def _attachment(line: Object) -> Headline:
 def _system(line: Object) -> Headline:
     if is_boundary(line):
         return _compaction(line, "")
-    name, words = text(line.get("subtype")) or "system", first_line(_joined(line.get("content")))
+    name, words = text(line.get("subtype")) or "system", first_line(text_of(line.get("content")))
     if name == "local_command":
         return Headline(kind="custom_message", role="custom", label=name, words=words)
     return Headline(kind="custom", label=name, words=words)
@@ -140,18 +133,4 @@ def _blocks(line: Object) -> list[Object]:
 
 
 def _text_of(line: Object) -> str:
-    return _joined(message_of(line).get("content"))
-
-
-def _joined(content: Any) -> str:
-    """The words of a content: the text itself, or its text blocks, one a line."""
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return ""
-    texts = [block.get("text") for block in content if isinstance(block, dict) and block.get("type") == "text"]
-    return "\n".join([words for words in texts if isinstance(words, str)])
-
-
-def _count(value: Any) -> int | None:
-    return value if type(value) is int and 0 <= value < 2**53 else None
+    return text_of(message_of(line).get("content"))

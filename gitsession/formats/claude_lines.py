@@ -75,10 +75,19 @@ def answer_id(line: Object) -> str | None:
 
 def results_in(line: Object) -> set[str]:
     """The ids of the calls whose results a user's line holds."""
-    content = message_of(line).get("content") if line.get("type") == "user" else None
-    blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
-    ids = [block.get("tool_use_id") for block in blocks if block.get("type") == "tool_result"]
-    return {id_ for id_ in ids if isinstance(id_, str)}
+    return _ids_in(line, "user", "tool_result", "tool_use_id")
+
+
+def calls_in(line: Object) -> set[str]:
+    """The ids of the calls that an assistant's line makes."""
+    return _ids_in(line, "assistant", "tool_use", "id")
+
+
+def _ids_in(line: Object, speaker: str, block: str, name: str) -> set[str]:
+    content = message_of(line).get("content") if line.get("type") == speaker else None
+    blocks = [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
+    ids = [each.get(name) for each in blocks if each.get("type") == block]
+    return {id for id in ids if isinstance(id, str)}
 
 
 def boundary_before(line: Object, payload: bytes) -> Object | None:

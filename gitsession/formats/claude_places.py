@@ -6,10 +6,10 @@ import glob
 import re
 import unicodedata
 from collections.abc import Sequence
-from hashlib import sha256
 from typing import NamedTuple
 
 from gitsession.formats.places import Beside, Workspace
+from gitsession.formats.uuids import uuid_from
 from gitsession.model.entries import Session
 
 FOLDER_CHARS_MAX = 200
@@ -58,14 +58,6 @@ def resume_command(source_id: str, file: str = "") -> list[str]:
 def session_uuid(source_id: str) -> str:
     """What Claude Code knows a session by: a UUID, which follows from ``source_id`` where that is none."""
     return source_id if _UUID.fullmatch(source_id) else uuid_from(source_id)
-
-
-def uuid_from(*parts: object) -> str:
-    """A UUID that follows from ``parts``."""
-    digest = bytearray(sha256("/".join(map(str, parts)).encode("utf-8", "backslashreplace")).digest()[:16])
-    digest[6], digest[8] = digest[6] & 0x0F | 0x80, digest[8] & 0x3F | 0x80  # version 8: made in a way of our own
-    found = digest.hex()
-    return "-".join((found[:8], found[8:12], found[12:16], found[16:20], found[20:]))
 
 
 def folder_of(cwd: str) -> str:

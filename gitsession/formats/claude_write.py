@@ -12,7 +12,7 @@ from typing import Any
 
 from gitsession.formats import jsonl
 from gitsession.formats.claude_lines import is_sidechain
-from gitsession.formats.claude_places import session_uuid, uuid_from
+from gitsession.formats.claude_places import session_uuid
 from gitsession.formats.claude_spell import Speaker, spell
 from gitsession.formats.claude_words import Words, call_id
 from gitsession.formats.groups import LF, spoken
@@ -20,6 +20,7 @@ from gitsession.formats.jsonl import Failure
 from gitsession.formats.outgoing import Leaving, Line, Outgoing, Written
 from gitsession.formats.pi_words import dumps
 from gitsession.formats.times import to_iso
+from gitsession.formats.uuids import uuid_from
 from gitsession.model.blocks import ToolCall
 from gitsession.model.entries import Compaction, Entry, Message, Reset
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from gitsession.formats import codex_file, codex_headline, codex_view, codex_write
+from gitsession.formats import codex_agents, codex_counts, codex_file, codex_headline, codex_view, codex_write
 from gitsession.formats.groups import spoken
 from gitsession.formats.jsonl import parse
 from gitsession.formats.outgoing import Outgoing, Written
-from gitsession.formats.places import Beside, Root, Workspace
+from gitsession.formats.places import Root, Workspace
 from gitsession.formats.record import Source
 from gitsession.model.entries import Entry, Session
 from gitsession.model.headline import Headline
+from gitsession.model.usage import Counted
 
 __all__ = [
-    "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "beside", "called", "claims", "headline", "lies", "moved", "place",
-    "read", "resume_command", "split", "write",
+    "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "began", "called", "claims", "counts", "headline", "lies",
+    "moved", "place", "read", "resume_command", "split", "write",
 ]  # fmt: skip
 
 AGENT = "codex"
@@ -37,8 +38,8 @@ def split(data: bytes, *, name: str = "", final: bool = False) -> Source:
     return codex_file.split(data, agent=AGENT, name=name, final=final)
 
 
-def beside(data: bytes, name: str) -> Sequence[Beside]:
-    return ()
+def began(payload: bytes, id: str, beside: Mapping[str, bytes]) -> str:
+    return codex_agents.began(payload, id, beside)
 
 
 def headline(payload: bytes) -> Headline:
@@ -49,6 +50,10 @@ def headline(payload: bytes) -> Headline:
 def read(payload: bytes) -> Entry:
     line = spoken(payload)
     return codex_view.entry_of(parse(line), payload)
+
+
+def counts(payload: bytes) -> Iterable[Counted]:
+    return codex_counts.counts_in(payload)
 
 
 def write(out: Outgoing) -> Written:

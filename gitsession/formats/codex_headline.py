@@ -11,6 +11,7 @@ from typing import Any
 
 from gitsession.codec.headline import first_line, lines
 from gitsession.formats.codex_turns import injected
+from gitsession.formats.headlines import opaque, plain
 from gitsession.formats.jsonl import Failure, Object
 from gitsession.formats.times import to_ms
 from gitsession.model.headline import Headline
@@ -19,7 +20,7 @@ from gitsession.model.headline import Headline
 def headline_of(line: Object | Failure, payload: bytes) -> Headline:
     """The headline of the line ``payload``, of which ``line`` is what ``jsonl.parse`` made."""
     if isinstance(line, Failure):
-        return _opaque(line, payload)
+        return opaque(line, len(payload))
     return replace(_words(line), at_ms=to_ms(line.get("timestamp")))
 
 
@@ -39,14 +40,6 @@ def _words(line: Object) -> Headline:
 
 def _named(name: str) -> Headline:
     return Headline(kind=name, label=name)
-
-
-def _opaque(failure: Failure, payload: bytes) -> Headline:
-    if not failure.reason:
-        return Headline(kind="opaque", label="opaque", words="blank line")
-    size = len(payload)
-    words = "1 byte that does not parse" if size == 1 else f"{size} bytes that do not parse"
-    return Headline(kind="opaque", label="opaque", words=words)
 
 
 # Response items
@@ -142,12 +135,12 @@ def _event(event: Object) -> Headline:
         words = "" if type(count) is not int else "1 turn" if count == 1 else f"{count} turns"
         return Headline(kind="custom", label="rolled back", words=words)
     if name == "thread_name_updated":
-        return Headline(kind="title", label="title", words=_text(event.get("thread_name")))
+        return Headline(kind="title", label="title", words=plain(event.get("thread_name")))
     return Headline(kind="event_msg", label=name if isinstance(name, str) and name else "event_msg")
 
 
 def _session_meta(meta: Object) -> Headline:
-    return Headline(kind="session", label="session", words=_text(meta.get("cwd")))
+    return Headline(kind="session", label="session", words=plain(meta.get("cwd")))
 
 
 def _turn_context(settings: Object) -> Headline | None:
@@ -159,7 +152,7 @@ def _turn_context(settings: Object) -> Headline | None:
 
 
 def _compacted(compacted: Object) -> Headline:
-    items, text = compacted.get("replacement_history"), _text(compacted.get("message"))
+    items, text = compacted.get("replacement_history"), plain(compacted.get("message"))
     if text.startswith(_SUMMARY_BEGINS) and "\n" in text:
         text = text.partition("\n")[2]
     count = len(items) if isinstance(items, list) else None
@@ -188,10 +181,6 @@ _BY_TYPE: dict[str, Callable[[Object], Headline | None]] = {
 # Words, out of values of any type
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
 def _text_of(content: Any) -> str:
     """The text of all blocks that have one, one a line."""
     if not isinstance(content, list):
@@ -205,5 +194,5 @@ def _text_of_output(output: Any) -> str:
         return output
     if isinstance(output, dict):
         inner = output.get("content")
-        return inner if isinstance(inner, str) else _text_of(inner) or _text(output.get("text"))
+        return inner if isinstance(inner, str) else _text_of(inner) or plain(output.get("text"))
     return _text_of(output)

@@ -14,13 +14,13 @@ from gitsession.formats.librecode_file import AGENT
 from gitsession.formats.librecode_headline import headline_of
 from gitsession.formats.librecode_view import entry_of
 from gitsession.formats.librecode_write import write
-from gitsession.formats.places import Beside, Root
+from gitsession.formats.places import Root
 from gitsession.formats.record import Source
 from gitsession.model.entries import Entry
 from gitsession.model.headline import Headline
 
 __all__ = [
-    "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "TABLES", "beside", "claims", "headline", "holds", "listed", "read",
+    "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "TABLES", "claims", "headline", "holds", "listed", "read",
     "session", "split", "write",
 ]  # fmt: skip
 
@@ -54,10 +54,6 @@ def listed(ask: Ask, columns: Columns) -> Iterator[tuple[str, Stamp]]:
 
 def session(ask: Ask, columns: Columns, id: str, *, final: bool = False) -> Source:
     return librecode_file.session(ask, columns, id, final=final)
-
-
-def beside(data: bytes, name: str) -> Sequence[Beside]:
-    return ()
 
 
 def headline(payload: bytes) -> Headline:

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from gitsession.formats import opencode_file, opencode_places, opencode_rows, opencode_write
+from gitsession.formats import opencode_agents, opencode_file, opencode_places, opencode_rows, opencode_write
 from gitsession.formats.databases import Ask, Columns, Stamp
 from gitsession.formats.opencode_headline import headline_of
 from gitsession.formats.opencode_messages import AGENT
 from gitsession.formats.opencode_view import entry_of
 from gitsession.formats.outgoing import Outgoing
-from gitsession.formats.places import Beside, Root, Workspace
+from gitsession.formats.places import Root, Workspace
 from gitsession.formats.record import Source
 from gitsession.model.entries import Entry, Session
 from gitsession.model.headline import Headline
 
 __all__ = [
-    "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "TABLES", "beside", "called", "claims", "from_folders", "headline",
+    "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "TABLES", "began", "called", "claims", "from_folders", "headline",
     "holds", "is_info", "join", "lies", "listed", "moved", "place", "read", "resume_command", "session", "split",
     "take_in_command", "write",
 ]  # fmt: skip
@@ -72,8 +72,8 @@ def session(ask: Ask, columns: Columns, id: str, *, final: bool = False) -> Sour
     return opencode_rows.session(ask, columns, id, final=final)
 
 
-def beside(data: bytes, name: str) -> Sequence[Beside]:
-    return ()
+def began(payload: bytes, id: str, beside: Mapping[str, bytes]) -> str:
+    return opencode_agents.began(payload, id, beside)
 
 
 def headline(payload: bytes) -> Headline:

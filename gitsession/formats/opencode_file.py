@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from gitsession.errors import Malformed
 from gitsession.formats import opencode_messages as messages
+from gitsession.formats import opencode_records as records
 from gitsession.formats.jsonl import Failure
 from gitsession.formats.opencode_messages import Said
 from gitsession.formats.opencode_text import checked, elements, laid_out, members
@@ -40,7 +41,7 @@ def split(data: bytes, *, final: bool) -> Source:
     said = [messages.message_of(text, value) for text, value in elements(listed.raw)]
     document = f'{{"info":{about.raw},"messages":[{",".join(message.full for message in said)}]}}'
     whole = None if f"{laid_out(document)}\n".encode() == data else data
-    found = messages.source_of(about.raw, said, final=final, whole=whole)
+    found = records.source_of(about.raw, said, final=final, whole=whole)
     if found is None:
         raise Malformed("no export of opencode's: its session has no id")
     return found
@@ -48,7 +49,7 @@ def split(data: bytes, *, final: bool) -> Source:
 
 def join(header: bytes, payloads: Sequence[bytes], tail: bytes) -> bytes:
     """``Format.join``: the export that opencode would write."""
-    return f"{laid_out(messages.document(header, payloads, tail))}\n".encode()
+    return f"{laid_out(records.document(header, payloads, tail))}\n".encode()
 
 
 def from_folders(
@@ -73,7 +74,7 @@ def from_folders(
         message = messages.said(text, own)
         found.append((messages.created_ms(message.info) or 0, name, message))
     found.sort(key=lambda each: each[:2])
-    source = messages.source_of(about, [message for *_, message in found], final=final, problems=problems)
+    source = records.source_of(about, [message for *_, message in found], final=final, problems=problems)
     if source is None:
         raise Malformed("a session without an id")
     return source

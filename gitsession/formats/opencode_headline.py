@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from gitsession.codec.headline import first_line
+from gitsession.formats.headlines import plain
 from gitsession.formats.jsonl import Failure, Object, parse
 from gitsession.formats.times import to_ms
 from gitsession.model.headline import Headline
@@ -22,7 +23,7 @@ def headline_of(payload: bytes) -> Headline:
     group = record.get("messages")
     if isinstance(info, dict):
         whole = isinstance(group, list)
-        words = "as it is written" if whole else _text(info.get("directory"))
+        words = "as it is written" if whole else plain(info.get("directory"))
         return Headline(kind="session", label="document" if whole else "session", words=words, at_ms=_at_ms(info))
     if isinstance(group, list) and len(group) == 2:
         return _compaction(group[0], group[1])
@@ -49,7 +50,7 @@ def _message(info: Object, parts: list[Any]) -> Headline:
         return Headline(kind="message", role="user", label="user", words=first_line(text), body=text)
     if role != "assistant":
         return Headline(kind="message", role="other", label="message", words=first_line(text))
-    called = [_text(part.get("tool")) for part in found if part.get("type") == "tool"]
+    called = [plain(part.get("tool")) for part in found if part.get("type") == "tool"]
     words = first_line(text) or ", ".join(called) or _failure(info)
     model = _model(info)
     return Headline(
@@ -71,7 +72,7 @@ def _compaction(asked: Any, answer: Any) -> Headline:
 
 def _failure(info: Object) -> str:
     error = info.get("error")
-    return _text(error.get("name")) if isinstance(error, dict) else ""
+    return plain(error.get("name")) if isinstance(error, dict) else ""
 
 
 def _model(info: Object) -> str:
@@ -87,7 +88,3 @@ def _at_ms(info: Object) -> int | None:
 def _text_of(parts: list[Object]) -> str:
     texts = [part.get("text") for part in parts if part.get("type") == "text"]
     return "\n".join([text for text in texts if isinstance(text, str)])
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""

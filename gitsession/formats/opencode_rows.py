@@ -13,8 +13,10 @@ from typing import Any
 
 from gitsession.errors import Malformed
 from gitsession.formats import opencode_messages as messages
+from gitsession.formats import opencode_records as records
 from gitsession.formats.databases import Ask, Columns, Stamp, picked
 from gitsession.formats.jsonl import Failure, parse
+from gitsession.formats.opencode_agents import begins
 from gitsession.formats.opencode_messages import Said
 from gitsession.formats.opencode_text import checked, compact, quoted
 from gitsession.formats.record import Problem, Source
@@ -66,7 +68,7 @@ def session(ask: Ask, columns: Columns, id: str, *, final: bool = False) -> Sour
     said = list(_messages(ask, id, problems))
     info = _info(row, later)
     task = _task(ask, columns, id, row["parent_id"])
-    source = messages.source_of(info, said, final=final, task=task, problems=problems)
+    source = records.source_of(info, said, final=final, task=task, problems=problems)
     if source is None:
         raise Malformed("a session without an id", where=id)
     return source
@@ -103,9 +105,7 @@ def _task(ask: Ask, columns: Columns, id: str, parent: Any) -> str:
     asked = "SELECT id, message_id, data FROM part WHERE session_id = ? AND instr(data, ?) ORDER BY id"
     for part, message, data in ask(asked, (parent, id)):
         found = parse(str(data).encode(errors="replace"))
-        state = None if isinstance(found, Failure) else found.get("state")
-        metadata = state.get("metadata") if isinstance(state, dict) else None
-        if isinstance(metadata, dict) and metadata.get("sessionId") == id and isinstance(found, dict):
+        if isinstance(found, dict) and begins(found, id):
             return quoted({"sessionID": parent, "messageID": message, "partID": part, "callID": found.get("callID")})
     return ""
 

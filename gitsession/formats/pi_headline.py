@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from gitsession.codec.headline import first_line, lines, tokens
+from gitsession.formats.headlines import count, opaque, plain, text_of
 from gitsession.formats.jsonl import Failure, Object
 from gitsession.formats.times import to_ms
 from gitsession.model.headline import Headline
@@ -20,7 +21,7 @@ from gitsession.model.headline import Headline
 def headline_of(line: Object | Failure, payload: bytes) -> Headline:
     """The headline of ``payload``, of which ``line`` is what ``jsonl.parse`` made."""
     if isinstance(line, Failure):
-        return _opaque(line, payload)
+        return opaque(line, len(payload))
     return replace(_words(line), at_ms=_at_ms(line))
 
 
@@ -39,14 +40,6 @@ def _at_ms(line: Object) -> int | None:
     return own if own is not None or not isinstance(message, dict) else to_ms(message.get("timestamp"))
 
 
-def _opaque(failure: Failure, payload: bytes) -> Headline:
-    if not failure.reason:
-        return Headline(kind="opaque", label="opaque", words="blank line")
-    size = len(payload)
-    words = "1 byte that does not parse" if size == 1 else f"{size} bytes that do not parse"
-    return Headline(kind="opaque", label="opaque", words=words)
-
-
 # Messages, by role
 
 
@@ -60,15 +53,15 @@ def _message(line: Object) -> Headline:
 
 
 def _user(message: Object) -> Headline:
-    text = _text_of(message.get("content"))
+    text = text_of(message.get("content"))
     return Headline(kind="message", role="user", label="user", words=first_line(text), body=text)
 
 
 def _assistant(message: Object) -> Headline:
     content, provider, model = message.get("content"), message.get("provider"), message.get("model")
-    text = _text_of(content)
+    text = text_of(content)
     blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
-    called = [_text(block.get("name")) for block in blocks if block.get("type") == "toolCall"]
+    called = [plain(block.get("name")) for block in blocks if block.get("type") == "toolCall"]
     return Headline(
         kind="message", role="assistant", label="assistant", words=first_line(text) or ", ".join(called),
         calls=len(called), body=text,
@@ -77,14 +70,14 @@ def _assistant(message: Object) -> Headline:
 
 
 def _tool(message: Object) -> Headline:
-    words = lines(_text_of(message.get("content")))
+    words = lines(text_of(message.get("content")))
     if message.get("isError") is True:
         words = f"error, {words}"
     return Headline(kind="message", role="tool", label=_named("tool", message.get("toolName")), words=words)
 
 
 def _shell(message: Object) -> Headline:
-    words = first_line(_text(message.get("command")))
+    words = first_line(plain(message.get("command")))
     return Headline(kind="message", role="shell", label="shell", words=words)
 
 
@@ -97,18 +90,18 @@ def _developer(message: Object) -> Headline:
 
 
 def _prompt(role: str, message: Object) -> Headline:
-    words = first_line(_text_of(message.get("content")))  # no body: prompts are long
+    words = first_line(text_of(message.get("content")))  # no body: prompts are long
     return Headline(kind="message", role=role, label=role, words=words)
 
 
 def _custom_role(message: Object) -> Headline:
-    text = _text_of(message.get("content"))
+    text = text_of(message.get("content"))
     label = _named("custom", message.get("customType"))
     return Headline(kind="message", role="custom", label=label, words=first_line(text), body=text)
 
 
 def _other(message: Object) -> Headline:
-    words = first_line(_text_of(message.get("content")))
+    words = first_line(text_of(message.get("content")))
     return Headline(kind="message", role="other", label="message", words=words)
 
 
@@ -116,42 +109,42 @@ def _other(message: Object) -> Headline:
 
 
 def _session(line: Object) -> Headline:
-    return Headline(kind="session", label="session", words=_text(line.get("cwd")))
+    return Headline(kind="session", label="session", words=plain(line.get("cwd")))
 
 
 def _model_change(line: Object) -> Headline:
-    words = _joined(line.get("provider"), line.get("modelId")) or _text(line.get("model"))  # omp: one field for the two
+    words = _joined(line.get("provider"), line.get("modelId")) or plain(line.get("model"))  # omp: one field for the two
     return Headline(kind="model_change", label="model", words=words)
 
 
 def _thinking(line: Object) -> Headline:
-    return Headline(kind="thinking_change", label="thinking", words=_text(line.get("thinkingLevel")))
+    return Headline(kind="thinking_change", label="thinking", words=plain(line.get("thinkingLevel")))
 
 
 def _compaction(line: Object) -> Headline:
-    before, after = _count(line.get("tokensBefore")), _count(line.get("tokensAfter"))
-    words = " -> ".join(tokens(count) for count in (before, after) if count is not None)
+    before, after = count(line.get("tokensBefore")), count(line.get("tokensAfter"))
+    words = " -> ".join(tokens(each) for each in (before, after) if each is not None)
     return Headline(
         kind="compaction", label="compaction", words=f"{words} tokens" if before is not None else "",
-        body=_text(line.get("summary")),
+        body=plain(line.get("summary")),
     )
 
 
 def _branch_summary(line: Object) -> Headline:
-    text = _text(line.get("summary"))
+    text = plain(line.get("summary"))
     return Headline(kind="branch_summary", label="branch summary", words=first_line(text), body=text)
 
 
 def _label(line: Object) -> Headline:
-    return Headline(kind="label", label="label", words=_text(line.get("label")) or "removed")
+    return Headline(kind="label", label="label", words=plain(line.get("label")) or "removed")
 
 
 def _session_info(line: Object) -> Headline:
-    return Headline(kind="title", label="title", words=_text(line.get("name")))
+    return Headline(kind="title", label="title", words=plain(line.get("name")))
 
 
 def _title(line: Object) -> Headline:
-    return Headline(kind="title", label="title", words=_text(line.get("title")))
+    return Headline(kind="title", label="title", words=plain(line.get("title")))
 
 
 def _custom(line: Object) -> Headline:
@@ -159,7 +152,7 @@ def _custom(line: Object) -> Headline:
 
 
 def _custom_message(line: Object) -> Headline:
-    text = _text_of(line.get("content"))
+    text = text_of(line.get("content"))
     label = _named("custom", line.get("customType"))
     return Headline(kind="custom_message", role="custom", label=label, words=first_line(text), body=text)
 
@@ -177,7 +170,7 @@ def _tools(line: Object) -> Headline:
 
 
 def _mode(line: Object) -> Headline:
-    return Headline(kind="mode_change", label="mode", words=_text(line.get("mode")))
+    return Headline(kind="mode_change", label="mode", words=plain(line.get("mode")))
 
 
 def _service_tier(line: Object) -> Headline:
@@ -235,27 +228,9 @@ _BY_TYPE: dict[str, Callable[[Object], Headline]] = {
 # Words, out of values of any type
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _text_of(content: Any) -> str:
-    """The words of a message: the text itself, or its text blocks, one a line."""
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return ""
-    texts = [block.get("text") for block in content if isinstance(block, dict) and block.get("type") == "text"]
-    return "\n".join([text for text in texts if isinstance(text, str)])
-
-
 def _named(what: str, name: Any) -> str:
     return f"{what} {name}" if isinstance(name, str) and name else what
 
 
 def _joined(provider: Any, model: Any) -> str:
     return f"{provider}/{model}" if isinstance(provider, str) and isinstance(model, str) else ""
-
-
-def _count(value: Any) -> int | None:
-    return value if type(value) is int and 0 <= value < 2**53 else None

@@ -10,18 +10,16 @@ import contextlib
 import json
 import os
 import sqlite3
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from gitsession.errors import Ambiguous, NotFound, Unavailable
+from gitsession.index.derived import PATIENCE_SECONDS, begin_log, is_damage, remove
 from gitsession.store import peek
 
-VERSION = 8
+VERSION = 9
 FILE = Path("gitsession") / "index.db"
-
-_PATIENCE_SECONDS = 30
 
 _SCHEMA = """
 CREATE TABLE state (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
@@ -33,6 +31,8 @@ CREATE TABLE entries (
 CREATE INDEX entries_digest ON entries (digest);
 CREATE INDEX entries_source ON entries (sid, source_id) WHERE source_id IS NOT NULL;
 CREATE INDEX entries_chain ON entries (chain);
+CREATE TABLE answers (
+    sid TEXT NOT NULL, answer TEXT NOT NULL, tokens INTEGER NOT NULL, PRIMARY KEY (sid, answer)) WITHOUT ROWID;
 CREATE TABLE anchors (id INTEGER PRIMARY KEY, said TEXT NOT NULL UNIQUE, proof INTEGER NOT NULL);
 CREATE TABLE marks (
     sid TEXT NOT NULL, on_meta INTEGER NOT NULL, what TEXT NOT NULL, at_ms INTEGER NOT NULL, line INTEGER,
@@ -221,13 +221,6 @@ class Catalogue:
         self.db.close()
 
 
-def is_damage(error: sqlite3.DatabaseError) -> bool:
-    """Whether it says that the file is not what we wrote, and not that it is busy or that the disk says no."""
-    if not isinstance(error, sqlite3.OperationalError):
-        return True
-    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-
-
 def is_here(row: Row, cwd: str | None) -> bool:
     """Whether the session was held in ``cwd`` or in a folder above it."""
     if not row.project or not cwd:
@@ -273,17 +266,10 @@ def _open(path: Path) -> sqlite3.Connection:
     return _connect(":memory:")
 
 
-def remove(path: Path) -> None:
-    """The database and what SQLite keeps beside it: a log that stayed would be played into the next one."""
-    for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
-        with contextlib.suppress(OSError):
-            name.unlink()
-
-
 def _connect(path: str) -> sqlite3.Connection:
     if path != ":memory:" and not os.path.exists(path):
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)) if _writable(path) else None
-    db = sqlite3.connect(path, timeout=_PATIENCE_SECONDS, isolation_level=None, check_same_thread=False)
+    db = sqlite3.connect(path, timeout=PATIENCE_SECONDS, isolation_level=None, check_same_thread=False)
     try:
         version = db.execute("PRAGMA user_version").fetchone()[0]
         if version != VERSION:
@@ -293,7 +279,7 @@ def _connect(path: str) -> sqlite3.Connection:
             if db.execute("PRAGMA user_version").fetchone()[0] != VERSION:
                 _make_anew(db)
             db.execute("COMMIT")
-        for table in ("state", "refs", "entries", "anchors", "marks", "sessions", "files"):
+        for table in ("state", "refs", "entries", "answers", "anchors", "marks", "sessions", "files"):
             db.execute(f"SELECT * FROM {table} LIMIT 0")
     except UnicodeDecodeError as error:  # the name of a column is no text any more
         db.close()
@@ -302,19 +288,6 @@ def _connect(path: str) -> sqlite3.Connection:
         db.close()
         raise
     return db
-
-
-def begin_log(db: sqlite3.Connection) -> None:
-    """For this one statement SQLite does not wait for others that have the file in hand, so we do."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while True:
-        try:
-            db.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > deadline:
-                raise
-            time.sleep(0.002)
 
 
 def _make_anew(db: sqlite3.Connection) -> None:

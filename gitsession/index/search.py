@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from gitsession.errors import Unavailable
 from gitsession.index import searchdb
 from gitsession.index.asking import apart, expression, parts, snippet
-from gitsession.index.catalogue import Catalogue, Row, is_damage, remove
+from gitsession.index.catalogue import Catalogue, Row
+from gitsession.index.derived import is_damage, remove
 from gitsession.index.names import storable
 from gitsession.index.rows import Row as RowOfEntry
 from gitsession.index.rows import run_of

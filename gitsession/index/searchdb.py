@@ -7,10 +7,10 @@ import sqlite3
 from pathlib import Path
 
 from gitsession.errors import Unavailable
-from gitsession.index.catalogue import begin_log, is_damage, remove
+from gitsession.index.derived import PATIENCE_SECONDS, begin_log, is_damage, remove
 
 FILE = Path("gitsession") / "search.db"
-VERSION = 2
+VERSION = 3
 
 _SCHEMA = """
 CREATE TABLE state (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
@@ -48,7 +48,7 @@ def open_at(path: Path) -> sqlite3.Connection:
 def _connect(place: str) -> sqlite3.Connection:
     if place != ":memory:" and not os.path.exists(place):
         os.close(os.open(place, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
-    db = sqlite3.connect(place, timeout=30, isolation_level=None)
+    db = sqlite3.connect(place, timeout=PATIENCE_SECONDS, isolation_level=None)
     try:
         found = db.execute("PRAGMA user_version").fetchone()[0]
         if found not in (0, VERSION):

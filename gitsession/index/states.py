@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from gitsession.errors import Corrupt, Malformed, MissingObject
 from gitsession.index import rows
-from gitsession.index.catalogue import Catalogue, is_damage
+from gitsession.index.catalogue import Catalogue
+from gitsession.index.derived import is_damage
 from gitsession.index.names import place_of
 from gitsession.index.rows import Row
 from gitsession.model.entries import Entry, Fork, Opaque

@@ -7,14 +7,15 @@ import os
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping
 
-from gitsession.index.catalogue import Catalogue, is_damage
+from gitsession.index import counts
+from gitsession.index.catalogue import Catalogue
+from gitsession.index.derived import is_damage
 from gitsession.index.names import marks_of, storable
 from gitsession.index.rows import Row
 from gitsession.index.states import Recorder
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
-from gitsession.model.usage import total_tokens
 from gitsession.session import content, facts, graph, marks
 from gitsession.session.active import active
 from gitsession.session.content import Looked
@@ -97,7 +98,7 @@ def _session(
 
 
 def _forget(db: sqlite3.Connection, sid: str) -> None:
-    for table in ("sessions", "entries", "marks"):
+    for table in ("sessions", "entries", "answers", "marks"):
         db.execute(f"DELETE FROM {table} WHERE sid = ?", (sid,))
 
 
@@ -190,13 +191,13 @@ def _insert(db: sqlite3.Connection, node: Node, in_file: bool, found: Looked, ro
         "source_id": row.source_id and storable(row.source_id),
         "in_file": in_file,
         "at_ms": _clamped(entry.at_ms),
-        "tokens": total_tokens(entry.usage) if isinstance(entry, kinds.Message) else 0,
+        "tokens": counts.record(db, sid, node, found),
         "words": node.subject.partition(": ")[2] if isinstance(entry, kinds.Message) and node.role == "user" else None,
         "proof": row.proof(),
     }
     _put(db, "entries", values)
-    counts = in_file or node.source is None
-    if counts and (node.kind in facts.MARKING or (isinstance(entry, kinds.Fork) and entry.session == sid)):
+    marking = node.kind in facts.MARKING or (isinstance(entry, kinds.Fork) and entry.session == sid)
+    if marking and (in_file or node.source is None):
         _insert_marks(db, sid, marks_made_by(node, entry, on_meta=False), on_meta=False)
 
 
@@ -211,6 +212,7 @@ def _summarise(
     count, updated_ms, tokens = db.execute(
         "SELECT count(*), max(at_ms), sum(tokens) FROM entries WHERE sid = ?", (sid,)
     ).fetchone()
+    (answers,) = db.execute("SELECT coalesce(sum(tokens), 0) FROM answers WHERE sid = ?", (sid,)).fetchone()
     words = db.execute(
         "SELECT words FROM entries WHERE sid = ? AND words IS NOT NULL "
         "ORDER BY in_file DESC, line IS NULL, line, at_ms, chain LIMIT 1",
@@ -232,7 +234,7 @@ def _summarise(
         "branches": json.dumps(leaves),
         "active": active(store, sid),
         "view": (first.view if isinstance(first, kinds.Session | kinds.Fork) else None) or VIEW,
-        "tokens": tokens,
+        "tokens": tokens + answers + counts.waiting(db, store, sid, meta),
         "identity": None if meta.project is None else storable(meta.project),
         "parent": None if (parent := parent_of(meta.header)) is None else storable(parent),
         "superseded": json.dumps(sorted(meta.source_file.superseded)),

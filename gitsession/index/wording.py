@@ -8,6 +8,7 @@ from typing import NamedTuple
 from gitsession.model import entries as kinds
 from gitsession.model.blocks import Block, Text, ToolCall
 from gitsession.model.entries import Entry
+from gitsession.model.results import result_in
 
 SHORT_CHARS = 2_000
 """How much is searched of what a tool was asked, and of what it gave back: the rest is mostly files."""
@@ -44,7 +45,8 @@ def _words(entry: Entry) -> Words | None:
         case kinds.Message(role="user"):
             return Words("user", asked=_text(entry.content))
         case kinds.Message(role="assistant"):
-            return Words("assistant", answer=_text(entry.content), work=_calls(entry.content))
+            work = "\n".join([*_calls(entry.content), *_results(entry.content)])
+            return Words("assistant", answer=_text(entry.content), work=work)
         case kinds.Message(role="tool"):
             return Words("tool", work=_text(entry.content)[:SHORT_CHARS])
         case kinds.Message(role="shell"):
@@ -60,9 +62,14 @@ def _text(content: tuple[Block, ...]) -> str:
     return "\n".join(block.text for block in content if isinstance(block, Text))
 
 
-def _calls(content: tuple[Block, ...]) -> str:
+def _calls(content: tuple[Block, ...]) -> list[str]:
     calls = [block for block in content if isinstance(block, ToolCall)]
-    return "\n".join(f"{call.name} {_arguments(call)}"[:SHORT_CHARS] for call in calls)
+    return [f"{call.name} {_arguments(call)}"[:SHORT_CHARS] for call in calls]
+
+
+def _results(content: tuple[Block, ...]) -> list[str]:
+    """What tools gave back, where that stands in the answer that called them."""
+    return [_text(found.content)[:SHORT_CHARS] for block in content if (found := result_in(block)) is not None]
 
 
 def _arguments(call: ToolCall) -> str:

@@ -38,11 +38,20 @@ def result(
 
 
 def result_in(block: Block) -> Message | None:
-    """The message that a block of ``result`` stands for; ``None`` for any other block. ``extra``: its ``part``."""
+    """The message that a block of ``result`` stands for; ``None`` for any other block. ``extra``: its ``part``.
+
+    An agent's own block of that type is another one: it may say anything.
+    """
     value = block.value if isinstance(block, OtherBlock) else None
-    if not isinstance(value, Mapping) or value.get("type") != TYPE or not isinstance(value.get("text"), str):
+    if not isinstance(value, Mapping) or value.get("type") != TYPE:
         return None
-    files = [attached(file.get("name"), file.get("mime"), file.get("url")) for file in value["files"]]
+    if not all(isinstance(value.get(name), kind) for name, kind in _SHAPE.items()):
+        return None
+    files = [
+        attached(file.get("name"), file.get("mime"), file.get("url"))
+        for file in value["files"]
+        if isinstance(file, Mapping)
+    ]
     return Message(
         role="tool",
         content=(*((Text(value["text"]),) if value["text"] or not files else ()), *files),
@@ -50,9 +59,14 @@ def result_in(block: Block) -> Message | None:
         tool_name=value["tool_name"],
         is_error=value["is_error"],
         at_ms=value["at_ms"],
-        details=value["details"],
-        extra={"part": value["part"]} if value["part"] is not None else {},
+        details=value.get("details"),
+        extra={"part": value["part"]} if isinstance(value.get("part"), str) else {},
     )
+
+
+_SHAPE: Mapping[str, type | tuple[type, ...]] = {
+    "text": str, "tool_call_id": str, "tool_name": str, "is_error": bool, "files": (list, tuple), "at_ms": int,
+}  # fmt: skip
 
 
 def unfold(entry: Message) -> Sequence[Message]:

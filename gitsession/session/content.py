@@ -91,14 +91,16 @@ def entry_of(store: ObjectStore, node: Node) -> Entry:
 
 
 class Looked(NamedTuple):
-    """What an entry means, the digest of its payload, and the blob that is all of it.
+    """What an entry means, the digest of its payload, the blob that is all of it, and what is in it.
 
-    ``digest`` is ``b""`` where the tree cannot be read, ``alone`` is "" where more than one object must be read.
+    ``digest`` and ``data`` are ``b""`` where the tree cannot be read, ``alone`` is "" where more than one object must
+    be read.
     """
 
     entry: Entry
     digest: bytes = b""
     alone: Oid = ""
+    data: bytes = b""
 
 
 def look(store: ObjectStore, node: Node) -> Looked:
@@ -107,12 +109,13 @@ def look(store: ObjectStore, node: Node) -> Looked:
     try:
         parts = kept(store, node)
         digest = digest_of(parts.stored, parts.holes)
-        entry = view(node, parts.form, whole(store, node, parts))
+        data = whole(store, node, parts)
+        entry = view(node, parts.form, data)
     except (Malformed, Corrupt, MissingObject) as error:
         return Looked(Opaque(at_ms=node.author_seconds * 1000, problem=str(error)), digest)
     is_ours = parts.form == layout.OWN
     alone = not parts.holes and (node.source is None if is_ours else node.source and node.source.agent in FORMATS)
-    return Looked(entry, digest, parts.blob if alone else "")
+    return Looked(entry, digest, parts.blob if alone else "", data)
 
 
 def read_alone(store: ObjectStore, blob: Oid, agent: str | None) -> tuple[Entry, bytes]:

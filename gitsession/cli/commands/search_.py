@@ -11,11 +11,11 @@ from gitsession.cli import exits
 from gitsession.cli.moments import Since
 from gitsession.cli.opening import App, no_such_agent, with_app
 from gitsession.cli.output import clock, emit, json_option, paged, paint, shorten, warn, width
+from gitsession.index.wording import ROLES
 
 if TYPE_CHECKING:
     from gitsession.index.search import Hit
 
-ROLES = ("user", "assistant", "tool", "shell", "custom", "summary", "title")
 OID_CHARS = 12
 
 

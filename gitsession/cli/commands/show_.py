@@ -14,7 +14,7 @@ from gitsession.codec.digest import digest, to_base64url
 from gitsession.codec.text import clean
 from gitsession.context.profiles import DEFAULT, profile
 from gitsession.model.blocks import OtherBlock
-from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message
+from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message, Session
 from gitsession.model.plain import plain
 from gitsession.model.results import result_in
 from gitsession.model.usage import total_tokens
@@ -23,6 +23,7 @@ from gitsession.session.gaps import DAMAGE
 
 if TYPE_CHECKING:
     from gitsession.session.node import Node
+    from gitsession.session.origin import Origin
 
 
 @click.command()
@@ -39,7 +40,8 @@ def command(app: App, entry: str, as_json: bool) -> int:
         content.whole(store, node, parts)
     except DAMAGE as error:
         parts, problem = content.Kept("", b"", b"", None), str(error)
-    document = _document(node, view, parts, problem)
+    came_from = session.origin() if isinstance(view, Session) else None
+    document = _document(node, view, parts, problem, came_from)
     if as_json:
         emit("show", document)
     elif problem:
@@ -51,8 +53,9 @@ def command(app: App, entry: str, as_json: bool) -> int:
     return exits.INTEGRITY if problem else exits.OK
 
 
-def _document(node: Node, view: Entry, parts: content.Kept, problem: str) -> dict[str, Any]:
+def _document(node: Node, view: Entry, parts: content.Kept, problem: str, came_from: Origin | None) -> dict[str, Any]:
     source = node.source
+    begun = came_from and {"session": came_from.session, "entry": came_from.entry.oid if came_from.entry else None}
     return {
         "id": node.oid,
         **({"problem": problem} if problem else {}),
@@ -64,6 +67,7 @@ def _document(node: Node, view: Entry, parts: content.Kept, problem: str) -> dic
         "at": view.at_ms,
         "body": plain(view),
         "tokens": _tokens(view),
+        **({"origin": begun} if begun else {}),
         "source": {"agent": source.agent, "id": source.id, "line": source.line} if source else None,
         "form": parts.form,
         "holes": [
@@ -97,6 +101,7 @@ def _head(node: Node, document: dict[str, Any]) -> list[str]:
         "model": document["trailers"].get("Model", ""),
         "tokens": ", ".join(f"{number:,} {_COUNTED[what]}" for what, number in (document["tokens"] or {}).items()),
         "from": _source(node),
+        "origin": "@".join(filter(None, document.get("origin", {}).values())),
     }
     return lines + [f"{name:>7}  {paint(value)}" for name, value in facts.items() if value]
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import entry_points
 from threading import Event
 from typing import cast
 
+from gitsession.compaction import plugins
 from gitsession.compaction.summarizers.options import Options
 from gitsession.compaction.summary import Progress, Request, Summarizer, Summary
 from gitsession.errors import NotFound
@@ -36,7 +36,8 @@ def make(options: Options) -> Summarizer:
     """The summarizer that ``options`` name. Raises ``NotFound`` for an unknown name, ``SummaryFailed`` otherwise."""
     if options.name in SUMMARIZERS:
         return cast(Summarizer, import_module(f"{__name__}.{options.name}").make(options))
-    for found in entry_points(group=GROUP, name=options.name):
-        return _Plugin(options.name, found.load()(options))
-    known = ", ".join([*SUMMARIZERS, *sorted(entry_points(group=GROUP).names)])
+    found = plugins.load(GROUP, options.name)
+    if found is not None:
+        return _Plugin(options.name, found(options))
+    known = ", ".join([*SUMMARIZERS, *plugins.names(GROUP)])
     raise NotFound(f"no summarizer is called {options.name!r}", hint=f"known are {known}")

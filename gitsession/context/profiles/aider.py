@@ -1,4 +1,4 @@
-"""Aider 0.86: what it calls the done messages of the run that is going on. Rules S1 and S2 as far as its file shows.
+"""Aider 0.86: what it calls the done messages of the run that is going on. Rules S1 to S3 as far as its file shows.
 
 Not in its file, so not here: what a command printed that was added to the chat, errors of linters and tests that went
 back to the model, the files in the chat, the words before an interruption, and summaries of its own.

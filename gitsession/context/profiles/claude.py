@@ -21,12 +21,15 @@ from gitsession.context.value import Item, Shown
 from gitsession.formats.claude_view import preserved, result_in
 from gitsession.model.blocks import OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import Compaction, Message
+from gitsession.model.usage import answer_of
 from gitsession.session.glimpse import Spot
 
 __all__ = ["NAME", "OWN_COUNT", "SETTINGS", "can_cut", "estimate", "llm_role", "select", "starts_turn", "usage"]
 
 NAME = "claude"
 SETTINGS = Settings(reserve=33_000)
+"""20,000 tokens for the summary, and 13,000 below that it begins: the released program's own figures."""
+
 OWN_COUNT = False
 
 NO_CONTENT = "(no content)"
@@ -35,15 +38,22 @@ NO_CONTENT = "(no content)"
 
 def select(line: Line) -> Selection:
     seen = reach(line)
-    nodes = [*_kept(line, seen), *seen.after]
+    kept = _kept(line, seen)
+    nodes = [*kept, *seen.after]
     how = changes(line, nodes, edits=True)
     items = [] if seen.compaction is None else _summary(line, seen.compaction)
+    changed_since = {seen.compaction.oid, *(node.oid for node in kept)} if seen.compaction is not None else set()
     for node in nodes:
         told = _summary(line, node) if node.kind == Compaction.kind else show(line, node)
         shown = [part for item in told for part in _parts(Item(item.oid, item.entry))]
         items += changed(shown, node, how) if how.newest else shown
+        if node is how.newest:
+            changed_since |= {item.oid for item in items}
     items = _with_answers_whole([item for item in items if not _is_failure(item.entry)])
-    return Selection(tuple(_that_say_something(_answered(items))), state(line, model=line.anchors.model))
+    items = _that_say_something(_answered(items))
+    # The program itself forgets what was counted for messages that a compaction kept.
+    current = sum(item.oid in changed_since for item in items)
+    return Selection(tuple(items), state(line, model=line.anchors.model), current, current)
 
 
 def estimate(entry: Shown) -> int:
@@ -112,8 +122,8 @@ def _with_answers_whole(items: Iterable[Item]) -> list[Item]:
     at: dict[str, int] = {}
     for item in items:
         entry = item.entry
-        answer = entry.extra.get("id") if _is(entry, "assistant") else None
-        if _is(entry, "assistant") and isinstance(answer, str):
+        answer = answer_of(entry.extra) if _is(entry, "assistant") else ""
+        if _is(entry, "assistant") and answer:
             if answer in at:
                 first = found[at[answer]].entry
                 assert isinstance(first, Message)

@@ -1,4 +1,5 @@
-"""codex 0.169: rules C5 and C8 of semantics.md. Roll-backs (R1) are where the lines hang (``formats.codex_file``).
+"""codex 0.169: rules C1 and C5 to C8 of semantics.md. Roll-backs (R1) are where the lines hang
+(``formats.codex_file``).
 
 Seen with the real program on rollouts of our own and of others. Not reproduced: what codex tells the model anew when
 it starts (permissions, environment, skills), and that it cuts results of tools again for a model with a smaller limit.
@@ -19,6 +20,7 @@ from gitsession.context.profiles.showing import changed, changes, show, show_com
 from gitsession.context.profiles.states import state
 from gitsession.context.value import Item, Shown, State
 from gitsession.formats import codex
+from gitsession.formats.codex_counts import tokens_in
 from gitsession.formats.codex_turns import starts_turn as is_users
 from gitsession.formats.codex_view import REPLACEMENT
 from gitsession.formats.codex_words import SUMMARY_PREFIX
@@ -32,6 +34,8 @@ __all__ = ["NAME", "OWN_COUNT", "SETTINGS", "can_cut", "estimate", "llm_role", "
 
 NAME = "codex"
 SETTINGS = Settings(reserve=0, reserve_share=0.1)
+"""Nine tenths of the window may be full (C1)."""
+
 OWN_COUNT = False
 
 USER_TOKENS_MAX = 20_000
@@ -45,16 +49,18 @@ def select(line: Line) -> Selection:
     nodes = _since_base(line)
     how = changes(line, nodes, edits=False)
     items: list[Item] = []
-    fresh = 0
+    fresh = current = 0
     for node in nodes:
         entry = line.entry(node) if node.kind == Compaction.kind else None
         if isinstance(entry, Compaction):
             items = list(_compacted(line, node, entry, items))
-            fresh = len(items)
+            fresh = current = len(items)
         else:
             shown = show(line, node)
             items += changed(shown, node, how) if how.newest else shown
-    return Selection(tuple(items), _state(line), fresh)
+            if node is how.newest:
+                current = len(items)
+    return Selection(tuple(items), _state(line), fresh, current)
 
 
 def estimate(entry: Shown) -> int:
@@ -65,8 +71,8 @@ def usage(items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
     """The newest ``token_count``: it rides with the item behind the answer that it counts."""
     for at in range(len(items) - 1, fresh - 1, -1):
         for line in reversed(riding(items[at].payload)) if items[at].agent == codex.AGENT else ():
-            total = _counted(parse(line)) if b"token_count" in line else None
-            if total:
+            total = tokens_in(line)
+            if total is not None:
                 return total, at
     return None
 
@@ -186,14 +192,6 @@ def _spoken_item(item: Item) -> Object:
     line = parse(spoken(item.payload))
     said = None if isinstance(line, Failure) else line.get("payload")
     return said if isinstance(said, dict) else {}
-
-
-def _counted(line: Object | Failure) -> int | None:
-    """The tokens of the last answer, as an event states them."""
-    said: Any = None if isinstance(line, Failure) else line
-    for step in ("payload", "info", "last_token_usage", "total_tokens"):
-        said = said.get(step) if isinstance(said, dict) else None
-    return said if type(said) is int and 0 < said < 2**40 else None
 
 
 def _state(line: Line) -> State:

@@ -35,15 +35,15 @@ def select(line: Line) -> Selection:
     nodes = [*seen.kept, *seen.after]
     how = changes(line, nodes, edits=True)
     items = [] if seen.compaction is None else show_compaction(line, seen.compaction, system=False)
-    fresh = 0
-    for at, node in enumerate(nodes):
-        if at == len(seen.kept) and seen.compaction is not None:
-            fresh = len(items)
+    fresh = current = len(items)
+    for at, node in enumerate(nodes, 1):
         shown = [item for item in show(line, node) if _faces_model(item.entry)]
         items += changed(shown, node, how) if how.newest else shown
-    if not seen.after and seen.compaction is not None:
-        fresh = len(items)
-    return Selection(tuple(items), state(line, model=line.anchors.model), fresh)
+        if at == len(seen.kept):
+            fresh = current = len(items)
+        if node is how.newest:
+            current = len(items)
+    return Selection(tuple(items), state(line, model=line.anchors.model), fresh, current)
 
 
 def _faces_model(entry: Shown) -> bool:

@@ -1,4 +1,5 @@
-"""opencode 1.18: marks of a prune (P2), what a compaction keeps and where it stands (K1, K2, K4), and what goes along.
+"""opencode 1.18: marks of a prune (P2), what a compaction keeps and where it stands (K1, K2, K4, K5), and
+what goes along.
 
 Seen with the real program, resumed on sessions of its own and of ours. What was undone (V3) is behind the leaf. Not
 reproduced: the system prompt, and words that the program puts around a prompt that came while it was at work.
@@ -7,7 +8,7 @@ reproduced: the system prompt, and words that the program puts around a prompt t
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from gitsession.context.line import Line, answers_to
@@ -43,13 +44,16 @@ NOT_SENT = ("text/plain", "application/x-directory")
 def select(line: Line) -> Selection:
     nodes, kept, compaction = _in_sight(line)
     how = changes(line, nodes, edits=True)
+    answered = _answered(line, nodes)
     items: list[Item] = []
-    fresh = 0
+    fresh = current = 0
     for at, node in enumerate(nodes):
-        items += _shown(line, node, how)
+        items += _shown(line, node, how, answered)
         if compaction is not None and at == kept:
-            fresh = len(items)
-    return Selection(tuple(items), state(line, model=line.anchors.model), fresh)
+            fresh = current = len(items)
+        if node is how.newest:
+            current = len(items)
+    return Selection(tuple(items), state(line, model=line.anchors.model), fresh, current)
 
 
 def _in_sight(line: Line) -> tuple[list[Node], int, Node | None]:
@@ -85,7 +89,13 @@ def _in_sight(line: Line) -> tuple[list[Node], int, Node | None]:
     return ordered, at, compaction
 
 
-def _shown(line: Line, node: Node, how: Changes) -> list[Item]:
+def _answered(line: Line, nodes: Sequence[Node]) -> set[str | None]:
+    """The calls whose results are entries of their own, as they are for other agents."""
+    results = (line.entry(node) for node in nodes if node.kind == Message.kind and node.role == "tool")
+    return {entry.tool_call_id for entry in results if isinstance(entry, Message)}
+
+
+def _shown(line: Line, node: Node, how: Changes, answered: Set[str | None]) -> list[Item]:
     if node.kind == Compaction.kind:
         entry = line.entry(node)
         return _compaction(line, node, entry) if isinstance(entry, Compaction) else []
@@ -99,7 +109,8 @@ def _shown(line: Line, node: Node, how: Changes) -> list[Item]:
     if not isinstance(said, Message) or _is_left_out(said):
         return []
     # An answer that was broken off goes along like any other.
-    parts = unfold(dataclasses.replace(said, content=tuple(_sent(said)), stop=None if said.failed else said.stop))
+    content = tuple(_sent(said, answered))
+    parts = unfold(dataclasses.replace(said, content=content, stop=None if said.failed else said.stop))
     items = [Item(node.oid, part) for part in parts if part.content or part.role == "tool"]
     return [_cleared(item) if part_of(item) in how.prunes else item for item in changed(items, node, how)]
 
@@ -113,7 +124,7 @@ def _compaction(line: Line, node: Node, entry: Compaction) -> list[Item]:
     said = opencode.read(quoted(answer).encode())
     if not isinstance(said, Message):
         return []
-    said = dataclasses.replace(said, content=tuple(_sent(said)))
+    said = dataclasses.replace(said, content=tuple(_sent(said, frozenset())))
     return [Item(node.oid, _asked(entry.at_ms)), *(Item(node.oid, part) for part in unfold(said))]
 
 
@@ -129,9 +140,9 @@ def _is_left_out(entry: Message) -> bool:
     return entry.stop != "aborted" or not said
 
 
-def _sent(entry: Message) -> Iterator[Block]:
-    """The blocks that go to the model. A call that never ended has a result that says so."""
-    answered = {found.tool_call_id for block in entry.content if (found := result_in(block)) is not None}
+def _sent(entry: Message, elsewhere: Set[str | None]) -> Iterator[Block]:
+    """The blocks that go to the model. A call that never ended, here or ``elsewhere``, has a result that says so."""
+    answered = {found.tool_call_id for block in entry.content if (found := result_in(block)) is not None} | elsewhere
     keeps_blank = any(isinstance(block, Thinking) and block.signature for block in entry.content)
     for block in entry.content:
         if isinstance(block, Text):

@@ -1,0 +1,154 @@
+"""Session files into a store, one after the other, as ``gitsession import`` takes them."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gitsession.cli import exits
+from gitsession.cli.output import current_folder
+from gitsession.errors import Corrupt, GitSessionError, NoBase, NotFound, Unavailable
+
+if TYPE_CHECKING:
+    from gitsession.api import Store
+    from gitsession.exchange.bring_in import BroughtIn
+    from gitsession.exchange.sources import Found, Seen
+    from gitsession.formats import Format
+
+_CODES = {Corrupt: exits.INTEGRITY, Unavailable: exits.TRY_AGAIN}
+"""What the whole import ends with where one file failed so; the worst counts."""
+
+
+class Work:
+    """The files one after the other; one that fails stops no other."""
+
+    def __init__(self, store: Store, final: bool, dry_run: bool) -> None:
+        self.store = store
+        self.done: list[tuple[Path, str, BroughtIn]] = []
+        self.failed: list[dict[str, str]] = []
+        self.worst = exits.NOT_FOUND
+        self.skipped = 0
+        self.unchanged = 0
+        self.is_first = not store.sessions()
+        self._final = final
+        self.dry_run = dry_run
+        self._group = secrets.token_hex(8)
+        self._files: list[tuple[Path, Seen, str]] = []
+        self._waiting: list[tuple[Path, Format | None, bool, NoBase]] = []
+        self._ids: dict[Path, str] = {}
+        self.named: set[Path] = set()
+        """Where the sessions lie that the user asked for by name."""
+        self.behind: list[dict[str, str]] = []
+        """In a dry run: what goes on from a session that would be taken in before it."""
+        # As it is now: bringing it up to date after every file would cost more than the files.
+        self._catalogue = store.catalogue()
+
+    def projects(self) -> list[Path]:
+        """The folders in which sessions were held, and the one that the user stands in."""
+        held = (row.project for row in self.store.catalogue().sessions())
+        return [Path(folder) for folder in dict.fromkeys((current_folder(), *held)) if folder]
+
+    def take(self, path: Path, format: Format | None, *, named: bool) -> None:
+        """All sessions at ``path``: one in a file, many in a database."""
+        from gitsession.exchange import sources
+
+        found, sid, before = False, "", len(self.failed) + len(self._waiting)
+        with self._judged(path):
+            stamp = sources.stamp_of(path)
+            if not named and self._catalogue.seen(path.absolute(), stamp):
+                self.unchanged += 1
+                return
+            for each in sources.at(path, format, final=self._final):
+                found = True
+                self.named |= {each.place} if named else set()
+                try:
+                    sid = self._one(each, within=each.place != path) or sid
+                except NoBase as error:
+                    self._waiting.append((path, format, named, error))
+            if not found and not named:
+                self.skipped += 1
+            elif not found:
+                hint = "--from FORMAT takes it as one's"
+                raise NotFound(f"no agent wrote this that gitsession knows ({known()}); {hint}")
+        if sid and len(self.failed) + len(self._waiting) == before:
+            self._remember(path, stamp, sid)
+
+    def _one(self, found: Found, *, within: bool) -> str | None:
+        """One session; its id, ``None`` where it failed. ``within``: a database, which says when one has changed."""
+        with self._judged(found.place):
+            seen = self._catalogue.seen(found.place.absolute(), found.stamp) if within and not self._final else None
+            if seen is not None:
+                self.unchanged += 1
+                return seen
+            taken = found.take()
+            self._ids[found.place] = taken.source.source_id
+            done = self.store.take_in(found.format, taken, path=found.place, group=self._group, dry_run=self.dry_run)
+            self.done.append((found.place, found.format.AGENT, done))
+            if within:
+                self._remember(found.place, found.stamp, done.session)
+            return done.session
+        return None
+
+    @contextmanager
+    def _judged(self, path: Path) -> Iterator[None]:
+        """What fails is said, and stops nothing else."""
+        try:
+            yield
+        except NoBase:
+            raise
+        except GitSessionError as error:
+            self._fail(path, str(error))
+            self.worst = max(self.worst, _CODES.get(type(error), exits.NOT_FOUND))
+        except OSError as error:
+            self._fail(path, error.strerror or str(error))
+        except MemoryError:
+            self._fail(path, "there is not enough memory to take it in")
+
+    def _remember(self, path: Path, stamp: Seen, sid: str) -> None:
+        if not self.dry_run:
+            self._files.append((path.absolute(), stamp, sid))
+
+    def take_what_waits(self) -> None:
+        """Files that go on from others, which may have come behind them; those still without are failures."""
+        while self._waiting:
+            again, self._waiting = self._waiting, []
+            for path, format, named, _ in again:
+                self.take(path, format, named=named)
+            if len(self._waiting) == len(again):
+                break
+        if self.dry_run:
+            self._see_what_is_behind()
+        for path, _, _, error in self._waiting:
+            self._fail(path, str(error))
+
+    def _see_what_is_behind(self) -> None:
+        """What would wait no more if all this were written."""
+        coming = {self._ids[path] for path, _, done in self.done if done.moves}
+        while found := [each for each in self._waiting if each[3].source_id in coming]:
+            for each in found:
+                coming.add(self._ids[each[0]])
+                self.behind.append({"path": spelled(each[0]), "what": f"goes on from session {each[3].source_id}"})
+                self._waiting.remove(each)
+
+    def _fail(self, path: Path, what: str) -> None:
+        self.failed.append({"path": spelled(path), "what": what})
+
+    def finish(self) -> None:
+        """The catalogue, up to date, remembers the files as they are."""
+        self.store.catalogue().remember(self._files)
+
+
+def spelled(path: Path) -> str:
+    """A path as it is told."""
+    return os.fsencode(path).decode("utf-8", "replace")
+
+
+def known() -> str:
+    """Whose sessions can be taken in, in words."""
+    from gitsession.formats import FORMATS
+
+    return f"it knows the sessions of {' and '.join(', '.join(sorted(FORMATS)).rsplit(', ', 1))}"

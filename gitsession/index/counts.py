@@ -1,0 +1,47 @@
+"""What providers counted for the answers of a session: each answer once, however many entries tell of it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+
+from gitsession.formats import COUNTING
+from gitsession.formats.record import TAIL
+from gitsession.index.names import storable
+from gitsession.model.entries import Message
+from gitsession.model.usage import Counted, answer_of, total_tokens
+from gitsession.session.content import Looked, look
+from gitsession.session.meta import Meta
+from gitsession.session.node import Node
+from gitsession.store.base import ObjectStore
+
+
+def record(db: sqlite3.Connection, sid: str, node: Node, found: Looked) -> int:
+    """Keep what an entry says of answers that have a name. What it says of its own alone is given back."""
+    counts = list(_counts(node, found))
+    named = [(sid, storable(count.answer), count.tokens) for count in counts if count.answer]
+    db.executemany(
+        "INSERT INTO answers VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET tokens = max(tokens, excluded.tokens)", named
+    )
+    return sum(count.tokens for count in counts if not count.answer)
+
+
+def waiting(db: sqlite3.Connection, store: ObjectStore, sid: str, meta: Meta) -> int:
+    """What lines say of answers that no entry tells of yet, because they wait for the next that speaks."""
+    tail = meta.headers().get(TAIL)
+    counts = list(_counts(tail, look(store, tail))) if tail is not None else []
+    named = {count.answer: count.tokens for count in counts if count.answer and not _is_known(db, sid, count.answer)}
+    return sum(named.values()) + sum(count.tokens for count in counts if not count.answer)
+
+
+def _counts(node: Node, found: Looked) -> Iterable[Counted]:
+    counting = COUNTING.get(node.source.agent) if node.source is not None else None
+    if counting is not None:
+        return counting.counts(found.data)
+    entry = found.entry
+    return [Counted(total_tokens(entry.usage), answer_of(entry.extra))] if isinstance(entry, Message) else []
+
+
+def _is_known(db: sqlite3.Connection, sid: str, answer: str) -> bool:
+    found = db.execute("SELECT 1 FROM answers WHERE sid = ? AND answer = ?", (sid, storable(answer)))
+    return found.fetchone() is not None

@@ -1,0 +1,84 @@
+"""What a list of sessions says that they took: each answer once, whoever tells of it and however often."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from builders import Clock, joined
+from claude_code import SESSION, assistant, call, result, talk, user
+from codex_files import NAME, Lines, event, rollout, turn
+from codex_files import user as asked
+
+from gitsession.api import Store
+from gitsession.formats import FORMATS
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.create(tmp_path / "store.git", clock=Clock()) as opened:
+        yield opened
+
+
+def tokens(store: Store, agent: str, data: bytes, name: str) -> int:
+    store.bring_in(FORMATS[agent], data, name=name)
+    [row] = store.sessions()
+    return row.tokens
+
+
+ANSWER = [
+    user("a", None),
+    assistant("b", "a", {"type": "text", "text": "I'll look"}, answer="msg_1"),
+    assistant("c", "b", call("c1"), answer="msg_1"),
+    assistant("d", "c", call("c2"), answer="msg_1"),
+    result("e", "c", "c1"),
+]
+
+
+def test_an_answer_of_claude_code_counts_once_for_all_its_lines(store: Store) -> None:
+    assert tokens(store, "claude", joined(*ANSWER), SESSION) == 15
+    assert tokens(store, "claude", joined(*ANSWER, *talk("f", "g", after="e")), SESSION) == 30
+
+
+@pytest.mark.parametrize("first", [2, 3, 4])
+def test_also_where_its_lines_are_taken_in_one_by_one(store: Store, first: int) -> None:
+    assert tokens(store, "claude", joined(*ANSWER[:first]), SESSION) == 15
+    assert tokens(store, "claude", joined(*ANSWER), SESSION) == 15
+
+
+def counted(last: int, so_far: int | None) -> Lines:
+    total = {} if so_far is None else {"total_token_usage": {"total_tokens": so_far}}
+    return event("token_count", info={"last_token_usage": {"total_tokens": last}, **total})
+
+
+def test_answers_of_codex_count_as_its_events_say(store: Store) -> None:
+    assert tokens(store, "codex", rollout(asked("x"), counted(40, 40), asked("y"), counted(60, 100)), NAME) == 100
+
+
+def test_what_codex_says_again_when_its_limits_move_counts_once(store: Store) -> None:
+    said = [asked("x"), counted(40, 40), counted(40, 40), asked("y"), counted(40, 40), event("token_count", info=None)]
+    assert tokens(store, "codex", rollout(*said), NAME) == 40
+
+
+def test_what_codex_guesses_when_it_made_the_context_shorter_is_no_answer(store: Store) -> None:
+    guess = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 900}
+    info = {"last_token_usage": guess, "total_token_usage": {"total_tokens": 40}}
+    said = [asked("x"), counted(40, 40), event("token_count", info=info), asked("y")]
+    assert tokens(store, "codex", rollout(*said), NAME) == 40
+
+
+def test_a_count_that_still_waits_for_the_next_line_counts_and_counts_once_when_that_comes(store: Store) -> None:
+    begun = [asked("x"), counted(40, 40)]
+    assert tokens(store, "codex", rollout(*begun), NAME) == 40
+    assert tokens(store, "codex", rollout(*begun, asked("y")), NAME) == 40
+    assert tokens(store, "codex", rollout(*begun, asked("y"), counted(50, 90)), NAME) == 90
+
+
+def test_counts_without_a_sum_all_count(store: Store) -> None:
+    assert tokens(store, "codex", rollout(asked("x"), counted(40, None), asked("y"), counted(40, None)), NAME) == 80
+
+
+@pytest.mark.parametrize("last", [0, -1, 2**60])
+def test_a_count_that_is_none_counts_nothing(store: Store, last: int) -> None:
+    assert tokens(store, "codex", rollout(turn("t")[:2], counted(last, 5), asked("x")), NAME) == 0

@@ -1,0 +1,159 @@
+"""From which entry of which session a sub-agent was started, for each agent that has them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from builders import SHARED, START_MS, Clock, joined
+from claude_code import SESSION, assistant, talk, user
+from claude_code import call as calls
+from claude_code import result as answers
+from codex_files import NAME, THREAD, Lines, call, event, output, rollout
+from codex_files import user as asked
+from hypothesis import given
+from hypothesis import strategies as st
+from opencode_files import SES, Database, answer, info, tool
+from opencode_files import user as asks
+
+from gitsession.api import Store
+from gitsession.cli import app as command_line
+from gitsession.exchange import sources
+from gitsession.formats import COUNTING, DELEGATING
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.create(tmp_path / "store.git", clock=Clock()) as opened:
+        yield opened
+
+
+def take(store: Store, *paths: Path) -> None:
+    for path in paths:
+        for found in sources.at(path):
+            store.take_in(found.format, found.take(), path=found.place)
+
+
+def origin(store: Store, address: str) -> tuple[str | None, str] | None:
+    """What the agent calls the session, and what the entry there says."""
+    found = store.session(address).origin()
+    if found is None:
+        return None
+    row = store.catalogue().session(found.session)
+    assert row is not None
+    return row.source_id, found.entry.subject if found.entry is not None else ""
+
+
+def claude_files(folder: Path, *, told: dict[str, str] | None, **result: str) -> list[Path]:
+    session, agent = folder / f"{SESSION}.jsonl", folder / SESSION / "subagents/agent-ab12.jsonl"
+    agent.parent.mkdir(parents=True)
+    lines = [user("a", None), assistant("b", "a", calls("toolu_0")), assistant("c", "b", calls("toolu_1", "Agent"))]
+    session.write_bytes(joined(*lines, answers("d", "c", "toolu_1", toolUseResult=result), *talk("e", "f", after="d")))
+    agent.write_bytes(joined(user("x", None, isSidechain=True), assistant("y", "x", isSidechain=True)))
+    if told is not None:
+        agent.with_suffix(".meta.json").write_text(json.dumps(told))
+    return [session, agent]
+
+
+@pytest.mark.parametrize("told", [None, {"toolUseId": "toolu_1"}], ids=["by its result", "by the file beside it"])
+def test_a_sub_agent_of_claude_code_was_started_by_a_call(
+    tmp_path: Path, store: Store, told: dict[str, str] | None
+) -> None:
+    result = {} if told else {"agentId": "ab12"}
+    take(store, *claude_files(tmp_path, told=told, **result))
+    assert origin(store, f"claude:{SESSION}/agent-ab12") == (SESSION, "assistant: Agent (+1 tool)")
+
+
+def test_where_nothing_says_which_call_the_session_is_known(tmp_path: Path, store: Store) -> None:
+    take(store, *claude_files(tmp_path, told=None))
+    assert origin(store, f"claude:{SESSION}/agent-ab12") == (SESSION, "")
+
+
+def test_where_that_session_is_not_here_nothing_is(tmp_path: Path, store: Store) -> None:
+    take(store, claude_files(tmp_path, told=None)[1])
+    assert origin(store, f"claude:{SESSION}/agent-ab12") is None
+
+
+def test_a_session_that_its_user_began_came_from_nowhere(tmp_path: Path, store: Store) -> None:
+    take(store, *claude_files(tmp_path, told=None))
+    assert origin(store, f"claude:{SESSION}") is None
+
+
+CHILD = THREAD.replace("96001", "96002")
+SPAWNED = {
+    "by its result": output("call_1", json.dumps({"agent_id": CHILD})),
+    "by an event": event(
+        "item_completed", item={"id": "call_1", "tool": "spawn_agent", "receiver_thread_ids": [CHILD]}
+    ),
+}
+
+
+@pytest.mark.parametrize("ended", SPAWNED.values(), ids=SPAWNED)
+def test_a_sub_agent_of_codex_was_started_by_a_call(tmp_path: Path, store: Store, ended: Lines) -> None:
+    above, below = tmp_path / f"{NAME}.jsonl", tmp_path / f"{NAME.replace(THREAD, CHILD)}.jsonl"
+    above.write_bytes(rollout(asked("go"), call("call_0"), call("call_1", "spawn_agent"), ended, asked("on")))
+    below.write_bytes(rollout(asked("look"), thread=CHILD, parent_thread_id=THREAD))
+    take(store, above, below)
+    assert origin(store, f"codex:{CHILD}") == (THREAD, "assistant: spawn_agent (+1 tool)")
+
+
+def test_a_sub_agent_of_opencode_was_started_by_a_call(tmp_path: Path, store: Store) -> None:
+    made = Database(tmp_path / "opencode.db")
+    started = tool("call_t", name="task", metadata={"sessionId": "ses_child"})
+    made.put([asks("msg_u1", "Go", at=1), answer("msg_a1", "I will", at=2, parts=[started])])
+    child = info(id="ses_child", parentID=SES, time={"created": START_MS + 2000, "updated": START_MS + 2000})
+    made.put([asks("msg_cu", "Look", at=2)], child)
+    take(store, made.path)
+    found = origin(store, "opencode:ses_child")
+    assert found is not None and found[0] == SES and found[1].startswith("assistant: ")
+
+
+def test_the_first_entry_of_a_sub_agent_is_shown_with_where_it_came_from(
+    tmp_path: Path, store: Store, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    take(store, *claude_files(tmp_path, told={"toolUseId": "toolu_1"}))
+    address = f"claude:{SESSION}/agent-ab12"
+    found = store.session(address).origin()
+    assert found is not None and found.entry is not None
+    assert command_line.run(["--store", str(tmp_path / "store.git"), "show", f"{address}@root"]) == 0
+    assert f"origin  {found.session}@{found.entry.oid}" in capfdbinary.readouterr()[0].decode()
+    assert command_line.run(["--store", str(tmp_path / "store.git"), "show", f"{address}@root", "--json"]) == 0
+    document = json.loads(capfdbinary.readouterr()[0])
+    assert document["origin"] == {"session": found.session, "entry": found.entry.oid}
+
+
+KEYS = [
+    "payload", "item", "output", "tool", "type", "id", "call_id", "agent_id", "receiver_thread_ids", "message",
+    "content", "toolUseResult", "agentId", "tool_use_id", "parts", "state", "metadata", "sessionId", "callID", "info",
+    "last_token_usage",
+]  # fmt: skip
+WORDS = ["ab12", "toolu_1", "spawn_agent", "function_call_output", "tool_use", "tool_result", "user", "{}"]
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.sampled_from(WORDS),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5),
+)
+
+
+@given(st.dictionaries(st.sampled_from(KEYS), ANYTHING), st.none() | ANYTHING)
+def test_no_record_is_too_odd_to_be_asked(record: dict[str, object], told: object) -> None:
+    payload = json.dumps(record).encode()
+    beside = {} if told is None else {"agent-ab12.meta.json": json.dumps({"toolUseId": told}).encode()}
+    for format in DELEGATING.values():
+        assert isinstance(format.began(payload, "ab12", beside), str)
+    for counting in COUNTING.values():
+        assert all(count.tokens > 0 for count in counting.counts(payload))
+
+
+@pytest.mark.parametrize(("agent", "call_of"), [("claude", "Agent"), ("codex", "spawn_agent")])
+def test_the_sub_agents_of_real_sessions_are_found_where_they_were_started(
+    store: Store, agent: str, call_of: str
+) -> None:
+    folder = SHARED / "sessions" / agent / "generated"
+    if not folder.is_dir():
+        pytest.skip("no real sessions here")
+    for path in sorted(folder.rglob("*.jsonl")):
+        take(store, path)
+    found = [origin(store, row.sid) for row in store.sessions()]
+    assert [said for _, said in filter(None, found) if said] == [f"assistant: {call_of} (+1 tool)"]
