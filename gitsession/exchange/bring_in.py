@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from gitsession.codec.digest import hash_of
 from gitsession.codec.payload import NONCE_BYTES
+from gitsession.codec.sayable import sayable
 from gitsession.errors import Corrupt, Malformed, NotFound, RefMoved, Refused, Unavailable
 from gitsession.exchange.base import Find, shared
 from gitsession.exchange.own_lines import OwnLines, Taken, tree_of_ours
@@ -358,7 +359,7 @@ class _Plan:
 
     def _header(self, seen: Meta) -> None:
         """What the session is, where no line of the file says it."""
-        header = self.source.header
+        header = _sayable(self.source.header) if self.source.header is not None else None
         if header is not None and (seen.header is None or replace(seen.header, at_ms=0) != header):
             self._say_on_meta(header)
         if self.project is not None and self.project != seen.project:
@@ -402,6 +403,12 @@ class _Plan:
     def _append_meta(self, draft: keep.Draft) -> None:
         self._meta_node = keep.put(self, self._meta_node, draft)
         self.meta_tip = self._meta_node.oid
+
+
+def _sayable(header: kinds.Session) -> kinds.Session:
+    """What a file's lines or its place say, as an entry of ours can hold it."""
+    said = {name: sayable(getattr(header, name)) for name in ("cwd", "parent", "source_id", "extra")}
+    return replace(header, **said)
 
 
 def _damaged(sid: str) -> Corrupt:

@@ -6,6 +6,7 @@ repair finds it again.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -135,14 +136,25 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _from_folders(info: bytes, messages: Path, parts: Path, *, final: bool) -> Source:
-    files = {path.stem: discover.read(path)[1] for path in _files(messages)}
-    own = {name: {path.stem: discover.read(path)[1] for path in _files(parts / name)} for name in files}
+    files = {path.stem: _content(path) for path in _files(messages)}
+    own = {name: {path.stem: _content(path) for path in _files(parts / name)} for name in files}
     return opencode.from_folders(info, files, own, final=final)
 
 
+def _content(path: Path) -> bytes:
+    """Nothing of what is no file: it is left out, and named. Raises ``OSError`` for what may be read another day."""
+    try:
+        return discover.read(path)[1]
+    except Malformed:
+        return b""
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EIO):
+            raise
+        return b""
+
+
 def _stamp_of_folders(path: Path, messages: Path, parts: Path) -> Stamp:
-    found = [path.stat()]
-    for message in _files(messages):
-        found += [message.stat(), *(part.stat() for part in _files(parts / message.stem))]
+    beside = [each for message in _files(messages) for each in (message, *_files(parts / message.stem))]
+    found = [path.stat(), *(stat for each in beside if (stat := databases.stat_of(each)) is not None)]
     newest = max(each.st_mtime_ns for each in found)
     return Stamp(sum(each.st_size for each in found), newest, len(found))
