@@ -228,6 +228,9 @@ WOUNDED: dict[str, tuple[str, str]] = {
         "opencode", """UPDATE session SET metadata = '1,"id":"ses_two"' WHERE id = 'ses_one'""",
     ),
     "a model that is no number": ("opencode", """UPDATE session SET model = '{"id":1e999}' WHERE id = 'ses_one'"""),
+    "a column that is called as what it is not": (
+        "librecode", "ALTER TABLE session_entries RENAME COLUMN summary TO rowid",
+    ),
     "rows too far on to be added": (
         "librecode", f"UPDATE session_entries SET rowid = rowid + {2**63 - 99} WHERE session_id = 's1'",
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import stat
@@ -92,7 +93,10 @@ def read(path: Path) -> tuple[os.stat_result, bytes]:
 def _opened(path: Path) -> Iterator[tuple[int, os.stat_result]]:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe must not hold us up
     try:
-        yield fd, os.fstat(fd)
+        found = os.fstat(fd)
+        if stat.S_ISDIR(found.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        yield fd, found
     finally:
         os.close(fd)
 

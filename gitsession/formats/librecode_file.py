@@ -57,12 +57,13 @@ def listed(ask: Ask, columns: Columns) -> Iterator[tuple[str, Stamp]]:
 
 
 def _stamp(ask: Ask, id: str, changed_ms: int) -> Stamp:
-    wanted = f"SELECT count(*), coalesce(max(rowid), 0), {summed('rowid')} FROM session_entries WHERE session_id = ?"
+    newest = "coalesce(max(CAST(rowid AS INTEGER)), 0)"  # a column may be called so
+    wanted = f"SELECT count(*), {newest}, {summed('rowid')} FROM session_entries WHERE session_id = ?"
     try:
-        count, newest, total = next(ask(wanted, (id,)))
+        count, last, total = next(ask(wanted, (id,)))
     except Malformed:
         return UNKNOWN  # who takes it is told why
-    return Stamp(count, (changed_ms + newest) & WHOLE_MASK, total)
+    return Stamp(count, (changed_ms + last) & WHOLE_MASK, total)
 
 
 def session(ask: Ask, columns: Columns, id: str, *, final: bool = False) -> Source:
