@@ -187,7 +187,8 @@ class Store:
     ) -> BroughtIn:
         """Import one session that was read already (``exchange.sources``)."""
         source = taken.source
-        command = bring_in.Command(f"import {path or source.source_id}", self._clock(), group)
+        place = os.fsencode(path).decode("utf-8", "replace") if path is not None else source.source_id
+        command = bring_in.Command(f"import {place}", self._clock(), group)
         done = bring_in.bring_in(
             self.objects,
             format,

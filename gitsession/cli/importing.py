@@ -114,12 +114,13 @@ class Work:
 
     def take_what_waits(self) -> None:
         """Files that go on from others, which may have come behind them; those still without are failures."""
-        while self._waiting:
-            again, self._waiting = self._waiting, []
+        came = {self._ids[place] for place, _, _ in self.done if place in self._ids}
+        while again := [each for each in self._waiting if each[3].source_id in came]:
+            self._waiting = [each for each in self._waiting if each[3].source_id not in came]
+            before = len(self.done)
             for path, format, named, _ in again:
                 self.take(path, format, named=named)
-            if len(self._waiting) == len(again):
-                break
+            came = {self._ids[place] for place, _, _ in self.done[before:] if place in self._ids}
         if self.dry_run:
             self._see_what_is_behind()
         for path, _, _, error in self._waiting:

@@ -34,7 +34,8 @@ class Opened:
     def ask(self, query: str, values: Sequence[object] = ()) -> Iterator[Row]:
         """Raises ``Unavailable`` where the database is busy, ``Malformed`` where it is damaged."""
         with _named():
-            yield from self.db.execute(query, tuple(values))
+            for row in self.db.execute(query, tuple(values)):  # noqa: UP028 - it would close what is closed by then
+                yield row
 
 
 def is_database(head: bytes) -> bool:
@@ -45,7 +46,7 @@ def is_database(head: bytes) -> bool:
 def stamp_of(path: Path) -> Stamp:
     """What changes when a database does: the file's own, and its write-ahead log's."""
     found = path.stat()
-    log = _stat(Path(f"{path}-wal"))
+    log = stat_of(Path(f"{path}-wal"))
     size, changed_ns = (log.st_size, log.st_mtime_ns) if log is not None else (0, 0)
     return Stamp(found.st_size + size, max(found.st_mtime_ns, changed_ns), found.st_ino)
 
@@ -83,7 +84,7 @@ def _connect(path: Path) -> sqlite3.Connection:
         except sqlite3.OperationalError as error:
             db.close()
             # In a folder that we may not write, SQLite cannot make the index of a log. Without a log none is needed.
-            nothing_waits = _stat(Path(f"{path}-wal")) is None and _stat(Path(f"{path}-journal")) is None
+            nothing_waits = stat_of(Path(f"{path}-wal")) is None and stat_of(Path(f"{path}-journal")) is None
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CANTOPEN or not nothing_waits or "immutable" in mode:
                 raise
             continue
@@ -128,7 +129,8 @@ def _ours(error: sqlite3.Error) -> GitSessionError:
     return Malformed(f"the database is damaged, or half written: {error}")
 
 
-def _stat(path: Path) -> os.stat_result | None:
+def stat_of(path: Path) -> os.stat_result | None:
+    """``None`` where nothing is there, or nothing that can be looked at."""
     try:
         return path.stat()
     except OSError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import os
 import stat
@@ -32,9 +34,17 @@ def base_of(root: Root, home: Path, environment: Mapping[str, str]) -> Path:
 
 def in_projects(folders: Iterable[Path]) -> Iterator[tuple[Path, Format]]:
     """The session files that an agent keeps in the projects themselves: at the top of what each folder belongs to."""
-    tops = dict.fromkeys(top(folder) for folder in folders)
+    tops = dict.fromkeys(found for folder in folders if (found := _top(folder)) is not None)
     for format in IN_PROJECTS.values():
         yield from ((path, format) for path in (folder / format.IN_PROJECT for folder in tops) if path.is_file())
+
+
+def _top(folder: Path) -> Path | None:
+    """A folder is whatever a session says: it need not be one that can be."""
+    try:
+        return top(folder)
+    except (OSError, ValueError):
+        return None
 
 
 def top(folder: Path) -> Path:
@@ -61,21 +71,34 @@ def name_of(path: Path) -> str:
 
 def head(path: Path) -> bytes:
     """The beginning of a regular file; nothing of what is none. Raises ``OSError``."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    with os.fdopen(fd, "rb") as file:
-        return file.read(HEAD_BYTES) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
+    with _opened(path) as (fd, found):
+        return os.read(fd, HEAD_BYTES) if stat.S_ISREG(found.st_mode) else b""
 
 
 def read(path: Path) -> tuple[os.stat_result, bytes]:
-    """A session file as it is. Raises ``Malformed`` for what is no regular file, or over 1 GiB; ``OSError``."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe must not hold us up
-    with os.fdopen(fd, "rb") as file:
-        found = os.fstat(fd)
+    """A session file as it is: what it grows by meanwhile is not read.
+
+    Raises ``Malformed`` for what is no regular file, or over 1 GiB; ``OSError``.
+    """
+    with _opened(path) as (fd, found):
         if not stat.S_ISREG(found.st_mode):
             raise Malformed("not a regular file")
         if found.st_size > FILE_BYTES_MAX:
             raise Malformed(f"{found.st_size:,} bytes; a session file has at most {FILE_BYTES_MAX:,}")
-        return found, file.read()
+        with os.fdopen(fd, "rb", closefd=False) as file:
+            return found, file.read(found.st_size)
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[tuple[int, os.stat_result]]:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe must not hold us up
+    try:
+        found = os.fstat(fd)
+        if stat.S_ISDIR(found.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        yield fd, found
+    finally:
+        os.close(fd)
 
 
 def format_of(path: Path, data: bytes) -> Format | None:
@@ -110,6 +133,6 @@ def attachments(path: Path, data: bytes, format: Format) -> tuple[dict[str, byte
 
 def _read(path: Path) -> bytes | None:
     try:
-        return path.read_bytes() if path.is_file() else None
-    except OSError:
+        return read(path)[1]
+    except (OSError, Malformed):
         return None

@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import NamedTuple
 
+from gitsession.errors import Malformed
 from gitsession.exchange import discover
+from gitsession.exchange.databases import stat_of
 from gitsession.formats import Scattered, Source
 from gitsession.formats.databases import Stamp
 
@@ -37,15 +40,27 @@ def take(format: Scattered, info: bytes, folders: Folders, *, final: bool) -> So
 
 def stamp_of(path: Path, folders: Folders) -> Stamp:
     """What changes when any of its files does. Raises ``OSError``."""
-    found = [path.stat()]
-    for message in _files(folders.messages):
-        found += [message.stat(), *(part.stat() for part in _files(folders.parts / message.stem))]
+    messages = _files(folders.messages)
+    beside = [each for message in messages for each in (message, *_files(folders.parts / message.stem))]
+    found = [path.stat(), *(stat for each in beside if (stat := stat_of(each)) is not None)]
     newest = max(each.st_mtime_ns for each in found)
     return Stamp(sum(each.st_size for each in found), newest, len(found))
 
 
 def _contents(folder: Path) -> dict[str, bytes]:
-    return {path.stem: discover.read(path)[1] for path in _files(folder)}
+    return {path.stem: _content(path) for path in _files(folder)}
+
+
+def _content(path: Path) -> bytes:
+    """Nothing of what is no file: it is left out, and named. Raises ``OSError`` for what may be read another day."""
+    try:
+        return discover.read(path)[1]
+    except Malformed:
+        return b""
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EIO):
+            raise
+        return b""
 
 
 def _files(folder: Path) -> list[Path]:

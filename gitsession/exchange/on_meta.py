@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from gitsession.codec.digest import hash_of
 from gitsession.codec.payload import NONCE_BYTES
+from gitsession.codec.sayable import sayable
 from gitsession.errors import Malformed
 from gitsession.exchange.own_lines import Taken
 from gitsession.formats import Format, Problem, Record, Source
@@ -134,7 +135,8 @@ class OnMeta:
 
     def _header(self, project: str | None) -> None:
         """What the session is, where no line of the file says it."""
-        header, seen = self._source.header, self._seen
+        header = _sayable(self._source.header) if self._source.header is not None else None
+        seen = self._seen
         if header is not None and (seen.header is None or replace(seen.header, at_ms=0) != header):
             self._say(header)
         if project is not None and project != seen.project:
@@ -167,3 +169,9 @@ class OnMeta:
     def _append(self, draft: keep.Draft) -> None:
         self._node = keep.put(self._sink, self._node, draft)
         self.tip = self._node.oid
+
+
+def _sayable(header: kinds.Session) -> kinds.Session:
+    """What a file's lines or its place say, as an entry of ours can hold it."""
+    said = {name: sayable(getattr(header, name)) for name in ("cwd", "parent", "source_id", "extra")}
+    return replace(header, **said)

@@ -96,7 +96,7 @@ def _uttered(block: Block, entry: Message) -> Iterable[Object]:
             item = parse((block.signature or "").encode("utf-8", "surrogatepass"))
             if isinstance(item, dict) and item.get("type") == "reasoning" and entry.provider is None:
                 yield item
-        case OtherBlock(value=dict(value)) if value.get("type") in _OWN:
+        case OtherBlock(value=dict(value)) if str(value.get("type")) in _OWN:
             yield value
         case _:
             parts = _parts("assistant", block)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from gitsession.errors import Malformed
 from gitsession.formats.record import Source
 
 Row: TypeAlias = Sequence[Any]
@@ -30,6 +31,13 @@ class Stamp(NamedTuple):
     st_ino: int
 
 
+UNKNOWN = Stamp(-1, 0, 0)
+"""Of a session that could not be looked at: no other one is equal to what is seen of it when it can."""
+
+WHOLE_MASK = (1 << 62) - 1
+"""What keeps a number of any size one that SQLite can hold."""
+
+
 class Database(Protocol):
     """What the module of an agent with a database offers."""
 
@@ -49,3 +57,18 @@ class Database(Protocol):
 def picked(names: Sequence[str], there: Collection[str]) -> str:
     """A list of columns for a SELECT, ``NULL`` for one that this version of the agent does not have yet."""
     return ", ".join(f'"{name}"' if name in there else f'NULL AS "{name}"' for name in names)
+
+
+def summed(column: str) -> str:
+    """A sum over a column for a SELECT, which no value in it makes fail or a fraction."""
+    return f"coalesce(sum(CAST({column} AS INTEGER) % {1 << 40}), 0)"
+
+
+def rows_of(ask: Ask, query: str) -> tuple[list[Row], Malformed | None]:
+    """The rows of a SELECT; where the database is damaged, those before the damage, and what is to be said of it."""
+    found: list[Row] = []
+    try:
+        found.extend(ask(query, ()))
+    except Malformed as error:
+        return found, error
+    return found, None

@@ -16,7 +16,7 @@ from typing import Any
 
 from gitsession.errors import Malformed
 from gitsession.formats import jsonl
-from gitsession.formats.databases import Ask, Columns, Stamp, picked
+from gitsession.formats.databases import UNKNOWN, WHOLE_MASK, Ask, Columns, Stamp, picked, rows_of, summed
 from gitsession.formats.jsonl import Failure, Object
 from gitsession.formats.placement import NOTHING, Node, place
 from gitsession.formats.record import Problem, Record, Source
@@ -48,12 +48,22 @@ def holds(columns: Columns) -> bool:
 
 def listed(ask: Ask, columns: Columns) -> Iterator[tuple[str, Stamp]]:
     updated = "updated_at" if "updated_at" in columns["sessions"] else "created_at"
-    for id, changed in list(ask(f"SELECT id, {updated} FROM sessions ORDER BY created_at, id", ())):
-        if not isinstance(id, str):
-            continue
-        wanted = "SELECT count(*), coalesce(max(rowid), 0), coalesce(sum(rowid), 0) FROM session_entries"
-        count, newest, total = next(ask(f"{wanted} WHERE session_id = ?", (id,)))
-        yield id, Stamp(count, (to_ms(changed) or 0) + newest, total)
+    sessions, failure = rows_of(ask, f"SELECT id, created_at, {updated} FROM sessions")
+    for id, _, changed in sorted(sessions, key=lambda row: (str(row[1]), str(row[0]))):
+        if isinstance(id, str):
+            yield id, _stamp(ask, id, to_ms(changed) or 0)
+    if failure is not None:
+        raise failure
+
+
+def _stamp(ask: Ask, id: str, changed_ms: int) -> Stamp:
+    newest = "coalesce(max(CAST(rowid AS INTEGER)), 0)"  # a column may be called so
+    wanted = f"SELECT count(*), {newest}, {summed('rowid')} FROM session_entries WHERE session_id = ?"
+    try:
+        count, last, total = next(ask(wanted, (id,)))
+    except Malformed:
+        return UNKNOWN  # who takes it is told why
+    return Stamp(count, (changed_ms + last) & WHOLE_MASK, total)
 
 
 def session(ask: Ask, columns: Columns, id: str, *, final: bool = False) -> Source:
@@ -94,7 +104,7 @@ def split(data: bytes, *, final: bool = False) -> Source:
         problems.append(Problem(len(lines) + 1, what))
     return Source(
         agent=AGENT,
-        source_id=id,
+        source_id=id.encode(errors="backslashreplace").decode(),
         started_ms=to_ms(header.get("created_at")) or 0,
         records=tuple(records),
         meta=(Record(HEADER, lines[0]),),

@@ -53,7 +53,7 @@ def source_of(
     leaf, undone = _leaf(about.get("revert"), messages, records)
     return Source(
         agent=AGENT,
-        source_id=source_id,
+        source_id=source_id.encode(errors="backslashreplace").decode(),
         started_ms=created_ms(about) or 0,
         records=tuple(records),
         meta=tuple(meta),
@@ -90,7 +90,7 @@ def _as_it_stood(raw: str, orders: Orders) -> str:
     if not raw.startswith(f"{{{_INFO}:{{"):
         return raw
     found = members(raw)
-    if [member.key for member in found] != [_INFO, '"parts"']:
+    if [member.key for member in found] != [_INFO, '"parts"'] or not found[1].raw.startswith("["):
         return raw
     parts = [
         orders.restored(part, PART) if part.startswith("{") else part for part, _ in elements(found[1].raw)

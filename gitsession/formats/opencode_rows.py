@@ -8,17 +8,18 @@ follows at its end, by its own name. FROZEN with view 1 is the order of messages
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from math import isfinite
 from typing import Any
 
 from gitsession.errors import Malformed
 from gitsession.formats import opencode_messages as messages
 from gitsession.formats import opencode_records as records
-from gitsession.formats.databases import Ask, Columns, Stamp, picked
+from gitsession.formats.databases import UNKNOWN, WHOLE_MASK, Ask, Columns, Stamp, picked, rows_of, summed
 from gitsession.formats.jsonl import Failure, parse
 from gitsession.formats.opencode_agents import begins
 from gitsession.formats.opencode_messages import Said
-from gitsession.formats.opencode_text import checked, compact, quoted
+from gitsession.formats.opencode_text import checked, members, quoted
 from gitsession.formats.record import Problem, Source
 
 TABLES = ("session", "message", "part")
@@ -28,7 +29,6 @@ _NEEDED = {
     "message": {"id", "session_id", "time_created", "data"},
     "part": {"id", "message_id", "data"},
 }
-_MASK = (1 << 62) - 1
 
 
 def holds(columns: Columns) -> bool:
@@ -37,23 +37,27 @@ def holds(columns: Columns) -> bool:
 
 def listed(ask: Ask, columns: Columns) -> Iterator[tuple[str, Stamp]]:
     updated = {table: "time_updated" if "time_updated" in columns[table] else "0" for table in TABLES}
-    rows = "SELECT count(*), coalesce(max({0}), 0), coalesce(sum({0}), 0) FROM {1} WHERE session_id = ?"
+    rows = f"SELECT count(*), coalesce(max({{0}}), 0), {summed('{0}')} FROM {{1}} WHERE session_id = ?"
     by_message = "message_id IN (SELECT id FROM message WHERE session_id = ?)"
     of_parts = rows.format(updated["part"], "part")
     if "session_id" not in columns["part"]:
         of_parts = of_parts.replace("session_id = ?", by_message)
-    for id, changed in list(ask("SELECT id, time_updated FROM session ORDER BY time_created, id", ())):
-        if not isinstance(id, str):
-            continue
-        found = [
-            next(ask(asked, (id,))) for asked in (rows.format(updated["message"], "message"), of_parts)
-        ]
-        changed = changed if type(changed) is int else 0
-        yield id, Stamp(
-            sum(row[0] for row in found),
-            max(changed, *(_whole(row[1]) for row in found)),
-            (changed + sum(_whole(row[2]) for row in found)) & _MASK,
-        )
+    asked = (rows.format(updated["message"], "message"), of_parts)
+    sessions, failure = rows_of(ask, "SELECT id, time_created, time_updated FROM session")
+    for id, _, changed in sorted(sessions, key=lambda row: (_whole(row[1]), str(row[0]))):
+        if isinstance(id, str):
+            yield id, _stamp(ask, asked, id, _whole(changed))
+    if failure is not None:
+        raise failure
+
+
+def _stamp(ask: Ask, asked: Iterable[str], id: str, changed: int) -> Stamp:
+    try:
+        found = [next(ask(query, (id,))) for query in asked]
+    except Malformed:
+        return UNKNOWN  # who takes it is told why
+    newest = max(changed, *(_whole(row[1]) for row in found))
+    return Stamp(sum(row[0] for row in found), newest, (changed + sum(row[2] for row in found)) & WHOLE_MASK)
 
 
 def session(ask: Ask, columns: Columns, id: str, *, final: bool = False) -> Source:
@@ -95,7 +99,7 @@ def _object(data: Any, ids: dict[str, Any], problems: list[Problem]) -> str:
     if isinstance(failure, Failure):
         problems.append(Problem(0, f"what {ids['id']!s:.60} says does not parse: {failure.reason or 'it is empty'}"))
         raw = quoted({"data": text})
-    return messages.with_ids(raw, {name: quoted(value) for name, value in ids.items()})
+    return messages.with_ids(raw, {name: _plain(value) for name, value in ids.items()})
 
 
 def _task(ask: Ask, columns: Columns, id: str, parent: Any) -> str:
@@ -106,7 +110,8 @@ def _task(ask: Ask, columns: Columns, id: str, parent: Any) -> str:
     for part, message, data in ask(asked, (parent, id)):
         found = parse(str(data).encode(errors="replace"))
         if isinstance(found, dict) and begins(found, id):
-            return quoted({"sessionID": parent, "messageID": message, "partID": part, "callID": found.get("callID")})
+            ids = {"sessionID": _plain(parent), "messageID": _plain(message), "partID": _plain(part)}
+            return _of({**ids, "callID": quoted(found.get("callID"))})
     return ""
 
 
@@ -172,7 +177,7 @@ def _chosen(value: Any, names: tuple[str, ...]) -> str | None:
 
 def _plain(value: Any) -> str:
     """A column as JavaScript writes it: a number without a fraction has none."""
-    if isinstance(value, float):
+    if isinstance(value, float) and isfinite(value):
         if value.is_integer() and abs(value) < 1e21:
             return str(int(value))
         mantissa, e, exponent = repr(value).partition("e")
@@ -183,9 +188,9 @@ def _plain(value: Any) -> str:
 def _json(value: Any) -> str:
     """A column that holds JSON; as a text, where it does not."""
     text = value if isinstance(value, str) else _plain(value)
-    if isinstance(parse(f'{{"":{text}}}'.encode("utf-8", "surrogatepass")), Failure):
-        return quoted(text)
-    return compact(text)
+    raw, failure = checked(f'{{"":{text}}}')
+    found = members(raw) if failure is None else []
+    return found[0].raw if len(found) == 1 else quoted(text)
 
 
 def _parsed(raw: str | None) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
+from math import isfinite
 from typing import Any, NamedTuple
 
 from gitsession.formats.jsonl import Failure, parse
@@ -62,8 +63,20 @@ def joined(kept: Iterable[Member]) -> str:
 
 def quoted(value: Any) -> str:
     """A value as JavaScript writes it, but for the exponents of its numbers."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    try:
+        text = _WRITTEN(value)
+    except ValueError:
+        text = _WRITTEN(_finite(value))
     return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _finite(value: Any) -> Any:
+    """The same without numbers that JSON cannot say, as 1e999 becomes one."""
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def laid_out(raw: str) -> str:
@@ -95,6 +108,7 @@ def _whole(text: str) -> int | float:
     return int(text) if len(text) < 400 else float(text)
 
 
+_WRITTEN = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 _STRING = r'"(?:[^"\\]++|\\.)*+"'
 _LAYOUT = re.compile(rf"({_STRING})|[ \t\r\n]+", re.DOTALL)
 _TOKEN = re.compile(rf"{_STRING}|[{{}}\[\],:]|[^\s{{}}\[\],:\"]+", re.DOTALL)

@@ -150,6 +150,7 @@ def _source_id(header: Object, name: str) -> tuple[str, list[Problem]]:
     what = "the header states no id" if header else "no session header"
     if not name:
         raise Malformed(what, hint="give the session a name")
+    name = name.encode(errors="backslashreplace").decode()
     return name, [Problem(1, f"{what}: taken as session {quoted(name)}")]
 
 

@@ -66,7 +66,7 @@ def _message(entry: kinds.Message, to: Speaker) -> list[Spelled]:
         said = {**said, "provider": entry.provider or provider, "model": entry.model or model}
     elif entry.role == "custom":
         said = {"customType": OURS + "message", "display": True, **said}
-    if said["role"] not in (OMP_ROLES if to.omp else KNOWN_ROLES):
+    if str(said["role"]) not in (OMP_ROLES if to.omp else KNOWN_ROLES):
         to.notes[f"messages of role {str(said['role'])[:40]}, which its model is not shown"] += 1
     if any(isinstance(block, File) for block in entry.content) and said["role"] != "fileMention":
         to.notes["messages with a file, of which only the name is said"] += 1

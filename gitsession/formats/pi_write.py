@@ -77,13 +77,14 @@ class _Writer:
 
     def _head(self) -> list[bytes]:
         session, title = self.out.session, self.out.title
-        if not self.head:
-            said = {"type": "session", "version": VERSION, "id": session.source_id, "timestamp": to_iso(session.at_ms)}
-            header = dumps({**said, "cwd": session.cwd or "", **session.extra})
-            return [_slot(title or Title(at_ms=session.at_ms)), header] if self.omp else [header]
         lines = list(self.out.head)
-        if self.migrates:
-            at = next(at for at, line in enumerate(lines) if _type_of(line) == "session")
+        at = next((at for at, line in enumerate(lines) if _type_of(line) == "session"), None)
+        if at is None:  # one begun here, or a file that has lost its header
+            said = {"type": "session", "version": VERSION, "id": session.source_id, "timestamp": to_iso(session.at_ms)}
+            if self.omp and not lines:
+                title = title or Title(at_ms=session.at_ms)
+            lines.append(dumps({**said, "cwd": session.cwd or "", **session.extra}))
+        elif self.migrates:
             lines[at] = dumps({**self.head[at], "version": VERSION})
         if self.omp and title is not None:
             lines[: _type_of(lines[0]) == "title"] = [_slot(title)]

@@ -60,6 +60,12 @@ class Stat(Protocol):
     def st_ino(self) -> int: ...
 
 
+def _storable(stat: Stat) -> tuple[int, ...]:
+    """As SQLite can hold it: file systems count to 2^64, and have files of the year 2500."""
+    said = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
+    return tuple([(value + (1 << 63)) % (1 << 64) - (1 << 63) for value in said])
+
+
 class Row(NamedTuple):  # a dataclass would cost a third of the start of `gitsession ls`
     """One session of the catalogue. Times in ms since 1970.
 
@@ -185,12 +191,12 @@ class Catalogue:
         """The session that the file at ``path`` was imported as, if it has not changed since."""
         asked = "SELECT size, mtime_ns, inode, sid FROM files WHERE path = ?"
         found = self.db.execute(asked, (os.fsencode(path),)).fetchone()
-        same = found is not None and found[:3] == (stat.st_size, stat.st_mtime_ns, stat.st_ino)
+        same = found is not None and found[:3] == _storable(stat)
         return found[3] if same and self.session(found[3]) is not None else None
 
     def remember(self, files: Iterable[tuple[Path, Stat, str]]) -> None:
         """That each file, as it is, was imported as a session."""
-        rows = [(os.fsencode(path), stat.st_size, stat.st_mtime_ns, stat.st_ino, sid) for path, stat, sid in files]
+        rows = [(os.fsencode(path), *_storable(stat), sid) for path, stat, sid in files]
         with contextlib.suppress(sqlite3.OperationalError), self.transaction() as db:  # else they are read again
             db.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", rows)
 

@@ -21,7 +21,10 @@ Move = tuple[str, RefValue | None, RefValue | None]
 class Staging:
     """The ``Transaction`` of both stores. ``objects`` and ``moves`` are what the store makes durable at its end."""
 
-    __slots__ = ("_contains", "_ends", "_names_below", "_open", "_ref", "_seen", "moves", "objects", "size", "thread")
+    __slots__ = (
+        "_contains", "_ends", "_made_below", "_names_below", "_open", "_ref", "_seen", "moves", "objects", "size",
+        "thread",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -37,6 +40,7 @@ class Staging:
         self._ref, self._names_below, self._contains = ref, names_below, contains
         self._seen: dict[str, RefValue | None] = {}
         self._ends: dict[str, RefValue | None] = {}
+        self._made_below: dict[str, list[str]] = {}  # of ``_ends``, by the directories they lie in
         self._open = True
 
     def put(self, kind: Kind, data: bytes) -> Oid:
@@ -70,6 +74,9 @@ class Staging:
             self._check_room(name)
         if held != new:
             self.moves.append((name, held, new))
+            if name not in self._ends:
+                for directory in directories(name):
+                    self._made_below.setdefault(directory, []).append(name)
             self._ends[name] = new
 
     def value(self, name: str) -> RefValue | None:
@@ -94,7 +101,7 @@ class Staging:
             if self.value(directory) is not None:
                 raise InvalidName(f"{name} cannot be beside {directory}: a ref is a file or a directory, not both")
         below = name + "/"
-        names = {*self._names_below(below), *(other for other in self._ends if other.startswith(below))}
+        names = {*self._names_below(below), *self._made_below.get(name, ())}
         if any(self.value(other) is not None for other in names):
             raise InvalidName(f"{name} cannot be beside the refs below it: a ref is a file or a directory, not both")
 

@@ -49,12 +49,21 @@ def _mail(payload: Object) -> Object:
 
 def _paired(items: list[Object]) -> Iterable[Object]:
     """Every call with a result, right behind it where there was none; no result without a call."""
-    called = {item.get("call_id") for item in items if call_output(item, "") is not None}
-    answered = {item.get("call_id") for item in items if item.get("type") in OUTPUTS}
+    called = {_call_id(item) for item in items if call_output(item, "") is not None}
+    answered = {_call_id(item) for item in items if _is_output(item)}
     for item in items:
-        if item.get("type") in OUTPUTS and item.get("call_id") not in called:
+        if _is_output(item) and _call_id(item) not in called:
             continue
         yield item
-        missing = call_output(item, ABORTED) if item.get("call_id") not in answered else None
+        missing = call_output(item, ABORTED) if _call_id(item) not in answered else None
         if missing is not None:
             yield missing
+
+
+def _is_output(item: Object) -> bool:
+    return str(item.get("type")) in OUTPUTS
+
+
+def _call_id(item: Object) -> str | None:
+    stated = item.get("call_id")
+    return stated if isinstance(stated, str) else None

@@ -6,11 +6,11 @@ entries are written as pi would write them.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from gitsession.context.value import Context, Item
 from gitsession.formats import pi_words
+from gitsession.formats.jsonl import Failure, parse
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Message
 
 _NULL_IS_EMPTY = {"user": [], "assistant": [], "toolResult": [], "system": ""}
@@ -31,7 +31,8 @@ def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
 
 
 def _message(item: Item, *, profile: str) -> dict[str, Any]:
-    written = json.loads(item.payload.decode().removeprefix("\ufeff")) if item.agent in ("pi", "omp") else {}
+    line = parse(item.payload) if item.agent in ("pi", "omp") else None
+    written = {} if line is None or isinstance(line, Failure) else line
     entry = item.entry
     if isinstance(entry, Message):
         stated = written.get("message")
@@ -77,6 +78,6 @@ def _as_stated(message: dict[str, Any], *, tolerant: bool) -> dict[str, Any]:
     role = message.get("role")
     if role == "hookMessage":
         return {**message, "role": "custom"}
-    if tolerant and role in _NULL_IS_EMPTY and message.get("content") is None:
+    if tolerant and isinstance(role, str) and role in _NULL_IS_EMPTY and message.get("content") is None:
         return {**message, "content": _NULL_IS_EMPTY[role]}
     return message
