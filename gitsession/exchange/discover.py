@@ -9,6 +9,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
+from itertools import chain
 from pathlib import Path
 
 from gitsession.errors import Malformed
@@ -48,9 +49,13 @@ def _top(folder: Path) -> Path | None:
 
 
 def top(folder: Path) -> Path:
-    """The top of the repository that ``folder`` is in, without asking git; of none, the folder itself."""
+    """The top of the repository that ``folder`` is in, without asking git; of none, the folder itself.
+
+    Raises ``OSError`` and ``ValueError`` for what is no name of a folder.
+    """
     folder = folder.absolute()
-    return next((place for place in (folder, *folder.parents) if (place / ".git").exists()), folder)
+    # One after the other: a session may say a folder of fifty thousand parents.
+    return next((place for place in chain([folder], folder.parents) if (place / ".git").exists()), folder)
 
 
 def under(paths: Iterable[Path]) -> Iterator[Path]:
