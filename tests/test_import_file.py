@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -68,5 +70,17 @@ def test_what_is_no_session_is_refused_by_name(store: Store, tmp_path: Path):
         store.import_file(path, agent="telepathy")
     with pytest.raises(FileNotFoundError):
         store.import_file(tmp_path / "none")
-    with pytest.raises(IsADirectoryError):
-        store.import_file(tmp_path)
+
+
+def test_what_is_no_file_is_named_and_nothing_stays_open(store: Store, tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "loop").symlink_to("loop")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(os.fspath(tmp_path / "s"))
+        before = len(os.listdir("/dev/fd"))
+        for path in (tmp_path, tmp_path / "pipe", tmp_path / "s", Path("/dev/null")):
+            with pytest.raises(Malformed, match=f"{path}: not a regular file"):
+                store.import_file(path)
+        with pytest.raises(OSError, match="loop"):
+            store.import_file(tmp_path / "loop")
+        assert len(os.listdir("/dev/fd")) == before

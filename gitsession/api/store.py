@@ -16,7 +16,7 @@ from gitsession.api import care
 from gitsession.api.catalogues import Catalogues
 from gitsession.api.session import Session
 from gitsession.context.line import Memory
-from gitsession.errors import GitSessionError, NotFound
+from gitsession.errors import GitSessionError, Malformed, NotFound
 from gitsession.exchange import bring_in, discover, projects, resume, send_out, sources
 from gitsession.exchange.bring_in import BroughtIn
 from gitsession.exchange.repair import Repaired
@@ -153,10 +153,13 @@ class Store:
         """
         if agent and agent not in FORMATS:
             raise NotFound(f"no agent {agent!r}", hint=f"there are {', '.join(FORMATS)}")
+        path = Path(path)
+        if path.exists() and not path.is_file():
+            raise Malformed("not a regular file", where=str(path), hint="name the files in a folder, one by one")
         group = secrets.token_hex(8)
         done = [
             self.take_in(found.format, found.take(), path=found.place, group=group, dry_run=dry_run)
-            for found in sources.at(Path(path), FORMATS[agent] if agent else None, final=final)
+            for found in sources.at(path, FORMATS[agent] if agent else None, final=final)
         ]
         if not done:
             raise NotFound(f"{path}: no agent wrote this that gitsession knows", hint="say whose it is")
