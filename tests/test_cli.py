@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import codex_files
 import opencode_files
 import pytest
 from aider_files import answer, history, user
@@ -172,6 +173,25 @@ def test_a_file_cut_short_is_taken_in_up_to_the_cut_and_says_so(run: Run, file: 
     assert "wait for the rest of their line" in told
     assert run("import", str(file), "--dry-run", "--final").count("6 entries") == 1
     assert "Login" not in run("ls")
+
+
+def test_that_something_waits_is_said_however_many_problems_there_are(run: Run, file: Path) -> None:
+    file.write_bytes(file.read_bytes() + b"oops\n" * 5 + b"{")
+    told = run("import", str(file))
+    assert ":13: not taken in: 1 byte after the last line end" in told
+    assert "2 more problems" in told
+
+
+def test_what_waits_is_said_at_the_export_until_it_is_taken(run: Run, here: Path) -> None:
+    path = here / f"{codex_files.NAME}.jsonl"
+    path.write_bytes(codex_files.rollout(codex_files.turn("t1")) + b'{"type":"resp')
+    [found] = document(run("import", str(path), "--json"))["sessions"]
+    assert f"{path} has 13 bytes more at its end, which were not taken in: `gitsession import --final {path}`" in run(
+        "export", found["session"], err=True
+    )
+    run("import", str(here), "--final")
+    assert "not taken in" not in run("export", found["session"], err=True)
+    assert run("export", found["session"]) == path.read_text()
 
 
 def test_a_dry_run_writes_nothing(run: Run, file: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import claude_code
@@ -83,9 +84,13 @@ def test_doctor_says_how_many_go(run: Run, sessions: list[Path]) -> None:
     told = run("doctor", code=3)
     assert "nobody wrote to for 30 days: 2 of 3 within 7 days, 1 of them when it next starts; 2 not imported" in told
     run("import", str(sessions[2]))
+    assert re.search(r"^--  sweep .*; 1 not imported", run("doctor"), re.MULTILINE)
     facts = document(run("doctor", "--json"))
+    assert facts["notes"] == ["sweep"]
     assert "; 1 not imported as they are now: `gitsession import --all` keeps them" in facts["facts"]["sweep"]
     assert facts["problems"] == []
+    run("import", "--all")
+    assert document(run("doctor", "--json"))["notes"] == []
 
 
 def test_doctor_goes_by_the_settings(run: Run, sessions: list[Path]) -> None:

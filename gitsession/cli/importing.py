@@ -59,7 +59,7 @@ class Work:
         found, sid, before = False, "", len(self.failed) + len(self._waiting)
         with self._judged(path):
             stamp = sources.stamp_of(path)
-            if not named and self._catalogue.seen(path.absolute(), stamp):
+            if not (named or self._final) and self._catalogue.seen(path.absolute(), stamp):
                 self.unchanged += 1
                 return
             for each in sources.at(path, format, final=self._final):

@@ -28,7 +28,7 @@ from gitsession.formats.claude_turns import Turns
 from gitsession.formats.groups import LF, Group
 from gitsession.formats.jsonl import Failure, Object
 from gitsession.formats.placement import NOTHING, Field, Node, Placed, place, quoted
-from gitsession.formats.record import Problem, Record, Source
+from gitsession.formats.record import Problem, Record, Source, waits
 from gitsession.formats.times import to_ms
 from gitsession.model.entries import Session
 
@@ -73,8 +73,7 @@ def split(data: bytes, *, name: str, final: bool) -> Source:
         started_ms = 0
     records, problems = parts.records()
     if waiting:
-        what = f"{len(waiting)} bytes after the last line end wait for the rest of their line; --final takes them"
-        problems.append(Problem(len(lines) + 1, what))
+        problems.append(waits(len(lines) + 1, waiting))
     return Source(
         agent=AGENT,
         source_id=_source_id(where, parts.session),

@@ -16,7 +16,7 @@ from gitsession.formats.codex_turns import is_update, starts_turn
 from gitsession.formats.groups import LF, Group, group, spoken
 from gitsession.formats.jsonl import Failure, Object
 from gitsession.formats.placement import quoted
-from gitsession.formats.record import Base, Problem, Record, Source
+from gitsession.formats.record import Base, Problem, Record, Source, waits
 from gitsession.formats.times import to_ms
 
 META = "session_meta"
@@ -80,8 +80,7 @@ def split(data: bytes, *, agent: str, name: str, final: bool) -> Source:
     thread, problems = _thread(lines, at, name)
     problems += [Problem(record.line, record.problem) for record in records if record.problem]
     if waiting:
-        what = f"{len(waiting)} bytes after the last line end wait for the rest of their line; --final takes them"
-        problems.append(Problem(len(lines) + 1, what))
+        problems.append(waits(len(lines) + 1, waiting))
     return Source(
         agent=agent,
         source_id=thread.id,

@@ -19,7 +19,7 @@ from gitsession.formats import jsonl
 from gitsession.formats.databases import UNKNOWN, WHOLE_MASK, Ask, Columns, Stamp, picked, rows_of, summed
 from gitsession.formats.jsonl import Failure, Object
 from gitsession.formats.placement import NOTHING, Node, place
-from gitsession.formats.record import Problem, Record, Source
+from gitsession.formats.record import Problem, Record, Source, waits
 from gitsession.formats.times import to_ms
 
 AGENT = "librecode"
@@ -100,8 +100,7 @@ def split(data: bytes, *, final: bool = False) -> Source:
         records.append(Record(placed.line, payload, placed.parent, node.id, placed.claimed, placed.problem))
         problems += [Problem(placed.line, placed.problem)] if placed.problem else []
     if rest and not takes_rest:
-        what = f"{len(rest)} bytes after the last line end wait for the rest of their line; --final takes them"
-        problems.append(Problem(len(lines) + 1, what))
+        problems.append(waits(len(lines) + 1, rest))
     return Source(
         agent=AGENT,
         source_id=id.encode(errors="backslashreplace").decode(),

@@ -16,7 +16,7 @@ from gitsession.formats.jsonl import Failure, Object
 from gitsession.formats.pi_words import dumps
 from gitsession.formats.placement import NOTHING, Field, Node, Placed, place, quoted
 from gitsession.formats.places import Beside
-from gitsession.formats.record import Problem, Record, Source
+from gitsession.formats.record import Problem, Record, Source, waits
 from gitsession.formats.times import to_ms
 
 _BLOB = re.compile(rb"blob:sha256:([0-9a-f]{64})(?![0-9a-f])")
@@ -75,8 +75,7 @@ def split(data: bytes, *, agent: str, name: str, final: bool) -> Source:
     records, more = _records(parts)
     problems += more
     if waiting:
-        what = f"{len(waiting)} bytes after the last line end wait for the rest of their line; --final takes them"
-        problems.append(Problem(len(lines) + 1 - parts.slots, what))
+        problems.append(waits(len(lines) + 1 - parts.slots, waiting))
     return Source(
         agent=agent,
         source_id=source_id,

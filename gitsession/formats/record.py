@@ -47,10 +47,18 @@ class Base(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something to tell the user: where in the file, and what."""
+    """Something to tell the user: where in the file, and what. ``waits``: what stands there was not taken in yet."""
 
     line: int
     what: str
+    waits: bool = False
+
+
+def waits(line: int, rest: bytes) -> Problem:
+    """That ``rest`` is no whole line yet."""
+    size, its, it = ("1 byte", "its", "it") if len(rest) == 1 else (f"{len(rest):,} bytes", "their", "them")
+    what = f"not taken in: {size} after the last line end, to wait for the rest of {its} line; --final takes {it}"
+    return Problem(line, what, waits=True)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -26,11 +26,16 @@ _REPAIR = "`gitsession repair` puts it right"
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """``mend``: what would put it right; "" where nothing is wrong."""
+    """``mend``: what would put it right; "" where nothing is wrong. ``is_note``: not wrong, and yet to be read."""
 
     what: str
     found: str
     mend: str = ""
+    is_note: bool = False
+
+    @property
+    def mark(self) -> str:
+        return "!!" if self.mend else "--" if self.is_note else "ok"
 
 
 @click.command()
@@ -43,10 +48,11 @@ def command(app: App, as_json: bool) -> int:
     if as_json:
         problems = [{"where": check.what, "what": check.found, "mend": check.mend} for check in wrong]
         facts = {check.what: check.found for check in checks}
-        emit("doctor", {"checked": len(checks), "facts": facts, "problems": problems})
+        notes = [check.what for check in checks if check.is_note]
+        emit("doctor", {"checked": len(checks), "facts": facts, "notes": notes, "problems": problems})
     else:
         for check in checks:
-            say(f"{'!!' if check.mend else 'ok'}  {check.what:<12}  {check.found}")
+            say(f"{check.mark}  {check.what:<12}  {check.found}")
             if check.mend:
                 say(f"                  {check.mend}")
     if not os.path.lexists(app.path):
@@ -119,7 +125,7 @@ def _sweep(app: App) -> Iterator[Check]:
         catalogue = None  # no store yet, or one that says above what is wrong with it
     found = sweeping.look(catalogue)
     if found.files:
-        yield Check("sweep", sweeping.words(found))
+        yield Check("sweep", sweeping.words(found), is_note=found.not_imported > 0)
 
 
 def _size(path: Path) -> int:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
 
 from gitsession.cli.opening import App, split, with_app
 from gitsession.cli.output import count, warn
-from gitsession.errors import Refused
+from gitsession.errors import Malformed, Refused
 
 
 @click.command()
@@ -40,6 +42,8 @@ def command(app: App, session: str, agent: str | None, as_it_came: bool, output:
         warn(f"left out: {count(sent.left_out, 'entry', 'entries')} made here, {why}; SESSION@ENTRY gives a line")
     for note, times in sorted(sent.notes.items()):
         warn(f"{note} ({times})" if times > 1 else note)
+    if at is None and not sent.added:
+        _tell_what_waits(app.store().catalogue().files_of(found.id), sent.data)
     if output is None:
         sys.stdout.buffer.write(sent.data)
         sys.stdout.buffer.flush()
@@ -50,3 +54,20 @@ def command(app: App, session: str, agent: str | None, as_it_came: bool, output:
         raise Refused(f"{output} is there already", hint="choose another name; nothing is overwritten") from None
     with os.fdopen(fd, "wb") as file:
         file.write(sent.data)
+
+
+def _tell_what_waits(files: Iterable[Path], data: bytes) -> None:
+    """Where a file that the session came from goes on behind what was taken in: the export is that much shorter."""
+    from gitsession.exchange import discover
+
+    for path in files:
+        try:
+            _, held = discover.read(path)
+        except (OSError, Malformed):
+            continue  # gone, or a session in a database
+        if len(held) > len(data) and held.startswith(data):
+            how = "" if b"\n" in held[len(data) :] else "--final "
+            warn(
+                f"{path} has {count(len(held) - len(data), 'byte')} more at its end, which were not taken in: "
+                f"`gitsession import {how}{shlex.quote(str(path))}` takes them"
+            )

@@ -18,11 +18,11 @@ from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import count, emit, json_option, say, warn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from gitsession.api import Store
     from gitsession.exchange.bring_in import BroughtIn
-    from gitsession.formats import Format
+    from gitsession.formats import Format, Problem
 
 PROBLEMS_SHOWN = 3
 
@@ -121,10 +121,11 @@ def _tell(work: Work) -> None:
         if done.rewritten is not None:
             away = f" (you are on {row.active})" if row and row.active != done.branch and not work.dry_run else ""
             say(f"  {path}:{done.rewritten}: rewritten from here on, now branch {done.branch}{away}; the rest stays")
-        for problem in done.problems[:PROBLEMS_SHOWN]:
+        shown = _shown(done.problems)
+        for problem in shown:
             say(f"  {path}:{problem.line}: {problem.what}" if problem.line else f"  {path}: {problem.what}")
-        if len(done.problems) > PROBLEMS_SHOWN:
-            say(f"  {len(done.problems) - PROBLEMS_SHOWN} more problems; --json lists all")
+        if len(done.problems) > len(shown):
+            say(f"  {count(len(done.problems) - len(shown), 'more problem')}; --json lists all")
     for each in work.behind:
         say(f"{each['path']}  {each['what']}, would be taken in behind it")
     for failure in work.failed:
@@ -139,6 +140,12 @@ def _tell(work: Work) -> None:
         say(", ".join(parts))
     elif not work.done and not work.failed:
         warn(f"no session files found; {known()}")
+
+
+def _shown(problems: Sequence[Problem]) -> list[Problem]:
+    """The first of them, and that something was not taken in, always."""
+    waiting = [problem for problem in problems if problem.waits]
+    return [*[problem for problem in problems if not problem.waits][:PROBLEMS_SHOWN], *waiting]
 
 
 @contextmanager
