@@ -99,6 +99,12 @@ def test_import_says_what_it_took_in(run: Run, file: Path) -> None:
     assert set(session["branches"]) > {"main"}
 
 
+def test_import_and_ls_count_the_same_entries(run: Run, file: Path) -> None:
+    [session] = document(run("import", str(file), "--json"))["sessions"]
+    [row] = document(run("ls", "--json"))["sessions"]
+    assert row["entries"] == session["entries"]
+
+
 def test_importing_again_finds_nothing_new(run: Run, file: Path, imported: str) -> None:
     [session] = document(run("import", str(file), "--json"))["sessions"]
     assert session["new"] == 0

@@ -130,7 +130,7 @@ def test_what_has_no_words_and_what_stands_on_other_branches_is_counted(store: S
     sent = store.export(session.id, to="markdown")
     assert b"elsewhere" not in sent.data
     assert dict(sent.notes) == {
-        "custom entries, which are left out": 1, "entries on other branches, which are left out": 1,
+        "records that no model is shown, which are left out": 1, "entries on other branches, which are left out": 1,
     }  # fmt: skip
     assert headings(told(store, session, session.resolve("leaf~2"))) == ["user"]
 

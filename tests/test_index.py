@@ -119,7 +119,7 @@ def test_a_row_says_what_can_be_listed(store: Store) -> None:
     assert (row.agent, row.source_id, row.title, row.first_words, row.project) == (
         "pi", "s1", "Name", "words of a", "/work",
     )  # fmt: skip
-    assert (row.created_ms, row.updated_ms, row.entries, row.tokens) == (START_MS, START_MS + 10_000, 7, 20)
+    assert (row.created_ms, row.updated_ms, row.entries, row.tokens) == (START_MS, START_MS + 10_000, 6, 20)
     assert set(row.branches) == {"main", row.active}
     assert row.name == "Name"
 
@@ -148,10 +148,10 @@ def test_a_fork_is_listed_from_where_it_begins(store: Store) -> None:
     made = held.fork()
     row = store.catalogue().session(made.id)
     assert row is not None
-    assert (row.entries, row.title, row.agent, row.project, row.active) == (1, "Title", "agent", "/work", "main")
+    assert (row.entries, row.title, row.agent, row.project, row.active) == (0, "Title", "agent", "/work", "main")
     assert store.catalogue().session(held.id) is not None
     made.append(Message.user("on"))
-    assert store.sessions()[0].entries == 2
+    assert store.sessions()[0].entries == 1
     assert made.names().labels == held.names().labels == {held.line()[1].oid: "mark"}
 
 
@@ -165,7 +165,7 @@ def test_a_branch_above_the_fork_point_is_still_of_the_fork(store: Store) -> Non
     row = store.catalogue().session(made.id)
     assert row is not None
     assert (row.title, row.agent, set(row.branches)) == ("Child", "agent", {"main", "above"})
-    assert row.entries == 2  # the fork entry and the branch's own
+    assert row.entries == 1  # the branch's own
     assert made.names().labels == {}
 
 

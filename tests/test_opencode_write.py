@@ -6,14 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import aider_files
 import pytest
-from builders import Clock, assert_clean, bring, entry, exported, pi_file, said, session
+from builders import Clock, assert_clean, bring, entry, exported, label, pi_file, said, session
 from opencode_cases import CASES, ONE, TWO
 from opencode_files import Database, answer, export, user
 
 from gitsession.exchange import send_out, sources
 from gitsession.exchange.bring_in import bring_in
-from gitsession.formats import opencode
+from gitsession.formats import aider_view, opencode, outgoing
 from gitsession.model.blocks import Image, Text, ToolCall
 from gitsession.model.entries import Compaction, Message, Prune
 from gitsession.session import session as sessions
@@ -171,4 +172,29 @@ def test_a_session_of_pi_with_what_opencode_has_no_word_for_goes_along_and_is_co
     sid = bring(store, pi_file(*lines, said("b", "x", "Ho", role="assistant", at=2))).session
     out = send_out.send(store, sid, "opencode")
     assert told(json.loads(out.data)) == ["user: Hi", "assistant: Ho"]
-    assert out.notes["custom entries, which are left out"] == 1
+    assert out.notes["records that no model is shown, which are left out"] == 1
+
+
+@pytest.mark.parametrize("agent", ["pi", "omp"])
+def test_labels_and_thinking_levels_of_a_file_are_counted(agent: str) -> None:
+    store = MemoryStore()
+    lines = [
+        said("a", None, "Hi", role="user"), label("l1", "a", "a", "start"), label("l2", "l1", "a", "anew"),
+        label("l3", "l2", "l2", "gone"), label("l4", "l3", "l2", None),
+        entry("thinking_level_change", "t", "l4", at=1, thinkingLevel="high"),
+    ]  # fmt: skip
+    sid = bring(store, pi_file(*lines, said("b", "t", "Ho", role="assistant", at=2)), agent=agent).session
+    assert send_out.send(store, sid, "opencode").notes == {
+        "labels, which are left out": 1, "thinking change entries, which are left out": 1,
+    }  # fmt: skip
+    assert send_out.send(store, sid, "aider").notes["labels, which are left out"] == 1
+
+
+def test_what_aider_printed_is_told_in_words_of_people() -> None:
+    store = MemoryStore()
+    lines = aider_files.run(), aider_files.user("/add a.py"), aider_files.told("Added a.py"), aider_files.user("Hi")
+    sid = bring(store, aider_files.history(*lines, aider_files.answer("Ho")), name=aider_files.PLACE).session
+    notes = send_out.send(store, sid, "opencode").notes
+    assert notes["lines that Aider printed, which are left out"] == 1
+    assert notes["commands to Aider, which are left out"] == 1
+    assert outgoing._RECORDS.keys() == {aider_view.OUTPUT, aider_view.RESTORED, aider_view.COMMAND}

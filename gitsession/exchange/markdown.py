@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from gitsession.codec.text import clean
-from gitsession.formats.outgoing import Leaving, Line, Outgoing, Written
+from gitsession.formats.outgoing import Leaving, Line, Outgoing, Written, called
 from gitsession.formats.times import to_iso
 from gitsession.model.blocks import Block, File, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import (
@@ -25,7 +25,6 @@ from gitsession.model.entries import (
     ModelChange,
     Reset,
     Title,
-    kind_of,
 )
 from gitsession.model.plain import plain
 
@@ -47,7 +46,7 @@ def write(out: Outgoing) -> Written:
             continue  # they stand in the heads
         said = list(_said(each.entry))
         if not said:
-            notes[f"{kind_of(each.entry).replace('_', ' ')[:40]} entries, which are left out"] += 1
+            notes[f"{called(each.entry)}, which are left out"] += 1
             continue
         who, *words = said
         paragraphs += [_heading(who, each.entry.at_ms, labels.get(each.key, "")), *filter(None, words)]

@@ -27,8 +27,8 @@ def write(out: Outgoing) -> Written:
     kept = _in_sight(path)
     _count(notes, "entries of other branches, which are left out", len(out.entries) - len(path))
     _count(notes, "entries before the last summary, which are left out", len(path) - len(kept))
-    _count(notes, "labels, which are left out", len(out.labels))
-    _count(notes, "title, which is left out", out.title is not None)
+    _count(notes, "labels, which are left out", len(out.all_labels()))
+    _count(notes, "title, which is left out", out.name() is not None)
     lines = [] if kept and kept[0].line is not None else [Line(_head(out))]
     for leaving in kept:
         data = leaving.line

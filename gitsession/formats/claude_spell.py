@@ -12,8 +12,9 @@ from typing import Any
 
 from gitsession.formats import claude_words
 from gitsession.formats.claude_words import Words
+from gitsession.formats.outgoing import called
 from gitsession.model import entries as kinds
-from gitsession.model.entries import Entry, kind_of
+from gitsession.model.entries import Entry
 
 EARLIER = "What happened before this point in the conversation, in summary:"
 ELSEWHERE = "What was tried on another branch of this conversation, in summary:"
@@ -40,9 +41,8 @@ def spell(entry: Entry, to: Speaker) -> list[Words]:
     how = _BY_KIND.get(entry.kind)
     if how is not None:
         return how(entry, to)
-    kind = kind_of(entry)
     if entry.kind not in SILENT:
-        to.notes[f"{kind[:40]} entries, for which {PROGRAM} has no word, which are left out"] += 1
+        to.notes[f"{called(entry)}, for which {PROGRAM} has no word, which are left out"] += 1
     return []
 
 

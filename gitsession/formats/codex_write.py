@@ -18,7 +18,7 @@ from gitsession.formats.codex_view import REPLACEMENT
 from gitsession.formats.codex_words import SUMMARY_PREFIX, items_of
 from gitsession.formats.groups import LF, spoken
 from gitsession.formats.jsonl import Failure, Object, parse
-from gitsession.formats.outgoing import Leaving, Line, Outgoing, Written
+from gitsession.formats.outgoing import Leaving, Line, Outgoing, Written, called
 from gitsession.formats.times import to_iso
 from gitsession.model.blocks import Thinking
 from gitsession.model.entries import (
@@ -31,7 +31,6 @@ from gitsession.model.entries import (
     Reset,
     Session,
     Title,
-    kind_of,
 )
 
 
@@ -141,7 +140,7 @@ class _Writer:
                     self._item(item, entry.at_ms, key)
                 self._count_thoughts(entry, items)
             case _:
-                self.notes[f"{kind_of(entry).replace('_', ' ')[:40]} entries, which are left out"] += 1
+                self.notes[f"{called(entry)}, which are left out"] += 1
 
     def _count_thoughts(self, entry: Entry, items: list[Object]) -> None:
         """Those of another model, which nobody else can read, are no items."""

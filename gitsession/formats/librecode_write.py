@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Any
 
 from gitsession.formats.librecode_file import AGENT
-from gitsession.formats.outgoing import Leaving, Line, Outgoing, Written
+from gitsession.formats.outgoing import Leaving, Line, Outgoing, Written, called
 from gitsession.formats.pi_words import dumps
 from gitsession.formats.times import to_iso
 from gitsession.model.blocks import Image, Text
@@ -20,7 +20,6 @@ from gitsession.model.entries import (
     ModelChange,
     ThinkingChange,
     Title,
-    kind_of,
 )
 
 __all__ = ["AGENT", "write"]
@@ -42,7 +41,7 @@ def write(out: Outgoing) -> Written:
             continue
         said = _row(entry, ids)
         if said is None:
-            notes[f"{kind_of(entry.entry).replace('_', ' ')[:40]} entries, which are left out"] += 1
+            notes[f"{called(entry.entry)}, which are left out"] += 1
             ids[entry.key] = ids.get(entry.below)
             continue
         id = ids[entry.key] = _id(entry.key)

@@ -6,19 +6,17 @@ made as opencode makes them, of a time and of what they name, so the same sessio
 
 from __future__ import annotations
 
-import base64
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
-from typing import Any
 
 from gitsession.formats import opencode_file
 from gitsession.formats.jsonl import Failure, parse
 from gitsession.formats.opencode_places import session_id
+from gitsession.formats.opencode_spell import Words, id_in, in_full, made_id, marked, part_of, whole
 from gitsession.formats.opencode_text import quoted
-from gitsession.formats.outgoing import Leaving, Line, Outgoing, Written
-from gitsession.model.blocks import Block, File, Image, Text, Thinking, ToolCall
+from gitsession.formats.outgoing import Leaving, Line, Outgoing, Written, called
+from gitsession.model.blocks import Block, Text
 from gitsession.model.entries import (
     BranchSummary,
     Compaction,
@@ -35,11 +33,9 @@ from gitsession.model.results import unfold
 VERSION = "1.18.33"
 """The release whose messages these are like."""
 
-NOT_ANSWERED = "[Tool execution was interrupted]"
 UNKNOWN = ("unknown", "unknown")
-_SILENT = ("title", "model_change", "thinking_change", "usage", "label", "checkpoint", "permission")
-
-Words = dict[str, Any]
+_SILENT = ("title", "model_change", "usage", "label", "checkpoint", "permission")
+"""Kinds that are told elsewhere, or that say nothing of the conversation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +78,10 @@ class _Writer:
         self.user = ""
         self.at_ms = 0
         self.title = out.title.title if out.title is not None else None
-        self.full = {id: said for line in out.head for id, said in _in_full(line)}
+        self.full = {id: said for line in out.head for id, said in in_full(line)}
         head = next((line for line in out.head if line.startswith(b'{"info":')), None)
         self.header = head or self._header()
-        self.session = _id_in(self.header) or session_id(out.session.source_id)
+        self.session = id_in(self.header) or session_id(out.session.source_id)
 
     def run(self) -> Export:
         path = self._path()
@@ -97,8 +93,8 @@ class _Writer:
                 self._keep(entry, entry.line)
             else:
                 self._say(entry.key, entry.entry)
-        if self.out.labels:
-            self.notes["labels, which are left out"] += len(self.out.labels)
+        if labels := self.out.all_labels():
+            self.notes["labels, which are left out"] += len(labels)
         return Export(tuple(self._lines()), self.notes, self._titled())
 
     def _path(self) -> list[Leaving]:
@@ -148,7 +144,7 @@ class _Writer:
             case Prune():
                 self._prune(entry)
             case _ if kind_of(entry) not in _SILENT:
-                self.notes[f"{kind_of(entry).replace('_', ' ')[:40]} entries, which are left out"] += 1
+                self.notes[f"{called(entry)}, which are left out"] += 1
 
     def _message(self, key: str, entry: Message) -> None:
         if entry.role == "user":
@@ -169,7 +165,7 @@ class _Writer:
     def _user(self, key: str, at_ms: int, content: Iterable[Block], *, synthetic: bool = False) -> None:
         provider, model = self.model
         info = {"role": "user", "agent": "build", "model": {"providerID": provider, "modelID": model}}
-        parts = [part for block in content if (part := self._part(block)) is not None]
+        parts = [part for block in content if (part := part_of(block, self.notes)) is not None]
         if synthetic:
             parts = [{**part, **({"synthetic": True} if part["type"] == "text" else {})} for part in parts]
         if parts:
@@ -178,12 +174,12 @@ class _Writer:
     def _assistant(self, key: str, entry: Message) -> None:
         if entry.failed and not entry.content:
             return
-        content = [part for block in entry.content if (part := self._part(block)) is not None]
+        content = [part for block in entry.content if (part := part_of(block, self.notes)) is not None]
         has_calls = any(part["type"] == "tool" for part in content)
         if not content:
             return
         usage = entry.usage or {}
-        counts = {name: _count(usage.get(name)) for name in ("input", "output", "reasoning", "cacheRead", "cacheWrite")}
+        counts = {name: whole(usage.get(name)) for name in ("input", "output", "reasoning", "cacheRead", "cacheWrite")}
         cache = {"read": counts.pop("cacheRead"), "write": counts.pop("cacheWrite")}
         finish = "tool-calls" if has_calls else "stop"
         tokens = {**counts, "cache": cache}
@@ -218,7 +214,7 @@ class _Writer:
         else:
             ids = {name: part[name] for name in ("sessionID", "messageID")}
             files = [{**found, "id": part["id"], **ids} for block in entry.content
-                     if (found := self._part(block)) is not None and found["type"] == "file"]  # fmt: skip
+                     if (found := part_of(block, self.notes)) is not None and found["type"] == "file"]  # fmt: skip
             part["state"] = {
                 "status": "completed", "input": state["input"], "output": text, "title": part["tool"], "metadata": {},
                 "time": time, **({"attachments": files} if files else {}),
@@ -245,36 +241,17 @@ class _Writer:
     def _prune(self, entry: Prune) -> None:
         for made in self.made:
             if made.kept is not None:
-                made.kept = _marked(made.kept, set(entry.targets), made.key, entry.at_ms)
+                made.kept = marked(made.kept, set(entry.targets), made.key, entry.at_ms)
         for target in entry.targets:
             for part in self.by_key.get(target, []):
                 if part["state"]["status"] == "completed":
                     part["state"]["time"]["compacted"] = entry.at_ms
 
-    def _part(self, block: Block) -> Words | None:
-        match block:
-            case Text():
-                return {"type": "text", "text": block.text} if block.text else None
-            case ToolCall():
-                given = dict(block.arguments)
-                state = {"status": "error", "input": given, "error": NOT_ANSWERED, "time": {"start": 0, "end": 0}}
-                return {"type": "tool", "callID": block.id, "tool": block.name, "state": state}
-            case Image() | File(data=bytes()):
-                encoded = base64.b64encode(block.data or b"").decode()
-                mime = block.mime or "application/octet-stream"
-                name = {"filename": block.name} if isinstance(block, File) and block.name else {}
-                return {"type": "file", "mime": mime, **name, "url": f"data:{mime};base64,{encoded}"}
-            case File():
-                return {"type": "text", "text": block.name}
-            case Thinking():
-                self.notes["thoughts, which are left out"] += 1
-        return None
-
     # ---- lines
 
     def _put(self, key: str, info: Words, parts: Sequence[Words], at_ms: int, *, name: str = "") -> str:
         self.at_ms = max(at_ms, self.at_ms + 1)
-        id = _id("msg", self.at_ms, 0, self.session, key, name)
+        id = made_id("msg", self.at_ms, 0, self.session, key, name)
         time: Words = {"created": self.at_ms}
         if info["role"] == "assistant":
             time["completed"] = self.at_ms
@@ -283,7 +260,7 @@ class _Writer:
         for at, part in enumerate(parts, 1):
             if part["type"] == "tool":
                 part["state"]["time"] = {"start": self.at_ms, "end": self.at_ms}
-            about_part = {"id": _id("prt", self.at_ms, at, self.session, key, name), "sessionID": self.session}
+            about_part = {"id": made_id("prt", self.at_ms, at, self.session, key, name), "sessionID": self.session}
             own.append({**part, **about_part, "messageID": id})
         self.ids.setdefault(key, id)
         self.made.append(_Made(key, about, own, None, id))
@@ -319,48 +296,3 @@ class _Writer:
         if isinstance(found, Failure) or not self.title:
             return self.header
         return quoted({**found, "info": {**found["info"], "title": self.title}}).encode()
-
-
-def _id(kind: str, at_ms: int, count: int, *named: str) -> str:
-    """As opencode makes them: twelve digits of the time and of a counter, and fourteen that keep them apart."""
-    apart = sha256("/".join((kind, str(count), *named)).encode("utf-8", "backslashreplace")).hexdigest()[:14]
-    return f"{kind}_{(at_ms * 4096 + count) % (1 << 48):012x}{apart}"
-
-
-def _count(value: Any) -> int:
-    return value if type(value) is int and value > 0 else 0
-
-
-def _id_in(header: bytes) -> str | None:
-    found = parse(header)
-    info = None if isinstance(found, Failure) else found.get("info")
-    id = info.get("id") if isinstance(info, Mapping) else None
-    return id if isinstance(id, str) else None
-
-
-def _in_full(line: bytes) -> list[tuple[str, bytes]]:
-    """What stands on ``meta`` for a record, by the id of the message that speaks."""
-    if not line.startswith(b'{"in full":'):
-        return []
-    found = parse(line)
-    listed = [] if isinstance(found, Failure) else found.get("in full")
-    info = listed[-1].get("info") if isinstance(listed, list) and listed and isinstance(listed[-1], dict) else None
-    id = info.get("id") if isinstance(info, dict) else None
-    return [(id, line)] if isinstance(id, str) else []
-
-
-def _marked(kept: bytes, targets: set[str], key: str, at_ms: int) -> bytes:
-    """A message of opencode's in which the results that are meant, all of them or single parts, are marked as old."""
-    record = parse(kept)
-    if isinstance(record, Failure):
-        return kept
-    changed = False
-    for message in [record, *record.get("messages", []), *record.get("in full", [])]:
-        parts = message.get("parts") if isinstance(message, dict) else None
-        for part in parts if isinstance(parts, list) else []:
-            state = part.get("state") if isinstance(part, dict) else None
-            time = state.get("time") if isinstance(state, dict) and state.get("status") == "completed" else None
-            if isinstance(time, dict) and "compacted" not in time and (key in targets or part.get("id") in targets):
-                time["compacted"] = at_ms
-                changed = True
-    return quoted(record).encode() if changed else kept

@@ -10,7 +10,21 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from gitsession.model.entries import Entry, Label, Session, Title
+from gitsession.model.entries import Custom, Entry, Label, Session, Title, kind_of
+
+_RECORDS = {
+    "aider:output": "lines that Aider printed",
+    "aider:restored": "lines that Aider printed",
+    "aider:command": "commands to Aider",
+}
+"""What people call records of which a form has no word, by their type."""
+
+
+def called(entry: Entry) -> str:
+    """What people call entries such as this one, where they hear that some were left out."""
+    if isinstance(entry, Custom):
+        return _RECORDS.get(entry.custom_type, "records that no model is shown")
+    return f"{kind_of(entry).replace('_', ' ')[:40]} entries"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -18,7 +18,7 @@ from gitsession.errors import Ambiguous, NotFound, Unavailable
 from gitsession.index.derived import PATIENCE_SECONDS, begin_log, is_damage, remove
 from gitsession.store import peek
 
-VERSION = 9
+VERSION = 10
 FILE = Path("gitsession") / "index.db"
 
 _SCHEMA = """
@@ -72,8 +72,8 @@ class Row(NamedTuple):  # a dataclass would cost a third of the start of `gitses
     ``view``: how its entries are written; a later one than ours can be read, not written to.
     ``project``: the folder it was held in; ``identity``: which project that is, on any machine, if it is known.
     ``parent``: what its agent calls the session that began it, as its sub-agent, or that it was forked from.
-    ``entries`` and ``tokens`` (all that providers reported) count from where the session begins: its root, or the
-    entry at which it was forked off.
+    ``entries`` and ``tokens`` (all that providers reported) count what is behind where the session begins: its root,
+    or the entry at which it was forked off.
     """
 
     sid: str

@@ -230,7 +230,7 @@ def _summarise(
         "project": None if cwd is None else storable(cwd),
         "created_ms": created_ms,
         "updated_ms": max(updated_ms, created_ms),
-        "entries": count,
+        "entries": count - 1,  # nothing is said by the one it begins with
         "branches": json.dumps(leaves),
         "active": active(store, sid),
         "view": (first.view if isinstance(first, kinds.Session | kinds.Fork) else None) or VIEW,
