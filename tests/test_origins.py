@@ -64,11 +64,13 @@ def test_a_sub_agent_of_claude_code_was_started_by_a_call(
     result = {} if told else {"agentId": "ab12"}
     take(store, *claude_files(tmp_path, told=told, **result))
     assert origin(store, f"claude:{SESSION}/agent-ab12") == (SESSION, "assistant: Agent (+1 tool)")
+    assert_started(store, f"claude:{SESSION}", f"claude:{SESSION}/agent-ab12")
 
 
 def test_where_nothing_says_which_call_the_session_is_known(tmp_path: Path, store: Store) -> None:
     take(store, *claude_files(tmp_path, told=None))
     assert origin(store, f"claude:{SESSION}/agent-ab12") == (SESSION, "")
+    assert_started(store, f"claude:{SESSION}")
 
 
 def test_where_that_session_is_not_here_nothing_is(tmp_path: Path, store: Store) -> None:
@@ -97,6 +99,7 @@ def test_a_sub_agent_of_codex_was_started_by_a_call(tmp_path: Path, store: Store
     below.write_bytes(rollout(asked("look"), thread=CHILD, parent_thread_id=THREAD))
     take(store, above, below)
     assert origin(store, f"codex:{CHILD}") == (THREAD, "assistant: spawn_agent (+1 tool)")
+    assert_started(store, f"codex:{THREAD}", f"codex:{CHILD}")
 
 
 def test_a_sub_agent_of_opencode_was_started_by_a_call(tmp_path: Path, store: Store) -> None:
@@ -108,6 +111,7 @@ def test_a_sub_agent_of_opencode_was_started_by_a_call(tmp_path: Path, store: St
     take(store, made.path)
     found = origin(store, "opencode:ses_child")
     assert found is not None and found[0] == SES and found[1].startswith("assistant: ")
+    assert_started(store, f"opencode:{SES}", "opencode:ses_child")
 
 
 def test_the_first_entry_of_a_sub_agent_is_shown_with_where_it_came_from(
@@ -122,6 +126,19 @@ def test_the_first_entry_of_a_sub_agent_is_shown_with_where_it_came_from(
     assert command_line.run(["--store", str(tmp_path / "store.git"), "show", f"{address}@root", "--json"]) == 0
     document = json.loads(capfdbinary.readouterr()[0])
     assert document["origin"] == {"session": found.session, "entry": found.entry.oid}
+    begun = store.session(address).id
+    call = f"{found.session}@{found.entry.oid}"
+    assert command_line.run(["--store", str(tmp_path / "store.git"), "show", call]) == 0
+    assert f"started  {begun}" in capfdbinary.readouterr()[0].decode()
+    assert command_line.run(["--store", str(tmp_path / "store.git"), "show", call, "--json"]) == 0
+    assert json.loads(capfdbinary.readouterr()[0])["started"] == [begun]
+
+
+def assert_started(store: Store, address: str, *begun: str) -> None:
+    """That of all entries of a session one call started these, and no other entry any."""
+    session = store.session(address)
+    found = [sids for node in session.line() if (sids := session.started(node))]
+    assert found == ([[store.session(each).id for each in begun]] if begun else [])
 
 
 KEYS = [

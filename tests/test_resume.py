@@ -16,7 +16,7 @@ import codex_files
 import opencode_files
 import pytest
 import stories
-from builders import Clock, begun, bring, header, pi_file, session, talk
+from builders import Clock, begun, bring, header, joined, pi_file, session, talk
 from test_cli import Run, document, here, run
 
 from gitsession.errors import Refused
@@ -486,3 +486,77 @@ def test_an_agent_that_names_the_entry_it_goes_on_from_goes_on_there(store: Obje
     sid = bring(store, data, name=claude_code.SESSION).session
     assert not send_out.send(store, sid).notes
     assert placed(store, sid, where).file.read_bytes() == data
+
+
+# ---- what came of it
+
+
+def handed(run: Run, sid: str, agent: str) -> Path:
+    return Path(document(run("resume", sid, "--in", agent, "--json"))["path"])
+
+
+def go_on(path: Path, agent: str) -> None:
+    """As the agent does: one more turn behind what is there."""
+    said = [json.loads(line) for line in path.read_bytes().splitlines()]
+    leaf = next((line["uuid"] for line in reversed(said) if "uuid" in line), None)
+    more = {
+        "claude": joined(*claude_code.talk("x", "y", after=leaf)),
+        "codex": codex_files.joined(codex_files.user("more"), codex_files.assistant("yes")),
+        "omp": joined(*talk("x", "y", after="b")),
+    }
+    path.write_bytes(path.read_bytes() + more[agent])
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex", "omp"])
+def test_what_was_handed_over_and_not_gone_on_with_does_not_come_in_as_one_more_session(
+    run: Run, imported: str, agent: str
+) -> None:
+    path = handed(run, imported, agent)
+    for _ in range(2):
+        assert "1 file unchanged" in run("import", "--all")
+        os.utime(path, (1, 1))
+    assert len(document(run("ls", "--json"))["sessions"]) == 1
+    assert "1 file unchanged" in run("import", str(path.parent))
+    run("import", str(path))  # named: it is wanted
+    assert len(document(run("ls", "--json"))["sessions"]) == 2
+
+
+def test_what_was_handed_over_is_taken_in_where_that_is_not_known_any_more(run: Run, imported: str) -> None:
+    handed(run, imported, "claude")
+    [index] = Path.home().rglob("index.db")
+    index.unlink()
+    run("import", "--all")
+    assert len(document(run("ls", "--json"))["sessions"]) == 2
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex", "omp"])
+def test_what_was_gone_on_with_is_a_session_that_says_where_it_came_from_and_is_named(
+    run: Run, imported: str, agent: str
+) -> None:
+    path = handed(run, imported, agent)
+    go_on(path, agent)
+    assert f"`gitsession import {path}` first" in run("resume", imported, "--in", agent, code=4, err=True)
+    run("import", "--all")
+    [other] = [row["session"] for row in document(run("ls", "--json"))["sessions"] if row["session"] != imported]
+    told = run("resume", imported, "--in", agent, code=4, err=True)
+    assert f"session {other} here" in told and f"`gitsession resume {other}`" in told
+    assert document(run("show", f"{other}@root", "--json"))["origin"] == {"session": imported, "entry": None}
+    run("resume", other)
+
+
+def test_what_opencode_took_in_and_did_not_go_on_with_does_not_come_in_as_one_more_session(
+    run: Run, imported: str
+) -> None:
+    said = json.loads(handed(run, imported, "opencode").read_bytes())
+    place = Path(os.environ["XDG_DATA_HOME"], "opencode/opencode.db")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    theirs = opencode_files.Database(place)
+    theirs.put(said["messages"], said["info"])
+    for _ in range(2):
+        run("import", "--all")
+        assert len(document(run("ls", "--json"))["sessions"]) == 1
+    more = [opencode_files.user("msg_zz", "more", at=9_999_999), opencode_files.answer("msg_zzz", "yes", at=10_000_000)]
+    theirs.put([*said["messages"], *more], said["info"])
+    run("import", "--all")
+    [other] = [row["session"] for row in document(run("ls", "--json"))["sessions"] if row["session"] != imported]
+    assert f"session {other} here" in run("resume", imported, "--in", "opencode", code=4, err=True)

@@ -28,7 +28,7 @@ from gitsession.session import session as sessions
 from gitsession.session.gaps import Gap
 from gitsession.session.graph import Tree
 from gitsession.session.node import Node, load
-from gitsession.session.origin import Origin, origin
+from gitsession.session.origin import Origin, origin, started
 from gitsession.session.session import OnMoved
 from gitsession.store.base import Oid
 from gitsession.store.gitstore import GitStore
@@ -139,14 +139,32 @@ class Session:
         return self._session.label(node, label)
 
     def origin(self) -> Origin | None:
-        """Where an imported session came from: the session, and the call there that started it as a sub-agent."""
+        """Where an imported session came from: the session, and the call there that started it as a sub-agent.
+
+        Of one that was handed over to its agent from here (``Store.resume``): the session that it was, if known.
+        """
         catalogue = self._catalogues.get()
         row = catalogue.session(self.id)
 
         def find(agent: str, source_id: str) -> str | None:
             return next((row.sid for row in catalogue.by_source(agent, source_id)), None)
 
-        return origin(self._objects, self.id, row.source_id if row else None, find)
+        found = origin(self._objects, self.id, row.source_id if row else None, find)
+        if found is not None or row is None or row.source_id is None:
+            return found
+        handed = catalogue.handed(row.agent, row.source_id)
+        return Origin(handed[0], None) if handed is not None and handed[0] != self.id else None
+
+    def started(self, at: str | Node = "leaf") -> list[str]:
+        """The sessions that the calls of an entry started, as sub-agents: ``origin`` the other way round."""
+        catalogue = self._catalogues.get()
+        row = catalogue.session(self.id)
+        if row is None or row.source_id is None:
+            return []
+        begun = {each.sid: each.source_id for each in catalogue.begun_by(row.agent, row.source_id)}
+        if not begun:
+            return []
+        return started(self._objects, self._session.resolve(at), self.tree(), row.agent, begun)
 
     def rename(self, title: str) -> None:
         """Name the session; an empty title takes the name away."""

@@ -244,10 +244,20 @@ class Store:
         ``at``: the entry it goes on from. No file is overwritten. Raises ``Refused``, ``Corrupt``, ``OSError``.
         """
         where = resume.workspace(cwd, Path.home(), os.environ)
-        found = resume.plan(self.objects, sid, agent, at, where, os.environ)
+        found = resume.plan(self.objects, sid, agent, at, where, os.environ, self._session_of)
         if not dry_run:
             resume.perform(found)
+            with contextlib.suppress(Malformed):  # nothing was said in it yet
+                handed = resume.source_of(found)
+                self.catalogue().hand_over(sid, found.sent.agent, handed.source_id, resume.said(handed))
         return found
+
+    def handed(self, format: Format, source: Source) -> str | None:
+        """The session that was handed over to an agent as this one, where nothing was said in it there since."""
+        found = self.catalogue(fresh=False).handed(format.AGENT, source.source_id)
+        if found is None or found[1] != resume.said(source) or self._session_of(format.AGENT, source.source_id):
+            return None
+        return found[0]
 
     # ---- the store as a whole
 

@@ -66,7 +66,7 @@ class Work:
                 found = True
                 self.named |= {each.place} if named else set()
                 try:
-                    sid = self._one(each, within=each.place != path) or sid
+                    sid = self._one(each, named=named, within=each.place != path) or sid
                 except NoBase as error:
                     self._waiting.append((path, format, named, error))
             if not found and not named:
@@ -77,14 +77,23 @@ class Work:
         if sid and len(self.failed) + len(self._waiting) == before:
             self._remember(path, stamp, sid)
 
-    def _one(self, found: Found, *, within: bool) -> str | None:
-        """One session; its id, ``None`` where it failed. ``within``: a database, which says when one has changed."""
+    def _one(self, found: Found, *, named: bool, within: bool) -> str | None:
+        """One session; its id, ``None`` where it failed. ``within``: a database, which says when one has changed.
+
+        What was handed over to its agent, and nothing was said in since, comes in only where the user named it.
+        """
         with self._judged(found.place):
             seen = self._catalogue.seen(found.place.absolute(), found.stamp) if within and not self._final else None
             if seen is not None:
                 self.unchanged += 1
                 return seen
             taken = found.take()
+            handed = None if named else self.store.handed(found.format, taken.source)
+            if handed is not None:
+                self.unchanged += 1
+                if within:
+                    self._remember(found.place, found.stamp, handed)
+                return handed
             self._ids[found.place] = taken.source.source_id
             done = self.store.take_in(found.format, taken, path=found.place, group=self._group, dry_run=self.dry_run)
             self.done.append((found.place, found.format.AGENT, done))

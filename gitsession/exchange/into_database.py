@@ -17,6 +17,14 @@ from gitsession.formats.jsonl import parse
 from gitsession.model.entries import Prune
 
 
+class GoneOn(Refused):
+    """The agent has more of the session at ``path`` than was taken in as it."""
+
+    def __init__(self, path: Path, message: str) -> None:
+        super().__init__(message, hint=f"`gitsession import {shlex.quote(str(path))}` first")
+        self.path = path
+
+
 def check(format: Format, data: bytes, home: Path, environment: Mapping[str, str]) -> int:
     """How many results are marked as old in the export ``data`` that stay unmarked, because they are there already.
 
@@ -57,11 +65,8 @@ def _session(format: Format, path: Path, id: str) -> Source | None:
         return database.session(opened.ask, opened.columns, id, final=True) if is_there else None
 
 
-def _goes_on(path: Path) -> Refused:
-    return Refused(
-        f"{path} has more of this session than was taken in: it was gone on with",
-        hint=f"`gitsession import {shlex.quote(str(path))}` first",
-    )
+def _goes_on(path: Path) -> GoneOn:
+    return GoneOn(path, f"{path} has more of this session than was taken in: it was gone on with")
 
 
 def _is_other(path: Path) -> Refused:

@@ -10,15 +10,16 @@ import errno
 import os
 import secrets
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
 from gitsession.errors import Refused
 from gitsession.exchange import discover, into_database
+from gitsession.exchange.into_database import GoneOn
 from gitsession.exchange.send_out import SentOut, agent_of, send
-from gitsession.formats import IMPORTING, RESUMABLE, Resumable, Workspace
+from gitsession.formats import FORMATS, IMPORTING, RESUMABLE, Resumable, Source, Workspace
 from gitsession.model.entries import Session
 from gitsession.session import facts, graph
 from gitsession.session.active import active, derived
@@ -51,6 +52,17 @@ class Resumption:
         return self.held == len(self.data)
 
 
+def said(source: Source) -> bytes:
+    """A digest of what a session says, to know again what was handed to an agent."""
+    parts = (*(record.payload for record in source.records), source.tail or b"", source.waiting)
+    return sha256(b"".join(b"%d:%b" % (len(part), part) for part in parts)).digest()
+
+
+def source_of(plan: Resumption) -> Source:
+    """What an import would make of the file as it is handed over. Raises ``Malformed``."""
+    return FORMATS[plan.sent.agent].split(plan.data, name=discover.name_of(plan.file))
+
+
 def workspace(cwd: str | Path, home: Path, environment: Mapping[str, str]) -> Workspace:
     """The folder ``cwd`` on this machine."""
     names = ("TMPDIR", "TMP", "TEMP")
@@ -59,10 +71,17 @@ def workspace(cwd: str | Path, home: Path, environment: Mapping[str, str]) -> Wo
 
 
 def plan(
-    store: ObjectStore, sid: str, agent: str | None, at: Node | None, where: Workspace, environment: Mapping[str, str]
+    store: ObjectStore,
+    sid: str,
+    agent: str | None,
+    at: Node | None,
+    where: Workspace,
+    environment: Mapping[str, str],
+    find: Callable[[str, str], str | None] | None = None,
 ) -> Resumption:
     """How ``agent``, by default the session's own, goes on at ``at``, by default the leaf, in ``where``. Reads only.
 
+    ``find``: the session here that an agent calls so, to say where it went on.
     Raises ``Refused`` where the agent has gone on with its file since it was imported, or another one is in its place;
     and where there is no such agent, or none that goes on with a file.
     """
@@ -75,12 +94,19 @@ def plan(
         )
     sent = send(store, sid, agent, _unless_whole(store, sid, at), where.cwd)
     assert sent.session is not None
-    file, data, held = _found(format, sent, sent.session, where, environment)
     id = format.called(sent.session.source_id or sid)
+    try:
+        file, data, held = _found(format, sent, sent.session, where, environment)
+        unmarked = into_database.check(format, sent.data, Path(where.home), environment) if agent in IMPORTING else 0
+    except GoneOn as error:
+        there = find(agent, id) if find is not None else None
+        if there in (None, sid):
+            raise
+        what = f"{error.path} was gone on with: that is session {there} here"
+        raise Refused(what, hint=f"`gitsession resume {there}` goes on there") from None
     commands = [format.resume_command(id, str(file))]
     if agent in IMPORTING:
         commands = [IMPORTING[agent].take_in_command(str(file)), *commands]
-        unmarked = into_database.check(format, sent.data, Path(where.home), environment)
         if unmarked:
             sent = replace(sent, notes={**sent.notes, NOT_MARKED: unmarked})
     return Resumption(sent, data, id, file, held, tuple(map(tuple, commands)), where.cwd)
@@ -174,11 +200,8 @@ def _name(scratch: Path, file: Path) -> None:
         os.rename(scratch, file)
 
 
-def _has_grown(file: Path) -> Refused:
-    return Refused(
-        f"{file} has more in it than was taken in: it was gone on with",
-        hint=f"`gitsession import {shlex.quote(str(file))}` first",
-    )
+def _has_grown(file: Path) -> GoneOn:
+    return GoneOn(file, f"{file} has more in it than was taken in: it was gone on with")
 
 
 def _is_other(file: Path) -> Refused:

@@ -46,6 +46,9 @@ CREATE TABLE sessions (
 CREATE TABLE files (
     path TEXT PRIMARY KEY, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, inode INTEGER NOT NULL,
     sid TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE handed (
+    agent TEXT NOT NULL, source_id TEXT NOT NULL, sid TEXT NOT NULL, digest BLOB NOT NULL,
+    PRIMARY KEY (agent, source_id)) WITHOUT ROWID;
 """
 
 
@@ -163,6 +166,10 @@ class Catalogue:
         """The sessions that go by an agent's own id, the newest first."""
         return self._rows("WHERE agent = ? AND source_id = ?", (agent, source_id))
 
+    def begun_by(self, agent: str, source_id: str) -> list[Row]:
+        """The sessions that say they were begun by the one that the agent calls so, the oldest first."""
+        return self._rows("WHERE agent = ? AND parent = ?", (agent, source_id))[::-1]
+
     def _newest(self, address: str, cwd: str | None) -> Row:
         cwd = os.path.abspath(cwd or ".")
         rows = self.sessions()
@@ -176,7 +183,7 @@ class Catalogue:
         raise NotFound(f"no {which} was held in {cwd}", hint=elsewhere or "`gitsession import` takes sessions in")
 
     def _rows(self, where: str, values: Sequence[str] = ()) -> list[Row]:
-        texts = [value.encode("utf-8", "replace").decode() for value in values]  # SQLite takes no lone surrogate
+        texts = [_text(value) for value in values]
         try:
             return [_row(found) for found in self.db.execute(f"{_SELECT} {where} ORDER BY updated_ms DESC, sid", texts)]
         except (sqlite3.DatabaseError, ValueError, AttributeError) as error:
@@ -204,6 +211,19 @@ class Catalogue:
         """The files that a session was imported from, as far as it is remembered."""
         found = self.db.execute("SELECT path FROM files WHERE sid = ? ORDER BY path", (sid,)).fetchall()
         return [Path(os.fsdecode(path)) for (path,) in found]
+
+    # ---- sessions that were handed to an agent
+
+    def hand_over(self, sid: str, agent: str, source_id: str, digest: bytes) -> None:
+        """That the session was written for ``agent``, by what it is called there. ``digest``: of what was said."""
+        with contextlib.suppress(sqlite3.OperationalError), self.transaction() as db:  # else it comes in as one more
+            db.execute("INSERT OR REPLACE INTO handed VALUES (?, ?, ?, ?)", (agent, _text(source_id), sid, digest))
+
+    def handed(self, agent: str, source_id: str) -> tuple[str, bytes] | None:
+        """The session that was handed to ``agent`` so, if it is here, and the digest of what was said in it then."""
+        asked = "SELECT sid, digest FROM handed WHERE agent = ? AND source_id = ?"
+        found = self.db.execute(asked, (agent, _text(source_id))).fetchone()
+        return (found[0], found[1]) if found is not None and self.session(found[0]) is not None else None
 
     def last_seen_refs(self) -> dict[str, str]:
         """What the refs of sessions held at the last look; nothing where that cannot be read."""
@@ -242,6 +262,11 @@ def is_of(row: Row, project: str, identity: str | None = None) -> bool:
     if not project or (row.identity is not None and row.identity in (identity, f"remote:{project}", project)):
         return True
     return f"{row.project or ''}/".startswith(f"{os.path.abspath(project).rstrip('/')}/")
+
+
+def _text(value: str) -> str:
+    """SQLite takes no lone surrogate."""
+    return value.encode("utf-8", "replace").decode()
 
 
 _SELECT = (
@@ -285,7 +310,7 @@ def _connect(path: str) -> sqlite3.Connection:
             if db.execute("PRAGMA user_version").fetchone()[0] != VERSION:
                 _make_anew(db)
             db.execute("COMMIT")
-        for table in ("state", "refs", "entries", "answers", "anchors", "marks", "sessions", "files"):
+        for table in ("state", "refs", "entries", "answers", "anchors", "marks", "sessions", "files", "handed"):
             db.execute(f"SELECT * FROM {table} LIMIT 0")
     except UnicodeDecodeError as error:  # the name of a column is no text any more
         db.close()

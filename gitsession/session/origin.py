@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from gitsession.formats import DELEGATING, Delegating
@@ -12,7 +12,7 @@ from gitsession.session import content, graph
 from gitsession.session.gaps import DAMAGE
 from gitsession.session.graph import Tree
 from gitsession.session.lineage import parent_of
-from gitsession.session.meta import meta_of
+from gitsession.session.meta import Meta, meta_of
 from gitsession.session.node import Node
 from gitsession.store.base import ObjectStore
 
@@ -42,22 +42,64 @@ def origin(
         return None
     if format is None or source_id is None:
         return Origin(above, None)
+    begun = {sid: _Begun(source_id, _beside(meta, store))}
+    return Origin(above, dict(_calls(store, graph.tree(store, above), format, begun)).get(sid))
+
+
+def started(store: ObjectStore, node: Node, tree: Tree, agent: str, begun: Mapping[str, str | None]) -> list[str]:
+    """The sessions that the calls of an entry started, as sub-agents.
+
+    ``tree``: of the session that it stands in; ``begun``: the sessions that say they came from that one, and what
+    ``agent``, whose they are, calls each. Reads the records from the call to the last that says what it began.
+    """
+    format = DELEGATING.get(agent)
+    if format is None or not begun or node.oid not in tree.nodes or not _makes_calls(store, node):
+        return []
+    asked = {sid: _Begun(id, _beside(meta_of(store, sid), store)) for sid, id in begun.items() if id is not None}
+    below = graph.below(tree, node.oid)
+    return [sid for sid, found in _calls(store, below, format, asked) if found is not None and found.oid == node.oid]
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A session that another one began: what its agent calls it, and the files beside its own, by name."""
+
+    id: str
+    beside: Mapping[str, bytes]
+
+
+def _beside(meta: Meta, store: ObjectStore) -> dict[str, bytes]:
     kept = [content.entry_of(store, node) for node in meta.nodes if node.kind == Attachment.kind]
-    beside = {entry.name: entry.data for entry in kept if isinstance(entry, Attachment)}
-    return Origin(above, _call(store, graph.tree(store, above), format, source_id, beside))
+    return {entry.name: entry.data for entry in kept if isinstance(entry, Attachment)}
 
 
-def _call(store: ObjectStore, tree: Tree, format: Delegating, id: str, beside: Mapping[str, bytes]) -> Node | None:
+def _calls(
+    store: ObjectStore, tree: Tree, format: Delegating, begun: Mapping[str, _Begun]
+) -> Iterator[tuple[str, Node | None]]:
+    """The call by which each session was begun, as ``tree`` tells it; ``None`` where the call itself is not in it."""
+    left = dict(begun)
     for node, _ in tree.walk():
+        if not left:
+            return
         if node.source is None:
             continue
         try:
-            call = format.began(content.payload_of(store, node), id, beside)
+            payload = content.payload_of(store, node)
         except DAMAGE:
             continue
-        if call:
-            return _made_by(store, tree, node, call)
-    return None
+        for sid, each in list(left.items()):
+            call = format.began(payload, each.id, each.beside)
+            if call:
+                del left[sid]
+                yield sid, _made_by(store, tree, node, call)
+
+
+def _makes_calls(store: ObjectStore, node: Node) -> bool:
+    try:
+        said = content.entry_of(store, node)
+    except DAMAGE:
+        return False
+    return isinstance(said, Message) and any(isinstance(each, ToolCall) for each in said.content)
 
 
 def _made_by(store: ObjectStore, tree: Tree, node: Node | None, call: str) -> Node | None:

@@ -41,7 +41,7 @@ def command(app: App, entry: str, as_json: bool) -> int:
     except DAMAGE as error:
         parts, problem = content.Kept("", b"", b"", None), str(error)
     came_from = session.origin() if isinstance(view, Session) else None
-    document = _document(node, view, parts, problem, came_from)
+    document = _document(node, view, parts, problem, came_from, session.started(node))
     if as_json:
         emit("show", document)
     elif problem:
@@ -53,7 +53,9 @@ def command(app: App, entry: str, as_json: bool) -> int:
     return exits.INTEGRITY if problem else exits.OK
 
 
-def _document(node: Node, view: Entry, parts: content.Kept, problem: str, came_from: Origin | None) -> dict[str, Any]:
+def _document(
+    node: Node, view: Entry, parts: content.Kept, problem: str, came_from: Origin | None, started: list[str]
+) -> dict[str, Any]:
     source = node.source
     begun = came_from and {"session": came_from.session, "entry": came_from.entry.oid if came_from.entry else None}
     return {
@@ -68,6 +70,7 @@ def _document(node: Node, view: Entry, parts: content.Kept, problem: str, came_f
         "body": plain(view),
         "tokens": _tokens(view),
         **({"origin": begun} if begun else {}),
+        **({"started": started} if started else {}),
         "source": {"agent": source.agent, "id": source.id, "line": source.line} if source else None,
         "form": parts.form,
         "holes": [
@@ -102,6 +105,7 @@ def _head(node: Node, document: dict[str, Any]) -> list[str]:
         "tokens": ", ".join(f"{number:,} {_COUNTED[what]}" for what, number in (document["tokens"] or {}).items()),
         "from": _source(node),
         "origin": "@".join(filter(None, document.get("origin", {}).values())),
+        "started": ", ".join(document.get("started", [])),
     }
     return lines + [f"{name:>7}  {paint(value)}" for name, value in facts.items() if value]
 
