@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from builders import Clock, assert_clean, pi_file, talk
+from builders import Clock, assert_clean, pi_file, said, talk
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitsession import Message, Store
+from gitsession import Message, NotFound, Store
 from gitsession.cli import app as command_line
 from gitsession.exchange.projects import identity_of, of_remote
 from gitsession.formats import pi
@@ -208,6 +208,40 @@ def test_the_index_can_be_made_anew(store: Store, tmp_path: Path):
     catalogue = store.catalogue()
     catalogue.begin_anew()
     assert store.sessions() == before
+
+
+def at(store: Store, folder: Path, address: str = "@") -> str | None:
+    session = store.session(address, cwd=str(folder))
+    row = store.catalogue().session(session.id)
+    assert row is not None
+    return row.source_id
+
+
+def test_in_a_fresh_worktree_the_newest_session_here_is_the_projects(store: Store, tmp_path: Path):
+    app = repository(tmp_path / "app", "git@host:o/app.git")
+    for number, folder in enumerate((app, repository(tmp_path / "other", "git@host:o/other.git"), tmp_path)):
+        store.bring_in(pi, pi_file(said("u", None, at=number + 1), id=f"s{number}", cwd=str(folder)))
+    git(app, "worktree", "add", "-q", str(tmp_path / "fresh"))
+    (tmp_path / "fresh/below").mkdir()
+    assert [at(store, tmp_path / folder) for folder in ("app", "fresh/below", "other", ".")] == ["s0", "s0", "s1", "s2"]
+    assert at(store, tmp_path / "fresh", "-") == "s2"
+    store.bring_in(pi, held_in(tmp_path / "fresh", id="s3"))
+    assert [at(store, tmp_path / folder) for folder in ("app", "fresh/below")] == ["s0", "s3"]
+
+
+def test_what_was_held_where_everything_lies_below_is_of_that_folder_only(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "scratch") + "/")
+    everybodys = (Path("/"), Path("/tmp"), Path.home(), tmp_path / "scratch")
+    for number, folder in enumerate(everybodys):
+        store.bring_in(pi, held_in(folder, id=f"s{number}"))
+    for number, folder in enumerate(everybodys):
+        assert at(store, folder) == f"s{number}"
+        with pytest.raises(NotFound, match="no session was held in"):
+            at(store, folder / "work/app")
+    store.bring_in(pi, held_in(tmp_path / "scratch/work", id="s4"))
+    assert at(store, tmp_path / "scratch/work/app") == "s4"
 
 
 def test_ls_and_search_find_all_of_a_project_wherever_it_lies(

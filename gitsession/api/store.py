@@ -25,7 +25,8 @@ from gitsession.exchange.send_out import SentOut
 from gitsession.exchange.sources import Taken
 from gitsession.formats import FORMATS, Format, Source
 from gitsession.index import search
-from gitsession.index.catalogue import Catalogue, Row, is_of
+from gitsession.index.catalogue import Catalogue, Row
+from gitsession.index.here import Here, everybodys, is_of
 from gitsession.index.search import Hit
 from gitsession.model.entries import Session as Header
 from gitsession.session import graph, oplog
@@ -45,6 +46,11 @@ def now_ms() -> int:
 def default_path(given: str | None = None) -> Path:
     """Where the user's store lies (``location``)."""
     return location.store_path(given, os.environ, Path.home(), gitcli.user_setting)
+
+
+def _here(cwd: str | None) -> Here:
+    place = os.path.abspath(cwd or ".")
+    return Here(place, everybodys(str(Path.home()), os.environ), lambda: projects.identity_of(Path(place)))
 
 
 class Store:
@@ -104,10 +110,11 @@ class Store:
     def session(self, address: str, *, cwd: str | None = None) -> Session:
         """The session that ``address`` names: a unique part of its id, ``<agent>:<source id>``, ``@``, ``-``.
 
-        ``@`` is the newest session held in ``cwd`` (this process's folder) or above it, ``-`` the one before it.
+        ``@`` is the newest session held in ``cwd`` (this process's folder) or above it in its repository; where there
+        is none, the newest of its project; then the newest held above that. ``-`` is the one before it.
         Raises ``NotFound`` or ``Ambiguous``.
         """
-        row = self.catalogue().find(address, cwd)
+        row = self.catalogue().find(address, _here(cwd) if address in ("@", "-") else None)
         return self._front(sessions.Session.open(self.objects, row.sid, self._clock, row.active, view=row.view))
 
     def _front(self, session: sessions.Session) -> Session:

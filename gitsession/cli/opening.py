@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitsession.cli.output import count, warn
+from gitsession.cli.output import count, current_folder, warn
 from gitsession.errors import NotAStore, NotFound
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from gitsession.api import Session, Store
     from gitsession.index.catalogue import Catalogue, Row
+    from gitsession.index.here import Here
     from gitsession.session.node import Node
     from gitsession.store.gitstore import GitStore
 
@@ -113,7 +114,7 @@ class App:
     def row(self, address: str) -> tuple[Row, str]:
         """The catalogue's row of the session, and the entry or "", of ``SESSION[@ENTRY]``."""
         name, entry = split(address)
-        return self.catalogue().find(name, None), entry
+        return self.catalogue().find(name, here() if name in ("@", "-") else None), entry
 
     def session(self, address: str) -> Session:
         """The session of an address. Raises ``UsageError`` where it names an entry, which would be passed over."""
@@ -173,6 +174,19 @@ def no_such_agent(agent: str, rows: Sequence[Row]) -> str:
 
 with_app = click.pass_obj
 """Hands a command its ``App``."""
+
+
+def here() -> Here:
+    """The folder that the user stands in; nowhere where that is gone."""
+    from gitsession.index.here import Here, everybodys
+
+    return Here(current_folder(), everybodys(os.path.expanduser("~"), os.environ), _project_here)
+
+
+def _project_here() -> str | None:
+    from gitsession.exchange.projects import identity_of
+
+    return identity_of(Path())
 
 
 def _git_setting(name: str) -> str | None:

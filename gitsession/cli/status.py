@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from gitsession.cli.opening import App
-from gitsession.cli.output import count, current_folder, paged, say
+from gitsession.cli.opening import App, here
+from gitsession.cli.output import count, paged, say
 from gitsession.cli.sessions import table
 
 NEWEST = 10
@@ -23,16 +23,16 @@ def show_status(app: App) -> None:
         if sweep.soon:
             say(f"\n{sweeping.words(sweep)}")
         return
-    from gitsession.index.catalogue import is_here
+    from gitsession.index.here import is_here
 
     rows = app.catalogue().sessions()
-    cwd = current_folder()
-    here = [row for row in rows if is_here(row, cwd)]
-    say(f"{count(len(rows), 'session')} in {app.path}, {len(here)} of them held here")
+    place = here()
+    held = [row for row in rows if is_here(row, place)]
+    say(f"{count(len(rows), 'session')} in {app.path}, {len(held)} of them held here")
     app.warn_of_damage()
-    shown = (here or rows)[:NEWEST]
+    shown = (held or rows)[:NEWEST]
     if shown:
-        say("\nThe newest here:" if here else "\nThe newest:")
+        say("\nThe newest here:" if held else "\nThe newest:")
         paged(table(shown))
     else:
         say("  gitsession import --all    takes in the sessions your agents have kept on this machine")

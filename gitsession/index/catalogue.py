@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 
 from gitsession.errors import Ambiguous, NotFound, Unavailable
 from gitsession.index.derived import PATIENCE_SECONDS, begin_log, is_damage, remove
+from gitsession.index.here import Here, nearest
 from gitsession.store import peek
 
 VERSION = 10
@@ -137,14 +138,14 @@ class Catalogue:
     def session(self, sid: str) -> Row | None:
         return next(iter(self._rows("WHERE sid = ?", (sid,))), None)
 
-    def find(self, address: str, cwd: str | None) -> Row:
+    def find(self, address: str, here: Here | None) -> Row:
         """The session that ``address`` names. Raises ``NotFound`` or ``Ambiguous``.
 
-        A unique part of its id; ``<agent>:<source id>``; ``@``, the newest here; ``-``, the one before that. *Here* is
-        ``cwd`` (this process's folder) or a folder above it.
+        A unique part of its id; ``<agent>:<source id>``; ``@``, the newest here; ``-``, the one before that. What
+        *here* is, ``index.here`` says.
         """
         if address in ("@", "-"):
-            return self._newest(address, cwd)
+            return self._newest(address, here or Here(os.path.abspath(".")))
         agent, colon, source_id = address.partition(":")
         tries: list[tuple[str, tuple[str, ...]]]
         if colon:
@@ -170,17 +171,19 @@ class Catalogue:
         """The sessions that say they were begun by the one that the agent calls so, the oldest first."""
         return self._rows("WHERE agent = ? AND parent = ?", (agent, source_id))[::-1]
 
-    def _newest(self, address: str, cwd: str | None) -> Row:
-        cwd = os.path.abspath(cwd or ".")
+    def _newest(self, address: str, here: Here) -> Row:
         rows = self.sessions()
-        here = [row for row in rows if is_here(row, cwd)]
         wanted = 0 if address == "@" else 1
-        if len(here) > wanted:
-            return here[wanted]
+        found: list[Row] = []
+        for row in nearest(rows, here):
+            found.append(row)
+            if len(found) > wanted:
+                return row
         which = "session" if not wanted else "earlier session"
-        other = next((row for row in rows if row not in here), None)
+        other = next((row for row in rows if row not in found), None)
         elsewhere = f"the newest elsewhere is {other.sid}, in {other.project or 'no folder'}" if other else ""
-        raise NotFound(f"no {which} was held in {cwd}", hint=elsewhere or "`gitsession import` takes sessions in")
+        where = here.cwd or "a folder that is gone"
+        raise NotFound(f"no {which} was held in {where}", hint=elsewhere or "`gitsession import` takes sessions in")
 
     def _rows(self, where: str, values: Sequence[str] = ()) -> list[Row]:
         texts = [_text(value) for value in values]
@@ -245,23 +248,6 @@ class Catalogue:
 
     def close(self) -> None:
         self.db.close()
-
-
-def is_here(row: Row, cwd: str | None) -> bool:
-    """Whether the session was held in ``cwd`` or in a folder above it."""
-    if not row.project or not cwd:
-        return False
-    return cwd == row.project or cwd.startswith(row.project.rstrip("/") + "/")
-
-
-def is_of(row: Row, project: str, identity: str | None = None) -> bool:
-    """Whether a session is of ``project``: held in that folder or below it, or named so; "" is any.
-
-    ``identity``: which project that folder is, if it is one: then wherever the session was held.
-    """
-    if not project or (row.identity is not None and row.identity in (identity, f"remote:{project}", project)):
-        return True
-    return f"{row.project or ''}/".startswith(f"{os.path.abspath(project).rstrip('/')}/")
 
 
 def _text(value: str) -> str:

@@ -8,8 +8,8 @@ import click
 
 from gitsession.cli import exits
 from gitsession.cli.moments import Since
-from gitsession.cli.opening import App, no_such_agent, with_app
-from gitsession.cli.output import current_folder, emit, json_option, paged, warn
+from gitsession.cli.opening import App, here, no_such_agent, with_app
+from gitsession.cli.output import emit, json_option, paged, warn
 from gitsession.cli.sessions import as_object, table
 
 
@@ -17,12 +17,18 @@ from gitsession.cli.sessions import as_object, table
 @click.option("-n", "number", type=click.IntRange(1), help="At most so many.")
 @click.option("--agent", help="Only of this agent.")
 @click.option("--project", metavar="DIR", help="Only of the project of this folder, or held below it.")
-@click.option("--here", is_flag=True, help="Only held in this folder or above it.")
+@click.option("--here", "held_here", is_flag=True, help="Only held in this folder or above it.")
 @click.option("--since", type=Since(), help="Only with entries since a date, or since 12h, 3d, 2w ago.")
 @json_option
 @with_app
 def command(
-    app: App, number: int | None, agent: str | None, project: str | None, here: bool, since: int | None, as_json: bool
+    app: App,
+    number: int | None,
+    agent: str | None,
+    project: str | None,
+    held_here: bool,
+    since: int | None,
+    as_json: bool,
 ) -> int:
     """List sessions, the newest first."""
     rows = found = app.catalogue().sessions()
@@ -30,14 +36,15 @@ def command(
         rows = [row for row in rows if row.agent == agent]
     if project:
         from gitsession.exchange.projects import identity_of
-        from gitsession.index.catalogue import is_of
+        from gitsession.index.here import is_of
 
         identity = identity_of(Path(project))
         rows = [row for row in rows if is_of(row, project, identity)]
-    if here:
-        from gitsession.index.catalogue import is_here
+    if held_here:
+        from gitsession.index.here import is_here
 
-        rows = [row for row in rows if is_here(row, current_folder())]
+        place = here()
+        rows = [row for row in rows if is_here(row, place)]
     if since is not None:
         rows = [row for row in rows if row.updated_ms >= since]
     rows = rows[:number]

@@ -1,0 +1,94 @@
+"""Which sessions are of a folder: held in it or above it, or of the same project elsewhere.
+
+It loads nothing but the standard library, because ``gitsession ls`` must start fast.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol, TypeVar
+
+_TEMPORARY = ("/tmp", "/private/tmp", "/var/tmp", "/private/var/tmp")
+
+
+class Held(Protocol):
+    """Of a session: where it was held, and which project that is."""
+
+    @property
+    def sid(self) -> str: ...
+    @property
+    def project(self) -> str | None: ...
+    @property
+    def identity(self) -> str | None: ...
+
+
+H = TypeVar("H", bound=Held)
+
+
+class Here(NamedTuple):
+    """The folder ``cwd`` on this machine. ``everybodys``: those below which everything lies; what was held in one of
+    them is of that folder only. ``identity``: asks which project the folder is, which takes a git.
+    """
+
+    cwd: str
+    everybodys: frozenset[str] = frozenset()
+    identity: Callable[[], str | None] = lambda: None
+
+
+def everybodys(home: str, environment: Mapping[str, str]) -> frozenset[str]:
+    """The root, the home directory, and folders for what is temporary."""
+    named = (environment.get(name, "") for name in ("TMPDIR", "TMP", "TEMP"))
+    return frozenset(path.rstrip("/") for path in ("/", home, *_TEMPORARY, *named))
+
+
+def is_here(row: Held, here: Here) -> bool:
+    """Whether the session was held in the folder or in one above it."""
+    if not row.project or not here.cwd:
+        return False
+    is_above = _is_in(here.cwd, row.project) and row.project.rstrip("/") not in here.everybodys
+    return here.cwd == row.project or is_above
+
+
+def is_of(row: Held, project: str, identity: str | None = None) -> bool:
+    """Whether a session is of ``project``: held in that folder or below it, or named so; "" is any.
+
+    ``identity``: which project that folder is, if it is one: then wherever the session was held.
+    """
+    if not project or (row.identity is not None and row.identity in (identity, f"remote:{project}", project)):
+        return True
+    return _is_in(row.project or "", os.path.abspath(project))
+
+
+def nearest(rows: Sequence[H], here: Here) -> Iterator[H]:
+    """The sessions of a folder, the nearest first, and of those that are as near in the order of ``rows``.
+
+    In a repository: those held in the folder or above it there; those of the project that are held elsewhere, in
+    another worktree, say, for which git is asked only then; those held above the repository.
+    """
+    top = _top(here.cwd)
+    on_the_way = [row for row in rows if is_here(row, here)]
+    inside = [row for row in on_the_way if top is None or _is_in(row.project or "", top)]
+    yield from inside
+    project = here.identity() if any(row.identity for row in rows) else None
+    of_project = [row for row in rows if project is not None and row.identity == project]
+    told = {row.sid for row in inside}
+    for row in (*of_project, *on_the_way):
+        if row.sid not in told:
+            told.add(row.sid)
+            yield row
+
+
+def _top(folder: str) -> str | None:
+    """The top of the repository that a folder is in, without asking git."""
+    while not os.path.exists(os.path.join(folder, ".git")):
+        above = os.path.dirname(folder)
+        if above == folder:
+            return None
+        folder = above
+    return folder
+
+
+def _is_in(folder: str, above: str) -> bool:
+    return f"{folder}/".startswith(f"{above.rstrip('/')}/")
+
