@@ -56,10 +56,10 @@ class Work:
         """All sessions at ``path``: one in a file, many in a database."""
         from gitsession.exchange import sources
 
-        found, sid, before = False, "", len(self.failed) + len(self._waiting)
+        found, sid, before, done = False, "", len(self.failed) + len(self._waiting), len(self.done)
         with self._judged(path):
             stamp = sources.stamp_of(path)
-            if not (named or self._final) and self._catalogue.seen(path.absolute(), stamp):
+            if not named and self._catalogue.seen(path.absolute(), stamp):
                 self.unchanged += 1
                 return
             for each in sources.at(path, format, final=self._final):
@@ -75,7 +75,8 @@ class Work:
                 hint = "--from FORMAT takes it as one's"
                 raise NotFound(f"no agent wrote this that gitsession knows ({known()}); {hint}")
         if sid and len(self.failed) + len(self._waiting) == before:
-            self._remember(path, stamp, sid)
+            part = any(problem.waits for _, _, each in self.done[done:] for problem in each.problems)
+            self._remember(path, _not_all_of(stamp) if part else stamp, sid)
 
     def _one(self, found: Found, *, named: bool, within: bool) -> str | None:
         """One session; its id, ``None`` where it failed. ``within``: a database, which says when one has changed.
@@ -150,6 +151,13 @@ class Work:
     def finish(self) -> None:
         """The catalogue, up to date, remembers the files as they are."""
         self.store.catalogue().remember(self._files)
+
+
+def _not_all_of(stamp: Seen) -> Seen:
+    """A stamp that no file has: it is known where the session came from, and what waits is asked for again."""
+    from gitsession.formats.databases import Stamp
+
+    return Stamp(-1, stamp.st_mtime_ns, stamp.st_ino)
 
 
 def spelled(path: Path) -> str:
