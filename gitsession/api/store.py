@@ -259,8 +259,9 @@ class Store:
                 self.catalogue().hand_over(sid, found.sent.agent, handed.source_id, resume.said(handed))
         return found
 
-    def handed(self, format: Format, source: Source) -> str | None:
+    def handed(self, format: Format, taken: Taken) -> str | None:
         """The session that was handed over to an agent as this one, where nothing was said in it there since."""
+        source = taken.source
         found = self.catalogue(fresh=False).handed(format.AGENT, source.source_id)
         if found is None or found[1] != resume.said(source) or self._session_of(format.AGENT, source.source_id):
             return None

@@ -89,7 +89,7 @@ class Work:
                 self.unchanged += 1
                 return seen
             taken = found.take()
-            handed = None if named else self.store.handed(found.format, taken.source)
+            handed = None if named else self.store.handed(found.format, taken)
             if handed is not None:
                 self.unchanged += 1
                 if within:

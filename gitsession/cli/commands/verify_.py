@@ -73,4 +73,5 @@ def _of(app: App, sid: str) -> str:
         row = next((row for row in app.store().sessions() if row.sid == sid), None)
     except GitSessionError:
         row = None
-    return f"of {count(row.entries, 'entry', 'entries')} of {row.name!r}" if row else "of its entries"
+    # The one it begins with can be damaged, too.
+    return f"of {count(row.entries + 1, 'entry', 'entries')} of {row.name!r}" if row else "of its entries"
