@@ -265,7 +265,7 @@ BREAKS = [
     ),
     one(
         "the catalogue is opened without patience",
-        "index/catalogue.py",
+        "index/derived.py",
         'if "locked" not in str(error) or time.monotonic() > deadline:',
         "if True:",
         "tests/test_index.py::test_who_opens_it_while_another_begins_it_waits",

@@ -44,6 +44,13 @@ def maintain(store: GitStore) -> Maintained:
 
     Raises ``Unavailable``, without git among other reasons, and ``Corrupt`` where a file is damaged that git wants.
     """
+    try:
+        return _maintain(store)
+    except OSError as error:
+        raise Unavailable(f"cannot maintain {store.git_dir}: {error.strerror}") from error
+
+
+def _maintain(store: GitStore) -> Maintained:
     git_dir = store.git_dir
     store.flush()
     before = count_packs(git_dir)
