@@ -14,7 +14,7 @@ FLOORS = [
     ["model"],
     ["codec"],
     ["formats", "store"],
-    ["session"],
+    ["session", "workspace"],
     ["context", "index"],
     ["compaction"],
     ["exchange"],
