@@ -37,6 +37,7 @@ _DEVICE = re.compile(
     r"(?:con|prn|aux|nul|(?:com|lpt)[0-9\xb9\xb2\xb3]|conin\$|conout\$|clock\$) *(?:\..*)?",
     re.IGNORECASE | re.ASCII | re.DOTALL,
 )
+_TEMPORARY = re.compile(rb"\.gitsession-[a-z0-9]{1,32}-[^/]{1,9}\.tmp")
 _AT_A_GLANCE = re.compile(
     rb"(?!\.git|(?:con|prn|aux|nul|(?:com|lpt)[0-9])(?:\.|\Z))[a-z0-9_.-]{0,254}[a-z0-9_-]", re.IGNORECASE
 )
@@ -76,6 +77,8 @@ def refusal(name: bytes) -> str | None:
         return "a name with a slash or a zero byte"
     if len(name) > NAME_BYTES_MAX:
         return f"a name of more than {NAME_BYTES_MAX} bytes"
+    if _TEMPORARY.fullmatch(name):
+        return "a name of our own, for what is being written"
     shown = _HIDDEN.sub("", name.decode("utf-8", "surrogateescape"))
     if any(_DOT_GIT.fullmatch(part) for part in shown.split("\\")):
         return "git's own folder, or a name that some system takes for it"
@@ -96,6 +99,11 @@ def path_refusal(path: str) -> str | None:
     if len(components) > DEPTH_MAX:
         return f"more than {DEPTH_MAX} folders deep"
     return next((reason for reason in map(tree_refusal, components) if reason), None)
+
+
+def temporary(tag: str, which: int | str) -> bytes:
+    """The name that a file has while it is being written; ``tag`` is of at most 32 lower-case letters and digits."""
+    return f".gitsession-{tag}-{which}.tmp".encode()
 
 
 def escape_path(raw: bytes) -> str:

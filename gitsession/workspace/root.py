@@ -6,75 +6,20 @@ is resolved first and trusted after, so it does not matter who renames what mean
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
-from hashlib import sha1
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, NamedTuple, TypeAlias
 
-from gitsession.errors import Malformed, NotFound, Refused, Unavailable
-from gitsession.store.base import Oid
-from gitsession.workspace import names
-from gitsession.workspace.trees import File
-
-LINK_MODE = "120000"
+from gitsession.errors import Malformed, NotFound, Refused
+from gitsession.workspace import looking, names
+from gitsession.workspace.looking import Now, Status
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_NO_FOLDER = (errno.ENOTDIR, errno.ELOOP, errno.EMLINK)
-_NOT_THERE = (errno.ENOENT, errno.ENAMETOOLONG, errno.EILSEQ)
 _HANDLES_MAX = 64
-_CHUNK_BYTES = 1 << 20
-_TRIES = 5
-_KINDS: dict[int, Literal["file", "link", "folder", "special"]] = {
-    stat.S_IFREG: "file",
-    stat.S_IFLNK: "link",
-    stat.S_IFDIR: "folder",
-}
-
-
-class Status(NamedTuple):
-    """What the system says of a path without looking into it. As long as it is equal, nobody wrote there."""
-
-    kind: Literal["file", "link", "folder", "special"]
-    permissions: int
-    device: int
-    ino: int
-    links: int
-    uid: int
-    gid: int
-    size: int
-    mtime_ns: int
-    ctime_ns: int
-
-    @classmethod
-    def of(cls, found: os.stat_result) -> Status:
-        kind = _KINDS.get(stat.S_IFMT(found.st_mode), "special")
-        whose = (found.st_dev, found.st_ino, found.st_nlink, found.st_uid, found.st_gid)
-        return cls(kind, stat.S_IMODE(found.st_mode), *whose, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-
-    @property
-    def mode(self) -> str:
-        """As a tree says it of a file or a link."""
-        if self.kind == "link":
-            return LINK_MODE
-        return "100755" if self.permissions & stat.S_IXUSR else "100644"
-
-
-class Odd(NamedTuple):
-    """What stands at a path and is no file that a tree can hold."""
-
-    kind: Literal["folder", "special"]
-
-
-Now: TypeAlias = "File | Odd | None"
-"""What is at a path now; ``None``: nothing, or the way there leads through something that is no folder."""
 
 
 class Root:
@@ -88,7 +33,13 @@ class Root:
         self.path = path
         """Where it really is."""
         self._fd = fd
-        self._store = _identity(os.stat(store)) if store and store.exists() else None
+        self.store: str | None = None
+        """The store's path, where it lies in the workspace."""
+        self._store: tuple[int, int] | None = None
+        if store is not None and store.exists():
+            self._store = _identity(os.stat(store))
+            with suppress(ValueError):
+                self.store = names.escape_path(os.fsencode(Path(os.path.realpath(store)).relative_to(path)))
         self._handles: OrderedDict[str, int] = OrderedDict()
 
     @classmethod
@@ -132,16 +83,17 @@ class Root:
     def state(self, path: str) -> Status | None:
         """``None`` where nothing is, or the way there leads through something that is no folder."""
         folder, name = self._place(path)
-        return None if folder is None else _status(folder, name)
+        return None if folder is None else looking.status(folder, name)
 
     def contents(self, path: str) -> tuple[Status, bytes]:
         """A file's bytes or a link's target, and the status it had while they were read.
 
         Raises ``NotFound``, ``Refused`` for a folder or a special file, ``Unavailable`` for one that is being written.
         """
-        chunks: list[bytes] = []
-        status = self._take(path, lambda _: chunks.clear(), chunks.append)
-        return status, b"".join(chunks)
+        folder, name = self._place(path)
+        if folder is None:
+            raise NotFound(f"{path}: no such file")
+        return looking.contents(folder, name)
 
     def read(self, path: str) -> bytes:
         """As ``contents``."""
@@ -149,17 +101,8 @@ class Root:
 
     def look(self, path: str) -> tuple[Now, Status | None]:
         """What is there, with its content's oid, however large. Raises ``Unavailable`` for what is being written."""
-        status = self.state(path)
-        if status is None:
-            return None, None
-        if status.kind in ("folder", "special"):
-            return Odd("folder" if status.kind == "folder" else "special"), status
-        hasher = _Hasher()
-        try:
-            status = self._take(path, hasher.begin, hasher.take)
-        except NotFound:
-            return None, None
-        return File(status.mode, hasher.oid()), status
+        folder, name = self._place(path)
+        return (None, None) if folder is None else looking.look(folder, name)
 
     def now(self, path: str) -> Now:
         """As ``look``."""
@@ -167,22 +110,29 @@ class Root:
 
     @contextmanager
     def enter(self, folder: str, *, made: list[str] | None = None) -> Iterator[int]:
-        """A handle of a folder, reached anew from the top; what is missing is made if there is ``made`` to name it in.
+        """A handle of a folder to write in, reached anew from the top.
 
-        Raises ``NotFound``; ``Refused`` where something that is no folder stands in the way.
+        What is missing is made if there is ``made`` to name it in. Raises ``NotFound``; ``Refused`` where something
+        that is no folder stands in the way, or a repository's own.
         """
         fd = os.dup(self._fd)
         try:
             at = ""
             for component in folder.split("/") if folder else ():
-                name, at = _name(component), f"{at}/{component}" if at else component
-                if made is not None:
+                name, at = on_disk(component), f"{at}/{component}" if at else component
+                try:
+                    below = self._open(fd, name, at)
+                except NotFound:
+                    if made is None:
+                        raise
                     with suppress(FileExistsError):
                         os.mkdir(name, dir_fd=fd)
                         made.append(at)
-                below = self._open(fd, name, at)
+                    below = self._open(fd, name, at)
                 os.close(fd)
                 fd = below
+                if _is_repository(fd):
+                    raise Refused(f"{at}: git's own folder of a repository")
             yield fd
         finally:
             os.close(fd)
@@ -201,17 +151,16 @@ class Root:
             with suppress(OSError):
                 if self._store is not None and _identity(os.stat(above)) == self._store:
                     return "it is in the store"
-            if above == self.path or above.name == ".git":  # a checkout may stand in a bare repository, beside its refs
-                with suppress(OSError):
-                    if _is_repository(above):
-                        return "it is a repository's own folder, or in one"
+        # A checkout may stand in a bare repository, beside its refs.
+        if ".git" in self.path.parts or _is_repository(self._fd):
+            return "it is git's own folder of a repository, or in one"
         return None
 
     def _place(self, path: str) -> tuple[int | None, bytes]:
         folder, _, name = path.rpartition("/")
         if path.count("/") >= names.DEPTH_MAX:
             raise Malformed(f"more than {names.DEPTH_MAX} folders deep", where=ascii(path[:80]))
-        return self._handle(folder), _name(name)
+        return self._handle(folder), on_disk(name)
 
     def _handle(self, folder: str) -> int | None:
         if not folder:
@@ -224,8 +173,8 @@ class Root:
         if parent is None:
             return None
         try:
-            fd = self._handles[folder] = self._open(parent, _name(name), folder)
-        except (NotFound, _NoFolder):
+            fd = self._handles[folder] = self._open(parent, on_disk(name), folder)
+        except (NotFound, NoFolder):
             return None
         if len(self._handles) > _HANDLES_MAX:
             os.close(self._handles.popitem(last=False)[1])
@@ -235,94 +184,28 @@ class Root:
         try:
             fd = os.open(name, _FOLDER, dir_fd=parent)
         except OSError as error:
-            if error.errno in _NOT_THERE:
+            if error.errno in looking.NOT_THERE:
                 raise NotFound(f"{at}: no such folder") from error
-            if error.errno in _NO_FOLDER:
-                raise _NoFolder(f"{at}: not a folder, or a link to one") from error
+            if error.errno in looking.NO_FOLDER:
+                raise NoFolder(f"{at}: not a folder, or a link to one") from error
             raise
         if _identity(os.fstat(fd)) == self._store:
             os.close(fd)
             raise Refused(f"{at}: the store itself")
         return fd
 
-    def _take(self, path: str, begin: Callable[[int], None], take: Callable[[bytes], object]) -> Status:
-        """Read it once with nobody writing: ``begin`` is told how many bytes will come, anew for every try."""
-        folder, name = self._place(path)
-        for _ in range(_TRIES):
-            status = None if folder is None else _status(folder, name)
-            if folder is None or status is None:
-                raise NotFound(f"{path}: no such file")
-            if status.kind in ("folder", "special"):
-                raise Refused(f"{path}: a folder" if status.kind == "folder" else f"{path}: a pipe, socket or device")
-            with suppress(FileNotFoundError, _Changed):
-                if status.kind == "link":
-                    target = os.readlink(name, dir_fd=folder)
-                    begin(len(target))
-                    take(target)
-                else:
-                    begin(status.size)
-                    _pour(folder, name, status, take)
-                if _status(folder, name) == status:
-                    return status
-        raise Unavailable(f"{path}: somebody is writing it")
 
-
-class _NoFolder(Refused):
+class NoFolder(Refused):
     """Something else stands where a folder belongs."""
 
 
-class _Changed(Exception):
-    """Not the file that was there a moment ago."""
-
-
-class _Hasher:
-    """The oid of a blob that comes in pieces."""
-
-    def begin(self, size: int) -> None:
-        self._sha1 = sha1(f"blob {size}\0".encode(), usedforsecurity=False)
-
-    def take(self, data: bytes) -> None:
-        self._sha1.update(data)
-
-    def oid(self) -> Oid:
-        return self._sha1.hexdigest()
-
-
 @lru_cache(16_384)
-def _name(component: str) -> bytes:
+def on_disk(component: str) -> bytes:
+    """The name on the disk of one name of a tree. Raises ``Malformed`` where ``names.tree_refusal`` says no."""
     reason = names.tree_refusal(component)
     if reason:
         raise Malformed(reason, where=ascii(component[:80]))
     return names.unescape(component)
-
-
-def _status(folder: int, name: bytes) -> Status | None:
-    try:
-        return Status.of(os.stat(name, dir_fd=folder, follow_symlinks=False))
-    except OSError as error:
-        if error.errno in _NOT_THERE:
-            return None
-        raise
-
-
-def _pour(folder: int, name: bytes, status: Status, take: Callable[[bytes], object]) -> None:
-    try:
-        fd = os.open(name, _FILE, dir_fd=folder)
-    except OSError as error:
-        if error.errno in (*_NO_FOLDER, errno.ENXIO):  # a link or a socket by now
-            raise _Changed from error
-        raise
-    try:
-        if Status.of(os.fstat(fd)) != status:
-            raise _Changed
-        left = status.size
-        while left and (data := os.read(fd, min(left, _CHUNK_BYTES))):
-            take(data)
-            left -= len(data)
-        if left:
-            raise _Changed
-    finally:
-        os.close(fd)
 
 
 def _identity(found: os.stat_result) -> tuple[int, int]:
@@ -330,6 +213,7 @@ def _identity(found: os.stat_result) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def _is_repository(folder: Path) -> bool:
+def _is_repository(folder: int) -> bool:
     """Whether git would take the folder itself for a repository's own."""
-    return (folder / "HEAD").exists() and (folder / "objects").is_dir() and (folder / "refs").is_dir()
+    found = (looking.status(folder, name) for name in (b"HEAD", b"objects", b"refs"))
+    return all(status is not None for status in found)
