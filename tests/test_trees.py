@@ -1,9 +1,12 @@
 """Trees of files as values: a tree is what a dict of paths says, whichever way it came about."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gitsession.errors import Malformed
 from gitsession.store.memory import MemoryStore
+from gitsession.store.objects import encode_tree
 from gitsession.workspace import trees
 from gitsession.workspace.trees import File
 
@@ -65,3 +68,31 @@ def test_to_take_away_what_is_not_there_changes_nothing(state, path):
     tree = built(store, state)
     if path not in state:
         assert built(store, {path: None}, tree) == tree
+
+
+def nested(store, levels, wide):
+    """A tree of ``wide`` times the same tree, and so on."""
+    with store.transaction() as tx:
+        tree = tx.put("tree", encode_tree({"f": ("100644", tx.put("blob", b""))}))
+        for _ in range(levels):
+            tree = tx.put("tree", encode_tree({f"n{at}": ("40000", tree) for at in range(wide)}))
+    return tree
+
+
+@pytest.mark.promise("P28")
+@pytest.mark.parametrize("levels, wide, words", [(50, 10, "names"), (3000, 1, "deep"), (64, 1, "deep")])
+def test_a_tree_that_has_no_end_is_refused(monkeypatch, levels, wide, words, faults):
+    monkeypatch.setattr(trees, "NAMES_MAX", 10_000)
+    store = MemoryStore()
+    tree = nested(store, levels, wide)
+    with faults.one(), pytest.raises(Malformed, match=words):
+        list(trees.walk(store, tree))
+    with faults.one(), pytest.raises(Malformed, match=words):
+        trees.diff(store, None, tree)
+
+
+def test_a_tree_as_deep_as_a_path_may_be_is_read():
+    store = MemoryStore()
+    tree = nested(store, 63, 1)
+    ((path, _),) = trees.walk(store, tree)
+    assert path.count("/") == 63 and list(trees.diff(store, None, tree)) == [path]

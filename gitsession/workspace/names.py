@@ -85,6 +85,7 @@ def refusal(name: bytes) -> str | None:
     return None
 
 
+@lru_cache(_CACHED)
 def tree_refusal(component: str) -> str | None:
     """Why one name of a tree is never written: ``refusal``, or that it was made by hand."""
     try:

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple, Protocol, TypeAlias
 
+from gitsession.errors import Malformed
 from gitsession.store.base import Kind, ObjectStore, Oid
 from gitsession.store.objects import TREE_MODE, encode_tree, parse_tree
+from gitsession.workspace import names
+
+NAMES_MAX = 1_000_000
+"""Of one walk. A tree of a few hundred bytes can hold itself, in effect, more often than there is time to say so."""
 
 
 class File(NamedTuple):
@@ -32,10 +37,13 @@ class Objects(Protocol):
 def walk(store: ObjectStore, tree: Oid | None) -> Iterator[tuple[str, File]]:
     """Every file below ``tree``, in git's order. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
     stack = [("", tree)]
+    count = 0
     while stack:
         base, oid = stack.pop()
         folders = []
-        for name, (mode, child) in _level(store, oid).items():
+        level = _level(store, oid)
+        count += _bounded(base, len(level), count)
+        for name, (mode, child) in level.items():
             if mode == TREE_MODE:
                 folders.append((f"{base}{name}/", child))
             else:
@@ -86,14 +94,16 @@ def patch(store: ObjectStore, to: Objects, tree: Oid | None, changes: Mapping[st
 
 
 def diff(store: ObjectStore, old: Oid | None, new: Oid | None) -> dict[str, tuple[State, State]]:
-    """The files that differ, each with what it was and what it is. Equal folders are not read."""
+    """The files that differ, each with what it was and what it is. Equal folders are not read. Raises as ``walk``."""
     found: dict[str, tuple[State, State]] = {}
     stack: list[tuple[str, Oid | None, Oid | None]] = [("", old, new)]
+    count = 0
     while stack:
         base, before, after = stack.pop()
         if before == after:
             continue
         olds, news = _level(store, before), _level(store, after)
+        count += _bounded(base, len(olds) + len(news), count)
         for name in olds.keys() | news.keys():
             was, now = olds.get(name), news.get(name)
             if was == now:
@@ -105,6 +115,15 @@ def diff(store: ObjectStore, old: Oid | None, new: Oid | None) -> dict[str, tupl
             if states != (None, None):
                 found[path] = states
     return dict(sorted(found.items()))
+
+
+def _bounded(base: str, found: int, before: int) -> int:
+    """``found`` names more in the folder ``base``. Raises ``Malformed`` where nobody honest has so many, or so deep."""
+    if base.count("/") >= names.DEPTH_MAX:
+        raise Malformed(f"more than {names.DEPTH_MAX} folders deep", where=ascii(base[:80]))
+    if before + found > NAMES_MAX:
+        raise Malformed(f"more than {NAMES_MAX:,} names", where=ascii(base[:80]))
+    return found
 
 
 def _level(store: ObjectStore, tree: Oid | None) -> _Level:
