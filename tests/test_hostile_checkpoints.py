@@ -17,7 +17,7 @@ from figures import figure
 from processes import beside
 from workspaces import Blobs, as_seen, carried_out, opened, picture
 
-from gitsession.errors import GitSessionError, Malformed
+from gitsession.errors import GitSessionError, Malformed, Unavailable
 from gitsession.store.memory import MemoryStore
 from gitsession.workspace import names, trees
 from gitsession.workspace.judging import CHANGES_MAX, Change
@@ -213,6 +213,22 @@ def test_content_that_is_too_large_missing_or_another_is_refused(scene):
     outcomes = scene.written(files, bytes_max=10)
     assert [did for did, _ in outcomes.values()] == ["refused"] * 3
     assert not any((scene.workspace / path).exists() for path in files)
+
+
+@pytest.mark.promise("P26")
+def test_content_that_says_it_is_huge_is_refused_by_whoever_reads_it_and_the_others_are_written(scene):
+    huge, fine = File("100644", "3" * 40), scene.blobs.file("fine")
+
+    def content(oid):
+        if oid == huge.oid:
+            raise Unavailable(f"object {oid} has {4 << 30:,} bytes, and the limit is 100")
+        return scene.blobs.get(oid)
+
+    with opened(scene.workspace) as root:
+        changes = [Change("huge", None, huge), Change("z", None, fine)]
+        outcomes = restore(root, changes, content=content, tag="t", bytes_max=100)
+    assert [outcome.did for outcome in outcomes] == ["refused", "done"]
+    assert "4,294,967,296 bytes" in outcomes[0].reason
 
 
 @pytest.mark.promise("P26", "P28")

@@ -260,6 +260,28 @@ def test_every_folder_that_changed_is_synced_once_after_all_was_written(workspac
     assert len(synced) == 5 and all(".tmp" in path for path in synced[:3])
 
 
+def test_what_a_killed_run_has_done_is_durable_after_the_next_one(workspace, blobs, monkeypatch):
+    if not Path("/proc/self/fd").exists():
+        pytest.skip("cannot see what a handle is of")
+    changes = [Change("a/b/new", None, blobs.file("x")), Change("c/gone", blobs.file("x"), None)]
+    (workspace / "a/b").mkdir(parents=True)
+    (workspace / "a/b/new").write_text("x")
+    (workspace / "c").mkdir()
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")))
+    carried_out(workspace, blobs, *changes)
+    assert sorted(map(Path, synced)) == [workspace, workspace / "a", workspace / "a/b", workspace / "c"]
+
+
+def test_where_the_disk_cannot_be_asked_names_that_may_be_one_are_refused(workspace, blobs, monkeypatch):
+    def refuse(folder, tag):
+        raise OSError(errno.EILSEQ, os.strerror(errno.EILSEQ))
+
+    monkeypatch.setattr(placing, "probe", refuse)
+    changes = [Change("File", None, blobs.file("1")), Change("fILE", None, blobs.file("2"))]
+    assert [outcome.did for outcome in carried_out(workspace, blobs, *changes)] == ["refused", "refused"]
+
+
 class Killed(BaseException):
     pass
 

@@ -77,7 +77,7 @@ def sweep(root: Root, paths: Iterable[str], *, tag: str) -> int:
     """Take away what a killed run with that ``tag`` left beside any of ``paths``; tell how many there were."""
     found = 0
     for folder in {"", *(path.rpartition("/")[0] for path in paths)}:
-        with suppress(Malformed, NotFound, Refused), root.enter(folder) as fd:
+        with suppress(Malformed, NotFound, Refused, PermissionError), root.enter(folder) as fd:
             found += placing.sweep(fd, tag)
     return found
 
@@ -99,7 +99,9 @@ class _Run:
             try:
                 return Folds(*placing.probe(top, self.tag))
             except OSError as error:
-                raise Unavailable(f"{self.root.path}: {error.strerror}") from error
+                if error.errno in _GIVE_UP:
+                    raise Unavailable(f"{self.root.path}: {error.strerror}") from error
+                return Folds(case=True, form=True)
 
     def carry_out(self, change: Change) -> Outcome:
         try:
@@ -132,8 +134,9 @@ class _Run:
         self.emptied.update(judging.folders_of(change.path))
         with suppress(NotFound, NoFolder), self._entered(change.path) as (fd, name):
             now, seen = looking.look(fd, name)
-            if seen is None or seen.kind == "folder":
-                return Outcome(change.path, "done")  # of a file there is nothing there
+            if seen is None or seen.kind == "folder":  # of a file nothing is there, perhaps since a killed run
+                self._touch(change.path)
+                return Outcome(change.path, "done")
             kept = _kept(change, now) or _misnamed(fd, name, seen)
             if kept:
                 return Outcome(change.path, "kept", kept)
@@ -148,33 +151,32 @@ class _Run:
         with suppress(NotFound), self._entered(path) as (fd, name):
             now, seen = looking.look(fd, name)
             kept = _kept(change, now) or _misnamed(fd, name, seen)
-            if kept or now == new:
-                return Outcome(path, "kept" if kept else "done", kept or "")
+            if kept:
+                return Outcome(path, "kept", kept)
+            if now == new:
+                self._touch_all(path)
+                return Outcome(path, "done")
         data = self.content(new.oid)
         reason = self._refusal(path, new, data)
         if reason:
             return Outcome(path, "refused", reason)
-        fresh: list[str] = []
-        try:
-            with self._entered(path, made=fresh) as (fd, name):
-                if isinstance(now, Odd):
-                    if not self._make_room(fd, name, path):
-                        return Outcome(path, "kept", "a folder with something in it stands there")
-                    seen = None
-                if new.mode == LINK_MODE:
-                    placing.put_link(fd, name, data, seen=seen, tag=self.tag)
-                else:
-                    executable = new.mode == "100755"
-                    placing.put_file(fd, name, data, executable=executable, seen=seen, tag=self.tag)
-        finally:
-            for made in (*fresh, path):
-                self._touch(made)
+        with self._entered(path, make=True) as (fd, name):
+            if isinstance(now, Odd):
+                if not self._make_room(fd, name, path):
+                    return Outcome(path, "kept", "a folder with something in it stands there")
+                seen = None
+            self._touch_all(path)
+            if new.mode == LINK_MODE:
+                placing.put_link(fd, name, data, seen=seen, tag=self.tag)
+            else:
+                executable = new.mode == "100755"
+                placing.put_file(fd, name, data, executable=executable, seen=seen, tag=self.tag)
         return Outcome(path, "done")
 
     @contextmanager
-    def _entered(self, path: str, *, made: list[str] | None = None) -> Iterator[tuple[int, bytes]]:
+    def _entered(self, path: str, *, make: bool = False) -> Iterator[tuple[int, bytes]]:
         folder, _, name = path.rpartition("/")
-        with self.root.enter(folder, made=made) as fd:
+        with self.root.enter(folder, make=make) as fd:
             yield fd, on_disk(name)
 
     def _refusal(self, path: str, new: File, data: bytes) -> str | None:
@@ -198,6 +200,10 @@ class _Run:
 
     def _touch(self, path: str) -> None:
         self.touched.add(path.rpartition("/")[0])
+
+    def _touch_all(self, path: str) -> None:
+        """Also the folders above: who was killed here before us may have made them, and synced none."""
+        self.touched.update(("", *judging.folders_of(path)))
 
 
 def _kept(change: Change, now: Now) -> str | None:

@@ -109,11 +109,10 @@ class Root:
         return self.look(path)[0]
 
     @contextmanager
-    def enter(self, folder: str, *, made: list[str] | None = None) -> Iterator[int]:
-        """A handle of a folder to write in, reached anew from the top.
+    def enter(self, folder: str, *, make: bool = False) -> Iterator[int]:
+        """A handle of a folder to write in, reached anew from the top; ``make``: what is missing is made.
 
-        What is missing is made if there is ``made`` to name it in. Raises ``NotFound``; ``Refused`` where something
-        that is no folder stands in the way, or a repository's own.
+        Raises ``NotFound``; ``Refused`` where something that is no folder stands in the way, or a repository's own.
         """
         fd = os.dup(self._fd)
         try:
@@ -123,11 +122,10 @@ class Root:
                 try:
                     below = self._open(fd, name, at)
                 except NotFound:
-                    if made is None:
+                    if not make:
                         raise
                     with suppress(FileExistsError):
                         os.mkdir(name, dir_fd=fd)
-                        made.append(at)
                     below = self._open(fd, name, at)
                 os.close(fd)
                 fd = below
