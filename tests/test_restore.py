@@ -187,6 +187,20 @@ def test_who_writes_at_the_last_moment_wins(workspace, blobs, monkeypatch):
     assert temporaries(workspace) == []
 
 
+def test_a_file_that_is_being_written_stays(workspace, blobs, monkeypatch):
+    (workspace / "f").write_text("old")
+    real = os.read
+
+    def writing(fd, size):
+        with (workspace / "f").open("a") as file:
+            file.write("more")
+        return real(fd, size)
+
+    monkeypatch.setattr(os, "read", writing)
+    change = Change("f", blobs.file("old"), blobs.file("new"))
+    assert only(carried_out(workspace, blobs, change)) == ("kept", "somebody is changing it")
+
+
 @pytest.mark.parametrize("hard_links", [True, False])
 def test_who_makes_the_file_at_the_last_moment_wins(workspace, blobs, monkeypatch, hard_links):
     def refuse(*names, **at):

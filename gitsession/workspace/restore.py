@@ -124,16 +124,16 @@ class _Run:
 
     def settle(self) -> None:
         for folder in self.touched:
-            with suppress(NotFound, Refused), self.root.enter(folder) as fd:
-                try:
+            try:
+                with suppress(NotFound, Refused), self.root.enter(folder) as fd:
                     os.fsync(fd)
-                except OSError as error:
-                    raise Unavailable(f"{folder or self.root.path}: {error.strerror}") from error
+            except OSError as error:
+                raise Unavailable(f"{folder or self.root.path}: {error.strerror}") from error
 
     def _remove(self, change: Change) -> Outcome:
         self.emptied.update(judging.folders_of(change.path))
         with suppress(NotFound, NoFolder), self._entered(change.path) as (fd, name):
-            now, seen = looking.look(fd, name)
+            now, seen = _look(fd, name)
             if seen is None or seen.kind == "folder":  # of a file nothing is there, perhaps since a killed run
                 self._touch(change.path)
                 return Outcome(change.path, "done")
@@ -149,7 +149,7 @@ class _Run:
         now: Now = None
         seen: Status | None = None
         with suppress(NotFound), self._entered(path) as (fd, name):
-            now, seen = looking.look(fd, name)
+            now, seen = _look(fd, name)
             kept = _kept(change, now) or _misnamed(fd, name, seen)
             if kept:
                 return Outcome(path, "kept", kept)
@@ -204,6 +204,13 @@ class _Run:
     def _touch_all(self, path: str) -> None:
         """Also the folders above: who was killed here before us may have made them, and synced none."""
         self.touched.update(("", *judging.folders_of(path)))
+
+
+def _look(fd: int, name: bytes) -> tuple[Now, Status | None]:
+    try:
+        return looking.look(fd, name)
+    except Unavailable as error:
+        raise placing.Moved from error
 
 
 def _kept(change: Change, now: Now) -> str | None:
