@@ -215,6 +215,18 @@ def test_who_makes_the_file_at_the_last_moment_wins(workspace, blobs, monkeypatc
     assert temporaries(workspace) == []
 
 
+def test_a_file_that_is_made_after_the_last_look_is_not_replaced(workspace, blobs, monkeypatch):
+    for name in ("link", "rename"):
+
+        def late(*names, real=getattr(os, name), **at):
+            (workspace / "f").write_text("user's")
+            return real(*names, **at)
+
+        monkeypatch.setattr(os, name, late)
+    assert only(carried_out(workspace, blobs, Change("f", None, blobs.file("new"))))[0] == "kept"
+    assert (workspace / "f").read_text() == "user's"
+
+
 def test_a_hard_links_other_name_keeps_the_old_content(workspace, blobs, tmp_path):
     (tmp_path / "other").write_text("old")
     os.link(tmp_path / "other", workspace / "f")
