@@ -216,13 +216,12 @@ def test_who_makes_the_file_at_the_last_moment_wins(workspace, blobs, monkeypatc
 
 
 def test_a_file_that_is_made_after_the_last_look_is_not_replaced(workspace, blobs, monkeypatch):
+    def late(real, *names, **at):
+        (workspace / "f").write_text("user's")
+        return real(*names, **at)
+
     for name in ("link", "rename"):
-
-        def late(*names, real=getattr(os, name), **at):
-            (workspace / "f").write_text("user's")
-            return real(*names, **at)
-
-        monkeypatch.setattr(os, name, late)
+        monkeypatch.setattr(os, name, partial(late, getattr(os, name)))
     assert only(carried_out(workspace, blobs, Change("f", None, blobs.file("new"))))[0] == "kept"
     assert (workspace / "f").read_text() == "user's"
 
