@@ -15,7 +15,7 @@ from functools import partial
 import pytest
 from figures import figure
 from processes import beside
-from workspaces import Blobs, as_seen, carried_out, opened, picture
+from restoring import Blobs, as_seen, carried_out, opened, picture
 
 from gitsession.errors import GitSessionError, Malformed, Unavailable
 from gitsession.store.memory import MemoryStore

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from workspaces import Blobs, carried_out, opened, picture
+from restoring import Blobs, carried_out, opened, picture
 
 from gitsession.errors import Unavailable
 from gitsession.workspace import judging, placing

@@ -5,7 +5,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from workspaces import Blobs, opened
+from restoring import Blobs, opened
 
 from gitsession.errors import Malformed, NotFound, Refused, Unavailable
 from gitsession.workspace import looking

@@ -1,4 +1,4 @@
-"""Words for the tests of workspaces: what lies in a folder, to the bit, and changes that are carried out there."""
+"""Words for the tests of files written back: what lies in a folder, to the bit, and changes carried out there."""
 
 from __future__ import annotations
 
