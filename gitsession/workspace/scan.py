@@ -1,0 +1,234 @@
+"""A look at a workspace: what differs from the last look. git tells where to look, and stores nothing.
+
+    look     under the lock: one `git ls-files` names what may differ; each is read, by our own lines, when asked for
+    keep     the caller makes what it was handed durable, wherever that is
+    accept   only now the private index is told; what is not accepted shows again in the next look
+
+The tree of a look is the tree of the one before it with its changes in it. Who cannot ask a store for that tree goes by
+the looks' names: ``before`` and ``name``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gitsession.errors import Unavailable
+from gitsession.store.base import Oid
+from gitsession.store.objects import SUBMODULE_MODE
+from gitsession.workspace import beside, names
+from gitsession.workspace.listing import Found, find
+from gitsession.workspace.root import LINK_MODE, Root, Status
+from gitsession.workspace.shadow import Shadow
+from gitsession.workspace.taking import USUAL, Caps, Change, Skipped, Taken, take
+from gitsession.workspace.trees import File
+
+FOLDED_FROM = 1000
+"""So many paths over the cap are named one by one; more are named by their folders."""
+
+_SLOW_MS = 500
+_GONE = b"0 " + b"0" * 40
+_DEBUG = re.compile(rb"\n  mtime: (\d+):(\d+)\n  dev: \d+\tino: (\d+)\n.*?\n  size: (\d+)\t[^\n]*\n", re.DOTALL)
+
+
+class Look:
+    """What differs. ``changes`` once, to its end; then ``skipped`` and ``appeared`` are complete, and ``accept``.
+
+    A file in the place of a folder says it for all that was in there.
+    """
+
+    def __init__(self, root: Root, shadow: Shadow, found: Found, caps: Caps) -> None:
+        """Use ``look``."""
+        self.skipped: list[Skipped] = []
+        """All that was left out, whether the last look knew it or not."""
+        self.appeared: list[str] = []
+        """New paths whose files were there before the last look began."""
+        self._root, self._shadow, self._found, self._caps = root, shadow, found, caps
+        self._rows: dict[bytes, bytes] = {}
+        self._gone: list[bytes] = []
+        self._files = shadow.state.files
+        self._links_seen = found.state.links
+        self._whole = False
+
+    @property
+    def before(self) -> str | None:
+        """The look that this one tells the differences from; ``None``: it tells all there is."""
+        return self._shadow.state.look or None
+
+    def base(self) -> Oid | None:
+        """The tree of ``before``. Raises ``MissingObject`` where nobody knows it yet."""
+        return self._shadow.tree_of(self._shadow.state.look) if self.before else None
+
+    def changes(self) -> Iterator[Change]:
+        """What differs, in the order of paths as bytes, each read when it is asked for.
+
+        Raises ``OSError`` for a disk that fails.
+        """
+        old: list[tuple[str, bytes, Status]] = []
+        over: list[bytes] = []
+        for raw, known in sorted(self._found.differing.items()):
+            if not known and self._files >= self._caps.files:
+                over.append(raw)
+                continue
+            taken = self._take(raw)
+            self.skipped += [taken.skipped] if taken.skipped else []
+            change = taken.change
+            if (
+                change is None
+                or (change.file is None and not known)
+                or (known and self._is_seen_link(raw, change.file))
+            ):
+                continue
+            self._files += (change.file is not None) - known
+            self._rows[raw] = _GONE if change.file is None else f"{change.file.mode} {change.file.oid}".encode()
+            if change.file is None:
+                self._gone.append(raw)
+            elif not known and taken.status and self.before and taken.status.ctime_ns < self._shadow.state.at_ns:
+                old.append((change.path, raw, taken.status))
+            yield change
+        self.skipped += self._found.skipped + _folded(over, self._caps.files)
+        self.skipped.sort()
+        self.appeared = self._not_moved(old)
+        self._whole = True
+
+    @property
+    def changed(self) -> bool:
+        """Whether there was a change, as far as ``changes`` has come."""
+        return bool(self._rows)
+
+    def accept(self, tree: Oid | None = None, *, kept: bool = True) -> str:
+        """What was handed out is durable: the next look goes on from here. Returns this look's name.
+
+        ``tree`` holds all there is; with ``kept=False`` nobody knows yet, and ``Shadow.keep_tree`` will be told.
+        Raises ``Unavailable``; then this look is as one that was not accepted.
+        """
+        if not self._whole:
+            raise RuntimeError("a look is accepted when all its changes were taken")
+        try:
+            return self._accept(tree, kept)
+        except OSError as error:
+            raise Unavailable(f"cannot note what was seen of {self._root.path}: {error.strerror}") from error
+
+    def _accept(self, tree: Oid | None, kept: bool) -> str:
+        state, found = self._shadow.state, self._found
+        look, mark = state.look, state.index_mark
+        is_slow = found.took_ms > max(_SLOW_MS, 3 * state.took_ms)
+        if self._rows or is_slow or not look:
+            top = found.state.beside.top
+            prefix = os.fsencode(os.path.relpath(self._root.path, top)) + b"/"
+            look, mark = self._shadow.written(top, _index_rows(self._rows, b"" if prefix == b"./" else prefix))
+        if not self._rows and state.look:
+            kept, tree = state.kept, state.tree
+        self._shadow.save(
+            found.state._replace(
+                look=look,
+                kept=kept,
+                tree=tree,
+                files=self._files,
+                took_ms=state.took_ms if is_slow and state.took_ms else found.took_ms,
+                index_mark=mark,
+                absent=self._absent(),
+                links=self._links(),
+            )
+        )
+        return look
+
+    def _take(self, raw: bytes) -> Taken:
+        commit = self._found.state.submodules.get(os.fsdecode(raw))
+        if commit is None:
+            return take(self._root, raw, self._caps)
+        path = names.escape_path(raw)
+        status = self._root.state(path)
+        if status is None or status.kind != "folder":
+            return take(self._root, raw, self._caps)
+        place = os.fsdecode(os.fsencode(self._root.path) + b"/" + raw)
+        oid = beside.head(place) or commit
+        if len(oid) != 40:
+            return Taken(Change(path, None), Skipped(path, "a submodule whose commits are named by SHA-256"))
+        return Taken(Change(path, File(SUBMODULE_MODE, oid)), None, status)
+
+    def _absent(self) -> list[str]:
+        """What the user's index tracks and ours, as of now, does not."""
+        state = self._found.state
+        tracked = {*state.tracked, *state.submodules}
+        gone = {os.fsdecode(raw) for raw, row in self._rows.items() if row is _GONE}
+        held = {os.fsdecode(raw) for raw in self._rows} - gone
+        return sorted(((set(state.absent) | gone) & tracked) - held)
+
+    def _is_seen_link(self, raw: bytes, file: File | None) -> bool:
+        return file is not None and file.mode == LINK_MODE and self._links_seen.get(os.fsdecode(raw)) == file.oid
+
+    def _links(self) -> dict[str, Oid]:
+        found = {path: oid for path, oid in self._links_seen.items() if os.fsencode(path) not in self._rows}
+        start = f"{LINK_MODE} ".encode()
+        new = {raw: row for raw, row in self._rows.items() if row.startswith(start)}
+        return found | {os.fsdecode(raw): row.removeprefix(start).decode() for raw, row in new.items()}
+
+    def _not_moved(self, old: list[tuple[str, bytes, Status]]) -> list[str]:
+        """Of new paths with old files, those that are no file which the last look saw by another name."""
+        if not old or not self._gone:
+            return [path for path, _, _ in old]
+        gone, moved = set(self._gone), set()
+        told = self._shadow.git(self._found.state.beside.top, str(self._root.path), "ls-files", "-z", "--debug").out
+        at = 0
+        while (end := told.find(b"\0", at)) >= 0:
+            path = told[at:end]
+            found = _DEBUG.search(told, end)
+            if not found:
+                break
+            if path in gone:
+                moved.add(tuple(map(int, found.groups())))
+            at = found.end()
+        return [path for path, _, status in old if _as_indexed(status) not in moved]
+
+
+@contextmanager
+def look(
+    root: Root,
+    folder: Path,
+    *,
+    caps: Caps = USUAL,
+    never: Collection[str | Path] = (),
+    afresh: bool = False,
+    wait_seconds: float = 30.0,
+) -> Iterator[Look]:
+    """Look at the whole workspace, by the private git directory in ``folder``, which is made where it is missing.
+
+    ``never``: paths in it that are ours. ``afresh``: forget what was seen before. Raises ``Unavailable``.
+    """
+    with Shadow.open(folder, wait_seconds=wait_seconds) as shadow:
+        if afresh:
+            shadow.forget()
+        try:
+            found = find(shadow, str(root.path), never)
+        except Unavailable:
+            if not shadow.state.look:
+                raise
+            shadow.forget()  # what git cannot use is no loss
+            found = find(shadow, str(root.path), never)
+        root.forget()
+        yield Look(root, shadow, found, caps)
+
+
+def _folded(over: list[bytes], most: int) -> list[Skipped]:
+    """What is beyond the cap, in so few words that a checkpoint can carry them."""
+    for depth in (None, -1, 1):
+        places = {b"/".join(raw.split(b"/")[:depth]) or raw for raw in over}
+        if len(places) <= FOLDED_FROM:
+            break
+    return [Skipped(names.escape_path(raw), f"beyond {most:,} files") for raw in sorted(places)]
+
+
+def _index_rows(rows: dict[bytes, bytes], prefix: bytes) -> bytes:
+    """What is gone first, so that nothing stands in the way of what is there."""
+    ordered = sorted(rows.items(), key=lambda row: row[1] is not _GONE)
+    return b"".join(b"%b\t%b%b\0" % (state, prefix, raw) for raw, state in ordered)
+
+
+def _as_indexed(status: Status) -> tuple[int, int, int, int]:
+    """As git's index says it: the numbers cut to 32 bits."""
+    seconds, nanoseconds = divmod(status.mtime_ns, 10**9)
+    return seconds & 0xFFFFFFFF, nanoseconds, status.ino & 0xFFFFFFFF, status.size & 0xFFFFFFFF
