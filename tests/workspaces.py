@@ -92,6 +92,12 @@ def fingerprint(at: Path) -> list[object]:
         )
     ]
     git_dir = Path(os.fsdecode(git(at, "rev-parse", "--absolute-git-dir").rstrip(b"\n")))
+    return told + kept(git_dir)
+
+
+def kept(git_dir: Path) -> list[object]:
+    """Every file of a repository's own folder, with its content and its status."""
+    told: list[object] = []
     for file in sorted(git_dir.rglob("*")):
         status = file.lstat()
         content = hashlib.sha1(file.read_bytes()).hexdigest() if file.is_file() else ""

@@ -71,6 +71,7 @@ def run(
     command = ["git", *(word for setting in _FIXED for word in ("-c", setting))]
     if git_dir is not None:
         command.append(f"--git-dir={os.path.abspath(git_dir)}")
+    verb = next(word for word in arguments if not word.startswith("-") and "=" not in word)
     passed = environment(user_config=user_config)
     at = "/" if git_dir is None else git_dir  # the user's folder may be gone, or somebody's repository
     if worktree is not None:
@@ -92,10 +93,10 @@ def run(
             raise Unavailable(f"no folder {at} to run git in") from None
         raise Unavailable("git is not on the PATH", hint="install git 2.39 or later") from None
     except subprocess.TimeoutExpired:
-        raise Unavailable(f"`git {arguments[0]}` did not end within {timeout_seconds:g} s") from None
+        raise Unavailable(f"`git {verb}` did not end within {timeout_seconds:g} s") from None
     answer = Answer(done.returncode, done.stdout, done.stderr)
     if answer.code not in accept:
-        raise Unavailable(f"`git {arguments[0]}` ended with {answer.code}: {answer.err[-500:] or 'no message'}")
+        raise Unavailable(f"`git {verb}` ended with {answer.code}: {answer.err[-500:] or 'no message'}")
     return answer
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from gitsession.errors import Unavailable
@@ -38,11 +39,10 @@ class Beside(NamedTuple):
 
 
 class Tracked(NamedTuple):
-    """What the user's own index says beyond the ignore rules; paths are relative to the workspace, as on the disk."""
+    """What the user's own index holds in the workspace; paths are relative to that, as on the disk."""
 
-    ignored: frozenset[bytes] = frozenset()
-    """Files that are in it though ignored."""
-    submodules: Mapping[bytes, Oid] = {}
+    files: Sequence[bytes] = ()
+    submodules: Mapping[bytes, Oid] = MappingProxyType({})
 
 
 def find(workspace: str) -> Beside:
@@ -94,19 +94,21 @@ def excludes_file(beside: Beside) -> str:
     return os.path.join(beside.top, told)
 
 
-def tracked(beside: Beside, workspace: str, rules: Sequence[str]) -> Tracked:
-    """Nothing where git cannot read the index. ``rules``: settings and patterns that the look goes by too."""
+def tracked(beside: Beside, workspace: str) -> Tracked:
+    """Nothing where git cannot read the index. Of a sparse one, what is not on the disk is left out."""
     if not os.path.isfile(beside.index_file):
         return Tracked()
-    git_dir, worktree = Path(beside.git_dir), gitcli.Worktree(beside.top, workspace)
+    worktree = gitcli.Worktree(beside.top, workspace)
     try:
-        told = gitcli.run(git_dir, "ls-files", "-z", "-s", worktree=worktree).out
-        ignored = gitcli.run(git_dir, *rules, "ls-files", "-z", "-c", "-i", "--exclude-standard", worktree=worktree).out
+        # Without --sparse it would write objects for those folders.
+        told = gitcli.run(Path(beside.git_dir), "ls-files", "-z", "-s", "--sparse", worktree=worktree).out
     except Unavailable:
         return Tracked()
-    rows = (row.partition(b"\t") for row in told.split(b"\0") if row.startswith(SUBMODULE_MODE.encode()))
-    submodules = {path: head.split(b" ")[1].decode() for head, _, path in rows}
-    return Tracked(frozenset(ignored.split(b"\0")) - {b""} - submodules.keys(), submodules)
+    rows = [(head, path) for head, _, path in (row.partition(b"\t") for row in told.split(b"\0")) if path]
+    mode = SUBMODULE_MODE.encode()
+    submodules = {path: head.split(b" ")[1].decode() for head, path in rows if head.startswith(mode)}
+    files = dict.fromkeys(path for _, path in rows if path not in submodules and not path.endswith(b"/"))
+    return Tracked(list(files), submodules)
 
 
 def head(submodule: str) -> Oid | None:

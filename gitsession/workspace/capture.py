@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,15 +35,14 @@ def capture(
     folder: Path,
     *,
     caps: Caps = USUAL,
-    never: Collection[str | Path] = (),
     wait_seconds: float = 30.0,
 ) -> Captured:
-    """Look at the whole workspace and keep what differs (mode *workspace*); see ``scan.look`` for what it takes.
+    """Look at the whole workspace and keep what differs (mode *workspace*); ``folder`` as in ``scan.look``.
 
     What an earlier look left is thrown away where the store does not have it. Raises ``Unavailable``.
     """
     for afresh in (False, True):
-        with look(root, folder, caps=caps, never=never, afresh=afresh, wait_seconds=wait_seconds) as seen:
+        with look(root, folder, caps=caps, afresh=afresh, wait_seconds=wait_seconds) as seen:
             try:
                 base = seen.base()
                 if base is not None and not store.contains(base):
@@ -108,13 +107,11 @@ def named(root: Root, paths: Iterable[str | Path], *, caps: Caps = USUAL) -> Nam
         if raw is None:
             skipped.append(Skipped(told, "outside of the workspace"))
             continue
-        status = root.state(told) if names.path_refusal(told) is None else None
-        if status is not None and status.kind == "folder":
-            skipped.append(Skipped(told, "a folder"))
-            continue
         taken = take(root, raw, caps)
         if taken.skipped:
             skipped.append(taken.skipped)
+        elif taken.status and taken.status.kind == "folder":
+            skipped.append(Skipped(told, "a folder"))
         elif taken.change:
             changes[told] = taken.change
     return Named([changes[path] for path in sorted(changes)], skipped)

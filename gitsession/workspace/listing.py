@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Collection, Iterable, Iterator
-from pathlib import Path
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from gitsession.workspace import beside as besides
 from gitsession.workspace import names
 from gitsession.workspace.beside import Beside
+from gitsession.workspace.root import Root
 from gitsession.workspace.shadow import Shadow, State
 from gitsession.workspace.taking import Skipped
 
@@ -35,13 +35,14 @@ class Found(NamedTuple):
     took_ms: int
 
 
-def find(shadow: Shadow, at: str, never: Collection[str | Path]) -> Found:
-    """What to look at in the workspace ``at``, never at what is in ``never``. Raises ``Unavailable``."""
+def find(shadow: Shadow, root: Root) -> Found:
+    """What to look at. Raises ``Unavailable``."""
+    at = str(root.path)
     state = _fitting(shadow, besides.find(at), at)
     began_ns = shadow.now_ns()
     top = state.beside.top
     rules = ["-c", f"core.excludesFile={state.excludes}"]
-    patterns = [f"--exclude=/{_literally(path)}" for path in _below(never, top)]
+    patterns = [_never(root.store, os.path.relpath(at, top))] if root.store else []
     state, freed = _with_users_index(state, shadow, at, rules)
     began = time.monotonic()
     words = ("ls-files", "-t", "-z", "-m", "-d", "-o", "--exclude-standard", *patterns)
@@ -96,15 +97,16 @@ def _with_users_index(state: State, shadow: Shadow, at: str, rules: list[str]) -
     stamp = besides.stamp(beside.index_file) if beside.git_dir else None
     if state.look and stamp == state.users_index:
         return state, []
-    tracked = besides.tracked(beside, at, rules)
+    tracked = besides.tracked(beside, at)
+    ignored = _ignored(tracked.files, shadow, beside.top, at, rules) if tracked.files else []
     known: set[bytes] = set()
-    if state.look and (tracked.ignored or tracked.submodules):
+    if state.look and (ignored or tracked.submodules):
         known = set(shadow.git(beside.top, at, "ls-files", "-z").out.split(b"\0"))
     submodules = {os.fsdecode(path): oid for path, oid in tracked.submodules.items()}
-    wanted = [*tracked.ignored, *tracked.submodules]
+    wanted = [*ignored, *tracked.submodules]
     told = state._replace(
         users_index=stamp,
-        tracked=sorted(map(os.fsdecode, tracked.ignored)),
+        tracked=sorted(map(os.fsdecode, ignored)),
         submodules=submodules,
         absent=sorted(os.fsdecode(path) for path in wanted if path not in known),
     )
@@ -112,16 +114,25 @@ def _with_users_index(state: State, shadow: Shadow, at: str, rules: list[str]) -
     return told, [os.fsencode(path) for path in freed]
 
 
-def _below(paths: Iterable[str | Path], top: str) -> Iterator[str]:
-    for path in paths:
-        found = os.path.relpath(os.path.realpath(path), top)
-        if found != "." and not found.startswith("../") and found != "..":
-            yield found
+def _ignored(paths: Sequence[bytes], shadow: Shadow, top: str, at: str, rules: list[str]) -> list[bytes]:
+    """Those that the ignore rules leave out. git refuses to say it of what is behind a link, which is not there."""
+    base = os.fsencode(at)
+    folders: dict[bytes, bool] = {b"": True}
+
+    def is_plain(folder: bytes) -> bool:
+        if folder not in folders:
+            folders[folder] = is_plain(os.path.dirname(folder)) and not os.path.islink(base + b"/" + folder)
+        return folders[folder]
+
+    asked = b"".join(b"./%b\0" % path for path in paths if is_plain(os.path.dirname(path)))  # no ":(magic)"
+    told = shadow.git(top, at, *rules, "check-ignore", "-z", "--no-index", "--stdin", stdin=asked, accept=(0, 1))
+    return [path[2:] for path in told.out.split(b"\0")[:-1]]
 
 
-def _literally(path: str) -> str:
-    """A pattern that fits this path and no other."""
-    return _GLOB.sub(r"\\\1", path)
+def _never(store: str, at: str) -> str:
+    """The pattern that fits the store's path alone; what is said on the command line no ``.gitignore`` takes back."""
+    path = os.path.normpath(os.path.join(at, os.fsdecode(names.unescape_path(store))))
+    return "--exclude=/" + _GLOB.sub(r"\\\1", path)
 
 
 def _is_below(raw: bytes, folders: Collection[bytes]) -> bool:

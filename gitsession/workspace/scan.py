@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,7 +21,8 @@ from gitsession.store.base import Oid
 from gitsession.store.objects import SUBMODULE_MODE
 from gitsession.workspace import beside, names
 from gitsession.workspace.listing import Found, find
-from gitsession.workspace.root import LINK_MODE, Root, Status
+from gitsession.workspace.looking import LINK_MODE, Status
+from gitsession.workspace.root import Root
 from gitsession.workspace.shadow import Shadow
 from gitsession.workspace.taking import USUAL, Caps, Change, Skipped, Taken, take
 from gitsession.workspace.trees import File
@@ -30,6 +31,7 @@ FOLDED_FROM = 1000
 """So many paths over the cap are named one by one; more are named by their folders."""
 
 _SLOW_MS = 500
+_OID_DIGITS = 40
 _GONE = b"0 " + b"0" * 40
 _DEBUG = re.compile(rb"\n  mtime: (\d+):(\d+)\n  dev: \d+\tino: (\d+)\n.*?\n  size: (\d+)\t[^\n]*\n", re.DOTALL)
 
@@ -42,6 +44,8 @@ class Look:
 
     def __init__(self, root: Root, shadow: Shadow, found: Found, caps: Caps) -> None:
         """Use ``look``."""
+        self.before = shadow.state.look or None
+        """The look that this one tells the differences from; ``None``: it tells all there is."""
         self.skipped: list[Skipped] = []
         """All that was left out, whether the last look knew it or not."""
         self.appeared: list[str] = []
@@ -53,14 +57,9 @@ class Look:
         self._links_seen = found.state.links
         self._whole = False
 
-    @property
-    def before(self) -> str | None:
-        """The look that this one tells the differences from; ``None``: it tells all there is."""
-        return self._shadow.state.look or None
-
     def base(self) -> Oid | None:
         """The tree of ``before``. Raises ``MissingObject`` where nobody knows it yet."""
-        return self._shadow.tree_of(self._shadow.state.look) if self.before else None
+        return self._shadow.tree_of(self.before) if self.before else None
 
     def changes(self) -> Iterator[Change]:
         """What differs, in the order of paths as bytes, each read when it is asked for.
@@ -137,18 +136,15 @@ class Look:
         return look
 
     def _take(self, raw: bytes) -> Taken:
+        taken = take(self._root, raw, self._caps)
         commit = self._found.state.submodules.get(os.fsdecode(raw))
-        if commit is None:
-            return take(self._root, raw, self._caps)
+        if commit is None or not taken.status or taken.status.kind != "folder":
+            return taken
         path = names.escape_path(raw)
-        status = self._root.state(path)
-        if status is None or status.kind != "folder":
-            return take(self._root, raw, self._caps)
-        place = os.fsdecode(os.fsencode(self._root.path) + b"/" + raw)
-        oid = beside.head(place) or commit
-        if len(oid) != 40:
-            return Taken(Change(path, None), Skipped(path, "a submodule whose commits are named by SHA-256"))
-        return Taken(Change(path, File(SUBMODULE_MODE, oid)), None, status)
+        oid = beside.head(os.path.join(self._root.path, os.fsdecode(raw))) or commit
+        if len(oid) != _OID_DIGITS:
+            return taken._replace(skipped=Skipped(path, "a submodule whose commits are named by SHA-256"))
+        return Taken(Change(path, File(SUBMODULE_MODE, oid)), None, taken.status)
 
     def _absent(self) -> list[str]:
         """What the user's index tracks and ours, as of now, does not."""
@@ -191,24 +187,24 @@ def look(
     folder: Path,
     *,
     caps: Caps = USUAL,
-    never: Collection[str | Path] = (),
     afresh: bool = False,
     wait_seconds: float = 30.0,
 ) -> Iterator[Look]:
     """Look at the whole workspace, by the private git directory in ``folder``, which is made where it is missing.
 
-    ``never``: paths in it that are ours. ``afresh``: forget what was seen before. Raises ``Unavailable``.
+    The store's own path is left out, if ``root`` was opened with it. ``afresh``: forget what was seen before. Raises
+    ``Unavailable``.
     """
     with Shadow.open(folder, wait_seconds=wait_seconds) as shadow:
         if afresh:
             shadow.forget()
         try:
-            found = find(shadow, str(root.path), never)
+            found = find(shadow, root)
         except Unavailable:
             if not shadow.state.look:
                 raise
             shadow.forget()  # what git cannot use is no loss
-            found = find(shadow, str(root.path), never)
+            found = find(shadow, root)
         root.forget()
         yield Look(root, shadow, found, caps)
 

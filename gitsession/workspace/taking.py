@@ -7,7 +7,8 @@ from typing import NamedTuple
 from gitsession.errors import GitSessionError, Malformed, NotFound, Refused, Unavailable
 from gitsession.store.objects import oid_of
 from gitsession.workspace import names
-from gitsession.workspace.root import LINK_MODE, Root, Status
+from gitsession.workspace.looking import LINK_MODE, Status
+from gitsession.workspace.root import Root
 from gitsession.workspace.trees import File
 
 FILE_BYTES_MAX = 10 << 20
@@ -40,7 +41,7 @@ class Skipped(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """One path as it was read: ``change`` is ``None`` where what was known of it stays."""
+    """One path as it was read: ``change`` is ``None`` where what was known of it stays. A folder is no file."""
 
     change: Change | None
     skipped: Skipped | None = None
@@ -60,7 +61,7 @@ def take(root: Root, raw: bytes, caps: Caps = USUAL) -> Taken:
             return Taken(gone)
         reason = _reason(raw, status, caps)
         if reason:
-            return Taken(gone, Skipped(path, reason) if status.kind != "folder" else None)
+            return Taken(gone, Skipped(path, reason) if status.kind != "folder" else None, status)
         status, data = root.contents(path)
     except NotFound:
         return Taken(gone)
@@ -77,7 +78,7 @@ def _reason(raw: bytes, status: Status, caps: Caps) -> str | None:
     if status.kind == "folder":
         return "a folder"
     if status.kind == "special":
-        return "a pipe, socket or device"
+        return "a pipe, a socket or a device"
     if status.size > caps.file_bytes:
         return f"larger than {caps.file_bytes:,} bytes"
     if status.mode == LINK_MODE and any(part.lower() == b".gitmodules" for part in raw.split(b"/")):
