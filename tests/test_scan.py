@@ -3,6 +3,7 @@
 import os
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from workspaces import fill, fingerprint, git, kept, opened, repository, write
@@ -514,6 +515,13 @@ def test_what_only_we_write_there_is_written_anew(work, plain, damage):
     seen(work, plain)
     damage(plain)
     assert paths(work, plain) == []
+
+
+def test_the_private_folder_may_be_named_from_where_one_stands(work, tmp_path, monkeypatch):
+    fill(work, a="1")
+    monkeypatch.chdir(tmp_path)
+    assert paths(work, Path("plain")) == ["a"]
+    assert paths(work, tmp_path / "plain") == []
 
 
 def test_looks_of_one_workspace_wait_for_each_other(work, plain):

@@ -92,6 +92,7 @@ class Shadow:
     @classmethod
     def open(cls, folder: Path, *, wait_seconds: float = 30.0) -> Self:
         """Made where it is missing. Raises ``Unavailable`` where another look takes too long, or the disk says no."""
+        folder = Path(os.path.abspath(folder))  # git runs in the workspace
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
