@@ -112,6 +112,15 @@ def test_an_unchanged_workspace_is_told_by_one_git_and_nothing_is_read(work, pla
     assert not list(plain.glob("git/objects/**/*"))
 
 
+def test_that_statuses_were_refreshed_makes_no_other_look(work, plain, monkeypatch):
+    fill(work, a="one", b="two")
+    first = seen(work, plain)[1]
+    monkeypatch.setattr(scan, "_SLOW_MS", -1)
+    second = seen(work, plain)[1]
+    third = seen(work, plain)[1]
+    assert first.before is None and second.before == third.before
+
+
 def test_touched_files_are_looked_at_once_and_then_known_again(work, plain):
     fill(work, a="one", b="two")
     seen(work, plain)

@@ -8,6 +8,7 @@ from typing import Protocol
 from benchmarks.figures import Line, Plot, Table
 from benchmarks.rows import (
     append,
+    checkpoint,
     compactions,
     contexts,
     disk,
@@ -47,5 +48,6 @@ ROWS: dict[str, Row] = {
     "compactions": compactions,
     "search": searching,
     "verify": verifying,
+    "checkpoint": checkpoint,
     "start": starting,
 }

@@ -23,7 +23,7 @@ from gitsession.workspace import beside, names
 from gitsession.workspace.listing import Found, find
 from gitsession.workspace.looking import LINK_MODE, Status
 from gitsession.workspace.root import Root
-from gitsession.workspace.shadow import Shadow
+from gitsession.workspace.shadow import Shadow, new_name
 from gitsession.workspace.taking import USUAL, Caps, Change, Skipped, Taken, take
 from gitsession.workspace.trees import File
 
@@ -31,6 +31,8 @@ FOLDED_FROM = 1000
 """So many paths over the cap are named one by one; more are named by their folders."""
 
 _SLOW_MS = 500
+_UNSURE_BYTES_MAX, _FILE_COST_BYTES = 4 << 20, 1 << 14
+"""How much git may compare in each look, before it costs more than to have it look at every status once."""
 _OID_DIGITS = 40
 _GONE = b"0 " + b"0" * 40
 _DEBUG = re.compile(rb"\n  mtime: (\d+):(\d+)\n  dev: \d+\tino: (\d+)\n.*?\n  size: (\d+)\t[^\n]*\n", re.DOTALL)
@@ -54,6 +56,7 @@ class Look:
         self._rows: dict[bytes, bytes] = {}
         self._gone: list[bytes] = []
         self._files = shadow.state.files
+        self._unsure = dict(shadow.state.unsure)
         self._links_seen = found.state.links
         self._whole = False
 
@@ -87,6 +90,7 @@ class Look:
                 self._gone.append(raw)
             elif not known and taken.status and self.before and taken.status.ctime_ns < self._shadow.state.at_ns:
                 old.append((change.path, raw, taken.status))
+            self._note(raw, taken.status if change.file else None)
             yield change
         self.skipped += self._found.skipped + _folded(over, self._caps.files)
         self.skipped.sort()
@@ -113,12 +117,17 @@ class Look:
 
     def _accept(self, tree: Oid | None, kept: bool) -> str:
         state, found = self._shadow.state, self._found
-        look, mark = state.look, state.index_mark
+        look = new_name() if self._rows or not state.look else state.look
+        index, mark = state.index_name, state.index_mark
         is_slow = found.took_ms > max(_SLOW_MS, 3 * state.took_ms)
-        if self._rows or is_slow or not look:
+        unsure_bytes = sum(size + _FILE_COST_BYTES for *_, size in self._unsure.values())
+        refresh = is_slow or unsure_bytes > _UNSURE_BYTES_MAX
+        if self._rows or refresh or not look:
             top = found.state.beside.top
             prefix = os.fsencode(os.path.relpath(self._root.path, top)) + b"/"
-            look, mark = self._shadow.written(top, _index_rows(self._rows, b"" if prefix == b"./" else prefix))
+            index, mark = self._shadow.written(
+                top, _index_rows(self._rows, b"" if prefix == b"./" else prefix), refresh=refresh
+            )
         if not self._rows and state.look:
             kept, tree = state.kept, state.tree
         self._shadow.save(
@@ -128,6 +137,8 @@ class Look:
                 tree=tree,
                 files=self._files,
                 took_ms=state.took_ms if is_slow and state.took_ms else found.took_ms,
+                unsure={} if refresh else self._unsure,
+                index_name=index,
                 index_mark=mark,
                 absent=self._absent(),
                 links=self._links(),
@@ -145,6 +156,11 @@ class Look:
         if len(oid) != _OID_DIGITS:
             return taken._replace(skipped=Skipped(path, "a submodule whose commits are named by SHA-256"))
         return Taken(Change(path, File(SUBMODULE_MODE, oid)), None, taken.status)
+
+    def _note(self, raw: bytes, status: Status | None) -> None:
+        self._unsure.pop(os.fsdecode(raw), None)
+        if status:
+            self._unsure[os.fsdecode(raw)] = _as_indexed(status)
 
     def _absent(self) -> list[str]:
         """What the user's index tracks and ours, as of now, does not."""
@@ -167,7 +183,9 @@ class Look:
         """Of new paths with old files, those that are no file which the last look saw by another name."""
         if not old or not self._gone:
             return [path for path, _, _ in old]
-        gone, moved = set(self._gone), set()
+        gone = set(self._gone)
+        seen = self._shadow.state.unsure
+        moved = [seen[path] for path in map(os.fsdecode, gone) if path in seen]
         told = self._shadow.git(self._found.state.beside.top, str(self._root.path), "ls-files", "-z", "--debug").out
         at = 0
         while (end := told.find(b"\0", at)) >= 0:
@@ -176,7 +194,7 @@ class Look:
             if not found:
                 break
             if path in gone:
-                moved.add(tuple(map(int, found.groups())))
+                moved.append([int(number) for number in found.groups()])
             at = found.end()
         return [path for path, _, status in old if _as_indexed(status) not in moved]
 
@@ -224,7 +242,7 @@ def _index_rows(rows: dict[bytes, bytes], prefix: bytes) -> bytes:
     return b"".join(b"%b\t%b%b\0" % (state, prefix, raw) for raw, state in ordered)
 
 
-def _as_indexed(status: Status) -> tuple[int, int, int, int]:
+def _as_indexed(status: Status) -> list[int]:
     """As git's index says it: the numbers cut to 32 bits."""
     seconds, nanoseconds = divmod(status.mtime_ns, 10**9)
-    return seconds & 0xFFFFFFFF, nanoseconds, status.ino & 0xFFFFFFFF, status.size & 0xFFFFFFFF
+    return [seconds & 0xFFFFFFFF, nanoseconds, status.ino & 0xFFFFFFFF, status.size & 0xFFFFFFFF]

@@ -60,6 +60,9 @@ class State(NamedTuple):
     """When it began, by the clock that files' ctimes go by."""
     files: int
     took_ms: int
+    unsure: dict[str, list[int]]
+    """Files of which git has no status, so that it compares them in every look: with theirs, as an index has it."""
+    index_name: str
     index_mark: tuple[int, str]
     """Size and end of the index file: one that was cut short is not believed."""
     beside: Beside
@@ -76,7 +79,7 @@ class State(NamedTuple):
     """Of a link git compares the content with an object, and there is none: it names each of them in every look."""
 
 
-NOTHING_SEEN = State("", False, None, 0, 0, 0, (0, ""), Beside(""), False, [], "", None, [], {}, [], {})
+NOTHING_SEEN = State("", False, None, 0, 0, 0, {}, "", (0, ""), Beside(""), False, [], "", None, [], {}, [], {})
 
 
 class Shadow:
@@ -127,35 +130,38 @@ class Shadow:
 
     def git(self, top: str, at: str, *words: str, accept: tuple[int, ...] = (0,), stdin: bytes = b"") -> gitcli.Answer:
         """Run git on the index of the last look. Raises ``Unavailable``."""
-        return self._run(self.state.look, gitcli.Worktree(top, at), words, accept, stdin)
+        return self._run(self.state.index_name, gitcli.Worktree(top, at), words, accept, stdin)
 
     def exclude(self, text: bytes) -> None:
         """What to ignore beyond the ``.gitignore`` files."""
         (self._git_dir / "info/exclude").write_bytes(text)
 
-    def written(self, top: str, rows: bytes) -> tuple[str, tuple[int, str]]:
-        """A new index: the last one with ``rows`` (as `git update-index --index-info` takes them), every status
-        refreshed. Its look's name, and what ``State.index_mark`` is then. It counts once it is in ``state``.
+    def written(self, top: str, rows: bytes, *, refresh: bool) -> tuple[str, tuple[int, str]]:
+        """A new index: the last one with ``rows``, as `git update-index --index-info` takes them. Its name and
+        mark, as ``State`` has them. It counts once it is in ``state``.
+
+        git has no status of what is in ``rows``, and compares contents: a file that is not what was kept shows in the
+        next look. ``refresh``: it does so now, and remembers the status of what is the same.
         """
-        look = secrets.token_hex(8)
+        name = new_name()
         if self.state.look:
-            shutil.copyfile(self._index(self.state.look), self._index(look))
+            shutil.copyfile(self._index(self.state.index_name), self._index(name))
         worktree = gitcli.Worktree(top, top)
         if not self.state.look:
-            self._run(look, worktree, ("read-tree", "--empty"), (0,), b"")
+            self._run(name, worktree, ("read-tree", "--empty"), (0,), b"")
         if rows:
-            self._run(look, worktree, ("update-index", "-z", "--index-info"), (0,), rows)
-        # git reads what it has no status of, and compares: a file that is not what was kept shows in the next look.
-        self._run(look, worktree, ("update-index", "-q", "--refresh"), (0, 1), b"")
-        return look, self._mark(look)
+            self._run(name, worktree, ("update-index", "-z", "--index-info"), (0,), rows)
+        if refresh:
+            self._run(name, worktree, ("update-index", "-q", "--refresh"), (0, 1), b"")
+        return name, self._mark(name)
 
     def save(self, state: State) -> None:
         """From here on this is what was seen. What is in it must be kept already."""
         if self._fd < 0:
             raise RuntimeError("this look is over: its lock is gone")
         _replace(self._folder / "state", {"version": VERSION, **state._asdict()})
-        if state.look != self.state.look and self.state.look:
-            self._index(self.state.look).unlink(missing_ok=True)
+        if state.index_name != self.state.index_name and self.state.look:
+            self._index(self.state.index_name).unlink(missing_ok=True)
         self.state = state
 
     def keep_tree(self, look: str, tree: Oid | None) -> None:
@@ -181,9 +187,9 @@ class Shadow:
         self._sweep()
 
     def _run(
-        self, look: str, worktree: gitcli.Worktree, words: tuple[str, ...], accept: tuple[int, ...], stdin: bytes
+        self, name: str, worktree: gitcli.Worktree, words: tuple[str, ...], accept: tuple[int, ...], stdin: bytes
     ) -> gitcli.Answer:
-        worktree = worktree._replace(index_file=str(self._index(look)))
+        worktree = worktree._replace(index_file=str(self._index(name)))
         return gitcli.run(self._git_dir, *words, worktree=worktree, accept=accept, stdin=stdin)
 
     def _make(self) -> None:
@@ -206,24 +212,28 @@ class Shadow:
                 return NOTHING_SEEN
             size, end = found.pop("index_mark")
             state = State(index_mark=(size, end), beside=Beside(*found.pop("beside")), **found)
-            return state if state.index_mark == self._mark(state.look) else NOTHING_SEEN
+            return state if state.index_mark == self._mark(state.index_name) else NOTHING_SEEN
         except (KeyError, TypeError, ValueError, OSError):
             return NOTHING_SEEN
 
     def _sweep(self) -> None:
         """Indexes that do not count: of a look that was not accepted, or was killed."""
         for name in os.listdir(self._folder):
-            if name.startswith("index.") and name != f"index.{self.state.look}":
+            if name.startswith("index.") and name != f"index.{self.state.index_name}":
                 (self._folder / name).unlink(missing_ok=True)
 
-    def _index(self, look: str) -> Path:
-        return self._folder / f"index.{look or 'none'}"
+    def _index(self, name: str) -> Path:
+        return self._folder / f"index.{name or 'none'}"
 
-    def _mark(self, look: str) -> tuple[int, str]:
-        with open(self._index(look), "rb") as file:
+    def _mark(self, name: str) -> tuple[int, str]:
+        with open(self._index(name), "rb") as file:
             size = os.fstat(file.fileno()).st_size
             file.seek(-_TRAILER_BYTES, os.SEEK_END)
             return size, file.read().hex()
+
+
+def new_name() -> str:
+    return secrets.token_hex(8)
 
 
 def _lock(fd: int, folder: Path, wait_seconds: float) -> None:
