@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from workspaces import opened, repository, walked, without_ignored
 
 from gitsession.store.memory import MemoryStore
-from gitsession.workspace import names, trees
+from gitsession.workspace import names, scan, trees
 from gitsession.workspace.capture import capture
 
 PLAIN = [b"a", b"b", b"c.txt", b"build", b"x.log"]
@@ -26,8 +26,10 @@ ATTRIBUTES = st.sampled_from([b"* text eol=crlf\n", b"* filter=gone ident\n", b"
 class Workspace(RuleBasedStateMachine):
     """``seen`` is what was captured last: what git's ignore rules do not bring, but a capture had, stays looked at."""
 
-    @initialize(in_repository=st.booleans())
-    def begin(self, in_repository):
+    @initialize(in_repository=st.booleans(), refreshing=st.booleans())
+    def begin(self, in_repository, refreshing):
+        self.usual = scan._UNSURE_BYTES_MAX
+        scan._UNSURE_BYTES_MAX = -1 if refreshing else self.usual
         self.place = Path(tempfile.mkdtemp(prefix="gitsession-test-"))
         self.at = self.place / "work"
         self.at.mkdir()
@@ -39,6 +41,7 @@ class Workspace(RuleBasedStateMachine):
 
     def teardown(self):
         if hasattr(self, "place"):
+            scan._UNSURE_BYTES_MAX = self.usual
             shutil.rmtree(self.place)
 
     def spot(self, path):

@@ -213,7 +213,11 @@ def test_what_the_users_index_tracks_counts_though_ignored(work, plain):
     assert paths(work, plain) == []
 
 
-def test_a_path_that_was_there_unlooked_at_has_appeared_and_one_that_was_made_or_moved_has_not(work, plain):
+@pytest.mark.parametrize("refreshed", [True, False])
+def test_what_was_there_unlooked_at_has_appeared_and_what_was_made_or_moved_has_not(
+    work, plain, monkeypatch, refreshed
+):
+    monkeypatch.setattr(scan, "_UNSURE_BYTES_MAX", -1 if refreshed else 1 << 20)
     fill(work, _dot_gitignore="old\n", old="1", folder__x="2", folder__y="3")
     seen(work, plain)
     write(work / ".gitignore", "")

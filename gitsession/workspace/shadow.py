@@ -11,7 +11,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import secrets
 import shutil
 import time
 from pathlib import Path
@@ -233,7 +232,7 @@ class Shadow:
 
 
 def new_name() -> str:
-    return secrets.token_hex(8)
+    return os.urandom(8).hex()
 
 
 def _lock(fd: int, folder: Path, wait_seconds: float) -> None:
