@@ -306,6 +306,43 @@ def test_what_cannot_be_read_is_named(work, plain):
     assert [path for path, _ in look.skipped] == ["a", "b"]
 
 
+def test_a_file_that_may_no_longer_be_read_is_named_until_it_may(work, plain, monkeypatch):
+    fill(work, a="1", b="2")
+    seen(work, plain)
+    write(work / "a", "3")
+    real = Root.contents
+
+    def denied(root, path):
+        if path == "a":
+            raise PermissionError(13, "Permission denied")
+        return real(root, path)
+
+    monkeypatch.setattr(Root, "contents", denied)
+    changes, look = seen(work, plain)
+    assert changes["a"].file is None
+    assert look.skipped == [Skipped("a", "it cannot be read: Permission denied")]
+    assert reasons(work, plain) == {"a": "it cannot be read: Permission denied"}
+    monkeypatch.setattr(Root, "contents", real)
+    assert seen(work, plain)[0]["a"].data == b"3"
+
+
+def test_a_file_that_is_being_written_stays_as_it_was_known_and_is_named(work, plain, monkeypatch):
+    fill(work, a="1")
+    seen(work, plain)
+    write(work / "a", "22")
+    real = Root.contents
+
+    def busy(root, path):
+        raise Unavailable("somebody is writing it")
+
+    monkeypatch.setattr(Root, "contents", busy)
+    changes, look = seen(work, plain)
+    assert changes == {}
+    assert look.skipped == [Skipped("a", "somebody is writing it")]
+    monkeypatch.setattr(Root, "contents", real)
+    assert seen(work, plain)[0]["a"].data == b"22"
+
+
 def test_a_folder_that_git_could_not_open_is_named(work, plain):
     from gitsession.workspace.listing import _unopened
 

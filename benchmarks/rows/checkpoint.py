@@ -40,6 +40,7 @@ def measure(shop: Workshop) -> Iterator[Line]:
     with _Ours(place, work) as ours:
         theirs = _Opencode(place, work)
         words = f"{files:,} files"
+        work.read()
         first = Duel([([seconds(ours.keep)], [seconds(theirs.keep)])])
         yield first.line(f"first checkpoint of {words}", OPENCODE)
         unchanged, beside = Duel(), Duel()
@@ -84,6 +85,11 @@ class _Work:
 
     def status(self, _: int = 0) -> None:
         _git(self.path, "status", "--porcelain")
+
+    def read(self) -> None:
+        """So that none of the two finds them on the disk, and the other in memory."""
+        for file in self._files:
+            file.read_bytes()
 
     def edit(self, count: int) -> None:
         for file in self._chance.sample(self._files, min(count, len(self._files))):
