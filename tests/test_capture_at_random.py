@@ -28,8 +28,8 @@ class Workspace(RuleBasedStateMachine):
 
     @initialize(in_repository=st.booleans(), refreshing=st.booleans())
     def begin(self, in_repository, refreshing):
-        self.usual = scan._UNSURE_BYTES_MAX
-        scan._UNSURE_BYTES_MAX = -1 if refreshing else self.usual
+        self.usual = scan._SINCE_MAX
+        scan._SINCE_MAX = -1 if refreshing else self.usual
         self.place = Path(tempfile.mkdtemp(prefix="gitsession-test-"))
         self.at = self.place / "work"
         self.at.mkdir()
@@ -41,7 +41,7 @@ class Workspace(RuleBasedStateMachine):
 
     def teardown(self):
         if hasattr(self, "place"):
-            scan._UNSURE_BYTES_MAX = self.usual
+            scan._SINCE_MAX = self.usual
             shutil.rmtree(self.place)
 
     def spot(self, path):

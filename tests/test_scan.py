@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -138,12 +139,62 @@ EDITS = {
 
 
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
-def test_each_kind_of_change_is_found(work, plain, edit):
+@pytest.mark.parametrize("since", ["in the index", "since"])
+def test_each_kind_of_change_is_found(work, plain, edit, since):
     fill(work, a="one", b__c="two")
     seen(work, plain)
+    if since == "since":
+        write(work / "a", "older")
+        assert paths(work, plain) == ["a"]
+        write(work / "a", "one")
+        assert paths(work, plain) == ["a"]
     edit(work)
     assert paths(work, plain) == ["a"]
     assert paths(work, plain) == []
+
+
+def test_few_changes_write_no_index_and_many_do(work, plain, monkeypatch):
+    for number in range(6):
+        write(work / f"f{number}", "1")
+    seen(work, plain)
+    monkeypatch.setattr(scan, "_SINCE_MAX", 3)
+    (index,) = plain.glob("index.*")
+    write(work / "f0", "2")
+    os.unlink(work / "f1")
+    write(work / "new", "3")
+    assert paths(work, plain) == ["f0", "f1", "new"]
+    assert list(plain.glob("index.*")) == [index]
+    write(work / "f1", "1")
+    write(work / "f0", "1")
+    os.unlink(work / "new")
+    assert paths(work, plain) == ["f0", "f1", "new"]
+    assert paths(work, plain) == []
+    write(work / "f4", "5")
+    assert paths(work, plain) == ["f4"]
+    assert list(plain.glob("index.*")) != [index]
+    assert paths(work, plain) == []
+
+
+def test_a_file_that_was_seen_and_not_written_since_is_not_read_again(work, plain, monkeypatch):
+    fill(work, a="1")
+    seen(work, plain)
+    write(work / "a", "2")
+    time.sleep(0.02)
+    assert paths(work, plain) == ["a"]
+    monkeypatch.setattr(Root, "contents", None)
+    assert paths(work, plain) == []
+
+
+def test_a_folder_that_a_link_stood_for_is_there_again(work, plain):
+    fill(work, a__x="1", b="2")
+    seen(work, plain)
+    os.rename(work / "a", work / "moved")
+    os.symlink("moved", work / "a")
+    assert sorted(seen(work, plain)[0])[:2] == ["a", "moved/x"]
+    os.unlink(work / "a")
+    os.rename(work / "moved", work / "a")
+    changes, _ = seen(work, plain)
+    assert changes["a/x"].data == b"1" and changes["moved/x"].file is None
 
 
 def test_bytes_are_taken_as_they_are_whatever_attributes_and_settings_say(work, plain, isolated_home):
@@ -217,7 +268,7 @@ def test_what_the_users_index_tracks_counts_though_ignored(work, plain):
 def test_what_was_there_unlooked_at_has_appeared_and_what_was_made_or_moved_has_not(
     work, plain, monkeypatch, refreshed
 ):
-    monkeypatch.setattr(scan, "_UNSURE_BYTES_MAX", -1 if refreshed else 1 << 20)
+    monkeypatch.setattr(scan, "_SINCE_MAX", -1 if refreshed else 100)
     fill(work, _dot_gitignore="old\n", old="1", folder__x="2", folder__y="3")
     seen(work, plain)
     write(work / ".gitignore", "")

@@ -16,14 +16,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gitsession.errors import Unavailable
+from gitsession.errors import GitSessionError, Unavailable
 from gitsession.store.base import Oid
 from gitsession.store.objects import SUBMODULE_MODE
 from gitsession.workspace import beside, names
 from gitsession.workspace.listing import Found, find
 from gitsession.workspace.looking import LINK_MODE, Status
 from gitsession.workspace.root import Root
-from gitsession.workspace.shadow import Shadow, new_name
+from gitsession.workspace.shadow import Seen, Shadow, new_name
 from gitsession.workspace.taking import USUAL, Caps, Change, Skipped, Taken, take
 from gitsession.workspace.trees import File
 
@@ -31,8 +31,8 @@ FOLDED_FROM = 1000
 """So many paths over the cap are named one by one; more are named by their folders."""
 
 _SLOW_MS = 500
-_UNSURE_BYTES_MAX, _FILE_COST_BYTES = 4 << 20, 1 << 14
-"""How much git may compare in each look, before it costs more than to have it look at every status once."""
+_SINCE_MAX = 256
+"""So many paths are remembered beside the index before it is written again: that costs a look at every file."""
 _OID_DIGITS = 40
 _GONE = b"0 " + b"0" * 40
 _DEBUG = re.compile(rb"\n  mtime: (\d+):(\d+)\n  dev: \d+\tino: (\d+)\n.*?\n  size: (\d+)\t[^\n]*\n", re.DOTALL)
@@ -53,11 +53,10 @@ class Look:
         self.appeared: list[str] = []
         """New paths whose files were there before the last look began."""
         self._root, self._shadow, self._found, self._caps = root, shadow, found, caps
-        self._rows: dict[bytes, bytes] = {}
+        self._rows: dict[bytes, str] = {}
         self._gone: list[bytes] = []
         self._files = shadow.state.files
-        self._unsure = dict(shadow.state.unsure)
-        self._links_seen = found.state.links
+        self._since = dict(shadow.state.since)
         self._whole = False
 
     def base(self) -> Oid | None:
@@ -71,26 +70,25 @@ class Look:
         """
         old: list[tuple[str, bytes, Status]] = []
         over: list[bytes] = []
-        for raw, known in sorted(self._found.differing.items()):
+        differing = self._found.differing | {os.fsencode(path): bool(seen.row) for path, seen in self._since.items()}
+        for raw, known in sorted(differing.items()):
             if not known and self._files >= self._caps.files:
                 over.append(raw)
+                continue
+            if known and self._is_as_seen(raw):
                 continue
             taken = self._take(raw)
             self.skipped += [taken.skipped] if taken.skipped else []
             change = taken.change
-            if (
-                change is None
-                or (change.file is None and not known)
-                or (known and self._is_seen_link(raw, change.file))
-            ):
+            if change is None or (change.file is None and not known) or (known and self._was_seen(raw, change.file)):
                 continue
             self._files += (change.file is not None) - known
-            self._rows[raw] = _GONE if change.file is None else f"{change.file.mode} {change.file.oid}".encode()
+            self._rows[raw] = _row(change.file)
+            self._since[os.fsdecode(raw)] = Seen(_row(change.file), self._lasting(taken.status))
             if change.file is None:
                 self._gone.append(raw)
             elif not known and taken.status and self.before and taken.status.ctime_ns < self._shadow.state.at_ns:
                 old.append((change.path, raw, taken.status))
-            self._note(raw, taken.status if change.file else None)
             yield change
         self.skipped += self._found.skipped + _folded(over, self._caps.files)
         self.skipped.sort()
@@ -120,14 +118,11 @@ class Look:
         look = new_name() if self._rows or not state.look else state.look
         index, mark = state.index_name, state.index_mark
         is_slow = found.took_ms > max(_SLOW_MS, 3 * state.took_ms)
-        unsure_bytes = sum(size + _FILE_COST_BYTES for *_, size in self._unsure.values())
-        refresh = is_slow or unsure_bytes > _UNSURE_BYTES_MAX
-        if self._rows or refresh or not look:
-            top = found.state.beside.top
-            prefix = os.fsencode(os.path.relpath(self._root.path, top)) + b"/"
-            index, mark = self._shadow.written(
-                top, _index_rows(self._rows, b"" if prefix == b"./" else prefix), refresh=refresh
-            )
+        # A link may hide what the index has below it, and stand away again: what it hid is gone from the tree.
+        has_link = any(row.startswith(LINK_MODE) for row in self._rows.values())
+        writes = is_slow or has_link or len(self._since) > _SINCE_MAX or not state.look
+        if writes:
+            index, mark = self._shadow.written(found.state.beside.top, self._index_rows())
         if not self._rows and state.look:
             kept, tree = state.kept, state.tree
         self._shadow.save(
@@ -137,7 +132,7 @@ class Look:
                 tree=tree,
                 files=self._files,
                 took_ms=state.took_ms if is_slow and state.took_ms else found.took_ms,
-                unsure={} if refresh else self._unsure,
+                since={} if writes else self._since,
                 index_name=index,
                 index_mark=mark,
                 absent=self._absent(),
@@ -157,35 +152,58 @@ class Look:
             return taken._replace(skipped=Skipped(path, "a submodule whose commits are named by SHA-256"))
         return Taken(Change(path, File(SUBMODULE_MODE, oid)), None, taken.status)
 
-    def _note(self, raw: bytes, status: Status | None) -> None:
-        self._unsure.pop(os.fsdecode(raw), None)
-        if status:
-            self._unsure[os.fsdecode(raw)] = _as_indexed(status)
+    def _is_as_seen(self, raw: bytes) -> bool:
+        """Without reading it."""
+        seen = self._since.get(os.fsdecode(raw))
+        if seen is None or seen.status is None:
+            return False
+        try:
+            status = self._root.state(names.escape_path(raw))
+        except (OSError, GitSessionError):
+            return False
+        return status == seen.status
+
+    def _was_seen(self, raw: bytes, file: File | None) -> bool:
+        seen = self._since.get(os.fsdecode(raw))
+        if seen is None and file is not None and file.mode == LINK_MODE:
+            return self._found.state.links.get(os.fsdecode(raw)) == file.oid
+        return seen is not None and seen.row == _row(file)
+
+    def _lasting(self, status: Status | None) -> Status | None:
+        """A file that was written after this look began might be written again with the same times."""
+        return status if status and status.ctime_ns < self._found.state.at_ns else None
+
+    def _index_rows(self) -> bytes:
+        """What is gone first, so that nothing stands in the way of what is there."""
+        place = os.fsencode(os.path.relpath(self._root.path, self._found.state.beside.top))
+        prefix = b"" if place == b"." else place + b"/"
+        ordered = sorted(self._since.items(), key=lambda item: item[1].row != "")
+        rows = ((seen.row.encode() or _GONE, prefix, os.fsencode(path)) for path, seen in ordered)
+        return b"".join(b"%b\t%b%b\0" % row for row in rows)
 
     def _absent(self) -> list[str]:
         """What the user's index tracks and ours, as of now, does not."""
         state = self._found.state
         tracked = {*state.tracked, *state.submodules}
-        gone = {os.fsdecode(raw) for raw, row in self._rows.items() if row is _GONE}
+        gone = {os.fsdecode(raw) for raw, row in self._rows.items() if not row}
         held = {os.fsdecode(raw) for raw in self._rows} - gone
         return sorted(((set(state.absent) | gone) & tracked) - held)
 
-    def _is_seen_link(self, raw: bytes, file: File | None) -> bool:
-        return file is not None and file.mode == LINK_MODE and self._links_seen.get(os.fsdecode(raw)) == file.oid
-
     def _links(self) -> dict[str, Oid]:
-        found = {path: oid for path, oid in self._links_seen.items() if os.fsencode(path) not in self._rows}
-        start = f"{LINK_MODE} ".encode()
+        """Those that the index holds: what is a link now makes that it is written."""
+        links = self._found.state.links
+        found = {path: oid for path, oid in links.items() if path not in self._since}
+        start = f"{LINK_MODE} "
         new = {raw: row for raw, row in self._rows.items() if row.startswith(start)}
-        return found | {os.fsdecode(raw): row.removeprefix(start).decode() for raw, row in new.items()}
+        return found | {os.fsdecode(raw): row.removeprefix(start) for raw, row in new.items()}
 
     def _not_moved(self, old: list[tuple[str, bytes, Status]]) -> list[str]:
         """Of new paths with old files, those that are no file which the last look saw by another name."""
         if not old or not self._gone:
             return [path for path, _, _ in old]
         gone = set(self._gone)
-        seen = self._shadow.state.unsure
-        moved = [seen[path] for path in map(os.fsdecode, gone) if path in seen]
+        seen = [self._shadow.state.since.get(os.fsdecode(raw)) for raw in gone]
+        moved = [_as_indexed(each.status) for each in seen if each and each.status]
         told = self._shadow.git(self._found.state.beside.top, str(self._root.path), "ls-files", "-z", "--debug").out
         at = 0
         while (end := told.find(b"\0", at)) >= 0:
@@ -236,10 +254,8 @@ def _folded(over: list[bytes], most: int) -> list[Skipped]:
     return [Skipped(names.escape_path(raw), f"beyond {most:,} files") for raw in sorted(places)]
 
 
-def _index_rows(rows: dict[bytes, bytes], prefix: bytes) -> bytes:
-    """What is gone first, so that nothing stands in the way of what is there."""
-    ordered = sorted(rows.items(), key=lambda row: row[1] is not _GONE)
-    return b"".join(b"%b\t%b%b\0" % (state, prefix, raw) for raw, state in ordered)
+def _row(file: File | None) -> str:
+    return f"{file.mode} {file.oid}" if file else ""
 
 
 def _as_indexed(status: Status) -> list[int]:

@@ -20,6 +20,7 @@ from gitsession.errors import MissingObject, Unavailable
 from gitsession.store import gitcli
 from gitsession.store.base import Oid
 from gitsession.workspace.beside import Beside, Stamp
+from gitsession.workspace.looking import Status
 
 VERSION = 1
 
@@ -47,6 +48,16 @@ _TRAILER_BYTES = 20
 _PAUSE_SECONDS = 0.005
 
 
+class Seen(NamedTuple):
+    """A path as it was seen: ``row`` is its mode and oid, empty where nothing was.
+
+    ``status`` is what it had then, where whoever writes it now will make it another one.
+    """
+
+    row: str
+    status: Status | None = None
+
+
 class State(NamedTuple):
     """What the last look left. Paths are as on the disk, relative to the workspace, with ``os.fsdecode``."""
 
@@ -59,8 +70,8 @@ class State(NamedTuple):
     """When it began, by the clock that files' ctimes go by."""
     files: int
     took_ms: int
-    unsure: dict[str, list[int]]
-    """Files of which git has no status, so that it compares them in every look: with theirs, as an index has it."""
+    since: dict[str, Seen]
+    """What was seen since the index was written: it is not written again for a few files."""
     index_name: str
     index_mark: tuple[int, str]
     """Size and end of the index file: one that was cut short is not believed."""
@@ -135,12 +146,11 @@ class Shadow:
         """What to ignore beyond the ``.gitignore`` files."""
         (self._git_dir / "info/exclude").write_bytes(text)
 
-    def written(self, top: str, rows: bytes, *, refresh: bool) -> tuple[str, tuple[int, str]]:
+    def written(self, top: str, rows: bytes) -> tuple[str, tuple[int, str]]:
         """A new index: the last one with ``rows``, as `git update-index --index-info` takes them. Its name and
         mark, as ``State`` has them. It counts once it is in ``state``.
 
-        git has no status of what is in ``rows``, and compares contents: a file that is not what was kept shows in the
-        next look. ``refresh``: it does so now, and remembers the status of what is the same.
+        git reads what it has no status of, and compares: a file that is not what was kept shows in the next look.
         """
         name = new_name()
         if self.state.look:
@@ -150,8 +160,7 @@ class Shadow:
             self._run(name, worktree, ("read-tree", "--empty"), (0,), b"")
         if rows:
             self._run(name, worktree, ("update-index", "-z", "--index-info"), (0,), rows)
-        if refresh:
-            self._run(name, worktree, ("update-index", "-q", "--refresh"), (0, 1), b"")
+        self._run(name, worktree, ("update-index", "-q", "--refresh"), (0, 1), b"")
         return name, self._mark(name)
 
     def save(self, state: State) -> None:
@@ -210,9 +219,11 @@ class Shadow:
             if found.pop("version", None) != VERSION:
                 return NOTHING_SEEN
             size, end = found.pop("index_mark")
-            state = State(index_mark=(size, end), beside=Beside(*found.pop("beside")), **found)
+            rows = found.pop("since").items()
+            since = {path: Seen(row, Status(*status) if status else None) for path, (row, status) in rows}
+            state = State(index_mark=(size, end), beside=Beside(*found.pop("beside")), since=since, **found)
             return state if state.index_mark == self._mark(state.index_name) else NOTHING_SEEN
-        except (KeyError, TypeError, ValueError, OSError):
+        except (KeyError, AttributeError, TypeError, ValueError, OSError):
             return NOTHING_SEEN
 
     def _sweep(self) -> None:
