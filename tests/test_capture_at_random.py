@@ -26,10 +26,10 @@ ATTRIBUTES = st.sampled_from([b"* text eol=crlf\n", b"* filter=gone ident\n", b"
 class Workspace(RuleBasedStateMachine):
     """``seen`` is what was captured last: what git's ignore rules do not bring, but a capture had, stays looked at."""
 
-    @initialize(in_repository=st.booleans(), refreshing=st.booleans())
-    def begin(self, in_repository, refreshing):
+    @initialize(in_repository=st.booleans(), beside_the_index=st.sampled_from([-1, 2, 256]))
+    def begin(self, in_repository, beside_the_index):
         self.usual = scan._SINCE_MAX
-        scan._SINCE_MAX = -1 if refreshing else self.usual
+        scan._SINCE_MAX = beside_the_index
         self.place = Path(tempfile.mkdtemp(prefix="gitsession-test-"))
         self.at = self.place / "work"
         self.at.mkdir()

@@ -68,6 +68,27 @@ def test_what_was_not_accepted_shows_again(work, plain):
     assert paths(work, plain) == []
 
 
+@pytest.mark.parametrize("step", ["written", "save"])
+def test_a_look_that_could_not_be_noted_shows_again(work, plain, monkeypatch, step):
+    fill(work, a="one")
+    seen(work, plain)
+    write(work / "a", "two")
+    monkeypatch.setattr(scan, "_SINCE_MAX", -1)
+    real = getattr(Shadow, step)
+
+    def full(shadow, *asked):
+        if step == "written":
+            real(shadow, *asked)
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Shadow, step, full)
+        with pytest.raises(Unavailable, match="No space"):
+            seen(work, plain)
+    assert paths(work, plain) == ["a"]
+    assert paths(work, plain) == []
+
+
 def test_a_look_is_accepted_only_when_all_of_it_was_taken_and_while_it_lasts(work, plain):
     fill(work, a="one", b="two")
     with opened(work) as root, scan.look(root, plain) as look:
@@ -113,13 +134,26 @@ def test_an_unchanged_workspace_is_told_by_one_git_and_nothing_is_read(work, pla
     assert not list(plain.glob("git/objects/**/*"))
 
 
-def test_that_statuses_were_refreshed_makes_no_other_look(work, plain, monkeypatch):
+def test_that_an_index_was_written_makes_no_other_look(work, plain, monkeypatch):
     fill(work, a="one", b="two")
     first = seen(work, plain)[1]
-    monkeypatch.setattr(scan, "_SLOW_MS", -1)
+    monkeypatch.setattr(scan, "_SINCE_MAX", -1)
     second = seen(work, plain)[1]
     third = seen(work, plain)[1]
     assert first.before is None and second.before == third.before
+
+
+def test_a_look_that_took_long_has_git_remember_each_status(work, plain, monkeypatch):
+    fill(work, a="one", b="two")
+    seen(work, plain)
+    seen(work, plain)
+    (before,) = plain.glob("index.*")
+    monkeypatch.setattr(scan, "_SLOW_MS", -1)
+    found = scan.find
+    monkeypatch.setattr(scan, "find", lambda *asked: found(*asked)._replace(took_ms=10**6))
+    assert paths(work, plain) == []
+    (after,) = plain.glob("index.*")
+    assert before != after
 
 
 def test_touched_files_are_looked_at_once_and_then_known_again(work, plain):

@@ -71,7 +71,7 @@ def run(
     command = ["git", *(word for setting in _FIXED for word in ("-c", setting))]
     if git_dir is not None:
         command.append(f"--git-dir={os.path.abspath(git_dir)}")
-    verb = next(word for word in arguments if not word.startswith("-") and "=" not in word)
+    verb = next((word for word in arguments if not word.startswith("-") and "=" not in word), "")
     passed = environment(user_config=user_config)
     at = "/" if git_dir is None else git_dir  # the user's folder may be gone, or somebody's repository
     if worktree is not None:

@@ -117,7 +117,8 @@ class Look:
         state, found = self._shadow.state, self._found
         look = new_name() if self._rows or not state.look else state.look
         index, mark = state.index_name, state.index_mark
-        is_slow = found.took_ms > max(_SLOW_MS, 3 * state.took_ms)
+        # Files that were touched and not changed are compared in every look, until git remembers their new status.
+        is_slow = 0 < 3 * state.took_ms < found.took_ms > _SLOW_MS
         # A link may hide what the index has below it, and stand away again: what it hid is gone from the tree.
         has_link = any(row.startswith(LINK_MODE) for row in self._rows.values())
         writes = is_slow or has_link or len(self._since) > _SINCE_MAX or not state.look
@@ -131,7 +132,7 @@ class Look:
                 kept=kept,
                 tree=tree,
                 files=self._files,
-                took_ms=state.took_ms if is_slow and state.took_ms else found.took_ms,
+                took_ms=0 if writes else min(state.took_ms or found.took_ms, found.took_ms),
                 since={} if writes else self._since,
                 index_name=index,
                 index_mark=mark,

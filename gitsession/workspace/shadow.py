@@ -70,6 +70,7 @@ class State(NamedTuple):
     """When it began, by the clock that files' ctimes go by."""
     files: int
     took_ms: int
+    """git's quickest look since the index was written; 0 before the first."""
     since: dict[str, Seen]
     """What was seen since the index was written: it is not written again for a few files."""
     index_name: str
