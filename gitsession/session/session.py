@@ -20,9 +20,10 @@ from gitsession.model.headline import VIEW
 from gitsession.session import graph, keep, names, naming, oplog
 from gitsession.session.active import active
 from gitsession.session.address import STEPS, resolve
-from gitsession.session.content import begins_fork, entry_of
+from gitsession.session.content import entry_of, files_of
 from gitsession.session.gaps import DAMAGE, Gap
 from gitsession.session.node import Node, load
+from gitsession.session.origin import origin
 from gitsession.store import refs
 from gitsession.store.base import Kind, ObjectStore, Oid, Transaction
 from gitsession.store.objects import oid_of
@@ -44,6 +45,7 @@ class Session:
         self._clock = clock
         self._birth = birth
         self._tip: Node | None = None
+        self._captured: tuple[Oid | None, Oid | None] = (None, None)
         self.id = sid
         self.branch_name = branch
 
@@ -151,6 +153,9 @@ class Session:
             seen = self._store.ref(ref)
             if seen is None:
                 raise NotFound(f"branch {branch} of session {self.id} is gone")
+            files = self._files()
+            if files is not None:
+                draft = dataclasses.replace(draft, files=files)
             if expected is None or expected.oid == seen:
                 node = keep.put(tx, self._node(seen), draft)
                 tx.move(ref, node.oid, expected=seen)
@@ -184,7 +189,7 @@ class Session:
         """Make ``name`` the active branch, here and on this machine. Raises ``NotFound``."""
         with oplog.recording(self._store, f"switch {self.id} {name}", self._clock()) as tx:
             target = refs.leaf(self.id, name)
-            oid = self._store.ref(target) if name != refs.META else None
+            oid = self._store.ref(target) if refs.is_branch(name) else None
             if oid is None:
                 raise NotFound(f"session {self.id} has no branch {name[:80]!r}", hint=_list(self.branches()))
             self._activate(tx, name)
@@ -262,16 +267,15 @@ class Session:
         ref = refs.meta(self.id)
         with oplog.recording(self._store, command, entry.at_ms) as tx:
             seen = self._store.ref(ref)
-            parent = self._node(seen) if seen else self._origin()
+            parent = self._node(seen) if seen else origin(self._store, self.id)
             tx.move(ref, keep.put(tx, parent, keep.own(entry, _nonce())).oid, expected=seen)
 
-    def _origin(self) -> Node:
-        """Where ``meta`` begins: at the fork entry of this session, else at the root."""
-        leaves = graph.branches(self._store, self.id)
-        if not leaves:
-            raise NotFound(f"session {self.id} has no entries yet")
-        line = graph.line(self._store, next(iter(leaves.values())))
-        return next(node for node in line if node.parent is None or begins_fork(self._store, node, self.id))
+    def _files(self) -> Oid | None:
+        """The files as last captured, which entries of our own carry: so that `git diff` works between any two."""
+        checkpoint = self._store.ref(refs.files(self.id))
+        if checkpoint != self._captured[0]:
+            self._captured = (checkpoint, files_of(self._store, checkpoint) if checkpoint else None)
+        return self._captured[1]
 
     def _node(self, oid: Oid) -> Node:
         """The node of a leaf; our own last one is at hand."""

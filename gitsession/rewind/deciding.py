@@ -1,0 +1,111 @@
+"""Which files a rewind writes, and why it leaves the others. Pure: what the session changed and what is there, in.
+
+A rewind takes back what the session wrote, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+from gitsession.checkpoint.timeline import Touch
+from gitsession.workspace.root import Now, Odd
+from gitsession.workspace.trees import File, State
+
+Action: TypeAlias = Literal["write", "remove", "leave"]
+
+AS_IT_WAS = "it is as it was"
+CHANGED_SINCE = "it was changed since, and not by the session"
+CHANGED_BETWEEN = "others changed it between the session's own changes"
+IN_THE_WAY: Mapping[str, str] = {
+    "folder": "a folder stands in its place",
+    "special": "a pipe, socket or device stands in its place",
+}
+SESSION_MADE = "the session made it"
+SESSION_REMOVED = "the session removed it"
+SESSION_CHANGED = "the session changed it"
+FORCED = "forced: others' changes go too"
+
+
+class Change(NamedTuple):
+    """What becomes of one path. ``now``: what is there, as far as a tree can say; ``to``: what will be."""
+
+    path: str
+    action: Action
+    now: State
+    to: State
+    why: str
+
+
+def decide(
+    touches: Mapping[str, Sequence[Touch]],
+    now: Mapping[str, Now | str],
+    at_entry: Mapping[str, State],
+    *,
+    force: bool = False,
+) -> list[Change]:
+    """Of each path that the session changed, what to do. ``now``: what is there, or why that cannot be told.
+
+    ``at_entry``: what it was at the entry, which is what ``force`` brings back of what others have changed too.
+    """
+    return [_decide(path, touches[path], now[path], at_entry.get(path), force=force) for path in sorted(touches)]
+
+
+def _decide(path: str, touches: Sequence[Touch], now: Now | str, at_entry: State, *, force: bool) -> Change:
+    ours = [number for number, touch in enumerate(touches) if touch.ours]
+    first, last = ours[0], ours[-1]
+    was, became = touches[first].was, touches[last].now
+    if isinstance(now, str):
+        return Change(path, "leave", None, None, now)
+    if isinstance(now, Odd):
+        # Where nothing was and now a folder is, nothing of the session's is left.
+        why = AS_IT_WAS if was is None and became is None else IN_THE_WAY[now.kind]
+        return Change(path, "leave", None, None, why)
+    if now == was:
+        return Change(path, "leave", now, now, AS_IT_WAS)
+    is_ours = now == became
+    if is_ours and last - first + 1 == len(ours):
+        return _restored(path, now, was, _why(was, now))
+    if force and now != at_entry:
+        return _restored(path, now, at_entry, FORCED)
+    return Change(path, "leave", now, now, CHANGED_BETWEEN if is_ours else CHANGED_SINCE)
+
+
+def revert(
+    paths: Mapping[str, tuple[State, State]], now: Mapping[str, Now | str], *, verb: str
+) -> list[Change]:
+    """What taking back (or doing again) does to paths, each with what it is if nobody touched it, and what it becomes."""
+    found = []
+    for path, (expected, to) in sorted(paths.items()):
+        is_there = now[path]
+        if isinstance(is_there, str):
+            found.append(Change(path, "leave", None, None, is_there))
+        elif isinstance(is_there, Odd):
+            why = IN_THE_WAY[is_there.kind] if to is not None else AS_IT_WAS
+            found.append(Change(path, "leave", None, None, why))
+        elif is_there == to:
+            found.append(Change(path, "leave", to, to, AS_IT_WAS))
+        elif is_there == expected:
+            found.append(_restored(path, expected, to, verb))
+        else:
+            found.append(Change(path, "leave", is_there, is_there, CHANGED_SINCE))
+    return found
+
+
+def writes(changes: Iterable[Change]) -> list[Change]:
+    """Those that change anything."""
+    return [change for change in changes if change.action != "leave"]
+
+
+def _restored(path: str, now: State, to: State, why: str) -> Change:
+    return Change(path, "remove" if to is None else "write", now, to, why)
+
+
+def _why(was: State, now: State) -> str:
+    if was is None:
+        return SESSION_MADE
+    return SESSION_REMOVED if now is None else SESSION_CHANGED
+
+
+def is_file(now: Now | str) -> bool:
+    return isinstance(now, File)
