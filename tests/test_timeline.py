@@ -78,7 +78,10 @@ OURS = {
         look("before", mode="edited", paths=("b",)),
         look("after", {"a": (None, ONE)}, mode="edited", paths=("a",)),
     ),
-    "its neighbour had been left out": (look("before", skipped=(("ab", "too large"),)), look("after", {"a": (None, ONE)})),
+    "its neighbour had been left out": (
+        look("before", skipped=(("ab", "too large"),)),
+        look("after", {"a": (None, ONE)}),
+    ),
 }
 
 

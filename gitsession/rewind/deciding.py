@@ -10,17 +10,14 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from gitsession.checkpoint.timeline import Touch
 from gitsession.workspace.root import Now, Odd
-from gitsession.workspace.trees import File, State
+from gitsession.workspace.trees import State
 
 Action: TypeAlias = Literal["write", "remove", "leave"]
 
 AS_IT_WAS = "it is as it was"
 CHANGED_SINCE = "it was changed since, and not by the session"
 CHANGED_BETWEEN = "others changed it between the session's own changes"
-IN_THE_WAY: Mapping[str, str] = {
-    "folder": "a folder stands in its place",
-    "special": "a pipe, socket or device stands in its place",
-}
+SPECIAL = "a pipe, socket or device stands in its place"
 SESSION_MADE = "the session made it"
 SESSION_REMOVED = "the session removed it"
 SESSION_CHANGED = "the session changed it"
@@ -55,12 +52,9 @@ def _decide(path: str, touches: Sequence[Touch], now: Now | str, at_entry: State
     ours = [number for number, touch in enumerate(touches) if touch.ours]
     first, last = ours[0], ours[-1]
     was, became = touches[first].was, touches[last].now
+    now = _settled(now)
     if isinstance(now, str):
         return Change(path, "leave", None, None, now)
-    if isinstance(now, Odd):
-        # Where nothing was and now a folder is, nothing of the session's is left.
-        why = AS_IT_WAS if was is None and became is None else IN_THE_WAY[now.kind]
-        return Change(path, "leave", None, None, why)
     if now == was:
         return Change(path, "leave", now, now, AS_IT_WAS)
     is_ours = now == became
@@ -72,21 +66,18 @@ def _decide(path: str, touches: Sequence[Touch], now: Now | str, at_entry: State
 
 
 def revert(
-    paths: Mapping[str, tuple[State, State]], now: Mapping[str, Now | str], *, verb: str
+    paths: Mapping[str, tuple[State, State]], now: Mapping[str, Now | str], *, why: str
 ) -> list[Change]:
-    """What taking back (or doing again) does to paths, each with what it is if nobody touched it, and what it becomes."""
+    """What taking back, or doing again, does to paths: each with what it is if nobody touched it, and what it becomes."""
     found = []
     for path, (expected, to) in sorted(paths.items()):
-        is_there = now[path]
+        is_there = _settled(now[path])
         if isinstance(is_there, str):
             found.append(Change(path, "leave", None, None, is_there))
-        elif isinstance(is_there, Odd):
-            why = IN_THE_WAY[is_there.kind] if to is not None else AS_IT_WAS
-            found.append(Change(path, "leave", None, None, why))
         elif is_there == to:
             found.append(Change(path, "leave", to, to, AS_IT_WAS))
         elif is_there == expected:
-            found.append(_restored(path, expected, to, verb))
+            found.append(_restored(path, expected, to, why))
         else:
             found.append(Change(path, "leave", is_there, is_there, CHANGED_SINCE))
     return found
@@ -97,6 +88,13 @@ def writes(changes: Iterable[Change]) -> list[Change]:
     return [change for change in changes if change.action != "leave"]
 
 
+def _settled(now: Now | str) -> State | str:
+    """A folder is no file: whether one stands in the way is seen when those in it are gone."""
+    if isinstance(now, Odd):
+        return None if now.kind == "folder" else SPECIAL
+    return now
+
+
 def _restored(path: str, now: State, to: State, why: str) -> Change:
     return Change(path, "remove" if to is None else "write", now, to, why)
 
@@ -105,7 +103,3 @@ def _why(was: State, now: State) -> str:
     if was is None:
         return SESSION_MADE
     return SESSION_REMOVED if now is None else SESSION_CHANGED
-
-
-def is_file(now: Now | str) -> bool:
-    return isinstance(now, File)

@@ -199,7 +199,7 @@ class Session:
     def fork(
         self, at: str | Node, *, agent: str, cwd: str | None, title: str | None, labels: Mapping[str, str]
     ) -> Session:
-        """A session of its own that begins on this one's line: one ref, one entry.
+        """A session of its own that begins on this one's line: one ref, one entry; its checkpoints are shared.
 
         ``title`` and ``labels`` (chain -> label): as they stand, kept in the fork entry.
         """
@@ -211,6 +211,9 @@ class Session:
         with oplog.recording(self._store, f"fork {self.id} {sid}", at_ms) as tx:
             fork = keep.put(tx, node, keep.own(entry, _nonce()))
             tx.move(refs.leaf(sid), fork.oid, expected=None)
+            checkpoint = self._store.ref(refs.files(self.id))
+            if checkpoint is not None:
+                tx.move(refs.files(sid), checkpoint, expected=None)
         return Session(self._store, sid, refs.MAIN, self._clock)
 
     def label(self, at: str | Node, label: str) -> Node:

@@ -1,0 +1,167 @@
+"""The line of checkpoints: in order of time, whatever branch the talk is on."""
+
+from __future__ import annotations
+
+import builders
+import pytest
+from builders import STORES, Clock, assert_clean, assert_git_agrees, begun, git, leaves, session
+from checkpoints import contents, held
+
+from gitsession.checkpoint import line
+from gitsession.checkpoint.at import files_at
+from gitsession.errors import InvalidName, NotFound
+from gitsession.model.entries import Message
+from gitsession.session import content, graph
+from gitsession.session.session import Session
+from gitsession.store import refs
+from gitsession.workspace import trees
+
+
+@pytest.fixture(params=STORES.values(), ids=STORES)
+def store(request, tmp_path):
+    with request.param(tmp_path / "store.git") as made:
+        yield made
+
+
+def test_checkpoints_stand_one_behind_the_other_and_belong_to_entries(store):
+    talk = begun(store, "hi", "more")
+    first, second = talk.line()[1:]
+    one = held(store, talk.id, {"a": "1"}, first)
+    two = held(store, talk.id, {"a": "2"}, second, "after", call="c1")
+    assert [point.oid for point in line.walk(store, talk.id)] == [two.oid, one.oid]
+    assert two.node.parent == one.oid
+    assert (one.node.second_parent, two.node.second_parent) == (first.oid, second.oid)
+    assert one.node.parent == talk.line()[0].oid
+    assert contents(store, two) == {"a": "2"}
+    assert_clean(store)
+
+
+def test_what_says_nothing_new_is_not_kept(store):
+    talk = begun(store)
+    one = held(store, talk.id, {"a": "1"}, talk.leaf)
+    talk.append(Message.user("on"))
+    assert held(store, talk.id, {"a": "1"}, talk.leaf, "after").oid == one.oid
+
+
+NEWS = {
+    "another workspace": {"workspace": "/elsewhere"},
+    "something left out": {"skipped": (("big", "too large"),)},
+}
+
+
+@pytest.mark.parametrize("fields", NEWS.values(), ids=NEWS)
+def test_the_same_files_are_news_with(store, fields):
+    talk = begun(store)
+    one = held(store, talk.id, {"a": "1"}, talk.leaf)
+    assert held(store, talk.id, {"a": "1"}, talk.leaf, **fields).oid != one.oid
+
+
+def test_the_same_files_are_news_where_the_talk_went_on_elsewhere(store):
+    talk = begun(store, "hi", "on")
+    here, there = talk.leaf, talk.line()[1]
+    one = held(store, talk.id, {"a": "1"}, here)
+    talk.branch("side", there)
+    side = talk.on("side")
+    side.append(Message.user("another way"))
+    assert held(store, talk.id, {"a": "1"}, side.leaf).oid != one.oid
+
+
+def test_to_have_looked_and_found_nothing_is_news(store):
+    talk = begun(store)
+    held(store, talk.id, {"a": "1"}, talk.leaf, mode="edited", paths=("a",))
+    known = held(store, talk.id, {"a": "1"}, talk.leaf, mode="edited", paths=("a",))
+    assert held(store, talk.id, {"a": "1"}, talk.leaf, mode="edited", paths=("b",)).oid != known.oid
+
+
+def test_a_session_that_nobody_spoke_in_has_no_place_for_checkpoints(store):
+    quiet = Session.new(store, "agent", "/work", Clock())
+    with pytest.raises(NotFound):
+        held(store, quiet.id, {}, None)
+
+
+def test_the_line_is_no_branch(store):
+    talk = begun(store)
+    held(store, talk.id, {"a": "1"}, talk.leaf)
+    assert list(leaves(store, talk.id)) == ["main"]
+    assert len(graph.tree(store, talk.id).nodes) == 2
+    for name in ("files", "files-abcdefgh"):
+        with pytest.raises(InvalidName):
+            talk.branch(name)
+        with pytest.raises(NotFound):
+            talk.switch(name)
+
+
+def test_entries_of_our_own_carry_the_files_as_last_captured(store):
+    talk = begun(store)
+    assert content.files_of(store, talk.leaf.oid) is None
+    held(store, talk.id, {"a": "1"}, talk.leaf)
+    talk.append(Message.user("one"))
+    kept = held(store, talk.id, {"a": "2"}, talk.leaf)
+    last = talk.append(Message.user("two"))
+    files = [content.files_of(store, node.oid) for node in talk.line()[2:]]
+    assert [dict(trees.walk(store, oid)).keys() for oid in files] == [{"a"}, {"a"}]
+    assert files[1] == kept.files != files[0]
+    assert session(store, talk.id).leaf == last
+    assert_clean(store)
+
+
+def test_a_fork_goes_on_from_the_checkpoints_of_the_session_it_was_forked_from(store):
+    talk = begun(store)
+    one = held(store, talk.id, {"a": "1"}, talk.leaf)
+    forked = builders.fork(talk)
+    two = held(store, forked.id, {"a": "2"}, forked.leaf)
+    assert two.node.parent == one.oid == line.newest(store, talk.id).oid
+    assert_clean(store)
+
+
+def test_a_fork_of_a_session_without_checkpoints_begins_a_line_below_the_fork(store):
+    talk = begun(store)
+    forked = builders.fork(talk)
+    one = held(store, forked.id, {"a": "2"}, forked.leaf)
+    assert one.node.parent == forked.leaf.oid
+    assert line.newest(store, talk.id) is None
+    assert_clean(store)
+
+
+def test_what_an_entry_had_is_the_newest_of_the_nearest(store):
+    talk = begun(store, "hi", "on", "further")
+    root, hi, on, further = talk.line()
+    held(store, talk.id, {"a": "1"}, hi)
+    held(store, talk.id, {"a": "2"}, on)
+    held(store, talk.id, {"a": "3"}, on, "after")
+    assert contents(store, files_at(store, talk.id, root)) == {}
+    assert contents(store, files_at(store, talk.id, hi)) == {"a": "1"}
+    assert contents(store, files_at(store, talk.id, on)) == {"a": "2"}, "what its own call did came afterwards"
+    assert contents(store, files_at(store, talk.id, further)) == {"a": "3"}
+
+
+def test_what_happened_on_another_branch_later_does_not_count(store):
+    talk = begun(store, "hi", "on")
+    _, hi, on = talk.line()
+    held(store, talk.id, {"a": "1"}, hi)
+    held(store, talk.id, {"a": "2"}, on)
+    held(store, talk.id, {"a": "1"}, hi, "rewind")
+    assert contents(store, files_at(store, talk.id, on)) == {"a": "2"}
+
+
+def test_a_message_on_the_line_is_found_by_verify(tmp_path):
+    store = STORES["git"](tmp_path / "store.git")
+    with store:
+        talk = begun(store)
+        held(store, talk.id, {"a": "1"}, talk.leaf)
+        with store.transaction() as tx:
+            tx.move(refs.files(talk.id), talk.leaf.oid, expected=store.ref(refs.files(talk.id)))
+        [problem] = builders.verify(store).problems
+        assert "has no place on" in problem.what
+
+
+def test_git_shows_what_was_done_to_the_files(tmp_path):
+    with STORES["git"](tmp_path / "store.git") as store:
+        talk = begun(store)
+        one = held(store, talk.id, {"src/a": "1\n"}, talk.leaf)
+        two = held(store, talk.id, {"src/a": "2\n"}, talk.leaf, "after", reason="bash: edit")
+        assert "-1\n+2\n" in git(store, "diff", one.oid, two.oid, "--", "files/")
+        assert git(store, "log", "--format=%s", f"sessions/{talk.id}/files", "--", "files/").split("\n")[0] == (
+            "checkpoint: bash: edit"
+        )
+        assert_git_agrees(store)
