@@ -5,7 +5,7 @@ import pytest
 from gitsession.checkpoint.timeline import Touch
 from gitsession.rewind import deciding
 from gitsession.rewind.deciding import decide, revert
-from gitsession.workspace.root import Odd
+from gitsession.workspace.looking import Odd
 from gitsession.workspace.trees import File
 
 ONE, TWO, THREE, FOUR = (File("100644", digit * 40) for digit in "1234")

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 from gitsession.checkpoint.timeline import Touch
-from gitsession.workspace.root import Now, Odd
+from gitsession.store.objects import SUBMODULE_MODE
+from gitsession.workspace.looking import Now, Odd
 from gitsession.workspace.trees import State
 
 Action: TypeAlias = Literal["write", "remove", "leave"]
@@ -18,13 +19,14 @@ AS_IT_WAS = "it is as it was"
 CHANGED_SINCE = "it was changed since, and not by the session"
 CHANGED_BETWEEN = "others changed it between the session's own changes"
 SPECIAL = "a pipe, socket or device stands in its place"
+SUBMODULE = "a submodule: which commit it is at is not ours to change"
 SESSION_MADE = "the session made it"
 SESSION_REMOVED = "the session removed it"
 SESSION_CHANGED = "the session changed it"
 FORCED = "forced: others' changes go too"
 
 
-class Change(NamedTuple):
+class Planned(NamedTuple):
     """What becomes of one path. ``now``: what is there, as far as a tree can say; ``to``: what will be."""
 
     path: str
@@ -40,7 +42,7 @@ def decide(
     at_entry: Mapping[str, State],
     *,
     force: bool = False,
-) -> list[Change]:
+) -> list[Planned]:
     """Of each path that the session changed, what to do. ``now``: what is there, or why that cannot be told.
 
     ``at_entry``: what it was at the entry, which is what ``force`` brings back of what others have changed too.
@@ -48,42 +50,44 @@ def decide(
     return [_decide(path, touches[path], now[path], at_entry.get(path), force=force) for path in sorted(touches)]
 
 
-def _decide(path: str, touches: Sequence[Touch], now: Now | str, at_entry: State, *, force: bool) -> Change:
+def _decide(path: str, touches: Sequence[Touch], now: Now | str, at_entry: State, *, force: bool) -> Planned:
     ours = [number for number, touch in enumerate(touches) if touch.ours]
     first, last = ours[0], ours[-1]
     was, became = touches[first].was, touches[last].now
     now = _settled(now)
     if isinstance(now, str):
-        return Change(path, "leave", None, None, now)
+        return Planned(path, "leave", None, None, now)
     if now == was:
-        return Change(path, "leave", now, now, AS_IT_WAS)
+        return Planned(path, "leave", now, now, AS_IT_WAS)
+    if any(state is not None and state.mode == SUBMODULE_MODE for state in (was, became)):
+        return Planned(path, "leave", now, now, SUBMODULE)
     is_ours = now == became
     if is_ours and last - first + 1 == len(ours):
         return _restored(path, now, was, _why(was, now))
     if force and now != at_entry:
         return _restored(path, now, at_entry, FORCED)
-    return Change(path, "leave", now, now, CHANGED_BETWEEN if is_ours else CHANGED_SINCE)
+    return Planned(path, "leave", now, now, CHANGED_BETWEEN if is_ours else CHANGED_SINCE)
 
 
 def revert(
     paths: Mapping[str, tuple[State, State]], now: Mapping[str, Now | str], *, why: str
-) -> list[Change]:
+) -> list[Planned]:
     """What taking back, or doing again, does to paths: each with what it is if nobody touched it, and what it becomes."""
     found = []
     for path, (expected, to) in sorted(paths.items()):
         is_there = _settled(now[path])
         if isinstance(is_there, str):
-            found.append(Change(path, "leave", None, None, is_there))
+            found.append(Planned(path, "leave", None, None, is_there))
         elif is_there == to:
-            found.append(Change(path, "leave", to, to, AS_IT_WAS))
+            found.append(Planned(path, "leave", to, to, AS_IT_WAS))
         elif is_there == expected:
             found.append(_restored(path, expected, to, why))
         else:
-            found.append(Change(path, "leave", is_there, is_there, CHANGED_SINCE))
+            found.append(Planned(path, "leave", is_there, is_there, CHANGED_SINCE))
     return found
 
 
-def writes(changes: Iterable[Change]) -> list[Change]:
+def writes(changes: Iterable[Planned]) -> list[Planned]:
     """Those that change anything."""
     return [change for change in changes if change.action != "leave"]
 
@@ -95,8 +99,8 @@ def _settled(now: Now | str) -> State | str:
     return now
 
 
-def _restored(path: str, now: State, to: State, why: str) -> Change:
-    return Change(path, "remove" if to is None else "write", now, to, why)
+def _restored(path: str, now: State, to: State, why: str) -> Planned:
+    return Planned(path, "remove" if to is None else "write", now, to, why)
 
 
 def _why(was: State, now: State) -> str:

@@ -31,8 +31,11 @@ class Move:
 
 
 class Written(NamedTuple):
-    """A workspace that a command wrote to: its path, and the checkpoints that hold it as it was, and as it became."""
+    """A workspace that a command of a session wrote to: where it was, the checkpoints that hold it as it was and as it
+    became.
+    """
 
+    session: str
     workspace: str
     safety: Oid
     result: Oid
@@ -122,7 +125,7 @@ def record(
             **({"files": list(files)} if files else {}),
         }
     )
-    named = list(files[1:]) if files else []
+    named = list(files[2:]) if files else []
     named += [value for move in moves for value in (move.old, move.new) if value and refs.target(value) is None]
     seconds = min(max(at_ms // 1000, 0), SECONDS_MAX)
     message = "\n".join([clean(command), "", *(f"    {_move_line(move)}" for move in moves[:100]), ""])
@@ -177,9 +180,9 @@ def load(store: ObjectStore, oid: Oid) -> Operation:
 def _written(row: cbor.Plain, where: str) -> Written | None:
     if row is None:
         return None
-    if type(row) is list and [type(part) for part in row] == [str, str, str]:
+    if type(row) is list and [type(part) for part in row] == [str] * 4:
         return Written(*row)  # type: ignore[arg-type]
-    raise Malformed("expected [workspace, safety, result]", where=f"{where}: files")
+    raise Malformed("expected [session, workspace, safety, result]", where=f"{where}: files")
 
 
 def _move(row: cbor.Plain, where: str) -> Move:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Mapping
+from itertools import count
 from typing import Literal, TypeAlias, get_args
 
 from gitsession.codec.digest import to_base64url
@@ -195,6 +196,18 @@ class Session:
             self._activate(tx, name)
         self.branch_name = name
         return self._node(oid)
+
+    def go_on(self, tx: Transaction | oplog.Recorder, node: Node, onto: str = "") -> str:
+        """Within a transaction: the talk goes on behind ``node``, on the branch ``onto`` if that ends there, else on a
+        new one; the branch, which is the active one then.
+        """
+        name = onto
+        if not onto or self._store.ref(refs.leaf(self.id, onto)) != node.oid:
+            taken = self.branches()
+            name = next(name for number in count(1) if (name := f"rewind-{number}") not in taken)
+            tx.move(refs.leaf(self.id, name), node.oid, expected=None)
+        self._activate(tx, name)
+        return name
 
     def fork(
         self, at: str | Node, *, agent: str, cwd: str | None, title: str | None, labels: Mapping[str, str]

@@ -70,6 +70,19 @@ def look_up(store: ObjectStore, tree: Oid | None, paths: Collection[str]) -> dic
     return found
 
 
+def folders(store: ObjectStore, tree: Oid | None, paths: Collection[str]) -> set[str]:
+    """Which of ``paths`` are folders in ``tree``."""
+    known: dict[str, Oid | None] = {"": tree}
+
+    def folder(path: str) -> Oid | None:
+        if path not in known:
+            above, _, name = path.rpartition("/")
+            known[path] = _folder(_level(store, folder(above)).get(name))
+        return known[path]
+
+    return {path for path in paths if folder(path) is not None}
+
+
 def patch(store: ObjectStore, to: Objects, tree: Oid | None, changes: Mapping[str, State]) -> Oid | None:
     """``tree`` with ``changes`` in it; ``None`` where nothing is left.
 
