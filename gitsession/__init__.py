@@ -150,6 +150,7 @@ __all__ = [
 
 _NAMES = {
     "gitsession.api": ["Session", "Store"],
+    "gitsession.checkpoint.at": ["FileChange", "Files"],
     "gitsession.compaction.background": ["Background"],
     "gitsession.compaction.provider": ["provider_compaction"],
     "gitsession.compaction.summarizers.extractive": ["Extractive"],
@@ -209,6 +210,8 @@ _NAMES = {
         "ToolsChange",
         "Unknown",
     ],
+    "gitsession.rewind.perform": ["FileOutcome", "Rewound"],
+    "gitsession.rewind.plan": ["RewindPlan"],
     "gitsession.session.gaps": ["Gap"],
     "gitsession.session.graph": ["Tree"],
     "gitsession.session.node": ["Node"],

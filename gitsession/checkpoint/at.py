@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from gitsession.checkpoint.line import Point, history
 from gitsession.checkpoint.timeline import AFTER, Step
 from gitsession.codec.digest import to_base64url
 from gitsession.session import graph
 from gitsession.session.node import Node
-from gitsession.store.base import ObjectStore
+from gitsession.store.base import ObjectStore, Oid
 from gitsession.workspace import trees
 
 
@@ -39,6 +40,49 @@ def place(store: ObjectStore, points: Sequence[Point], at: Node) -> int:
         if target in depths and depths[target] <= nearest and not (point.entry.phase == AFTER and target == here):
             best, nearest = number, depths[target]
     return best
+
+
+class FileChange(NamedTuple):
+    """What differs at a path: git's modes and oids, ``None`` where there is nothing."""
+
+    path: str
+    old_mode: str | None
+    old: Oid | None
+    new_mode: str | None
+    new: Oid | None
+
+
+class Files(Mapping[str, Oid]):
+    """The files of a workspace as a checkpoint has them: the oid of each content by its path.
+
+    ``checkpoint``: the entry that holds them, ``None`` where none was taken by then; ``tree``: git's tree of them.
+    """
+
+    def __init__(self, store: ObjectStore, point: Point | None) -> None:
+        self.checkpoint = point.node if point else None
+        self.tree = point.files if point else None
+        self._store = store
+
+    def __getitem__(self, path: str) -> Oid:
+        found = trees.look_up(self._store, self.tree, [path])[path]
+        if found is None:
+            raise KeyError(path)
+        return found.oid
+
+    def __iter__(self) -> Iterator[str]:
+        return (path for path, _ in trees.walk(self._store, self.tree))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def read(self, path: str) -> bytes:
+        """A file's bytes, or a link's target. Raises ``KeyError``."""
+        return self._store.read(self[path])[1]
+
+    def diff(self, other: Files) -> list[FileChange]:
+        """What became of these files in ``other``."""
+        found = trees.diff(self._store, self.tree, other.tree).items()
+        return [FileChange(path, *(old or (None, None)), *(new or (None, None))) for path, (old, new) in found]
 
 
 def files_at(store: ObjectStore, sid: str, at: Node) -> Point | None:

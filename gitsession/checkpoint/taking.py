@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from gitsession.checkpoint import line, places
 from gitsession.checkpoint.line import Point
@@ -20,7 +21,10 @@ from gitsession.store.gitstore import GitStore
 from gitsession.workspace import trees
 from gitsession.workspace.capture import capture, named, put
 from gitsession.workspace.root import Root
-from gitsession.workspace.scan import Caps
+from gitsession.workspace.taking import USUAL, Caps
+
+Phase: TypeAlias = Literal["before", "after"]
+"""What a look says of what differs: nobody's that we know of, or the session's."""
 
 _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
@@ -117,7 +121,7 @@ def around(
     clock: Callable[[], int],
     running: Running,
     paths: Sequence[str | Path] | None = None,
-) -> Iterator[Point]:
+) -> Iterator[Node]:
     """Checkpoints before and after a tool, whether or not it fails; the one before it comes back."""
     is_beside, other = running.begin(root.path, why.call)
     try:
@@ -125,7 +129,7 @@ def around(
         phase = AFTER if is_beside else BEFORE
         before = take(store, sid, root, phase, first, at_ms=clock(), paths=paths)
         try:
-            yield before
+            yield before.node
         finally:
             take(store, sid, root, AFTER, why, at_ms=clock(), paths=paths)
     finally:
@@ -138,7 +142,7 @@ def caps() -> Caps:
     with k, m or g) and ``gitsession.checkpointFiles``.
     """
     said = gitcli.user_settings("gitsession.checkpointfile")
-    usual = Caps()
+    usual = USUAL
     return Caps(
         _number(said.get("gitsession.checkpointfilesize", ""), usual.file_bytes),
         _number(said.get("gitsession.checkpointfiles", ""), usual.files),

@@ -72,7 +72,8 @@ def _decide(path: str, touches: Sequence[Touch], now: Now | str, at_entry: State
 def revert(
     paths: Mapping[str, tuple[State, State]], now: Mapping[str, Now | str], *, why: str
 ) -> list[Planned]:
-    """What taking back, or doing again, does to paths: each with what it is if nobody touched it, and what it becomes."""
+    """What taking back, or doing again, does to paths: each with what it is if nobody touched it, and what it becomes.
+    """
     found = []
     for path, (expected, to) in sorted(paths.items()):
         is_there = _settled(now[path])

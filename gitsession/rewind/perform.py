@@ -17,7 +17,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from gitsession.checkpoint import line, places, taking
 from gitsession.checkpoint.line import Point
@@ -28,7 +28,7 @@ from gitsession.model.entries import Checkpoint
 from gitsession.rewind import intent as intents
 from gitsession.rewind.deciding import Planned, writes
 from gitsession.rewind.intent import Intent
-from gitsession.rewind.plan import Plan, folders_above
+from gitsession.rewind.plan import RewindPlan, folders_above
 from gitsession.session import oplog
 from gitsession.session.active import active
 from gitsession.session.content import files_of
@@ -36,7 +36,7 @@ from gitsession.session.node import Node, load
 from gitsession.session.oplog import Operation, Recorder, Written
 from gitsession.session.session import Clock, Session
 from gitsession.store import refs
-from gitsession.store.base import Oid, Transaction
+from gitsession.store.base import Transaction
 from gitsession.store.git import OBJECT_BYTES_MAX
 from gitsession.store.gitstore import GitStore
 from gitsession.workspace import names, trees
@@ -46,35 +46,36 @@ from gitsession.workspace.restore import Outcome as Restored
 from gitsession.workspace.root import Root
 from gitsession.workspace.trees import State
 
+Did: TypeAlias = Literal["written", "removed", "left"]
 
 UNSAFE = "somebody changed it meanwhile, or it is too large to be kept safe"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class FileOutcome:
     """What became of a path, and why."""
 
     path: str
-    did: Literal["written", "removed", "left"]
+    did: Did
     why: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Done:
+class Rewound:
     """``outcomes``: of every path that was considered. ``branch``: where the talk goes on; ``moved``: whether that is
     elsewhere. ``prompt``: what the user had said at the entry. ``operation``: what was taken back or done again.
     """
 
     verb: str
     workspace: str | None = None
-    outcomes: tuple[Outcome, ...] = ()
+    outcomes: tuple[FileOutcome, ...] = ()
     branch: str = ""
     moved: bool = False
     prompt: str | None = None
     operation: Operation | None = None
 
 
-def perform(store: GitStore, session: Session, plan: Plan, root: Root | None, clock: Clock) -> Done:
+def perform(store: GitStore, session: Session, plan: RewindPlan, root: Root | None, clock: Clock) -> Rewound:
     """Carry out a plan. Raises ``Refused`` where something has not ended in the workspace, and ``Unavailable``; then
     ``go_on`` and ``abort`` are there for what was begun.
     """
@@ -111,7 +112,7 @@ def perform(store: GitStore, session: Session, plan: Plan, root: Root | None, cl
 def take_step(
     store: GitStore, session: Session, step: oplog.Step, changes: list[Planned], made: tuple[str, ...], root: Root,
     clock: Clock,
-) -> Done:  # fmt: skip
+) -> Rewound:  # fmt: skip
     """Undo, or do again, an operation that wrote files: ``changes``. Raises as ``perform`` and ``Step.check``."""
     wanted = writes(changes)
     at_ms = clock()
@@ -122,7 +123,7 @@ def take_step(
             with store.transaction() as tx:
                 operation = step.take(store, tx, at_ms)
             branch = active(store, session.id)
-            return Done(verb=step.verb, workspace=str(root.path), outcomes=_left(changes), branch=branch,
+            return Rewound(verb=step.verb, workspace=str(root.path), outcomes=_left(changes), branch=branch,
                         operation=operation)  # fmt: skip
         command = f"{step.verb}: {step.command}"
         safety = _safety(store, session, root, wanted, f"before {command}", at_ms)
@@ -145,19 +146,22 @@ def take_step(
     return dataclasses.replace(done, outcomes=tuple(merged))
 
 
-def go_on(store: GitStore, session: Session, root: Root) -> Done:
+def go_on(store: GitStore, session: Session, root: Root) -> Rewound:
     """Finish what was begun in a workspace. Raises ``NotFound`` where nothing was, and as ``perform``."""
     with places.turn(store, root.path):
         intent = _begun(store, session, root)
         if intents.is_done(store, intent):
             _sweep(root, intent)
             intents.remove(store, intent.workspace)
-            return Done(verb=intent.verb, workspace=str(root.path), branch=active(store, session.id))
+            return Rewound(verb=intent.verb, workspace=str(root.path), branch=active(store, session.id))
         return _carry_out(store, session, root, intent)
 
 
-def abort(store: GitStore, session: Session, root: Root, clock: Clock) -> Done:
-    """Take back what was begun in a workspace. Raises ``NotFound`` where nothing was, and ``Refused`` where it was done."""
+def abort(store: GitStore, session: Session, root: Root, clock: Clock) -> Rewound:
+    """Take back what was begun in a workspace.
+
+    Raises ``NotFound`` where nothing was, and ``Refused`` where all of it was done.
+    """
     with places.turn(store, root.path):
         intent = _begun(store, session, root)
         if intents.is_done(store, intent):
@@ -172,7 +176,7 @@ def abort(store: GitStore, session: Session, root: Root, clock: Clock) -> Done:
         with store.transaction() as tx:
             _record(store, tx, intent, root, done, session.leaf, clock(), always=False)
         intents.remove(store, intent.workspace)
-    return Done(
+    return Rewound(
         verb="abort", workspace=str(root.path), outcomes=_told(back, outcomes), branch=active(store, session.id)
     )
 
@@ -180,7 +184,7 @@ def abort(store: GitStore, session: Session, root: Root, clock: Clock) -> Done:
 # ---- how
 
 
-def _carry_out(store: GitStore, session: Session, root: Root, intent: Intent) -> Done:
+def _carry_out(store: GitStore, session: Session, root: Root, intent: Intent) -> Rewound:
     """What follows the intent, from the beginning or from wherever a crash left it."""
     step = _step(store, intent)
     _sweep(root, intent)
@@ -196,7 +200,7 @@ def _carry_out(store: GitStore, session: Session, root: Root, intent: Intent) ->
     moved = branch != session.branch_name or bool(intent.place)
     session.branch_name = branch
     intents.remove(store, intent.workspace)
-    return Done(
+    return Rewound(
         verb=intent.verb,
         workspace=str(root.path),
         outcomes=_told(intent.changes, outcomes),
@@ -283,21 +287,21 @@ def _safety(
 
 def _kept_safe(
     store: GitStore, safety: Point, wanted: list[Planned]
-) -> tuple[list[Planned], tuple[Outcome, ...]]:
+) -> tuple[list[Planned], tuple[FileOutcome, ...]]:
     """Of what is wanted, what may be written: its content is in the checkpoint. And what must not be."""
     held = trees.look_up(store, safety.files, [change.path for change in wanted])
     safe = [change for change in wanted if held[change.path] == change.now]
-    unsafe = (Outcome(change.path, "left", UNSAFE) for change in wanted if held[change.path] != change.now)
+    unsafe = (FileOutcome(change.path, "left", UNSAFE) for change in wanted if held[change.path] != change.now)
     return safe, tuple(unsafe)
 
 
-def _talk_only(store: GitStore, session: Session, plan: Plan, command: str, at_ms: int) -> Done:
+def _talk_only(store: GitStore, session: Session, plan: RewindPlan, command: str, at_ms: int) -> Rewound:
     branch = session.branch_name
     if plan.moves:
         with oplog.recording(store, command, at_ms) as recorder:
             branch = session.go_on(recorder, plan.place, plan.onto)
         session.branch_name = branch
-    return Done(verb="rewind", workspace=plan.workspace, branch=branch, moved=plan.moves, prompt=plan.prompt)
+    return Rewound(verb="rewind", workspace=plan.workspace, branch=branch, moved=plan.moves, prompt=plan.prompt)
 
 
 def _step(store: GitStore, intent: Intent) -> oplog.Step | None:
@@ -337,13 +341,13 @@ def _sweep(root: Root, intent: Intent) -> None:
     sweep(root, [change.path for change in intent.changes], tag=intent.tag)
 
 
-def _told(changes: tuple[Change, ...] | list[Change], outcomes: list[Restored]) -> tuple[Outcome, ...]:
+def _told(changes: tuple[Change, ...] | list[Change], outcomes: list[Restored]) -> tuple[FileOutcome, ...]:
     found = []
     for change, one in zip(changes, outcomes, strict=True):
-        did = "left" if one.did != "done" else ("removed" if change.new is None else "written")
-        found.append(Outcome(change.path, did, one.reason))
+        did: Did = "left" if one.did != "done" else ("removed" if change.new is None else "written")
+        found.append(FileOutcome(change.path, did, one.reason))
     return tuple(found)
 
 
-def _left(changes: tuple[Planned, ...] | list[Planned]) -> tuple[Outcome, ...]:
-    return tuple(Outcome(change.path, "left", change.why) for change in changes if change.action == "leave")
+def _left(changes: tuple[Planned, ...] | list[Planned]) -> tuple[FileOutcome, ...]:
+    return tuple(FileOutcome(change.path, "left", change.why) for change in changes if change.action == "leave")

@@ -27,7 +27,7 @@ What: TypeAlias = Literal["both", "conversation", "files"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
+class RewindPlan:
     """``at``: the entry asked for; ``place``: where the talk goes on, before it where a user said it; ``prompt``: what
     was said then. ``leaf``: where the talk was. ``onto``: the branch that ends at ``place`` already; "" is a new one.
 
@@ -58,7 +58,7 @@ class Plan:
 def plan(
     store: ObjectStore, session: Session, at: Node, what: What = "both", *, root: Root | None = None,
     force: bool = False,
-) -> Plan:  # fmt: skip
+) -> RewindPlan:  # fmt: skip
     """What it takes to be at an entry again. ``root``: the workspace, where files are to be looked at.
 
     ``force``: what others have changed since goes too. Raises ``NotFound`` where files are asked for and the session
@@ -67,7 +67,7 @@ def plan(
     place, prompt = where_to(store, at)
     leaf = session.leaf
     ends = [name for name, oid in session.branches().items() if oid == place.oid]
-    made = Plan(
+    made = RewindPlan(
         session=session.id,
         what=what,
         at=at,
@@ -99,7 +99,7 @@ def now_of(root: Root, path: str) -> Now | str:
         return error.strerror or "it cannot be read"
 
 
-def _with_files(store: ObjectStore, made: Plan, root: Root, *, force: bool) -> Plan:
+def _with_files(store: ObjectStore, made: RewindPlan, root: Root, *, force: bool) -> RewindPlan:
     points = line.history(store, made.session)
     if not points and made.what == "files":
         raise NotFound(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gitsession.rewind.deciding import Planned, revert
-from gitsession.rewind.perform import Done, take_step
+from gitsession.rewind.perform import Rewound, take_step
 from gitsession.rewind.plan import folders_above, now_of
 from gitsession.session import oplog
 from gitsession.session.content import entry_of, files_of
@@ -26,7 +26,7 @@ def take_next(
     *,
     open_root: Callable[[Written], Root],
     open_session: Callable[[str], Session],
-) -> Done:
+) -> Rewound:
     """Take back the newest command that stands, or do again what was undone last.
 
     ``open_root``: the workspace that an operation wrote to. Of its files, those that are still as it left them become
@@ -36,7 +36,7 @@ def take_next(
     files = step.operation.files
     if files is None:
         operation = (oplog.undo if verb == "undo" else oplog.redo)(store, clock())
-        return Done(verb=verb, operation=operation)
+        return Rewound(verb=verb, operation=operation)
     step.check(store)
     with open_root(files) as root:
         changes, made = plan_step(store, step, files, root)

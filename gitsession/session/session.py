@@ -43,7 +43,7 @@ class Session:
     ) -> None:
         self._store = store
         self._view = view
-        self._clock = clock
+        self._clock = self.clock = clock
         self._birth = birth
         self._tip: Node | None = None
         self._captured: tuple[Oid | None, Oid | None] = (None, None)
