@@ -221,13 +221,13 @@ class Session:
         why = Why(target=self._session.resolve(target), call=call, reason=reason)
         return self._files.take(workspace, phase, why, paths)
 
-    def files(self, at: str | Node = "leaf") -> Files:
-        """The files as they were at an entry, as far as checkpoints tell."""
-        return self._files.at(self._session.resolve(at))
+    def files(self, at: str | Node | None = None) -> Files:
+        """The files as they were at an entry, as far as checkpoints tell; by default, as they were seen last."""
+        return self._files.newest() if at is None else self._files.at(self._session.resolve(at))
 
     def diff(self, at: str | Node, to: str | Node | None = None) -> list[FileChange]:
         """What became of the files from one entry to another, by default to the newest checkpoint."""
-        return self.files(at).diff(self._files.newest() if to is None else self.files(to))
+        return self.files(at).diff(self.files(to))
 
     def plan_rewind(
         self, at: str | Node, what: What = "both", *, workspace: str | Path | None = None, force: bool = False

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from gitsession.checkpoint.line import Point, history
-from gitsession.checkpoint.timeline import AFTER, Step
+from gitsession.checkpoint.timeline import BEFORE, Step
 from gitsession.codec.digest import to_base64url
 from gitsession.session import graph
 from gitsession.session.node import Node
@@ -28,8 +28,8 @@ def steps(store: ObjectStore, points: Sequence[Point]) -> list[Step]:
 def place(store: ObjectStore, points: Sequence[Point], at: Node) -> int:
     """Which of ``points`` (oldest first) says what the files were when ``at`` was the leaf; -1 where none does.
 
-    That is the newest of those that belong to the nearest entry, of ``at`` and those before it. What a call that ``at``
-    itself made did afterwards does not count.
+    That is the newest of those that belong to the nearest entry, of ``at`` and those before it. Of those that belong to
+    ``at`` itself, only what was there before anything was done counts.
     """
     wanted = {point.entry.target for point in points if point.entry.target}
     depths = _depths(store, at, wanted)
@@ -37,7 +37,7 @@ def place(store: ObjectStore, points: Sequence[Point], at: Node) -> int:
     here = to_base64url(at.chain)
     for number, point in enumerate(points):
         target = point.entry.target or ""
-        if target in depths and depths[target] <= nearest and not (point.entry.phase == AFTER and target == here):
+        if target in depths and depths[target] <= nearest and (target != here or point.entry.phase == BEFORE):
             best, nearest = number, depths[target]
     return best
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -103,10 +103,7 @@ def perform(store: GitStore, session: Session, plan: RewindPlan, root: Root | No
         )
         intents.write(store, root.path, intent)
         done = _carry_out(store, session, root, intent)
-    told = {change.path: change.why for change in plan.changes}
-    outcomes = [dataclasses.replace(one, why=one.why or told[one.path]) for one in done.outcomes]
-    merged = sorted((*outcomes, *unsafe, *_left(plan.changes)), key=lambda one: one.path)
-    return dataclasses.replace(done, outcomes=tuple(merged), prompt=plan.prompt)
+    return dataclasses.replace(done, outcomes=_all(plan.changes, done, unsafe), prompt=plan.prompt)
 
 
 def take_step(
@@ -142,8 +139,7 @@ def take_step(
         )
         intents.write(store, root.path, intent)
         done = _carry_out(store, session, root, intent)
-    merged = sorted((*done.outcomes, *unsafe, *_left(changes)), key=lambda one: one.path)
-    return dataclasses.replace(done, outcomes=tuple(merged))
+    return dataclasses.replace(done, outcomes=_all(changes, done, unsafe))
 
 
 def go_on(store: GitStore, session: Session, root: Root) -> Rewound:
@@ -349,5 +345,14 @@ def _told(changes: tuple[Change, ...] | list[Change], outcomes: list[Restored]) 
     return tuple(found)
 
 
-def _left(changes: tuple[Planned, ...] | list[Planned]) -> tuple[FileOutcome, ...]:
+def _all(
+    changes: Sequence[Planned], done: Rewound, unsafe: tuple[FileOutcome, ...]
+) -> tuple[FileOutcome, ...]:
+    """What became of every path that was considered, with the reasons that the plan had."""
+    why = {change.path: change.why for change in changes}
+    outcomes = [dataclasses.replace(one, why=one.why or why[one.path]) for one in done.outcomes]
+    return tuple(sorted((*outcomes, *unsafe, *_left(changes)), key=lambda one: one.path))
+
+
+def _left(changes: Sequence[Planned]) -> tuple[FileOutcome, ...]:
     return tuple(FileOutcome(change.path, "left", change.why) for change in changes if change.action == "leave")

@@ -106,7 +106,7 @@ def _with_files(store: ObjectStore, made: RewindPlan, root: Root, *, force: bool
             f"session {made.session} has no checkpoints, so no files to bring back",
             hint="`gitsession checkpoint` takes one",
         )
-    number = places.place(store, points, made.place)
+    number = places.place(store, points, made.at)
     found = touches(places.steps(store, points), number)
     base = points[number].files if number >= 0 else None
     at_entry = trees.look_up(store, base, found) if number >= 0 else _first(found)
