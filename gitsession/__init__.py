@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False  # not from typing, which alone takes as long as Python itself to start
 if TYPE_CHECKING:
     from gitsession.api import Session, Store
+    from gitsession.checkpoint.at import FileChange, Files
     from gitsession.compaction.background import Background
     from gitsession.compaction.provider import provider_compaction
     from gitsession.compaction.summarizers.extractive import Extractive
@@ -63,6 +64,8 @@ if TYPE_CHECKING:
         ToolsChange,
         Unknown,
     )
+    from gitsession.rewind.perform import FileOutcome, Rewound
+    from gitsession.rewind.plan import RewindPlan
     from gitsession.session.gaps import Gap
     from gitsession.session.graph import Tree
     from gitsession.session.node import Node
@@ -86,6 +89,9 @@ __all__ = [
     "Entry",
     "Extractive",
     "File",
+    "FileChange",
+    "FileOutcome",
+    "Files",
     "Finding",
     "Format",
     "Gap",
@@ -119,6 +125,8 @@ __all__ = [
     "Request",
     "Reset",
     "Resumption",
+    "RewindPlan",
+    "Rewound",
     "Row",
     "SentOut",
     "Session",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from gitsession.checkpoint import at as places
 from gitsession.checkpoint import line
-from gitsession.checkpoint.timeline import Touch, touches
+from gitsession.checkpoint.timeline import touches
 from gitsession.errors import GitSessionError, NotFound
 from gitsession.model.entries import Message
 from gitsession.rewind.deciding import Planned, decide, writes
@@ -21,7 +21,6 @@ from gitsession.workspace import trees
 from gitsession.workspace.judging import folders_of
 from gitsession.workspace.looking import Now
 from gitsession.workspace.root import Root
-from gitsession.workspace.trees import State
 
 What: TypeAlias = Literal["both", "conversation", "files"]
 
@@ -106,10 +105,10 @@ def _with_files(store: ObjectStore, made: RewindPlan, root: Root, *, force: bool
             f"session {made.session} has no checkpoints, so no files to bring back",
             hint="`gitsession checkpoint` takes one",
         )
-    number = places.place(store, points, made.at)
+    number = max(places.place(store, points, made.at), 0)  # what was there before the first look, nobody knows
     found = touches(places.steps(store, points), number)
-    base = points[number].files if number >= 0 else None
-    at_entry = trees.look_up(store, base, found) if number >= 0 else _first(found)
+    base = points[number].files if points else None
+    at_entry = trees.look_up(store, base, found)
     root.forget()
     now = {path: now_of(root, path) for path in found}
     changes = decide(found, now, at_entry, force=force)
@@ -120,11 +119,6 @@ def _with_files(store: ObjectStore, made: RewindPlan, root: Root, *, force: bool
         changes=tuple(changes),
         made=tuple(sorted(gone - trees.folders(store, base, gone))),
     )
-
-
-def _first(found: Mapping[str, list[Touch]]) -> dict[str, State]:
-    """What paths were before anybody of whom we know changed them."""
-    return {path: changes[0].was for path, changes in found.items()}
 
 
 def folders_above(paths: Iterable[str]) -> set[str]:
