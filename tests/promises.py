@@ -22,6 +22,7 @@ PROMISES = {
     "P8": "what moves several refs is done or not done, never half",
     "P9": "a killed writer blocks nobody",
     "P10": "an append that failed may be tried again without a duplicate",
+    "P11": "a rewind killed anywhere is finished or taken back: each file is the old one or the new one",
     "P12": "a full disk: the store reads, says why it cannot write, and goes on when there is space",
     "P13": "no lost update: as many entries as acknowledgements",
     "P14": "of two creators of one name exactly one wins",
