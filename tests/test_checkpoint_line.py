@@ -9,6 +9,7 @@ from checkpoints import contents, held
 
 from gitsession.checkpoint import line
 from gitsession.checkpoint.at import files_at
+from gitsession.codec.digest import to_base64url
 from gitsession.errors import InvalidName, NotFound
 from gitsession.model.entries import Message
 from gitsession.session import content, graph
@@ -30,7 +31,7 @@ def test_checkpoints_stand_one_behind_the_other_and_belong_to_entries(store):
     two = held(store, talk.id, {"a": "2"}, second, "after", call="c1")
     assert [point.oid for point in line.walk(store, talk.id)] == [two.oid, one.oid]
     assert two.node.parent == one.oid
-    assert (one.node.second_parent, two.node.second_parent) == (first.oid, second.oid)
+    assert [point.entry.target for point in (one, two)] == [to_base64url(node.chain) for node in (first, second)]
     assert one.node.parent == talk.line()[0].oid
     assert contents(store, two) == {"a": "2"}
     assert_clean(store)
@@ -129,7 +130,7 @@ def test_what_an_entry_had_is_the_newest_of_the_nearest(store):
     held(store, talk.id, {"a": "1"}, hi)
     held(store, talk.id, {"a": "2"}, on)
     held(store, talk.id, {"a": "3"}, on, "after")
-    assert contents(store, files_at(store, talk.id, root)) == {}
+    assert contents(store, files_at(store, talk.id, root)) == {"a": "1"}, "what was there before, nobody saw"
     assert contents(store, files_at(store, talk.id, hi)) == {"a": "1"}
     assert contents(store, files_at(store, talk.id, on)) == {"a": "2"}, "what its own call did came afterwards"
     assert contents(store, files_at(store, talk.id, further)) == {"a": "3"}
@@ -159,9 +160,13 @@ def test_git_shows_what_was_done_to_the_files(tmp_path):
     with STORES["git"](tmp_path / "store.git") as store:
         talk = begun(store)
         one = held(store, talk.id, {"src/a": "1\n"}, talk.leaf)
+        entry = talk.append(Message.user("on"))
         two = held(store, talk.id, {"src/a": "2\n"}, talk.leaf, "after", reason="bash: edit")
+        three = held(store, talk.id, {"src/a": "3\n"}, talk.leaf, "after", reason="bash: again")
         assert "-1\n+2\n" in git(store, "diff", one.oid, two.oid, "--", "files/")
-        assert git(store, "log", "--format=%s", f"sessions/{talk.id}/files", "--", "files/").split("\n")[0] == (
-            "checkpoint: bash: edit"
-        )
+        assert "-1\n+3\n" in git(store, "diff", entry.oid, three.oid, "--", "files/")
+        shown = git(store, "log", "-p", "--format=%s", f"sessions/{talk.id}/files", "--", "files/")
+        told = [line for line in shown.split("\n") if line[:1] in ("c", "-", "+") and line[:3] not in ("---", "+++")]
+        assert told == ["checkpoint: bash: again", "-2", "+3", "checkpoint: bash: edit", "-1", "+2",
+                        "checkpoint: workspace", "+1"]  # fmt: skip
         assert_git_agrees(store)

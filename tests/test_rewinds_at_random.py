@@ -25,7 +25,8 @@ COMPONENT = st.one_of(PLAIN, PLAIN, ODD).filter(
     lambda name: not name.lower().rstrip(b". ").startswith((b".git", b"git~")) or name == b".gitattributes"
 )
 NAMES = st.lists(COMPONENT, min_size=1, max_size=3).map(b"/".join)
-CONTENTS = st.one_of(st.binary(max_size=40), st.sampled_from([b"", b"one\n", b"one\r\n", bytes(range(256)), b"x" * 5000]))
+SAMPLES = st.sampled_from([b"", b"one\n", b"one\r\n", bytes(range(256)), b"x" * 5000])
+CONTENTS = st.one_of(st.binary(max_size=40), SAMPLES)
 KINDS = st.sampled_from(["file", "file", "file", "executable", "link"])
 TARGETS = st.sampled_from([b"a", b"dir/b", b"x.txt", b"nowhere"])
 

@@ -55,7 +55,7 @@ class FileChange(NamedTuple):
 class Files(Mapping[str, Oid]):
     """The files of a workspace as a checkpoint has them: the oid of each content by its path.
 
-    ``checkpoint``: the entry that holds them, ``None`` where none was taken by then; ``tree``: git's tree of them.
+    ``checkpoint``: the entry that holds them, ``None`` where none was ever taken; ``tree``: git's tree of them.
     """
 
     def __init__(self, store: ObjectStore, point: Point | None) -> None:
@@ -86,10 +86,9 @@ class Files(Mapping[str, Oid]):
 
 
 def files_at(store: ObjectStore, sid: str, at: Node) -> Point | None:
-    """The checkpoint that says what the files were at an entry; ``None`` where none was made by then."""
+    """The checkpoint that says what the files were at an entry: the first, where none was made by then."""
     points = history(store, sid)
-    number = place(store, points, at)
-    return points[number] if number >= 0 else None
+    return points[max(place(store, points, at), 0)] if points else None
 
 
 def _depths(store: ObjectStore, at: Node, wanted: set[str]) -> Mapping[str, int]:

@@ -1,7 +1,7 @@
 """The line of a session's checkpoints: ``refs/heads/sessions/<sid>/files`` (docs/checkpoints.md).
 
 In the order of time, whatever branch the talk was on: a workspace is one physical thing. Each is kept below the one
-before it, the first below the entry at which the session begins, and has the entry that it belongs to as second parent.
+before it, the first below the entry at which the session begins. One parent each: of a merge `git log -p` shows nothing.
 Written under the store's lock: what a checkpoint is compared with is what it then stands behind.
 """
 
@@ -101,8 +101,7 @@ def put(
     seen = store.ref(ref)
     parent = load(store, seen) if seen else origin(store, sid)
     draft = keep.own(entry, os.urandom(NONCE_BYTES))
-    draft = dataclasses.replace(draft, files=tree, second_parent=None if target is None else target.oid)
-    node = keep.put(tx, parent, draft)
+    node = keep.put(tx, parent, dataclasses.replace(draft, files=tree))
     move = tx.advance if isinstance(tx, Recorder) else tx.move
     move(ref, node.oid, expected=seen)
     return Point(node, entry, tree)
