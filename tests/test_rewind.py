@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from gitsession.api import Session, Store
 from gitsession.errors import NotFound, Refused
 from gitsession.model.blocks import ToolCall, text
 from gitsession.model.entries import Message
+from gitsession.rewind import perform
 from gitsession.session.node import Node
 from gitsession.store import refs
 
@@ -281,6 +283,91 @@ def test_what_another_session_did_in_the_folder_stays(store, folder):
     assert (folder / "a.txt").read_text() == (folder / "c.txt").read_text() == "ours\n"
     assert (folder / "src/b.txt").read_text() == "bee\n"
     assert not (folder / "d.txt").exists()
+
+
+def test_what_two_sessions_say_they_changed_at_one_time_is_neithers_to_take_back(store, folder):
+    ours, theirs = talk(store, folder, "ours"), talk(store, folder, "theirs")
+    place = ours.leaf
+    with ours.checkpoint(folder):
+        with theirs.checkpoint(folder):
+            put(folder, "c.txt", "theirs\n")
+        put(folder, "a.txt", "ours\n")
+    ours.append(Message.assistant("done"))
+    done = ours.rewind(ours.plan_rewind(place))
+    assert what_became(done) == {"a.txt": "written", "c.txt": "left"}
+    assert (folder / "c.txt").read_text() == "theirs\n"
+
+
+def test_a_fork_takes_back_what_it_did_itself_and_not_what_its_elder_did_since(store, folder):
+    elder = talk(store, folder)
+    turn(elder, folder, ("a.txt", "two\n"))
+    fork = elder.fork()
+    place = fork.leaf
+    turn(elder, folder, ("c.txt", "the elder's\n"))
+    turn(fork, folder, ("src/b.txt", "the fork's\n"))
+    fork.rewind(fork.plan_rewind(place))
+    assert (folder / "a.txt").read_text() == "two\n"
+    assert (folder / "src/b.txt").read_text() == "bee\n"
+    assert (folder / "c.txt").read_text() == "the elder's\n"
+
+
+def test_two_rewinds_at_one_time_are_as_one(store, folder):
+    session = talk(store, folder)
+    place = session.leaf
+    turn(session, folder, *((f"{n}.txt", f"{n}\n") for n in range(20)))
+    before = snapshot(folder)
+    plans = [store.session(session.id).plan_rewind(place) for _ in range(2)]
+    with ThreadPoolExecutor(2) as pool:
+        done = list(pool.map(store.session(session.id).rewind, plans))
+    assert sorted(set(what_became(one).values()) == {"removed"} for one in done) == [False, True]
+    assert store.unfinished() == []
+    while snapshot(folder) != before:
+        store.undo()
+    assert store.verify().problems == []
+
+
+def test_a_rewind_whose_paths_changed_since_it_was_planned_leaves_them(store, folder):
+    session = talk(store, folder)
+    place = session.leaf
+    turn(session, folder, ("a.txt", "two\n"), ("c.txt", "see\n"))
+    plan = session.plan_rewind(place)
+    put(folder, "a.txt", "meanwhile\n")
+    assert what_became(session.rewind(plan)) == {"a.txt": "left", "c.txt": "removed"}
+    assert (folder / "a.txt").read_text() == "meanwhile\n"
+
+
+def test_while_one_has_not_ended_another_is_refused_and_names_it(store, folder, monkeypatch):
+    session = talk(store, folder)
+    place = session.leaf
+    turn(session, folder, ("a.txt", "two\n"), ("c.txt", "see\n"))
+    before = snapshot(folder)
+    plan = session.plan_rewind(place)
+    with monkeypatch.context() as broken:
+        broken.setattr(perform, "restore", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            session.rewind(plan)
+    assert [word for word in store.unfinished() if "rewind" in word and str(folder) in word]
+    with pytest.raises(Refused, match="not done yet"):
+        session.rewind(session.plan_rewind(place))
+    assert snapshot(folder) == before
+    assert {one.did for one in session.abort_rewind().outcomes} == {"written"}
+    assert (snapshot(folder), store.unfinished()) == (before, [])
+    with pytest.raises(NotFound, match="nothing has been begun"):
+        session.finish_rewind()
+
+
+def test_what_was_begun_is_finished_in_a_folder_that_was_moved_since(store, folder, monkeypatch):
+    session = talk(store, folder)
+    place = session.leaf
+    turn(session, folder, ("a.txt", "two\n"))
+    with monkeypatch.context() as broken:
+        broken.setattr(perform, "restore", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            session.rewind(session.plan_rewind(place))
+    moved = folder.rename(folder.parent / "moved")
+    session.finish_rewind(moved)
+    assert (moved / "a.txt").read_text() == "one\n"
+    assert store.unfinished() == []
 
 
 def test_calls_that_run_side_by_side_are_all_the_sessions(store, folder):

@@ -5,7 +5,8 @@ A rewind takes back what the session wrote, and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias
 
 from gitsession.checkpoint.timeline import Touch
@@ -18,6 +19,7 @@ Action: TypeAlias = Literal["write", "remove", "leave"]
 AS_IT_WAS = "it is as it was"
 CHANGED_SINCE = "it was changed since, and not by the session"
 CHANGED_BETWEEN = "others changed it between the session's own changes"
+SHARED = "another session, at work at the same time, says that it changed it"
 SPECIAL = "a pipe, socket or device stands in its place"
 SUBMODULE = "a submodule: which commit it is at is not ours to change"
 SESSION_MADE = "the session made it"
@@ -41,16 +43,23 @@ def decide(
     now: Mapping[str, Now | str],
     at_entry: Mapping[str, State],
     *,
+    claimed: Mapping[str, Collection[State]] = MappingProxyType({}),
     force: bool = False,
 ) -> list[Planned]:
     """Of each path that the session changed, what to do. ``now``: what is there, or why that cannot be told.
 
     ``at_entry``: what it was at the entry, which is what ``force`` brings back of what others have changed too.
+    ``claimed``: what other sessions made of paths.
     """
-    return [_decide(path, touches[path], now[path], at_entry.get(path), force=force) for path in sorted(touches)]
+    return [
+        _decide(path, touches[path], now[path], at_entry.get(path), claimed.get(path, ()), force=force)
+        for path in sorted(touches)
+    ]
 
 
-def _decide(path: str, touches: Sequence[Touch], now: Now | str, at_entry: State, *, force: bool) -> Planned:
+def _decide(
+    path: str, touches: Sequence[Touch], now: Now | str, at_entry: State, claimed: Collection[State], *, force: bool
+) -> Planned:
     ours = [number for number, touch in enumerate(touches) if touch.ours]
     first, last = ours[0], ours[-1]
     was, became = touches[first].was, touches[last].now
@@ -62,11 +71,13 @@ def _decide(path: str, touches: Sequence[Touch], now: Now | str, at_entry: State
     if any(state is not None and state.mode == SUBMODULE_MODE for state in (was, became)):
         return Planned(path, "leave", now, now, SUBMODULE)
     is_ours = now == became
-    if is_ours and last - first + 1 == len(ours):
+    is_shared = is_ours and now in claimed
+    if is_ours and not is_shared and last - first + 1 == len(ours):
         return _restored(path, now, was, _why(was, now))
     if force and now != at_entry:
         return _restored(path, now, at_entry, FORCED)
-    return Planned(path, "leave", now, now, CHANGED_BETWEEN if is_ours else CHANGED_SINCE)
+    why = SHARED if is_shared else CHANGED_BETWEEN if is_ours else CHANGED_SINCE
+    return Planned(path, "leave", now, now, why)
 
 
 def revert(

@@ -9,6 +9,8 @@ from typing import Literal, TypeAlias
 
 from gitsession.checkpoint import at as places
 from gitsession.checkpoint import line
+from gitsession.checkpoint.beside import claims
+from gitsession.checkpoint.taking import place_of
 from gitsession.checkpoint.timeline import touches
 from gitsession.errors import GitSessionError, NotFound
 from gitsession.model.entries import Message
@@ -111,7 +113,9 @@ def _with_files(store: ObjectStore, made: RewindPlan, root: Root, *, force: bool
     at_entry = trees.look_up(store, base, found)
     root.forget()
     now = {path: now_of(root, path) for path in found}
-    changes = decide(found, now, at_entry, force=force)
+    since_ms = points[number].entry.at_ms if points else 0
+    claimed = claims(store, made.session, place_of(root), since_ms) if found else {}
+    changes = decide(found, now, at_entry, claimed=claimed, force=force)
     gone = folders_above(change.path for change in changes if change.action == "remove")
     return dataclasses.replace(
         made,
