@@ -14,7 +14,7 @@ import pytest
 from builders import Clock
 from faults import rewinding
 from faults.shim import Fault, Shim, scratch
-from workspaces import snapshot
+from rewound import snapshot
 
 from gitsession.api import Store
 from gitsession.checkpoint import line

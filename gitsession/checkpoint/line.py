@@ -1,7 +1,7 @@
 """The line of a session's checkpoints: ``refs/heads/sessions/<sid>/files`` (docs/checkpoints.md).
 
 In the order of time, whatever branch the talk was on: a workspace is one physical thing. Each is kept below the one
-before it, the first below the entry at which the session begins. One parent each: of a merge `git log -p` shows nothing.
+before it, the first below the entry at which the session begins. One parent each: of a merge `git log -p` shows none.
 Written under the store's lock: what a checkpoint is compared with is what it then stands behind.
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from builders import Clock
-from workspaces import fill, put, take_away
+from rewound import fill, put, take_away
 
 from gitsession.api import Store
 from gitsession.model.entries import Message
