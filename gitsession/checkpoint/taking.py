@@ -70,7 +70,7 @@ def take_in_turn(
     """The same for who has the turn already."""
     said = {"phase": phase, "call": why.call, "reason": why.reason, "workspace": place_of(root), "at_ms": at_ms}
     if paths is None:
-        seen = capture(store, root, places.folder_of(store, root.path), caps=caps(), never=[store.git_dir])
+        seen = capture(store, root, places.folder_of(store, root.path), caps=caps())
         skipped = tuple((left.path, left.reason) for left in seen.skipped)
         entry = Checkpoint(mode=WORKSPACE, skipped=skipped, appeared=tuple(seen.appeared), **said)  # type: ignore[arg-type]
         return line.add(store, sid, entry, lambda tx, before: seen.tree, why.target)
