@@ -18,6 +18,7 @@ from gitsession.errors import Malformed
 from gitsession.model.entries import Checkpoint
 from gitsession.session import graph, keep
 from gitsession.session.content import kept, view, whole
+from gitsession.session.gaps import DAMAGE
 from gitsession.session.node import Node, load
 from gitsession.session.oplog import Recorder
 from gitsession.session.origin import origin
@@ -72,13 +73,16 @@ Files = Callable[[Transaction | Recorder, "Point | None"], "Oid | None"]
 """Makes the tree of a checkpoint, given the one it will stand behind."""
 
 
-def add(store: ObjectStore, sid: str, entry: Checkpoint, files: Files, target: Node | None) -> Point:
+def add(
+    store: ObjectStore, sid: str, entry: Checkpoint, files: Files, target: Node | None, *, nonce: bytes = b""
+) -> Point:
     """Keep a checkpoint, if it says anything that the newest does not; the newest by then.
 
-    ``target``: the entry it belongs to. Raises ``NotFound`` where the session has no entries yet.
+    ``target``: the entry it belongs to. ``nonce``: of what follows from an agent's own records, so that it is the same
+    entry wherever it is taken in; else random. Raises ``NotFound`` where the session has no entries yet.
     """
     with store.transaction() as tx:
-        return put(store, tx, sid, entry, files, target)
+        return put(store, tx, sid, entry, files, target, nonce=nonce)
 
 
 def put(
@@ -90,6 +94,7 @@ def put(
     target: Node | None,
     *,
     always: bool = False,
+    nonce: bytes = b"",
 ) -> Point:
     """The same within a transaction. ``always``: also where it says nothing new."""
     before = newest(store, sid)
@@ -100,7 +105,7 @@ def put(
     ref = refs.files(sid)
     seen = store.ref(ref)
     parent = load(store, seen) if seen else origin(store, sid)
-    draft = keep.own(entry, os.urandom(NONCE_BYTES))
+    draft = keep.own(entry, nonce or os.urandom(NONCE_BYTES))
     node = keep.put(tx, parent, dataclasses.replace(draft, files=tree))
     move = tx.advance if isinstance(tx, Recorder) else tx.move
     move(ref, node.oid, expected=seen)
@@ -122,7 +127,10 @@ def is_news(store: ObjectStore, before: Point, entry: Checkpoint, tree: Oid | No
         return True
     if target is None or before.entry.target is None:
         return False
-    return all(to_base64url(node.chain) != before.entry.target for node in graph.line(store, target.oid))
+    try:
+        return all(to_base64url(node.chain) != before.entry.target for node in graph.line(store, target.oid))
+    except DAMAGE:
+        return True  # files are kept whatever became of the talk
 
 
 def _unknown(store: ObjectStore, before: Point, entry: Checkpoint) -> bool:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from gitsession.checkpoint import at as places
 from gitsession.checkpoint import line
 from gitsession.checkpoint.beside import claims
+from gitsession.checkpoint.line import Point
 from gitsession.checkpoint.taking import place_of
-from gitsession.checkpoint.timeline import touches
+from gitsession.checkpoint.timeline import WORKSPACE, touches
 from gitsession.errors import GitSessionError, NotFound
 from gitsession.model.entries import Message
 from gitsession.rewind.deciding import Planned, decide, writes
@@ -108,7 +109,8 @@ def _with_files(store: ObjectStore, made: RewindPlan, root: Root, *, force: bool
             hint="`gitsession checkpoint` takes one",
         )
     number = max(places.place(store, points, made.at), 0)  # what was there before the first look, nobody knows
-    found = touches(places.steps(store, points), number)
+    seen = _seen_whole(points, number)
+    found = touches(places.steps(store, points[seen:]), number - seen)
     base = points[number].files if points else None
     at_entry = trees.look_up(store, base, found)
     root.forget()
@@ -123,6 +125,12 @@ def _with_files(store: ObjectStore, made: RewindPlan, root: Root, *, force: bool
         changes=tuple(changes),
         made=tuple(sorted(gone - trees.folders(store, base, gone))),
     )
+
+
+def _seen_whole(points: Sequence[Point], number: int) -> int:
+    """The last checkpoint up to ``number`` at which all was looked at: what came before it says nothing more."""
+    whole = (at for at in range(number, -1, -1) if at < len(points) and points[at].entry.mode == WORKSPACE)
+    return next(whole, 0)
 
 
 def folders_above(paths: Iterable[str]) -> set[str]:
