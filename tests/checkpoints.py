@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from gitsession.checkpoint import line
 from gitsession.checkpoint.line import Point
 from gitsession.model.entries import Checkpoint
+from gitsession.session.content import entry_of
 from gitsession.session.node import Node
 from gitsession.store.base import ObjectStore, Oid
 from gitsession.workspace import trees
@@ -24,7 +25,8 @@ def held(store: ObjectStore, sid: str, files: Mapping[str, str], at: Node | None
          mode: str = "workspace", **fields: object) -> Point:  # fmt: skip
     """A checkpoint of a workspace in which ``files`` were, kept if it says anything new."""
     tree = tree_of(store, files)
-    entry = Checkpoint(mode=mode, phase=phase, at_ms=at.author_seconds * 1000 if at else 1, **fields)
+    said = {"at_ms": entry_of(store, at).at_ms if at else 1, **fields}
+    entry = Checkpoint(mode=mode, phase=phase, **said)
     return line.add(store, sid, entry, lambda tx, before: tree, at)
 
 

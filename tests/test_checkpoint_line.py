@@ -124,25 +124,57 @@ def test_a_fork_of_a_session_without_checkpoints_begins_a_line_below_the_fork(st
     assert_clean(store)
 
 
-def test_what_an_entry_had_is_the_newest_of_the_nearest(store):
-    talk = begun(store, "hi", "on", "further")
-    root, hi, on, further = talk.line()
+def test_what_an_entry_had_is_what_was_seen_last_by_then(store):
+    talk = begun(store)
+    root, hi = talk.line()
     held(store, talk.id, {"a": "1"}, hi)
+    on = talk.append(Message.user("on"))
     held(store, talk.id, {"a": "2"}, on)
     held(store, talk.id, {"a": "3"}, on, "after")
+    further = talk.append(Message.user("further"))
     assert contents(store, files_at(store, talk.id, root)) == {"a": "1"}, "what was there before, nobody saw"
     assert contents(store, files_at(store, talk.id, hi)) == {"a": "1"}
     assert contents(store, files_at(store, talk.id, on)) == {"a": "2"}, "what its own call did came afterwards"
     assert contents(store, files_at(store, talk.id, further)) == {"a": "3"}
 
 
-def test_what_happened_on_another_branch_later_does_not_count(store):
-    talk = begun(store, "hi", "on")
-    _, hi, on = talk.line()
+def test_what_came_later_does_not_count_whatever_branch_the_talk_was_on(store):
+    talk = begun(store)
+    _, hi = talk.line()
     held(store, talk.id, {"a": "1"}, hi)
-    held(store, talk.id, {"a": "2"}, on)
-    held(store, talk.id, {"a": "1"}, hi, "rewind")
+    held(store, talk.id, {"a": "2"}, hi, "after")
+    on = talk.append(Message.user("on"))
+    held(store, talk.id, {"a": "1"}, hi, "rewind", at_ms=talk.clock())
     assert contents(store, files_at(store, talk.id, on)) == {"a": "2"}
+    assert contents(store, files_at(store, talk.id, hi)) == {"a": "1"}
+
+
+def test_of_two_calls_of_one_answer_both_came_after_it(store):
+    talk = begun(store)
+    held(store, talk.id, {"a": "1"}, talk.leaf)
+    answer = talk.append(Message.user("answer"))
+    held(store, talk.id, {"a": "2"}, answer, "after", call="one")
+    held(store, talk.id, {"a": "2", "u": "user"}, answer, "before", call="two")
+    held(store, talk.id, {"a": "3", "u": "user"}, answer, "after", call="two")
+    assert contents(store, files_at(store, talk.id, answer)) == {"a": "1"}
+
+
+def test_times_that_the_writer_chose_do_not_matter_where_files_are_carried(store):
+    talk = begun(store)
+    held(store, talk.id, {"a": "1"}, talk.leaf)
+    old = talk.append(Message.user("long ago", at_ms=1))
+    held(store, talk.id, {"a": "2"}, old, "after")
+    assert contents(store, files_at(store, talk.id, old)) == {"a": "1"}
+
+
+def test_of_an_imported_session_checkpoints_count_by_the_entries_they_belong_to(store):
+    sid = builders.bring(store, builders.pi_file(*builders.talk("a1", "a2", "a3"))).session
+    a1, a2, a3 = builders.session(store, sid).line()[1:]
+    held(store, sid, {"a": "1"}, a1)
+    held(store, sid, {"a": "2"}, a2, "after", at_ms=Clock()() + 10**6)
+    held(store, sid, {"a": "1"}, a2, "rewind", at_ms=Clock()() + 2 * 10**6)
+    assert contents(store, files_at(store, sid, a2)) == {"a": "1"}
+    assert contents(store, files_at(store, sid, a3)) == {"a": "2"}
 
 
 def test_a_message_on_the_line_is_found_by_verify(tmp_path):

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from gitsession.checkpoint.line import Point, history
-from gitsession.checkpoint.timeline import BEFORE, Step
+from gitsession.checkpoint.timeline import BEFORE, REWIND, Step
 from gitsession.codec.digest import to_base64url
 from gitsession.session import graph
+from gitsession.session.content import entry_of, files_of
 from gitsession.session.node import Node
 from gitsession.store.base import ObjectStore, Oid
 from gitsession.workspace import trees
@@ -26,20 +27,43 @@ def steps(store: ObjectStore, points: Sequence[Point]) -> list[Step]:
 
 
 def place(store: ObjectStore, points: Sequence[Point], at: Node) -> int:
-    """Which of ``points`` (oldest first) says what the files were when ``at`` was the leaf; -1 where none does.
+    """Which of ``points`` (oldest first) says what the files were when ``at`` was said; -1 if none was taken by then.
 
-    That is the newest of those that belong to the nearest entry, of ``at`` and those before it. Of those that belong to
-    ``at`` itself, only what was there before anything was done counts.
+    A workspace is one thing, so that is the newest by then, whatever branch the talk was on. Looks that belong to
+    ``at`` itself count too until anything was done.
     """
-    wanted = {point.entry.target for point in points if point.entry.target}
-    depths = _depths(store, at, wanted)
-    best, nearest = -1, len(depths)
     here = to_base64url(at.chain)
+    number = _by_then(store, points, at, here)
+    for point in points[number + 1 :]:
+        if point.entry.target != here or point.entry.phase != BEFORE:
+            break
+        number += 1
+    return number
+
+
+def _by_then(store: ObjectStore, points: Sequence[Point], at: Node, here: str) -> int:
+    """The newest when ``at`` was said.
+
+    An entry of our own carries the tree of that one; of equal ones, and where it carries none, the clock decides. What
+    an agent's clock says is compared with ours only where nothing else tells: of the checkpoints that belong to entries
+    before it, the newest of the nearest is meant, from before any rewind that came later.
+    """
+    said_ms = entry_of(store, at).at_ms
+    others = [number for number, point in enumerate(points) if point.entry.target != here]
+    earlier = [number for number in others if points[number].entry.at_ms <= said_ms]
+    if at.source is None:
+        carried = files_of(store, at.oid)
+        same = [number for number in others if carried and points[number].files == carried]
+        return max((set(same) & set(earlier)) or same[:1] or earlier, default=-1)
+    depths = _depths(store, at, {point.entry.target for point in points if point.entry.target} - {here})
+    best, nearest = -1, len(depths)
     for number, point in enumerate(points):
+        if point.entry.phase == REWIND and point.entry.at_ms > said_ms:
+            break
         target = point.entry.target or ""
-        if target in depths and depths[target] <= nearest and (target != here or point.entry.phase == BEFORE):
+        if target in depths and depths[target] <= nearest:
             best, nearest = number, depths[target]
-    return best
+    return best if best >= 0 else max(earlier, default=-1)
 
 
 class FileChange(NamedTuple):
