@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from gitsession.checkpoint.line import Point, history
-from gitsession.checkpoint.timeline import BEFORE, REWIND, Step
+from gitsession.checkpoint.timeline import BEFORE, REWIND, WORKSPACE, Step
 from gitsession.codec.digest import to_base64url
 from gitsession.session import graph
 from gitsession.session.content import entry_of, files_of
@@ -16,11 +16,15 @@ from gitsession.workspace import trees
 
 
 def steps(store: ObjectStore, points: Sequence[Point]) -> list[Step]:
-    """The checkpoints (oldest first) as steps: each with what differs from the one before it."""
+    """The checkpoints (oldest first) as steps: each with what differs from the one before it.
+
+    Of the first, where all was looked at, nothing: it attributes nothing, and its tree may be large.
+    """
     found = []
     before: Point | None = None
     for point in points:
-        changes = trees.diff(store, before.files if before else None, point.files)
+        is_whole = before is None and point.entry.mode == WORKSPACE
+        changes = {} if is_whole else trees.diff(store, before.files if before else None, point.files)
         found.append(Step(point.entry, changes))
         before = point
     return found
