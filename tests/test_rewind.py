@@ -11,10 +11,11 @@ from builders import Clock
 from rewound import fill, git_in, put, repository, snapshot, take_away, talk, told
 
 from gitsession.api import Session, Store
-from gitsession.errors import NotFound, Refused
+from gitsession.errors import Corrupt, MissingObject, NotFound, Refused
+from gitsession.model import entries as kinds
 from gitsession.model.blocks import ToolCall, text
 from gitsession.model.entries import Message
-from gitsession.rewind import perform
+from gitsession.rewind import perform, undoing
 from gitsession.session.node import Node
 from gitsession.store import refs
 
@@ -475,3 +476,50 @@ def test_a_file_that_was_not_shown_before_is_not_the_sessions(store, folder):
     session.rewind(session.plan_rewind(place))
     assert (folder / "secret.txt").read_text() == "the user's\n"
     assert (folder / ".gitignore").read_text() == "secret.txt\n"
+
+
+def test_a_plan_of_another_session_is_not_carried_out(store, folder):
+    ours, theirs = talk(store, folder, "ours"), talk(store, folder, "theirs")
+    with pytest.raises(ValueError, match="a plan of session"):
+        ours.rewind(theirs.plan_rewind("leaf"))
+
+
+def test_where_the_checkpoint_of_a_rewind_is_lost_undo_moves_nothing(store, folder, monkeypatch):
+    session = talk(store, folder)
+    place = session.leaf
+    turn(session, folder, ("a.txt", "two\n"))
+    session.rewind(session.plan_rewind(place))
+    held = dict(store.objects.refs("refs/"))
+    monkeypatch.setattr(undoing, "entry_of", lambda *_: kinds.Opaque(problem="lost"))
+    with pytest.raises(Corrupt):
+        store.undo()
+    assert dict(store.objects.refs("refs/")) == held
+    assert (folder / "a.txt").read_text() == "one\n"
+
+
+def test_where_the_line_is_damaged_the_talk_goes_on_and_a_rewind_says_what_is_lost(tmp_path, folder):
+    with Store.create(tmp_path / "store.git", clock=Clock()) as store:
+        session = talk(store, folder)
+        turn(session, folder, ("a.txt", "two\n"))
+        newest = store.objects.ref(refs.files(session.id))
+        kept = store.objects.read
+
+        def read(oid: str):
+            if oid == newest:
+                raise MissingObject(f"no object {oid}")
+            return kept(oid)
+
+        store.objects.read = read
+        try:
+            session.append(Message.user("on"))
+            with pytest.raises(MissingObject):
+                session.plan_rewind("leaf")
+        finally:
+            del store.objects.read
+
+
+def test_a_later_release_s_session_gets_no_checkpoints(store, folder):
+    session = talk(store, folder)
+    session._session._view = 99
+    with pytest.raises(Refused, match="later release"):
+        session.take_checkpoint("before", folder)

@@ -200,6 +200,7 @@ class Session:
         ``.gitignore``. ``call``: the tool call's id; ``target``: the entry that called it. docs/checkpoints.md.
         Raises ``NotFound`` where nobody has spoken in the session yet, ``Refused`` for a folder that is no workspace.
         """
+        self._session.check_view()
         why = Why(target=self._session.resolve(target), call=call, reason=reason)
         return self._files.around(workspace, why, paths, self._running)
 
@@ -218,6 +219,7 @@ class Session:
         What differs ``before`` is not the session's, and what differs ``after`` is, so who could not look before a
         tool must not say ``after``. Where nothing differs the newest checkpoint comes back.
         """
+        self._session.check_view()
         why = Why(target=self._session.resolve(target), call=call, reason=reason)
         return self._files.take(workspace, phase, why, paths)
 

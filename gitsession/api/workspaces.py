@@ -62,6 +62,9 @@ class WorkspaceDoor:
             return planning.plan(self._objects, session, at, what, root=root, force=force)
 
     def rewind(self, session: sessions.Session, plan: RewindPlan) -> Rewound:
+        if plan.session != session.id:
+            raise ValueError(f"a plan of session {plan.session}, not of {session.id}")
+        session.check_view()
         if plan.workspace is None:
             return perform.perform(self._objects, session, plan, None, self._clock)
         with self._root(plan.workspace) as root:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from gitsession.errors import Corrupt
+from gitsession.model.entries import Checkpoint
 from gitsession.rewind.deciding import Planned, revert
 from gitsession.rewind.perform import Rewound, take_step
 from gitsession.rewind.plan import folders_above, now_of
@@ -46,7 +48,9 @@ def take_next(
 def plan_step(store: GitStore, step: Step, files: Written, root: Root) -> tuple[list[Planned], tuple[str, ...]]:
     """What becomes of the files of an operation, and the folders that go if they are empty then."""
     entry = entry_of(store, load(store, files.result))
-    paths = getattr(entry, "paths", ())
+    if not isinstance(entry, Checkpoint):
+        raise Corrupt(f"the checkpoint {files.result} cannot be read", hint="`gitsession repair` may mend it")
+    paths = entry.paths
     ends = [files_of(store, files.safety), files_of(store, files.result)]
     if step.verb == "undo":
         ends.reverse()

@@ -137,7 +137,7 @@ class Session:
         the log is to hold, for ``undo`` to take the entry back.
         Raises ``Malformed`` for what the format cannot hold.
         """
-        self._check_view()
+        self.check_view()
         if on_moved not in get_args(OnMoved):
             raise ValueError(f"on_moved is one of {', '.join(get_args(OnMoved))}, not {on_moved!r}")
         if not isinstance(entry, Entry):
@@ -216,7 +216,7 @@ class Session:
 
         ``title`` and ``labels`` (chain -> label): as they stand, kept in the fork entry.
         """
-        self._check_view()
+        self.check_view()
         at_ms = self._clock()
         node = self.resolve(at)
         sid = names.random(at_ms)
@@ -270,8 +270,11 @@ class Session:
         self._tip = node
         return node
 
-    def _check_view(self) -> None:
-        """A session keeps the view it began with, and of a later one we do not know how its entries are written."""
+    def check_view(self) -> None:
+        """A session keeps the view it began with, and of a later one we do not know how its entries are written.
+
+        Raises ``Refused``.
+        """
         if self._view > VIEW:
             raise Refused(
                 f"session {self.id} was begun by a later release (view {self._view}, this one knows {VIEW})",
@@ -279,7 +282,7 @@ class Session:
             )
 
     def _append_meta(self, entry: Entry, command: str) -> None:
-        self._check_view()
+        self.check_view()
         ref = refs.meta(self.id)
         with oplog.recording(self._store, command, entry.at_ms) as tx:
             seen = self._store.ref(ref)
