@@ -1,5 +1,5 @@
-"""kill -9 at any system call of a rewind of twenty files: each is the old one or the new one, and what was begun can
-be finished or taken back.
+"""kill -9 at any system call of a rewind of twenty files, or of its undo: each file is the old one or the new one, and
+what was begun can be finished or taken back.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from builders import Clock
+from builders import START_MS, Clock
 from faults import rewinding
 from faults.shim import Fault, Shim, scratch
 from rewound import snapshot
@@ -21,17 +21,18 @@ from gitsession.checkpoint import line
 from gitsession.errors import NotFound, Refused
 from gitsession.workspace import trees
 
-SHARE = float(os.environ.get("GITSESSION_REWIND_KILLS", "0.12"))
+SHARE = float(os.environ.get("GITSESSION_REWIND_KILLS", "0.06"))
 """Of all calls; 1 is all of them."""
 
 
 class Scene:
     """Copies of one prepared place, each hurt once."""
 
-    def __init__(self) -> None:
+    def __init__(self, work: str) -> None:
+        self.work = work
         self.shim = Shim()
         self.place = Path(scratch())
-        rewinding.prepare(self.place / "base")
+        rewinding.prepare(self.place / "base", work)
         with self.copy("whole") as place:
             self.old = snapshot(place / "work")
             ran = self.run(place)
@@ -55,7 +56,7 @@ class Scene:
         return self._Copy(self, name)
 
     def run(self, place: Path, fault: Fault | None = None):
-        return self.shim.run(rewinding.WORK, place, fault)
+        return self.shim.run(self.work, place, fault)
 
     def points(self) -> list[int]:
         every = range(1, self.calls + 1)
@@ -66,9 +67,9 @@ class Scene:
         shutil.rmtree(self.place, ignore_errors=True)
 
 
-@pytest.fixture(scope="module")
-def scene() -> Iterator[Scene]:
-    made = Scene()
+@pytest.fixture(scope="module", params=[rewinding.REWIND, rewinding.UNDO])
+def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
+    made = Scene(request.param)
     yield made
     made.close()
 
@@ -76,7 +77,7 @@ def scene() -> Iterator[Scene]:
 @pytest.mark.promise("P11")
 @pytest.mark.parametrize("mode", ["kill-before", "torn"])
 @pytest.mark.parametrize("way", ["continue", "abort"])
-def test_a_rewind_killed_at_any_call_can_be_finished_or_taken_back(scene: Scene, way: str, mode: str, faults) -> None:
+def test_what_was_killed_at_any_call_is_finished_or_taken_back(scene: Scene, way: str, mode: str, faults) -> None:
     for at in scene.points():
         with faults.one(), scene.copy(f"{way}-{at}") as place:
             ran = scene.run(place, Fault(mode, at))
@@ -90,7 +91,7 @@ def judge(scene: Scene, place: Path, way: str) -> None:
     assert held.keys() <= scene.old.keys() | scene.new.keys()
     for path in scene.old.keys() | scene.new.keys():
         assert held.get(path) in (scene.old.get(path), scene.new.get(path)), path
-    with Store.open(place / "store.git", clock=Clock()) as store:
+    with Store.open(place / "store.git", clock=Clock(START_MS + 2 * 10**6)) as store:
         session = store.session(store.sessions()[0].sid)
         if held != scene.old:
             assert is_safe(store, session.id, scene), "what was there is in a checkpoint"
@@ -109,13 +110,12 @@ def judge(scene: Scene, place: Path, way: str) -> None:
                 assert snapshot(folder) == scene.new
         with pytest.raises(NotFound):
             session.finish_rewind(folder)
-        now = snapshot(folder)
-        if now == scene.new:
-            store.undo(folder)
-            assert snapshot(folder) == scene.old
-        else:
-            session.rewind(session.plan_rewind("leaf~1", workspace=folder))
+        if snapshot(folder) == scene.old:
+            rewinding.carry_out(store, scene.work, folder)
             assert snapshot(folder) == scene.new
+        else:
+            (store.undo if scene.work == rewinding.REWIND else store.redo)(folder)
+            assert snapshot(folder) == scene.old
         assert store.verify().problems == []
 
 

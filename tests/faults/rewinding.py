@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from builders import Clock
+from builders import START_MS, Clock
 from rewound import fill, put, take_away
 
 from gitsession.api import Store
 from gitsession.model.entries import Message
 
 COUNT = 20
-WORK = "rewind"
+REWIND, UNDO = "rewind", "undo of a rewind"
+"""The runs that are hurt."""
 ASKED = "rewind this"
 
 
-def prepare(place: Path) -> None:
-    """A session that changed, made and removed files, as wide a choice as there is."""
+def prepare(place: Path, work: str) -> None:
+    """A session that changed, made and removed files, as wide a choice as there is; for ``UNDO``, rewound."""
     folder = fill(place / "work", {f"deep/{n}/file.txt": f"old {n}\n" for n in range(COUNT)})
     put(folder, "deep/3/file.txt", "deep/3/nowhere", kind="link")
     with Store.create(place / "store.git", clock=Clock()) as store:
@@ -25,6 +26,8 @@ def prepare(place: Path) -> None:
         with session.checkpoint(folder, call="one"):
             change(folder)
         session.append(Message.user(ASKED))
+    if work == UNDO:
+        do(REWIND, str(place))
 
 
 def change(folder: Path) -> None:
@@ -41,8 +44,14 @@ def change(folder: Path) -> None:
             put(folder, f"deep/{n}/file.txt", f"new {n}\n" * 100)
 
 
-def do(place: str) -> None:
-    """The run that is hurt."""
-    with Store.open(Path(place) / "store.git", clock=Clock()) as store:
+def do(work: str, place: str) -> None:
+    with Store.open(Path(place) / "store.git", clock=Clock(START_MS + 10**6)) as store:
+        carry_out(store, work, Path(place) / "work")
+
+
+def carry_out(store: Store, work: str, folder: Path) -> None:
+    if work == UNDO:
+        store.undo(folder)
+    else:
         session = store.session(store.sessions()[0].sid)
-        session.rewind(session.plan_rewind("leaf~1", workspace=Path(place) / "work"))
+        session.rewind(session.plan_rewind("leaf~1", workspace=folder))

@@ -57,8 +57,8 @@ def _be_child(request: dict[str, Any], out: int, errors: int) -> None:
         os.dup2(out, 1)
         os.dup2(errors, 2)
         os.close(out)
-        if request["work"] == rewinding.WORK:
-            rewinding.do(request["git_dir"])
+        if request["work"] in (rewinding.REWIND, rewinding.UNDO):
+            rewinding.do(request["work"], request["git_dir"])
         else:
             work.do(request["work"], request["git_dir"], request["skip"], **request["options"])
         code = 0
