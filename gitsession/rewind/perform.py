@@ -14,29 +14,27 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from gitsession.checkpoint import line, places, taking
+from gitsession.checkpoint import places, taking
 from gitsession.checkpoint.line import Point
 from gitsession.checkpoint.taking import Why
-from gitsession.checkpoint.timeline import BEFORE, EDITED, REWIND
+from gitsession.checkpoint.timeline import BEFORE
 from gitsession.errors import NotFound, Refused
-from gitsession.model.entries import Checkpoint
 from gitsession.rewind import intent as intents
 from gitsession.rewind.deciding import Planned, writes
 from gitsession.rewind.intent import Intent
 from gitsession.rewind.plan import RewindPlan, folders_above
+from gitsession.rewind.recording import finish_rewind, finish_step, record
 from gitsession.session import oplog
 from gitsession.session.active import active
 from gitsession.session.content import files_of
-from gitsession.session.node import Node, load
-from gitsession.session.oplog import Operation, Recorder, Written
+from gitsession.session.oplog import Operation
 from gitsession.session.session import Clock, Session
 from gitsession.store import refs
-from gitsession.store.base import Transaction
 from gitsession.store.git import OBJECT_BYTES_MAX
 from gitsession.store.gitstore import GitStore
 from gitsession.workspace import names, trees
@@ -44,7 +42,6 @@ from gitsession.workspace.judging import Change
 from gitsession.workspace.restore import Content, restore, sweep
 from gitsession.workspace.restore import Outcome as Restored
 from gitsession.workspace.root import Root
-from gitsession.workspace.trees import State
 
 Did: TypeAlias = Literal["written", "removed", "left"]
 
@@ -170,7 +167,7 @@ def abort(store: GitStore, session: Session, root: Root, clock: Clock) -> Rewoun
         outcomes = restore(root, back, content=_content(store), tag=intent.tag, bytes_max=OBJECT_BYTES_MAX, made=made)
         done = {change.path: change.new for change, one in zip(back, outcomes, strict=True) if one.did == "done"}
         with store.transaction() as tx:
-            _record(store, tx, intent, root, done, session.leaf, clock(), always=False)
+            record(store, tx, intent, root, done, session.leaf, clock(), always=False)
         intents.remove(store, intent.workspace)
     return Rewound(
         verb="abort", workspace=str(root.path), outcomes=_told(back, outcomes), branch=active(store, session.id)
@@ -190,9 +187,9 @@ def _carry_out(store: GitStore, session: Session, root: Root, intent: Intent) ->
     )
     done = {change.path: change.new for change, one in zip(intent.changes, outcomes, strict=True) if one.did == "done"}
     if step is None:
-        branch, operation = _finish_rewind(store, session, intent, root, done), None
+        branch, operation = finish_rewind(store, session, intent, root, done), None
     else:
-        branch, operation = _finish_step(store, session, step, intent, root, done)
+        branch, operation = finish_step(store, session, step, intent, root, done)
     moved = branch != session.branch_name or bool(intent.place)
     session.branch_name = branch
     intents.remove(store, intent.workspace)
@@ -203,72 +200,6 @@ def _carry_out(store: GitStore, session: Session, root: Root, intent: Intent) ->
         branch=branch,
         moved=moved,
         operation=operation,
-    )
-
-
-def _finish_rewind(
-    store: GitStore, session: Session, intent: Intent, root: Root, done: Mapping[str, State]
-) -> str:
-    with oplog.recording(store, intent.command, intent.at_ms) as recorder:
-        place = load(store, intent.place) if intent.place else session.leaf
-        if done:
-            result = _record(store, recorder, intent, root, done, place, intent.at_ms)
-            recorder.files = Written(intent.session, str(root.path), intent.safety, result.oid)
-        if intent.place and place is not None:
-            return session.go_on(recorder, place, intent.onto)
-    return session.branch_name
-
-
-def _finish_step(
-    store: GitStore, session: Session, step: oplog.Step, intent: Intent, root: Root, done: Mapping[str, State]
-) -> tuple[str, Operation]:
-    with store.transaction() as tx:
-        files = None
-        if done:
-            result = _record(store, tx, intent, root, done, _leaf_after(store, step, session), intent.at_ms)
-            files = Written(intent.session, str(root.path), intent.safety, result.oid)
-        operation = step.take(store, tx, intent.at_ms, files)
-        return active(store, session.id), operation
-
-
-def _leaf_after(store: GitStore, step: oplog.Step, session: Session) -> Node | None:
-    """Where the talk will be once the step's refs have moved."""
-    ends = {move.ref: move.new for move in step.moves}
-    chosen = refs.active(session.id)
-    value = ends[chosen] if chosen in ends else store.ref(chosen)
-    name = refs.target(value) if value else refs.leaf(session.id, session.branch_name)
-    oid = ends.get(name or "", store.ref(name or ""))
-    return load(store, oid) if oid else session.leaf
-
-
-def _record(
-    store: GitStore,
-    tx: Transaction | Recorder,
-    intent: Intent,
-    root: Root,
-    done: Mapping[str, State],
-    target: Node | None,
-    at_ms: int,
-    *,
-    always: bool = True,
-) -> Point:
-    """The checkpoint of what was written."""
-    entry = Checkpoint(
-        mode=EDITED,
-        phase=REWIND,
-        workspace=taking.place_of(root),
-        paths=tuple(done),
-        reason=intent.command,
-        at_ms=at_ms,
-    )
-    return line.put(
-        store,
-        tx,
-        intent.session,
-        entry,
-        lambda tx, before: trees.patch(store, tx, before.files if before else None, done),
-        target,
-        always=always,
     )
 
 
