@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -523,3 +524,17 @@ def test_a_later_release_s_session_gets_no_checkpoints(store, folder):
     session._session._view = 99
     with pytest.raises(Refused, match="later release"):
         session.take_checkpoint("before", folder)
+
+
+def test_names_and_words_that_are_no_text_are_kept_as_well_as_can_be(store, tmp_path):
+    folder = fill(tmp_path / os.fsdecode(b"odd \xff"), {"a.txt": "one\n"})
+    session = store.new_session(agent="agent")
+    session.append(Message.user("hi"))
+    answer = session.append(Message.assistant("so"))
+    with session.checkpoint(folder, call="half \ud800", reason="half \udfff"):
+        put(folder, "a.txt", "two\n")
+    session.rewind(session.plan_rewind(answer, workspace=folder))
+    assert (folder / "a.txt").read_text() == "one\n"
+    store.undo(folder)
+    assert (folder / "a.txt").read_text() == "two\n"
+    assert store.verify().problems == []

@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 from gitsession.checkpoint import line, places
 from gitsession.checkpoint.line import Point
 from gitsession.checkpoint.timeline import AFTER, BEFORE, EDITED, WORKSPACE
+from gitsession.codec.sayable import sayable, whole
 from gitsession.model.entries import Checkpoint
 from gitsession.session.node import Node
 from gitsession.store import gitcli
@@ -21,7 +22,7 @@ from gitsession.store.gitstore import GitStore
 from gitsession.workspace import trees
 from gitsession.workspace.capture import capture, named, put
 from gitsession.workspace.root import Root
-from gitsession.workspace.taking import USUAL, Caps
+from gitsession.workspace.taking import USUAL, Caps, Skipped
 
 Phase: TypeAlias = Literal["before", "after"]
 """What a look says of what differs: nobody's that we know of, or the session's."""
@@ -68,16 +69,15 @@ def take_in_turn(
     paths: Sequence[str | Path] | None = None,
 ) -> Point:
     """The same for who has the turn already."""
-    said = {"phase": phase, "call": why.call, "reason": why.reason, "workspace": place_of(root), "at_ms": at_ms}
+    said = {"phase": phase, "workspace": place_of(root), "at_ms": at_ms}
+    said |= {"call": sayable(why.call), "reason": sayable(why.reason)}
     if paths is None:
         seen = capture(store, root, places.folder_of(store, root.path), caps=caps())
-        skipped = tuple((left.path, left.reason) for left in seen.skipped)
-        entry = Checkpoint(mode=WORKSPACE, skipped=skipped, appeared=tuple(seen.appeared), **said)  # type: ignore[arg-type]
+        entry = Checkpoint(mode=WORKSPACE, skipped=_skipped(seen.skipped), appeared=tuple(seen.appeared), **said)  # type: ignore[arg-type]
         return line.add(store, sid, entry, lambda tx, before: seen.tree, why.target)
     found = named(root, paths, caps=caps())
     states = put(store, found.changes)
-    skipped = tuple((left.path, left.reason) for left in found.skipped)
-    entry = Checkpoint(mode=EDITED, paths=tuple(states), skipped=skipped, **said)  # type: ignore[arg-type]
+    entry = Checkpoint(mode=EDITED, paths=tuple(states), skipped=_skipped(found.skipped), **said)  # type: ignore[arg-type]
     return line.add(
         store,
         sid,
@@ -85,6 +85,10 @@ def take_in_turn(
         lambda tx, before: trees.patch(store, tx, before.files if before else None, states),
         why.target,
     )
+
+
+def _skipped(left_out: Sequence[Skipped]) -> tuple[tuple[str, str], ...]:
+    return tuple((whole(left.path), whole(left.reason)) for left in left_out)
 
 
 def place_of(root: Root) -> str:

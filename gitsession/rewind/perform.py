@@ -80,6 +80,8 @@ def perform(store: GitStore, session: Session, plan: RewindPlan, root: Root | No
     command = f"rewind {session.id} {plan.at.oid[:12]}" + (f" ({plan.what})" if plan.what != "both" else "")
     wanted = writes(plan.changes)
     if root is None or not wanted:
+        if root is not None:
+            intents.refuse(store, root.path)
         return dataclasses.replace(_talk_only(store, session, plan, command, at_ms), outcomes=_left(plan.changes))
     with places.turn(store, root.path):
         intents.refuse(store, root.path)

@@ -32,7 +32,7 @@ def finish_rewind(
         place = load(store, intent.place) if intent.place else session.leaf
         if done:
             result = record(store, recorder, intent, root, done, place, intent.at_ms)
-            recorder.files = Written(intent.session, str(root.path), intent.safety, result.oid)
+            recorder.files = Written(intent.session, taking.place_of(root), intent.safety, result.oid)
         if intent.place and place is not None:
             return session.go_on(recorder, place, intent.onto)
     return session.branch_name
@@ -46,7 +46,7 @@ def finish_step(
         files = None
         if done:
             result = record(store, tx, intent, root, done, _leaf_after(store, step, session), intent.at_ms)
-            files = Written(intent.session, str(root.path), intent.safety, result.oid)
+            files = Written(intent.session, taking.place_of(root), intent.safety, result.oid)
         operation = step.take(store, tx, intent.at_ms, files)
         return active(store, session.id), operation
 
