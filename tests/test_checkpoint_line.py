@@ -10,7 +10,7 @@ from checkpoints import contents, held
 from gitsession.checkpoint import line
 from gitsession.checkpoint.at import files_at
 from gitsession.codec.digest import to_base64url
-from gitsession.errors import InvalidName, NotFound
+from gitsession.errors import InvalidName, MissingObject, NotFound
 from gitsession.model.entries import Message
 from gitsession.session import content, graph
 from gitsession.session.session import Session
@@ -202,3 +202,17 @@ def test_git_shows_what_was_done_to_the_files(tmp_path):
         assert told == ["checkpoint: bash: again", "-2", "+3", "checkpoint: bash: edit", "-1", "+2",
                         "checkpoint: workspace", "+1"]  # fmt: skip
         assert_git_agrees(store)
+
+
+def test_where_entries_are_lost_checkpoints_are_not_taken_for_what_was_said():
+    with STORES["memory"](None) as store:
+        talk = begun(store, "hi", "on", "further")
+        points = []
+        for number, node in enumerate(talk.line()[1:]):
+            points.append(held(store, talk.id, {"a": str(number)}, node))
+        del store._objects[talk.line()[2].oid], store._objects[points[1].oid]
+        tree = graph.tree(store, talk.id)
+        assert {node.kind for node in tree.nodes.values()} == {"session", "message"}
+        assert len(tree.nodes) == 3
+        with pytest.raises(MissingObject):
+            line.history(store, talk.id)
