@@ -42,6 +42,8 @@ STRANGER = "tests/test_refwriter.py::test_a_strangers_lock_holds_up_only_its_own
 KILLS = "tests/test_kills.py"
 POWER = "tests/test_power.py"
 FAILING = "tests/test_failing_disk.py"
+RESTORE = "tests/test_restore.py"
+HOSTILE = "tests/test_hostile_checkpoints.py"
 FORKED = "        if os.getpid() != self._pid:\n            self._after_fork()\n"
 
 BREAKS = [
@@ -403,6 +405,167 @@ BREAKS = [
         "found is None or found[1] != _proof_of_said(row, found[0])",
         "found is None",
         "tests/test_context.py::test_what_was_said_is_not_taken_from_a_damaged_index",
+    ),
+    # -- files written back
+    one(
+        "a link is followed on the way to a file",
+        "workspace/root.py",
+        "os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC",
+        "os.O_DIRECTORY | os.O_CLOEXEC",
+        HOSTILE,
+    ),
+    one(
+        "a folder on the way is reached by its path",
+        "workspace/root.py",
+        "fd = os.open(name, _FOLDER, dir_fd=parent)",
+        "fd = os.open(os.path.join(os.fsencode(self.path), names.unescape_path(at)), _FOLDER)",
+        f"{HOSTILE}::test_nothing_outside_changes_while_others_swap_folders_for_links",
+    ),
+    one(
+        "what somebody wrote at the last moment is replaced",
+        "workspace/placing.py",
+        "    if looking.status(folder, name) != seen:\n        raise Moved\n    os.rename",
+        "    os.rename",
+        RESTORE,
+    ),
+    one(
+        "what somebody made at the last moment is replaced",
+        "workspace/placing.py",
+        "    if seen is None:\n        # rename",
+        "    if False:\n        # rename",
+        RESTORE,
+    ),
+    one(
+        "what was changed since is replaced",
+        "workspace/restore.py",
+        "    if now in (change.new, change.expected):",
+        "    if True:",
+        RESTORE,
+    ),
+    one(
+        "a file is written in place",
+        "workspace/placing.py",
+        "    with _temporary(folder, tag, make) as temporary:",
+        "    if replaced:\n        fd = os.open(name, os.O_WRONLY | os.O_TRUNC, dir_fd=folder)\n"
+        "        write_all(fd, data, 0)\n        return os.close(fd)\n"
+        "    with _temporary(folder, tag, make) as temporary:",
+        RESTORE,
+        HOSTILE,
+    ),
+    one(
+        "a file that is written back is not synced",
+        "workspace/placing.py",
+        "            os.fsync(fd)\n        finally",
+        "            pass\n        finally",
+        RESTORE,
+    ),
+    one(
+        "the folders of what is written back are not synced",
+        "workspace/restore.py",
+        "root.enter(folder) as fd:\n                    os.fsync(fd)",
+        "root.enter(folder) as fd:\n                    pass",
+        RESTORE,
+    ),
+    one(
+        "what acts as its owner for others stays so",
+        "workspace/placing.py",
+        "old.permissions & 0o777",
+        "old.permissions",
+        RESTORE,
+    ),
+    one(
+        "a link may lead out after it led in",
+        "workspace/judging.py",
+        ' or b".." in steps[up:]',
+        "",
+        HOSTILE,
+    ),
+    one(
+        "a repository's own folder is written in",
+        "workspace/root.py",
+        "                if _is_repository(fd):",
+        "                if False:",
+        HOSTILE,
+    ),
+    one(
+        "a store in the workspace is written in",
+        "workspace/root.py",
+        "        if _identity(os.fstat(fd)) == self._store:",
+        "        if False:",
+        HOSTILE,
+    ),
+    one(
+        "any folder that is empty goes",
+        "workspace/restore.py",
+        "sorted(self.emptied & self.made",
+        "sorted(self.emptied",
+        RESTORE,
+    ),
+    one(
+        "a name that somebody made by hand is taken for one of ours",
+        "workspace/names.py",
+        "    if escape(name) != text:",
+        "    if False:",
+        "tests/test_names.py",
+    ),
+    one(
+        "a short name of git's files is not known",
+        "workspace/names.py",
+        '("gi7eba", "gi7d29")',
+        '("gi7eba",)',
+        "tests/test_names.py",
+    ),
+    # -- whose change was whose, and taking it back
+    one(
+        "what the user did before a call is the session's",
+        "checkpoint/timeline.py",
+        "entry.phase not in (AFTER, REWIND)",
+        "entry.phase not in (BEFORE, AFTER, REWIND)",
+        "tests/test_timeline.py",
+    ),
+    one(
+        "what had been left out is the session's when it is seen",
+        "checkpoint/timeline.py",
+        "                and not _is_within(path, left_out)\n",
+        "",
+        "tests/test_timeline.py",
+    ),
+    one(
+        "what others changed between its changes is taken back",
+        "rewind/deciding.py",
+        " and last - first + 1 == len(ours):",
+        ":",
+        "tests/test_deciding.py",
+    ),
+    one(
+        "what another session says it changed is taken back",
+        "rewind/deciding.py",
+        "    is_shared = is_ours and now in claimed\n",
+        "    is_shared = False\n",
+        "tests/test_rewind.py::test_what_two_sessions_say_they_changed_at_one_time_is_neithers_to_take_back",
+    ),
+    one(
+        "what a call did counts as there when it was made",
+        "checkpoint/at.py",
+        "        if point.entry.target != here or point.entry.phase != BEFORE:",
+        "        if point.entry.target != here:",
+        "tests/test_checkpoint_line.py",
+    ),
+    one(
+        "a rewind writes without a note of it",
+        "rewind/perform.py",
+        "        intents.write(store, root.path, intent)\n        done = _carry_out(store, session, root, intent)\n"
+        "    return dataclasses.replace(done, outcomes=_all(plan.changes",
+        "        done = _carry_out(store, session, root, intent)\n"
+        "    return dataclasses.replace(done, outcomes=_all(plan.changes",
+        "tests/test_rewind.py::test_while_one_has_not_ended_another_is_refused_and_names_it",
+    ),
+    one(
+        "undo takes the line of checkpoints back",
+        "checkpoint/line.py",
+        "    move = tx.advance if isinstance(tx, Recorder) else tx.move\n",
+        "    move = tx.move\n",
+        "tests/test_rewind.py::test_undo_brings_back_the_very_state_before_and_redo_the_one_after",
     ),
 ]
 

@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False  # not from typing, which alone takes as long as Python itself to start
 if TYPE_CHECKING:
     from gitsession.api import Session, Store
+    from gitsession.checkpoint.at import FileChange, Files
     from gitsession.compaction.background import Background
     from gitsession.compaction.provider import provider_compaction
     from gitsession.compaction.summarizers.extractive import Extractive
@@ -63,6 +64,8 @@ if TYPE_CHECKING:
         ToolsChange,
         Unknown,
     )
+    from gitsession.rewind.perform import FileOutcome, Rewound
+    from gitsession.rewind.plan import RewindPlan
     from gitsession.session.gaps import Gap
     from gitsession.session.graph import Tree
     from gitsession.session.node import Node
@@ -87,6 +90,9 @@ __all__ = [
     "Entry",
     "Extractive",
     "File",
+    "FileChange",
+    "FileOutcome",
+    "Files",
     "Finding",
     "Format",
     "Gap",
@@ -121,6 +127,8 @@ __all__ = [
     "Request",
     "Reset",
     "Resumption",
+    "RewindPlan",
+    "Rewound",
     "Row",
     "SentOut",
     "Session",
@@ -152,6 +160,7 @@ __all__ = [
 
 _NAMES = {
     "gitsession.api": ["Session", "Store"],
+    "gitsession.checkpoint.at": ["FileChange", "Files"],
     "gitsession.compaction.background": ["Background"],
     "gitsession.compaction.provider": ["provider_compaction"],
     "gitsession.compaction.summarizers.extractive": ["Extractive"],
@@ -211,6 +220,8 @@ _NAMES = {
         "ToolsChange",
         "Unknown",
     ],
+    "gitsession.rewind.perform": ["FileOutcome", "Rewound"],
+    "gitsession.rewind.plan": ["RewindPlan"],
     "gitsession.session.gaps": ["Gap"],
     "gitsession.session.graph": ["Tree"],
     "gitsession.session.node": ["Node"],

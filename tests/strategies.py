@@ -43,6 +43,7 @@ BY_ANNOTATION = {
     "bool": st.booleans(),
     "bytes": st.binary(max_size=30),
     "tuple[str, ...]": st.lists(TEXT, max_size=3).map(tuple),
+    "tuple[tuple[str, str], ...]": st.lists(st.tuples(TEXT, TEXT), max_size=3).map(tuple),
     "tuple[Block, ...]": st.lists(BLOCKS, max_size=3).map(tuple),
     "Mapping[str, str]": maps_of(TEXT),
     "Mapping[str, Any]": MAPS,

@@ -87,7 +87,9 @@ def run(capfd: pytest.CaptureFixture[str]) -> Run:
 EVERY_VERB: dict[str, list[list[str]]] = {
     "init": [["init"], ["--store", "../new.git", "init"]],
     "import": [["import", "file.jsonl"], ["import", "--all", "--dry-run"]],
+    "checkpoint": [["checkpoint", "@"]],
     "export": [["export", "pi:", "-o", "out.jsonl"]],
+    "diff": [["checkpoint", "@"], ["diff", "@@root"]],
     "ls": [["ls"], []],
     "search": [["search", "words"], []],
     "log": [["log", "@"]],
@@ -101,6 +103,7 @@ EVERY_VERB: dict[str, list[list[str]]] = {
     "fork": [["fork", "@@leaf"]],
     "label": [["label", "@@leaf", "here"]],
     "name": [["name", "@", "Named"]],
+    "rewind": [["rewind", "root", "--dry-run"], ["rewind", "root"]],
     "undo": [["undo"], ["undo"]],
     "redo": [["redo"]],
     "op": [["op", "log"]],

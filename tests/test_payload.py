@@ -185,6 +185,8 @@ WRONG_FIELDS = {
     "tools_change.tools": (ToolsChange, {"tools": "bash"}),
     "tools_change.tools[1]": (ToolsChange, {"tools": ["bash", 5]}),
     "checkpoint.skipped[0]": (Checkpoint, {"mode": "m", "skipped": [None]}),
+    "checkpoint.skipped[1]": (Checkpoint, {"mode": "m", "skipped": [["a", "b"], ["a", 1]]}),
+    "checkpoint.paths[0]": (Checkpoint, {"mode": "m", "paths": [["a"]]}),
     "fork.labels": (Fork, {"session": "s", "agent": "a", "labels": []}),
     "fork.labels.abc": (Fork, {"session": "s", "agent": "a", "labels": {"abc": 5}}),
     "compaction.tokens_before": (Compaction, {"summary": "s", "tokens_before": True}),

@@ -9,6 +9,7 @@ from benchmarks.figures import Line, Plot, Table
 from benchmarks.rows import (
     agents,
     append,
+    checkpoint,
     compactions,
     contexts,
     disk,
@@ -49,5 +50,6 @@ ROWS: dict[str, Row] = {
     "compactions": compactions,
     "search": searching,
     "verify": verifying,
+    "checkpoint": checkpoint,
     "start": starting,
 }

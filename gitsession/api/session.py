@@ -5,9 +5,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
 
 from gitsession.api import summarizing
 from gitsession.api.catalogues import Catalogues
+from gitsession.api.workspaces import WorkspaceDoor
+from gitsession.checkpoint.at import FileChange, Files
+from gitsession.checkpoint.taking import Phase, Running, Why
 from gitsession.codec.digest import to_base64url
 from gitsession.compaction import branches, strategies, trigger
 from gitsession.compaction.background import Background
@@ -24,6 +29,8 @@ from gitsession.index import names
 from gitsession.index.names import Names
 from gitsession.index.states import Known
 from gitsession.model.entries import Entry, Prune
+from gitsession.rewind.perform import Rewound
+from gitsession.rewind.plan import RewindPlan, What
 from gitsession.session import session as sessions
 from gitsession.session.gaps import Gap
 from gitsession.session.graph import Tree
@@ -47,6 +54,7 @@ class Session:
         self._catalogues = catalogues
         self._memory = memory
         self._session = session
+        self._running = Running()
 
     @property
     def id(self) -> str:
@@ -204,6 +212,80 @@ class Session:
         nodes = [load(self._objects, oid) for oid in newly_cleared(before.items, after.items)]
         return self.append(Prune(targets=tuple(to_base64url(node.chain) for node in nodes))) if nodes else None
 
+    # ---- files
+
+    def checkpoint(
+        self,
+        workspace: str | Path | None = None,
+        *,
+        paths: Sequence[str | Path] | None = None,
+        call: str | None = None,
+        target: str | Node = "leaf",
+        reason: str | None = None,
+    ) -> AbstractContextManager[Node]:
+        """Round a tool: ``with session.checkpoint("."): run()`` keeps what the tool changed in a folder, and what not.
+
+        ``paths``: the only ones that it can change; else all of the folder is looked at, by the rules of its
+        ``.gitignore``. ``call``: the tool call's id; ``target``: the entry that called it. docs/checkpoints.md.
+        Raises ``NotFound`` where nobody has spoken in the session yet, ``Refused`` for a folder that is no workspace.
+        """
+        self._session.check_view()
+        why = Why(target=self._session.resolve(target), call=call, reason=reason)
+        return self._files.around(workspace, why, paths, self._running)
+
+    def take_checkpoint(
+        self,
+        phase: Phase = "before",
+        workspace: str | Path | None = None,
+        *,
+        paths: Sequence[str | Path] | None = None,
+        call: str | None = None,
+        target: str | Node = "leaf",
+        reason: str | None = None,
+    ) -> Node:
+        """One look, for whoever cannot stand round a tool: ``before`` it, and ``after`` it.
+
+        What differs ``before`` is not the session's, and what differs ``after`` is, so who could not look before a
+        tool must not say ``after``. Where nothing differs the newest checkpoint comes back.
+        """
+        self._session.check_view()
+        why = Why(target=self._session.resolve(target), call=call, reason=reason)
+        return self._files.take(workspace, phase, why, paths)
+
+    def files(self, at: str | Node | None = None) -> Files:
+        """The files as they were at an entry, as far as checkpoints tell; by default, as they were seen last."""
+        return self._files.newest() if at is None else self._files.at(self._session.resolve(at))
+
+    def diff(self, at: str | Node, to: str | Node | None = None) -> list[FileChange]:
+        """What became of the files from one entry to another, by default to the newest checkpoint."""
+        return self.files(at).diff(self.files(to))
+
+    def plan_rewind(
+        self, at: str | Node, what: What = "both", *, workspace: str | Path | None = None, force: bool = False
+    ) -> RewindPlan:
+        """What ``rewind`` would do, without doing it: which files, and why it leaves others (docs/checkpoints.md).
+
+        ``at``: an entry; of one in which the user spoke, the talk goes on before it. ``force``: what others than the
+        session changed goes too. Raises ``NotFound`` where the workspace is not here, or has no checkpoints.
+        """
+        return self._files.plan(self._session, self._session.resolve(at), what, workspace, force=force)
+
+    def rewind(self, plan: RewindPlan) -> Rewound:
+        """Files and talk as they were at an entry, as planned; ``Store.undo`` takes it back.
+
+        This handle then is on the branch where the talk goes on. Raises ``Refused`` where another rewind has not
+        ended, and ``Unavailable``: then ``finish_rewind`` or ``abort_rewind`` follow.
+        """
+        return self._files.rewind(self._session, plan)
+
+    def finish_rewind(self, workspace: str | Path | None = None) -> Rewound:
+        """Do the rest of a rewind, or of an undo, that was killed. Raises ``NotFound`` where none was."""
+        return self._files.finish(self._session, workspace)
+
+    def abort_rewind(self, workspace: str | Path | None = None) -> Rewound:
+        """Put the files back as they were before a rewind, or an undo, that was killed."""
+        return self._files.abort(self._session, workspace)
+
     # ---- compaction
 
     def plan_compaction(
@@ -265,6 +347,10 @@ class Session:
     def compact_in_background(self, plan: Plan, writing: Writing = PLAINLY) -> Background:
         """The same on a thread of its own, while the session goes on: what is appended meanwhile is kept."""
         return Background(lambda cancelled: self._perform(plan, dataclasses.replace(writing, cancelled=cancelled)))
+
+    @property
+    def _files(self) -> WorkspaceDoor:
+        return WorkspaceDoor(self._objects, self._catalogues, self.id, self._session.clock)
 
     def _perform(self, plan: Plan, writing: Writing, command: str = "") -> Node:
         return perform(self._objects, self._session, plan, writing, command=command)

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from gitsession import location
-from gitsession.api import care
+from gitsession.api import care, workspaces
 from gitsession.api.catalogues import Catalogues
 from gitsession.api.session import Session
 from gitsession.context.line import Memory
@@ -29,6 +29,8 @@ from gitsession.index.catalogue import Catalogue, Row
 from gitsession.index.here import Here, everybodys, is_of
 from gitsession.index.search import Hit
 from gitsession.model.entries import Session as Header
+from gitsession.rewind import intent as intents
+from gitsession.rewind.perform import Rewound
 from gitsession.session import graph, oplog
 from gitsession.session import session as sessions
 from gitsession.session.node import Node
@@ -273,13 +275,21 @@ class Store:
         """The operation log, newest first."""
         return list(oplog.history(self.objects))
 
-    def undo(self) -> Operation:
-        """Take back the last command that moved refs. Raises ``NotFound``, or ``Refused`` where work would be lost."""
-        return oplog.undo(self.objects, self._clock())
+    def undo(self, workspace: str | Path | None = None) -> Rewound:
+        """Take back the last command that moved refs, or wrote files: those that are still as it left them.
 
-    def redo(self) -> Operation:
+        ``workspace``: where those files are, if not where they were. Raises ``NotFound``, or ``Refused`` where work
+        would be lost.
+        """
+        return workspaces.take_next(self.objects, self._catalogues, "undo", self._clock, workspace)
+
+    def redo(self, workspace: str | Path | None = None) -> Rewound:
         """Do again what was last undone."""
-        return oplog.redo(self.objects, self._clock())
+        return workspaces.take_next(self.objects, self._catalogues, "redo", self._clock, workspace)
+
+    def unfinished(self) -> list[str]:
+        """What was begun in workspaces, and has not ended: a rewind that was killed."""
+        return [intent.words for intent in intents.pending(self.objects)]
 
     def verify(
         self,

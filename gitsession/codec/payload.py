@@ -204,6 +204,8 @@ def _known(kind: type[Any], plain: dict[str, Any], where: str) -> tuple[dict[str
                 known[name] = tuple(_block(part, f"{where}.{name}[{index}]") for index, part in enumerate(item))
             else:
                 known[name] = tuple(item) if field.part is str and type(item) is list else item
+                if field.pairs:
+                    known[name] = tuple(tuple(pair) for pair in item)
         elif field.default is MISSING:
             raise Malformed("is missing", where=f"{where}.{name}")
     return known, {name: item for name, item in plain.items() if name not in known}
@@ -218,13 +220,17 @@ def _check_role(message: Message) -> None:
 
 
 class _Field(NamedTuple):
-    """``types``: of the plain value, empty for any; ``part``: of each thing it holds; ``blocks``: it holds blocks."""
+    """``types``: of the plain value, empty for any; ``part``: of each thing it holds; ``blocks``: it holds blocks.
+
+    ``pairs``: it holds pairs of texts.
+    """
 
     name: str
     default: Any
     types: tuple[type, ...]
     part: type | None = None
     blocks: bool = False
+    pairs: bool = False
 
     def check(self, item: Any, where: str) -> None:
         if self.types and type(item) not in self.types:
@@ -235,6 +241,9 @@ class _Field(NamedTuple):
                 if type(part) is not self.part:
                     way = f"{where}.{self.name}" + (f"[{key}]" if type(key) is int else f".{key}")
                     raise Malformed(f"expected {_TYPE_NAMES[self.part]}, found {_name_of(part)}", where=way)
+        for index, pair in enumerate(item if self.pairs else ()):
+            if type(pair) is not list or [type(part) for part in pair] != [str, str]:
+                raise Malformed("expected two texts", where=f"{where}.{self.name}[{index}]")
 
     def is_default(self, item: Any) -> bool:
         """Whether a plain value says what the default says; ``None`` and the missing are told apart before."""
@@ -262,6 +271,7 @@ _ANNOTATIONS: Mapping[str, Mapping[str, Any]] = {
     "bytes": {"types": (bytes,)},
     "bytes | None": {"types": (bytes, _NONE)},
     "tuple[str, ...]": {"types": (list,), "part": str},
+    "tuple[tuple[str, str], ...]": {"types": (list,), "pairs": True},
     "tuple[Block, ...]": {"types": (list,), "blocks": True},
     "Mapping[str, str]": {"types": (dict,), "part": str},
     "Mapping[str, Any]": {"types": (dict,)},

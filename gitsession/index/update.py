@@ -103,9 +103,9 @@ def _forget(db: sqlite3.Connection, sid: str) -> None:
 
 
 def _is_leaf(name: str, sid: str) -> bool:
-    """Whether ``name`` is a branch of the session, ``meta`` aside."""
+    """Whether ``name`` is a branch of the session's conversation."""
     parsed = refs.parse(name)
-    return parsed is not None and parsed[0] == sid and parsed[1] != refs.META
+    return parsed is not None and parsed[0] == sid and refs.is_branch(parsed[1])
 
 
 def _new_nodes(

@@ -263,11 +263,23 @@ class Permission(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checkpoint(Entry):
-    """Files kept with an entry: those under ``files/`` in its tree."""
+    """The files of a workspace at one moment: those under ``files/`` in its tree. Stands on the line ``files``.
+
+    ``mode``: ``workspace`` (all of it was looked at) or ``edited`` (``paths`` were). ``phase``: what the difference
+    from the checkpoint before it is: ``before`` (nobody's that we know of), ``after`` (the session's), ``rewind``
+    (ours). ``target``: the entry it belongs to; ``call``: the tool call. ``skipped``: what was left out, each path with
+    the reason; ``appeared``: what was there before, and had not been looked at. Paths are written as in the tree.
+    """
 
     kind: ClassVar[str] = "checkpoint"
     mode: str
-    skipped: tuple[str, ...] = ()
+    phase: str = "before"
+    target: str | None = None
+    call: str | None = None
+    workspace: str | None = None
+    paths: tuple[str, ...] = ()
+    skipped: tuple[tuple[str, str], ...] = ()
+    appeared: tuple[str, ...] = ()
     reason: str | None = None
 
 

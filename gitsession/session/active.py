@@ -19,7 +19,8 @@ def chosen(store: ObjectStore, sid: str) -> str | None:
     value = store.ref(refs.active(sid))
     target = refs.target(value) if value else None
     parsed = refs.parse(target) if target else None
-    return parsed[1] if parsed and store.ref(target or "") is not None else None
+    is_there = parsed is not None and refs.is_branch(parsed[1]) and store.ref(target or "") is not None
+    return parsed[1] if parsed and is_there else None
 
 
 def active(store: ObjectStore, sid: str) -> str:

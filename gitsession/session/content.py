@@ -11,7 +11,7 @@ from gitsession.codec.holes import Encoding
 from gitsession.errors import Corrupt, Malformed, MissingObject
 from gitsession.formats import FORMATS
 from gitsession.model.entries import Entry, Fork, Opaque
-from gitsession.session.node import Node
+from gitsession.session.node import Node, load
 from gitsession.store import layout
 from gitsession.store.base import ObjectStore, Oid
 from gitsession.store.objects import parse_tree
@@ -60,6 +60,14 @@ def kept_of(store: ObjectStore, tree: Oid, rows: Rows) -> Kept:
     if not form:
         raise Malformed("a tree without a payload", where=tree)
     return Kept(form, stored, table, files, blob)
+
+
+def files_of(store: ObjectStore, oid: Oid) -> Oid | None:
+    """The files that the entry ``oid`` holds, as a tree; ``None`` where it holds none, or cannot be read."""
+    try:
+        return next((child for _, name, child in tree_of(store, load(store, oid).tree) if name == layout.FILES), None)
+    except (Malformed, Corrupt, MissingObject):
+        return None
 
 
 def payload_of(store: ObjectStore, node: Node) -> bytes:

@@ -45,14 +45,17 @@ def branches(store: ObjectStore, sid: str) -> dict[str, Oid]:
     found = {
         name: value
         for ref, value in store.refs(refs.session(sid)).items()
-        if (name := ref.removeprefix(refs.session(sid))) != refs.META
+        if refs.is_branch(name := ref.removeprefix(refs.session(sid)))
     }
     return dict(sorted(found.items(), key=lambda item: (item[0] != refs.MAIN, item[0])))
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """All entries of a session but those on ``meta``. ``children``: in file order, then in order of time and chain."""
+    """All entries of a session but those on ``meta`` and ``files``.
+
+    ``children``: in file order, then in order of time and chain.
+    """
 
     branches: Mapping[str, Oid]
     nodes: Mapping[Oid, Node]

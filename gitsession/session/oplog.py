@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from gitsession.codec import cbor
 from gitsession.codec.text import clean
@@ -30,11 +30,23 @@ class Move:
         return Move(self.ref, self.new, self.old)
 
 
+class Written(NamedTuple):
+    """A workspace that a command of a session wrote to: where it was, the checkpoints that hold it as it was and as it
+    became.
+    """
+
+    session: str
+    workspace: str
+    safety: Oid
+    result: Oid
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
     """What one command did. ``undoes`` and ``redoes`` name the operation that this one took back or did again.
 
     ``group``: operations in a row with one group were one command (an import of several files): they are undone as one.
+    ``files``: what it wrote outside of the store, which undo and redo write too (``rewind/``).
     """
 
     id: Oid
@@ -45,14 +57,16 @@ class Operation:
     group: str | None = None
     undoes: Oid | None = None
     redoes: Oid | None = None
+    files: Written | None = None
 
 
 class Recorder:
-    """A transaction that remembers which refs it moved."""
+    """A transaction that remembers which refs it moved. ``files``: what else the operation is to tell, if set."""
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
         self.moves: list[Move] = []
+        self.files: Written | None = None
 
     def put(self, kind: Kind, data: bytes) -> Oid:
         return self._tx.put(kind, data)
@@ -64,6 +78,10 @@ class Recorder:
         self._tx.move(name, new, expected=expected)
         self.moves.append(Move(name, expected, new))
 
+    def advance(self, name: str, new: RefValue, *, expected: RefValue | None) -> None:
+        """A move that the operation does not tell, and undo does not take back: a line of checkpoints goes on."""
+        self._tx.move(name, new, expected=expected)
+
 
 @contextmanager
 def recording(store: ObjectStore, command: str, at_ms: int, group: str | None = None) -> Iterator[Recorder]:
@@ -71,7 +89,7 @@ def recording(store: ObjectStore, command: str, at_ms: int, group: str | None = 
     with store.transaction() as tx:
         recorder = Recorder(tx)
         yield recorder
-        record(store, tx, command, at_ms, recorder.moves, group=group)
+        record(store, tx, command, at_ms, recorder.moves, group=group, files=recorder.files)
 
 
 def record(
@@ -84,13 +102,14 @@ def record(
     group: str | None = None,
     undoes: Oid | None = None,
     redoes: Oid | None = None,
+    files: Written | None = None,
 ) -> None:
     """Write one operation. Its parents are all that it names, so that nothing undone is ever pruned.
 
     A ref that moved several times moved once, from its first value to its last; if these are one, nothing happened.
     """
     moves = _summed(moves)
-    if not moves:
+    if not moves and files is None:
         return
     parent = store.ref(refs.OPLOG)
     body = cbor.encode(
@@ -103,9 +122,11 @@ def record(
             "group": group,
             "undoes": undoes,
             "redoes": redoes,
+            **({"files": list(files)} if files else {}),
         }
     )
-    named = [value for move in moves for value in (move.old, move.new) if value and refs.target(value) is None]
+    named = list(files[2:]) if files else []
+    named += [value for move in moves for value in (move.old, move.new) if value and refs.target(value) is None]
     seconds = min(max(at_ms // 1000, 0), SECONDS_MAX)
     message = "\n".join([clean(command), "", *(f"    {_move_line(move)}" for move in moves[:100]), ""])
     commit = encode_commit(
@@ -152,7 +173,16 @@ def load(store: ObjectStore, oid: Oid) -> Operation:
     if type(command) is not str or type(at_ms) is not int or type(moves) is not list:
         raise Malformed("expected a command, a time and refs", where=oid)
     names = {name: _text_or_none(body, name, oid) for name in ("parent", "group", "undoes", "redoes")}
-    return Operation(id=oid, command=command, at_ms=at_ms, moves=tuple(_move(move, oid) for move in moves), **names)
+    told = tuple(_move(move, oid) for move in moves)
+    return Operation(id=oid, command=command, at_ms=at_ms, moves=told, files=_written(body.get("files"), oid), **names)
+
+
+def _written(row: cbor.Plain, where: str) -> Written | None:
+    if row is None:
+        return None
+    if type(row) is list and [type(part) for part in row] == [str] * 4:
+        return Written(*row)  # type: ignore[arg-type]
+    raise Malformed("expected [session, workspace, safety, result]", where=f"{where}: files")
 
 
 def _move(row: cbor.Plain, where: str) -> Move:
@@ -173,39 +203,80 @@ def _text_or_none(body: dict[str, cbor.Plain], name: str, where: str) -> str | N
 Unit: TypeAlias = list[Operation]
 """Operations that are undone as one, the oldest first."""
 
+Verb: TypeAlias = Literal["undo", "redo"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What ``undo`` or ``redo`` (``verb``) would do next: move these refs, and the files of ``operation`` with them.
+
+    ``seen``: the operation log as it was then; the step is taken behind it and behind no other.
+    """
+
+    verb: Verb
+    operation: Operation
+    command: str
+    moves: tuple[Move, ...]
+    seen: Oid | None
+
+    def check(self, store: ObjectStore) -> None:
+        """Raises ``RefMoved`` where another command was logged since, ``Refused`` where work would be lost."""
+        if store.ref(refs.OPLOG) != self.seen:
+            raise RefMoved(f"another command ran before {self.verb} did")
+        moved = [move.ref for move in self.moves if store.ref(move.ref) != move.old]
+        if moved:
+            raise Refused(
+                f"cannot {self.verb} {self.command!r}: {', '.join(moved[:3])} moved since",
+                hint="what came after it would be lost; `gitsession branch` keeps another line beside it",
+            )
+
+    def take(self, store: ObjectStore, tx: Transaction, at_ms: int, files: Written | None = None) -> Operation:
+        """Take it in ``tx``, if every ref is where it begins; what was done, as one operation. Raises as ``check``."""
+        self.check(store)
+        for move in self.moves:
+            tx.move(move.ref, move.new, expected=move.old)
+        name = {"undoes" if self.verb == "undo" else "redoes": self.operation.id}
+        record(store, tx, f"{self.verb}: {self.command}", at_ms, list(self.moves), files=files, **name)
+        return replace(self.operation, command=self.command, moves=self.moves)
+
+
+def next_step(store: ObjectStore, verb: Verb) -> Step:
+    """What ``verb`` would do. Raises ``NotFound`` where there is nothing, and ``Malformed``."""
+    seen = store.ref(refs.OPLOG)
+    done, undone = _stacks(store, seen)
+    units = done if verb == "undo" else undone
+    if not units:
+        raise NotFound(f"nothing to {verb}")
+    unit = units[-1]
+    if verb == "undo":
+        moves = [move.inverse() for operation in reversed(unit) for move in reversed(operation.moves)]
+    else:
+        moves = [move for operation in unit for move in operation.moves]
+    newest = unit[-1]
+    command = newest.command if len(unit) == 1 else f"{newest.command.partition(' ')[0]} of {len(unit)} files"
+    return Step(verb, newest, command, tuple(_summed(moves)), seen)
+
 
 def undo(store: ObjectStore, at_ms: int) -> Operation:
     """Take back the newest command that stands. Raises ``NotFound``, or ``Refused`` where others went on from it."""
-    while True:
-        seen = store.ref(refs.OPLOG)
-        done, _ = _stacks(store, seen)
-        if not done:
-            raise NotFound("nothing to undo")
-        moves = [move.inverse() for operation in reversed(done[-1]) for move in reversed(operation.moves)]
-        with _unless_overtaken(store, seen):
-            return _carry_out(store, done[-1], moves, at_ms, "undo", seen)
+    return _take_next(store, "undo", at_ms)
 
 
 def redo(store: ObjectStore, at_ms: int) -> Operation:
     """Do again what was last undone. Raises ``NotFound`` or ``Refused``."""
+    return _take_next(store, "redo", at_ms)
+
+
+def _take_next(store: ObjectStore, verb: Verb, at_ms: int) -> Operation:
     while True:
-        seen = store.ref(refs.OPLOG)
-        _, undone = _stacks(store, seen)
-        if not undone:
-            raise NotFound("nothing to redo")
-        moves = [move for operation in undone[-1] for move in operation.moves]
-        with _unless_overtaken(store, seen):
-            return _carry_out(store, undone[-1], moves, at_ms, "redo", seen)
-
-
-@contextmanager
-def _unless_overtaken(store: ObjectStore, seen: RefValue | None) -> Iterator[None]:
-    # Another command was logged since we looked: what is newest now is not what we meant to take back. Look again.
-    try:
-        yield
-    except Refused:
-        if store.ref(refs.OPLOG) == seen:
-            raise
+        step = next_step(store, verb)
+        try:
+            with store.transaction() as tx:
+                return step.take(store, tx, at_ms)
+        except Refused:
+            if store.ref(refs.OPLOG) == step.seen:
+                raise
+            # Another command was logged since we looked: what is newest now is not what we meant. Look again.
 
 
 def _stacks(store: ObjectStore, newest: RefValue | None) -> tuple[list[Unit], list[Unit]]:
@@ -224,29 +295,6 @@ def _stacks(store: ObjectStore, newest: RefValue | None) -> tuple[list[Unit], li
             done.append([operation])
             undone.clear()
     return done, undone
-
-
-def _carry_out(
-    store: ObjectStore, unit: Unit, moves: list[Move], at_ms: int, verb: str, seen: RefValue | None
-) -> Operation:
-    """The moves, if every ref is where they begin; what was done, as one operation behind ``seen`` and no other."""
-    moves = _summed(moves)
-    newest = unit[-1]
-    command = newest.command if len(unit) == 1 else f"{newest.command.partition(' ')[0]} of {len(unit)} files"
-    with store.transaction() as tx:
-        if store.ref(refs.OPLOG) != seen:
-            raise RefMoved(refs.OPLOG)
-        moved = [move.ref for move in moves if store.ref(move.ref) != move.old]
-        if moved:
-            raise Refused(
-                f"cannot {verb} {command!r}: {', '.join(moved[:3])} moved since",
-                hint="what came after it would be lost; `gitsession branch` keeps another line beside it",
-            )
-        for move in moves:
-            tx.move(move.ref, move.new, expected=move.old)
-        name = {"undoes" if verb == "undo" else "redoes": newest.id}
-        record(store, tx, f"{verb}: {command}", at_ms, moves, **name)
-    return replace(newest, command=command, moves=tuple(moves))
 
 
 def _move_line(move: Move) -> str:

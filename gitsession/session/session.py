@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Mapping
+from itertools import count
 from typing import Literal, TypeAlias, get_args
 
 from gitsession.codec.digest import to_base64url
@@ -20,7 +21,8 @@ from gitsession.model.headline import VIEW
 from gitsession.session import graph, keep, names, naming, oplog
 from gitsession.session.active import active
 from gitsession.session.address import STEPS, resolve
-from gitsession.session.content import begins_fork, entry_of
+from gitsession.session.beginning import beginning
+from gitsession.session.content import entry_of, files_of
 from gitsession.session.gaps import DAMAGE, Gap
 from gitsession.session.node import Node, load
 from gitsession.store import refs
@@ -41,9 +43,10 @@ class Session:
     ) -> None:
         self._store = store
         self._view = view
-        self._clock = clock
+        self._clock = self.clock = clock
         self._birth = birth
         self._tip: Node | None = None
+        self._captured: tuple[Oid | None, Oid | None] = (None, None)
         self.id = sid
         self.branch_name = branch
 
@@ -134,7 +137,7 @@ class Session:
         the log is to hold, for ``undo`` to take the entry back.
         Raises ``Malformed`` for what the format cannot hold.
         """
-        self._check_view()
+        self.check_view()
         if on_moved not in get_args(OnMoved):
             raise ValueError(f"on_moved is one of {', '.join(get_args(OnMoved))}, not {on_moved!r}")
         if not isinstance(entry, Entry):
@@ -151,6 +154,9 @@ class Session:
             seen = self._store.ref(ref)
             if seen is None:
                 raise NotFound(f"branch {branch} of session {self.id} is gone")
+            files = self._files()
+            if files is not None:
+                draft = dataclasses.replace(draft, files=files)
             if expected is None or expected.oid == seen:
                 node = keep.put(tx, self._node(seen), draft)
                 tx.move(ref, node.oid, expected=seen)
@@ -184,21 +190,33 @@ class Session:
         """Make ``name`` the active branch, here and on this machine. Raises ``NotFound``."""
         with oplog.recording(self._store, f"switch {self.id} {name}", self._clock()) as tx:
             target = refs.leaf(self.id, name)
-            oid = self._store.ref(target) if name != refs.META else None
+            oid = self._store.ref(target) if refs.is_branch(name) else None
             if oid is None:
                 raise NotFound(f"session {self.id} has no branch {name[:80]!r}", hint=_list(self.branches()))
             self._activate(tx, name)
         self.branch_name = name
         return self._node(oid)
 
+    def go_on(self, tx: Transaction | oplog.Recorder, node: Node, onto: str = "") -> str:
+        """Within a transaction: the talk goes on behind ``node``, on the branch ``onto`` if that ends there, else on a
+        new one; the branch, which is the active one then.
+        """
+        name = onto
+        if not onto or self._store.ref(refs.leaf(self.id, onto)) != node.oid:
+            taken = self.branches()
+            name = next(name for number in count(1) if (name := f"rewind-{number}") not in taken)
+            tx.move(refs.leaf(self.id, name), node.oid, expected=None)
+        self._activate(tx, name)
+        return name
+
     def fork(
         self, at: str | Node, *, agent: str, cwd: str | None, title: str | None, labels: Mapping[str, str]
     ) -> Session:
-        """A session of its own that begins on this one's line: one ref, one entry.
+        """A session of its own that begins on this one's line: one ref, one entry; its checkpoints are shared.
 
         ``title`` and ``labels`` (chain -> label): as they stand, kept in the fork entry.
         """
-        self._check_view()
+        self.check_view()
         at_ms = self._clock()
         node = self.resolve(at)
         sid = names.random(at_ms)
@@ -206,6 +224,9 @@ class Session:
         with oplog.recording(self._store, f"fork {self.id} {sid}", at_ms) as tx:
             fork = keep.put(tx, node, keep.own(entry, _nonce()))
             tx.move(refs.leaf(sid), fork.oid, expected=None)
+            checkpoint = self._store.ref(refs.files(self.id))
+            if checkpoint is not None:
+                tx.move(refs.files(sid), checkpoint, expected=None)
         return Session(self._store, sid, refs.MAIN, self._clock)
 
     def label(self, at: str | Node, label: str) -> Node:
@@ -249,8 +270,11 @@ class Session:
         self._tip = node
         return node
 
-    def _check_view(self) -> None:
-        """A session keeps the view it began with, and of a later one we do not know how its entries are written."""
+    def check_view(self) -> None:
+        """A session keeps the view it began with, and of a later one we do not know how its entries are written.
+
+        Raises ``Refused``.
+        """
         if self._view > VIEW:
             raise Refused(
                 f"session {self.id} was begun by a later release (view {self._view}, this one knows {VIEW})",
@@ -258,20 +282,19 @@ class Session:
             )
 
     def _append_meta(self, entry: Entry, command: str) -> None:
-        self._check_view()
+        self.check_view()
         ref = refs.meta(self.id)
         with oplog.recording(self._store, command, entry.at_ms) as tx:
             seen = self._store.ref(ref)
-            parent = self._node(seen) if seen else self._origin()
+            parent = self._node(seen) if seen else beginning(self._store, self.id)
             tx.move(ref, keep.put(tx, parent, keep.own(entry, _nonce())).oid, expected=seen)
 
-    def _origin(self) -> Node:
-        """Where ``meta`` begins: at the fork entry of this session, else at the root."""
-        leaves = graph.branches(self._store, self.id)
-        if not leaves:
-            raise NotFound(f"session {self.id} has no entries yet")
-        line = graph.line(self._store, next(iter(leaves.values())))
-        return next(node for node in line if node.parent is None or begins_fork(self._store, node, self.id))
+    def _files(self) -> Oid | None:
+        """The files as last captured, which entries of our own carry: so that `git diff` works between any two."""
+        checkpoint = self._store.ref(refs.files(self.id))
+        if checkpoint != self._captured[0]:
+            self._captured = (checkpoint, files_of(self._store, checkpoint) if checkpoint else None)
+        return self._captured[1]
 
     def _node(self, oid: Oid) -> Node:
         """The node of a leaf; our own last one is at hand."""

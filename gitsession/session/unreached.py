@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from gitsession.codec.digest import chain as chain_of
 from gitsession.codec.digest import digest as digest_of
 from gitsession.errors import Unavailable
-from gitsession.model.entries import Fork
+from gitsession.model.entries import Checkpoint, Fork
 from gitsession.session import content
 from gitsession.session.gaps import DAMAGE, Gap
 from gitsession.session.node import Node, parse
@@ -84,7 +84,11 @@ class _Search:
         self._all = _Scan.of(store)
         led_to, self._damaged = self._follow_refs()
         self._digests: dict[Oid, bytes] = {}
-        self._free = {oid: node for oid, node in self._all.entries.items() if oid not in nodes and oid not in led_to}
+        self._free = {
+            oid: node
+            for oid, node in self._all.entries.items()
+            if oid not in nodes and oid not in led_to and node.kind != Checkpoint.kind  # no part of what was said
+        }
 
     def prove(self) -> None:
         """Join each gap to the entry before it, where the chain proves which one that is."""
@@ -207,7 +211,7 @@ class _Search:
                     damaged.add(sid)
                     break
                 reached.add((sid, oid))
-                if parsed[1] != refs.META and node.parent is not None:
+                if refs.is_branch(parsed[1]) and node.parent is not None:
                     agents.setdefault(sid, set()).add(_agent(node))
                 if node.parent is None:
                     break

@@ -23,6 +23,10 @@ ON_META = frozenset({"session", "title", "label", "source_file", "attachment", "
 """The kinds that ``meta`` may hold: what may change about a session."""
 
 
+ON_FILES = frozenset({"checkpoint", "tombstone"})
+"""The kinds that ``files`` may hold."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """``where``: a ref, a file or an object; ``what``: what is wrong there. ``ref``: the branch that leads there."""
@@ -67,6 +71,7 @@ def verify(
     nodes, leads = _nodes(store, sid, report, known)
     later = _of_a_later_view(store, nodes, report)
     _check_meta(store, sid, nodes, report)
+    _check_files(store, sid, nodes, report)
     if sid is None:
         _check_log(store, report)
     chosen = [node for node in nodes.values() if node.oid not in known]
@@ -139,6 +144,20 @@ def _check_meta(store: ObjectStore, sid: str | None, nodes: Mapping[Oid, Node], 
         leaves = graph.branches(store, parsed[0])
         if node is not None and _starts(node) and _reaches(nodes, leaves, node.oid) is False:
             report.add(name, "begins in another session")
+
+
+def _check_files(store: ObjectStore, sid: str | None, nodes: Mapping[Oid, Node], report: Report) -> None:
+    """The line of checkpoints holds nothing else, down to where its session, or the one it was forked from, begins."""
+    for name, value in store.refs(refs.session(sid) if sid else refs.SESSIONS).items():
+        parsed = refs.parse(name)
+        if parsed is None or parsed[1] == refs.META or refs.is_branch(parsed[1]):
+            continue
+        node = nodes.get(value)
+        while node is not None and not _starts(node):
+            if node.kind not in ON_FILES:
+                report.add(node.oid, f"{node.kind[:40]!r} has no place on {name}", name)
+                break
+            node = nodes.get(node.parent or "")
 
 
 def _stands_for_a_part(node: Node) -> bool:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from gitsession.errors import Unavailable
 
@@ -39,11 +39,22 @@ _USERS_OWN = (
 _PASSED_ON = ("PATH", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     code: int
     out: bytes
-    err: str
+    warnings: bytes
+
+    @property
+    def err(self) -> str:
+        return self.warnings.decode("utf-8", "replace").strip()
+
+
+class Worktree(NamedTuple):
+    """Where git looks at files: from the folder ``at``, in or below ``top``, and in which index (``None``: its own)."""
+
+    top: str
+    at: str
+    index_file: str | None = None
 
 
 def run(
@@ -53,6 +64,7 @@ def run(
     accept: Collection[int] = (0,),
     timeout_seconds: float = 600.0,
     user_config: bool = False,
+    worktree: Worktree | None = None,
 ) -> Answer:
     """Run git and wait. Raises ``Unavailable``: no git, too slow, or an exit code that is not in ``accept``."""
     import subprocess  # slow to load, and a program that only reads never gets here
@@ -60,24 +72,33 @@ def run(
     command = ["git", *(word for setting in _FIXED for word in ("-c", setting))]
     if git_dir is not None:
         command.append(f"--git-dir={os.path.abspath(git_dir)}")
+    verb = next((word for word in arguments if not word.startswith("-") and "=" not in word), "")
+    passed = environment(user_config=user_config)
+    at = "/" if git_dir is None else git_dir  # the user's folder may be gone, or somebody's repository
+    if worktree is not None:
+        command.append(f"--work-tree={worktree.top}")
+        passed |= {"GIT_INDEX_FILE": worktree.index_file} if worktree.index_file else {}
+        at = worktree.at
     try:
         done = subprocess.run(
             [*command, *arguments],
             input=stdin,
             capture_output=True,
-            env=environment(user_config=user_config),
+            env=passed,
             timeout=timeout_seconds,
-            cwd="/" if git_dir is None else git_dir,  # the user's folder may be gone, or somebody's repository
+            cwd=at,
             check=False,
         )
     except FileNotFoundError:
+        if not os.path.isdir(at):
+            raise Unavailable(f"no folder {at} to run git in") from None
         raise Unavailable("git is not on the PATH", hint="install git 2.39 or later") from None
     except subprocess.TimeoutExpired:
-        raise Unavailable(f"`git {arguments[0]}` did not end within {timeout_seconds:g} s") from None
-    err = done.stderr.decode("utf-8", "replace").strip()
-    if done.returncode not in accept:
-        raise Unavailable(f"`git {arguments[0]}` ended with {done.returncode}: {err[-500:] or 'no message'}")
-    return Answer(done.returncode, done.stdout, err)
+        raise Unavailable(f"`git {verb}` did not end within {timeout_seconds:g} s") from None
+    answer = Answer(done.returncode, done.stdout, done.stderr)
+    if answer.code not in accept:
+        raise Unavailable(f"`git {verb}` ended with {answer.code}: {answer.err[-500:] or 'no message'}")
+    return answer
 
 
 def environment(*, user_config: bool = False) -> dict[str, str]:
@@ -123,6 +144,29 @@ def user_settings(prefix: str) -> dict[str, str]:
         return {}
     told = answer.out.decode("utf-8", "surrogateescape").split("\0")
     return {name: value for name, _, value in (setting.partition("\n") for setting in told) if name}
+
+
+def user_configs() -> list[str]:
+    """The files that the user's own configuration is read from, those that are not there too; no file they include."""
+    home = os.environ.get("HOME", "/nonexistent")
+    named = os.environ.get("GIT_CONFIG_GLOBAL")
+    return [named] if named else [f"{_config_home(home)}/git/config", f"{home}/.gitconfig"]
+
+
+def excludes_file(git_dir: Path | None) -> str:
+    """The file of patterns that the user has git ignore everywhere, or in the repository ``git_dir``; where it is or
+    would be.
+    """
+    words = ("config", "-z", "--includes", "--type=path", "--get", "core.excludesFile")
+    try:
+        told = run(git_dir, *words, accept=range(256), user_config=True).out.partition(b"\0")[0]
+    except Unavailable:
+        told = b""
+    return os.fsdecode(told) or f"{_config_home(os.environ.get('HOME', '/nonexistent'))}/git/ignore"
+
+
+def _config_home(home: str) -> str:
+    return os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
 
 
 def fsck(git_dir: Path) -> list[str]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha1
+from typing import NamedTuple
 
 from gitsession.errors import Malformed
 from gitsession.store.base import Kind, Oid
@@ -25,8 +25,7 @@ _NAME = re.compile(r"[^\x00-\x20<>\x7f](?:[^\x00-\x1f<>\x7f]*[^\x00-\x20<>\x7f])
 _IDENT = re.compile(rb"(?P<name>[^<>\n]*?) ?<[^<>\n]*> (?P<seconds>\d{1,20}) [+-]\d{4}")
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(NamedTuple):
     """A commit's fields as far as we use them; a parsed commit may have held others (a signature, an encoding)."""
 
     tree: Oid

@@ -11,6 +11,7 @@ SESSIONS = "refs/heads/sessions/"
 OPLOG = "refs/gitsession/oplog"
 ACTIVE = "refs/gitsession/active/"
 META = "meta"
+FILES = "files"
 MAIN = "main"
 
 LEAF, ROOT = "leaf", "root"
@@ -33,6 +34,11 @@ def meta(sid: str) -> str:
     return leaf(sid, META)
 
 
+def files(sid: str) -> str:
+    """The line of checkpoints of a session."""
+    return leaf(sid, FILES)
+
+
 def active(sid: str) -> str:
     return ACTIVE + sid
 
@@ -41,6 +47,14 @@ def parse(name: str) -> tuple[str, str] | None:
     """Session and branch of a session ref, else ``None``."""
     sid, _, branch = name.removeprefix(SESSIONS).partition("/")
     return (sid, branch) if name.startswith(SESSIONS) and sid and branch and "/" not in branch else None
+
+
+def is_branch(name: str) -> bool:
+    """Whether a session's ref of that name is a branch of its conversation.
+
+    ``files-...`` is where a line of checkpoints goes on that another program moved meanwhile (store/chains.py).
+    """
+    return name != META and name.partition("-")[0] != FILES
 
 
 def session_of(name: str) -> str:
@@ -75,6 +89,8 @@ def check_branch(name: str) -> str:
     check_ref_name(leaf("session", name))
     if name == META:
         raise InvalidName(f"{META!r} is where a session keeps its title and labels", hint="choose another name")
+    if not is_branch(name):
+        raise InvalidName(f"{name!r} is where a session keeps its checkpoints", hint="choose another name")
     if name in (LEAF, ROOT):
         raise InvalidName(f"{name!r} is a word for an entry", hint="choose another name")
     return name

@@ -15,7 +15,7 @@ import tempfile
 import traceback
 from typing import Any
 
-from faults import work
+from faults import rewinding, work
 
 _SUBREAPER = 36
 _SECONDS = 60
@@ -57,7 +57,10 @@ def _be_child(request: dict[str, Any], out: int, errors: int) -> None:
         os.dup2(out, 1)
         os.dup2(errors, 2)
         os.close(out)
-        work.do(request["work"], request["git_dir"], request["skip"], **request["options"])
+        if request["work"] in (rewinding.REWIND, rewinding.UNDO):
+            rewinding.do(request["work"], request["git_dir"])
+        else:
+            work.do(request["work"], request["git_dir"], request["skip"], **request["options"])
         code = 0
     except BaseException:
         os.write(2, traceback.format_exc().encode())

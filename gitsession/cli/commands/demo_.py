@@ -9,11 +9,13 @@ from pathlib import Path
 import click
 
 from gitsession.api import Store
+from gitsession.cli import files
 from gitsession.cli.output import say
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import Unavailable
 from gitsession.model.blocks import ToolCall, text
 from gitsession.model.entries import Compaction, Message, ModelChange
+from gitsession.rewind.perform import Rewound
 from gitsession.store import gitcli
 
 PROVIDER, MODEL = "anthropic", "claude-sonnet-4-5"
@@ -22,7 +24,7 @@ PROVIDER, MODEL = "anthropic", "claude-sonnet-4-5"
 @click.command()
 @click.option("--in", "folder", type=click.Path(path_type=Path, file_okay=False), help="Where; else a new folder.")
 def command(folder: Path | None) -> None:
-    """Build a small session with a branch, a label and a compaction, and show it with plain git."""
+    """Build a small session with a branch, a label and a compaction, and show it with plain git; then a rewind."""
     gitcli.version()
     place = folder or Path(tempfile.mkdtemp(prefix="gitsession-demo-"))
     path = place / "store.git"
@@ -43,10 +45,45 @@ def command(folder: Path | None) -> None:
         say(f"\n# {about}", bold=True)
         say(f"$ {git} {command}", dim=True)
         _run(path, command)
+    _show_a_rewind(path, place / "project")
     say("\n# The same with gitsession", bold=True)
     for command in (f"tree {sid}", f"show {sid}@tests-pass", f"fork {sid}@tests-pass", "undo"):
         say(f"  gitsession --store {path} {command}")
     say(f"\nEverything is in {place}; remove the folder when you have seen enough.")
+
+
+def _show_a_rewind(path: Path, project: Path) -> None:
+    """A small project, edited through a shell, rewound, and the rewind undone."""
+    project.mkdir()
+    (project / "auth.py").write_text("def login(request):\n    return redirect('/home')\n")
+    (project / "notes.txt").write_text("mine\n")
+    with Store.open(path) as store:
+        session = store.new_session(agent="demo", cwd=str(project))
+        asked = session.append(Message.user("Follow ?next= after logging in."))
+        call = ToolCall("call-1", "bash", {"command": "sed -i ... auth.py"})
+        session.append(_answer("I'll change it.", call))
+        with session.checkpoint(project, call=call.id, reason="bash: sed -i ... auth.py"):
+            (project / "auth.py").write_text("def login(request):\n    return redirect(request.args['next'])\n")
+            (project / "auth.py.orig").write_text("def login(request):\n    return redirect('/home')\n")
+        session.append(Message.tool(call, "done"))
+        say("\n# What the agent did to a small project, as git shows it.", bold=True)
+        command = f"log -p --format=%s sessions/{session.id}/files -1 -- files/"
+        store.flush()
+        say(f"$ git --git-dir={path} {command}", dim=True)
+        _run(path, command)
+        (project / "notes.txt").write_text("mine, and changed since\n")
+        say("\n# A rewind takes back what the agent wrote, not what you wrote; undo takes back the rewind.", bold=True)
+        say(f"$ gitsession rewind {session.id}@{asked.oid[:8]}", dim=True)
+        _tell_files(session.rewind(session.plan_rewind(asked, workspace=project)), project)
+        say("$ gitsession undo", dim=True)
+        _tell_files(store.undo(project), project)
+
+
+def _tell_files(done: Rewound, project: Path) -> None:
+    for line in files.outcome_lines(done.outcomes):
+        click.echo(line)
+    held = ", ".join(sorted(file.name for file in project.iterdir()))
+    say(f"  there now: {held}")
 
 
 def _run(path: Path, command: str) -> None:

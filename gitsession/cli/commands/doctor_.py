@@ -109,6 +109,8 @@ def _store(app: App) -> Iterator[Check]:
     for name, value in objects.refs(refs.SESSIONS).items():
         if not objects.contains(value):
             yield Check("refs", f"{name} leads to {value[:12]}, which is not there", _REPAIR)
+    for begun in store.unfinished():
+        yield Check("rewind", f"not done yet: {begun}", "`gitsession rewind --continue` or `--abort` ends it")
     packs = count_packs(path)
     yield Check("packs", f"{packs:,}", "`gitsession maintain` merges them" if packs >= PACKS_MAX else "")
     loose = sum(1 for folder in (path / "objects").iterdir() if len(folder.name) == 2 for _ in folder.iterdir())

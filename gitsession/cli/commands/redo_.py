@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
+from gitsession.cli.commands.checkpoint_ import workspace_option
 from gitsession.cli.opening import App, with_app
-from gitsession.cli.operations import as_object, tell
-from gitsession.cli.output import emit, json_option
+from gitsession.cli.operations import tell_done
+from gitsession.cli.output import json_option
 
 
 @click.command()
+@workspace_option
 @json_option
 @with_app
-def command(app: App, as_json: bool) -> None:
+def command(app: App, workspace: Path | None, as_json: bool) -> None:
     """Do again what `undo` took back last."""
-    operation = app.store().redo()
-    if as_json:
-        emit("redo", {"operations": [as_object(operation)]})
-    else:
-        tell("done again", operation)
+    tell_done("redo", "done again", app.store().redo(workspace), as_json=as_json)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
+from gitsession.cli.commands.checkpoint_ import workspace_option
 from gitsession.cli.opening import App, with_app
-from gitsession.cli.operations import as_object, tell
-from gitsession.cli.output import emit, json_option
+from gitsession.cli.operations import tell_done
+from gitsession.cli.output import json_option
 
 
 @click.command()
+@workspace_option
 @json_option
 @with_app
-def command(app: App, as_json: bool) -> None:
-    """Take back the last command that moved branches. Nothing is lost: `redo` does it again."""
-    operation = app.store().undo()
-    if as_json:
-        emit("undo", {"operations": [as_object(operation)]})
-    else:
-        tell("undone", operation)
+def command(app: App, workspace: Path | None, as_json: bool) -> None:
+    """Take back the last command that moved branches or wrote files. Nothing is lost: `redo` does it again.
+
+    Of files, those that are still as the command left them; others stay, and are named.
+    """
+    tell_done("undo", "undone", app.store().undo(workspace), as_json=as_json)

@@ -1,0 +1,158 @@
+"""Checkpoints taken: before and after a tool, by a look at the whole workspace or at the paths that a call names."""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from gitsession.checkpoint import line, places
+from gitsession.checkpoint.line import Point
+from gitsession.checkpoint.timeline import AFTER, BEFORE, EDITED, WORKSPACE
+from gitsession.codec.sayable import sayable, whole
+from gitsession.model.entries import Checkpoint
+from gitsession.session.node import Node
+from gitsession.store import gitcli
+from gitsession.store.gitstore import GitStore
+from gitsession.workspace import trees
+from gitsession.workspace.capture import capture, named, put
+from gitsession.workspace.root import Root
+from gitsession.workspace.taking import USUAL, Caps, Skipped
+
+Phase: TypeAlias = Literal["before", "after"]
+"""What a look says of what differs: nobody's that we know of, or the session's."""
+
+_UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Why:
+    """What a checkpoint is taken for. ``target``: the entry it belongs to; ``call``: the tool call's id."""
+
+    target: Node | None = None
+    call: str | None = None
+    reason: str | None = None
+
+
+def take(
+    store: GitStore,
+    sid: str,
+    root: Root,
+    phase: str,
+    why: Why,
+    *,
+    at_ms: int,
+    paths: Sequence[str | Path] | None = None,
+    wait_seconds: float = places.WAIT_SECONDS,
+) -> Point:
+    """Look at the workspace, or only at ``paths`` of it, and keep what was seen if it is anything new.
+
+    Raises ``NotFound`` where nobody has spoken in the session yet, and ``Unavailable``.
+    """
+    with places.turn(store, root.path, wait_seconds=wait_seconds):
+        return take_in_turn(store, sid, root, phase, why, at_ms=at_ms, paths=paths)
+
+
+def take_in_turn(
+    store: GitStore,
+    sid: str,
+    root: Root,
+    phase: str,
+    why: Why,
+    *,
+    at_ms: int,
+    paths: Sequence[str | Path] | None = None,
+) -> Point:
+    """The same for who has the turn already."""
+    said = {"phase": phase, "workspace": place_of(root), "at_ms": at_ms}
+    said |= {"call": sayable(why.call), "reason": sayable(why.reason)}
+    if paths is None:
+        seen = capture(store, root, places.folder_of(store, root.path), caps=caps())
+        entry = Checkpoint(mode=WORKSPACE, skipped=_skipped(seen.skipped), appeared=tuple(seen.appeared), **said)  # type: ignore[arg-type]
+        return line.add(store, sid, entry, lambda tx, before: seen.tree, why.target)
+    found = named(root, paths, caps=caps())
+    states = put(store, found.changes)
+    entry = Checkpoint(mode=EDITED, paths=tuple(states), skipped=_skipped(found.skipped), **said)  # type: ignore[arg-type]
+    return line.add(
+        store,
+        sid,
+        entry,
+        lambda tx, before: trees.patch(store, tx, before.files if before else None, states),
+        why.target,
+    )
+
+
+def _skipped(left_out: Sequence[Skipped]) -> tuple[tuple[str, str], ...]:
+    return tuple((whole(left.path), whole(left.reason)) for left in left_out)
+
+
+def place_of(root: Root) -> str:
+    """How a checkpoint says where a workspace was."""
+    return os.fsencode(root.path).decode("utf-8", "replace")
+
+
+@dataclass
+class Running:
+    """The calls of a session that run now, in this process: what moves meanwhile is theirs."""
+
+    _calls: list[tuple[Path, str | None]] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def begin(self, workspace: Path, call: str | None) -> tuple[bool, str | None]:
+        """Whether another call runs there already, and which one began last."""
+        with self._lock:
+            others = [other for place, other in self._calls if place == workspace]
+            self._calls.append((workspace, call))
+        return bool(others), others[-1] if others else None
+
+    def end(self, workspace: Path, call: str | None) -> None:
+        with self._lock:
+            self._calls.remove((workspace, call))
+
+
+@contextmanager
+def around(
+    store: GitStore,
+    sid: str,
+    root: Root,
+    why: Why,
+    *,
+    clock: Callable[[], int],
+    running: Running,
+    paths: Sequence[str | Path] | None = None,
+) -> Iterator[Node]:
+    """Checkpoints before and after a tool, whether or not it fails; the one before it comes back."""
+    is_beside, other = running.begin(root.path, why.call)
+    try:
+        first = Why(target=why.target, call=other, reason=why.reason) if is_beside else why
+        phase = AFTER if is_beside else BEFORE
+        before = take(store, sid, root, phase, first, at_ms=clock(), paths=paths)
+        try:
+            yield before.node
+        finally:
+            take(store, sid, root, AFTER, why, at_ms=clock(), paths=paths)
+    finally:
+        running.end(root.path, why.call)
+
+
+@functools.cache
+def caps() -> Caps:
+    """What is too large or too much, by the user's own git configuration: ``gitsession.checkpointFileSize`` (bytes, or
+    with k, m or g) and ``gitsession.checkpointFiles``.
+    """
+    said = gitcli.user_settings("gitsession.checkpointfile")
+    usual = USUAL
+    return Caps(
+        _number(said.get("gitsession.checkpointfilesize", ""), usual.file_bytes),
+        _number(said.get("gitsession.checkpointfiles", ""), usual.files),
+    )
+
+
+def _number(text: str, usual: int) -> int:
+    digits, unit = (text[:-1], text[-1:].lower()) if text[-1:].lower() in _UNITS else (text, "")
+    return int(digits) * _UNITS.get(unit, 1) if digits.isdecimal() else usual

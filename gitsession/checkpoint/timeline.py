@@ -1,0 +1,99 @@
+"""Whose change was whose: the rules of docs/checkpoints.md, "Attribution". Pure: a line of steps in, paths out.
+
+What is taken for the session's may be undone by a rewind, so whatever is in doubt is not the session's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from gitsession.model.entries import Checkpoint
+from gitsession.workspace.trees import State
+
+BEFORE, AFTER, REWIND = "before", "after", "rewind"
+"""The phases of a checkpoint."""
+
+WORKSPACE, EDITED = "workspace", "edited"
+"""The modes of a checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One checkpoint, and each path that differs from the one before it: what it was, and what it is."""
+
+    entry: Checkpoint
+    changes: Mapping[str, tuple[State, State]]
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """One change of one path. ``ours``: whether the session made it."""
+
+    was: State
+    now: State
+    ours: bool
+
+
+def touches(steps: Sequence[Step], since: int) -> dict[str, list[Touch]]:
+    """Each path that the session changed in the steps after the one at ``since`` (-1: in all), with all its changes
+    there, in order of time.
+    """
+    found: dict[str, list[Touch]] = {}
+    for place, (step, ours) in enumerate(zip(steps, attributed(steps), strict=True)):
+        if place > since:
+            for path, (was, now) in step.changes.items():
+                found.setdefault(path, []).append(Touch(was, now, path in ours))
+    return {path: changes for path, changes in found.items() if any(change.ours for change in changes)}
+
+
+def attributed(steps: Sequence[Step]) -> Iterator[frozenset[str]]:
+    """Of each step, the paths that the session changed."""
+    known = _Known()
+    before: Checkpoint | None = None
+    for step in steps:
+        entry = step.entry
+        if before is not None and before.workspace != entry.workspace:
+            known = _Known()
+            before = None
+        if before is None or entry.phase not in (AFTER, REWIND):
+            yield frozenset()
+        else:
+            left_out = {path for path, _ in before.skipped}
+            narrow = entry.mode == WORKSPACE and before.mode != WORKSPACE  # all was looked at, and only some before
+            yield frozenset(
+                path
+                for path, (was, _) in step.changes.items()
+                if path not in entry.appeared
+                and not _is_within(path, left_out)
+                and (was is not None or known.has(path))
+                and (not narrow or path in before.paths)
+            )
+        known.add(step)
+        before = entry
+
+
+class _Known:
+    """Which paths were looked at, there or not."""
+
+    def __init__(self) -> None:
+        self._all = False
+        self._paths: set[str] = set()
+
+    def add(self, step: Step) -> None:
+        self._all = self._all or step.entry.mode == WORKSPACE
+        self._paths |= {*step.entry.paths, *step.changes}
+
+    def has(self, path: str) -> bool:
+        return self._all or path in self._paths
+
+
+def _is_within(path: str, folders: set[str]) -> bool:
+    """Whether ``path`` is one of ``folders`` or below one."""
+    if not folders:
+        return False
+    while path not in folders:
+        path, slash, _ = path.rpartition("/")
+        if not slash:
+            return False
+    return True

@@ -1,0 +1,126 @@
+"""``gitsession rewind``"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gitsession.cli import exits, files
+from gitsession.cli.commands.checkpoint_ import workspace_option
+from gitsession.cli.opening import App, split, with_app
+from gitsession.cli.output import emit, json_option, say
+
+if TYPE_CHECKING:
+    from gitsession.api import Session
+    from gitsession.rewind.perform import Rewound
+    from gitsession.rewind.plan import RewindPlan, What
+
+
+@click.command()
+@click.argument("entry", metavar="[SESSION@]ENTRY", required=False)
+@click.option("--files", "what", flag_value="files", help="Only the files.")
+@click.option("--conversation", "what", flag_value="conversation", help="Only the conversation.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done; write nothing.")
+@click.option("--force", is_flag=True, help="Take back what others changed in those files, too.")
+@click.option("--continue", "finish", is_flag=True, help="Do the rest of a rewind that was killed.")
+@click.option("--abort", is_flag=True, help="Put the files back as they were before a rewind that was killed.")
+@workspace_option
+@json_option
+@with_app
+def command(
+    app: App, entry: str | None, what: str | None, dry_run: bool, force: bool, finish: bool, abort: bool,
+    workspace: Path | None, as_json: bool,
+) -> int:  # fmt: skip
+    """Go back to an entry: the files that the session changed since, and the conversation. `undo` takes it back.
+
+    Files that others changed meanwhile stay, and are named. Of an entry in which you spoke, the talk goes on before it,
+    and your words are printed.
+    """
+    if finish or abort:
+        if (finish and abort) or dry_run or force or what:
+            raise click.UsageError("--continue and --abort stand alone, but for a session and --workspace")
+        session = app.session(split(entry)[0] if entry else "@")
+        done = session.finish_rewind(workspace) if finish else session.abort_rewind(workspace)
+        return _tell(session, None, done, as_json=as_json, verb="finished" if finish else "taken back")
+    if entry is None:
+        raise click.UsageError("an entry is wanted: [SESSION@]ENTRY")
+    session, at = _address(app, entry)
+    plan = session.plan_rewind(at, _what(what), workspace=workspace, force=force)
+    if dry_run:
+        return _show(session, plan, as_json=as_json)
+    return _tell(session, plan, session.rewind(plan), as_json=as_json, verb="rewound")
+
+
+def _what(what: str | None) -> What:
+    return "files" if what == "files" else "conversation" if what == "conversation" else "both"
+
+
+def _address(app: App, entry: str) -> tuple[Session, Any]:
+    """An entry alone is one of the newest session held here."""
+    if "@" not in entry:
+        entry = f"@@{entry}"
+    if not split(entry)[1]:
+        raise click.UsageError(f"an entry is wanted: {entry} names a session only")
+    return app.entry(entry)
+
+
+def _show(session: Session, plan: RewindPlan, *, as_json: bool) -> int:
+    nothing = exits.NOTHING if plan.is_empty else exits.OK
+    if as_json:
+        emit("rewind", {**_document(session, plan), "branch": plan.onto or None, "dry_run": True,
+                        "files": files.planned_objects(plan)})  # fmt: skip
+        return nothing
+    if plan.moves:
+        say(f"the talk would go on behind {plan.place.oid[:8]} {plan.place.subject}")
+        say(f"  on {plan.onto}" if plan.onto else "  on a new branch")
+    if plan.workspace and plan.changes:
+        say(f"in {plan.workspace}:")
+        for line in files.planned_lines(plan.changes):
+            click.echo(line)
+    if plan.is_empty:
+        say("nothing would change")
+    return nothing
+
+
+def _tell(session: Session, plan: RewindPlan | None, done: Rewound, *, as_json: bool, verb: str) -> int:
+    wrote = any(one.did != "left" for one in done.outcomes)
+    code = exits.OK if wrote or done.moved or plan is None else exits.NOTHING
+    if as_json:
+        document = {**_document(session, plan), "branch": done.branch, "dry_run": False, "moved": done.moved,
+                    "workspace": done.workspace, "files": files.outcome_objects(done)}  # fmt: skip
+        emit("rewind", document)
+        return code
+    if done.moved:
+        leaf = session.resolve("leaf")
+        say(f"the talk goes on at {leaf.oid[:8]} {leaf.subject}")
+        say(f"  on {done.branch}; the other branch stays")
+    if done.outcomes:
+        say(f"in {done.workspace}, {files.summary(done.outcomes)}:")
+        for line in files.outcome_lines(done.outcomes):
+            click.echo(line)
+    if code == exits.NOTHING:
+        say("nothing changed: all is as it was there")
+    elif not done.outcomes and not done.moved:
+        say(f"{verb}: nothing was left to do")
+    else:
+        say("  `gitsession undo` takes it back")
+    if done.prompt:
+        say("\nyour words there, to say again or otherwise:", dim=True)
+        say(done.prompt)
+    return code
+
+
+def _document(session: Session, plan: RewindPlan | None) -> dict[str, Any]:
+    if plan is None:
+        return {"session": session.id, "prompt": None}
+    return {
+        "session": session.id,
+        "at": plan.at.oid,
+        "place": plan.place.oid,
+        "what": plan.what,
+        "moves": plan.moves,
+        "prompt": plan.prompt,
+        "workspace": plan.workspace,
+    }

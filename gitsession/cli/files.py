@@ -1,0 +1,65 @@
+"""How files look: what a rewind would do to each, or did, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gitsession.cli.output import count, paint, shorten, width
+
+if TYPE_CHECKING:
+    from gitsession.rewind.deciding import Planned
+    from gitsession.rewind.perform import FileOutcome, Rewound
+    from gitsession.rewind.plan import RewindPlan
+
+_COLORS = {"write": "green", "written": "green", "remove": "red", "removed": "red", "leave": "yellow", "left": "yellow"}
+_WIDE = 60
+_SHOWN_MAX = 200
+"""So many lines are shown; ``--json`` has them all."""
+
+
+def planned_lines(changes: Sequence[Planned]) -> list[str]:
+    """``write   src/auth.py   the session changed it``"""
+    return _lines([(change.action, change.path, change.why) for change in changes])
+
+
+def outcome_lines(outcomes: Sequence[FileOutcome]) -> list[str]:
+    return _lines([(one.did, one.path, one.why) for one in outcomes])
+
+
+def summary(outcomes: Iterable[FileOutcome]) -> str:
+    """``2 files written, 1 removed, 3 left``"""
+    done = [one.did for one in outcomes]
+    parts = [(done.count("written"), "written"), (done.count("removed"), "removed"), (done.count("left"), "left")]
+    said = [f"{number:,} {what}" for number, what in parts if number]
+    return f"files: {', '.join(said)}" if said else "no files"
+
+
+def planned_objects(plan: RewindPlan) -> list[dict[str, Any]]:
+    return [
+        {"path": change.path, "action": change.action, "why": change.why,
+         "now": _state(change.now), "to": _state(change.to)}
+        for change in plan.changes
+    ]  # fmt: skip
+
+
+def outcome_objects(done: Rewound) -> list[dict[str, Any]]:
+    return [{"path": one.path, "did": one.did, "why": one.why} for one in done.outcomes]
+
+
+def _state(state: tuple[str, str] | None) -> dict[str, str] | None:
+    return None if state is None else {"mode": state[0], "oid": state[1]}
+
+
+def _lines(rows: Sequence[tuple[str, str, str]]) -> list[str]:
+    if not rows:
+        return []
+    first = max(len(what) for what, _, _ in rows)
+    middle = min(max(len(path) for _, path, _ in rows), max(width() - first - _WIDE, 24))
+    lines = []
+    for what, path, why in rows[:_SHOWN_MAX]:
+        head = paint(what.ljust(first), fg=_COLORS.get(what))
+        lines.append(f"  {head}  {paint(path.ljust(middle))}  {shorten(why, _WIDE)}".rstrip())
+    if len(rows) > _SHOWN_MAX:
+        lines.append(f"  and {count(len(rows) - _SHOWN_MAX, 'more file')}; --json names them all")
+    return lines

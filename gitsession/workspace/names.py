@@ -1,0 +1,130 @@
+"""A file's name as it stands in a tree of ours: itself where that can hurt nobody, else escaped. FROZEN.
+
+On the disk a name is bytes. In a tree it must pass any server that checks (``transfer.fsckObjects``), be checked out by
+git on any system, and be shown in any terminal. So a name that is not *plain* is ``%`` and then the name, with every
+byte that could hurt as ``%XX``: ``a:b`` is ``%a%3Ab``, ``.gitmodules`` is ``%.gitmodules``. It is the same for every
+version of this program, or a file that nobody touched would differ; so no table of Unicode properties is consulted:
+those change with the release of Python.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from gitsession.errors import Malformed
+
+NAME_BYTES_MAX = 255
+DEPTH_MAX = 64
+"""Of the components of a path."""
+
+_CACHED = 16_384
+
+_HFS_IGNORES = "\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff"
+_HIDDEN = re.compile(f"[{_HFS_IGNORES}]")
+_UNSAFE = re.compile(
+    "[\x00-\x1f\x7f-\x9f"  # control characters
+    '%/\\\\:<>"|?*'  # ours, the separator, and what Windows keeps for itself
+    f"{_HFS_IGNORES}\u061c\u200b\u2028\u2029\u2060-\u2069\ufff9-\ufffb\U000e0000-\U000e007f"  # unseen, or turns lines
+    "\ud800-\udfff]"  # bytes that are no UTF-8
+)
+_DOT_GIT = re.compile(r"(?:\.git|git~[0-9]+)[. ]*(?::.*)?", re.IGNORECASE | re.ASCII | re.DOTALL)
+_LOOKED_INTO = re.compile(r"\.gitmodules|gitmod~[1-4]|\.gitattributes|gitatt~[1-4]", re.IGNORECASE | re.ASCII)
+"""By git's fsck, which refuses what it does not like in them; as ``.gitignore`` and ``.mailmap`` it takes anything."""
+_SHORTENED = ("gi7eba", "gi7d29")
+"""What NTFS makes of these two names where their first four short names are taken."""
+_DEVICE = re.compile(
+    r"(?:con|prn|aux|nul|(?:com|lpt)[0-9\xb9\xb2\xb3]|conin\$|conout\$|clock\$) *(?:\..*)?",
+    re.IGNORECASE | re.ASCII | re.DOTALL,
+)
+_TEMPORARY = re.compile(rb"\.gitsession-[a-z0-9]{1,32}-[^/]{1,9}\.tmp")
+_AT_A_GLANCE = re.compile(
+    rb"(?!\.git|(?:con|prn|aux|nul|(?:com|lpt)[0-9])(?:\.|\Z))[a-z0-9_.-]{0,254}[a-z0-9_-]", re.IGNORECASE
+)
+"""Names that are plain; others may be."""
+
+
+@lru_cache(_CACHED)
+def escape(name: bytes) -> str:
+    """``name`` as a tree of ours has it. Any bytes have such a form, and no two the same."""
+    if _AT_A_GLANCE.fullmatch(name):
+        return name.decode()
+    text = name.decode("utf-8", "surrogateescape")
+    if not (text.endswith((".", " ")) or _UNSAFE.search(text) or _special(text) or refusal(name)):
+        return text
+    head, last = (text[:-1], text[-1]) if text.endswith((".", " ")) else (text, "")
+    return "%" + _UNSAFE.sub(lambda found: _hex(found[0]), head) + _hex(last)
+
+
+@lru_cache(_CACHED)
+def unescape(text: str) -> bytes:
+    """The name on the disk. Raises ``Malformed`` for what ``escape`` makes of no name."""
+    raw = text.encode("utf-8", "backslashreplace")
+    name = re.sub(rb"%([0-9A-F]{2})", lambda found: bytes.fromhex(found[1].decode()), raw[1:])
+    name = name if text.startswith("%") else raw
+    if escape(name) != text:
+        raise Malformed(f"{text[:80]!a} is no name that a checkpoint has")
+    return name
+
+
+def refusal(name: bytes) -> str | None:
+    """Why a file of that name is never captured and never written, in plain words."""
+    if not name:
+        return "an empty name"
+    if name in (b".", b".."):
+        return "not a name, but the way to another folder"
+    if b"/" in name or b"\0" in name:
+        return "a name with a slash or a zero byte"
+    if len(name) > NAME_BYTES_MAX:
+        return f"a name of more than {NAME_BYTES_MAX} bytes"
+    if _TEMPORARY.fullmatch(name):
+        return "a name of our own, for what is being written"
+    shown = _HIDDEN.sub("", name.decode("utf-8", "surrogateescape"))
+    if any(_DOT_GIT.fullmatch(part) for part in shown.split("\\")):
+        return "git's own folder, or a name that some system takes for it"
+    return None
+
+
+@lru_cache(_CACHED)
+def tree_refusal(component: str) -> str | None:
+    """Why one name of a tree is never written: ``refusal``, or that it was made by hand."""
+    try:
+        return refusal(unescape(component))
+    except Malformed:
+        return refusal(component.encode("utf-8", "backslashreplace")) or "not as a checkpoint writes names"
+
+
+def path_refusal(path: str) -> str | None:
+    """Why a path of a tree is never written, or looked at."""
+    components = path.split("/")
+    if len(components) > DEPTH_MAX:
+        return f"more than {DEPTH_MAX} folders deep"
+    return next((reason for reason in map(tree_refusal, components) if reason), None)
+
+
+def temporary(tag: str, which: int | str) -> bytes:
+    """The name that a file has while it is being written; ``tag`` is of at most 32 lower-case letters and digits."""
+    return f".gitsession-{tag}-{which}.tmp".encode()
+
+
+def escape_path(raw: bytes) -> str:
+    """The components of a path on the disk, relative to the workspace, each escaped."""
+    return "/".join(map(escape, raw.split(b"/")))
+
+
+def unescape_path(path: str) -> bytes:
+    """Raises ``Malformed``."""
+    return b"/".join(map(unescape, path.split("/")))
+
+
+def _special(text: str) -> bool:
+    """Whether a name without unsafe characters means something to git or Windows."""
+    if _LOOKED_INTO.fullmatch(text) or _DEVICE.fullmatch(text):
+        return True
+    stem, tilde, number = text.partition("~")
+    short = len(text) == 8 and tilde and any(name.startswith(stem.lower()) for name in _SHORTENED)
+    return bool(short and re.fullmatch("[1-9][0-9]*", number))
+
+
+def _hex(text: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in text.encode("utf-8", "surrogateescape"))

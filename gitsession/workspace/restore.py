@@ -1,0 +1,231 @@
+"""Files of a checkpoint written back, each safely, none outside the workspace, and no work of anybody's lost.
+
+Each path is its old content or its new, whenever we are stopped; doing all of it again finishes what was begun. What
+was not as expected stays, and is told. Between the last look at a file and its replacement lies one system call.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from gitsession.errors import GitSessionError, Malformed, NotFound, Refused, Unavailable
+from gitsession.store.base import Oid
+from gitsession.store.objects import SUBMODULE_MODE, oid_of
+from gitsession.workspace import judging, looking, placing
+from gitsession.workspace.judging import Change, Folds
+from gitsession.workspace.looking import LINK_MODE, Now, Odd, Status
+from gitsession.workspace.root import NoFolder, Root, on_disk
+from gitsession.workspace.trees import File
+
+__all__ = ["Change", "Content", "Outcome", "restore", "sweep"]
+
+Content = Callable[[Oid], bytes]
+"""A blob's bytes. May raise ``GitSessionError``: the path is refused then."""
+
+_GIVE_UP = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
+
+class Outcome(NamedTuple):
+    """What became of one path; ``reason`` in plain words, empty where there is nothing to say."""
+
+    path: str
+    did: Literal["done", "kept", "refused"]
+    reason: str = ""
+
+
+def restore(
+    root: Root,
+    changes: Sequence[Change],
+    *,
+    content: Content,
+    tag: str,
+    bytes_max: int,
+    made: Collection[str] = (),
+) -> list[Outcome]:
+    """Make each path ``new`` that is ``expected`` now; an outcome for each change, in their order.
+
+    What goes away goes first, with those folders of ``made`` (the session's own) that are empty then. ``tag``: of the
+    temporaries, for ``sweep``. ``bytes_max``: of one file. All is durable at the return. Raises ``Unavailable`` where
+    the disk is full, failing or read-only; the same call again goes on from there.
+    """
+    run = _Run(root, content, tag, bytes_max, frozenset(made))
+    refused = judging.refusals(changes)
+    fit = [change for change in changes if change.path not in refused]
+    if judging.collisions(fit, Folds(case=True, form=True)):
+        refused |= judging.collisions(fit, run.folds())
+    outcomes: dict[int, Outcome] = {}
+    order = sorted(range(len(changes)), key=lambda at: changes[at].path)
+    gone = [at for at in reversed(order) if changes[at].new is None]
+    there = [at for at in order if changes[at].new is not None]
+    try:
+        for at in (*gone, *there):
+            path = changes[at].path
+            outcomes[at] = Outcome(path, "refused", refused[path]) if path in refused else run.carry_out(changes[at])
+        run.tidy()
+    finally:
+        root.forget()
+        run.settle()
+    return [outcomes[at] for at in range(len(changes))]
+
+
+def sweep(root: Root, paths: Iterable[str], *, tag: str) -> int:
+    """Take away what a killed run with that ``tag`` left beside any of ``paths``; tell how many there were."""
+    found = 0
+    for folder in {"", *(path.rpartition("/")[0] for path in paths)}:
+        with suppress(Malformed, NotFound, Refused, PermissionError), root.enter(folder) as fd:
+            found += placing.sweep(fd, tag)
+    return found
+
+
+@dataclass(slots=True)
+class _Run:
+    root: Root
+    content: Content
+    tag: str
+    bytes_max: int
+    made: frozenset[str]
+    emptied: set[str] = field(default_factory=set)
+    """Folders that something was taken away from."""
+    touched: set[str] = field(default_factory=set)
+    """Folders that are to be synced."""
+
+    def folds(self) -> Folds:
+        with self.root.enter("") as top:
+            try:
+                return Folds(*placing.probe(top, self.tag))
+            except OSError as error:
+                if error.errno in _GIVE_UP:
+                    raise Unavailable(f"{self.root.path}: {error.strerror}") from error
+                return Folds(case=True, form=True)
+
+    def carry_out(self, change: Change) -> Outcome:
+        try:
+            if any(state is not None and state.mode == SUBMODULE_MODE for state in (change.expected, change.new)):
+                return Outcome(change.path, "kept", "a submodule: which commit it is at is not ours to change")
+            return self._write(change, change.new) if change.new else self._remove(change)
+        except placing.Moved:
+            return Outcome(change.path, "kept", "somebody is changing it")
+        except GitSessionError as error:
+            return Outcome(change.path, "refused", str(error))
+        except OSError as error:
+            if error.errno in _GIVE_UP:
+                raise Unavailable(f"{change.path}: {error.strerror}") from error
+            return Outcome(change.path, "refused", f"the system says: {error.strerror}")
+
+    def tidy(self) -> None:
+        """Take away the session's own folders that are empty by now."""
+        for folder in sorted(self.emptied & self.made, key=lambda folder: -folder.count("/")):
+            self._remove_folder(folder)
+
+    def settle(self) -> None:
+        for folder in self.touched:
+            try:
+                with suppress(NotFound, Refused), self.root.enter(folder) as fd:
+                    os.fsync(fd)
+            except OSError as error:
+                raise Unavailable(f"{folder or self.root.path}: {error.strerror}") from error
+
+    def _remove(self, change: Change) -> Outcome:
+        self.emptied.update(judging.folders_of(change.path))
+        with suppress(NotFound, NoFolder), self._entered(change.path) as (fd, name):
+            now, seen = _look(fd, name)
+            if seen is None or seen.kind == "folder":  # of a file nothing is there, perhaps since a killed run
+                self._touch(change.path)
+                return Outcome(change.path, "done")
+            kept = _kept(change, now) or _misnamed(fd, name, seen)
+            if kept:
+                return Outcome(change.path, "kept", kept)
+            placing.remove(fd, name, seen=seen)
+            self._touch(change.path)
+        return Outcome(change.path, "done")
+
+    def _write(self, change: Change, new: File) -> Outcome:
+        path = change.path
+        now: Now = None
+        seen: Status | None = None
+        with suppress(NotFound), self._entered(path) as (fd, name):
+            now, seen = _look(fd, name)
+            kept = _kept(change, now) or _misnamed(fd, name, seen)
+            if kept:
+                return Outcome(path, "kept", kept)
+            if now == new:
+                self._touch_all(path)
+                return Outcome(path, "done")
+        data = self.content(new.oid)
+        reason = self._refusal(path, new, data)
+        if reason:
+            return Outcome(path, "refused", reason)
+        with self._entered(path, make=True) as (fd, name):
+            if isinstance(now, Odd):
+                if not self._make_room(fd, name, path):
+                    return Outcome(path, "kept", "a folder with something in it stands there")
+                seen = None
+            self._touch_all(path)
+            if new.mode == LINK_MODE:
+                placing.put_link(fd, name, data, seen=seen, tag=self.tag)
+            else:
+                executable = new.mode == "100755"
+                placing.put_file(fd, name, data, executable=executable, seen=seen, tag=self.tag)
+        return Outcome(path, "done")
+
+    @contextmanager
+    def _entered(self, path: str, *, make: bool = False) -> Iterator[tuple[int, bytes]]:
+        folder, _, name = path.rpartition("/")
+        with self.root.enter(folder, make=make) as fd:
+            yield fd, on_disk(name)
+
+    def _refusal(self, path: str, new: File, data: bytes) -> str | None:
+        if len(data) > self.bytes_max:
+            return f"{len(data):,} bytes, and the limit is {self.bytes_max:,}"
+        if oid_of("blob", data) != new.oid:
+            return "its content is not what the checkpoint says"
+        return judging.target_refusal(path, data) if new.mode == LINK_MODE else None
+
+    def _make_room(self, fd: int, name: bytes, path: str) -> bool:
+        """Take away a folder that holds nothing but folders that we emptied, or that the session made."""
+        inside = [folder for folder in self.emptied | self.made if folder.startswith(f"{path}/")]
+        for folder in sorted(inside, key=lambda folder: -folder.count("/")):
+            self._remove_folder(folder)
+        return placing.remove_folder(fd, name)
+
+    def _remove_folder(self, folder: str) -> None:
+        with suppress(Malformed, NotFound, Refused, PermissionError), self._entered(folder) as (fd, name):
+            if placing.remove_folder(fd, name):
+                self._touch(folder)
+
+    def _touch(self, path: str) -> None:
+        self.touched.add(path.rpartition("/")[0])
+
+    def _touch_all(self, path: str) -> None:
+        """Also the folders above: who was killed here before us may have made them, and synced none."""
+        self.touched.update(("", *judging.folders_of(path)))
+
+
+def _look(fd: int, name: bytes) -> tuple[Now, Status | None]:
+    try:
+        return looking.look(fd, name)
+    except Unavailable as error:
+        raise placing.Moved from error
+
+
+def _kept(change: Change, now: Now) -> str | None:
+    """Why what is there ``now`` stays."""
+    if isinstance(now, Odd):
+        room = now.kind == "folder" and change.expected is None
+        return None if room else f"{now.words} stands there"
+    if now in (change.new, change.expected):
+        return None
+    if now is None:
+        return "somebody took it away"
+    return "somebody changed it" if change.expected else "somebody put something else there"
+
+
+def _misnamed(fd: int, name: bytes, seen: Status | None) -> str | None:
+    if seen is not None and placing.spelled_otherwise(fd, name, seen):
+        return "what is there has another name, that this disk does not tell apart"
+    return None

@@ -1,0 +1,90 @@
+"""One path of a workspace as it is now, or why it is left out."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gitsession.errors import GitSessionError, Malformed, NotFound, Refused, Unavailable
+from gitsession.store.objects import oid_of
+from gitsession.workspace import names
+from gitsession.workspace.looking import LINK_MODE, Status
+from gitsession.workspace.root import Root
+from gitsession.workspace.trees import File
+
+FILE_BYTES_MAX = 10 << 20
+FILES_MAX = 100_000
+
+
+class Caps(NamedTuple):
+    """What is larger, or beyond so many, is skipped."""
+
+    file_bytes: int = FILE_BYTES_MAX
+    files: int = FILES_MAX
+
+
+USUAL = Caps()
+
+
+class Change(NamedTuple):
+    """A path and what is there now: ``data`` is a file's bytes, a link's target; of a submodule, nothing."""
+
+    path: str
+    file: File | None
+    data: bytes = b""
+
+
+class Skipped(NamedTuple):
+    """A path, or a folder with all in it, that was not looked at, and why in plain words."""
+
+    path: str
+    reason: str
+
+
+class Taken(NamedTuple):
+    """One path as it was read: ``change`` is ``None`` where what was known of it stays. A folder is no file."""
+
+    change: Change | None
+    skipped: Skipped | None = None
+    status: Status | None = None
+
+
+def take(root: Root, raw: bytes, caps: Caps = USUAL) -> Taken:
+    """What is at a path (as on the disk, relative to the workspace) now."""
+    path = names.escape_path(raw)
+    gone = Change(path, None)
+    reason = names.path_refusal(path)
+    if reason:
+        return Taken(gone, Skipped(path, reason))
+    try:
+        status = root.state(path)
+        if status is None:
+            return Taken(gone)
+        reason = _reason(raw, status, caps)
+        if reason:
+            return Taken(gone, Skipped(path, reason) if status.kind != "folder" else None, status)
+        status, data = root.contents(path)
+    except NotFound:
+        return Taken(gone)
+    except Unavailable as error:
+        return Taken(None, Skipped(path, _words(error, path)))
+    except (Malformed, Refused) as error:
+        return Taken(gone, Skipped(path, _words(error, path)))
+    except OSError as error:
+        return Taken(gone, Skipped(path, f"it cannot be read: {error.strerror}"))
+    return Taken(Change(path, File(status.mode, oid_of("blob", data)), data), None, status)
+
+
+def _reason(raw: bytes, status: Status, caps: Caps) -> str | None:
+    if status.kind == "folder":
+        return "a folder"
+    if status.kind == "special":
+        return "a pipe, a socket or a device"
+    if status.size > caps.file_bytes:
+        return f"larger than {caps.file_bytes:,} bytes"
+    if status.mode == LINK_MODE and any(part.lower() == b".gitmodules" for part in raw.split(b"/")):
+        return "a link where git reads its submodules from"
+    return None
+
+
+def _words(error: GitSessionError, path: str) -> str:
+    return str(error).removeprefix(f"{path}: ")

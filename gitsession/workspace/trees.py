@@ -1,0 +1,169 @@
+"""Trees of files as values: read, look up, change, compare. What does not differ is never read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import NamedTuple, Protocol, TypeAlias
+
+from gitsession.errors import Malformed
+from gitsession.store.base import Kind, ObjectStore, Oid
+from gitsession.store.objects import TREE_MODE, encode_tree, parse_tree
+from gitsession.workspace import names
+
+NAMES_MAX = 1_000_000
+"""Of one walk. A tree of a few hundred bytes can hold itself, in effect, more often than there is time to say so."""
+
+
+class File(NamedTuple):
+    """A file as a tree says it: ``100644``, ``100755``, ``120000`` (a link) or ``160000`` (a submodule's commit)."""
+
+    mode: str
+    oid: Oid
+
+
+State: TypeAlias = "File | None"
+"""A path's content; ``None`` where it is not there."""
+
+_Level: TypeAlias = dict[str, tuple[str, Oid]]
+_Changes: TypeAlias = "dict[str, State | _Changes]"
+
+
+class Objects(Protocol):
+    """Where objects are put: a transaction."""
+
+    def put(self, kind: Kind, data: bytes) -> Oid: ...
+
+
+def walk(store: ObjectStore, tree: Oid | None) -> Iterator[tuple[str, File]]:
+    """Every file below ``tree``, in git's order. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
+    stack = [("", tree)]
+    count = 0
+    while stack:
+        base, oid = stack.pop()
+        folders = []
+        level = _level(store, oid)
+        count += _bounded(base, len(level), count)
+        for name, (mode, child) in level.items():
+            if mode == TREE_MODE:
+                folders.append((f"{base}{name}/", child))
+            else:
+                yield base + name, File(mode, child)
+        stack += reversed(folders)
+
+
+def look_up(store: ObjectStore, tree: Oid | None, paths: Collection[str]) -> dict[str, State]:
+    """What each of ``paths`` is in ``tree``; a folder is no file."""
+    levels: dict[str, _Level] = {"": _level(store, tree)}
+
+    def level(folder: str) -> _Level:
+        if folder not in levels:
+            above, _, name = folder.rpartition("/")
+            mode, oid = level(above).get(name, ("", ""))
+            levels[folder] = _level(store, oid) if mode == TREE_MODE else {}
+        return levels[folder]
+
+    found: dict[str, State] = {}
+    for path in paths:
+        folder, _, name = path.rpartition("/")
+        mode, oid = level(folder).get(name, (TREE_MODE, ""))
+        found[path] = None if mode == TREE_MODE else File(mode, oid)
+    return found
+
+
+def folders(store: ObjectStore, tree: Oid | None, paths: Collection[str]) -> set[str]:
+    """Which of ``paths`` are folders in ``tree``."""
+    known: dict[str, Oid | None] = {"": tree}
+
+    def folder(path: str) -> Oid | None:
+        if path not in known:
+            above, _, name = path.rpartition("/")
+            known[path] = _folder(_level(store, folder(above)).get(name))
+        return known[path]
+
+    return {path for path in paths if folder(path) is not None}
+
+
+def patch(store: ObjectStore, to: Objects, tree: Oid | None, changes: Mapping[str, State]) -> Oid | None:
+    """``tree`` with ``changes`` in it; ``None`` where nothing is left.
+
+    A file takes the place of the folder of its name and all in it, and the other way about; of paths that do, those
+    that are there win over those that are gone.
+    """
+    wanted: _Changes = {}
+    for path, state in sorted(changes.items(), key=lambda item: item[1] is not None):
+        *folders, name = path.split("/")
+        at = wanted
+        for folder in folders:
+            below = at.get(folder)
+            if not isinstance(below, dict):
+                if state is None and below is not None:
+                    break
+                below = at[folder] = {}
+            at = below
+        else:
+            if state is not None or not isinstance(at.get(name), dict):
+                at[name] = state
+    return _patched(store, to, tree, wanted)
+
+
+def diff(store: ObjectStore, old: Oid | None, new: Oid | None) -> dict[str, tuple[State, State]]:
+    """The files that differ, each with what it was and what it is. Equal folders are not read. Raises as ``walk``."""
+    found: dict[str, tuple[State, State]] = {}
+    stack: list[tuple[str, Oid | None, Oid | None]] = [("", old, new)]
+    count = 0
+    while stack:
+        base, before, after = stack.pop()
+        if before == after:
+            continue
+        olds, news = _level(store, before), _level(store, after)
+        count += _bounded(base, len(olds) + len(news), count)
+        for name in olds.keys() | news.keys():
+            was, now = olds.get(name), news.get(name)
+            if was == now:
+                continue
+            path = base + name
+            if (was and was[0] == TREE_MODE) or (now and now[0] == TREE_MODE):
+                stack.append((path + "/", _folder(was), _folder(now)))
+            states = (_file(was), _file(now))
+            if states != (None, None):
+                found[path] = states
+    return dict(sorted(found.items()))
+
+
+def _bounded(base: str, found: int, before: int) -> int:
+    """``found`` names more in the folder ``base``. Raises ``Malformed`` where nobody honest has so many, or so deep."""
+    if base.count("/") >= names.DEPTH_MAX:
+        raise Malformed(f"more than {names.DEPTH_MAX} folders deep", where=ascii(base[:80]))
+    if before + found > NAMES_MAX:
+        raise Malformed(f"more than {NAMES_MAX:,} names", where=ascii(base[:80]))
+    return found
+
+
+def _level(store: ObjectStore, tree: Oid | None) -> _Level:
+    if tree is None:
+        return {}
+    return {name: (mode, oid) for mode, name, oid in parse_tree(store.read(tree)[1])}
+
+
+def _folder(row: tuple[str, Oid] | None) -> Oid | None:
+    return row[1] if row and row[0] == TREE_MODE else None
+
+
+def _file(row: tuple[str, Oid] | None) -> State:
+    return File(*row) if row and row[0] != TREE_MODE else None
+
+
+def _patched(store: ObjectStore, to: Objects, tree: Oid | None, changes: _Changes) -> Oid | None:
+    level = _level(store, tree)
+    for name, change in changes.items():
+        held = level.pop(name, None)
+        if isinstance(change, dict):
+            below = _patched(store, to, _folder(held), change)
+            row = (TREE_MODE, below) if below else (held if held and held[0] != TREE_MODE else None)
+        else:
+            row = change and (change.mode, change.oid)
+            if row is None and held and held[0] == TREE_MODE:
+                row = held
+        if row:
+            level[name] = row
+    return to.put("tree", encode_tree(level)) if level else None

@@ -1,0 +1,57 @@
+"""A rewind of twenty files while it is being hurt: the folder ``work`` and the store ``store.git``, side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from builders import START_MS, Clock
+from rewound import fill, put, take_away
+
+from gitsession.api import Store
+from gitsession.model.entries import Message
+
+COUNT = 20
+REWIND, UNDO = "rewind", "undo of a rewind"
+"""The runs that are hurt."""
+ASKED = "rewind this"
+
+
+def prepare(place: Path, work: str) -> None:
+    """A session that changed, made and removed files, as wide a choice as there is; for ``UNDO``, rewound."""
+    folder = fill(place / "work", {f"deep/{n}/file.txt": f"old {n}\n" for n in range(COUNT)})
+    put(folder, "deep/3/file.txt", "deep/3/nowhere", kind="link")
+    with Store.create(place / "store.git", clock=Clock()) as store:
+        session = store.new_session(agent="agent", cwd=str(folder))
+        session.append(Message.user("hi"))
+        with session.checkpoint(folder, call="one"):
+            change(folder)
+        session.append(Message.user(ASKED))
+    if work == UNDO:
+        do(REWIND, str(place))
+
+
+def change(folder: Path) -> None:
+    for n in range(COUNT):
+        path = folder / f"deep/{n}/file.txt"
+        if n % 5 == 1:
+            take_away(path)
+        elif n % 5 == 2:
+            put(folder, f"deep/{n}/made/new.txt", f"new {n}\n")
+            put(folder, f"deep/{n}/file.txt", f"old {n}\n", kind="executable")
+        elif n % 5 == 4:
+            put(folder, f"deep/{n}/file.txt", f"deep/{n}/elsewhere", kind="link")
+        else:
+            put(folder, f"deep/{n}/file.txt", f"new {n}\n" * 100)
+
+
+def do(work: str, place: str) -> None:
+    with Store.open(Path(place) / "store.git", clock=Clock(START_MS + 10**6)) as store:
+        carry_out(store, work, Path(place) / "work")
+
+
+def carry_out(store: Store, work: str, folder: Path) -> None:
+    if work == UNDO:
+        store.undo(folder)
+    else:
+        session = store.session(store.sessions()[0].sid)
+        session.rewind(session.plan_rewind("leaf~1", workspace=folder))

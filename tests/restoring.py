@@ -1,0 +1,87 @@
+"""Words for the tests of files written back: what lies in a folder, to the bit, and changes carried out there."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from gitsession.errors import MissingObject
+from gitsession.store.objects import oid_of
+from gitsession.workspace.restore import Change, Outcome, restore
+from gitsession.workspace.root import Root
+from gitsession.workspace.trees import File
+
+BYTES_MAX = 1 << 20
+
+
+def picture(folder: Path, *, times: bool = True) -> dict[bytes, tuple[object, ...]]:
+    """Everything below ``folder``: kind, permissions, content, and when it was written. Nothing is followed."""
+    found: dict[bytes, tuple[object, ...]] = {}
+    stack = [os.fsencode(folder)]
+    while stack:
+        path = stack.pop()
+        status = os.lstat(path)
+        content: object = None
+        if stat.S_ISDIR(status.st_mode):
+            stack += [os.path.join(path, name) for name in os.listdir(path)]
+        elif stat.S_ISLNK(status.st_mode):
+            content = os.readlink(path)
+        elif stat.S_ISREG(status.st_mode):
+            content = hashlib.sha256(Path(os.fsdecode(path)).read_bytes()).hexdigest()
+        found[os.path.relpath(path, os.fsencode(folder))] = (
+            status.st_mode,
+            content,
+            status.st_mtime_ns if times else None,
+        )
+    return found
+
+
+class Blobs:
+    """Contents by oid."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, bytes] = {}
+
+    def put(self, data: bytes) -> str:
+        oid = oid_of("blob", data)
+        self.held[oid] = data
+        return oid
+
+    def file(self, data: bytes | str) -> File:
+        return File("100644", self.put(data if isinstance(data, bytes) else data.encode()))
+
+    def program(self, data: str) -> File:
+        return File("100755", self.put(data.encode()))
+
+    def link(self, target: bytes | str) -> File:
+        return File("120000", self.put(target if isinstance(target, bytes) else target.encode()))
+
+    def get(self, oid: str) -> bytes:
+        try:
+            return self.held[oid]
+        except KeyError:
+            raise MissingObject(f"no object {oid}") from None
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[Root]:
+    with Root.open(folder, home=None, store=None) as root:
+        yield root
+
+
+def carried_out(
+    folder: Path, blobs: Blobs, *changes: Change, made: tuple[str, ...] = (), bytes_max: int = BYTES_MAX
+) -> list[Outcome]:
+    with opened(folder) as root:
+        return restore(root, changes, content=blobs.get, tag="t", bytes_max=bytes_max, made=made)
+
+
+def as_seen(folder: Path, wanted: Mapping[str, File | None]) -> list[Change]:
+    """Changes from whatever file is there now: the boldest that a caller can ask for."""
+    with opened(folder) as root:
+        now = {path: root.now(path) for path in wanted}
+    return [Change(path, seen if isinstance(seen := now[path], File) else None, new) for path, new in wanted.items()]

@@ -1,0 +1,201 @@
+"""What differs, into a store: contents in pieces, trees from trees; and named paths, without git."""
+
+import os
+
+import pytest
+from workspaces import fill, fingerprint, git, opened, repository, walked, write
+
+from gitsession.errors import MissingObject
+from gitsession.store.create import create
+from gitsession.store.gitstore import GitStore
+from gitsession.store.memory import MemoryStore
+from gitsession.workspace import capture, scan, trees
+from gitsession.workspace.root import Root
+from gitsession.workspace.taking import Caps
+
+
+@pytest.fixture
+def work(tmp_path):
+    at = tmp_path / "work"
+    at.mkdir()
+    return at
+
+
+@pytest.fixture
+def store(tmp_path):
+    create(tmp_path / "store.git")
+    with GitStore.open(tmp_path / "store.git") as opened_store:
+        yield opened_store
+
+
+def captured(store, at, plain, **asked):
+    with opened(at) as root:
+        return capture.capture(store, root, plain, **asked)
+
+
+def test_the_tree_holds_all_there_is_and_a_change_costs_a_change(store, work, tmp_path):
+    fill(work, a="1", b__c="2", d__e="3")
+    os.symlink("b", work / "link")
+    first = captured(store, work, tmp_path / "plain")
+    assert dict(trees.walk(store, first.tree)) == walked(work)
+    write(work / "b/c", "4")
+    second = captured(store, work, tmp_path / "plain")
+    assert dict(second.changes) == {"b/c": walked(work)["b/c"]}
+    assert trees.diff(store, first.tree, second.tree).keys() == {"b/c"}
+
+
+def test_an_unchanged_workspace_is_the_same_tree_and_writes_nothing(store, work, tmp_path, monkeypatch):
+    fill(work, a="1")
+    os.symlink("a", work / "link")
+    first = captured(store, work, tmp_path / "plain")
+    monkeypatch.setattr(GitStore, "transaction", None)
+    again = captured(store, work, tmp_path / "plain")
+    assert (again.tree, again.changes) == (first.tree, {})
+
+
+def test_an_empty_workspace_is_no_tree(store, work, tmp_path):
+    assert captured(store, work, tmp_path / "plain").tree is None
+    fill(work, a="1")
+    assert captured(store, work, tmp_path / "plain").tree
+    os.unlink(work / "a")
+    assert captured(store, work, tmp_path / "plain").tree is None
+    assert captured(store, work, tmp_path / "plain").changes == {}
+
+
+def test_contents_go_into_the_store_in_pieces(store, work, tmp_path, monkeypatch):
+    monkeypatch.setattr(capture, "PIECE_BYTES", 1000)
+    sizes = []
+    real = GitStore.transaction
+
+    def counted(self):
+        sizes.append(0)
+        return real(self)
+
+    monkeypatch.setattr(GitStore, "transaction", counted)
+    for number in range(50):
+        write(work / f"f{number}", bytes([number]) * 100)
+    taken = captured(store, work, tmp_path / "plain")
+    assert len(sizes) == 5 + 1
+    assert dict(trees.walk(store, taken.tree)) == walked(work)
+
+
+def test_a_large_first_look_is_whole_for_git_too(store, work, tmp_path):
+    for number in range(40):
+        write(work / f"d{number % 3}/f{number}", os.urandom(60_000))
+    tree = captured(store, work, tmp_path / "plain").tree
+    store.flush()
+    told = git(store.git_dir, "ls-tree", "-r", "--name-only", tree).decode().split()
+    assert told == sorted(walked(work))
+    assert not list(store.git_dir.glob("objects/??/*"))
+
+
+def test_a_store_that_lacks_the_last_tree_gets_all_of_it_again(work, tmp_path):
+    fill(work, a="1", b="2")
+    captured(MemoryStore(), work, tmp_path / "plain")
+    store = MemoryStore()
+    taken = captured(store, work, tmp_path / "plain")
+    assert dict(trees.walk(store, taken.tree)) == walked(work)
+
+
+def test_a_store_that_lacks_a_folder_of_the_last_tree_gets_all_of_it_again(work, tmp_path):
+    fill(work, a__b="1", c__d="2")
+    store = MemoryStore()
+    first = captured(store, work, tmp_path / "plain")
+    ((_, _, oid), _) = trees.parse_tree(store.read(first.tree)[1])
+    del store._objects[oid]
+    write(work / "a/b", "3")
+    taken = captured(store, work, tmp_path / "plain")
+    assert dict(trees.walk(store, taken.tree)) == walked(work)
+
+
+def test_what_the_store_could_not_keep_shows_again(work, tmp_path):
+    class Full(MemoryStore):
+        def transaction(self):
+            raise OSError("full")
+
+    fill(work, a="1")
+    with pytest.raises(OSError, match="full"):
+        captured(Full(), work, tmp_path / "plain")
+    assert captured(MemoryStore(), work, tmp_path / "plain").changes.keys() == {"a"}
+
+
+def test_contents_that_were_dropped_before_a_tree_held_them_are_missed(work, tmp_path):
+    fill(work, a="1")
+    store = MemoryStore()
+    with opened(work) as root, scan.look(root, tmp_path / "plain") as look:
+        states = capture.put(store, look.changes())
+        store._objects.clear()
+        with store.transaction() as to, pytest.raises(MissingObject):
+            capture.tree_with(store, to, None, states)
+
+
+def test_capturing_leaves_the_users_repository_as_it_was(store, work, tmp_path):
+    repository(work)
+    fill(work, a="1", b__c="2")
+    git(work, "add", "a")
+    git(work, "commit", "-qm", "one")
+    before = fingerprint(work)
+    captured(store, work, tmp_path / "plain")
+    write(work / "b/c", "3")
+    captured(store, work, tmp_path / "plain")
+    write(work / "b/c", "2")
+    assert fingerprint(work) == before
+
+
+# ---- named paths
+
+
+def named(at, *paths, **asked):
+    with opened(at) as root:
+        return capture.named(root, paths, **asked)
+
+
+def test_named_paths_are_taken_ignored_or_not_and_no_git_is_asked(work, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "/nonexistent")
+    fill(work, _dot_gitignore="*\n", a="1", b__c="2")
+    taken = named(work, "a", str(work / "b/c"), "gone", "b/../a")
+    assert [(change.path, change.data if change.file else None) for change in taken.changes] == [
+        ("a", b"1"),
+        ("b/c", b"2"),
+        ("gone", None),
+    ]
+    assert taken.skipped == []
+
+
+def test_named_paths_that_cannot_be_taken_are_named_with_why(work, tmp_path):
+    fill(work, big="12345", folder__x="1", _dot_git__config="2")
+    write(tmp_path / "outside", "3")
+    os.symlink(tmp_path, work / "out")
+    os.mkfifo(work / "pipe")
+    taken = named(
+        work, "big", "folder", "pipe", "../outside", "out/outside", ".git/config", ".", caps=Caps(file_bytes=4)
+    )
+    assert taken.changes == []
+    assert sorted(reason for _, reason in taken.skipped) == sorted(
+        [
+            "larger than 4 bytes",
+            "a folder",
+            "a pipe, a socket or a device",
+            *["outside of the workspace"] * 3,
+            "git's own folder, or a name that some system takes for it",
+        ]
+    )
+
+
+def test_a_named_link_is_a_link(work):
+    os.symlink("/etc/passwd", work / "link")
+    (change,) = named(work, "link").changes
+    assert (change.file.mode, change.data) == ("120000", b"/etc/passwd")
+
+
+def test_a_path_by_way_of_a_link_in_the_workspace_is_the_file_behind_it(work):
+    fill(work, real__a="1")
+    os.symlink("real", work / "way")
+    assert [change.path for change in named(work, "way/a").changes] == ["real/a"]
+
+
+def test_a_named_path_in_the_store_is_left_out(work):
+    write(work / "store/HEAD", "x")
+    with Root.open(work, home=None, store=work / "store") as root:
+        taken = capture.named(root, ["store/HEAD", "store"])
+    assert taken.changes == [] and len(taken.skipped) == 2

@@ -1,0 +1,494 @@
+"""Files written back: each is old or new, what somebody changed since stays, and nobody loses a bit by it."""
+
+import errno
+import os
+import stat
+from functools import partial
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from restoring import Blobs, carried_out, opened, picture
+
+from gitsession.errors import Unavailable
+from gitsession.workspace import judging, placing
+from gitsession.workspace.judging import Change, Folds
+from gitsession.workspace.looking import Odd
+from gitsession.workspace.restore import sweep
+from gitsession.workspace.trees import File
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def blobs():
+    return Blobs()
+
+
+def only(outcomes):
+    (outcome,) = outcomes
+    return outcome.did, outcome.reason
+
+
+def temporaries(folder):
+    return [path for path in folder.rglob("*") if path.name.startswith(".gitsession-")]
+
+
+def test_a_file_is_made_with_the_folders_on_the_way(workspace, blobs):
+    assert only(carried_out(workspace, blobs, Change("a/b/c", None, blobs.file("hi")))) == ("done", "")
+    assert (workspace / "a/b/c").read_text() == "hi"
+    assert temporaries(workspace) == []
+
+
+def test_a_file_is_replaced_by_another_inode_and_keeps_its_permissions(workspace, blobs):
+    old = workspace / "a"
+    old.write_text("old")
+    old.chmod(0o640)
+    before = old.stat().st_ino
+    with old.open() as reader:
+        carried_out(workspace, blobs, Change("a", blobs.file("old"), blobs.file("new")))
+        assert reader.read() == "old"
+    assert old.read_text() == "new"
+    assert stat.S_IMODE(old.stat().st_mode) == 0o640
+    assert old.stat().st_ino != before
+
+
+@pytest.mark.parametrize(
+    "before, executable, after", [(0o644, True, 0o755), (0o600, True, 0o700), (0o755, False, 0o644)]
+)
+def test_a_mode_changes_as_git_changes_it(workspace, blobs, before, executable, after):
+    (workspace / "a").write_text("x")
+    (workspace / "a").chmod(before)
+    new = blobs.program("x") if executable else blobs.file("x")
+    was = blobs.file("x") if executable else blobs.program("x")
+    assert only(carried_out(workspace, blobs, Change("a", was, new))) == ("done", "")
+    assert stat.S_IMODE((workspace / "a").stat().st_mode) == after
+
+
+def test_what_lets_others_act_as_the_owner_is_not_kept(workspace, blobs):
+    (workspace / "a").write_text("x")
+    (workspace / "a").chmod(0o4755)
+    carried_out(workspace, blobs, Change("a", blobs.program("x"), blobs.program("y")))
+    assert stat.S_IMODE((workspace / "a").stat().st_mode) == 0o755
+
+
+def test_a_new_file_has_what_the_umask_leaves(workspace, blobs):
+    old = os.umask(0o027)
+    try:
+        carried_out(workspace, blobs, Change("a", None, blobs.file("")), Change("b", None, blobs.program("")))
+    finally:
+        os.umask(old)
+    assert [stat.S_IMODE((workspace / name).stat().st_mode) for name in "ab"] == [0o640, 0o750]
+
+
+def test_a_secret_file_is_never_readable_by_others_while_it_is_replaced(workspace, blobs, monkeypatch):
+    (workspace / "key").write_text("old")
+    (workspace / "key").chmod(0o600)
+    seen = []
+    real = os.rename
+    monkeypatch.setattr(os, "fsync", lambda fd: seen.append(stat.S_IMODE(os.fstat(fd).st_mode)))
+    monkeypatch.setattr(os, "rename", lambda *names, **at: (seen.append("renamed"), real(*names, **at)))
+    carried_out(workspace, blobs, Change("key", blobs.file("old"), blobs.file("new")))
+    assert seen[:2] == [0o600, "renamed"]
+
+
+def test_a_file_becomes_a_link_and_a_link_a_file(workspace, blobs):
+    (workspace / "a").write_text("x")
+    (workspace / "l").symlink_to("a")
+    changes = [Change("a", blobs.file("x"), blobs.link("l2")), Change("l", blobs.link("a"), blobs.file("y"))]
+    assert [outcome.did for outcome in carried_out(workspace, blobs, *changes)] == ["done", "done"]
+    assert os.readlink(workspace / "a") == "l2"
+    assert (workspace / "l").read_text() == "y" and not (workspace / "l").is_symlink()
+
+
+def test_what_goes_away_takes_along_the_empty_folders_that_the_session_made_and_no_others(workspace, blobs):
+    for path in ("mine/a/b/f", "theirs/a/f", "mine/kept"):
+        (workspace / path).parent.mkdir(parents=True, exist_ok=True)
+        (workspace / path).write_text("x")
+    changes = [Change(path, blobs.file("x"), None) for path in ("mine/a/b/f", "theirs/a/f")]
+    carried_out(workspace, blobs, *changes, made=("mine", "mine/a", "mine/a/b"))
+    assert {name.decode() for name in picture(workspace)} == {".", "mine", "mine/kept", "theirs", "theirs/a"}
+
+
+def test_a_file_that_the_session_replaced_by_folders_is_a_file_again(workspace, blobs):
+    (workspace / "a/b").mkdir(parents=True)
+    (workspace / "a/b/f").write_text("x")
+    changes = [Change("a", None, blobs.file("file")), Change("a/b/f", blobs.file("x"), None)]
+    assert {outcome.did for outcome in carried_out(workspace, blobs, *changes)} == {"done"}
+    assert (workspace / "a").read_text() == "file"
+
+
+def test_a_folder_that_the_session_replaced_by_a_file_is_a_folder_again(workspace, blobs):
+    (workspace / "a").write_text("file")
+    changes = [Change("a", blobs.file("file"), None), Change("a/b/f", None, blobs.file("x"))]
+    assert {outcome.did for outcome in carried_out(workspace, blobs, *changes)} == {"done"}
+    assert (workspace / "a/b/f").read_text() == "x"
+
+
+def test_a_folder_with_something_unexpected_in_it_stays(workspace, blobs):
+    (workspace / "a").mkdir()
+    (workspace / "a/f").write_text("session's")
+    (workspace / "a/mine").write_text("user's")
+    changes = [Change("a", None, blobs.file("file")), Change("a/f", blobs.file("session's"), None)]
+    outcomes = carried_out(workspace, blobs, *changes, made=("a",))
+    assert outcomes[0] == ("a", "kept", "a folder with something in it stands there")
+    assert (workspace / "a/mine").read_text() == "user's"
+
+
+KEPT = {
+    "changed": ("b", "a", "somebody changed it"),
+    "made meanwhile": ("b", None, "somebody put something else there"),
+    "removed": (None, "a", "somebody took it away"),
+}
+
+
+@pytest.mark.parametrize("there, expected, reason", KEPT.values(), ids=KEPT)
+def test_what_is_not_as_expected_stays_and_is_told(workspace, blobs, there, expected, reason):
+    if there:
+        (workspace / "f").write_text(there)
+    before = picture(workspace)
+    change = Change("f", blobs.file(expected) if expected else None, blobs.file("new"))
+    assert only(carried_out(workspace, blobs, change)) == ("kept", reason)
+    assert picture(workspace) == before
+
+
+def test_a_changed_file_is_not_taken_away(workspace, blobs):
+    (workspace / "f").write_text("user's")
+    assert only(carried_out(workspace, blobs, Change("f", blobs.file("session's"), None)))[0] == "kept"
+    assert (workspace / "f").read_text() == "user's"
+
+
+def test_a_path_that_already_is_new_is_done_and_not_touched(workspace, blobs):
+    (workspace / "f").write_text("new")
+    before = picture(workspace)
+    changes = [Change("f", blobs.file("old"), blobs.file("new")), Change("gone/for/long", blobs.file("x"), None)]
+    assert [outcome.did for outcome in carried_out(workspace, blobs, *changes)] == ["done", "done"]
+    assert picture(workspace) == before
+
+
+def meanwhile(monkeypatch, act):
+    """``act`` when the new content is ready, just before its place is looked at for the last time."""
+    real = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda fd: (act(), real(fd))[1])
+
+
+def test_who_writes_at_the_last_moment_wins(workspace, blobs, monkeypatch):
+    (workspace / "f").write_text("old")
+    meanwhile(monkeypatch, lambda: (workspace / "f").write_text("user's"))
+    change = Change("f", blobs.file("old"), blobs.file("new"))
+    assert only(carried_out(workspace, blobs, change)) == ("kept", "somebody is changing it")
+    assert (workspace / "f").read_text() == "user's"
+    assert temporaries(workspace) == []
+
+
+def test_a_file_that_is_being_written_stays(workspace, blobs, monkeypatch):
+    (workspace / "f").write_text("old")
+    real = os.read
+
+    def writing(fd, size):
+        with (workspace / "f").open("a") as file:
+            file.write("more")
+        return real(fd, size)
+
+    monkeypatch.setattr(os, "read", writing)
+    change = Change("f", blobs.file("old"), blobs.file("new"))
+    assert only(carried_out(workspace, blobs, change)) == ("kept", "somebody is changing it")
+
+
+@pytest.mark.parametrize("hard_links", [True, False])
+def test_who_makes_the_file_at_the_last_moment_wins(workspace, blobs, monkeypatch, hard_links):
+    def refuse(*names, **at):
+        raise OSError(errno.EPERM, "no hard links here")
+
+    if not hard_links:
+        monkeypatch.setattr(os, "link", refuse)
+    assert only(carried_out(workspace, blobs, Change("g", None, blobs.file("new")))) == ("done", "")
+    meanwhile(monkeypatch, lambda: (workspace / "f").write_text("user's"))
+    assert only(carried_out(workspace, blobs, Change("f", None, blobs.file("new"))))[0] == "kept"
+    assert (workspace / "f").read_text() == "user's"
+    assert temporaries(workspace) == []
+
+
+def test_a_file_that_is_made_after_the_last_look_is_not_replaced(workspace, blobs, monkeypatch):
+    def late(real, *names, **at):
+        (workspace / "f").write_text("user's")
+        return real(*names, **at)
+
+    for name in ("link", "rename"):
+        monkeypatch.setattr(os, name, partial(late, getattr(os, name)))
+    assert only(carried_out(workspace, blobs, Change("f", None, blobs.file("new"))))[0] == "kept"
+    assert (workspace / "f").read_text() == "user's"
+
+
+def test_a_hard_links_other_name_keeps_the_old_content(workspace, blobs, tmp_path):
+    (tmp_path / "other").write_text("old")
+    os.link(tmp_path / "other", workspace / "f")
+    carried_out(workspace, blobs, Change("f", blobs.file("old"), blobs.file("new")))
+    assert (tmp_path / "other").read_text() == "old"
+    assert (workspace / "f").read_text() == "new"
+
+
+def test_a_submodule_is_left_alone_and_told(workspace, blobs):
+    commit = File("160000", "1" * 40)
+    changes = [Change("s", None, commit), Change("t", commit, None), Change("u", commit, File("160000", "2" * 40))]
+    for outcome in carried_out(workspace, blobs, *changes):
+        assert outcome.did == "kept" and "submodule" in outcome.reason
+    assert list(workspace.iterdir()) == []
+
+
+def test_the_outcomes_come_in_the_order_of_the_changes(workspace, blobs):
+    paths = ["z", "a/b", "a", "m"]
+    assert [each.path for each in carried_out(workspace, blobs, *(Change(path, None, None) for path in paths))] == paths
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EROFS])
+def test_a_disk_that_fails_is_an_error_and_leaves_no_temporary(workspace, blobs, monkeypatch, number, faults):
+    (workspace / "f").write_text("old")
+
+    def fail(fd, data, at):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(placing, "write_all", fail)
+    with faults.one(), pytest.raises(Unavailable, match=os.strerror(number)):
+        carried_out(workspace, blobs, Change("f", blobs.file("old"), blobs.file("new")))
+    assert (workspace / "f").read_text() == "old"
+    assert temporaries(workspace) == []
+
+
+def test_a_failed_sync_is_an_error(workspace, blobs, monkeypatch):
+    def fail(fd):
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(Unavailable):
+        carried_out(workspace, blobs, Change("d/f", None, blobs.file("new")))
+
+
+def test_every_folder_that_changed_is_synced_once_after_all_was_written(workspace, blobs, monkeypatch):
+    (workspace / "old").mkdir()
+    (workspace / "old/f").write_text("x")
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")))
+    changes = [Change("old/f", blobs.file("x"), None), *(Change(f"new/{at}", None, blobs.file("y")) for at in "abc")]
+    if not Path("/proc/self/fd").exists():
+        pytest.skip("cannot see what a handle is of")
+    carried_out(workspace, blobs, *changes, made=("old",))
+    folders = [Path(path) for path in synced if ".tmp" not in path]
+    assert sorted(folders) == [workspace, workspace / "new"]
+    assert len(synced) == 5 and all(".tmp" in path for path in synced[:3])
+
+
+def test_what_a_killed_run_has_done_is_durable_after_the_next_one(workspace, blobs, monkeypatch):
+    if not Path("/proc/self/fd").exists():
+        pytest.skip("cannot see what a handle is of")
+    changes = [Change("a/b/new", None, blobs.file("x")), Change("c/gone", blobs.file("x"), None)]
+    (workspace / "a/b").mkdir(parents=True)
+    (workspace / "a/b/new").write_text("x")
+    (workspace / "c").mkdir()
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")))
+    carried_out(workspace, blobs, *changes)
+    assert sorted(map(Path, synced)) == [workspace, workspace / "a", workspace / "a/b", workspace / "c"]
+
+
+def test_where_the_disk_cannot_be_asked_names_that_may_be_one_are_refused(workspace, blobs, monkeypatch):
+    def refuse(folder, tag):
+        raise OSError(errno.EILSEQ, os.strerror(errno.EILSEQ))
+
+    monkeypatch.setattr(placing, "probe", refuse)
+    changes = [Change("File", None, blobs.file("1")), Change("fILE", None, blobs.file("2"))]
+    assert [outcome.did for outcome in carried_out(workspace, blobs, *changes)] == ["refused", "refused"]
+
+
+class Killed(BaseException):
+    pass
+
+
+CALLS = ["open", "fsync", "link", "rename", "unlink", "rmdir", "mkdir", "symlink"]
+
+
+class Dying:
+    """From its ``last`` call on, every call is death: nothing is cleaned up after that."""
+
+    def __init__(self, monkeypatch, last):
+        self.left = last
+        for name in CALLS:
+            monkeypatch.setattr(os, name, partial(self.call, getattr(os, name)))
+
+    def call(self, real, *words, **more):
+        self.left -= 1
+        if self.left <= 0:
+            raise Killed
+        return real(*words, **more)
+
+
+def test_killed_at_any_call_each_path_is_old_or_new_and_doing_it_again_finishes(tmp_path, monkeypatch, faults):
+    blobs = Blobs()
+    changes = [
+        Change("replaced", blobs.file("old"), blobs.file("new")),
+        Change("linked", blobs.file("old"), blobs.link("replaced")),
+        Change("gone/f", blobs.file("old"), None),
+        Change("new/folder/f", None, blobs.file("new")),
+        Change("turned", None, blobs.file("file")),
+        Change("turned/inside/f", blobs.file("old"), None),
+        Change("back", blobs.file("old"), None),
+        Change("back/f", None, blobs.file("new")),
+    ]
+    states = {change.path: (change.expected, change.new) for change in changes}
+
+    def build(folder):
+        for change in changes:
+            if change.expected:
+                (folder / change.path).parent.mkdir(parents=True, exist_ok=True)
+                (folder / change.path).write_text("old")
+        return folder
+
+    def run(folder):
+        return carried_out(folder, blobs, *changes, made=("gone", "turned", "turned/inside"))
+
+    wanted = build(tmp_path / "wanted")
+    assert {outcome.did for outcome in run(wanted)} == {"done"}
+    end = picture(wanted, times=False)
+    for at in range(1, 1000):
+        folder = build(tmp_path / str(at))
+        with monkeypatch.context() as patch:
+            Dying(patch, at)
+            try:
+                run(folder)
+            except Killed:
+                pass
+            else:
+                break
+        with faults.one(), opened(folder) as root:
+            for path, both in states.items():
+                now = root.now(path)
+                assert now in both or (path in ("turned", "back") and isinstance(now, Odd))
+            sweep(root, states, tag="t")
+            assert temporaries(folder) == []
+            assert {outcome.did for outcome in run(folder)} == {"done"}
+            assert picture(folder, times=False) == end
+    assert at > 50
+
+
+def test_a_sweep_takes_the_temporaries_of_its_tag_and_nothing_else(workspace, blobs):
+    (workspace / "d").mkdir()
+    kept = [".gitsession-u-0.tmp", ".gitsession-t-notes.md", "d/x.tmp"]
+    for name in [".gitsession-t-0.tmp", "d/.gitsession-t-12.tmp", *kept]:
+        (workspace / name).write_text("x")
+    with opened(workspace) as root:
+        assert sweep(root, ["d/f", "none/f", "../x"], tag="t") == 2
+    assert sorted(path.name for path in workspace.rglob("*.*")) == sorted(Path(name).name for name in kept)
+
+
+def test_a_leftover_of_the_same_tag_is_in_nobodys_way(workspace, blobs):
+    (workspace / ".gitsession-t-0.tmp").write_text("left")
+    assert only(carried_out(workspace, blobs, Change("f", None, blobs.file("new")))) == ("done", "")
+    assert (workspace / ".gitsession-t-0.tmp").read_text() == "left"
+
+
+def test_the_sessions_folders_are_not_looked_for_where_names_are_refused(workspace, blobs):
+    (workspace / ".git").mkdir()
+    outcome = carried_out(workspace, blobs, Change("f", None, None), made=(".git", "%.git", "..", ""))
+    assert only(outcome) == ("done", "") and (workspace / ".git").is_dir()
+
+
+def test_an_owner_stays(workspace, blobs):
+    if os.geteuid():
+        pytest.skip("only root can give files away")
+    (workspace / "f").write_text("old")
+    os.chown(workspace / "f", 1234, 4321)
+    carried_out(workspace, blobs, Change("f", blobs.file("old"), blobs.file("new")))
+    found = (workspace / "f").stat()
+    assert (found.st_uid, found.st_gid) == (1234, 4321)
+
+
+PATHS = st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=3).map("/".join)
+WORLDS = st.dictionaries(PATHS, st.sampled_from(["1", "2"]), max_size=6).map(
+    lambda world: {
+        path: text for path, text in world.items() if not any(other.startswith(f"{path}/") for other in world)
+    }
+)
+
+
+@given(WORLDS, WORLDS)
+def test_any_world_becomes_any_other(tmp_path_factory, old, new):
+    folder, blobs = tmp_path_factory.mktemp("world"), Blobs()
+    for path, text in old.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    states = [{path: blobs.file(text) for path, text in world.items()} for world in (old, new)]
+    paths = sorted({*old, *new})
+    changes = [Change(path, states[0].get(path), states[1].get(path)) for path in paths]
+    made = tuple({above for path in old for above in judging.folders_of(path)})
+    assert {outcome.did for outcome in carried_out(folder, blobs, *changes, made=made)} <= {"done"}
+    files = {path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*") if path.is_file()}
+    assert files == new
+    folders = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_dir()}
+    assert folders == {above for path in new for above in judging.folders_of(path)}
+
+
+ALIKE = [("File", "fILE"), ("é", "e\u0301"), ("A", "a/x"), ("d/É", "D/e\u0301")]
+
+
+@pytest.mark.promise("P28")
+@pytest.mark.parametrize("one, other", ALIKE)
+def test_names_that_the_disk_takes_for_one_are_both_refused(workspace, blobs, monkeypatch, one, other, faults):
+    monkeypatch.setattr(placing, "probe", lambda folder, tag: (True, True))
+    changes = [Change(one, None, blobs.file("1")), Change(other, None, blobs.file("2")), Change("x", None, None)]
+    with faults.one():
+        assert [outcome.did for outcome in carried_out(workspace, blobs, *changes)] == ["refused", "refused", "done"]
+        assert list(workspace.iterdir()) == []
+
+
+@pytest.mark.parametrize("one, other", ALIKE)
+def test_names_that_the_disk_tells_apart_are_two(workspace, blobs, one, other):
+    with opened(workspace) as root, root.enter("") as top:
+        if any(placing.probe(top, "t")):
+            pytest.skip("a file system that folds names")
+    changes = [Change(one, None, blobs.file("1")), Change(other, None, blobs.file("2"))]
+    assert [outcome.did for outcome in carried_out(workspace, blobs, *changes)] == ["done", "done"]
+    assert temporaries(workspace) == []
+
+
+def test_two_folders_that_the_disk_takes_for_one_collide_only_in_their_files():
+    changes = [Change(path, None, File("100644", "1" * 40)) for path in ("D/a", "d/b", "D/c", "d/C")]
+    assert set(judging.collisions(changes, Folds(case=True, form=False))) == {"D/c", "d/C"}
+
+
+def test_what_is_spelled_otherwise_on_the_disk_is_another_file(workspace, blobs, monkeypatch):
+    """A file system that folds case, played: any spelling finds the one file that there is."""
+    (workspace / "File").write_text("x")
+    real = os.stat
+
+    def folding(name, *, dir_fd=None, follow_symlinks=True):
+        return real(b"File" if name in (b"fILE", b"File") else name, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
+
+    monkeypatch.setattr(os, "stat", folding)
+    with opened(workspace) as root, root.enter("") as top:
+        seen = placing.looking.status(top, b"File")
+        assert placing.spelled_otherwise(top, b"fILE", seen)
+        assert not placing.spelled_otherwise(top, b"File", seen)
+
+
+def test_two_names_of_one_file_are_each_its_own(workspace):
+    (workspace / "File").write_text("x")
+    os.link(workspace / "File", workspace / "fILE")
+    with opened(workspace) as root, root.enter("") as top:
+        assert not placing.spelled_otherwise(top, b"fILE", placing.looking.status(top, b"fILE"))
+
+
+def test_restore_lets_go_of_all_its_handles(workspace, blobs):
+    if not Path("/proc/self/fd").exists():
+        pytest.skip("cannot count handles")
+    before = len(os.listdir("/proc/self/fd"))
+    changes = [Change(f"{at}/f", None, blobs.file("x")) for at in range(100)]
+    for _ in range(2):
+        carried_out(workspace, blobs, *changes, Change("0/f/x", None, blobs.file("x")))
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -1,0 +1,540 @@
+"""Files and conversation back to where they were, what the session did undone and nothing else."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from builders import Clock
+from rewound import fill, git_in, put, repository, snapshot, take_away, talk, told
+
+from gitsession.api import Session, Store
+from gitsession.errors import Corrupt, MissingObject, NotFound, Refused
+from gitsession.model import entries as kinds
+from gitsession.model.blocks import ToolCall, text
+from gitsession.model.entries import Message
+from gitsession.rewind import perform, undoing
+from gitsession.session.node import Node
+from gitsession.store import refs
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store.create(tmp_path / "store.git", clock=Clock()) as made:
+        yield made
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return fill(tmp_path / "work", {"a.txt": "one\n", "src/b.txt": "bee\n", "notes.md": "mine\n"})
+
+
+def turn(session: Session, folder: Path, *edits: tuple[str, str | None], said: str = "do it") -> Node:
+    """A turn of the talk, with a call that edits files (``None``: takes them away); the entry of its result."""
+    session.append(Message.user(said))
+    call = ToolCall(f"call-{len(session.line())}", "bash", {})
+    session.append(Message.assistant([text("I will."), call]))
+    with session.checkpoint(folder, call=call.id):
+        for name, content in edits:
+            if content is None:
+                take_away(folder / name)
+            else:
+                put(folder, name, content)
+    return session.append(Message.tool(call, "done"))
+
+
+def words(session: Session) -> list[str]:
+    return [node.subject for node in session.line()]
+
+
+def what_became(done) -> dict[str, str]:
+    return {one.path: one.did for one in done.outcomes}
+
+
+def test_files_and_conversation_go_back_together(store, folder):
+    session = talk(store, folder)
+    before = snapshot(folder)
+    place = session.leaf
+    turn(session, folder, ("a.txt", "two\n"), ("src/b.txt", None), ("new/c.txt", "see\n"))
+    old = session.branch_name
+    done = session.rewind(session.plan_rewind(place))
+    assert snapshot(folder) == before
+    assert not (folder / "new").exists(), "a folder that the session made goes when it is empty"
+    assert what_became(done) == {"a.txt": "written", "src/b.txt": "written", "new/c.txt": "removed"}
+    assert done.branch != old
+    assert session.leaf.oid == session.line()[0].oid, "of what the user said, the talk goes on before it"
+
+
+def test_the_words_of_a_user_message_come_back_for_editing(store, folder):
+    session = talk(store, folder)
+    turn(session, folder, ("a.txt", "two\n"))
+    asked = session.append(Message.user("now the other thing, please\nand quickly"))
+    plan = session.plan_rewind(asked)
+    assert plan.prompt == "now the other thing, please\nand quickly"
+    assert session.rewind(plan).prompt == plan.prompt
+    assert words(session)[-1] == "tool bash: 1 line"
+    assert (folder / "a.txt").read_text() == "two\n", "what was done before it was said stays"
+
+
+def test_an_answer_stays_and_what_its_calls_did_goes(store, folder):
+    session = talk(store, folder)
+    turn(session, folder, ("a.txt", "two\n"))
+    answer = session.resolve("leaf~1")
+    done = session.rewind(session.plan_rewind(answer))
+    assert (folder / "a.txt").read_text() == "one\n"
+    assert done.prompt is None
+    assert session.leaf == answer
+
+
+def test_the_old_branch_stays_and_can_be_gone_back_to(store, folder):
+    session = talk(store, folder)
+    turn(session, folder, ("a.txt", "two\n"))
+    last = turn(session, folder, ("a.txt", "three\n"), ("d.txt", "dee\n"))
+    after = snapshot(folder)
+    session.rewind(session.plan_rewind("leaf~3"))
+    turn(session, folder, ("a.txt", "four\n"), ("e.txt", "eee\n"), said="another way")
+    assert (folder / "a.txt").read_text() == "four\n"
+    done = session.rewind(session.plan_rewind(last))
+    assert done.branch == refs.MAIN
+    assert snapshot(folder) == after
+
+
+def test_what_the_user_changed_since_stays_and_is_told(store, folder):
+    session = talk(store, folder)
+    place = session.leaf
+    turn(session, folder, ("a.txt", "two\n"), ("src/b.txt", "b2\n"), ("c.txt", "see\n"))
+    put(folder, "a.txt", "the user's\n")
+    put(folder, "c.txt", "the user's\n")
+    put(folder, "own.txt", "the user's\n")
+    plan = session.plan_rewind(place)
+    assert {change.path: change.action for change in plan.changes} == {
+        "a.txt": "leave",
+        "c.txt": "leave",
+        "src/b.txt": "write",
+    }
+    session.rewind(plan)
+    assert (folder / "a.txt").read_text() == (folder / "c.txt").read_text() == "the user's\n"
+    assert (folder / "own.txt").read_text() == "the user's\n"
+    assert (folder / "src/b.txt").read_text() == "bee\n"
+
+
+def test_forced_it_takes_back_what_the_user_changed_in_those_files_and_undo_brings_it_back(store, folder):
+    session = talk(store, folder)
+    place = session.leaf
+    turn(session, folder, ("a.txt", "two\n"), ("c.txt", "see\n"))
+    put(folder, "a.txt", "the user's\n")
+    put(folder, "c.txt", "the user's\n")
+    put(folder, "own.txt", "the user's\n")
+    before = snapshot(folder)
+    session.rewind(session.plan_rewind(place, force=True))
+    assert (folder / "a.txt").read_text() == "one\n"
+    assert not (folder / "c.txt").exists()
+    assert (folder / "own.txt").exists()
+    store.undo()
+    assert snapshot(folder) == before
+
+
+def test_what_the_user_changed_before_the_session_did_is_kept(store, folder):
+    session = talk(store, folder)
+    turn(session, folder, ("src/b.txt", "b2\n"))
+    place = session.append(Message.user("wait"))
+    put(folder, "a.txt", "the user's\n")
+    turn(session, folder, ("a.txt", "the session's\n"))
+    session.rewind(session.plan_rewind(place))
+    assert (folder / "a.txt").read_text() == "the user's\n"
+
+
+def test_undo_brings_back_the_very_state_before_and_redo_the_one_after(store, folder):
+    session = talk(store, folder)
+    place = session.leaf
+    turn(session, folder, ("a.txt", "two\n"), ("src/b.txt", None), ("new/c.txt", "see\n"))
+    put(folder, "notes.md", "mine, changed\n")
+    before, talked = snapshot(folder), words(session)
+    session.rewind(session.plan_rewind(place))
+    after = snapshot(folder)
+    store.undo()
+    assert snapshot(folder) == before
+    assert words(store.session(session.id)) == talked
+    store.redo()
+    assert snapshot(folder) == after
+    store.undo()
+    assert snapshot(folder) == before
+
+
+def test_undo_leaves_what_was_changed_since_the_rewind(store, folder):
+    session = talk(store, folder)
+    place = session.leaf
+    turn(session, folder, ("a.txt", "two\n"), ("c.txt", "see\n"))
+    session.rewind(session.plan_rewind(place))
+    put(folder, "a.txt", "the user's\n")
+    done = store.undo()
+    assert what_became(done) == {"a.txt": "left", "c.txt": "written"}
+    assert (folder / "a.txt").read_text() == "the user's\n"
+
+
+def test_undo_is_refused_where_the_talk_went_on_and_no_file_is_touched(store, folder):
+    session = talk(store, folder)
+    place = session.leaf
+    turn(session, folder, ("a.txt", "two\n"))
+    session.rewind(session.plan_rewind(place))
+    session.append(Message.user("on"))
+    before = snapshot(folder)
+    with pytest.raises(Refused):
+        store.undo()
+    assert snapshot(folder) == before
+
+
+def test_only_the_files(store, folder):
+    session = talk(store, folder)
+    place = session.leaf
+    turn(session, folder, ("a.txt", "two\n"))
+    talked, branch = words(session), session.branch_name
+    done = session.rewind(session.plan_rewind(place, "files"))
+    assert (folder / "a.txt").read_text() == "one\n"
+    assert (words(session), session.branch_name, done.prompt, done.moved) == (talked, branch, None, False)
+    store.undo()
+    assert (folder / "a.txt").read_text() == "two\n"
+
+
+def test_only_the_conversation(store, folder):
+    session = talk(store, folder)
+    place = session.leaf
+    turn(session, folder, ("a.txt", "two\n"))
+    session.rewind(session.plan_rewind(place, "conversation"))
+    assert (folder / "a.txt").read_text() == "two\n"
+    assert len(words(session)) == 1
+    store.undo()
+    assert len(words(store.session(session.id))) == 5
+
+
+def test_what_was_there_when_a_talk_without_its_files_went_on_is_what_comes_back(store, folder):
+    session = talk(store, folder)
+    place = session.leaf
+    turn(session, folder, ("a.txt", "two\n"))
+    session.rewind(session.plan_rewind(place, "conversation"))
+    asked = session.append(Message.user("on from here"))
+    turn(session, folder, ("a.txt", "three\n"))
+    answered = session.append(Message.assistant("so"))
+    turn(session, folder, ("a.txt", "four\n"))
+    session.rewind(session.plan_rewind(answered))
+    assert (folder / "a.txt").read_text() == "three\n"
+    del asked
+
+
+def test_a_session_without_checkpoints_goes_back_in_its_conversation(store, folder):
+    session = talk(store, folder, "hi", "more")
+    done = session.rewind(session.plan_rewind("leaf"))
+    assert (done.prompt, done.outcomes) == ("more", ())
+    with pytest.raises(NotFound, match="no checkpoints"):
+        session.plan_rewind("leaf", "files", workspace=folder)
+
+
+def test_where_the_talk_is_already_there_is_nothing_to_do(store, folder):
+    session = talk(store, folder)
+    last = turn(session, folder, ("a.txt", "two\n"))
+    plan = session.plan_rewind(last)
+    assert plan.is_empty
+    assert not session.rewind(plan).moved
+    assert store.operations() == []
+
+
+def test_a_plan_writes_nothing(store, folder):
+    session = talk(store, folder)
+    place = session.leaf
+    turn(session, folder, ("a.txt", "two\n"))
+    before, held = snapshot(folder), dict(store.objects.refs("refs/"))
+    session.plan_rewind(place)
+    assert snapshot(folder) == before
+    assert dict(store.objects.refs("refs/")) == held
+
+
+def test_links_modes_and_binary_files_come_back_as_they_were(store, folder):
+    put(folder, "run.sh", "#!/bin/sh\n", kind="executable")
+    put(folder, "link", "a.txt", kind="link")
+    put(folder, "image.bin", bytes(range(256)) * 10)
+    put(folder, b"odd \xff\n:name", "odd")
+    before = snapshot(folder)
+    session = talk(store, folder)
+    place = session.leaf
+    with session.checkpoint(folder):
+        put(folder, "run.sh", "#!/bin/sh\n")
+        put(folder, "link", "a file now")
+        put(folder, "image.bin", b"\0")
+        put(folder, b"odd \xff\n:name", "odder")
+        put(folder, "a.txt", "src/b.txt", kind="link")
+        put(folder, "src", "a file where a folder was")
+    session.append(Message.assistant("done"))
+    after = snapshot(folder)
+    session.rewind(session.plan_rewind(place))
+    assert snapshot(folder) == before
+    store.undo()
+    assert snapshot(folder) == after
+
+
+def test_what_another_session_did_in_the_folder_stays(store, folder):
+    ours, theirs = talk(store, folder, "ours"), talk(store, folder, "theirs")
+    place = theirs.leaf
+    turn(ours, folder, ("a.txt", "ours\n"))
+    turn(theirs, folder, ("src/b.txt", "theirs\n"))
+    turn(ours, folder, ("c.txt", "ours\n"))
+    turn(theirs, folder, ("d.txt", "theirs\n"))
+    theirs.rewind(theirs.plan_rewind(place))
+    assert (folder / "a.txt").read_text() == (folder / "c.txt").read_text() == "ours\n"
+    assert (folder / "src/b.txt").read_text() == "bee\n"
+    assert not (folder / "d.txt").exists()
+
+
+def test_what_two_sessions_say_they_changed_at_one_time_is_neithers_to_take_back(store, folder):
+    ours, theirs = talk(store, folder, "ours"), talk(store, folder, "theirs")
+    place = ours.leaf
+    with ours.checkpoint(folder):
+        with theirs.checkpoint(folder):
+            put(folder, "c.txt", "theirs\n")
+        put(folder, "a.txt", "ours\n")
+    ours.append(Message.assistant("done"))
+    done = ours.rewind(ours.plan_rewind(place))
+    assert what_became(done) == {"a.txt": "written", "c.txt": "left"}
+    assert (folder / "c.txt").read_text() == "theirs\n"
+
+
+def test_a_fork_takes_back_what_it_did_itself_and_not_what_its_elder_did_since(store, folder):
+    elder = talk(store, folder)
+    turn(elder, folder, ("a.txt", "two\n"))
+    fork = elder.fork()
+    place = fork.leaf
+    turn(elder, folder, ("c.txt", "the elder's\n"))
+    turn(fork, folder, ("src/b.txt", "the fork's\n"))
+    fork.rewind(fork.plan_rewind(place))
+    assert (folder / "a.txt").read_text() == "two\n"
+    assert (folder / "src/b.txt").read_text() == "bee\n"
+    assert (folder / "c.txt").read_text() == "the elder's\n"
+
+
+def test_two_rewinds_at_one_time_are_as_one(store, folder):
+    session = talk(store, folder)
+    place = session.leaf
+    turn(session, folder, *((f"{n}.txt", f"{n}\n") for n in range(20)))
+    before = snapshot(folder)
+    plans = [store.session(session.id).plan_rewind(place) for _ in range(2)]
+    with ThreadPoolExecutor(2) as pool:
+        done = list(pool.map(store.session(session.id).rewind, plans))
+    assert sorted(set(what_became(one).values()) == {"removed"} for one in done) == [False, True]
+    assert store.unfinished() == []
+    while snapshot(folder) != before:
+        store.undo()
+    assert store.verify().problems == []
+
+
+def test_a_rewind_whose_paths_changed_since_it_was_planned_leaves_them(store, folder):
+    session = talk(store, folder)
+    place = session.leaf
+    turn(session, folder, ("a.txt", "two\n"), ("c.txt", "see\n"))
+    plan = session.plan_rewind(place)
+    put(folder, "a.txt", "meanwhile\n")
+    assert what_became(session.rewind(plan)) == {"a.txt": "left", "c.txt": "removed"}
+    assert (folder / "a.txt").read_text() == "meanwhile\n"
+
+
+def test_while_one_has_not_ended_another_is_refused_and_names_it(store, folder, monkeypatch):
+    session = talk(store, folder)
+    place = session.leaf
+    turn(session, folder, ("a.txt", "two\n"), ("c.txt", "see\n"))
+    before = snapshot(folder)
+    plan = session.plan_rewind(place)
+    with monkeypatch.context() as broken:
+        broken.setattr(perform, "restore", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            session.rewind(plan)
+    assert [word for word in store.unfinished() if "rewind" in word and str(folder) in word]
+    with pytest.raises(Refused, match="not done yet"):
+        session.rewind(session.plan_rewind(place))
+    assert snapshot(folder) == before
+    assert {one.did for one in session.abort_rewind().outcomes} == {"written"}
+    assert (snapshot(folder), store.unfinished()) == (before, [])
+    with pytest.raises(NotFound, match="nothing has been begun"):
+        session.finish_rewind()
+
+
+def test_what_was_begun_is_finished_in_a_folder_that_was_moved_since(store, folder, monkeypatch):
+    session = talk(store, folder)
+    place = session.leaf
+    turn(session, folder, ("a.txt", "two\n"))
+    with monkeypatch.context() as broken:
+        broken.setattr(perform, "restore", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            session.rewind(session.plan_rewind(place))
+    moved = folder.rename(folder.parent / "moved")
+    session.finish_rewind(moved)
+    assert (moved / "a.txt").read_text() == "one\n"
+    assert store.unfinished() == []
+
+
+def test_calls_that_run_side_by_side_are_all_the_sessions(store, folder):
+    session = talk(store, folder)
+    place = session.leaf
+    with session.checkpoint(folder, call="one"):
+        put(folder, "a.txt", "one's\n")
+        with session.checkpoint(folder, call="two"):
+            put(folder, "c.txt", "two's\n")
+    session.append(Message.assistant("done"))
+    session.rewind(session.plan_rewind(place))
+    assert (folder / "a.txt").read_text() == "one\n"
+    assert not (folder / "c.txt").exists()
+
+
+def test_with_named_paths_only_those_are_looked_at(store, folder):
+    session = talk(store, folder)
+    place = session.leaf
+    with session.checkpoint(folder, paths=["a.txt", "new.txt"]):
+        put(folder, "a.txt", "two\n")
+        put(folder, "new.txt", "new\n")
+        put(folder, "src/b.txt", "somebody else's\n")
+    session.append(Message.assistant("done"))
+    assert set(session.files()) == {"a.txt", "new.txt"}
+    session.rewind(session.plan_rewind(place))
+    assert (folder / "a.txt").read_text() == "one\n"
+    assert not (folder / "new.txt").exists()
+    assert (folder / "src/b.txt").read_text() == "somebody else's\n"
+
+
+def test_a_call_that_fails_is_captured_all_the_same(store, folder):
+    session = talk(store, folder)
+    with pytest.raises(ZeroDivisionError), session.checkpoint(folder):
+        put(folder, "a.txt", "half\n")
+        _ = 1 / 0
+    assert session.files().read("a.txt") == b"half\n"
+
+
+def test_hooks_look_before_and_after(store, folder):
+    session = talk(store, folder)
+    place = session.leaf
+    session.take_checkpoint("before", folder, call="c1")
+    put(folder, "a.txt", "two\n")
+    session.take_checkpoint("after", folder, call="c1", reason="bash: edit")
+    session.append(Message.assistant("done"))
+    assert [change.path for change in session.diff(place)] == ["a.txt"]
+    session.rewind(session.plan_rewind(place))
+    assert (folder / "a.txt").read_text() == "one\n"
+
+
+def test_on_a_clone_of_the_store_and_in_a_folder_that_was_moved(tmp_path, folder):
+    with Store.create(tmp_path / "store.git", clock=Clock()) as store:
+        session = talk(store, folder)
+        place = session.leaf
+        turn(session, folder, ("a.txt", "two\n"), ("c.txt", "see\n"))
+        sid = session.id
+    clone, moved = tmp_path / "clone.git", tmp_path / "elsewhere"
+    git_in(tmp_path, "clone", "-q", "--mirror", str(tmp_path / "store.git"), str(clone))
+    shutil.move(folder, moved)
+    with Store.open(clone) as store:
+        session = store.session(sid)
+        with pytest.raises(NotFound, match="is not there"):
+            session.plan_rewind(place.oid)
+        session.rewind(session.plan_rewind(place.oid, workspace=moved))
+        assert (moved / "a.txt").read_text() == "one\n"
+        assert not (moved / "c.txt").exists()
+        store.undo(moved)
+        assert (moved / "a.txt").read_text() == "two\n"
+        assert store.verify().problems == []
+
+
+def test_the_users_own_repository_is_as_it_was(store, tmp_path):
+    folder = repository(tmp_path / "repo")
+    put(folder, "ignored/build.log", "log\n")
+    before = told(folder)
+    session = talk(store, folder)
+    place = session.leaf
+    turn(session, folder, ("tracked.txt", "agent\n"), ("new.txt", "new\n"), ("ignored/build.log", "another\n"))
+    session.rewind(session.plan_rewind(place))
+    assert told(folder) == before
+    assert (folder / "tracked.txt").read_text() == "tracked\n"
+    assert (folder / "ignored/build.log").read_text() == "another\n", "what is ignored is nobody's business"
+    store.undo()
+    assert told(folder) == before
+
+
+def test_verify_and_git_find_nothing_wrong_after_all_of_it(store, folder):
+    session = talk(store, folder)
+    place = session.leaf
+    turn(session, folder, ("a.txt", "two\n"))
+    session.rewind(session.plan_rewind(place))
+    store.undo()
+    store.redo()
+    assert store.verify().problems == []
+
+
+def test_a_file_that_was_not_shown_before_is_not_the_sessions(store, folder):
+    git_in(folder, "init", "-q")
+    put(folder, ".gitignore", "secret.txt\n")
+    put(folder, "secret.txt", "the user's\n")
+    session = talk(store, folder)
+    place = session.leaf
+    turn(session, folder, (".gitignore", ""))
+    assert "secret.txt" in session.files()
+    session.rewind(session.plan_rewind(place))
+    assert (folder / "secret.txt").read_text() == "the user's\n"
+    assert (folder / ".gitignore").read_text() == "secret.txt\n"
+
+
+def test_a_plan_of_another_session_is_not_carried_out(store, folder):
+    ours, theirs = talk(store, folder, "ours"), talk(store, folder, "theirs")
+    with pytest.raises(ValueError, match="a plan of session"):
+        ours.rewind(theirs.plan_rewind("leaf"))
+
+
+def test_where_the_checkpoint_of_a_rewind_is_lost_undo_moves_nothing(store, folder, monkeypatch):
+    session = talk(store, folder)
+    place = session.leaf
+    turn(session, folder, ("a.txt", "two\n"))
+    session.rewind(session.plan_rewind(place))
+    held = dict(store.objects.refs("refs/"))
+    monkeypatch.setattr(undoing, "entry_of", lambda *_: kinds.Opaque(problem="lost"))
+    with pytest.raises(Corrupt):
+        store.undo()
+    assert dict(store.objects.refs("refs/")) == held
+    assert (folder / "a.txt").read_text() == "one\n"
+
+
+def test_where_the_line_is_damaged_the_talk_goes_on_and_a_rewind_says_what_is_lost(tmp_path, folder):
+    with Store.create(tmp_path / "store.git", clock=Clock()) as store:
+        session = talk(store, folder)
+        turn(session, folder, ("a.txt", "two\n"))
+        newest = store.objects.ref(refs.files(session.id))
+        kept = store.objects.read
+
+        def read(oid: str):
+            if oid == newest:
+                raise MissingObject(f"no object {oid}")
+            return kept(oid)
+
+        store.objects.read = read
+        try:
+            session.append(Message.user("on"))
+            with pytest.raises(MissingObject):
+                session.plan_rewind("leaf")
+        finally:
+            del store.objects.read
+
+
+def test_a_later_release_s_session_gets_no_checkpoints(store, folder):
+    session = talk(store, folder)
+    session._session._view = 99
+    with pytest.raises(Refused, match="later release"):
+        session.take_checkpoint("before", folder)
+
+
+def test_names_and_words_that_are_no_text_are_kept_as_well_as_can_be(store, tmp_path):
+    folder = fill(tmp_path / os.fsdecode(b"odd \xff"), {"a.txt": "one\n"})
+    session = store.new_session(agent="agent")
+    session.append(Message.user("hi"))
+    answer = session.append(Message.assistant("so"))
+    with session.checkpoint(folder, call="half \ud800", reason="half \udfff"):
+        put(folder, "a.txt", "two\n")
+    session.rewind(session.plan_rewind(answer, workspace=folder))
+    assert (folder / "a.txt").read_text() == "one\n"
+    store.undo(folder)
+    assert (folder / "a.txt").read_text() == "two\n"
+    assert store.verify().problems == []

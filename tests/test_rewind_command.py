@@ -1,0 +1,186 @@
+"""checkpoint, rewind, diff, undo and redo on the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rewound import fill, put, snapshot
+
+from gitsession.api import Store
+from gitsession.cli import app as command_line
+from gitsession.cli import exits
+from gitsession.model.entries import Message
+from gitsession.rewind import perform
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = fill(tmp_path / "work", {"a.txt": "one\n", "notes.md": "mine\n"})
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("GITSESSION_DIR", str(tmp_path / "store.git"))
+    return folder
+
+
+@pytest.fixture
+def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
+    def run(*words: str, code: int = 0) -> str:
+        capfdbinary.readouterr()
+        ended = command_line.run(words)
+        out, complaint = capfdbinary.readouterr()
+        assert ended == code, f"{words} ended with {ended}: {complaint.decode()}"
+        return (out + complaint).decode()
+
+    return run
+
+
+@pytest.fixture
+def sid(here: Path) -> str:
+    """A session whose call changed ``a.txt`` and made ``new.txt``."""
+    with Store.create(os.environ["GITSESSION_DIR"]) as store:
+        session = store.new_session(agent="agent", cwd=str(here))
+        session.append(Message.user("change it,\nplease"))
+        session.append(Message.assistant("I will."))
+        with session.checkpoint(here, reason="bash: edit"):
+            put(here, "a.txt", "two\n")
+            put(here, "new.txt", "new\n")
+        session.append(Message.user("and now?"))
+        return session.id
+
+
+def document(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(text)
+    assert found.pop("schema").startswith("gitsession/")
+    return found
+
+
+def test_a_rewind_tells_of_each_file_what_was_done_and_why(run, here, sid):
+    put(here, "new.txt", "the user's\n")
+    text = run("rewind", "root")
+    assert "written  a.txt    the session changed it" in text
+    assert "left     new.txt  it was changed since, and not by the session" in text
+    assert "on rewind-1; the other branch stays" in text
+    assert (here / "a.txt").read_text() == "one\n"
+
+
+def test_the_words_of_a_message_are_printed(run, sid):
+    assert run("rewind", f"{sid}@leaf~2").endswith("change it,\nplease\n")
+
+
+def test_a_rehearsal_changes_nothing(run, here, sid):
+    before = snapshot(here)
+    text = run("rewind", "root", "--dry-run")
+    assert "write   a.txt    the session changed it" in text
+    assert "remove  new.txt  the session made it" in text
+    assert snapshot(here) == before
+    assert "no operations" in run("op", "log", code=exits.NOTHING)
+
+
+def test_undo_and_redo_tell_what_became_of_files(run, here, sid):
+    before = snapshot(here)
+    run("rewind", "root")
+    assert "written  new.txt  as it was before" in run("undo")
+    assert snapshot(here) == before
+    assert "removed  new.txt  as it had become" in run("redo")
+    assert "files)" in run("op", "log")
+
+
+def test_documents_for_programs(run, here, sid):
+    planned = document(run("rewind", "root", "--dry-run", "--json"))
+    assert [(file["path"], file["action"]) for file in planned["files"]] == [("a.txt", "write"), ("new.txt", "remove")]
+    done = document(run("rewind", "root", "--json"))
+    assert [(file["path"], file["did"]) for file in done["files"]] == [("a.txt", "written"), ("new.txt", "removed")]
+    assert (done["branch"], done["moved"], done["workspace"]) == ("rewind-1", True, str(here))
+    undone = document(run("undo", "--json"))
+    assert [file["did"] for file in undone["files"]] == ["written", "written"]
+    assert undone["operations"][0]["files"]["session"] == sid
+
+
+def test_only_files_or_only_the_conversation(run, here, sid):
+    assert "the talk" not in run("rewind", "root", "--files")
+    assert (here / "a.txt").read_text() == "one\n"
+    run("undo")
+    assert "a.txt" not in run("rewind", "root", "--conversation")
+    assert (here / "a.txt").read_text() == "two\n"
+
+
+def test_where_nothing_would_change_it_says_so(run, sid):
+    run("rewind", "root")
+    assert "nothing would change" in run("rewind", "root", "--dry-run", code=exits.NOTHING)
+    assert "nothing changed" in run("rewind", "root", code=exits.NOTHING)
+
+
+def test_a_checkpoint_by_hand_is_kept_once(run, here, sid):
+    put(here, "notes.md", "mine, and more\n")
+    assert "1 file changed" in run("checkpoint", "-m", "before I try")
+    assert "has it all already" in run("checkpoint")
+    assert document(run("checkpoint", "--json"))["new"] is False
+
+
+def test_a_checkpoint_names_what_it_leaves_out(run, here, sid):
+    os.mkfifo(here / "pipe")
+    (here / "inner/.git").mkdir(parents=True)
+    fill(here / "inner/.git", {"HEAD": "ref: refs/heads/main\n"})
+    (here / "inner/.git/objects").mkdir()
+    (here / "inner/.git/refs").mkdir()
+    assert "left out: inner" in run("checkpoint")
+
+
+def test_diff_is_what_git_can_apply(run, here, sid):
+    text = run("diff", f"{sid}@root")
+    assert "-one\n+two\n" in text
+    assert "new.txt" in text
+    assert "new.txt" not in run("diff", f"{sid}@root", "leaf", "--", "a.txt")
+    assert [file["path"] for file in document(run("diff", "--json", f"{sid}@root"))["files"]] == ["a.txt", "new.txt"]
+    run("diff", f"{sid}@leaf", code=exits.NOTHING)
+
+
+def test_what_was_killed_is_shown_by_doctor_and_ended(run, here, sid, monkeypatch):
+    before = snapshot(here)
+    with monkeypatch.context() as broken:
+        broken.setattr(perform, "restore", _unavailable)
+        assert "no room" in run("rewind", "root", code=exits.TRY_AGAIN)
+    assert "not done yet: rewind" in run("doctor", code=exits.INTEGRITY)
+    assert "rewind --continue" in run("rewind", "root", code=exits.REFUSED)
+    run("rewind", "--abort")
+    assert snapshot(here) == before
+    assert "nothing has been begun" in run("rewind", "--continue", code=exits.NOT_FOUND)
+
+
+def _unavailable(*_: object, **__: object) -> None:
+    from gitsession.errors import Unavailable
+
+    raise Unavailable("no room")
+
+
+WRONG = {
+    "no entry": ("rewind",),
+    "a session without an entry": ("rewind", "@"),
+    "both ways to end one": ("rewind", "--continue", "--abort"),
+    "an end that is rehearsed": ("rewind", "--continue", "--dry-run"),
+    "three ends": ("diff", "@", "leaf", "root"),
+}
+
+
+@pytest.mark.parametrize("words", WRONG.values(), ids=WRONG)
+def test_wrong_use_is_told(run, sid, words):
+    run(*words, code=exits.USAGE)
+
+
+def test_a_folder_that_is_no_workspace_is_refused_by_name(run, sid, tmp_path):
+    text = run("checkpoint", sid, "--workspace", "/", code=exits.REFUSED)
+    assert "cannot be a workspace" in text
+
+
+def test_where_the_folder_is_gone_it_says_how_to_name_it(run, here, sid, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    here.rename(tmp_path / "moved")
+    assert "--workspace" in run("rewind", f"{sid}@root", code=exits.NOT_FOUND)
+    run("rewind", f"{sid}@root", "--workspace", str(tmp_path / "moved"))
+    assert (tmp_path / "moved/a.txt").read_text() == "one\n"

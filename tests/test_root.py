@@ -1,0 +1,238 @@
+"""A workspace: what may be one, and what is seen in it without following anything."""
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+from restoring import Blobs, opened
+
+from gitsession.errors import Malformed, NotFound, Refused, Unavailable
+from gitsession.workspace import looking
+from gitsession.workspace.looking import Odd
+from gitsession.workspace.root import Root
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A home with a project and a store in it."""
+    home = tmp_path / "home"
+    for path in ("project/src", "store.git/objects", "store.git/refs"):
+        (home / path).mkdir(parents=True)
+    (home / "store.git/HEAD").write_text("ref: refs/heads/main\n")
+    return home
+
+
+def root_of(path, place):
+    return Root.open(path, home=place, store=place / "store.git")
+
+
+def test_a_project_is_a_workspace_and_so_is_a_folder_in_it_and_a_link_to_it(place):
+    (place / "link").symlink_to("project")
+    for path in ("project", "project/src", "link"):
+        with root_of(place / path, place) as root:
+            assert root.path == (place / path).resolve()
+
+
+def refused_places(place):
+    (place / "above").symlink_to("..")
+    (place / "project/.git/hooks").mkdir(parents=True)
+    return {
+        "/": "whole disk",
+        place: "home folder",
+        place / "project/..": "home folder",
+        place.parent: "home folder is in it",
+        place / "above": "home folder is in it",
+        place / "store.git": "in the store",
+        place / "store.git/refs": "in the store",
+        place / "project/.git": "git's own",
+        place / "project/.git/hooks": "git's own",
+    }
+
+
+@pytest.mark.promise("P26")
+def test_what_nobody_calls_a_workspace_is_refused_with_the_reason(place, faults):
+    for path, words in refused_places(place).items():
+        with faults.one(), pytest.raises(Refused, match=words):
+            root_of(path, place)
+    bare = place / "other.git"
+    os.rename(place / "store.git", bare)
+    with faults.one(), pytest.raises(Refused, match="git's own"):
+        root_of(bare, place)
+
+
+def test_what_is_no_folder_is_not_found(place):
+    (place / "file").write_text("")
+    for path in ("file", "nowhere", "file/x"):
+        with pytest.raises(NotFound, match="no folder to work in"):
+            root_of(place / path, place)
+
+
+def test_a_checkout_in_a_bare_repository_is_a_workspace(place):
+    (place / "store.git/checkout").mkdir()
+    Root.open(place / "store.git/checkout", home=place, store=None).close()
+
+
+def test_a_store_in_the_workspace_is_named_and_never_entered(place):
+    os.rename(place / "store.git", place / "project/my:store")
+    with Root.open(place / "project", home=place, store=place / "project/my:store") as root:
+        assert root.store == "%my%3Astore"
+        with pytest.raises(Refused, match="the store"):
+            root.state("%my%3Astore/HEAD")
+    with root_of(place / "project", place) as root:
+        assert root.store is None
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "w"
+    (folder / "d").mkdir(parents=True)
+    (folder / "d/f").write_text("hi")
+    (folder / "x").write_text("run")
+    (folder / "x").chmod(0o755)
+    (folder / "l").symlink_to("d/f")
+    (folder / "out").symlink_to(tmp_path)
+    (tmp_path / "secret").write_text("secret")
+    os.mkfifo(folder / "pipe")
+    with socket.socket(socket.AF_UNIX) as server:
+        here = os.getcwd()
+        os.chdir(folder)
+        try:
+            server.bind("socket")
+        finally:
+            os.chdir(here)
+    (folder / "a:b\n").write_text("odd")
+    (folder / os.fsdecode(b"\xff")).write_text("bytes")
+    return folder
+
+
+def test_what_is_there_is_a_file_a_link_or_told_as_what_it_is(folder):
+    blobs = Blobs()
+    with opened(folder) as root:
+        assert root.now("d/f") == blobs.file("hi")
+        assert root.now("x") == blobs.program("run")
+        assert root.now("l") == blobs.link("d/f")
+        assert root.now("%a%3Ab%0A") == blobs.file("odd")
+        assert root.now("%%FF") == blobs.file("bytes")
+        assert root.now("d") == Odd("folder")
+        assert root.now("pipe") == root.now("socket") == Odd("special")
+        assert [root.read(path) for path in ("d/f", "l")] == [b"hi", b"d/f"]
+
+
+def test_what_is_not_there_is_nothing_and_neither_is_what_lies_behind_a_link(folder):
+    with opened(folder) as root:
+        for path in ("n", "n/o", "d/f/x", "out/secret", "l/x", "pipe/x", "x" * 255):
+            assert root.state(path) is None
+            assert root.now(path) is None
+            with pytest.raises(NotFound):
+                root.read(path)
+
+
+def test_a_folder_and_a_pipe_are_not_read(folder):
+    with opened(folder) as root:
+        for path in ("d", "pipe", "socket"):
+            with pytest.raises(Refused):
+                root.read(path)
+
+
+@pytest.mark.promise("P28")
+@pytest.mark.parametrize("path", ["", "/etc", "d//f", "../secret", "d/..", ".git/x", "a:b", "%41", "/".join("d" * 65)])
+def test_a_path_that_no_checkpoint_has_is_malformed(folder, path, faults):
+    with opened(folder) as root:
+        for ask in (root.state, root.read, root.now):
+            with faults.one(), pytest.raises(Malformed):
+                ask(path)
+
+
+def test_a_status_is_equal_as_long_as_nobody_writes(folder):
+    with opened(folder) as root:
+        before = root.state("d/f")
+        assert root.state("d/f") == before and before.kind == "file" and before.size == 2
+        (folder / "d/f").write_text("ho")
+        assert root.state("d/f") != before
+
+
+def test_what_is_written_all_the_time_is_told(folder, monkeypatch):
+    real = os.read
+
+    def writing(fd, size):
+        with (folder / "d/f").open("a") as file:
+            file.write("more")
+        return real(fd, size)
+
+    monkeypatch.setattr(os, "read", writing)
+    with opened(folder) as root, pytest.raises(Unavailable, match="writing"):
+        root.read("d/f")
+
+
+def test_what_was_written_once_while_it_was_read_is_read_again(folder, monkeypatch):
+    real, left = os.read, ["new content"]
+
+    def writing(fd, size):
+        if left:
+            (folder / "d/f").write_text(left.pop())
+        return real(fd, size)
+
+    monkeypatch.setattr(os, "read", writing)
+    with opened(folder) as root:
+        assert root.now("d/f") == Blobs().file("new content")
+
+
+SWAPS = {
+    "a link to a secret": lambda path: path.symlink_to("../secret"),
+    "a pipe": os.mkfifo,
+    "a folder": lambda path: path.mkdir(),
+    "nothing": lambda path: None,
+}
+
+
+@pytest.mark.promise("P27")
+@pytest.mark.parametrize("plant", SWAPS.values(), ids=SWAPS)
+def test_a_file_that_becomes_something_else_after_we_looked_is_not_read_through(folder, monkeypatch, plant, faults):
+    real = looking._pour
+
+    def swapped(fd, name, found, take):
+        (folder / "x").unlink()
+        plant(folder / "x")
+        monkeypatch.setattr(looking, "_pour", real)
+        real(fd, name, found, take)
+
+    monkeypatch.setattr(looking, "_pour", swapped)
+    taken = b""
+    with faults.one(), opened(folder) as root:
+        try:
+            taken = root.read("x")
+        except (NotFound, Refused):
+            pass
+        assert taken in (b"", b"../secret")
+
+
+def test_handles_are_bounded_and_all_let_go(tmp_path):
+    if not Path("/proc/self/fd").exists():
+        pytest.skip("cannot count handles")
+    for at in range(200):
+        (tmp_path / f"{at}/a/b").mkdir(parents=True)
+        (tmp_path / f"{at}/a/b/f").write_text("x")
+    before = len(os.listdir("/proc/self/fd"))
+    with opened(tmp_path) as root:
+        for at in range(200):
+            assert root.read(f"{at}/a/b/f") == b"x"
+        assert len(os.listdir("/proc/self/fd")) - before < 100
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_after_forgetting_a_folder_is_reached_anew(folder):
+    with opened(folder) as root:
+        assert root.now("d/f")
+        os.rename(folder / "d", folder / "old")
+        (folder / "d").mkdir()
+        root.forget()
+        assert root.now("d/f") is None
+
+
+def test_what_the_system_does_not_let_us_see_is_its_error(folder):
+    if not os.geteuid():
+        pytest.skip("root sees everything")
+    (folder / "x").chmod(0)
+    with opened(folder) as root, pytest.raises(PermissionError):
+        root.read("x")

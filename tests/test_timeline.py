@@ -1,0 +1,105 @@
+"""Whose change was whose: what is in doubt is not the session's."""
+
+import pytest
+
+from gitsession.checkpoint.timeline import Step, Touch, attributed, touches
+from gitsession.model.entries import Checkpoint
+from gitsession.workspace.trees import File
+
+ONE, TWO, THREE = (File("100644", digit * 40) for digit in "123")
+
+
+def look(phase, changes=None, mode="workspace", **fields):
+    return Step(Checkpoint(mode=mode, phase=phase, **fields), changes or {})
+
+
+def ours(*steps):
+    return [set(paths) for paths in attributed(steps)]
+
+
+def test_what_differs_after_a_call_is_the_sessions_and_what_differs_before_one_is_not():
+    steps = look("before", {"a": (None, ONE)}), look("after", {"a": (ONE, TWO)}), look("before", {"a": (TWO, THREE)})
+    assert ours(*steps) == [set(), {"a"}, set()]
+
+
+def test_the_first_checkpoint_attributes_nothing():
+    assert ours(look("after", {"a": (None, ONE)})) == [set()]
+
+
+def test_what_a_rewind_wrote_counts_as_the_sessions():
+    assert ours(look("before"), look("rewind", {"a": (None, ONE)})) == [set(), {"a"}]
+
+
+NOT_OURS = {
+    "it was there before, unlooked at": (look("before"), look("after", {"a": (None, ONE)}, appeared=("a",))),
+    "it had been left out": (look("before", skipped=(("a", "too large"),)), look("after", {"a": (None, ONE)})),
+    "a folder above it had been left out": (
+        look("before", skipped=(("x/y", "a repository"),)),
+        look("after", {"x/y/z/a": (None, ONE)}),
+    ),
+    "nobody had looked at it": (
+        look("before", mode="edited", paths=("b",)),
+        look("after", {"a": (None, ONE)}, mode="edited", paths=("a",)),
+    ),
+    "all was looked at, of which only some was before": (
+        look("before", {"b": (None, ONE)}),
+        look("before", mode="edited", paths=("b",)),
+        look("after", {"a": (None, ONE)}),
+    ),
+    "the checkpoint before is of another workspace": (
+        look("before", workspace="/there"),
+        look("after", {"a": (ONE, TWO)}, workspace="/here"),
+    ),
+    "what was looked at elsewhere": (
+        look("before", mode="edited", paths=("a",), workspace="/there"),
+        look("before", mode="edited", paths=("b",), workspace="/here"),
+        look("after", {"a": (None, TWO)}, mode="edited", paths=("a",), workspace="/here"),
+    ),
+}
+
+
+@pytest.mark.parametrize("steps", NOT_OURS.values(), ids=NOT_OURS)
+def test_what_is_in_doubt_is_not_the_sessions(steps):
+    assert ours(*steps)[-1] == set()
+
+
+OURS = {
+    "it was looked at, and not there": (
+        look("before", mode="edited", paths=("a",)),
+        look("after", {"a": (None, ONE)}, mode="edited", paths=("a",)),
+    ),
+    "it was in the tree": (
+        look("before", {"a": (None, ONE)}, mode="edited", paths=("a",)),
+        look("before", mode="edited", paths=("b",)),
+        look("after", {"a": (ONE, TWO)}, mode="edited", paths=("a",)),
+    ),
+    "all was looked at once": (
+        look("before"),
+        look("before", mode="edited", paths=("b",)),
+        look("after", {"a": (None, ONE)}, mode="edited", paths=("a",)),
+    ),
+    "its neighbour had been left out": (
+        look("before", skipped=(("ab", "too large"),)),
+        look("after", {"a": (None, ONE)}),
+    ),
+}
+
+
+@pytest.mark.parametrize("steps", OURS.values(), ids=OURS)
+def test_what_the_session_is_known_to_have_changed_is_its_own(steps):
+    assert ours(*steps)[-1] == {"a"}
+
+
+def test_the_touches_of_a_path_since_a_step_are_all_its_changes_in_order():
+    steps = [
+        look("before", {"a": (None, ONE)}),
+        look("after", {"a": (ONE, TWO), "b": (None, ONE)}),
+        look("before", {"a": (TWO, ONE), "c": (None, ONE)}),
+        look("after", {"a": (ONE, THREE)}),
+    ]
+    assert touches(steps, 1) == {"a": [Touch(TWO, ONE, False), Touch(ONE, THREE, True)]}
+    assert touches(steps, 0) == {
+        "a": [Touch(ONE, TWO, True), Touch(TWO, ONE, False), Touch(ONE, THREE, True)],
+        "b": [Touch(None, ONE, True)],
+    }
+    assert touches(steps, 3) == {}

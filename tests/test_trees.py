@@ -1,0 +1,98 @@
+"""Trees of files as values: a tree is what a dict of paths says, whichever way it came about."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gitsession.errors import Malformed
+from gitsession.store.memory import MemoryStore
+from gitsession.store.objects import encode_tree
+from gitsession.workspace import trees
+from gitsession.workspace.trees import File
+
+NAMES = st.sampled_from(["a", "b", "a.b", "c-"])
+PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)
+FILES = st.builds(File, st.sampled_from(["100644", "100755", "120000"]), st.sampled_from(["1" * 40, "2" * 40]))
+
+
+def is_above(path, other):
+    return other.startswith(path + "/")
+
+
+def without_clashes(paths):
+    """Of a dict of paths, those that are below no other."""
+    return {path: file for path, file in paths.items() if not any(is_above(other, path) for other in paths)}
+
+
+STATES = st.dictionaries(PATHS, FILES, max_size=8).map(without_clashes)
+
+
+def built(store, changes, tree=None):
+    with store.transaction() as tx:
+        return trees.patch(store, tx, tree, changes)
+
+
+@given(STATES)
+def test_what_was_put_in_is_what_is_walked_and_looked_up(state):
+    store = MemoryStore()
+    tree = built(store, state)
+    assert dict(trees.walk(store, tree)) == state
+    looked = trees.look_up(store, tree, [*state, "a", "a/b", "never"])
+    assert {path: file for path, file in looked.items() if file} == state
+
+
+@given(STATES, STATES)
+def test_the_difference_of_two_trees_is_that_of_their_paths_and_makes_one_of_the_other(old, new):
+    store = MemoryStore()
+    before, after = built(store, old), built(store, new)
+    differing = {path: (old.get(path), new.get(path)) for path in old.keys() | new.keys()}
+    found = trees.diff(store, before, after)
+    assert found == {path: states for path, states in differing.items() if states[0] != states[1]}
+    assert built(store, {path: now for path, (_, now) in found.items()}, before) == after
+
+
+@given(STATES, PATHS, FILES)
+def test_a_file_takes_the_place_of_a_folder_and_the_other_way_about(state, path, file):
+    store = MemoryStore()
+    kept = {
+        other: kept
+        for other, kept in state.items()
+        if not is_above(path, other) and not is_above(other, path) and other != path
+    }
+    assert dict(trees.walk(store, built(store, {path: file}, built(store, state)))) == {**kept, path: file}
+
+
+@given(STATES, PATHS)
+def test_to_take_away_what_is_not_there_changes_nothing(state, path):
+    store = MemoryStore()
+    tree = built(store, state)
+    if path not in state:
+        assert built(store, {path: None}, tree) == tree
+
+
+def nested(store, levels, wide):
+    """A tree of ``wide`` times the same tree, and so on."""
+    with store.transaction() as tx:
+        tree = tx.put("tree", encode_tree({"f": ("100644", tx.put("blob", b""))}))
+        for _ in range(levels):
+            tree = tx.put("tree", encode_tree({f"n{at}": ("40000", tree) for at in range(wide)}))
+    return tree
+
+
+@pytest.mark.promise("P28")
+@pytest.mark.parametrize("levels, wide, words", [(50, 10, "names"), (3000, 1, "deep"), (64, 1, "deep")])
+def test_a_tree_that_has_no_end_is_refused(monkeypatch, levels, wide, words, faults):
+    monkeypatch.setattr(trees, "NAMES_MAX", 10_000)
+    store = MemoryStore()
+    tree = nested(store, levels, wide)
+    with faults.one(), pytest.raises(Malformed, match=words):
+        list(trees.walk(store, tree))
+    with faults.one(), pytest.raises(Malformed, match=words):
+        trees.diff(store, None, tree)
+
+
+def test_a_tree_as_deep_as_a_path_may_be_is_read():
+    store = MemoryStore()
+    tree = nested(store, 63, 1)
+    ((path, _),) = trees.walk(store, tree)
+    assert path.count("/") == 63 and list(trees.diff(store, None, tree)) == [path]

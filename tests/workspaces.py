@@ -1,0 +1,105 @@
+"""Workspaces for tests: folders with files in them, what a plain walk finds there, and all that a repository is."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+from gitsession.store.objects import oid_of
+from gitsession.workspace import names
+from gitsession.workspace.root import Root
+from gitsession.workspace.trees import File
+
+
+def git(at: Path, *words: str, stdin: bytes = b"", accept: tuple[int, ...] = (0,)) -> bytes:
+    """git as the user runs it."""
+    who = ("-c", "user.name=u", "-c", "user.email=u@example.com", "-c", "protocol.file.allow=always")
+    done = subprocess.run(["git", *who, *words], cwd=at, input=stdin, capture_output=True, check=False)
+    assert done.returncode in accept, done.stderr
+    return done.stdout
+
+
+def repository(at: Path) -> Path:
+    at.mkdir(parents=True, exist_ok=True)
+    git(at, "init", "-q", "-b", "main")
+    return at
+
+
+def fill(at: Path, **files: str | bytes) -> None:
+    """Files by their paths, ``__`` for a slash and ``_dot_`` for a dot."""
+    for name, data in files.items():
+        write(at / name.replace("__", "/").replace("_dot_", "."), data)
+
+
+def write(file: Path, data: str | bytes) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(data.encode() if isinstance(data, str) else data)
+
+
+def opened(at: Path) -> Root:
+    return Root.open(at, home=None, store=None)
+
+
+def is_repository(folder: bytes) -> bool:
+    return os.path.isdir(folder + b"/.git") and os.path.exists(folder + b"/.git/HEAD")
+
+
+def walked(at: Path, *, bytes_max: int = 1 << 30) -> dict[str, File]:
+    """Every file and link, as a tree says it, ignored or not; no ``.git``, and nothing of other repositories."""
+    found: dict[str, File] = {}
+    for folder, folders, files in os.walk(os.fsencode(at)):
+        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+        folders[:] = [name for name in folders if name != b".git" and name not in links]
+        folders[:] = [name for name in folders if not is_repository(os.path.join(folder, name))]
+        for name in [*files, *links]:
+            path = os.path.join(folder, name)
+            file = stated(path, bytes_max)
+            if file:
+                found[names.escape_path(os.path.relpath(path, os.fsencode(at)))] = file
+    return found
+
+
+def stated(path: bytes, bytes_max: int = 1 << 30) -> File | None:
+    status = os.lstat(path)
+    if stat.S_ISLNK(status.st_mode):
+        return File("120000", oid_of("blob", os.readlink(path)))
+    if not stat.S_ISREG(status.st_mode) or status.st_size > bytes_max:
+        return None
+    with open(path, "rb") as file:
+        return File("100755" if status.st_mode & 0o100 else "100644", oid_of("blob", file.read()))
+
+
+def without_ignored(at: Path, found: dict[str, File]) -> dict[str, File]:
+    """As git's own check says, asked of each path; no index has a say."""
+    asked = b"".join(names.unescape_path(path) + b"\0" for path in found)
+    told = git(at, "check-ignore", "-z", "--no-index", "--stdin", stdin=asked, accept=(0, 1))
+    ignored = {names.escape_path(raw) for raw in told.split(b"\0") if raw}
+    return {path: file for path, file in found.items() if path not in ignored}
+
+
+def fingerprint(at: Path) -> list[object]:
+    """Everything of the user's repository that must stay as it is."""
+    told: list[object] = [
+        git(at, "--no-optional-locks", *words)
+        for words in (
+            ("status", "--porcelain=v2", "--branch"),
+            ("stash", "list"),
+            ("for-each-ref",),
+            ("fsck", "--no-dangling"),
+        )
+    ]
+    git_dir = Path(os.fsdecode(git(at, "rev-parse", "--absolute-git-dir").rstrip(b"\n")))
+    return told + kept(git_dir)
+
+
+def kept(git_dir: Path) -> list[object]:
+    """Every file of a repository's own folder, with its content and its status."""
+    told: list[object] = []
+    for file in sorted(git_dir.rglob("*")):
+        status = file.lstat()
+        content = hashlib.sha1(file.read_bytes()).hexdigest() if file.is_file() else ""
+        told.append((str(file), status.st_mode, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, content))
+    return told
