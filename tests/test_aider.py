@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from mutation import mutant
 
 from gitsession.errors import Malformed
+from gitsession.exchange import discover
 from gitsession.exchange.bring_in import BroughtIn, bring_in
 from gitsession.formats import FORMATS, aider, claimed
 from gitsession.formats.aider_reread import reread
@@ -288,3 +289,13 @@ def test_aiders_own_reader_takes_headings_for_the_user_and_drops_titles_and_quot
         ("user", "2  \n"),
         ("assistant", ">>>>>>> REPLACE\n```\n\n"),
     ]
+
+
+def test_what_was_typed_is_kept_beside_aiders_own_history_and_no_other(tmp_path: Path) -> None:
+    typed = b"\n# 2026-11-21 20:43:39.249252\n+Add a fib function\n"
+    (tmp_path / ".aider.input.history").write_bytes(typed)
+    own, copy = tmp_path / ".aider.chat.history.md", tmp_path / ".aider.s1.aider.chat.history.md"
+    assert discover.attachments(own, b"", aider) == ({".aider.input.history": typed}, [])
+    assert discover.attachments(copy, b"", aider) == ({}, [])
+    (tmp_path / ".aider.input.history").unlink()
+    assert discover.attachments(own, b"", aider) == ({}, [])

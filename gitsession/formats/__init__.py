@@ -69,7 +69,7 @@ DATABASES: Mapping[str, Database] = _Modules("librecode", "opencode")
 SCATTERED: Mapping[str, Scattered] = _Modules("opencode")
 """Of ``FORMATS``, those whose agent kept each session in many files once."""
 
-ACCOMPANIED: Mapping[str, Accompanied] = _Modules("claude", "omp", "pi")
+ACCOMPANIED: Mapping[str, Accompanied] = _Modules("aider", "claude", "omp", "pi")
 """Of ``FORMATS``, those whose sessions have files beside their own."""
 
 IN_PROJECTS: Mapping[str, InProject] = _Modules("aider")
@@ -93,7 +93,7 @@ if TYPE_CHECKING:  # loading by name hides from the checker what each module is 
     _formats: Sequence[Format] = (aider, claude, codex, librecode, omp, opencode, pi)
     _databases: Sequence[Database] = (librecode, opencode)
     _scattered: Sequence[Scattered] = (opencode,)
-    _accompanied: Sequence[Accompanied] = (claude, omp, pi)
+    _accompanied: Sequence[Accompanied] = (aider, claude, omp, pi)
     _in_projects: Sequence[InProject] = (aider,)
     _counting: Sequence[Counting] = (codex,)
     _delegating: Sequence[Delegating] = (claude, codex, opencode)

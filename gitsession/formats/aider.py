@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from gitsession.formats import aider_file, aider_headline, aider_spans, aider_view, aider_write
 from gitsession.formats.outgoing import Outgoing, Written
-from gitsession.formats.places import Root, Workspace
+from gitsession.formats.places import Beside, Root, Workspace
 from gitsession.formats.record import Source
 from gitsession.model.entries import Entry, Session
 from gitsession.model.headline import Headline
 
 __all__ = [
-    "AGENT", "BETWEEN", "FILES", "FORM", "IN_PROJECT", "ROOTS", "called", "claims", "headline", "lies", "moved",
-    "place", "read", "resume_command", "split", "write",
+    "AGENT", "BETWEEN", "FILES", "FORM", "IN_PROJECT", "ROOTS", "beside", "called", "claims", "headline", "lies",
+    "moved", "place", "read", "resume_command", "split", "write",
 ]  # fmt: skip
 
 AGENT = "aider"
@@ -33,6 +33,11 @@ def claims(head: bytes) -> bool:
 
 def split(data: bytes, *, name: str = "", final: bool = False) -> Source:
     return aider_file.split(data, agent=AGENT, name=name, final=final)
+
+
+def beside(data: bytes, name: str) -> Sequence[Beside]:
+    """What was typed, with its times."""
+    return aider_file.beside(name)
 
 
 def headline(payload: bytes) -> Headline:

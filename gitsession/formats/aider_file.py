@@ -7,12 +7,21 @@ from hashlib import sha256
 
 from gitsession.errors import Malformed
 from gitsession.formats.aider_spans import LF, RUN, Span, cut
+from gitsession.formats.places import Beside
 from gitsession.formats.record import Record, Source
 from gitsession.formats.times import to_ms
 from gitsession.model.entries import Session
 
 NAME = ".aider.chat.history"
 """What Aider itself calls the file, without its ending: it lies at the top of the repository, where Aider works."""
+
+PROMPTS = ".aider.input.history"
+"""What was typed, each with its time, of all runs; it grows in the same folder."""
+
+
+def beside(name: str) -> Sequence[Beside]:
+    """``Accompanied.beside``: what was typed, where the history is Aider's own."""
+    return (Beside(PROMPTS, (PROMPTS,), needed=False),) if name.rpartition("/")[2] == NAME else ()
 
 
 def split(data: bytes, *, agent: str, name: str, final: bool) -> Source:
