@@ -26,6 +26,8 @@ from gitsession.formats import Format, Source
 from gitsession.index import search
 from gitsession.index.catalogue import Catalogue, Row, is_of
 from gitsession.index.search import Hit
+from gitsession.live import drain as draining
+from gitsession.live.drain import Drained
 from gitsession.model.entries import Session as Header
 from gitsession.rewind import intent as intents
 from gitsession.rewind.perform import Rewound
@@ -163,11 +165,18 @@ class Store:
         return self.take_in(format, taken, path=path, group=group, dry_run=dry_run)
 
     def take_in(
-        self, format: Format, taken: Taken, *, path: Path | None = None, group: str | None = None, dry_run: bool = False
+        self,
+        format: Format,
+        taken: Taken,
+        *,
+        path: Path | None = None,
+        group: str | None = None,
+        dry_run: bool = False,
+        logged: bool = True,
     ) -> BroughtIn:
-        """Import one session that was read already (``exchange.sources``)."""
+        """Import one session that was read already (``exchange.sources``). ``logged``: as a command, to be undone."""
         source = taken.source
-        command = bring_in.Command(f"import {path or source.source_id}", self._clock(), group)
+        command = bring_in.Command(f"import {path or source.source_id}", self._clock(), group) if logged else None
         done = bring_in.bring_in(
             self.objects,
             format,
@@ -180,6 +189,25 @@ class Store:
         )
         self._brought_in[format.AGENT, source.source_id] = done.session
         return done.with_missing(taken.missing)
+
+    def drain(self, *, wait_seconds: float = 0.0) -> Drained:
+        """Take in what agents' hooks have left: sessions as far as their files go, and checkpoints (docs/live.md).
+
+        ``wait_seconds``: for another process that is at it. Raises ``Unavailable``.
+        """
+        from gitsession.api.imports import Imports
+
+        imports = Imports(self, logged=False)
+
+        def take_in(agent: str, source_id: str, file: str) -> str | None:
+            return imports.follow(agent, source_id, file, Path.home(), os.environ)
+
+        try:
+            return draining.drain(
+                self.objects, take_in, home=Path.home(), clock=self._clock, wait_seconds=wait_seconds
+            )
+        finally:
+            imports.finish()
 
     def _session_of(self, agent: str, source_id: str) -> str | None:
         """The session that an agent calls so; what this handle brought in is known before the catalogue knows it."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import secrets
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,14 +15,14 @@ import click
 from gitsession.cli import exits, sweeping
 from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import count, current_folder, emit, json_option, say, warn
-from gitsession.errors import Corrupt, GitSessionError, NoBase, NotFound, Unavailable
+from gitsession.errors import Corrupt, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gitsession.api import Store
+    from gitsession.api.imports import Failure, Imports
     from gitsession.exchange.bring_in import BroughtIn
-    from gitsession.exchange.sources import Found, Seen
     from gitsession.formats import Format
 
 PROBLEMS_SHOWN = 3
@@ -44,12 +43,15 @@ def command(
 
     A file that was taken in before is brought up to date: nothing is done twice, nothing is overwritten.
     """
+    from gitsession.api.imports import Imports
     from gitsession.exchange import discover
 
     if not paths and not everything:
         raise click.UsageError("name a file or a folder, or say --all")
     files = list(_files(paths, everything, agent))
-    work = _Work(app.rehearsal() if dry_run else app.store(make=True), final, dry_run)
+    store = app.rehearsal() if dry_run else app.store(make=True)
+    is_first = not store.sessions()
+    work = Imports(store, final=final, dry_run=dry_run)
     try:
         with _progress(len(files), quiet=as_json) as advance:
             for path, format in files:
@@ -57,7 +59,7 @@ def command(
                 advance()
             work.take_what_waits()
         if everything:  # last: the sessions that were taken in say in which folders people work
-            for path, format in discover.in_projects(work.projects()):
+            for path, format in discover.in_projects(_projects(store)):
                 if agent in (None, format.AGENT):
                     work.take(path, format, named=False)
     finally:
@@ -66,13 +68,14 @@ def command(
     if as_json:
         sessions = [_object(work.store, *done) for done in work.done]
         told = {"sweep": dataclasses.asdict(sweep)} if sweep is not None else {}
-        emit("import", {"sessions": sessions, "failed": work.failed, **told})
+        failed = [{"path": failure.path, "what": failure.what} for failure in work.failed]
+        emit("import", {"sessions": sessions, "failed": failed, **told})
     else:
         _tell(work)
-        if sweep is not None and sweep.soon and work.is_first:
+        if sweep is not None and sweep.soon and is_first:
             say(sweeping.words(sweep))
     if work.failed:
-        return work.worst
+        return _worst(work.failed)
     return 0 if work.done or work.unchanged else exits.NOTHING
 
 
@@ -90,110 +93,18 @@ def _files(paths: tuple[Path, ...], everything: bool, agent: str | None) -> Iter
         yield path, FORMATS[agent] if agent else None
 
 
-_CODES = {Corrupt: exits.INTEGRITY, Unavailable: exits.TRY_AGAIN}
+_CODES: dict[type[Exception], int] = {Corrupt: exits.INTEGRITY, Unavailable: exits.TRY_AGAIN}
 """What the whole import ends with where one file failed so; the worst counts."""
 
 
-class _Work:
-    """The files one after the other; one that fails stops no other."""
+def _projects(store: Store) -> list[Path]:
+    """The folders in which sessions were held, and the one that the user stands in."""
+    held = (row.project for row in store.catalogue().sessions())
+    return [Path(folder) for folder in dict.fromkeys((current_folder(), *held)) if folder]
 
-    def __init__(self, store: Store, final: bool, dry_run: bool) -> None:
-        self.store = store
-        self.done: list[tuple[Path, str, BroughtIn]] = []
-        self.failed: list[dict[str, str]] = []
-        self.worst = exits.NOT_FOUND
-        self.skipped = 0
-        self.unchanged = 0
-        self.is_first = not store.sessions()
-        self._final = final
-        self.dry_run = dry_run
-        self._group = secrets.token_hex(8)
-        self._files: list[tuple[Path, Seen, str]] = []
-        self._waiting: list[tuple[Path, Format | None, bool, str]] = []
-        # As it is now: bringing it up to date after every file would cost more than the files.
-        self._catalogue = store.catalogue()
 
-    def projects(self) -> list[Path]:
-        """The folders in which sessions were held, and the one that the user stands in."""
-        held = (row.project for row in self.store.catalogue().sessions())
-        return [Path(folder) for folder in dict.fromkeys((current_folder(), *held)) if folder]
-
-    def take(self, path: Path, format: Format | None, *, named: bool) -> None:
-        """All sessions at ``path``: one in a file, many in a database."""
-        from gitsession.exchange import sources
-
-        found, sid, before = False, "", len(self.failed) + len(self._waiting)
-        with self._judged(path):
-            stamp = sources.stamp_of(path)
-            if not named and self._catalogue.seen(path.absolute(), stamp):
-                self.unchanged += 1
-                return
-            for each in sources.at(path, format, final=self._final):
-                found = True
-                try:
-                    sid = self._one(each, within=each.place != path) or sid
-                except NoBase as error:
-                    self._waiting.append((path, format, named, str(error)))
-            if not found and not named:
-                self.skipped += 1
-            elif not found:
-                hint = "--from FORMAT takes it as one's"
-                raise NotFound(f"no agent wrote this that gitsession knows ({_known()}); {hint}")
-        if sid and len(self.failed) + len(self._waiting) == before:
-            self._remember(path, stamp, sid)
-
-    def _one(self, found: Found, *, within: bool) -> str | None:
-        """One session; its id, ``None`` where it failed. ``within``: a database, which says when one has changed."""
-        with self._judged(found.place):
-            seen = self._catalogue.seen(found.place.absolute(), found.stamp) if within and not self._final else None
-            if seen is not None:
-                self.unchanged += 1
-                return seen
-            done = self.store.take_in(
-                found.format, found.take(), path=found.place, group=self._group, dry_run=self.dry_run
-            )
-            self.done.append((found.place, found.format.AGENT, done))
-            if within:
-                self._remember(found.place, found.stamp, done.session)
-            return done.session
-        return None
-
-    @contextmanager
-    def _judged(self, path: Path) -> Iterator[None]:
-        """What fails is said, and stops nothing else."""
-        try:
-            yield
-        except NoBase:
-            raise
-        except GitSessionError as error:
-            self._fail(path, str(error))
-            self.worst = max(self.worst, _CODES.get(type(error), exits.NOT_FOUND))
-        except OSError as error:
-            self._fail(path, error.strerror or str(error))
-        except MemoryError:
-            self._fail(path, "there is not enough memory to take it in")
-
-    def _remember(self, path: Path, stamp: Seen, sid: str) -> None:
-        if not self.dry_run:
-            self._files.append((path.absolute(), stamp, sid))
-
-    def take_what_waits(self) -> None:
-        """Files that go on from others, which may have come behind them; those still without are failures."""
-        while self._waiting:
-            again, self._waiting = self._waiting, []
-            for path, format, named, _ in again:
-                self.take(path, format, named=named)
-            if len(self._waiting) == len(again):
-                break
-        for path, _, _, what in self._waiting:
-            self._fail(path, what)
-
-    def _fail(self, path: Path, what: str) -> None:
-        self.failed.append({"path": os.fsencode(path).decode("utf-8", "replace"), "what": what})
-
-    def finish(self) -> None:
-        """The catalogue, up to date, remembers the files as they are."""
-        self.store.catalogue().remember(self._files)
+def _worst(failed: list[Failure]) -> int:
+    return max(_CODES.get(type(failure.error), exits.NOT_FOUND) for failure in failed)
 
 
 def _object(store: Store, path: Path, agent: str, done: BroughtIn) -> dict[str, Any]:
@@ -218,7 +129,9 @@ def _object(store: Store, path: Path, agent: str, done: BroughtIn) -> dict[str, 
     }
 
 
-def _tell(work: _Work) -> None:
+def _tell(work: Imports) -> None:
+    from gitsession.api.imports import known
+
     for path, _, done in work.done:
         row = work.store.catalogue().session(done.session)
         news = "unchanged, " if not done.moves else f"{done.new:,} new of " if done.new != done.entries else ""
@@ -231,22 +144,16 @@ def _tell(work: _Work) -> None:
         if len(done.problems) > PROBLEMS_SHOWN:
             say(f"  {len(done.problems) - PROBLEMS_SHOWN} more problems; --json lists all")
     for failure in work.failed:
-        warn(f"gitsession: {failure['path']}: {failure['what']}")
+        warn(f"gitsession: {failure.path}: {failure.what}")
     if len(work.done) > 1 or work.unchanged or work.skipped:
         changed = {done.session for _, _, done in work.done if done.moves}
         unchanged = work.unchanged + sum(not done.moves for _, _, done in work.done)
         parts = [count(len(changed), "session") + (" would be taken in" if work.dry_run else " taken in")]
         parts += [f"{count(unchanged, 'file')} unchanged"] if unchanged else []
-        parts += [f"{count(work.skipped, 'other file')} passed over ({_known()})"] if work.skipped else []
+        parts += [f"{count(work.skipped, 'other file')} passed over ({known()})"] if work.skipped else []
         say(", ".join(parts))
     elif not work.done and not work.failed:
-        warn(f"no session files found; {_known()}")
-
-
-def _known() -> str:
-    from gitsession.formats import FORMATS
-
-    return f"it knows the sessions of {' and '.join(', '.join(sorted(FORMATS)).rsplit(', ', 1))}"
+        warn(f"no session files found; {known()}")
 
 
 @contextmanager
