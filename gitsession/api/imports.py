@@ -8,16 +8,26 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from gitsession.errors import GitSessionError, NoBase, NotFound
 from gitsession.exchange import discover, sources
 from gitsession.formats import FORMATS, Format
 
 if TYPE_CHECKING:
-    from gitsession.api.store import Store
     from gitsession.exchange.bring_in import BroughtIn
-    from gitsession.exchange.sources import Found, Seen
+    from gitsession.exchange.sources import Found, Seen, Taken
+    from gitsession.index.catalogue import Catalogue
+
+
+class Into(Protocol):
+    """The store, as far as it is needed here."""
+
+    def catalogue(self) -> Catalogue: ...
+
+    def take_in(
+        self, format: Format, taken: Taken, *, path: Path | None, group: str | None, dry_run: bool, logged: bool
+    ) -> BroughtIn: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +43,7 @@ class Imports:
     """What one command takes in. ``finish`` at its end, whatever happened."""
 
     def __init__(
-        self, store: Store, *, final: bool = False, dry_run: bool = False, logged: bool = True
+        self, store: Into, *, final: bool = False, dry_run: bool = False, logged: bool = True
     ) -> None:
         """``logged``: as a command of the user's, which `undo` takes back."""
         self.store = store

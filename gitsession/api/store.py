@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -27,7 +27,9 @@ from gitsession.index import search
 from gitsession.index.catalogue import Catalogue, Row, is_of
 from gitsession.index.search import Hit
 from gitsession.live import drain as draining
+from gitsession.live import follow as following
 from gitsession.live.drain import Drained
+from gitsession.live.follow import News
 from gitsession.model.entries import Session as Header
 from gitsession.rewind import intent as intents
 from gitsession.rewind.perform import Rewound
@@ -141,6 +143,14 @@ class Store:
         among = {row.sid: row for row in rows if agent in ("", row.agent)}
         wanted = search.Wanted(query=query, sessions=among, role=role, since_ms=since_ms, most=most)
         return search.search(catalogue, self.objects, wanted)
+
+    def follow(self, *, every: float = following.EVERY_SECONDS, idle: bool = False) -> Iterator[News | None]:
+        """Every entry that comes from now on, whoever writes it: ``News`` (``session``, ``branch``, ``node``).
+
+        An iterator that never ends; break out of it. ``every``: seconds between two looks; ``idle``: one that finds
+        nothing gives ``None``. No thread runs for it. What agents' hooks have left comes when it is taken in.
+        """
+        return following.follow(self.objects, every=every, idle=idle)
 
     # ---- import and export
 

@@ -53,14 +53,15 @@ class App:
             if not make:
                 self.require()
             self._store = Store.create(self.path) if make else Store.open(self.path, damaged=damaged)
-            if drained and not damaged and spool.is_due(os.fspath(self.path)) and not self._store.objects.read_only:
-                self._drain(self._store)
+            if drained and not damaged and not self._store.objects.read_only:
+                self.drain()
         return self._store
 
-    def _drain(self, store: Store) -> None:
-        """What agents' hooks have left comes first; where that fails, `doctor` tells, and the command goes on."""
+    def drain(self) -> None:
+        """Take in what agents' hooks have left, if anything. Where that fails the command goes on."""
         try:
-            store.drain(wait_seconds=DRAIN_WAIT_SECONDS)
+            if self._store is not None and spool.is_due(os.fspath(self.path)):
+                self._store.drain(wait_seconds=DRAIN_WAIT_SECONDS)
         except GitSessionError as error:
             warn(f"gitsession: what agents' hooks have left cannot be taken in yet: {error}")
 

@@ -71,7 +71,7 @@ def create(path: Path | str) -> None:
 
 
 def is_waiting(path: Path) -> bool:
-    """Whether there is no store at ``path`` yet, but what agents' hooks have left for it: nothing that a store keeps."""
+    """Whether at ``path`` there is no store yet, only what agents' hooks have left for one."""
     try:
         return os.listdir(path) == [CONTROL] and not set(os.listdir(path / CONTROL)) & {"journal", "lock", "keep"}
     except OSError:

@@ -66,7 +66,7 @@ def command(
         work.finish()
     sweep = sweeping.look(work.store.catalogue()) if everything else None
     if as_json:
-        sessions = [_object(work.store, *done) for done in work.done]
+        sessions = [_object(store, *done) for done in work.done]
         told = {"sweep": dataclasses.asdict(sweep)} if sweep is not None else {}
         failed = [{"path": failure.path, "what": failure.what} for failure in work.failed]
         emit("import", {"sessions": sessions, "failed": failed, **told})
