@@ -133,6 +133,7 @@ def _look(store: str, event: str, agent: str, at_ms: int, raw: bytes) -> None:
         cwd = data.get("cwd")
         if not isinstance(cwd, str) or not os.path.isabs(cwd):
             raise ValueError("the agent says no folder that it is in")
+        spool.make_folder(spool.folder(store))  # a store in the workspace is no part of it, one yet to be made neither
         signal.signal(signal.SIGALRM, too_long)
         signal.setitimer(signal.ITIMER_REAL, LOOK_SECONDS)
         try:

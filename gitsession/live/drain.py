@@ -125,7 +125,7 @@ class _Drain:
 
     def _in_order(self) -> list[Event]:
         """By time, but each look behind the one that it goes on from: clocks have been seen to run backwards."""
-        by_look = {event.look.name: event for event in self._events if event.look}
+        by_look = {look.name: event for event in self._events if (look := event.look) and look.name != look.before}
         ordered: dict[str, Event] = {}
         for event in self._events:
             chain = [event]

@@ -55,9 +55,8 @@ def spooled(store: Path, root: Root, head: dict[str, Any], *, wait_seconds: floa
     folder = turns.folder_in(store, root.path)
     with (
         turns.turn_in(store, root.path, wait_seconds=wait_seconds),
-        look(root, folder, caps=caps(), never=[store], wait_seconds=wait_seconds) as seen,
+        look(root, folder, caps=caps(), wait_seconds=wait_seconds) as seen,
     ):
-        name = new_name()
         rows: list[tuple[str, str | None, str | None, int]] = []
         contents: list[bytes] = []
         size = 0
@@ -68,6 +67,7 @@ def spooled(store: Path, root: Root, head: dict[str, Any], *, wait_seconds: floa
             size += len(change.data)
             if size > BYTES_MAX:
                 raise TooMuch(f"more than {BYTES_MAX >> 20} MiB differ in {root.path}")
+        name = (not seen.changed and seen.before) or new_name()
         told = {
             "workspace": os.fspath(root.path),
             "before": seen.before,
