@@ -13,7 +13,7 @@ from typing import Any
 from unittest import mock
 
 from builders import joined
-from claude_code import SESSION, assistant, asked, call, result, user
+from claude_code import SESSION, asked, assistant, call, result, user
 
 from gitsession import Store
 from gitsession.checkpoint import line
@@ -21,6 +21,7 @@ from gitsession.cli import hooking
 from gitsession.live import spool
 from gitsession.model.entries import Checkpoint
 from gitsession.workspace import trees
+
 
 def run(store: Path, event: str, said: bytes | dict[str, Any], *words: str, **how: Any) -> subprocess.CompletedProcess:
     """The program itself, as an agent runs it."""

@@ -1,4 +1,4 @@
-"""What hooks have left becomes sessions and checkpoints: once, in order, each change whose it was; and kills lose none."""
+"""What hooks have left becomes sessions and checkpoints: once, in order, each change whose it was."""
 
 from __future__ import annotations
 
@@ -246,7 +246,8 @@ BAD = {
 
 def look(changes: object, contents: bytes = b"") -> bytes:
     told = {"workspace": "/w", "before": None, "base": None, "name": "n", "skipped": [], "appeared": []}
-    return json.dumps({"v": 1, "at_ms": 1, "data": {}, "look": {**told, "changes": changes}}).encode() + b"\n" + contents
+    head = {"v": 1, "at_ms": 1, "data": {}, "look": {**told, "changes": changes}}
+    return json.dumps(head).encode() + b"\n" + contents
 
 
 X = "c1b0730ca6d5e9de6fcc29e5f8ed3ce5b6f1b6b9"
