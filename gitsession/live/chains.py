@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from gitsession.errors import MissingObject, Unavailable
@@ -27,15 +27,23 @@ class Chains:
         self._store = store
         self._known = _load(store.git_dir)
         self._last: dict[str, str] = {}
+        self._is_noted = True
 
     def tree(self, look: Look) -> Oid | None:
         """Raises ``MissingObject`` where nobody knows what the look goes on from."""
         states = put(self._store, look.changes)
         with self._store.transaction() as to:
             tree = tree_with(self._store, to, self._base(look), states)
+        self._is_noted = self._is_noted and self._known.get(look.name, "") == tree
         self._known[look.name] = tree
         self._last[look.workspace] = look.name
         return tree
+
+    def note(self) -> None:
+        """Keep what is known, before what it is known from goes. Raises ``OSError``."""
+        if not self._is_noted:
+            self._write(self._known)
+            self._is_noted = True
 
     def _base(self, look: Look) -> Oid | None:
         if look.before is None:
@@ -70,7 +78,9 @@ class Chains:
             except Unavailable:  # then the next look by the store is one afresh
                 pass
         wanted = {event.look.before for event in waiting if event.look} | set(self._last.values())
-        kept = {name: tree for name, tree in self._known.items() if name in wanted}
+        self._write({name: tree for name, tree in self._known.items() if name in wanted})
+
+    def _write(self, kept: Mapping[str, Oid | None]) -> None:
         place = f"{spool.folder(str(self._store.git_dir))}/{FILE}"
         with open(f"{place}.new", "w") as file:
             json.dump(kept, file)

@@ -103,6 +103,7 @@ class _Drain:
                 self._complain(event)
                 self._calls.note(event)
                 self._calls.save()
+                self._chains.note()
                 os.unlink(spool.path(self._spool, event.spooled))
                 self.done.taken += 1
             elif os.path.exists(spool.path(self._spool, event.spooled)):
