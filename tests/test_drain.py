@@ -262,6 +262,8 @@ BAD |= {
     "git's own folder": look([[".git/config", None, None, 0]]),
     "an absolute path": look([["/etc/passwd", None, None, 0]]),
     "a row too short": look([["a"]]),
+    "a workspace that is no path": look([]).replace(b'"/w"', b'"/\\ud800"'),
+    "a workspace that is none": look([]).replace(b'"/w"', b"7"),
 }
 
 
@@ -276,6 +278,25 @@ def test_a_bad_file_of_the_spool_is_set_aside_and_named_and_stops_nothing(agent:
     assert spool.set_aside(str(agent.store)) == [name]
     assert (agent.store / f"gitsession/spool/{name}.bad").read_bytes() == data
     assert name in failures(agent.store)[0]
+
+
+ODD = {
+    "half a letter": {"session_id": "\ud800", "transcript_path": "/\ud800", "tool_use_id": "\udfff"},
+    "a zero": {"session_id": "\0", "transcript_path": "/a\0b"},
+    "a device": {"session_id": "x", "transcript_path": "/dev/zero"},
+    "a folder": {"session_id": "x", "transcript_path": "/"},
+    "no session": {"session_id": "x", "transcript_path": "/etc/hostname"},
+}
+
+
+@pytest.mark.parametrize("said", ODD.values(), ids=ODD)
+def test_odd_words_of_an_agent_stop_nobody_else(agent: Agent, said: dict[str, str]) -> None:
+    agent.tell("SessionStart", **said)
+    agent.tell("PreToolUse", tool_name="Bash", **said)
+    agent.prompt("u1", "do it")
+    done = agent.drain()
+    assert done.taken >= 1
+    assert agent.points()[0][2] == {"a": "1", "b": "1"}
 
 
 def test_an_event_and_an_agent_that_nobody_knows_are_named_and_the_session_comes_in(agent: Agent) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gitsession.cli.output import count, warn
-from gitsession.errors import GitSessionError, NotAStore, NotFound
+from gitsession.errors import NotAStore, NotFound
 from gitsession.live import spool
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class App:
         try:
             if self._store is not None and spool.is_due(os.fspath(self.path)):
                 self._store.drain(wait_seconds=DRAIN_WAIT_SECONDS)
-        except GitSessionError as error:
+        except Exception as error:  # what others left must not stand between the user and what is kept
             warn(f"gitsession: what agents' hooks have left cannot be taken in yet: {error}")
 
     def rehearsal(self) -> Store:

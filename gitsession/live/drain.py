@@ -15,6 +15,7 @@ from typing import Protocol
 from gitsession.checkpoint import line
 from gitsession.checkpoint.taking import Why, take
 from gitsession.checkpoint.timeline import AFTER, BEFORE, WORKSPACE
+from gitsession.codec.sayable import sayable, whole
 from gitsession.errors import Corrupt, GitSessionError, Malformed, MissingObject, NotFound, Unavailable
 from gitsession.formats import FORMATS
 from gitsession.live import events, records, spool
@@ -171,11 +172,11 @@ class _Drain:
         entry = Checkpoint(
             mode=WORKSPACE,
             phase=phase,
-            call=call,
+            call=sayable(call),
             workspace=os.fsencode(look.workspace).decode("utf-8", "replace"),
-            skipped=look.skipped,
+            skipped=tuple((whole(path), whole(why)) for path, why in look.skipped),
             appeared=look.appeared,
-            reason=event.reason,
+            reason=sayable(event.reason),
             at_ms=event.at_ms,
         )
         if self._is_there(sid, entry):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gitsession.codec.sayable import whole
 from gitsession.errors import Malformed
 from gitsession.live import spool
 from gitsession.live.glance import BYTES_MAX
@@ -95,9 +97,9 @@ def parse(name: str, data: bytes) -> Event:
         agent=_text(head, "agent"),
         at_ms=at_ms,
         session=_text(told, "session_id"),
-        file=_text(told, "transcript_path"),
-        other_file=_text(told, "agent_transcript_path"),
-        workspace=_text(head, "workspace"),
+        file=_place(told, "transcript_path"),
+        other_file=_place(told, "agent_transcript_path"),
+        workspace=_place(head, "workspace"),
         call=_text(told, "tool_use_id") or None,
         within_agent=bool(_text(told, "agent_id")),
         prompt=_text(told, "prompt"),
@@ -119,14 +121,23 @@ def _object(data: bytes, name: str) -> dict[str, Any]:
 
 def _text(found: dict[str, Any], key: str) -> str:
     value = found.get(key)
-    return value.replace("\0", "") if isinstance(value, str) else ""
+    return whole(value.replace("\0", "")) if isinstance(value, str) else ""
+
+
+def _place(found: dict[str, Any], key: str) -> str:
+    """A path as Python has it; "" for what can be none."""
+    value = found.get(key)
+    try:
+        return value if isinstance(value, str) and b"\0" not in os.fsencode(value) else ""
+    except UnicodeEncodeError:
+        return ""
 
 
 def _look(told: Any, contents: bytes, name: str) -> Look:
     try:
         before, base = told["before"], told.get("base")
         found = Look(
-            workspace=str(told["workspace"]),
+            workspace=_place(told, "workspace"),
             before=None if before is None else str(before),
             base=None if base is None else (None if base[0] is None else _oid(base[0]),),
             name=str(told["name"]),
@@ -136,6 +147,8 @@ def _look(told: Any, contents: bytes, name: str) -> Look:
         )
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise Malformed(f"a look that cannot be read: {error}"[:200], where=name) from None
+    if not os.path.isabs(found.workspace):
+        raise Malformed("a look at no folder", where=name)
     return found
 
 
