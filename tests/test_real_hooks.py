@@ -1,4 +1,4 @@
-"""The real Claude Code and the real codex, told by ``enable``, edit files through the shell; a rewind takes that back.
+"""The real Claude Code, codex and pi, told by ``enable``, edit files through the shell; a rewind takes that back.
 
 Runs where ``$LAB`` holds them; each has a home, a folder and a network of its own (``unshare -n``), in which a scripted
 model answers.
@@ -43,6 +43,20 @@ _CODEX = """sed -e "s#@PORT@#$(cat ../port)#" -e "s#@WORK@#$PWD#" {template} > $
 timeout {seconds} {program} exec {more} --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox \
     --dangerously-bypass-hook-trust --json "{prompt}" """
 
+NODE = Path(os.environ.get("LAB", "/nonexistent")) / "node22/node_modules/node/bin/node"
+PI = NODE.parents[4] / "pi-087/node_modules/.bin/pi"
+
+_PI = """sed "s#@PORT@#$(cat ../port)#" ../models.json > $HOME/.pi/agent/models.json
+PI_OFFLINE=1 PATH={program.parent}:$PATH timeout {seconds} {program} {pi} -p "{prompt}" {more} \
+    --provider mock --model mock-model"""
+MODELS = {"providers": {"mock": {
+    "baseUrl": "http://127.0.0.1:@PORT@/v1", "api": "openai-completions", "apiKey": "none",
+    "models": [{"id": "mock-model"}],
+}}}  # fmt: skip
+
+FORMS = {"claude": (_CLAUDE, PROGRAM), "codex": (_CODEX, real_codex.PROGRAM), "pi": (_PI, NODE)}
+GO_ON = {"claude": "--continue", "codex": "resume --last", "pi": "--continue"}
+
 
 class Place:
     """A home with an agent in it that tells what it does, and a folder to work in."""
@@ -73,9 +87,10 @@ class Place:
         """One turn, in which the model says ``steps``."""
         (self.folder / "script.json").write_text(json.dumps([*steps, {"text": "Done."}]))
         (self.folder / "port").unlink(missing_ok=True)
-        form, program = (_CLAUDE, PROGRAM) if self.agent == "claude" else (_CODEX, real_codex.PROGRAM)
+        (self.folder / "models.json").write_text(json.dumps(MODELS))
+        form, program = FORMS[self.agent]
         template = real_codex.PEERS / "codex_config.toml.tmpl"
-        start = form.format(program=program, prompt=prompt, seconds=SECONDS, more=more, template=template)
+        start = form.format(program=program, prompt=prompt, seconds=SECONDS, more=more, template=template, pi=PI)
         script = _RUN.format(model=MODEL, seconds=SECONDS, start=start)
         command = ["unshare", "-n", "bash", "-c", script]
         done = subprocess.run(command, cwd=self.work, env=self.env, capture_output=True, timeout=2 * SECONDS)
@@ -85,6 +100,8 @@ class Place:
         """The model wants a command to be run."""
         if self.agent == "claude":
             return {"tool": "Bash", "args": {"command": command, "description": "run"}}
+        if self.agent == "pi":
+            return {"tool": "bash", "args": {"command": command}}
         return {"tool": "exec_command", "args": {"cmd": command}}
 
     def fill(self, files: dict[str, str]) -> None:
@@ -101,9 +118,9 @@ class Place:
             return [(node.role, node.subject) for node in session.line() if node.role in ("user", "assistant", "tool")]
 
 
-@pytest.fixture(params=["claude", "codex"])
+@pytest.fixture(params=FORMS)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    program = PROGRAM if request.param == "claude" else real_codex.PROGRAM
+    program = PI if request.param == "pi" else FORMS[request.param][1]
     if not (program.exists() and MODEL.exists() and can_unshare()):
         pytest.skip("the real program is not at hand")
     return Place(tmp_path, request.param)
@@ -135,8 +152,8 @@ def test_files_and_conversation_are_back(place: Place) -> None:
 
 def test_a_second_turn_is_taken_back_and_the_first_one_stays(place: Place) -> None:
     place.ask("Change the files", place.shell(CHANGE))
-    more = "--continue" if place.agent == "claude" else "resume --last"
-    place.ask("And once more", place.shell("printf three > a.txt"), place.shell("rm new.txt"), more=more)
+    once_more = (place.shell("printf three > a.txt"), place.shell("rm new.txt"))
+    place.ask("And once more", *once_more, more=GO_ON[place.agent])
     assert place.files() == {"a.txt": "three", "moved.txt": "kept"}
     place.cli("rewind", f"@@{entry(place, 'And once more')}", "--workspace", str(place.work))
     assert place.files() == AFTER
