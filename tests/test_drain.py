@@ -12,6 +12,7 @@ from claude_code import assistant, call, user
 from hooks import Agent, failures, waiting
 
 from gitsession import Store
+from gitsession.cli.opening import App
 from gitsession.live import spool
 
 
@@ -280,6 +281,18 @@ def test_a_bad_file_of_the_spool_is_set_aside_and_named_and_stops_nothing(agent:
     assert name in failures(agent.store)[0]
 
 
+def test_an_agent_that_does_not_say_where_its_file_is_is_found_where_agents_keep_theirs(agent: Agent) -> None:
+    agent.prompt("u1", "do it")
+    place = Path.home() / ".claude/projects/-work"
+    place.mkdir(parents=True)
+    agent.file = agent.file.rename(place / agent.file.name)
+    for name in waiting(agent.store):
+        file = Path(spool.path(str(agent.store), name))
+        file.write_bytes(file.read_bytes().replace(b'"transcript_path"', b'"something"'))
+    assert agent.drain().waiting == 0
+    assert agent.points() == [("before", None, {"a": "1", "b": "1"})]
+
+
 ODD = {
     "half a letter": {"session_id": "\ud800", "transcript_path": "/\ud800", "tool_use_id": "\udfff"},
     "a zero": {"session_id": "\0", "transcript_path": "/a\0b"},
@@ -343,3 +356,18 @@ def test_somebody_who_is_at_it_already_is_not_waited_for(agent: Agent) -> None:
         lock.release()
         lock.close()
     assert agent.drain().taken == 1
+
+
+def test_a_drain_that_fails_in_a_way_nobody_thought_of_stops_no_command(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ValueError("never thought of")
+
+    agent.prompt("u1", "do it")
+    Store.create(agent.store).close()
+    monkeypatch.setattr(Store, "drain", fail)
+    app = App(str(agent.store))
+    assert app.store().sessions() == []
+    app.close()
+    assert "never thought of" in capsys.readouterr().err

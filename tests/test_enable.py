@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gitsession.errors import Malformed, Refused
-from gitsession.live import enabling, jsontext, telling
+from gitsession.live import enabling, jsontext, records, spool, telling
 from gitsession.live.telling import AGENTS, Settings
 
 PROGRAM = ["/opt/with space/bin/gitsession", "--store", "/home/u/it's/store.git"]
@@ -168,6 +168,36 @@ def test_the_files_that_agents_load_are_what_node_takes(tmp_path: Path, agent: s
     file, _ = enable(tmp_path, None, agent)
     shutil.copy(file, tmp_path / "it.mjs")
     subprocess.run(["node", "--check", str(tmp_path / "it.mjs")], check=True, capture_output=True)
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="no node to run it")
+def test_what_opencode_tells_its_plugin_comes_to_the_spool(tmp_path: Path) -> None:
+    store = tmp_path / "store.git"
+    program = [sys.executable, "-P", "-m", "gitsession", "--store", str(store)]
+    told = AGENTS["opencode"]
+    assert not isinstance(told, Settings)
+    (tmp_path / "it.mjs").write_text(telling.text_of(told, program))
+    (tmp_path / "work").mkdir()
+    (tmp_path / "run.mjs").write_text("""
+        import { gitsession } from "./it.mjs";
+        const hooks = await gitsession({ directory: process.argv[2] });
+        const session = { sessionID: "ses_1" };
+        await hooks["chat.message"](session, { parts: [{ type: "text", text: "do it" }] });
+        const call = { tool: "bash", callID: "call_1", ...session };
+        await hooks["tool.execute.before"](call, { args: { command: "rm x" } });
+        await hooks["tool.execute.after"]({ ...call, args: { command: "rm x" } }, { output: "" });
+        await hooks.event({ event: { type: "message.updated", properties: {} } });
+    """)
+    command = ["node", str(tmp_path / "run.mjs"), str(tmp_path / "work")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    found = [records.read(store, name) for name in spool.waiting(str(store))]
+    assert [(event.name, event.session, event.prompt, event.call, event.reason) for event in found if event] == [
+        ("UserPromptSubmit", "ses_1", "do it", None, None),
+        ("PreToolUse", "ses_1", "", "call_1", "bash: rm x"),
+        ("PostToolUse", "ses_1", "", "call_1", "bash: rm x"),
+    ]
+    assert all(event and event.look for event in found)
 
 
 def test_the_command_runs_in_any_folder_and_is_silent_where_the_program_is_gone(tmp_path: Path) -> None:

@@ -47,6 +47,8 @@ def carry_out(app: App, verb: str, edit: Edit, then: str, *, yes: bool, dry_run:
     if goes:
         from gitsession.live import enabling
 
+        if verb == "enable":
+            app.store(make=True)
         enabling.perform(app.path, edit, enable=verb == "enable")
     if as_json:
         emit(verb, {"agent": edit.agent, "file": os.fspath(edit.file), "changed": goes, "diff": diff, "then": then})

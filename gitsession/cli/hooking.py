@@ -35,14 +35,13 @@ def is_for_us(words: list[str]) -> bool:
 
 def run(words: list[str]) -> None:
     """Never raises, whatever happens."""
-    store = ""
+    store = event = ""
     try:
         store, event, agent = _said(words)
         _take(store, event, agent)
     except BaseException as error:
-        what = f"{' '.join(words[-1:])[:64]}: {error or type(error).__name__}"
         try:
-            spool.fail(store or _store(""), what)
+            spool.fail(store or _store(""), f"{event or 'hook'}: {str(error) or type(error).__name__}")
         except BaseException:  # nowhere to say it
             pass
 
@@ -144,7 +143,7 @@ def _look(store: str, event: str, agent: str, at_ms: int, raw: bytes) -> None:
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
     except (GitSessionError, OSError, ValueError, RuntimeError) as error:
-        spool.fail(store, f"{event}: {error or type(error).__name__}")
+        spool.fail(store, f"{event}: {str(error) or type(error).__name__}")
         unlooked = json.dumps({"v": spool.VERSION, **head, "gave_up": str(error)})
         spool.write(store, [unlooked.encode() + b"\n"])
         if isinstance(error, TimeoutError | glance.TooMuch):
@@ -173,6 +172,7 @@ def _drain_apart(store: str) -> None:
         return
     try:
         os.setsid()
+        os.nice(10)
         os.chdir("/")
         nothing = os.open(os.devnull, os.O_RDWR)
         for fd in (0, 1, 2):

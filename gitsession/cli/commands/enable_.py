@@ -28,6 +28,4 @@ def command(app: App, agent: str, yes: bool, dry_run: bool, as_json: bool) -> in
     told = telling.find(agent)
     file = telling.file_of(told, Path.home(), os.environ)
     edit = enabling.plan_enable(told, file, program(app.path))
-    if not dry_run:
-        app.store(make=True)
     return carry_out(app, "enable", edit, told.then, yes=yes, dry_run=dry_run, as_json=as_json)
