@@ -89,6 +89,24 @@ def test_what_waits_is_not_tried_again_by_every_command(tmp_path: Path) -> None:
     assert spool.is_due(store)
 
 
+def test_where_nothing_is_ever_taken_in_no_more_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spool, "EVENTS_MAX", 3)
+    names = [spool.write(str(tmp_path), [b""]) for _ in range(3)]
+    with pytest.raises(OSError, match="more than 3 events wait"):
+        spool.write(str(tmp_path), [b""])
+    assert spool.waiting(str(tmp_path)) == names
+
+
+def test_what_a_killed_hook_left_goes_after_a_while(tmp_path: Path) -> None:
+    spool.make_folder(spool.folder(str(tmp_path)))
+    old, new = (Path(spool.folder(str(tmp_path)), f"{name}.tmp") for name in ("old", "new"))
+    for file in (old, new):
+        file.write_bytes(b"half")
+    os.utime(old, (1, 1))
+    spool.sweep(str(tmp_path))
+    assert (old.exists(), new.exists()) == (False, True)
+
+
 NAMES = {"Stop": "Stop", "a-b_c": "a-b_c", "": "", "a b": "", "../x": "", "é": "", "x" * 65: "", '"': ""}
 
 

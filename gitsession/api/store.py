@@ -28,6 +28,7 @@ from gitsession.index.catalogue import Catalogue, Row, is_of
 from gitsession.index.search import Hit
 from gitsession.live import drain as draining
 from gitsession.live import follow as following
+from gitsession.live import spool
 from gitsession.live.drain import Drained
 from gitsession.live.follow import News
 from gitsession.model.entries import Session as Header
@@ -207,6 +208,8 @@ class Store:
         """
         from gitsession.api.imports import Imports
 
+        if not spool.waiting(os.fspath(self.objects.git_dir)):
+            return Drained()
         imports = Imports(self, logged=False)
 
         def take_in(agent: str, source_id: str, file: str) -> str | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from gitsession.checkpoint import line
+from gitsession.checkpoint import line, places
 from gitsession.checkpoint.taking import Why, take
 from gitsession.checkpoint.timeline import AFTER, BEFORE, WORKSPACE
 from gitsession.codec.sayable import sayable, whole
@@ -34,6 +34,9 @@ WAIT_MS = 24 * 3600 * 1000
 """So long an event waits for its session's file."""
 LAG_MS = 60_000
 """So long a look waits for the entry that it belongs to, while the agent has written nothing newer."""
+
+TURN_SECONDS = 5.0
+"""So long another of ours at work in the workspace is waited for; else the look comes with the next drain."""
 
 
 class TakeIn(Protocol):
@@ -61,8 +64,6 @@ def drain(
     store: GitStore, take_in: TakeIn, *, home: Path, clock: Callable[[], int], wait_seconds: float = 0.0
 ) -> Drained:
     """Take in what waits. ``wait_seconds``: for another process that does the same. Raises ``Unavailable``."""
-    if not spool.waiting(str(store.git_dir)):
-        return Drained()
     place = spool.folder(str(store.git_dir))
     try:
         lock = StoreLock(Path(place, "drain.lock"), wait_seconds=wait_seconds)
@@ -96,6 +97,7 @@ class _Drain:
         self.done = Drained()
 
     def run(self) -> Drained:
+        spool.sweep(self._spool)
         self._events = [event for name in spool.waiting(self._spool) if (event := self._read(name)) is not None]
         self._ended = {event.key for event in self._events if event.name == events.SESSION_END}
         left: list[Event] = []
@@ -179,20 +181,20 @@ class _Drain:
             reason=sayable(event.reason),
             at_ms=event.at_ms,
         )
-        if self._is_there(sid, entry):
-            return True
-        before = line.newest(self._store, sid)
         try:
-            point = line.add(self._store, sid, entry, lambda tx, newest: tree, target)
+            with places.turn(self._store, Path(look.workspace), wait_seconds=TURN_SECONDS):
+                newest = line.newest(self._store, sid)
+                if newest is not None and newest.entry.at_ms >= event.at_ms:
+                    # It is there, or the line goes on beyond it: an older look behind a newer one would tell changes
+                    # twice, and the wrong way round.
+                    return True
+                point = line.add(self._store, sid, entry, lambda tx, before: tree, target)
         except NotFound:  # nobody has spoken in it yet
             return self._is_given_up(event)
-        self.done.checkpoints += before is None or point.oid != before.oid
+        except Unavailable:  # a rewind is at work there
+            return False
+        self.done.checkpoints += newest is None or point.oid != newest.oid
         return True
-
-    def _is_there(self, sid: str, entry: Checkpoint) -> bool:
-        """Whether the line has it, or goes on beyond it: an older look behind a newer one would tell changes twice."""
-        newest = line.newest(self._store, sid)
-        return newest is not None and newest.entry.at_ms >= entry.at_ms
 
     def _may_come(self, event: Event, targets: Targets) -> bool:
         """Whether the agent may still write the entry that an event belongs to."""

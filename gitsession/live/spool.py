@@ -24,6 +24,9 @@ AGAIN_SECONDS = 60
 FAILURES, FAILURES_BEFORE = "failures", "failures.old"
 FAILURES_BYTES_MAX = 64 << 10
 WORDS_MAX = 500
+EVENTS_MAX = 10_000
+"""More than these wait only where nothing is ever taken in; then no more come."""
+LITTER_SECONDS = 3600
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -34,7 +37,7 @@ def folder(store: str) -> str:
 
 
 def write(store: str, parts: Iterable[bytes]) -> str:
-    """One event, whole or not at all, readable by its owner only; its name. Raises ``OSError``.
+    """One event, whole or not at all, readable by its owner only; its name. Raises ``OSError``, also for too many.
 
     Names are in the order of time. The store, and all above it, may be missing.
     """
@@ -48,6 +51,8 @@ def write(store: str, parts: Iterable[bytes]) -> str:
         fd = os.open(temporary, _NEW, 0o600)
     try:
         try:
+            if len(os.listdir(place)) > EVENTS_MAX:
+                raise OSError(f"more than {EVENTS_MAX:,} events wait: `gitsession drain` says why")
             for part in parts:
                 _write_all(fd, part)
         finally:
@@ -144,6 +149,18 @@ def set_aside(store: str) -> list[str]:
 
 def path(store: str, name: str) -> str:
     return f"{folder(store)}/{name}{EVENT}"
+
+
+def sweep(store: str) -> None:
+    """Take away what killed hooks have left half written."""
+    before = time.time() - LITTER_SECONDS
+    for name in _names(store, TEMPORARY):
+        file = f"{folder(store)}/{name}{TEMPORARY}"
+        try:
+            if os.stat(file).st_mtime < before:
+                os.unlink(file)
+        except OSError:
+            pass
 
 
 def put_aside(store: str, name: str) -> None:
