@@ -109,6 +109,23 @@ def test_an_end_without_a_beginning_is_nobodys(agent: Agent) -> None:
     assert [phase for phase, _, _ in agent.points()] == ["before", "before"]
 
 
+def test_what_a_sub_agent_does_is_the_sessions_and_is_not_waited_for(agent: Agent) -> None:
+    agent.prompt("u1", "do it")
+    agent.calls("t1", name="Agent")
+    for event in ("PreToolUse", "PostToolUse"):
+        agent.tell(event, tool_name="Bash", tool_use_id="call_of_the_sub_agent", agent_id="sub")
+        agent.fill(a="by the sub-agent")  # between the two, and once more behind them, which changes nothing
+    agent.called("t1", name="Agent")
+    assert agent.drain().waiting == 0
+    assert [(phase, call, files["a"]) for phase, call, files in agent.points()] == [
+        ("before", None, "1"), ("after", "call_of_the_sub_agent", "by the sub-agent"),
+    ]  # fmt: skip
+    with Store.open(agent.store) as store:
+        session = store.session(store.sessions()[0].sid)
+        calls, results = session.line()[2:4]
+        assert (session.files(calls).read("a"), session.files(results).read("a")) == (b"1", b"by the sub-agent")
+
+
 def test_two_sessions_in_one_workspace_each_have_a_line_of_their_own(tmp_path: Path) -> None:
     one = Agent(tmp_path)
     two = Agent(tmp_path, "22222222-2222-4333-8444-555555555555", one.workspace)

@@ -51,7 +51,7 @@ class Targets:
 
     def as_of(self, at_ms: int) -> Node | None:
         """The newest entry of that time; before the first one, the first."""
-        return next((node for node in self._nodes if node.author_seconds * 1000 <= at_ms), None) or (
+        return next((node for node in self._nodes if self._is_by_then(node, at_ms)), None) or (
             self._nodes[-1] if self._nodes else None
         )
 
@@ -66,6 +66,15 @@ class Targets:
         if event.call:
             return self.call(event.call)
         return self.as_of(event.at_ms)
+
+    def _is_by_then(self, node: Node, at_ms: int) -> bool:
+        """A commit has its seconds only; the entry is asked where they do not tell."""
+        if node.author_seconds != at_ms // 1000:
+            return node.author_seconds * 1000 <= at_ms
+        try:
+            return entry_of(self._store, node).at_ms <= at_ms
+        except (Corrupt, Malformed, MissingObject):
+            return False
 
     def _note(self, node: Node) -> None:
         if node.role not in ("assistant", "user"):
