@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import sys
+import os
 
 import click
 
 from gitsession.cli import hooking
+from gitsession.cli.opening import App, with_app
 
 
 @click.command()
 @click.argument("event")
 @click.option("--from", "agent", metavar="AGENT", help="Whose event it is.")
-def command(event: str, agent: str | None) -> int:
+@with_app
+def command(app: App, event: str, agent: str | None) -> int:
     """Keep what an agent says of EVENT, as JSON on standard input, until a store is opened.
 
     Says nothing, always ends with 0; what goes wrong, `doctor` tells. `gitsession enable` has an agent run it.
     """
-    hooking.run(sys.argv[1:])
+    hooking.run(["--store", os.fspath(app.path), "hook", event, *(["--from", agent] if agent else [])])
     return 0
