@@ -14,8 +14,16 @@ PROGRAM = Path(sys.executable).parent / "gitsession"
 
 def ours(store: Path, *words: str) -> Step:
     """``gitsession words...`` on a store."""
-    command = [str(PROGRAM)] if PROGRAM.exists() else [sys.executable, "-m", "gitsession"]
-    return command_of(*command, *words, GITSESSION_DIR=str(store))
+    return command_of(*_program(), *words, GITSESSION_DIR=str(store))
+
+
+def hook(store: Path, event: str, said: bytes) -> Step:
+    """``gitsession hook`` as `gitsession enable` has an agent run it, which says ``said``."""
+    return command_of(*_program(), "--store", str(store), "hook", event, "--from", "claude", stdin=said)
+
+
+def _program() -> list[str]:
+    return [str(PROGRAM)] if PROGRAM.exists() else [sys.executable, "-m", "gitsession"]
 
 
 def git(store: Path, *words: str) -> Step:
@@ -23,7 +31,8 @@ def git(store: Path, *words: str) -> Step:
     return command_of("git", f"--git-dir={store}", *words, GIT_CONFIG_GLOBAL=os.devnull, GIT_CONFIG_NOSYSTEM="1")
 
 
-def command_of(*words: str, **environment: str) -> Step:
-    """A command whose output nobody reads, run in a folder where nothing is."""
+def command_of(*words: str, stdin: bytes = b"", **environment: str) -> Step:
+    """A command whose output nobody reads, with no home."""
     whole = {**os.environ, "HOME": "/nonexistent", **environment}
-    return lambda _: subprocess.run(words, env=whole, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    nothing = subprocess.DEVNULL
+    return lambda _: subprocess.run(words, input=stdin, env=whole, check=True, stdout=nothing, stderr=nothing)

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from gitsession.index.catalogue import Row
     from gitsession.index.names import Names
     from gitsession.index.search import Hit
+    from gitsession.live.drain import Drained
+    from gitsession.live.follow import News
     from gitsession.model.blocks import File, Image, OtherBlock, Text, Thinking, ToolCall, text
     from gitsession.model.entries import (
         BranchSummary,
@@ -87,6 +89,7 @@ __all__ = [
     "Corrupt",
     "Custom",
     "CustomMessage",
+    "Drained",
     "Entry",
     "Extractive",
     "File",
@@ -112,6 +115,7 @@ __all__ = [
     "ModeChange",
     "ModelChange",
     "Names",
+    "News",
     "Node",
     "NotAStore",
     "NotFound",
@@ -199,6 +203,8 @@ _NAMES = {
     "gitsession.index.catalogue": ["Row"],
     "gitsession.index.search": ["Hit"],
     "gitsession.index.names": ["Names"],
+    "gitsession.live.drain": ["Drained"],
+    "gitsession.live.follow": ["News"],
     "gitsession.model.blocks": ["File", "Image", "OtherBlock", "Text", "Thinking", "ToolCall", "text"],
     "gitsession.model.entries": [
         "BranchSummary",

@@ -11,6 +11,12 @@ INTERRUPTED, TERMINATED = 130, 143
 
 
 def main() -> None:
+    if "hook" in sys.argv[1:4]:  # what an agent waits for at every step: not even what is loaded below
+        from gitsession.cli import hooking
+
+        if hooking.is_for_us(sys.argv[1:]):
+            hooking.run(sys.argv[1:])
+            os._exit(0)
     try:
         code = _run(sys.argv[1:])
     except KeyboardInterrupt:  # before the first line of `_run`, or behind its last

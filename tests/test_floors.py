@@ -19,6 +19,7 @@ FLOORS = [
     ["compaction", "checkpoint"],
     ["rewind"],
     ["exchange"],
+    ["live"],
     ["api"],
     ["cli"],
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from builders import header, said
 
 from gitsession import Message, Store
 from gitsession.cli import app as command_line
+from gitsession.cli import hooking
 from gitsession.cli.app import COMMANDS, HIDDEN
 from gitsession.store import gitcli
 
@@ -68,6 +70,8 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     monkeypatch.chdir(folder)
     monkeypatch.setenv("GITSESSION_DIR", str(tmp_path / "store.git"))
+    told = json.dumps({"session_id": "x", "cwd": str(folder), "tool_name": "Bash"}).encode()
+    monkeypatch.setattr(hooking, "_stdin", lambda: (told, True))
     with Store.create(tmp_path / "store.git") as made:
         session = made.new_session(agent="agent", cwd=str(folder))
         session.append(Message.user("begun"))
@@ -90,6 +94,11 @@ EVERY_VERB: dict[str, list[list[str]]] = {
     "checkpoint": [["checkpoint", "@"]],
     "export": [["export", "pi:", "-o", "out.jsonl"]],
     "diff": [["checkpoint", "@"], ["diff", "@@root"]],
+    "enable": [["enable", "claude", "--yes"]],
+    "disable": [["disable", "claude", "--yes"]],
+    "watch": [["watch", "--once"]],
+    "hook": [["hook", "PreToolUse"]],
+    "drain": [["drain"]],
     "ls": [["ls"], []],
     "search": [["search", "words"], []],
     "log": [["log", "@"]],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -28,6 +28,8 @@ from gitsession.errors import NotFound, Refused
 from gitsession.index import names
 from gitsession.index.names import Names
 from gitsession.index.states import Known
+from gitsession.live import follow as following
+from gitsession.live.follow import News
 from gitsession.model.entries import Entry, Prune
 from gitsession.rewind.perform import Rewound
 from gitsession.rewind.plan import RewindPlan, What
@@ -98,6 +100,10 @@ class Session:
     def resolve(self, at: str | Node) -> Node:
         """The entry that an address names. Raises ``NotFound`` or ``Ambiguous``."""
         return self._session.resolve(at)
+
+    def follow(self, *, every: float = following.EVERY_SECONDS, idle: bool = False) -> Iterator[News | None]:
+        """Every entry of this session that comes from now on, on any branch: as ``Store.follow``."""
+        return following.follow(self._objects, sid=self.id, every=every, idle=idle)
 
     # ---- what happens
 

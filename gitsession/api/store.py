@@ -6,7 +6,7 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -28,6 +28,11 @@ from gitsession.index import search
 from gitsession.index.catalogue import Catalogue, Row
 from gitsession.index.here import Here, everybodys, is_of
 from gitsession.index.search import Hit
+from gitsession.live import drain as draining
+from gitsession.live import follow as following
+from gitsession.live import spool
+from gitsession.live.drain import Drained
+from gitsession.live.follow import News
 from gitsession.model.entries import Session as Header
 from gitsession.rewind import intent as intents
 from gitsession.rewind.perform import Rewound
@@ -148,6 +153,14 @@ class Store:
         wanted = search.Wanted(query=query, sessions=among, role=role, since_ms=since_ms, most=most)
         return search.search(catalogue, self.objects, wanted)
 
+    def follow(self, *, every: float = following.EVERY_SECONDS, idle: bool = False) -> Iterator[News | None]:
+        """Every entry that comes from now on, whoever writes it: ``News`` (``session``, ``branch``, ``node``).
+
+        An iterator that never ends; break out of it. ``every``: seconds between two looks; ``idle``: one that finds
+        nothing gives ``None``. No thread runs for it. What agents' hooks have left comes when it is taken in.
+        """
+        return following.follow(self.objects, every=every, idle=idle)
+
     # ---- import and export
 
     def import_file(
@@ -195,12 +208,19 @@ class Store:
         return self.take_in(format, taken, path=path, group=group, dry_run=dry_run)
 
     def take_in(
-        self, format: Format, taken: Taken, *, path: Path | None = None, group: str | None = None, dry_run: bool = False
+        self,
+        format: Format,
+        taken: Taken,
+        *,
+        path: Path | None = None,
+        group: str | None = None,
+        dry_run: bool = False,
+        logged: bool = True,
     ) -> BroughtIn:
-        """Import one session that was read already (``exchange.sources``)."""
+        """Import one session that was read already (``exchange.sources``). ``logged``: as a command, to be undone."""
         source = taken.source
         place = os.fsencode(path).decode("utf-8", "replace") if path is not None else source.source_id
-        command = bring_in.Command(f"import {place}", self._clock(), group)
+        command = bring_in.Command(f"import {place}", self._clock(), group) if logged else None
         done = bring_in.bring_in(
             self.objects,
             format,
@@ -213,6 +233,27 @@ class Store:
         )
         self._brought_in[format.AGENT, source.source_id] = done.session
         return done.with_missing(taken.missing)
+
+    def drain(self, *, wait_seconds: float = 0.0) -> Drained:
+        """Take in what agents' hooks have left: sessions as far as their files go, and checkpoints (docs/live.md).
+
+        ``wait_seconds``: for another process that is at it. Raises ``Unavailable``.
+        """
+        from gitsession.api.imports import Imports
+
+        if not spool.waiting(os.fspath(self.objects.git_dir)):
+            return Drained()
+        imports = Imports(self, logged=False)
+
+        def take_in(agent: str, source_id: str, file: str) -> str | None:
+            return imports.follow(agent, source_id, file, Path.home(), os.environ)
+
+        try:
+            return draining.drain(
+                self.objects, take_in, home=Path.home(), clock=self._clock, wait_seconds=wait_seconds
+            )
+        finally:
+            imports.finish()
 
     def _session_of(self, agent: str, source_id: str) -> str | None:
         """The session that an agent calls so; what this handle brought in is known before the catalogue knows it."""

@@ -1,48 +1,22 @@
-"""What a store keeps about a workspace beside git's objects: where, and whose turn it is."""
+"""``workspace.turns`` of an opened store."""
 
 from __future__ import annotations
 
-import hashlib
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-from gitsession.errors import Unavailable
-from gitsession.store.create import CONTROL
-from gitsession.store.durable import make_directories
 from gitsession.store.gitstore import GitStore
-from gitsession.store.lock import StoreLock
+from gitsession.workspace import turns
+from gitsession.workspace.turns import WAIT_SECONDS, WORKSPACES
 
-WORKSPACES = f"{CONTROL}/workspaces"
-WAIT_SECONDS = 60.0
+__all__ = ["WAIT_SECONDS", "WORKSPACES", "folder_of", "turn"]
 
 
 def folder_of(store: GitStore, workspace: Path) -> Path:
-    """Where the private things of a workspace are. ``workspace``: where it really is."""
-    return store.git_dir / WORKSPACES / hashlib.sha256(os.fsencode(workspace)).hexdigest()[:16]
+    """See ``turns.folder_in``."""
+    return turns.folder_in(store.git_dir, workspace)
 
 
-@contextmanager
-def turn(store: GitStore, workspace: Path, *, wait_seconds: float = WAIT_SECONDS) -> Iterator[None]:
-    """Nobody else of ours looks at the workspace and says so, or writes to it. Raises ``Unavailable``.
-
-    Looks that overtook each other would swap whose change was whose.
-    """
-    folder = folder_of(store, workspace)
-    try:
-        make_directories(folder)
-        lock = StoreLock(folder / "turn", wait_seconds=wait_seconds)
-    except OSError as error:
-        raise Unavailable(f"cannot write to {folder}: {error.strerror}") from error
-    try:
-        try:
-            lock.acquire()
-        except Unavailable as error:
-            raise Unavailable(f"another program is at work on {workspace}", hint="try again when it is done") from error
-        try:
-            yield
-        finally:
-            lock.release()
-    finally:
-        lock.close()
+def turn(store: GitStore, workspace: Path, *, wait_seconds: float = WAIT_SECONDS) -> AbstractContextManager[None]:
+    """See ``turns.turn_in``."""
+    return turns.turn_in(store.git_dir, workspace, wait_seconds=wait_seconds)

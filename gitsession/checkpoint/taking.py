@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -17,17 +16,14 @@ from gitsession.checkpoint.timeline import AFTER, BEFORE, EDITED, WORKSPACE
 from gitsession.codec.sayable import sayable, whole
 from gitsession.model.entries import Checkpoint
 from gitsession.session.node import Node
-from gitsession.store import gitcli
 from gitsession.store.gitstore import GitStore
 from gitsession.workspace import trees
 from gitsession.workspace.capture import capture, named, put
 from gitsession.workspace.root import Root
-from gitsession.workspace.taking import USUAL, Caps, Skipped
+from gitsession.workspace.taking import Skipped, caps
 
 Phase: TypeAlias = Literal["before", "after"]
 """What a look says of what differs: nobody's that we know of, or the session's."""
-
-_UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -138,21 +134,3 @@ def around(
             take(store, sid, root, AFTER, why, at_ms=clock(), paths=paths)
     finally:
         running.end(root.path, why.call)
-
-
-@functools.cache
-def caps() -> Caps:
-    """What is too large or too much, by the user's own git configuration: ``gitsession.checkpointFileSize`` (bytes, or
-    with k, m or g) and ``gitsession.checkpointFiles``.
-    """
-    said = gitcli.user_settings("gitsession.checkpointfile")
-    usual = USUAL
-    return Caps(
-        _number(said.get("gitsession.checkpointfilesize", ""), usual.file_bytes),
-        _number(said.get("gitsession.checkpointfiles", ""), usual.files),
-    )
-
-
-def _number(text: str, usual: int) -> int:
-    digits, unit = (text[:-1], text[-1:].lower()) if text[-1:].lower() in _UNITS else (text, "")
-    return int(digits) * _UNITS.get(unit, 1) if digits.isdecimal() else usual

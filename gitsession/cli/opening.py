@@ -12,6 +12,7 @@ import click
 
 from gitsession.cli.output import count, current_folder, warn
 from gitsession.errors import NotAStore, NotFound
+from gitsession.live import spool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from gitsession.index.here import Here
     from gitsession.session.node import Node
     from gitsession.store.gitstore import GitStore
+
+
+DRAIN_WAIT_SECONDS = 10.0
+"""For another program of ours that takes in the same: what it brings is wanted here too."""
 
 
 class App:
@@ -41,15 +46,27 @@ class App:
 
         return store_path(self._given, os.environ, Path.home(), _git_setting)
 
-    def store(self, *, make: bool = False, damaged: bool = False) -> Store:
-        """The store. ``make``: where there is none yet, it is made. ``damaged``: to repair it. Raises ``NotAStore``."""
+    def store(self, *, make: bool = False, damaged: bool = False, drained: bool = True) -> Store:
+        """The store. ``make``: where there is none yet, it is made. ``damaged``: to repair it. ``drained``: with what
+        agents' hooks have left. Raises ``NotAStore``.
+        """
         from gitsession.api import Store
 
         if self._store is None:
             if not make:
                 self.require()
             self._store = Store.create(self.path) if make else Store.open(self.path, damaged=damaged)
+            if drained and not damaged and not self._store.objects.read_only:
+                self.drain()
         return self._store
+
+    def drain(self) -> None:
+        """Take in what agents' hooks have left, if anything. Where that fails the command goes on."""
+        try:
+            if self._store is not None and spool.is_due(os.fspath(self.path)):
+                self._store.drain(wait_seconds=DRAIN_WAIT_SECONDS)
+        except Exception as error:  # what others left must not stand between the user and what is kept
+            warn(f"gitsession: what agents' hooks have left cannot be taken in yet: {error}")
 
     def rehearsal(self) -> Store:
         """A store for a run that must leave none behind: the one that is there, else one that goes away with us."""
@@ -60,7 +77,10 @@ class App:
         if self._store is None and not os.path.lexists(self.path):
             self._aside = tempfile.TemporaryDirectory(prefix="gitsession-")
             self._store = Store.create(os.path.join(self._aside.name, "store.git"))
-        return self.store()
+        if self._store is None:
+            self.require()
+            self._store = Store.open(self.path)  # what hooks have left stays where it is
+        return self._store
 
     def require(self) -> None:
         """Raises ``NotAStore`` where there is no store yet, with what makes one."""
@@ -77,6 +97,8 @@ class App:
         if self._store is not None:
             return self._store.catalogue()
         self.require()
+        if spool.is_due(os.fspath(self.path)):
+            return self.store().catalogue()
         if self._catalogue is None:
             self._catalogue = Catalogue(self.path)
         if not self._catalogue.is_fresh():

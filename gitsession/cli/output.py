@@ -36,6 +36,18 @@ def emit(schema: str, document: dict[str, Any]) -> None:
     click.echo(json.dumps({"schema": f"gitsession/{schema}/1", **document}, indent=2))
 
 
+def emit_line(schema: str, document: dict[str, Any]) -> None:
+    """A document that is one of many: each on a line, at once."""
+    click.echo(json.dumps({"schema": f"gitsession/{schema}/1", **document}))
+    sys.stdout.flush()
+
+
+def say_line(line: str) -> None:
+    """Print a line, already painted, at once."""
+    click.echo(line, color=_color())
+    sys.stdout.flush()
+
+
 def emit_bare(value: Any) -> None:
     """Print JSON that somebody else's program takes as it is."""
     click.echo(json.dumps(value, indent=2))

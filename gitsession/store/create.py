@@ -7,6 +7,7 @@ format (SHA-1 names, refs as files, bare, branch main) is what libgit2 and every
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -31,6 +32,7 @@ _KEPT = (config.HEAD, config.FILE, packedrefs.FILE, "objects", "refs", JOURNAL)
 _MARKER = "gitsession.json"
 _DAMAGED = "the store is damaged: `gitsession repair` mends it, from a clone if need be"
 _REPAIR = "if it was one, it is damaged: `gitsession repair` mends it"
+_TRIES = 20
 _README = """\
 # A gitsession store
 
@@ -49,7 +51,7 @@ def create(path: Path | str) -> None:
     Raises ``NotAStore`` where something else is there, and ``Unavailable`` where the disk says no.
     """
     path = Path(os.path.abspath(path))
-    if os.path.lexists(path) and not _is_empty_directory(path):
+    if os.path.lexists(path) and not _is_empty_directory(path) and not is_waiting(path):
         try:
             check(path)
         except NotAStore as error:
@@ -60,11 +62,20 @@ def create(path: Path | str) -> None:
         make_directories(path.parent)
         try:
             _build(aside)
+            _move_in(path, aside)
             _name(aside, path)
         finally:
             shutil.rmtree(aside, ignore_errors=True)
     except OSError as error:
         raise Unavailable(f"cannot create a store at {path}: {error.strerror}") from error
+
+
+def is_waiting(path: Path) -> bool:
+    """Whether at ``path`` there is no store yet, only what agents' hooks have left for one."""
+    try:
+        return os.listdir(path) == [CONTROL] and not set(os.listdir(path / CONTROL)) & {"journal", "lock", "keep"}
+    except OSError:
+        return False
 
 
 def check(path: Path | str, *, damaged: bool = False) -> None:
@@ -73,6 +84,8 @@ def check(path: Path | str, *, damaged: bool = False) -> None:
     ``damaged``: what makes it one may be lost, if our own folder is in it.
     """
     path = Path(path)
+    if is_waiting(path):
+        raise NotAStore(f"there is no store at {path} yet", hint="`gitsession init` makes one")
     try:
         owner = path.stat().st_uid
         wrong = config.problems(path) if (path / CONTROL).is_dir() else {}
@@ -164,6 +177,25 @@ def _build(path: Path) -> None:
     first.close()
     for directory in [*reversed(directories), "."]:
         sync_directory(path / directory)
+
+
+def _move_in(path: Path, aside: Path) -> None:
+    """What waits at ``path`` for a store comes into the one that is made; the place is free then.
+
+    A hook that writes meanwhile makes its folders anew: they are moved too.
+    """
+    for _ in range(_TRIES):
+        if not is_waiting(path):
+            return
+        for folder, _, files in os.walk(path / CONTROL, topdown=False):
+            there = aside / os.path.relpath(folder, path)
+            there.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for name in files:
+                os.rename(f"{folder}/{name}", there / name)
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)
+        with contextlib.suppress(OSError):
+            os.rmdir(path)
 
 
 def _name(aside: Path, path: Path) -> None:

@@ -100,22 +100,23 @@ class Look:
         """Whether there was a change, as far as ``changes`` has come."""
         return bool(self._rows)
 
-    def accept(self, tree: Oid | None = None, *, kept: bool = True) -> str:
+    def accept(self, tree: Oid | None = None, *, kept: bool = True, name: str | None = None) -> str:
         """What was handed out is durable: the next look goes on from here. Returns this look's name.
 
+        ``name``: what it is called if it saw anything; a new one of ``new_name``, which the caller may have noted.
         ``tree`` holds all there is; with ``kept=False`` nobody knows yet, and ``Shadow.keep_tree`` will be told.
         Raises ``Unavailable``; then this look is as one that was not accepted.
         """
         if not self._whole:
             raise RuntimeError("a look is accepted when all its changes were taken")
         try:
-            return self._accept(tree, kept)
+            return self._accept(tree, kept, name)
         except OSError as error:
             raise Unavailable(f"cannot note what was seen of {self._root.path}: {error.strerror}") from error
 
-    def _accept(self, tree: Oid | None, kept: bool) -> str:
+    def _accept(self, tree: Oid | None, kept: bool, name: str | None) -> str:
         state, found = self._shadow.state, self._found
-        look = new_name() if self._rows or not state.look else state.look
+        look = (name or new_name()) if self._rows or not state.look else state.look
         index, mark = state.index_name, state.index_mark
         # Files that were touched and not changed are compared in every look, until git remembers their new status.
         is_slow = 0 < 3 * state.took_ms < found.took_ms > _SLOW_MS

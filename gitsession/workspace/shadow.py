@@ -244,6 +244,7 @@ class Shadow:
 
 
 def new_name() -> str:
+    """A name that no look and no index has had."""
     return os.urandom(8).hex()
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 from gitsession.errors import GitSessionError, Malformed, NotFound, Refused, Unavailable
+from gitsession.store import gitcli
 from gitsession.store.objects import oid_of
 from gitsession.workspace import names
 from gitsession.workspace.looking import LINK_MODE, Status
@@ -23,6 +25,20 @@ class Caps(NamedTuple):
 
 
 USUAL = Caps()
+
+_UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+@functools.cache
+def caps() -> Caps:
+    """What is too large or too much, by the user's own git configuration: ``gitsession.checkpointFileSize`` (bytes, or
+    with k, m or g) and ``gitsession.checkpointFiles``.
+    """
+    said = gitcli.user_settings("gitsession.checkpointfile")
+    return Caps(
+        _number(said.get("gitsession.checkpointfilesize", ""), FILE_BYTES_MAX),
+        _number(said.get("gitsession.checkpointfiles", ""), FILES_MAX),
+    )
 
 
 class Change(NamedTuple):
@@ -88,3 +104,8 @@ def _reason(raw: bytes, status: Status, caps: Caps) -> str | None:
 
 def _words(error: GitSessionError, path: str) -> str:
     return str(error).removeprefix(f"{path}: ")
+
+
+def _number(text: str, usual: int) -> int:
+    digits, unit = (text[:-1], text[-1:].lower()) if text[-1:].lower() in _UNITS else (text, "")
+    return int(digits) * _UNITS.get(unit, 1) if digits.isdecimal() else usual

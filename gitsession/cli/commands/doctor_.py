@@ -14,7 +14,7 @@ import click
 from gitsession import __version__
 from gitsession.cli import exits, sweeping
 from gitsession.cli.opening import App, with_app
-from gitsession.cli.output import count, emit, json_option, say
+from gitsession.cli.output import clock, count, emit, json_option, say
 from gitsession.errors import GitSessionError
 from gitsession.store import config, create, damage, gitcli, refs
 from gitsession.store.maintain import PACKS_MAX, count_packs
@@ -43,7 +43,7 @@ class Check:
 @with_app
 def command(app: App, as_json: bool) -> int:
     """Say what is installed, what state the store is in, and what would mend what is wrong."""
-    checks = [*_programs(), *_store(app), *_sweep(app)]
+    checks = [*_programs(), *_store(app), *_live(app), *_sweep(app)]
     wrong = [check for check in checks if check.mend]
     if as_json:
         problems = [{"where": check.what, "what": check.found, "mend": check.mend} for check in wrong]
@@ -118,6 +118,31 @@ def _store(app: App) -> Iterator[Check]:
     locks = list((path / "refs").rglob("*.lock"))
     dead = "`gitsession maintain` removes those of processes of ours that died" if locks else ""
     yield Check("locks", count(len(locks), "ref lock"), dead)
+
+
+def _live(app: App) -> Iterator[Check]:
+    """What agents' hooks have left, and what went wrong there."""
+    from gitsession.live import enabling, spool, telling
+
+    for agent, told in telling.AGENTS.items():
+        file = telling.file_of(told, Path.home(), os.environ)
+        try:
+            if enabling.is_enabled(told, file):
+                yield Check("hooks", f"{agent} tells what it does: {file}")
+        except (GitSessionError, OSError) as error:
+            yield Check("hooks", f"{agent}: {error}")
+    store = os.fspath(app.path)
+    waiting, aside, failed = spool.waiting(store), spool.set_aside(store), spool.failures(store)
+    if waiting:
+        yield Check("spool", f"{count(len(waiting), 'event')} waiting for sessions that have not come yet")
+    if aside:
+        mend = f"look into {spool.folder(store)}; what is there can be removed"
+        yield Check("spool", f"{count(len(aside), 'event')} set aside that cannot be taken in", mend)
+    if failed:
+        at_ms, words = failed[-1]
+        more = f", and {count(len(failed) - 1, 'failure')} before" if len(failed) > 1 else ""
+        mend = "`gitsession drain --forget-failures` when you have read it"
+        yield Check("hooks", f"{clock(at_ms)}  {words}{more}", mend)
 
 
 def _sweep(app: App) -> Iterator[Check]:

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gitsession.cli import exits, sweeping
-from gitsession.cli.importing import Work, known, spelled
 from gitsession.cli.opening import App, with_app
-from gitsession.cli.output import count, emit, json_option, say, warn
+from gitsession.cli.output import count, current_folder, emit, json_option, say, warn
+from gitsession.errors import Corrupt, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gitsession.api import Store
+    from gitsession.api.imports import Failure, Imports
     from gitsession.exchange.bring_in import BroughtIn
     from gitsession.formats import Format, Problem
 
@@ -42,12 +43,15 @@ def command(
 
     A file that was taken in before is brought up to date: nothing is done twice, nothing is overwritten.
     """
+    from gitsession.api.imports import Imports
     from gitsession.exchange import discover
 
     if not paths and not everything:
         raise click.UsageError("name a file or a folder, or say --all")
     files = list(_files(paths, everything, agent))
-    work = Work(app.rehearsal() if dry_run else app.store(make=True), final, dry_run)
+    store = app.rehearsal() if dry_run else app.store(make=True)
+    is_first = not store.sessions()
+    work = Imports(store, final=final, dry_run=dry_run)
     try:
         with _progress(len(files), quiet=as_json) as advance:
             for path, format in files:
@@ -55,23 +59,24 @@ def command(
                 advance()
             work.take_what_waits()
         if everything:  # last: the sessions that were taken in say in which folders people work
-            for path, format in discover.in_projects(work.projects()):
+            for path, format in discover.in_projects(_projects(store)):
                 if agent in (None, format.AGENT):
                     work.take(path, format, named=False)
     finally:
         work.finish()
-    sweep = sweeping.look(work.store.catalogue()) if everything else None
+    sweep = sweeping.look(store.catalogue()) if everything else None
     if as_json:
-        sessions = [_object(work.store, *done) for done in work.done]
+        sessions = [_object(store, *done) for done in work.done]
         told: dict[str, Any] = {"sweep": dataclasses.asdict(sweep)} if sweep is not None else {}
         told |= {"behind": work.behind} if dry_run else {}
-        emit("import", {"sessions": sessions, "failed": work.failed, **told})
+        failed = [{"path": failure.path, "what": failure.what} for failure in work.failed]
+        emit("import", {"sessions": sessions, "failed": failed, **told})
     else:
-        _tell(work)
-        if sweep is not None and sweep.soon and work.is_first:
+        _tell(store, work)
+        if sweep is not None and sweep.soon and is_first:
             say(sweeping.words(sweep))
     if work.failed:
-        return work.worst
+        return _worst(work.failed)
     return 0 if work.done or work.unchanged else exits.NOTHING
 
 
@@ -89,7 +94,22 @@ def _files(paths: tuple[Path, ...], everything: bool, agent: str | None) -> Iter
         yield path, FORMATS[agent] if agent else None
 
 
+_CODES: dict[type[Exception], int] = {Corrupt: exits.INTEGRITY, Unavailable: exits.TRY_AGAIN}
+"""What the whole import ends with where one file failed so; the worst counts."""
+
+
+def _worst(failed: list[Failure]) -> int:
+    return max(_CODES.get(type(failure.error), exits.NOT_FOUND) for failure in failed)
+
+
+def _projects(store: Store) -> list[Path]:
+    """The folders in which sessions were held, and the one that the user stands in."""
+    held = (row.project for row in store.catalogue().sessions())
+    return [Path(folder) for folder in dict.fromkeys((current_folder(), *held)) if folder]
+
+
 def _object(store: Store, path: Path, agent: str, done: BroughtIn) -> dict[str, Any]:
+    from gitsession.api.imports import spelled
     from gitsession.session import address
 
     row = store.catalogue().session(done.session)
@@ -111,11 +131,13 @@ def _object(store: Store, path: Path, agent: str, done: BroughtIn) -> dict[str, 
     }
 
 
-def _tell(work: Work) -> None:
+def _tell(store: Store, work: Imports) -> None:
+    from gitsession.api.imports import known
+
     for path, _, done in work.done:
         if not (done.moves or done.problems or path in work.named):
             continue  # it is counted below
-        row = work.store.catalogue().session(done.session)
+        row = store.catalogue().session(done.session)
         news = "unchanged, " if not done.moves else f"{done.new:,} new of " if done.new != done.entries else ""
         say(f"{done.session}  {news}{count(done.entries, 'entry', 'entries')}  {row.name if row else path.name}")
         if done.rewritten is not None:
@@ -129,7 +151,7 @@ def _tell(work: Work) -> None:
     for each in work.behind:
         say(f"{each['path']}  {each['what']}, would be taken in behind it")
     for failure in work.failed:
-        warn(f"gitsession: {failure['path']}: {failure['what']}")
+        warn(f"gitsession: {failure.path}: {failure.what}")
     if len(work.done) + len(work.behind) > 1 or work.unchanged or work.skipped:
         changed = {done.session for _, _, done in work.done if done.moves}
         unchanged = work.unchanged + sum(not done.moves for _, _, done in work.done)

@@ -7,9 +7,9 @@ import itertools
 import click
 
 from gitsession.cli import exits
-from gitsession.cli.entries import as_document, as_line, gap_line, gap_object, names_of
+from gitsession.cli.entries import as_document, as_line, as_object, gap_line, gap_object, names_of
 from gitsession.cli.opening import App, with_app
-from gitsession.cli.output import emit, json_option, paged, warn
+from gitsession.cli.output import emit, emit_line, json_option, paged, say_line, warn
 from gitsession.errors import GitSessionError
 from gitsession.index import names
 from gitsession.session import address, graph
@@ -17,14 +17,23 @@ from gitsession.session.gaps import Gap
 from gitsession.session.node import Node
 from gitsession.store.base import ObjectStore
 
+FOLLOWED = 10
+"""So many entries ``--follow`` begins with."""
+
 
 @click.command()
 @click.argument("session", metavar="[SESSION[@ENTRY]]", default="@")
 @click.option("-n", "number", type=click.IntRange(1), help="At most so many entries.")
+@click.option("--follow", "-f", is_flag=True, help="The newest entries, oldest first, and then each that comes.")
 @json_option
 @with_app
-def command(app: App, session: str, number: int | None, as_json: bool) -> int:
-    """Show the entries of one line, leaf first: the active branch's, or the one that ends in ENTRY."""
+def command(app: App, session: str, number: int | None, follow: bool, as_json: bool) -> int:
+    """Show the entries of one line, leaf first: the active branch's, or the one that ends in ENTRY.
+
+    With --follow and --json, each entry is a document of one line.
+    """
+    if follow:
+        return _follow(app, session, number, as_json=as_json)
     row, entry = app.row(session)
     catalogue, store = app.catalogue(), app.objects()
     tip = row.branches[row.active]
@@ -51,3 +60,27 @@ def _leaf(store: ObjectStore, sid: str, active: str, tip: str) -> str:
         return address.resolve(store, sid, "leaf", branch=active).oid
     except GitSessionError:
         return tip
+
+
+def _follow(app: App, address: str, number: int | None, *, as_json: bool) -> int:
+    """Until somebody ends it."""
+    session, store = app.session(address), app.objects()
+    news = session.follow(idle=True)  # from here on nothing is missed
+    shown = list(itertools.islice(graph.line(store, session.leaf.oid), number or FOLLOWED)) if session.leaf else []
+    for node in reversed(shown):
+        _tell(store, node, session.branch_name, as_json=as_json)
+    for one in news:
+        if one is None:
+            app.drain()
+        elif one.node.oid not in {node.oid for node in shown}:
+            _tell(store, one.node, one.branch, as_json=as_json)
+    return exits.OK
+
+
+def _tell(store: ObjectStore, node: Node, branch: str, *, as_json: bool) -> None:
+    if as_json:
+        from gitsession.session.content import entry_of  # a list for people has the seconds of the commit
+
+        emit_line("entry", as_object(node, entry_of(store, node).at_ms, branch))
+    else:
+        say_line(as_line(node, []))

@@ -1,0 +1,210 @@
+"""Session files taken in one after the other; one that fails stops no other. One command, and so one undo."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from gitsession.errors import GitSessionError, NoBase, NotFound
+from gitsession.exchange import discover, sources
+from gitsession.formats import FORMATS, Format
+from gitsession.formats.databases import Stamp
+
+if TYPE_CHECKING:
+    from gitsession.exchange.bring_in import BroughtIn
+    from gitsession.exchange.sources import Found, Seen, Taken
+    from gitsession.index.catalogue import Catalogue
+
+
+class Into(Protocol):
+    """The store, as far as it is needed here."""
+
+    def catalogue(self) -> Catalogue: ...
+
+    def take_in(
+        self, format: Format, taken: Taken, *, path: Path | None, group: str | None, dry_run: bool, logged: bool
+    ) -> BroughtIn: ...
+
+    def handed(self, format: Format, taken: Taken) -> str | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A file that was not taken in. ``path``: as text that any document can hold."""
+
+    path: str
+    what: str
+    error: Exception
+
+
+class Imports:
+    """What one command takes in. ``finish`` at its end, whatever happened."""
+
+    def __init__(
+        self, store: Into, *, final: bool = False, dry_run: bool = False, logged: bool = True
+    ) -> None:
+        """``logged``: as a command of the user's, which `undo` takes back."""
+        self.store = store
+        self.dry_run = dry_run
+        self.done: list[tuple[Path, str, BroughtIn]] = []
+        self.failed: list[Failure] = []
+        self.skipped = 0
+        self.unchanged = 0
+        self._final = final
+        self._logged = logged
+        self._group = secrets.token_hex(8)
+        self._files: list[tuple[Path, Seen, str]] = []
+        self._waiting: list[tuple[Path, Format | None, bool, NoBase]] = []
+        self._ids: dict[Path, str] = {}
+        self.named: set[Path] = set()
+        """Where the sessions lie that the user asked for by name."""
+        self.behind: list[dict[str, str]] = []
+        """In a dry run: what goes on from a session that would be taken in before it."""
+        # As it is now: bringing it up to date after every file would cost more than the files.
+        self._catalogue = store.catalogue()
+
+    def take(self, path: Path, format: Format | None = None, *, named: bool = False) -> str | None:
+        """All sessions at ``path``: one in a file, many in a database; the last one's id, ``None`` where none came in.
+
+        ``named``: the user asked for this file, so it is looked at though it has not changed, and must be a session.
+        """
+        found, sid, before, done = False, "", len(self.failed) + len(self._waiting), len(self.done)
+        with self._judged(path):
+            stamp = sources.stamp_of(path)
+            seen = None if named else self._catalogue.seen(path.absolute(), stamp)
+            if seen:
+                self.unchanged += 1
+                return seen
+            for each in sources.at(path, format, final=self._final):
+                found = True
+                self.named |= {each.place} if named else set()
+                try:
+                    sid = self._one(each, named=named, within=each.place != path) or sid
+                except NoBase as error:
+                    self._waiting.append((path, format, named, error))
+            if not found and not named:
+                self.skipped += 1
+            elif not found:
+                hint = "--from FORMAT takes it as one's"
+                raise NotFound(f"no agent wrote this that gitsession knows ({known()}); {hint}")
+        if sid and len(self.failed) + len(self._waiting) == before:
+            part = any(problem.waits for _, _, each in self.done[done:] for problem in each.problems)
+            self._remember(path, _not_all_of(stamp) if part else stamp, sid)
+        return sid or None
+
+    def follow(
+        self, agent: str, source_id: str, file: str, home: Path, environment: Mapping[str, str]
+    ) -> str | None:
+        """A session as far as its agent has written it: in ``file``, or else wherever the agent keeps its own.
+
+        Its id; ``None`` where it is not there yet. Raises what went wrong with it.
+        """
+        before = len(self.failed)
+        sid = None
+        if file:
+            sid = self.take(Path(file), FORMATS.get(agent)) if Path(file).is_file() else None
+        else:
+            for path, format in discover.everywhere(home, environment):
+                if agent == format.AGENT:
+                    self.take(path, format)
+        self.take_what_waits()
+        for failure in self.failed[before:]:
+            raise failure.error
+        rows = self.store.catalogue().by_source(agent, source_id) if source_id else []
+        return rows[0].sid if rows else sid
+
+    def take_what_waits(self) -> None:
+        """Files that go on from others, which may have come behind them; those still without are failures."""
+        came = {self._ids[place] for place, _, _ in self.done if place in self._ids}
+        while again := [each for each in self._waiting if each[3].source_id in came]:
+            self._waiting = [each for each in self._waiting if each[3].source_id not in came]
+            before = len(self.done)
+            for path, format, named, _ in again:
+                self.take(path, format, named=named)
+            came = {self._ids[place] for place, _, _ in self.done[before:] if place in self._ids}
+        if self.dry_run:
+            self._see_what_is_behind()
+        for path, _, _, error in self._waiting:
+            self._fail(path, str(error), error)
+
+    def _see_what_is_behind(self) -> None:
+        """What would wait no more if all this were written."""
+        coming = {self._ids[path] for path, _, done in self.done if done.moves}
+        while found := [each for each in self._waiting if each[3].source_id in coming]:
+            for each in found:
+                coming.add(self._ids[each[0]])
+                self.behind.append({"path": spelled(each[0]), "what": f"goes on from session {each[3].source_id}"})
+                self._waiting.remove(each)
+
+    def finish(self) -> None:
+        """The catalogue, up to date, remembers the files as they are."""
+        self.store.catalogue().remember(self._files)
+
+    def _one(self, found: Found, *, named: bool, within: bool) -> str | None:
+        """One session; its id, ``None`` where it failed. ``within``: a database, which says when one has changed.
+
+        What was handed over to its agent, and nothing was said in since, comes in only where the user named it.
+        """
+        with self._judged(found.place):
+            seen = self._catalogue.seen(found.place.absolute(), found.stamp) if within and not self._final else None
+            if seen is not None:
+                self.unchanged += 1
+                return seen
+            taken = found.take()
+            handed = None if named else self.store.handed(found.format, taken)
+            if handed is not None:
+                self.unchanged += 1
+                if within:
+                    self._remember(found.place, found.stamp, handed)
+                return handed
+            self._ids[found.place] = taken.source.source_id
+            done = self.store.take_in(
+                found.format, taken, path=found.place, group=self._group, dry_run=self.dry_run,
+                logged=self._logged,
+            )  # fmt: skip
+            self.done.append((found.place, found.format.AGENT, done))
+            if within:
+                self._remember(found.place, found.stamp, done.session)
+            return done.session
+        return None
+
+    @contextmanager
+    def _judged(self, path: Path) -> Iterator[None]:
+        """What fails is said, and stops nothing else."""
+        try:
+            yield
+        except NoBase:
+            raise
+        except GitSessionError as error:
+            self._fail(path, str(error), error)
+        except OSError as error:
+            self._fail(path, error.strerror or str(error), error)
+        except MemoryError as error:
+            self._fail(path, "there is not enough memory to take it in", error)
+
+    def _remember(self, path: Path, stamp: Seen, sid: str) -> None:
+        if not self.dry_run:
+            self._files.append((path.absolute(), stamp, sid))
+
+    def _fail(self, path: Path, what: str, error: Exception) -> None:
+        self.failed.append(Failure(spelled(path), what, error))
+
+
+def _not_all_of(stamp: Seen) -> Seen:
+    """A stamp that no file has: it is known where the session came from, and what waits is asked for again."""
+    return Stamp(-1, stamp.st_mtime_ns, stamp.st_ino)
+
+
+def spelled(path: Path) -> str:
+    """A path as it is told."""
+    return os.fsencode(path).decode("utf-8", "replace")
+
+
+def known() -> str:
+    """Whose sessions can be taken in."""
+    return f"it knows the sessions of {' and '.join(', '.join(sorted(FORMATS)).rsplit(', ', 1))}"

@@ -1,0 +1,28 @@
+"""``gitsession disable``"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from gitsession.cli.enabling import carry_out, dry_run_option, yes_option
+from gitsession.cli.opening import App, with_app
+from gitsession.cli.output import json_option
+
+
+@click.command()
+@click.argument("agent")
+@yes_option
+@dry_run_option
+@json_option
+@with_app
+def command(app: App, agent: str, yes: bool, dry_run: bool, as_json: bool) -> int:
+    """Have AGENT tell nothing any more: its settings are as they were, or at least without what `enable` wrote."""
+    from gitsession.live import enabling, telling
+
+    told = telling.find(agent)
+    file = telling.file_of(told, Path.home(), os.environ)
+    edit = enabling.plan_disable(app.path, told, file)
+    return carry_out(app, "disable", edit, "", yes=yes, dry_run=dry_run, as_json=as_json)

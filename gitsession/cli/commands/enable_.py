@@ -1,0 +1,31 @@
+"""``gitsession enable``"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from gitsession.cli.enabling import carry_out, dry_run_option, program, yes_option
+from gitsession.cli.opening import App, with_app
+from gitsession.cli.output import json_option
+
+
+@click.command()
+@click.argument("agent")
+@yes_option
+@dry_run_option
+@json_option
+@with_app
+def command(app: App, agent: str, yes: bool, dry_run: bool, as_json: bool) -> int:
+    """Have AGENT (claude, codex, omp, opencode, pi) tell what it does, so that sessions and files are kept as it works.
+
+    Its settings are changed in few places, which are shown first. `gitsession disable AGENT` takes that back.
+    """
+    from gitsession.live import enabling, telling
+
+    told = telling.find(agent)
+    file = telling.file_of(told, Path.home(), os.environ)
+    edit = enabling.plan_enable(told, file, program(app.path))
+    return carry_out(app, "enable", edit, told.then, yes=yes, dry_run=dry_run, as_json=as_json)

@@ -1,0 +1,71 @@
+"""What `enable` and `disable` share: the plan shown, the question, and whether we may write."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gitsession.cli import exits
+from gitsession.cli.opening import App
+from gitsession.cli.output import emit, paint, say
+
+if TYPE_CHECKING:
+    from gitsession.live.enabling import Edit
+
+_COLORS = {"+": "green", "-": "red", "@": "cyan"}
+
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be written; write nothing.")
+
+
+def program(store: Path) -> list[str]:
+    """How this program is run from any folder: as it was run now, if that is a file of its name."""
+    here = os.path.abspath(sys.argv[0])
+    if os.path.basename(here) in ("gitsession", "git-session") and os.access(here, os.X_OK):
+        words = [here]
+    else:
+        words = [sys.executable, "-P", "-m", "gitsession"]
+    return [*words, "--store", os.fspath(store)]
+
+
+def carry_out(app: App, verb: str, edit: Edit, then: str, *, yes: bool, dry_run: bool, as_json: bool) -> int:
+    """Show, ask, write."""
+    diff = _diff(edit)
+    if as_json and not (yes or dry_run):
+        raise click.UsageError("--json asks nothing: say --yes or --dry-run")
+    if not as_json:
+        for line in diff:
+            say(paint(line, fg=_COLORS.get(line[:1])))
+    goes = not edit.is_empty and not dry_run
+    if goes and not yes and not click.confirm(f"{verb} {edit.agent}: write {edit.file}?", default=False, err=True):
+        return exits.NOTHING
+    if goes:
+        from gitsession.live import enabling
+
+        if verb == "enable":
+            app.store(make=True)
+        enabling.perform(app.path, edit, enable=verb == "enable")
+    if as_json:
+        emit(verb, {"agent": edit.agent, "file": os.fspath(edit.file), "changed": goes, "diff": diff, "then": then})
+    elif edit.is_empty:
+        say(f"{edit.agent}: nothing to do, {edit.file} is as it should be")
+    elif goes:
+        say(f"{edit.agent}: {edit.file} is written{'; ' + then if then else ''}")
+    return exits.OK
+
+
+def _diff(edit: Edit) -> list[str]:
+    old, new = (_lines(edit.old), _lines(edit.new))
+    name = os.fspath(edit.file)
+    return [line.rstrip("\n") for line in difflib.unified_diff(old, new, name, name)]
+
+
+def _lines(data: bytes | None) -> list[str]:
+    return (data or b"").decode("utf-8", "replace").splitlines(keepends=True)
+
+

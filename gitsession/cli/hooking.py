@@ -1,0 +1,183 @@
+"""``gitsession hook``: what an agent runs at every step. It says nothing, ends with 0, and does not take long.
+
+Reached before the command line is loaded (``__main__``), and loads only what an event asks for.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+
+from gitsession.live import events, spool
+
+TYPE_CHECKING = False  # not from typing, which takes as long to load as all of this
+if TYPE_CHECKING:
+    from typing import Any
+
+STDIN_BYTES_MAX = 32 << 20
+STDIN_SECONDS = 5.0
+LOOK_SECONDS = 10.0
+"""A look that takes longer is given up; whoever takes in the spool then looks in its place."""
+WAIT_SECONDS = 5.0
+"""For another of ours that is at work there."""
+
+REASON_MAX = 200
+PROMPT_MAX = 500
+
+
+def is_for_us(words: list[str]) -> bool:
+    """Whether a command line is `[--store DIR] hook EVENT...`, and asks for no help."""
+    at = 2 if words[:1] == ["--store"] else 1 if words[:1] and words[0].startswith("--store=") else 0
+    return words[at : at + 1] == ["hook"] and not {"-h", "--help"} & set(words[at:])
+
+
+def run(words: list[str]) -> None:
+    """Never raises, whatever happens."""
+    store = event = ""
+    try:
+        store, event, agent = _said(words)
+        _take(store, event, agent)
+    except BaseException as error:
+        try:
+            spool.fail(store or _store(""), f"{event or 'hook'}: {str(error) or type(error).__name__}")
+        except BaseException:  # nowhere to say it
+            pass
+
+
+def _said(words: list[str]) -> tuple[str, str, str]:
+    given, agent, event = "", "", ""
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        if word in ("--store", "--from") and left:
+            value = left.pop(0)
+            given, agent = (value, agent) if word == "--store" else (given, value)
+        elif word.startswith("--store="):
+            given = word.removeprefix("--store=")
+        elif word.startswith("--from="):
+            agent = word.removeprefix("--from=")
+        elif word != "hook":
+            event = word
+    return _store(given), spool.fit(event), spool.fit(agent)
+
+
+def _store(given: str) -> str:
+    if given.startswith("/"):
+        return given.rstrip("/") or "/"
+    from pathlib import Path
+
+    from gitsession.location import store_path
+    from gitsession.store import gitcli
+
+    return os.fspath(store_path(given or None, os.environ, Path.home(), gitcli.user_setting))
+
+
+def _take(store: str, event: str, agent: str) -> None:
+    raw, whole = _stdin()
+    if not whole:
+        spool.fail(store, f"{event}: more than {STDIN_BYTES_MAX >> 20} MiB on standard input, or no end within "
+                          f"{STDIN_SECONDS:g} s")  # fmt: skip
+        return
+    at_ms = time.time_ns() // 1_000_000
+    if event in events.LOOKS:
+        if event in events.TOOLS and events.read_only(raw):
+            return
+        _look(store, event, agent, at_ms, raw)
+    else:
+        spool.write(store, [spool.raw_head(event or "unknown", agent, at_ms), raw])
+    if event in events.DRAINS:
+        _drain_apart(store)
+
+
+def _stdin() -> tuple[bytes, bool]:
+    """What the agent says, and whether that is all of it."""
+    parts: list[bytes] = []
+    size, until = 0, time.monotonic() + STDIN_SECONDS
+    while size <= STDIN_BYTES_MAX:
+        left = until - time.monotonic()
+        if left <= 0 or not select.select([0], [], [], left)[0]:
+            return b"", False
+        part = os.read(0, 1 << 20)
+        if not part:
+            return b"".join(parts), True
+        parts.append(part)
+        size += len(part)
+    return b"", False
+
+
+def _look(store: str, event: str, agent: str, at_ms: int, raw: bytes) -> None:
+    """The workspace is looked at; where that fails, the event is left without a look."""
+    import json
+    import signal
+
+    try:
+        data = json.loads(raw)
+    except (ValueError, RecursionError):
+        data = None
+    if not isinstance(data, dict):
+        spool.write(store, [spool.raw_head(event, agent, at_ms), raw])  # whoever takes it in says what is wrong
+        return
+    head = {"event": event, "agent": agent, "at_ms": at_ms, "data": _kept(data)}
+    from pathlib import Path
+
+    from gitsession.errors import GitSessionError
+    from gitsession.live import glance
+
+    def too_long(*_: object) -> None:
+        raise TimeoutError(f"the look took longer than {LOOK_SECONDS:g} s")
+
+    try:
+        cwd = data.get("cwd")
+        if not isinstance(cwd, str) or not os.path.isabs(cwd):
+            raise ValueError("the agent says no folder that it is in")
+        spool.make_folder(spool.folder(store))  # a store in the workspace is no part of it, one yet to be made neither
+        signal.signal(signal.SIGALRM, too_long)
+        signal.setitimer(signal.ITIMER_REAL, LOOK_SECONDS)
+        try:
+            project = os.environ.get("CLAUDE_PROJECT_DIR", "")
+            with glance.workspace_of(cwd, Path.home(), Path(store), project) as root:
+                head["workspace"] = os.fspath(root.path)
+                glance.spooled(Path(store), root, head, wait_seconds=WAIT_SECONDS)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except (GitSessionError, OSError, ValueError, RuntimeError) as error:
+        spool.fail(store, f"{event}: {str(error) or type(error).__name__}")
+        unlooked = json.dumps({"v": spool.VERSION, **head, "gave_up": str(error)})
+        spool.write(store, [unlooked.encode() + b"\n"])
+        if isinstance(error, TimeoutError | glance.TooMuch):
+            _drain_apart(store)
+
+
+def _kept(data: dict[str, Any]) -> dict[str, Any]:
+    """What an event says that is wanted later. What a tool was given and gave stands in the agent's own file."""
+    names = (
+        "session_id", "transcript_path", "agent_transcript_path", "agent_id", "cwd", "tool_name", "tool_use_id",
+    )  # fmt: skip
+    found = {name: data[name] for name in names if isinstance(data.get(name), str)}
+    prompt = data.get("prompt")
+    if isinstance(prompt, str):
+        found["prompt"] = prompt[:PROMPT_MAX]
+    given = data.get("tool_input")
+    if isinstance(given, dict):
+        said = next((given[key] for key in ("command", "file_path", "path", "filePath", "input") if given.get(key)), "")
+        found["reason"] = f"{found.get('tool_name', '')}: {said}"[:REASON_MAX]
+    return found
+
+
+def _drain_apart(store: str) -> None:
+    """A program of its own takes in what waits; the agent does not wait for it."""
+    if os.fork():
+        return
+    try:
+        os.setsid()
+        os.nice(10)
+        os.chdir("/")
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for fd in (0, 1, 2):
+            os.dup2(nothing, fd)
+        # -P: a module of the folder that the agent is in is none of ours.
+        os.execv(sys.executable, [sys.executable, "-P", "-m", "gitsession", "--store", store, "drain", "--quiet"])
+    finally:
+        os._exit(0)

@@ -1,0 +1,70 @@
+"""Which calls of each session run: a `before` without its `after`. Kept beside the spool from one drain to the next.
+
+While one runs, what differs is the session's, though it is seen when another begins, or at the end of the turn: some
+agents do not say of each call that it has ended. Taking an event in twice says the same both times.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from gitsession.checkpoint.timeline import AFTER, BEFORE
+from gitsession.live import events, spool
+from gitsession.live.records import Event
+from gitsession.store.durable import read_regular
+
+FILE = "calls.json"
+SESSIONS_MAX = 200
+_UNNAMED = "?"
+
+
+class Calls:
+    def __init__(self, store: Path, running: Mapping[str, list[str]]) -> None:
+        """Use ``load``."""
+        self._store = store
+        self._running = {key: list(calls) for key, calls in running.items()}
+
+    @classmethod
+    def load(cls, store: Path) -> Calls:
+        """What the last drain knew; nothing where that cannot be read."""
+        try:
+            found = json.loads(read_regular(f"{spool.folder(str(store))}/{FILE}") or b"{}")
+            running = {str(key): [str(call) for call in calls] for key, calls in found.items()}
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+            running = {}
+        return cls(store, running)
+
+    def judge(self, event: Event) -> tuple[str, str | None]:
+        """Of a look: its phase, and the call that what differs belongs to."""
+        running = self._running.get(event.key, [])
+        others = [call for call in running if call != (event.call or _UNNAMED)]
+        if event.look is None or event.look.before is None:
+            return BEFORE, event.call  # nothing to tell a difference from
+        if event.name in events.AFTER_TOOL:
+            return (AFTER, event.call) if (event.call or _UNNAMED) in running else (BEFORE, event.call)
+        if others and event.name in (events.BEFORE_TOOL, events.TURN_END):
+            return AFTER, others[-1]
+        return BEFORE, event.call
+
+    def note(self, event: Event) -> None:
+        """What runs behind the event."""
+        running = [call for call in self._running.pop(event.key, []) if call != (event.call or _UNNAMED)]
+        if event.name == events.BEFORE_TOOL and event.look is not None:
+            running.append(event.call or _UNNAMED)
+        if running and event.name not in (events.PROMPT, events.TURN_END, events.SESSION_END):
+            self._running[event.key] = running  # at the end: the one that nobody heard of for longest is first
+
+    def forget(self, event: Event) -> None:
+        """Of its session nobody knows any more what runs."""
+        self._running.pop(event.key, None)
+
+    def save(self) -> None:
+        """Raises ``OSError``."""
+        kept = dict(list(self._running.items())[-SESSIONS_MAX:])
+        place = f"{spool.folder(str(self._store))}/{FILE}"
+        with open(f"{place}.new", "w") as file:
+            json.dump(kept, file)
+        os.replace(f"{place}.new", place)

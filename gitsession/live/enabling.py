@@ -1,0 +1,233 @@
+"""An agent's own settings changed so that it tells what it does, and back. Planned first; nothing else is touched.
+
+What a file was is kept, readable by its owner only, below the store: as long as nobody else has changed it since,
+``disable`` puts that back byte for byte. Else only what is ours goes.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gitsession.errors import Malformed, Refused, Unavailable
+from gitsession.live import jsontext, telling
+from gitsession.live.jsontext import Part
+from gitsession.live.telling import Extension, Settings
+from gitsession.store.durable import make_directories, read_regular, sync_directory, write_new
+
+FOLDER = "gitsession/enabled"
+"""Below the store."""
+
+HOOKS = "hooks"
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A file as it is and as it is to be; ``None``: it is not there. ``file``: where it really is."""
+
+    agent: str
+    file: Path
+    old: bytes | None
+    new: bytes | None
+
+    @property
+    def is_empty(self) -> bool:
+        return self.old == self.new
+
+
+def plan_enable(told: Settings | Extension, file: Path, program: Sequence[str]) -> Edit:
+    """What would be written. Raises ``Malformed`` for settings that cannot be read, ``Refused`` for a file that is
+    somebody else's, ``OSError``.
+    """
+    file = Path(os.path.realpath(file))
+    old = read_regular(file)
+    if isinstance(told, Extension):
+        _check_ours(told, file, old)
+        return Edit(told.agent, file, old, telling.text_of(told, program).encode())
+    text = _text(old, file)
+    wanted = {event: telling.command(told.agent, event, program) for event in told.events}
+    if _ours(text, told, file) != list(wanted.items()):
+        text = _with(_without(text, told, file), told, file, wanted)
+    return Edit(told.agent, file, old, text.encode())
+
+
+def plan_disable(store: Path, told: Settings | Extension, file: Path) -> Edit:
+    """What would be written to have nothing of ours there. Raises as ``plan_enable``."""
+    file = Path(os.path.realpath(file))
+    old = read_regular(file)
+    before = _before(store, told.agent, file, old)
+    if before is not None:
+        return Edit(told.agent, file, old, before[0])
+    if isinstance(told, Extension):
+        _check_ours(told, file, old)
+        return Edit(told.agent, file, old, None)
+    if old is None:
+        return Edit(told.agent, file, None, None)
+    text = _text(old, file)
+    return Edit(told.agent, file, old, _without(text, told, file).encode() if _ours(text, told, file) else old)
+
+
+def is_enabled(told: Settings | Extension, file: Path) -> bool:
+    """Raises as ``plan_enable``."""
+    old = read_regular(file)
+    if isinstance(told, Extension):
+        return old is not None and old.decode("utf-8", "replace").startswith(telling.FIRST_WORDS)
+    return old is not None and bool(_ours(_text(old, file), told, file))
+
+
+def perform(store: Path, edit: Edit, *, enable: bool) -> None:
+    """Write the file, whole or not at all. Raises ``Refused`` where it is no longer as planned, ``Unavailable``."""
+    try:
+        if read_regular(edit.file) != edit.old:
+            raise Refused(f"{edit.file} was changed meanwhile", hint="run it again")
+        if enable:
+            _remember(store, edit)
+        if edit.new is None:
+            edit.file.unlink(missing_ok=True)
+        else:
+            make_directories(edit.file.parent)
+            by = edit.file.with_name(f".{edit.file.name}.{secrets.token_hex(4)}.tmp")
+            write_new(by, edit.new, mode=0o600 if edit.old is None else edit.file.stat().st_mode & 0o777)
+            os.replace(by, edit.file)
+        if edit.file.parent.is_dir():
+            sync_directory(edit.file.parent)
+        if not enable:
+            _kept_at(store, edit.agent, edit.file).unlink(missing_ok=True)
+    except OSError as error:
+        raise Unavailable(f"cannot write {edit.file}: {error.strerror}") from error
+
+
+# ---- settings of JSON
+
+
+def _text(old: bytes | None, file: Path) -> str:
+    try:
+        text = (old or b"").decode()
+    except UnicodeDecodeError as error:
+        raise Malformed(f"not UTF-8 at byte {error.start}", where=str(file)) from None
+    return text if text.strip() else "{}\n"
+
+
+def _hooks(text: str, file: Path) -> tuple[Part, Part | None]:
+    """The whole, and what stands under ``hooks``. Raises ``Malformed`` where that is nothing that we know."""
+    whole = jsontext.parse(text, str(file))
+    hooks = whole.get(HOOKS) if whole.is_object else None
+    if not whole.is_object:
+        raise Malformed("no object of JSON", where=str(file))
+    if hooks is not None:
+        wrong = [part.key for part in hooks.parts if text[part.start] != "["] if hooks.is_object else [HOOKS]
+        if wrong:
+            raise Malformed(f"{wrong[0]!r} is not what it should be", where=f"{file}: hooks")
+    return whole, hooks
+
+
+def _commands(group: Part) -> list[tuple[Part, str]]:
+    """The commands of one group of hooks, each with where it stands."""
+    inner = group.get(HOOKS)
+    found = [(hook, hook.get("command")) for hook in (inner.parts if inner is not None else [])]
+    return [(hook, command.value) for hook, command in found if command is not None and isinstance(command.value, str)]
+
+
+def _ours(text: str, told: Settings, file: Path) -> list[tuple[str, str]]:
+    """Event and command of each hook of ours, in the order of the agent's events."""
+    _, hooks = _hooks(text, file)
+    found = [
+        (event.key, command)
+        for event in (hooks.parts if hooks is not None else [])
+        for group in event.parts
+        for _, command in _commands(group)
+        if telling.is_ours(command, told.agent)
+    ]
+    order = {event: number for number, event in enumerate(told.events)}
+    return sorted(found, key=lambda each: order.get(each[0], len(order)))
+
+
+def _with(text: str, told: Settings, file: Path, wanted: dict[str, str]) -> str:
+    for event, command in wanted.items():
+        hook: dict[str, Any] = {"type": "command", "command": command, "timeout": telling.SECONDS}
+        group = {HOOKS: [hook]}
+        whole, hooks = _hooks(text, file)
+        if hooks is None:
+            text = jsontext.put_in(text, whole, {event: [group]}, key=HOOKS)
+        elif (groups := hooks.get(event)) is None:
+            text = jsontext.put_in(text, hooks, [group], key=event)
+        else:
+            text = jsontext.put_in(text, groups, group)
+    return text
+
+
+def _without(text: str, told: Settings, file: Path) -> str:
+    """One after the other, since every one that goes moves what stands behind it."""
+    while True:
+        whole, hooks = _hooks(text, file)
+        found = next(
+            (
+                (event, group, hook)
+                for event in (hooks.parts if hooks is not None else [])
+                for group in event.parts
+                for hook, command in _commands(group)
+                if telling.is_ours(command, told.agent)
+            ),
+            None,
+        )
+        if found is None or hooks is None:
+            return text
+        event, group, hook = found
+        inner = group.get(HOOKS)
+        if inner is not None and len(inner.parts) > 1:
+            text = jsontext.take_out(text, inner, hook)
+        elif len(event.parts) > 1:
+            text = jsontext.take_out(text, event, group)
+        elif len(hooks.parts) > 1:
+            text = jsontext.take_out(text, hooks, event)
+        else:
+            text = jsontext.take_out(text, whole, hooks)
+
+
+# ---- files of our own
+
+
+def _check_ours(told: Extension, file: Path, old: bytes | None) -> None:
+    if old is not None and not old.decode("utf-8", "replace").startswith(telling.FIRST_WORDS):
+        raise Refused(f"{file} is there, and not of gitsession's making", hint="move it away, and try again")
+
+
+# ---- what a file was
+
+
+def _kept_at(store: Path, agent: str, file: Path) -> Path:
+    return store / FOLDER / f"{agent}-{hashlib.sha256(os.fsencode(file)).hexdigest()[:16]}.json"
+
+
+def _remember(store: Path, edit: Edit) -> None:
+    """What the file was before the first time; what we wrote last."""
+    kept = _before(store, edit.agent, edit.file, edit.old)
+    before = edit.old if kept is None else kept[0]
+    told = {
+        "file": os.fsencode(edit.file).decode("utf-8", "replace"),
+        "before": None if before is None else base64.b64encode(before).decode(),
+        "after": hashlib.sha256(edit.new or b"").hexdigest(),
+    }
+    place = _kept_at(store, edit.agent, edit.file)
+    make_directories(place.parent)
+    by = place.with_name(f"{place.name}.{secrets.token_hex(4)}.tmp")
+    write_new(by, json.dumps(told).encode())
+    os.replace(by, place)
+
+
+def _before(store: Path, agent: str, file: Path, now: bytes | None) -> tuple[bytes | None] | None:
+    """What the file was before, if it is as we left it; ``None`` where it is not, or nobody knows."""
+    try:
+        told = json.loads(read_regular(_kept_at(store, agent, file)) or b"{}")
+        if now is None or told["after"] != hashlib.sha256(now).hexdigest():
+            return None
+        return (None if told["before"] is None else base64.b64decode(told["before"]),)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

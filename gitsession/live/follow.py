@@ -1,0 +1,90 @@
+"""What is new in a store, as it comes, whoever writes it: the program that wants to know asks an iterator for it.
+
+Nothing runs beside the program: between two looks it sleeps, and a look where nothing happened opens no object.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from gitsession.session import graph
+from gitsession.session.node import Node
+from gitsession.store import peek, refs
+from gitsession.store.base import Oid
+from gitsession.store.gitstore import GitStore
+
+EVERY_SECONDS = 0.5
+
+
+class News(NamedTuple):
+    """An entry that was not there before. ``branch``: the one that leads to it."""
+
+    session: str
+    branch: str
+    node: Node
+
+
+def follow(
+    store: GitStore, *, sid: str | None = None, every: float = EVERY_SECONDS, idle: bool = False
+) -> Iterator[News | None]:
+    """Each entry that comes from now on, in the order of its line. Ends never: stop asking, or ``close`` the iterator.
+
+    ``sid``: of one session only. ``every``: seconds between two looks. ``idle``: a look that finds nothing gives
+    ``None``, so that the program can do something else. An entry comes once, though a branch were taken away and
+    come back. Raises as a reading does, ``Corrupt`` or ``Unavailable``.
+    """
+    mark = peek.fingerprint(store.git_dir)
+    heads = _heads(store, sid)
+    return _news(store, sid, every, idle, mark, heads)
+
+
+def _news(
+    store: GitStore, sid: str | None, every: float, idle: bool, mark: str, heads: Mapping[tuple[str, str], Oid]
+) -> Iterator[News | None]:
+    known: dict[str, set[Oid]] = {}
+    while True:
+        now = peek.fingerprint(store.git_dir)
+        found = 0
+        if now != mark:
+            mark, before, heads = now, heads, _heads(store, sid)
+            for (session, branch), leaf in heads.items():
+                if before.get((session, branch)) == leaf:
+                    continue
+                if session not in known:
+                    known[session] = _reached(store, [oid for (of, _), oid in before.items() if of == session])
+                for node in _new(store, leaf, known[session]):
+                    found += 1
+                    yield News(session, branch, node)
+        if not found:
+            if idle:
+                yield None
+            time.sleep(every)
+
+
+def _heads(store: GitStore, sid: str | None) -> dict[tuple[str, str], Oid]:
+    found = store.refs(refs.SESSIONS if sid is None else refs.session(sid))
+    heads = ((refs.parse(name), oid) for name, oid in found.items())
+    return {where: oid for where, oid in heads if where is not None and refs.is_branch(where[1])}
+
+
+def _reached(store: GitStore, leaves: list[Oid]) -> set[Oid]:
+    seen: set[Oid] = set()
+    for leaf in leaves:
+        for node in graph.line(store, leaf):
+            if node.oid in seen:
+                break
+            seen.add(node.oid)
+    return seen
+
+
+def _new(store: GitStore, leaf: Oid, known: set[Oid]) -> list[Node]:
+    """The entries up to ``leaf`` that are not ``known``, which they are from then on; the oldest first."""
+    found = []
+    for node in graph.line(store, leaf):
+        if node.oid in known:
+            break
+        known.add(node.oid)
+        found.append(node)
+    return found[::-1]

@@ -1,0 +1,100 @@
+"""A look at a workspace that goes into the spool: what the store will need, without the store.
+
+    look      what differs from the last look, each file read once
+    spool     in one file, with the name that this look will have
+    accept    the next look goes on from here
+
+Killed in between, the spool has a look that nobody goes on from, and the next one tells the same again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from gitsession.errors import MissingObject, Unavailable
+from gitsession.live import spool
+from gitsession.workspace import beside, turns
+from gitsession.workspace.root import Root
+from gitsession.workspace.scan import Look, look
+from gitsession.workspace.shadow import new_name
+from gitsession.workspace.taking import caps
+
+BYTES_MAX = 64 << 20
+"""What one look may hold in memory, and put into the spool. A larger one is taken by whoever takes in the spool."""
+
+
+class TooMuch(Unavailable):
+    """More differs than a hook may carry."""
+
+
+def workspace_of(cwd: str, home: Path, store: Path, project: str = "") -> Root:
+    """The workspace that an agent is at work in: the top of the repository that ``cwd`` is in, if it may be one; else
+    ``project``, as far as ``cwd`` is in there; else ``cwd`` itself.
+
+    Raises ``NotFound`` and ``Refused``.
+    """
+    at = os.path.realpath(cwd)
+    above = os.path.realpath(project) if project else ""
+    alone = above if above and (at == above or at.startswith(above.rstrip("/") + "/")) else at
+    top = beside.find(alone).top if os.path.isdir(alone) else alone
+    if top != alone and not _is_home(top, home):
+        alone = top
+    return Root.open(alone, home=home, store=store)
+
+
+def spooled(store: Path, root: Root, head: dict[str, Any], *, wait_seconds: float) -> str:
+    """Look, and leave what was seen with ``head`` (which says what happened); the event's name.
+
+    Raises ``Unavailable`` where others are at work there, ``TooMuch``, ``OSError``.
+    """
+    folder = turns.folder_in(store, root.path)
+    with (
+        turns.turn_in(store, root.path, wait_seconds=wait_seconds),
+        look(root, folder, caps=caps(), wait_seconds=wait_seconds) as seen,
+    ):
+        rows: list[tuple[str, str | None, str | None, int]] = []
+        contents: list[bytes] = []
+        size = 0
+        for change in seen.changes():
+            mode, oid = change.file or (None, None)
+            rows.append((change.path, mode, oid, len(change.data)))
+            contents.append(change.data)
+            size += len(change.data)
+            if size > BYTES_MAX:
+                raise TooMuch(f"more than {BYTES_MAX >> 20} MiB differ in {root.path}")
+        name = (not seen.changed and seen.before) or new_name()
+        told = {
+            "workspace": os.fspath(root.path),
+            "before": seen.before,
+            "base": _base(seen),
+            "name": name,
+            "changes": rows,
+            "skipped": [list(left) for left in seen.skipped],
+            "appeared": seen.appeared,
+        }
+        event = spool.write(os.fspath(store), _parts({**head, "look": told}, contents))
+        seen.accept(kept=False, name=name)
+        return event
+
+
+def _base(seen: Look) -> list[str | None] | None:
+    """The tree that the changes are told from, in a list of one; ``None`` where nobody knows it yet."""
+    try:
+        return [seen.base()] if seen.before else None
+    except MissingObject:
+        return None
+
+
+def _parts(head: dict[str, Any], contents: list[bytes]) -> Iterator[bytes]:
+    # The time is taken here, where nobody else looks: who looked later is later.
+    yield json.dumps({"v": spool.VERSION, **head, "at_ms": time.time_ns() // 1_000_000}).encode() + b"\n"
+    yield from contents
+
+
+def _is_home(top: str, home: Path) -> bool:
+    return home.is_relative_to(top) or os.path.realpath(home).startswith(top.rstrip("/") + "/") or top == "/"

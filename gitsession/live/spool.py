@@ -1,0 +1,195 @@
+"""The spool: a file for each event that waits until somebody opens the store (docs/live.md, "The spool").
+
+Whoever writes here runs inside an agent that waits: nothing is loaded that is slow to load, and nothing is synced. What
+a power cut takes is found out by the one who reads.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+TYPE_CHECKING = False  # not from typing, which takes as long to load as all of this
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+FOLDER = "gitsession/spool"
+"""Below the store, or where it would be."""
+
+VERSION = 1
+EVENT, ASIDE, TEMPORARY = ".event", ".bad", ".tmp"
+LEFT = "left"
+AGAIN_SECONDS = 60
+"""After so long it is worth a try to take in what had to wait."""
+FAILURES, FAILURES_BEFORE = "failures", "failures.old"
+FAILURES_BYTES_MAX = 64 << 10
+WORDS_MAX = 500
+EVENTS_MAX = 10_000
+"""More than these wait only where nothing is ever taken in; then no more come."""
+LITTER_SECONDS = 3600
+
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+def folder(store: str) -> str:
+    return f"{store}/{FOLDER}"
+
+
+def write(store: str, parts: Iterable[bytes]) -> str:
+    """One event, whole or not at all, readable by its owner only; its name. Raises ``OSError``, also for too many.
+
+    Names are in the order of time. The store, and all above it, may be missing.
+    """
+    place = folder(store)
+    name = f"{time.time_ns():020d}-{os.urandom(6).hex()}"
+    temporary = f"{place}/{name}{TEMPORARY}"
+    try:
+        fd = os.open(temporary, _NEW, 0o600)
+    except FileNotFoundError:
+        make_folder(place)
+        fd = os.open(temporary, _NEW, 0o600)
+    try:
+        try:
+            if len(os.listdir(place)) > EVENTS_MAX:
+                raise OSError(f"more than {EVENTS_MAX:,} events wait: `gitsession drain` says why")
+            for part in parts:
+                _write_all(fd, part)
+        finally:
+            os.close(fd)
+        os.rename(temporary, f"{place}/{name}{EVENT}")
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    return name
+
+
+def raw_head(event: str, agent: str, at_ms: int) -> bytes:
+    """The first line of an event whose agent's words follow as they came. The two names are of ``fit``."""
+    return f'{{"v": {VERSION}, "event": "{event}", "agent": "{agent}", "at_ms": {at_ms}}}\n'.encode()
+
+
+def fit(name: str) -> str:
+    """An event's or an agent's name, if it can be one; else ``""``."""
+    return name if len(name) <= 64 and name.isascii() and name.replace("_", "").replace("-", "").isalnum() else ""
+
+
+def fail(store: str, what: str) -> None:
+    """Leave word of what went wrong, where `doctor` finds it; silent where even that cannot be done."""
+    place = folder(store)
+    words = "".join(letter if letter.isprintable() else " " for letter in what[:WORDS_MAX])
+    line = f"{time.time_ns() // 1_000_000} {words}\n".encode("utf-8", "replace")
+    try:
+        make_folder(place)
+        fd = os.open(f"{place}/{FAILURES}", _APPEND, 0o600)
+        try:
+            os.write(fd, line)
+            if os.fstat(fd).st_size > FAILURES_BYTES_MAX:
+                os.replace(f"{place}/{FAILURES}", f"{place}/{FAILURES_BEFORE}")
+        finally:
+            os.close(fd)
+    except OSError:
+        pass
+
+
+def failures(store: str) -> list[tuple[int, str]]:
+    """What went wrong, the oldest first: when (ms since 1970), and what."""
+    found = []
+    for name in (FAILURES_BEFORE, FAILURES):
+        try:
+            with open(f"{folder(store)}/{name}", "rb") as file:
+                lines = file.read(2 * FAILURES_BYTES_MAX).decode("utf-8", "replace").splitlines()
+        except OSError:
+            continue
+        for line in lines:
+            at, _, words = line.partition(" ")
+            if at.isdecimal():
+                found.append((int(at), words))
+    return found
+
+
+def forget_failures(store: str) -> None:
+    """Raises ``OSError``."""
+    for name in (FAILURES_BEFORE, FAILURES):
+        try:
+            os.unlink(f"{folder(store)}/{name}")
+        except FileNotFoundError:
+            pass
+
+
+def waiting(store: str) -> list[str]:
+    """The names of the events that nobody has taken in, the oldest first."""
+    return _names(store, EVENT)
+
+
+def is_due(store: str) -> bool:
+    """Whether there is anything to take in that the last one who tried has not seen."""
+    names = waiting(store)
+    if not names:
+        return False
+    try:
+        with open(f"{folder(store)}/{LEFT}") as file:
+            seen = file.read(100)
+            tried = os.fstat(file.fileno()).st_mtime
+    except (OSError, ValueError):
+        return True
+    return names[-1] > seen or not 0 <= time.time() - tried < AGAIN_SECONDS
+
+
+def leave(store: str, name: str) -> None:
+    """Note the newest event that had to wait. Raises ``OSError``."""
+    with open(f"{folder(store)}/{LEFT}", "w") as file:
+        file.write(name)
+
+
+def set_aside(store: str) -> list[str]:
+    """Those that could not be read: kept as they are."""
+    return _names(store, ASIDE)
+
+
+def path(store: str, name: str) -> str:
+    return f"{folder(store)}/{name}{EVENT}"
+
+
+def sweep(store: str) -> None:
+    """Take away what killed hooks have left half written."""
+    before = time.time() - LITTER_SECONDS
+    for name in _names(store, TEMPORARY):
+        file = f"{folder(store)}/{name}{TEMPORARY}"
+        try:
+            if os.stat(file).st_mtime < before:
+                os.unlink(file)
+        except OSError:
+            pass
+
+
+def put_aside(store: str, name: str) -> None:
+    os.rename(path(store, name), f"{folder(store)}/{name}{ASIDE}")
+
+
+def make_folder(place: str) -> None:
+    """``place`` and what is missing above it, mode 0700. Raises ``OSError``."""
+    try:
+        os.mkdir(place, 0o700)
+    except FileExistsError:
+        pass
+    except FileNotFoundError:
+        above = os.path.dirname(place)
+        if above == place:
+            raise
+        make_folder(above)
+        make_folder(place)
+
+
+def _names(store: str, ending: str) -> list[str]:
+    try:
+        found = os.listdir(folder(store))
+    except OSError:
+        return []
+    return sorted(name.removesuffix(ending) for name in found if name.endswith(ending))
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]

@@ -1,0 +1,164 @@
+"""How each agent is told to run `gitsession hook`: where that stands, and in which words (docs/live.md, "Agents")."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gitsession.errors import NotFound
+from gitsession.live import events
+
+SECONDS = 30
+"""So long an agent waits for a hook, where it lets us say so. A hook gives up before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A settings file of JSON in which hooks of Claude Code's form stand. ``events``: those that the agent has."""
+
+    agent: str
+    variable: str
+    home: str
+    name: str
+    events: Sequence[str]
+    then: str = ""
+    """What the user has to do besides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """A file of its own, which the agent loads. ``text``: with ``@PROGRAM@`` and ``@AGENT@`` in it."""
+
+    agent: str
+    variable: str
+    home: str
+    name: str
+    text: str
+    then: str = ""
+
+
+_CLAUDE = (
+    *("SessionStart", events.PROMPT, events.BEFORE_TOOL, "PostToolUse", "PostToolUseFailure"),
+    *("SubagentStop", "PreCompact", events.TURN_END, events.SESSION_END),
+)
+_CODEX = tuple(event for event in _CLAUDE if event != "PostToolUseFailure")
+
+_TELL = """\
+// Written by `gitsession enable @AGENT@`; `gitsession disable @AGENT@` takes it away.
+import { spawn } from "node:child_process";
+
+const program = @PROGRAM@;
+
+/** Says what happens, and waits until it is noted. Whatever goes wrong there is no business of the agent's. */
+function tell(event, said) {
+  return new Promise((done) => {
+    try {
+      const words = [...program.slice(1), "hook", event, "--from", "@AGENT@"];
+      const child = spawn(program[0], words, { stdio: ["pipe", "ignore", "ignore"] });
+      const patience = setTimeout(done, @SECONDS@000);
+      const end = () => { clearTimeout(patience); done(); };
+      child.on("error", end);
+      child.on("close", end);
+      child.stdin.on("error", () => {});
+      child.stdin.end(JSON.stringify(said));
+    } catch {
+      done();
+    }
+  });
+}
+"""
+
+_OPENCODE = _TELL + """
+export const gitsession = async ({ directory }) => {
+  const said = (session, more) => ({ session_id: session, cwd: directory, ...more });
+  const tool = (input, args) => ({ tool_name: input.tool, tool_use_id: input.callID, tool_input: args });
+  return {
+    "chat.message": async (input, output) => {
+      const words = (output?.parts ?? []).map((part) => part.text ?? "").join("");
+      await tell("UserPromptSubmit", said(input.sessionID, { prompt: words }));
+    },
+    "tool.execute.before": async (input, output) => {
+      await tell("PreToolUse", said(input.sessionID, tool(input, output?.args)));
+    },
+    "tool.execute.after": async (input) => {
+      await tell("PostToolUse", said(input.sessionID, tool(input, input.args)));
+    },
+    event: async ({ event }) => {
+      if (event.type === "session.idle") await tell("Stop", said(event.properties.sessionID));
+    },
+  };
+};
+"""
+
+_PI = _TELL + """
+export default function (pi) {
+  const on = (theirs, ours, more) =>
+    pi.on(theirs, async (event, ctx) => {
+      try {
+        const where = { session_id: ctx.sessionManager.getSessionId(), cwd: ctx.cwd };
+        const file = ctx.sessionManager.getSessionFile();
+        await tell(ours, { ...where, ...(file ? { transcript_path: file } : {}), ...more(event) });
+      } catch {}
+    });
+  const tool = (event) => ({ tool_name: event.toolName, tool_use_id: event.toolCallId, tool_input: event.input });
+  on("session_start", "SessionStart", () => ({}));
+  on("before_agent_start", "UserPromptSubmit", (event) => ({ prompt: event.prompt }));
+  on("tool_call", "PreToolUse", tool);
+  on("tool_result", "PostToolUse", tool);
+  on("agent_end", "Stop", () => ({}));
+  on("session_shutdown", "SessionEnd", () => ({}));
+}
+"""
+
+_TRUST = "codex runs hooks that you have looked at only: it asks at its next start, or say /hooks there"
+
+AGENTS: dict[str, Settings | Extension] = {
+    "claude": Settings("claude", "CLAUDE_CONFIG_DIR", ".claude", "settings.json", _CLAUDE),
+    "codex": Settings("codex", "CODEX_HOME", ".codex", "hooks.json", _CODEX, then=_TRUST),
+    "omp": Extension("omp", "PI_CODING_AGENT_DIR", ".omp/agent", "extensions/gitsession.js", _PI),
+    "opencode": Extension("opencode", "OPENCODE_CONFIG_DIR", ".config/opencode", "plugin/gitsession.js", _OPENCODE),
+    "pi": Extension("pi", "PI_CODING_AGENT_DIR", ".pi/agent", "extensions/gitsession.js", _PI),
+}
+
+WATCHED = ("aider", "librecode")
+"""Agents that run nothing of ours."""
+
+
+def find(agent: str) -> Settings | Extension:
+    """Raises ``NotFound``, which says what there is instead."""
+    if agent in WATCHED:
+        raise NotFound(f"{agent} has no hooks", hint="`gitsession watch` follows its sessions instead")
+    if agent not in AGENTS:
+        raise NotFound(f"no agent {agent!r} that can be told", hint=f"there are {', '.join(AGENTS)}")
+    return AGENTS[agent]
+
+
+def file_of(told: Settings | Extension, home: Path, environment: Mapping[str, str]) -> Path:
+    """Where it stands. A variable of the agent's own may have moved it."""
+    moved = environment.get(told.variable)
+    if moved:
+        return Path(moved).expanduser() / told.name
+    config = environment.get("XDG_CONFIG_HOME") if told.home.startswith(".config/") else None
+    return (Path(config) / told.home.removeprefix(".config/") if config else home / told.home) / told.name
+
+
+def command(agent: str, event: str, program: Sequence[str]) -> str:
+    """What a shell is to run. Where the program is gone it says nothing, and ends with 0 all the same."""
+    return f"{shlex.join([*program, 'hook', event, '--from', agent])} 2>/dev/null || true"
+
+
+def is_ours(command: str, agent: str) -> bool:
+    """Whether a command is one of ours, wherever the program was then."""
+    words = command.removesuffix(" 2>/dev/null || true")
+    return words != command and f" --from {agent}" in words and " hook " in words and "gitsession" in words
+
+
+def text_of(told: Extension, program: Sequence[str]) -> str:
+    text = told.text.replace("@PROGRAM@", json.dumps(list(program))).replace("@AGENT@", told.agent)
+    return text.replace("@SECONDS@", str(SECONDS))
+
+
+FIRST_WORDS = "// Written by `gitsession enable "

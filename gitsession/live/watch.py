@@ -1,0 +1,45 @@
+"""Agents that tell nothing: their session files looked at again and again. Only names, sizes and times are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TypeAlias
+
+from gitsession.exchange import sources
+from gitsession.formats import Format
+
+EVERY_SECONDS = 2.0
+ROUNDS_PER_SEARCH = 15
+"""Folders are searched for new files not in every round."""
+
+Found: TypeAlias = "tuple[Path, Format | None]"
+
+
+class Watch:
+    """``search``: all session files there are, each time it is asked."""
+
+    def __init__(self, search: Callable[[], Iterable[Found]]) -> None:
+        self._search = search
+        self._files: list[Found] = []
+        self._seen: dict[Path, tuple[int, int, int]] = {}
+        self._rounds = 0
+
+    def round(self) -> list[Found]:
+        """The files that have changed since the last round, the first time all of them."""
+        if self._rounds % ROUNDS_PER_SEARCH == 0:
+            self._files = list({path: (path, format) for path, format in self._search()}.values())
+            there = {path for path, _ in self._files}
+            self._seen = {path: stamp for path, stamp in self._seen.items() if path in there}
+        self._rounds += 1
+        return [(path, format) for path, format in self._files if self._has_changed(path)]
+
+    def _has_changed(self, path: Path) -> bool:
+        try:
+            found = sources.stamp_of(path)
+        except OSError:
+            return False
+        stamp = (found.st_size, found.st_mtime_ns, found.st_ino)
+        changed = self._seen.get(path) != stamp
+        self._seen[path] = stamp
+        return changed

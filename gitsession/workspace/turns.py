@@ -1,0 +1,46 @@
+"""What a store keeps about a workspace beside git's objects: where, and whose turn it is."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gitsession.errors import Unavailable
+from gitsession.store.durable import make_directories
+from gitsession.store.lock import StoreLock
+
+WORKSPACES = "gitsession/workspaces"
+WAIT_SECONDS = 60.0
+
+
+def folder_in(git_dir: Path, workspace: Path) -> Path:
+    """Where the private things of a workspace are. ``workspace``: where it really is."""
+    return git_dir / WORKSPACES / hashlib.sha256(os.fsencode(workspace)).hexdigest()[:16]
+
+
+@contextmanager
+def turn_in(git_dir: Path, workspace: Path, *, wait_seconds: float = WAIT_SECONDS) -> Iterator[None]:
+    """Nobody else of ours looks at the workspace and says so, or writes to it. Raises ``Unavailable``.
+
+    Looks that overtook each other would swap whose change was whose.
+    """
+    folder = folder_in(git_dir, workspace)
+    try:
+        make_directories(folder)
+        lock = StoreLock(folder / "turn", wait_seconds=wait_seconds)
+    except OSError as error:
+        raise Unavailable(f"cannot write to {folder}: {error.strerror}") from error
+    try:
+        try:
+            lock.acquire()
+        except Unavailable as error:
+            raise Unavailable(f"another program is at work on {workspace}", hint="try again when it is done") from error
+        try:
+            yield
+        finally:
+            lock.release()
+    finally:
+        lock.close()

@@ -1,0 +1,93 @@
+"""kill -9 at any system call of a drain, and of a hook: what hooks have left comes in whole, and once."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from faults import draining
+from faults.shim import Fault, Ran, Shim, scratch
+from hooks import Agent
+
+from gitsession.api import Store
+from gitsession.live import spool
+
+SHARE = float(os.environ.get("GITSESSION_DRAIN_KILLS", "0.15"))
+"""Of all calls; 1 is all of them."""
+
+WHOLE = [
+    ("before", None, {"a": "1", "b": "1"}),
+    ("after", "call_t1", {"a": "call 1", "b": "1", "made1": "1"}),
+    ("after", "call_t2", {"a": "call 2", "b": "1", "made1": "1", "made2": "2"}),
+    ("after", "call_t3", {"a": "call 3", "b": "1", "made1": "1", "made2": "2", "made3": "3"}),
+]
+
+
+class Scene:
+    """One prepared place, put back before each run: a look goes by where a workspace is."""
+
+    def __init__(self) -> None:
+        self.shim = Shim()
+        self._folder = Path(scratch())
+        self.place = self._folder / "it"
+        self.agent = draining.prepare(self.place)
+        shutil.copytree(self.place, self._folder / "kept", symlinks=True)
+        self.calls = {work: self.run(work).calls for work in draining.WORKS}
+
+    def run(self, work: str, fault: Fault | None = None) -> Ran:
+        shutil.rmtree(self.place)
+        shutil.copytree(self._folder / "kept", self.place, symlinks=True)
+        return self.shim.run(work, self.place, fault)
+
+    def points(self, work: str) -> list[int]:
+        every = range(1, self.calls[work] + 1)
+        return sorted(random.Random(0).sample(every, max(1, round(len(every) * SHARE))))
+
+    def close(self) -> None:
+        self.shim.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def scene() -> Iterator[Scene]:
+    made = Scene()
+    yield made
+    made.close()
+
+
+MODES = ["kill-before", "kill-after", "torn"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_drain_killed_at_any_call_is_done_by_the_next_one(scene: Scene, mode: str) -> None:
+    for at in scene.points("drain"):
+        ran = scene.run("drain", Fault(mode, at))
+        assert ran.code in (0, -9), ran.stderr
+        agent = scene.agent
+        agent.drain()
+        assert spool.waiting(str(agent.store)) == []
+        assert spool.set_aside(str(agent.store)) == []
+        assert agent.points() == WHOLE, at
+        with Store.open(agent.store) as store:
+            assert store.verify().problems == []
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_hook_killed_at_any_call_leaves_a_whole_event_or_none(scene: Scene, mode: str) -> None:
+    for at in scene.points("hook"):
+        ran = scene.run("hook", Fault(mode, at))
+        assert ran.code in (0, -9), ran.stderr
+        agent = Agent(scene.place)
+        agent.tell("SessionEnd")
+        agent.tell("PreToolUse", tool_name="Bash", tool_use_id="call_t10")
+        agent.tell("SessionEnd")
+        agent.drain()
+        assert spool.waiting(str(agent.store)) == []
+        assert spool.set_aside(str(agent.store)) == []
+        points = agent.points()
+        assert points[:4] == WHOLE, at
+        assert [(phase, files["b"]) for phase, _, files in points[4:]] == [("before", "2")], at

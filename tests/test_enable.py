@@ -1,0 +1,275 @@
+"""Agents' own settings: changed in few places, shown before, and given back byte for byte."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gitsession.errors import Malformed, Refused
+from gitsession.live import enabling, jsontext, records, spool, telling
+from gitsession.live.telling import AGENTS, Settings
+
+PROGRAM = ["/opt/with space/bin/gitsession", "--store", "/home/u/it's/store.git"]
+CLAUDE = AGENTS["claude"]
+
+
+def enable(folder: Path, text: str | None, agent: str = "claude") -> tuple[Path, enabling.Edit]:
+    """A settings file that holds ``text``, enabled."""
+    file = folder / AGENTS[agent].name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if text is not None:
+        file.write_text(text)
+    edit = enabling.plan_enable(AGENTS[agent], file, PROGRAM)
+    enabling.perform(folder / "store.git", edit, enable=True)
+    return file, edit
+
+
+def disable(folder: Path, agent: str = "claude") -> None:
+    file = folder / AGENTS[agent].name
+    edit = enabling.plan_disable(folder / "store.git", AGENTS[agent], file)
+    enabling.perform(folder / "store.git", edit, enable=False)
+
+
+OTHERS = '{"hooks": [{"type": "command", "command": "say done"}]}'
+TEXTS = {
+    "no file": None,
+    "an empty file": "",
+    "an empty object": "{}",
+    "an empty object on two lines": "{\n}\n",
+    "other settings": '{\n  "model": "opus",\n  "env": {"A": "1"}\n}\n',
+    "tabs": '{\n\t"model": "opus",\n\t"hooks": {\n\t\t"Stop": [\n\t\t\t' + OTHERS + "\n\t\t]\n\t}\n}\n",
+    "one line": '{"model":"opus","hooks":{"Stop":[' + OTHERS + "]}}",
+    "hooks of others": '{\n    "hooks": {\n        "PreToolUse": [' + OTHERS + "],\n        \"Stop\": []\n    }\n}",
+    "empty hooks": '{ "hooks": { } , "z": 1}',
+    "windows line ends": '{\r\n  "model": "opus"\r\n}\r\n',
+    "odd words": '{"a": "\\u00e9 }]{[ \\"", "b": [1, 2.5e3, null, true, [], {}]}',
+    "two of one name": '{"hooks": {"Stop": []}, "hooks": {"Stop": [' + OTHERS + "]}}",
+}
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_disabled_it_is_byte_for_byte_what_it_was(tmp_path: Path, text: str | None, agent: str) -> None:
+    file, edit = enable(tmp_path, text, agent)
+    found = json.loads(file.read_text())
+    told = AGENTS[agent]
+    assert isinstance(told, Settings)
+    for event in told.events:
+        commands = [hook["command"] for group in found["hooks"][event] for hook in group["hooks"]]
+        assert commands.count(telling.command(agent, event, PROGRAM)) == 1
+    assert enabling.plan_enable(told, file, PROGRAM).is_empty, "a second time there is nothing to do"
+    disable(tmp_path, agent)
+    assert (file.read_bytes() if file.exists() else None) == edit.old
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_what_others_changed_since_stays_and_only_ours_goes(tmp_path: Path, text: str | None) -> None:
+    file, _ = enable(tmp_path, text)
+    before = json.loads(text) if text else {}
+    found = json.loads(file.read_text())
+    found["by the user"] = [1]
+    found["hooks"]["Stop"].insert(0, {"hooks": [{"type": "command", "command": "gitsession hook Stop"}]})
+    file.write_text(json.dumps(found, indent=1))
+    disable(tmp_path)
+    after = json.loads(file.read_text())
+    assert after.pop("by the user") == [1]
+    assert after["hooks"]["Stop"][0]["hooks"][0]["command"] == "gitsession hook Stop"
+    assert "--from claude" not in file.read_text()
+    for key in before.keys() - {"hooks"}:
+        assert after[key] == before[key]
+    for event, groups in before.get("hooks", {}).items():
+        assert [group for group in after["hooks"].get(event, []) if group in groups] == groups
+
+
+def test_a_program_that_has_moved_is_told_anew_and_nothing_stands_twice(tmp_path: Path) -> None:
+    file, edit = enable(tmp_path, TEXTS["hooks of others"])
+    again = enabling.plan_enable(CLAUDE, file, ["/elsewhere/gitsession"])
+    enabling.perform(tmp_path / "store.git", again, enable=True)
+    assert "with space" not in file.read_text()
+    assert file.read_text().count("--from claude") == len(CLAUDE.events)
+    disable(tmp_path)
+    assert file.read_bytes() == edit.old
+
+
+REFUSED = {
+    "no JSON": ('{"a": 1,}', "line 1"),
+    "comments": ('{\n// said\n"a": 1}', "line 2"),
+    "a list": ("[]", "no object"),
+    "hooks in a list": ('{"hooks": []}', "hooks"),
+    "an event that is none": ('{"hooks": {"Stop": {}}}', "Stop"),
+    "nested too deep": ("[" * 100_000, "not JSON"),
+}
+
+
+@pytest.mark.parametrize(("text", "says"), REFUSED.values(), ids=REFUSED)
+def test_settings_that_cannot_be_read_are_left_alone_and_the_place_is_named(
+    tmp_path: Path, text: str, says: str
+) -> None:
+    with pytest.raises(Malformed, match=says):
+        enable(tmp_path, text)
+    assert (tmp_path / "settings.json").read_text() == text
+
+
+def test_settings_that_are_not_utf_8_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "settings.json").write_bytes(b'{"a": "\xff"}')
+    with pytest.raises(Malformed, match="not UTF-8 at byte 7"):
+        enabling.plan_enable(CLAUDE, tmp_path / "settings.json", PROGRAM)
+
+
+def test_a_link_stays_a_link_and_what_it_leads_to_keeps_its_mode(tmp_path: Path) -> None:
+    real = tmp_path / "dotfiles" / "claude.json"
+    real.parent.mkdir()
+    real.write_text("{}")
+    real.chmod(0o640)
+    (tmp_path / "settings.json").symlink_to(real)
+    enable(tmp_path, None)
+    assert (tmp_path / "settings.json").is_symlink()
+    assert "--from claude" in real.read_text()
+    assert real.stat().st_mode & 0o777 == 0o640
+    disable(tmp_path)
+    assert real.read_text() == "{}"
+
+
+def test_what_was_changed_between_the_question_and_the_answer_is_not_written_over(tmp_path: Path) -> None:
+    file = tmp_path / "settings.json"
+    file.write_text("{}")
+    edit = enabling.plan_enable(CLAUDE, file, PROGRAM)
+    file.write_text('{"new": 1}')
+    with pytest.raises(Refused, match="changed meanwhile"):
+        enabling.perform(tmp_path / "store.git", edit, enable=True)
+    assert file.read_text() == '{"new": 1}'
+
+
+@pytest.mark.parametrize("agent", ["omp", "opencode", "pi"])
+def test_an_agent_that_loads_files_gets_one_of_its_own_which_goes_again(tmp_path: Path, agent: str) -> None:
+    file, _ = enable(tmp_path, None, agent)
+    assert json.dumps(PROGRAM) in file.read_text()
+    assert "@" not in file.read_text().replace("// @", "").replace("a@b", "")
+    disable(tmp_path, agent)
+    assert not file.exists()
+
+
+def test_a_file_of_somebody_elses_is_not_written_over(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="not of gitsession's making"):
+        enable(tmp_path, "export default 1", "pi")
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="no node to read it")
+@pytest.mark.parametrize("agent", ["omp", "opencode", "pi"])
+def test_the_files_that_agents_load_are_what_node_takes(tmp_path: Path, agent: str) -> None:
+    file, _ = enable(tmp_path, None, agent)
+    shutil.copy(file, tmp_path / "it.mjs")
+    subprocess.run(["node", "--check", str(tmp_path / "it.mjs")], check=True, capture_output=True)
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="no node to run it")
+def test_what_opencode_tells_its_plugin_comes_to_the_spool(tmp_path: Path) -> None:
+    store = tmp_path / "store.git"
+    program = [sys.executable, "-P", "-m", "gitsession", "--store", str(store)]
+    told = AGENTS["opencode"]
+    assert not isinstance(told, Settings)
+    (tmp_path / "it.mjs").write_text(telling.text_of(told, program))
+    (tmp_path / "work").mkdir()
+    (tmp_path / "run.mjs").write_text("""
+        import { gitsession } from "./it.mjs";
+        const hooks = await gitsession({ directory: process.argv[2] });
+        const session = { sessionID: "ses_1" };
+        await hooks["chat.message"](session, { parts: [{ type: "text", text: "do it" }] });
+        const call = { tool: "bash", callID: "call_1", ...session };
+        await hooks["tool.execute.before"](call, { args: { command: "rm x" } });
+        await hooks["tool.execute.after"]({ ...call, args: { command: "rm x" } }, { output: "" });
+        await hooks.event({ event: { type: "message.updated", properties: {} } });
+    """)
+    command = ["node", str(tmp_path / "run.mjs"), str(tmp_path / "work")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    found = [records.read(store, name) for name in spool.waiting(str(store))]
+    assert [(event.name, event.session, event.prompt, event.call, event.reason) for event in found if event] == [
+        ("UserPromptSubmit", "ses_1", "do it", None, None),
+        ("PreToolUse", "ses_1", "", "call_1", "bash: rm x"),
+        ("PostToolUse", "ses_1", "", "call_1", "bash: rm x"),
+    ]
+    assert all(event and event.look for event in found)
+
+
+def test_the_command_runs_in_any_folder_and_is_silent_where_the_program_is_gone(tmp_path: Path) -> None:
+    place = tmp_path / "a 'quoted' place"
+    place.mkdir()
+    program = place / "gitsession"
+    program.write_text('#!/bin/sh\necho "$@" > "$(dirname "$0")/said"\n')
+    program.chmod(0o755)
+    command = telling.command("claude", "Stop", [str(program), "--store", "/s t"])
+    assert subprocess.run(["sh", "-c", command], cwd="/", check=False).returncode == 0
+    assert (place / "said").read_text() == "--store /s t hook Stop --from claude\n"
+    program.unlink()
+    done = subprocess.run(["sh", "-c", command], cwd="/", capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def cli(*words: str, input: str | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "gitsession", *words]
+    return subprocess.run(command, input=input, capture_output=True, text=True, check=False)
+
+
+def test_it_shows_and_asks_and_writes_nothing_without_a_yes() -> None:
+    settings = Path.home() / ".claude/settings.json"
+    done = cli("enable", "claude", input="n\n")
+    assert done.returncode == 1
+    assert '+      "PreToolUse"' in done.stdout or "PreToolUse" in done.stdout
+    assert not settings.exists()
+    assert cli("enable", "claude", "--dry-run").returncode == 0
+    assert not settings.exists()
+    assert cli("enable", "claude", input="y\n").returncode == 0
+    assert settings.exists()
+    assert "claude tells what it does" in cli("doctor").stdout
+    assert cli("disable", "claude", "--yes", "--json").returncode == 0
+    assert not settings.exists()
+
+
+def test_agents_without_hooks_are_told_of_watch() -> None:
+    done = cli("enable", "aider", "--yes")
+    assert done.returncode == 3
+    assert "gitsession watch" in done.stderr
+    assert "there are claude" in cli("enable", "nobody").stderr
+
+
+def test_variables_of_the_agents_own_say_where_the_settings_are(tmp_path: Path) -> None:
+    home = Path("/home/u")
+    assert telling.file_of(CLAUDE, home, {}) == Path("/home/u/.claude/settings.json")
+    assert telling.file_of(CLAUDE, home, {"CLAUDE_CONFIG_DIR": "/c"}) == Path("/c/settings.json")
+    there = telling.file_of(AGENTS["opencode"], home, {"XDG_CONFIG_HOME": "/x"})
+    assert there == Path("/x/opencode/plugin/gitsession.js")
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@given(
+    st.dictionaries(st.text(), VALUES, max_size=4),
+    st.sampled_from([None, 0, 2, 3, "\t"]),
+    st.text(min_size=1),
+    VALUES,
+)
+def test_what_is_put_into_a_text_and_taken_out_again_leaves_it_as_it_was(
+    whole: dict[str, Any], indent: Any, key: str, value: Any
+) -> None:
+    whole.pop(key, None)
+    text = json.dumps(whole, indent=indent)
+    more = jsontext.put_in(text, jsontext.parse(text, "x"), value, key=key)
+    assert json.loads(more) == {**whole, key: value}
+    part = jsontext.parse(more, "x")
+    found = part.get(key)
+    assert found is not None
+    assert jsontext.take_out(more, part, found) == text

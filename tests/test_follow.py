@@ -1,0 +1,126 @@
+"""What is new in a store comes to whoever asks, once, in order, whoever wrote it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hooks import Agent
+
+from gitsession import Message, News, Session, Store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.create(tmp_path / "store.git") as opened:
+        yield opened
+
+
+def begun(store: Store, words: str = "hello") -> Session:
+    session = store.new_session(agent="test")
+    session.append(Message.user(words))
+    return session
+
+
+def now(news: Iterator[News | None]) -> list[str]:
+    """What there is until a look finds nothing."""
+    found = []
+    while (one := next(news)) is not None:
+        found.append(one.node.subject)
+    return found
+
+
+def test_entries_come_in_the_order_of_their_line_and_once(store: Store) -> None:
+    session = begun(store)
+    news = store.follow(every=0, idle=True)
+    assert now(news) == []
+    session.append(Message.assistant("one"))
+    session.append(Message.assistant("two"))
+    assert now(news) == ["assistant: one", "assistant: two"]
+    session.append(Message.assistant("three"))
+    assert now(news) == ["assistant: three"]
+    assert now(news) == []
+
+
+def test_a_new_session_comes_from_its_beginning(store: Store) -> None:
+    news = store.follow(every=0, idle=True)
+    begun(store)
+    assert now(news)[-1] == "user: hello"
+
+
+def test_a_branch_begun_further_back_brings_only_what_is_new(store: Store) -> None:
+    session = begun(store)
+    session.append(Message.assistant("one"))
+    news = store.follow(every=0, idle=True)
+    side = session.branch("side", "leaf~1")
+    assert now(news) == []
+    side.append(Message.assistant("other"))
+    assert now(news) == ["assistant: other"]
+
+
+def test_what_is_undone_and_done_again_comes_once(store: Store) -> None:
+    session = begun(store)
+    news = store.follow(every=0, idle=True)
+    session.branch("side").append(Message.assistant("one"))
+    assert now(news) == ["assistant: one"]
+    assert now(news) == []
+
+
+def test_one_session_hears_of_no_other(store: Store) -> None:
+    one, two = begun(store), begun(store)
+    news = one.follow(every=0, idle=True)
+    two.append(Message.assistant("two"))
+    one.append(Message.assistant("one"))
+    assert now(news) == ["assistant: one"]
+
+
+def test_what_another_process_writes_comes_too(store: Store) -> None:
+    session = begun(store)
+    news = session.follow(every=0.01)
+    found: list[News | None] = []
+    listener = threading.Thread(target=lambda: found.append(next(news)), daemon=True)
+    listener.start()
+    code = (
+        "import sys; from gitsession import Message, Store\n"
+        "with Store.open(sys.argv[1]) as store: store.session(sys.argv[2]).append(Message.assistant('from afar'))"
+    )
+    subprocess.run([sys.executable, "-c", code, str(store.objects.git_dir), session.id], check=True)
+    listener.join(30)
+    [one] = found
+    assert one is not None
+    assert (one.session, one.branch, one.node.subject) == (session.id, "main", "assistant: from afar")
+
+
+def test_a_store_that_is_flushed_and_packed_meanwhile_brings_nothing_twice(store: Store) -> None:
+    session = begun(store)
+    news = store.follow(every=0, idle=True)
+    session.append(Message.assistant("one"))
+    store.flush()
+    assert now(news) == ["assistant: one"]
+    store.maintain()
+    assert now(news) == []
+
+
+def test_log_follow_shows_the_newest_and_then_what_agents_write(tmp_path: Path) -> None:
+    agent = Agent(tmp_path)
+    agent.prompt("u1", "do it")
+    agent.drain()
+    command = [sys.executable, "-m", "gitsession", "--store", str(agent.store), "log", "--follow", "--json"]
+    with Store.open(agent.store) as store:
+        command.append(store.sessions()[0].sid)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        lines = [json.loads(child.stdout.readline()) for _ in range(2)]
+        assert [line["kind"] for line in lines] == ["session", "message"]
+        agent.calls("t1")
+        agent.called("t1")
+        line = json.loads(child.stdout.readline())
+        child.terminate()
+        assert line["schema"] == "gitsession/entry/1"
+        assert line["role"] == "assistant"
+        assert child.wait(30) == 143

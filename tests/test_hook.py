@@ -1,0 +1,229 @@
+"""What an agent runs at every step: silent, ends with 0, whatever it is given and wherever it has to write."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hooks import Agent, failures, run, told, waiting
+from processes import together
+
+from gitsession import Store
+from gitsession.cli import hooking
+from gitsession.live import events, records
+
+WORDS = {
+    "nothing": b"",
+    "no JSON": b"hello",
+    "cut short": b'{"session_id": "x',
+    "a list": b"[]",
+    "a number": b"7",
+    "nested too deep": b"[" * 200_000,
+    "not UTF-8": b'{"session_id": "\xff\xfe", "cwd": "/"}',
+    "zeros": b"\0" * 1000,
+    "names that are numbers": b'{"session_id": 7, "cwd": 8, "transcript_path": [], "tool_use_id": {}}',
+    "lone surrogates": b'{"session_id": "\\ud800", "cwd": "/\\udcff", "prompt": "\\ud800"}',
+    "a zero byte in a path": b'{"session_id": "x", "cwd": "/a\\u0000b"}',
+    "a folder that is not there": b'{"session_id": "x", "cwd": "/nonexistent/folder"}',
+    "a relative folder": b'{"session_id": "x", "cwd": "."}',
+    "the root": b'{"session_id": "x", "cwd": "/"}',
+    "an infinite number": b'{"session_id": "x", "at": 1e999, "cwd": "/"}',
+    "two of one name": b'{"tool_name": "Read", "tool_name": "Bash", "cwd": "/"}',
+}
+
+
+@pytest.mark.parametrize("event", ["PreToolUse", "SessionStart", "Somersault", "../../x", ""])
+@pytest.mark.parametrize("data", WORDS.values(), ids=WORDS)
+def test_whatever_it_is_told_nothing_is_raised_and_the_next_command_goes_on(
+    tmp_path: Path, event: str, data: bytes
+) -> None:
+    store = tmp_path / "store.git"
+    told(store, event, data)
+    assert {path.parent for path in store.rglob("*.event")} <= {store / "gitsession/spool"}
+    Store.create(store).close()
+    with Store.open(store) as opened:
+        opened.drain()
+        assert opened.sessions() == []
+
+
+def test_it_says_nothing_and_ends_with_0_and_makes_private_folders_where_no_store_is(tmp_path: Path) -> None:
+    store = tmp_path / "not" / "there.git"
+    done = run(store, "SessionStart", {"session_id": "x", "cwd": str(tmp_path)})
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    [file] = (store / "gitsession/spool").iterdir()
+    for path in (tmp_path / "not", store, store / "gitsession", store / "gitsession/spool"):
+        assert path.stat().st_mode & 0o777 == 0o700
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("words", [[], ["--nonsense"], ["--from"], ["--from", "../x"], ["a", "b"]])
+def test_words_that_nobody_expects_change_nothing_of_that(tmp_path: Path, words: list[str]) -> None:
+    done = run(tmp_path / "store.git", "SessionStart", b"{}", *words)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_what_goes_wrong_is_where_doctor_tells_it(tmp_path: Path) -> None:
+    store = tmp_path / "store.git"
+    Store.create(store).close()
+    run(store, "PreToolUse", {"session_id": "x", "cwd": "/nonexistent/folder"})
+    command = [sys.executable, "-m", "gitsession", "--store", str(store)]
+    done = subprocess.run([*command, "doctor"], capture_output=True, text=True, check=False)
+    assert "PreToolUse: no folder to work in at /nonexistent/folder" in done.stdout
+    subprocess.run([*command, "drain", "--forget-failures"], capture_output=True, check=True)
+    done = subprocess.run([*command, "doctor"], capture_output=True, text=True, check=False)
+    assert "nonexistent" not in done.stdout
+
+
+def test_a_tool_that_only_reads_leaves_nothing(tmp_path: Path) -> None:
+    store = tmp_path / "store.git"
+    for event in ("PreToolUse", "PostToolUse"):
+        told(store, event, {"session_id": "x", "cwd": str(tmp_path), "tool_name": "Read", "tool_input": {}})
+    assert not store.exists()
+
+
+NOT_READ_ONLY = {
+    "another tool": {"tool_name": "Bash"},
+    "its words say so": {"tool_name": "Bash", "tool_input": {"command": '"tool_name":"Read"'}},
+    "what it is given says so": {"tool_name": "Task", "tool_input": {"tool_name": "Read"}},
+    "no name": {"tool_input": {}},
+    "a name that is none": {"tool_name": 7},
+    "a longer name": {"tool_name": "ReadAndWrite"},
+}
+
+
+@pytest.mark.parametrize("said", NOT_READ_ONLY.values(), ids=NOT_READ_ONLY)
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": "), (",", " :\n ")])
+def test_where_in_doubt_a_tool_is_none_that_only_reads(said: dict, separators: tuple[str, str]) -> None:
+    assert not events.read_only(json.dumps(said, separators=separators).encode())
+    assert events.read_only(json.dumps({**said, "tool_name": "Read", "tool_input": {}}, separators=separators).encode())
+
+
+def test_more_than_it_will_take_is_a_failure_and_held_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = tmp_path / "store.git"
+    done = run(store, "PostToolUse", b'{"session_id": "' + b"x" * (hooking.STDIN_BYTES_MAX + 1) + b'"}')
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert waiting(store) == []
+    assert "more than 32 MiB" in failures(store)[0]
+
+
+def test_an_agent_that_never_ends_its_words_is_not_waited_for(tmp_path: Path) -> None:
+    code = "import sys\nfrom gitsession.cli import hooking\nhooking.STDIN_SECONDS = 0.2\nhooking.run(sys.argv[1:])"
+    command = [sys.executable, "-c", code, "--store", str(tmp_path / "store.git"), "hook", "SessionStart"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as child:
+        assert child.wait(30) == 0
+    assert "no end within" in failures(tmp_path / "store.git")[0]
+
+
+def test_closed_streams_are_no_harm(tmp_path: Path) -> None:
+    command = f'"{sys.executable}" -m gitsession --store "{tmp_path}/store.git" hook Stop <&- >&- 2>&-'
+    assert subprocess.run(["sh", "-c", command], check=False).returncode == 0
+
+
+def test_a_look_that_takes_too_long_is_given_up_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import time
+
+    from gitsession.live import glance
+
+    monkeypatch.setattr(hooking, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(glance, "spooled", lambda *_, **__: time.sleep(30))
+    agent = Agent(tmp_path)
+    assert agent.tell("PreToolUse", tool_name="Bash", tool_use_id="t")
+    assert "longer than 0.1 s" in failures(agent.store)[0]
+    [name] = waiting(agent.store)
+    event = records.read(agent.store, name)
+    assert event is not None
+    assert event.look is None
+    assert event.workspace == str(agent.workspace)
+
+
+def test_a_store_that_cannot_be_written_to_is_no_harm(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way")
+    done = run(blocked / "store.git", "PreToolUse", {"session_id": "x", "cwd": str(tmp_path)})
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_a_full_disk_leaves_no_half_event(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "large").write_bytes(os.urandom(400_000))
+
+    def small() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+
+    store = tmp_path / "store.git"
+    done = run(store, "PreToolUse", {"session_id": "x", "cwd": str(work), "tool_name": "Bash"}, preexec_fn=small)
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert not list(store.rglob("*.tmp"))
+    for name in waiting(store):
+        event = records.read(store, name)
+        assert event is not None
+        assert event.look is None
+
+
+def test_hooks_at_one_time_each_tell_what_they_saw_and_together_all(tmp_path: Path) -> None:
+    agent = Agent(tmp_path)
+    agent.fill(a="1")
+    agent.prompt("u1", "do it")
+    for call in ("t1", "t2", "t3", "t4"):
+        agent.calls(call)
+
+    def ends(call: str) -> None:
+        (agent.workspace / call).write_text(call)
+        agent.called(call)
+
+    together(*(lambda call=call: ends(call) for call in ("t1", "t2", "t3", "t4")))
+    agent.stops()
+    agent.drain()
+    phases = [phase for phase, _, _ in agent.points()]
+    assert phases[0] == "before"
+    assert set(phases[1:]) == {"after"}
+    assert agent.points()[-1][2].keys() == {"a", "t1", "t2", "t3", "t4"}
+
+
+def test_the_store_is_made_round_what_waits_for_it(tmp_path: Path) -> None:
+    agent = Agent(tmp_path)
+    agent.fill(a="1")
+    agent.prompt("u1", "do it")
+    command = [sys.executable, "-m", "gitsession", "--store", str(agent.store)]
+    assert b"there is no store" in subprocess.run([*command, "ls"], capture_output=True, check=False).stderr
+    subprocess.run([*command, "init"], capture_output=True, check=True)
+    done = subprocess.run([*command, "ls", "--json"], capture_output=True, check=True)
+    assert len(json.loads(done.stdout)["sessions"]) == 1
+    assert agent.points() == [("before", None, {"a": "1"})]
+
+
+def test_the_store_itself_is_never_looked_at(tmp_path: Path) -> None:
+    agent = Agent(tmp_path)
+    agent.store = agent.workspace / "store.git"
+    agent.fill(a="1")
+    agent.prompt("u1", "do it")
+    agent.drain()
+    assert agent.points() == [("before", None, {"a": "1"})]
+
+
+def test_the_top_of_the_repository_is_the_workspace(tmp_path: Path) -> None:
+    agent = Agent(tmp_path)
+    subprocess.run(["git", "init", "-q", agent.workspace], check=True)
+    inside = agent.workspace / "inside"
+    inside.mkdir()
+    agent.fill(a="1")
+    whole, agent.workspace = agent.workspace, inside
+    agent.prompt("u1", "do it")
+    agent.drain()
+    assert agent.entries()[0].workspace == str(whole)
+
+
+@pytest.mark.parametrize("words", [["hook", "--help"], ["hook", "Stop", "-h"]])
+def test_people_get_help(tmp_path: Path, words: list[str]) -> None:
+    done = subprocess.run([sys.executable, "-m", "gitsession", *words], capture_output=True, text=True, check=True)
+    assert "EVENT" in done.stdout
