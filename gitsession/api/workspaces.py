@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gitsession.api.catalogues import Catalogues
-from gitsession.checkpoint import line, taking
+from gitsession.checkpoint import line, places, taking
 from gitsession.checkpoint.at import Files, files_at
 from gitsession.checkpoint.taking import Phase, Running, Why
 from gitsession.errors import NotFound
@@ -58,7 +58,7 @@ class WorkspaceDoor:
     def plan(self, session: sessions.Session, at: Node, what: What, given: Given, *, force: bool) -> RewindPlan:
         if what == "conversation" or (what == "both" and line.newest(self._objects, self._sid) is None):
             return planning.plan(self._objects, session, at, what)
-        with self._root(given) as root:
+        with self._root(given, writes=True) as root:
             return planning.plan(self._objects, session, at, what, root=root, force=force)
 
     def rewind(self, session: sessions.Session, plan: RewindPlan) -> Rewound:
@@ -71,15 +71,15 @@ class WorkspaceDoor:
             return perform.perform(self._objects, session, plan, root, self._clock)
 
     def finish(self, session: sessions.Session, given: Given) -> Rewound:
-        with self._root(given) as root:
+        with self._root(given, writes=True) as root:
             return perform.go_on(self._objects, session, root)
 
     def abort(self, session: sessions.Session, given: Given) -> Rewound:
-        with self._root(given) as root:
+        with self._root(given, writes=True) as root:
             return perform.abort(self._objects, session, root, self._clock)
 
-    def _root(self, given: Given) -> Root:
-        return opened(self._objects, find(self._objects, self._catalogues, self._sid, given))
+    def _root(self, given: Given, *, writes: bool = False) -> Root:
+        return opened(self._objects, find(self._objects, self._catalogues, self._sid, given, writes=writes))
 
 
 def take_next(
@@ -88,7 +88,7 @@ def take_next(
     """``Store.undo`` and ``Store.redo``."""
 
     def open_root(files: Written) -> Root:
-        return opened(objects, find(objects, catalogues, files.session, given, recorded=files.workspace))
+        return opened(objects, find(objects, catalogues, files.session, given, recorded=files.workspace, writes=True))
 
     def open_session(sid: str) -> sessions.Session:
         return sessions.Session.open(objects, sid, clock)
@@ -102,10 +102,14 @@ def opened(objects: GitStore, folder: Path) -> Root:
 
 
 def find(
-    objects: GitStore, catalogues: Catalogues, sid: str, given: Given = None, *, recorded: str | None = None
-) -> Path:
+    objects: GitStore, catalogues: Catalogues, sid: str, given: Given = None, *, recorded: str | None = None,
+    writes: bool = False,
+) -> Path:  # fmt: skip
     """The workspace of a session: the one named; else where we stand, if that is it or the same project; else the one
     that was recorded. Raises ``NotFound``.
+
+    ``writes``: to write there. What was recorded came with the session, perhaps from somebody else, who may have said
+    any folder at all: it is believed only where this store has looked itself, or where we stand.
     """
     if given is not None:
         return Path(given)
@@ -113,13 +117,20 @@ def find(
     newest = line.newest(objects, sid)
     recorded = recorded or (newest.entry.workspace if newest else None) or (row.project if row else None)
     here = _here()
+    real = Path(os.path.realpath(recorded)) if recorded else None
+    is_believed = real is not None and (not writes or here == real or places.folder_of(objects, real).is_dir())
     if here is not None:
-        if recorded and here.is_relative_to(os.path.realpath(recorded)):
+        if recorded and real is not None and is_believed and here.is_relative_to(real):
             return Path(recorded)
         if row is not None and row.identity is not None and projects.identity_of(here) == row.identity:
             return discover.top(here)
     if recorded and os.path.isdir(recorded):
-        return Path(recorded)
+        if is_believed:
+            return Path(recorded)
+        raise NotFound(
+            f"no workspace for session {sid}: it says {recorded}, where this store has never looked",
+            hint="name the folder: --workspace DIR",
+        )
     where = f"{recorded} is not there" if recorded else "nothing says where it was held"
     raise NotFound(f"no workspace for session {sid}: {where}", hint="name the folder: --workspace DIR")
 

@@ -1,0 +1,53 @@
+"""A session that came from somebody else says where its files were. That is no leave to write there."""
+
+from __future__ import annotations
+
+import pytest
+from checkpoints import held
+from rewound import fill, snapshot, talk
+from workspaces import git
+
+from gitsession.api import Store
+from gitsession.errors import NotFound
+from gitsession.model.entries import Message
+
+
+@pytest.fixture
+def keys(tmp_path):
+    return fill(tmp_path / "home/keys", {"id": "mine"})
+
+
+@pytest.fixture
+def planted(tmp_path, keys):
+    """A store with a session fetched from another one, which took away from ``keys`` what never was there."""
+    with Store.create(tmp_path / "theirs.git") as theirs:
+        session = talk(theirs, tmp_path / "elsewhere", "hi")
+        held(theirs.objects, session.id, {"id": "mine", "more": "theirs"}, session.leaf, workspace=str(keys))
+        session.append(Message.user("more"))
+        held(theirs.objects, session.id, {"id": "mine"}, session.leaf, "after", workspace=str(keys))
+    with Store.create(tmp_path / "mine.git"):
+        pass
+    every = "refs/heads/sessions/*:refs/heads/sessions/*"
+    git(tmp_path / "mine.git", "fetch", "-q", str(tmp_path / "theirs.git"), every)
+    with Store.open(tmp_path / "mine.git") as store:
+        yield store.session(session.id)
+
+
+@pytest.mark.parametrize("stands", ["beside", "below"])
+def test_a_rewind_writes_to_no_folder_that_only_the_session_names(planted, keys, tmp_path, monkeypatch, stands):
+    at = keys.parent if stands == "beside" else keys / "deeper"
+    at.mkdir(exist_ok=True)
+    monkeypatch.chdir(at)
+    before = snapshot(tmp_path / "home")
+    with pytest.raises(NotFound, match="never looked"):
+        planted.rewind(planted.plan_rewind("leaf", "files"))
+    with pytest.raises(NotFound):
+        planted.abort_rewind()
+    assert snapshot(tmp_path / "home") == before
+
+
+def test_where_the_user_stands_or_names_the_folder_it_is_written(planted, keys, monkeypatch):
+    assert planted.plan_rewind("leaf", "files", workspace=keys).workspace == str(keys)
+    monkeypatch.chdir(keys)
+    planted.rewind(planted.plan_rewind("leaf", "files"))
+    assert (keys / "more").read_text() == "theirs"
