@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -12,11 +13,11 @@ from builders import Clock
 from rewound import fill, git_in, put, repository, snapshot, take_away, talk, told
 
 from gitsession.api import Session, Store
-from gitsession.errors import Corrupt, MissingObject, NotFound, Refused
+from gitsession.errors import Corrupt, MissingObject, NotFound, Refused, Unavailable
 from gitsession.model import entries as kinds
 from gitsession.model.blocks import ToolCall, text
 from gitsession.model.entries import Message
-from gitsession.rewind import perform, undoing
+from gitsession.rewind import intent, perform, undoing
 from gitsession.session.node import Node
 from gitsession.store import refs
 
@@ -538,3 +539,22 @@ def test_names_and_words_that_are_no_text_are_kept_as_well_as_can_be(store, tmp_
     store.undo(folder)
     assert (folder / "a.txt").read_text() == "two\n"
     assert store.verify().problems == []
+
+
+def test_a_store_on_a_full_disk_is_told_as_such_and_no_file_is_touched(store, folder, monkeypatch):
+    session = talk(store, folder)
+    place = session.leaf
+    turn(session, folder, ("a.txt", "two\n"))
+    before = snapshot(folder)
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    plan = session.plan_rewind(place, "files")
+    with monkeypatch.context() as patched:
+        patched.setattr(intent.durable, "replace", full)
+        with pytest.raises(Unavailable, match="No space"):
+            session.rewind(plan)
+    assert snapshot(folder) == before
+    session.rewind(session.plan_rewind(place, "files"))
+    assert (folder / "a.txt").read_text() == "one\n"

@@ -307,10 +307,62 @@ def test_what_was_there_unlooked_at_has_appeared_and_what_was_made_or_moved_has_
     seen(work, plain)
     write(work / ".gitignore", "")
     os.rename(work / "folder", work / "moved")
-    write(work / "new", "4")
     changes, look = seen(work, plain)
-    assert sorted(changes) == [".gitignore", "folder/x", "folder/y", "moved/x", "moved/y", "new", "old"]
+    assert sorted(changes) == [".gitignore", "folder/x", "folder/y", "moved/x", "moved/y", "old"]
     assert look.appeared == ["old"]
+    write(work / "new", "4")
+    assert seen(work, plain)[1].appeared == []
+
+
+def _edits(work):
+    write(work / ".gitignore", "other\n")
+
+
+def _takes_away(work):
+    (work / ".gitignore").unlink()
+
+
+def _takes_back(work):
+    write(work / "sub/.gitignore", "!live.db\n")
+
+
+def _excludes(work):
+    write(work / ".git/info/exclude", "")
+
+
+def _adds(work):
+    git(work, "add", "-f", "sub/live.db")
+
+
+@pytest.mark.parametrize("shows", [_edits, _takes_away, _takes_back, _excludes, _adds])
+def test_what_was_ignored_and_is_written_all_the_time_has_appeared_when_it_shows(work, plain, shows):
+    """Its status says that it is new: only that other files are ignored now says that it may not be."""
+    repository(work)
+    write(work / (".git/info/exclude" if shows is _excludes else ".gitignore"), "*.db\n")
+    fill(work, sub__live_dot_db="one row")
+    seen(work, plain)
+    time.sleep(0.02)
+    fill(work, sub__live_dot_db="two rows")
+    shows(work)
+    changes, look = seen(work, plain)
+    assert "sub/live.db" in changes
+    assert look.appeared == ["sub/live.db"]
+
+
+def test_a_new_gitignore_and_what_is_made_with_it_have_not_appeared(work, plain):
+    seen(work, plain)
+    fill(work, made__code="one", made___dot_gitignore="target\n")
+    assert seen(work, plain)[1].appeared == []
+
+
+def test_rules_above_the_workspace_count_too(tmp_path, work, plain):
+    repository(tmp_path)
+    write(tmp_path / ".gitignore", "live\n")
+    fill(work, live="one", other="x")
+    seen(work, plain)
+    fill(work, live="two")
+    (tmp_path / ".gitignore").unlink()
+    assert seen(work, plain)[1].appeared == ["live"]
 
 
 def test_nothing_has_appeared_in_a_first_look(work, plain):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from gitsession.checkpoint import places
-from gitsession.errors import Corrupt, Refused
+from gitsession.errors import Corrupt, Refused, Unavailable
 from gitsession.session import oplog
 from gitsession.store import durable
 from gitsession.store.base import ObjectStore, Oid
@@ -56,16 +56,23 @@ class Intent:
 
 
 def write(store: GitStore, workspace: Path, intent: Intent) -> None:
-    """Durable at the return. Raises ``OSError``."""
+    """Durable at the return. Raises ``Unavailable``: no file was touched, and the note may be there."""
     file = _file(store, workspace)
     data = json.dumps({"version": VERSION, **asdict(intent)}).encode()
-    durable.replace(file, data, by=file.with_suffix(".new"))
+    try:
+        durable.replace(file, data, by=file.with_suffix(".new"))
+    except OSError as error:
+        raise Unavailable(f"cannot note what is to be written, in {file.parent}: {error.strerror}") from error
 
 
 def remove(store: GitStore, workspace: str) -> None:
+    """Raises ``Unavailable``: it has ended, and may be ended again."""
     file = _file(store, Path(workspace))
-    file.unlink(missing_ok=True)
-    durable.sync_directory(file.parent)
+    try:
+        file.unlink(missing_ok=True)
+        durable.sync_directory(file.parent)
+    except OSError as error:
+        raise Unavailable(f"cannot note in {file.parent} that all is done: {error.strerror}") from error
 
 
 def read(store: GitStore, workspace: Path) -> Intent | None:

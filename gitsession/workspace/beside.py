@@ -80,6 +80,17 @@ def stamps(beside: Beside) -> list[Stamp]:
     return [stamp(path) for path in (beside.exclude, *configs, *gitcli.user_configs())]
 
 
+def rules(beside: Beside, workspace: str, excludes: str) -> list[Stamp]:
+    """Of the files outside of ``workspace`` that say what is ignored in it. Not of the configuration: git writes that
+    for much else.
+    """
+    folder, found = workspace, [beside.exclude, excludes]
+    while folder != beside.top and folder != (above := os.path.dirname(folder)):
+        folder = above
+        found.append(f"{folder}/.gitignore")
+    return [stamp(path) for path in found]
+
+
 def exclude_text(beside: Beside) -> bytes:
     """What the user has git ignore in this repository without saying so in it."""
     try:

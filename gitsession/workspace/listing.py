@@ -33,6 +33,8 @@ class Found(NamedTuple):
     state: State
     """What the next state begins with."""
     took_ms: int
+    rules_differ: bool
+    """Whether other files are ignored than in the last look, by what stands outside of the workspace."""
 
 
 def find(shadow: Shadow, root: Root) -> Found:
@@ -65,7 +67,9 @@ def find(shadow: Shadow, root: Root) -> Found:
             differing.setdefault(os.fsencode(path), False)
     differing |= dict.fromkeys(freed, True)
     skipped += _unopened(told.warnings, os.fsencode(os.path.relpath(at, top)))
-    return Found(differing, skipped, state._replace(at_ns=began_ns), took_ms)
+    outside = besides.rules(state.beside, at, state.excludes)
+    differ = bool(shadow.state.look) and outside != shadow.state.rules
+    return Found(differing, skipped, state._replace(at_ns=began_ns, rules=outside), took_ms, differ)
 
 
 def _fitting(shadow: Shadow, found: Beside, at: str) -> State:

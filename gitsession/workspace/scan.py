@@ -30,6 +30,7 @@ from gitsession.workspace.trees import File
 FOLDED_FROM = 1000
 """So many paths over the cap are named one by one; more are named by their folders."""
 
+_IGNORE_FILE = b".gitignore"
 _SLOW_MS = 500
 _SINCE_MAX = 256
 """So many paths are remembered beside the index before it is written again: that costs a look at every file."""
@@ -51,7 +52,8 @@ class Look:
         self.skipped: list[Skipped] = []
         """All that was left out, whether the last look knew it or not."""
         self.appeared: list[str] = []
-        """New paths whose files were there before the last look began."""
+        """New paths whose files were there before the last look began, or may have been: what leaves files out is
+        another since, in a folder above them."""
         self._root, self._shadow, self._found, self._caps = root, shadow, found, caps
         self._rows: dict[bytes, str] = {}
         self._gone: list[bytes] = []
@@ -70,6 +72,8 @@ class Look:
         """
         old: list[tuple[str, bytes, Status]] = []
         over: list[bytes] = []
+        fresh: list[tuple[str, bytes, Status]] = []
+        unhidden = [b""] if self._found.rules_differ else []
         differing = self._found.differing | {os.fsencode(path): bool(seen.row) for path, seen in self._since.items()}
         for raw, known in sorted(differing.items()):
             if not known and self._files >= self._caps.files:
@@ -87,12 +91,15 @@ class Look:
             self._since[os.fsdecode(raw)] = Seen(_row(change.file), self._lasting(taken.status))
             if change.file is None:
                 self._gone.append(raw)
-            elif not known and taken.status and self.before and taken.status.ctime_ns < self._shadow.state.at_ns:
-                old.append((change.path, raw, taken.status))
+            if os.path.basename(raw) == _IGNORE_FILE and (known or b"!" in change.data):
+                unhidden.append(os.path.dirname(raw))
+            if not known and taken.status and self.before:
+                is_old = taken.status.ctime_ns < self._shadow.state.at_ns
+                (old if is_old else fresh).append((change.path, raw, taken.status))
             yield change
         self.skipped += self._found.skipped + _folded(over, self._caps.files)
         self.skipped.sort()
-        self.appeared = self._not_moved(old)
+        self.appeared = self._not_moved(sorted(old + self._perhaps_hidden(fresh, unhidden)))
         self._whole = True
 
     @property
@@ -198,6 +205,21 @@ class Look:
         start = f"{LINK_MODE} "
         new = {raw: row for raw, row in self._rows.items() if row.startswith(start)}
         return found | {os.fsdecode(raw): row.removeprefix(start) for raw, row in new.items()}
+
+    def _perhaps_hidden(
+        self, fresh: list[tuple[str, bytes, Status]], unhidden: list[bytes]
+    ) -> list[tuple[str, bytes, Status]]:
+        """Of new files, those that may have been left out before: no status says so of one that is written all the
+        time, such as a database. ``unhidden``: folders whose rules are others now.
+        """
+        below = tuple(folder + b"/" for folder in unhidden if folder)
+        tracked = set(self._found.state.tracked) - set(self._shadow.state.tracked)  # though ignored
+        return [
+            (path, raw, status)
+            for path, raw, status in fresh
+            if os.path.basename(raw) != _IGNORE_FILE
+            and (b"" in unhidden or raw.startswith(below) or os.fsdecode(raw) in tracked)
+        ]
 
     def _not_moved(self, old: list[tuple[str, bytes, Status]]) -> list[str]:
         """Of new paths with old files, those that are no file which the last look saw by another name."""

@@ -81,6 +81,8 @@ class State(NamedTuple):
     """The repository above ignores the workspace, so its rules do not count."""
     stamps: list[Stamp]
     excludes: str
+    rules: list[Stamp]
+    """Of what ignores files here and stands outside of the workspace."""
     users_index: Stamp
     tracked: list[str]
     submodules: dict[str, Oid]
@@ -90,7 +92,7 @@ class State(NamedTuple):
     """Of a link git compares the content with an object, and there is none: it names each of them in every look."""
 
 
-NOTHING_SEEN = State("", False, None, 0, 0, 0, {}, "", (0, ""), Beside(""), False, [], "", None, [], {}, [], {})
+NOTHING_SEEN = State("", False, None, 0, 0, 0, {}, "", (0, ""), Beside(""), False, [], "", [], None, [], {}, [], {})
 
 
 class Shadow:
