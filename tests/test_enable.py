@@ -138,6 +138,23 @@ def test_a_link_stays_a_link_and_what_it_leads_to_keeps_its_mode(tmp_path: Path)
     assert real.read_text() == "{}"
 
 
+def test_what_the_agent_saves_while_ours_is_being_synced_is_not_written_over(tmp_path: Path, monkeypatch) -> None:
+    file = tmp_path / "settings.json"
+    file.write_text("{}")
+    edit = enabling.plan_enable(CLAUDE, file, PROGRAM)
+    write_new = enabling.write_new
+
+    def slow(path: Path, data: bytes, **how: Any) -> None:
+        write_new(path, data, **how)
+        file.write_text('{"new": 1}')
+
+    monkeypatch.setattr(enabling, "write_new", slow)
+    with pytest.raises(Refused, match="changed meanwhile"):
+        enabling.perform(tmp_path / "store.git", edit, enable=True)
+    assert file.read_text() == '{"new": 1}'
+    assert not list(tmp_path.glob(".settings.json.*"))
+
+
 def test_what_was_changed_between_the_question_and_the_answer_is_not_written_over(tmp_path: Path) -> None:
     file = tmp_path / "settings.json"
     file.write_text("{}")

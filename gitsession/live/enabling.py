@@ -85,23 +85,33 @@ def is_enabled(told: Settings | Extension, file: Path) -> bool:
 def perform(store: Path, edit: Edit, *, enable: bool) -> None:
     """Write the file, whole or not at all. Raises ``Refused`` where it is no longer as planned, ``Unavailable``."""
     try:
-        if read_regular(edit.file) != edit.old:
-            raise Refused(f"{edit.file} was changed meanwhile", hint="run it again")
+        _check_as_planned(edit)
         if enable:
             _remember(store, edit)
         if edit.new is None:
+            _check_as_planned(edit)
             edit.file.unlink(missing_ok=True)
         else:
             make_directories(edit.file.parent)
             by = edit.file.with_name(f".{edit.file.name}.{secrets.token_hex(4)}.tmp")
             write_new(by, edit.new, mode=0o600 if edit.old is None else edit.file.stat().st_mode & 0o777)
-            os.replace(by, edit.file)
+            try:
+                _check_as_planned(edit)  # once more: the agent itself may have saved while ours was synced
+                os.replace(by, edit.file)
+            except BaseException:
+                by.unlink(missing_ok=True)
+                raise
         if edit.file.parent.is_dir():
             sync_directory(edit.file.parent)
         if not enable:
             _kept_at(store, edit.agent, edit.file).unlink(missing_ok=True)
     except OSError as error:
         raise Unavailable(f"cannot write {edit.file}: {error.strerror}") from error
+
+
+def _check_as_planned(edit: Edit) -> None:
+    if read_regular(edit.file) != edit.old:
+        raise Refused(f"{edit.file} was changed meanwhile", hint="run it again")
 
 
 # ---- settings of JSON
