@@ -26,7 +26,7 @@ OPENCODE = "opencode: git add --all, git write-tree"
 
 
 def measure(shop: Workshop) -> Iterator[Line]:
-    files, steps = shop.pick((200, 3), (5_000, 50), (50_000, 500))
+    files, steps = shop.pick((200, 3), (5_000, 50), (50_000, 200))
     place = shop.folder()
     work = Work(place / "work", files)
     with _Ours(place, work) as ours:
@@ -37,8 +37,8 @@ def measure(shop: Workshop) -> Iterator[Line]:
         yield first.line(f"first checkpoint of {words}", OPENCODE)
         unchanged, beside = Duel(), Duel()
         for _ in range(shop.runs):
-            unchanged.add(*in_turn(shop.pick(1, 3, 7), ours.keep, work.status))
-            beside.add(*in_turn(shop.pick(1, 3, 7), ours.keep, theirs.keep))
+            unchanged.add(*in_turn(shop.pick(1, 3, 5), ours.keep, work.status))
+            beside.add(*in_turn(shop.pick(1, 3, 5), ours.keep, theirs.keep))
         yield unchanged.line(f"{words}, nothing changed", "git status --porcelain", UNCHANGED_BAR)
         yield beside.line(f"{words}, nothing changed", OPENCODE)
         changed = Duel()
