@@ -19,6 +19,7 @@ from benchmarks.rows import (
     listing,
     opening,
     resuming,
+    rewinding,
     searching,
     starting,
     verifying,
@@ -51,5 +52,6 @@ ROWS: dict[str, Row] = {
     "search": searching,
     "verify": verifying,
     "checkpoint": checkpoint,
+    "rewind": rewinding,
     "start": starting,
 }

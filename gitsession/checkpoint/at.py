@@ -21,10 +21,11 @@ def steps(store: ObjectStore, points: Sequence[Point]) -> list[Step]:
     Of the first, where all was looked at, nothing: it attributes nothing, and its tree may be large.
     """
     found = []
+    levels = trees.Levels(store)
     before: Point | None = None
     for point in points:
         is_whole = before is None and point.entry.mode == WORKSPACE
-        changes = {} if is_whole else trees.diff(store, before.files if before else None, point.files)
+        changes = {} if is_whole else trees.diff(store, before.files if before else None, point.files, levels=levels)
         found.append(Step(point.entry, changes))
         before = point
     return found

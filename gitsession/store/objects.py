@@ -18,8 +18,10 @@ TREE_MODE = "40000"
 SECONDS_MAX = 2**32 - 1
 
 SUBMODULE_MODE = "160000"
+_FOLDER = TREE_MODE.encode()
 _MODES = frozenset({TREE_MODE, "100644", "100755", "120000", SUBMODULE_MODE})
-_MODE = re.compile(rb"[1-7][0-7]{4,5}")
+_ROW = re.compile(rb"([1-7][0-7]{4,5}) ([^/\0]+)\0(.{20})", re.DOTALL)
+"""One entry of a tree: what is all of it leaves no byte between two."""
 _OID = re.compile(rb"[0-9a-f]{40}")
 _NAME = re.compile(r"[^\x00-\x20<>\x7f](?:[^\x00-\x1f<>\x7f]*[^\x00-\x20<>\x7f])?")
 _IDENT = re.compile(rb"(?P<name>[^<>\n]*?) ?<[^<>\n]*> (?P<seconds>\d{1,20}) [+-]\d{4}")
@@ -52,25 +54,25 @@ def encode_tree(entries: Mapping[str, tuple[str, Oid]]) -> bytes:
             raise Malformed(f"a tree cannot hold the name {name[:80]!r}")
         if mode not in _MODES:
             raise Malformed(f"a tree cannot hold the mode {mode!r}", where=name[:80])
-        rows.append((_order(mode, raw), mode.encode() + b" " + raw + b"\0" + bytes.fromhex(oid)))
+        rows.append((_order(mode.encode(), raw), mode.encode() + b" " + raw + b"\0" + bytes.fromhex(oid)))
     return b"".join(row for _, row in sorted(rows))
 
 
 def parse_tree(data: bytes) -> list[tuple[str, str, Oid]]:
     """``(mode, name, oid)`` of every entry. Raises ``Malformed`` for bytes that are no tree, or not in git's order."""
     entries: list[tuple[str, str, Oid]] = []
-    at, before = 0, b""
-    while at < len(data):
-        space = data.find(b" ", at, at + 7)
-        end = data.find(b"\0", space)
-        mode, name, oid = data[at:space], data[space + 1 : end], data[end + 1 : end + 21]
-        if space < 0 or end < 0 or len(oid) != 20 or not name or b"/" in name or not _MODE.fullmatch(mode):
-            raise Malformed(f"not a tree: bad entry at byte {at}")
-        order = _order(mode.decode(), name)
+    size, before = 0, b""
+    for mode, name, oid in _ROW.findall(data):
+        order = _order(mode, name)
         if order <= before:
             raise Malformed(f"not a tree: {name[:80]!r} is out of order or twice")
         entries.append((mode.decode(), name.decode("utf-8", "surrogateescape"), oid.hex()))
-        at, before = end + 21, order
+        size, before = size + len(mode) + len(name) + 22, order
+    if size != len(data):  # something was passed over
+        at = 0
+        while row := _ROW.match(data, at):
+            at = row.end()
+        raise Malformed(f"not a tree: bad entry at byte {at}")
     return entries
 
 
@@ -127,6 +129,6 @@ def _ident(lines: list[bytes], at: int, key: bytes) -> tuple[str, int]:
     return found["name"].decode("utf-8", "replace"), int(found["seconds"])
 
 
-def _order(mode: str, name: bytes) -> bytes:
+def _order(mode: bytes, name: bytes) -> bytes:
     """git sorts a directory as if its name ended in a slash."""
-    return name + b"/" if mode == TREE_MODE else name + b"\0"
+    return name + b"/" if mode == _FOLDER else name + b"\0"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
@@ -27,6 +28,7 @@ __all__ = ["Change", "Content", "Outcome", "restore", "sweep"]
 Content = Callable[[Oid], bytes]
 """A blob's bytes. May raise ``GitSessionError``: the path is refused then."""
 
+_SYNCED_AT_ONCE = 8
 _GIVE_UP = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
@@ -123,12 +125,17 @@ class _Run:
             self._remove_folder(folder)
 
     def settle(self) -> None:
-        for folder in self.touched:
-            try:
-                with suppress(NotFound, Refused), self.root.enter(folder) as fd:
-                    os.fsync(fd)
-            except OSError as error:
-                raise Unavailable(f"{folder or self.root.path}: {error.strerror}") from error
+        """Several at once: a disk that is asked for many at one time writes them together."""
+        with ThreadPoolExecutor(_SYNCED_AT_ONCE) as threads:
+            for _ in threads.map(self._sync, self.touched):
+                pass
+
+    def _sync(self, folder: str) -> None:
+        try:
+            with suppress(NotFound, Refused), self.root.enter(folder) as fd:
+                os.fsync(fd)
+        except OSError as error:
+            raise Unavailable(f"{folder or self.root.path}: {error.strerror}") from error
 
     def _remove(self, change: Change) -> Outcome:
         self.emptied.update(judging.folders_of(change.path))

@@ -24,8 +24,33 @@ class File(NamedTuple):
 State: TypeAlias = "File | None"
 """A path's content; ``None`` where it is not there."""
 
+_REMEMBERED_MAX = 100_000
+"""Names, in folders that are remembered."""
+
 _Level: TypeAlias = dict[str, tuple[str, Oid]]
 _Changes: TypeAlias = "dict[str, State | _Changes]"
+
+
+class Levels:
+    """Folders of trees as they were read: for whoever compares many trees that have most of it in common."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._known: dict[Oid, _Level] = {}
+        self._names = 0
+
+    def read(self, tree: Oid | None) -> Mapping[str, tuple[str, Oid]]:
+        if tree is None:
+            return {}
+        found = self._known.get(tree)
+        if found is None:
+            found = _level(self._store, tree)
+            if self._names + len(found) > _REMEMBERED_MAX:
+                self._known.clear()
+                self._names = 0
+            self._known[tree] = found
+            self._names += len(found)
+        return found
 
 
 class Objects(Protocol):
@@ -106,8 +131,11 @@ def patch(store: ObjectStore, to: Objects, tree: Oid | None, changes: Mapping[st
     return _patched(store, to, tree, wanted)
 
 
-def diff(store: ObjectStore, old: Oid | None, new: Oid | None) -> dict[str, tuple[State, State]]:
+def diff(
+    store: ObjectStore, old: Oid | None, new: Oid | None, *, levels: Levels | None = None
+) -> dict[str, tuple[State, State]]:
     """The files that differ, each with what it was and what it is. Equal folders are not read. Raises as ``walk``."""
+    levels = levels or Levels(store)
     found: dict[str, tuple[State, State]] = {}
     stack: list[tuple[str, Oid | None, Oid | None]] = [("", old, new)]
     count = 0
@@ -115,7 +143,7 @@ def diff(store: ObjectStore, old: Oid | None, new: Oid | None) -> dict[str, tupl
         base, before, after = stack.pop()
         if before == after:
             continue
-        olds, news = _level(store, before), _level(store, after)
+        olds, news = levels.read(before), levels.read(after)
         count += _bounded(base, len(olds) + len(news), count)
         for name in olds.keys() | news.keys():
             was, now = olds.get(name), news.get(name)

@@ -1,0 +1,104 @@
+"""A rewind of 100 files of a workspace against ``git checkout <tree> -- <paths>`` of the same files there.
+
+The files are a hundred that a call of the session has changed, spread over the folders. Ours looks at each, keeps it in
+a checkpoint, writes it, and can be undone; all is on the disk when it returns, and what is killed can be finished. The
+peer writes the files and its index and syncs nothing; what was there is lost. *Undo* is against ``git checkout`` of the
+tree that has the changes. *In a process*: ours in one that has the store open, against the same command of git's.
+*Synced*: after git's command every file that it wrote is synced, and its folder, as ours are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks import commands
+from benchmarks.figures import Line
+from benchmarks.measure import Duel, Step, seconds
+from benchmarks.workshop import Workshop
+from benchmarks.workspaces import Work, git
+from gitsession import Message, Store
+
+TITLE = "Rewind"
+
+BAR = 1.5
+FILES = 100
+CHECKOUT = "git checkout <tree> -- <paths>"
+SYNCED = "the same, synced"
+
+
+def measure(shop: Workshop) -> Iterator[Line]:
+    place, count = shop.folder(), shop.pick(200, 5_000, 50_000)
+    work = Work(place / "work", count)
+    path = place / "store.git"
+    with Store.create(path) as store:
+        session = store.new_session(agent="bench", cwd=str(work.path))
+        session.append(Message.user("begin"))
+        session.take_checkpoint("before", work.path)
+        at = session.append(Message.assistant("I change a hundred files"))
+        changed = work.edit(FILES)
+        session.take_checkpoint("after", work.path)
+        store.flush()
+
+        def rewind(_: int) -> None:
+            session.rewind(session.plan_rewind(at, "files", workspace=work.path))
+
+        peer = _Git(work, changed)
+        spoken = ("--workspace", str(work.path))
+        as_command = (
+            commands.ours(path, "rewind", f"{session.id}@{at.oid}", "--files", *spoken),
+            commands.ours(path, "undo", *spoken),
+        )
+        inside = (rewind, lambda _: store.undo(work.path))
+        rounds = shop.pick(1, 3, 7)
+        of = f"of {FILES} in {count:,} files"
+        for ours, who in ((as_command, ""), (inside, ", in a process")):
+            back, again, synced = Duel(), Duel(), Duel()
+            for _ in range(shop.runs):
+                times = [_round(number, ours, peer) for number in range(rounds + 1)][1:]
+                rewinds, undos, checkouts, returns, syncs = zip(*times, strict=True)
+                back.add(rewinds, checkouts)
+                again.add(undos, returns)
+                synced.add(rewinds, [one + more for one, more in zip(checkouts, syncs, strict=True)])
+            yield back.line(f"rewind {of}{who}", CHECKOUT, BAR)
+            yield synced.line(f"rewind {of}{who}", SYNCED)
+            yield again.line(f"undo of it{who}", CHECKOUT)
+
+
+class _Git:
+    """The user's own repository, where the changes are a tree beside the newest commit's."""
+
+    def __init__(self, work: Work, changed: list[Path]) -> None:
+        self._work, self._changed = work, changed
+        self._paths = [str(file.relative_to(work.path)) for file in changed]
+        git(work.path, "add", "--all")
+        git(work.path, "commit", "-qm", "changed")
+
+    def back(self, _: int) -> None:
+        git(self._work.path, "checkout", "-q", "HEAD~", "--", *self._paths)
+
+    def again(self, _: int) -> None:
+        git(self._work.path, "checkout", "-q", "HEAD", "--", *self._paths)
+
+    def sync(self, _: int) -> None:
+        for path in (*self._changed, *{file.parent for file in self._changed}):
+            fd = os.open(path, os.O_RDONLY)
+            os.fsync(fd)
+            os.close(fd)
+
+
+def _round(number: int, ours: tuple[Step, Step], peer: _Git) -> tuple[float, float, float, float, float]:
+    """Seconds of a rewind, its undo, a checkout, the one that takes it back, and of syncing the former."""
+
+    def mine() -> tuple[float, float]:
+        return seconds(ours[0]), seconds(ours[1])
+
+    def theirs() -> tuple[float, float, float]:
+        return seconds(peer.back), seconds(peer.sync), seconds(peer.again)
+
+    if number % 2:
+        (back, sync, again), (rewind, undo) = theirs(), mine()
+    else:
+        (rewind, undo), (back, sync, again) = mine(), theirs()
+    return rewind, undo, back, again, sync
