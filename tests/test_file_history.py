@@ -201,6 +201,18 @@ def test_a_result_that_does_not_tell_all_claims_nothing(agent, store, work):
     assert session.plan_rewind(prompt_of(session, "p1"), "files").changes == ()
 
 
+def test_by_force_a_file_becomes_what_it_was_at_its_first_touch_not_nothing(agent, store, work):
+    """At the first prompt nobody had looked at it: that says nothing of whether it was there."""
+    agent.prompt("p1")
+    agent.edit("e1", "a.txt", "one", "two")
+    agent.prompt("p2")
+    agent.edit("e2", "notes.md", "mine", "ours")
+    (work / "notes.md").write_text("the user's\n")
+    session = brought(store, agent)
+    session.rewind(session.plan_rewind(prompt_of(session, "p1"), "files", force=True))
+    assert snapshot(work) == snapshot(fill(work.parent / "as it was", {"a.txt": "one\n", "notes.md": "mine\n"}))
+
+
 def test_windows_line_ends_come_back(agent, store, work):
     (work / "a.txt").write_bytes(b"one\r\nend\r\n")
     agent.prompt("p1")
