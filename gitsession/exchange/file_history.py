@@ -25,7 +25,7 @@ from gitsession.formats.histories import Copy, Edited, Noted, Seen
 from gitsession.model.entries import Checkpoint
 from gitsession.session import graph
 from gitsession.session.node import Node
-from gitsession.store.base import ObjectStore
+from gitsession.store.base import ObjectStore, Oid
 from gitsession.store.objects import oid_of
 from gitsession.workspace import names, trees
 from gitsession.workspace.taking import USUAL
@@ -52,7 +52,7 @@ def keep(store: ObjectStore, format: Format, source: Source, place: Path, sid: s
     newest = line.newest(store, sid)
     if newest is not None and newest.entry.reason != remembering.RECORDED:
         return 0
-    replay = _Replay(store, sid, posixpath.normpath(cwd), _Copies(store, folder), remembering.RECORDED, newest)
+    replay = _Replay(store, sid, posixpath.normpath(cwd), folder, remembering.RECORDED, newest)
     return replay.run(remembering.noted(_payloads(source)))
 
 
@@ -64,11 +64,30 @@ def _payloads(source: Source) -> Iterator[bytes]:
 
 
 @dataclass
+class _Contents:
+    """Bytes on their way into the store: they go with the checkpoint that needs them first."""
+
+    store: ObjectStore
+    waiting: dict[Oid, bytes] = field(default_factory=dict)
+
+    def file(self, data: bytes, mode: str) -> File:
+        oid = oid_of("blob", data)
+        if not self.store.contains(oid):
+            self.waiting[oid] = data
+        return File(mode, oid)
+
+    def put(self, to: trees.Objects, states: Iterable[State]) -> None:
+        for state in states:
+            if state is not None and state.oid in self.waiting:
+                to.put("blob", self.waiting.pop(state.oid))
+
+
+@dataclass
 class _Copies:
     """The agent's copies, each read once: what a name holds, or why that cannot be told. They never change."""
 
-    store: ObjectStore
     folder: Path
+    contents: _Contents
     seen: dict[str, File | str] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> File | str:
@@ -91,17 +110,16 @@ class _Copies:
                 os.close(fd)
         except OSError as error:
             return f"the agent's copy cannot be read: {error.strerror}"
-        return _put(self.store, data, EXECUTABLE if status.st_mode & stat.S_IXUSR else PLAIN)
+        return self.contents.file(data, EXECUTABLE if status.st_mode & stat.S_IXUSR else PLAIN)
 
 
 class _Replay:
     """``newest``: where the line ends. What was recorded up to its time is there already."""
 
-    def __init__(
-        self, store: ObjectStore, sid: str, cwd: str, copies: _Copies, reason: str, newest: Point | None
-    ) -> None:
-        self._store, self._sid, self._cwd, self._copies, self._reason = store, sid, cwd, copies, reason
-        self._newest = newest
+    def __init__(self, store: ObjectStore, sid: str, cwd: str, folder: Path, reason: str, newest: Point | None) -> None:
+        self._store, self._sid, self._cwd, self._reason, self._newest = store, sid, cwd, reason, newest
+        self._contents = _Contents(store)
+        self._copies = _Copies(folder, self._contents)
         nodes = graph.tree(store, sid).nodes.values()
         self._entries = {node.source.id: node for node in nodes if node.source is not None and node.source.id}
         self._target: Node | None = None
@@ -145,7 +163,7 @@ class _Replay:
         if ends is None or any(data is not None and len(data) > USUAL.file_bytes for data in ends):
             return
         mode = known.mode if known is not None else PLAIN
-        was, became = (None if data is None else _put(self._store, data, mode) for data in ends)
+        was, became = (None if data is None else self._contents.file(data, mode) for data in ends)
         if was is None or was != known:
             self._add(BEFORE, edited, {path: was})
         self._add(AFTER, edited, {path: became}, call=edited.call)
@@ -169,14 +187,13 @@ class _Replay:
             reason=self._reason,
             at_ms=self._at_ms if phase == BEFORE else self._at_ms + 1,
         )
-        point = line.add(
-            self._store,
-            self._sid,
-            entry,
-            lambda tx, before: trees.patch(self._store, tx, before.files if before else None, states),
-            self._target,
-            nonce=hash_of(phase.encode() + b"\n" + noted.said)[:NONCE_BYTES],
-        )
+
+        def files(tx: trees.Objects, before: Point | None) -> Oid | None:
+            self._contents.put(tx, states.values())
+            return trees.patch(self._store, tx, before.files if before else None, states)
+
+        nonce = hash_of(phase.encode() + b"\n" + noted.said)[:NONCE_BYTES]
+        point = line.add(self._store, self._sid, entry, files, self._target, nonce=nonce)
         self._added += self._newest is None or point.oid != self._newest.oid
         self._newest = point
 
@@ -217,11 +234,3 @@ def contents(edited: Edited, held: bytes | None) -> tuple[bytes | None, bytes] |
     if edited.rewrites or not held.count(b"\r") == held.count(b"\n") == held.count(b"\r\n"):
         return None
     return held, became.replace(b"\n", b"\r\n")
-
-
-def _put(store: ObjectStore, data: bytes, mode: str) -> File:
-    oid = oid_of("blob", data)
-    if not store.contains(oid):
-        with store.transaction() as tx:
-            tx.put("blob", data)
-    return File(mode, oid)
