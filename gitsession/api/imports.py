@@ -27,7 +27,15 @@ class Into(Protocol):
     def catalogue(self) -> Catalogue: ...
 
     def take_in(
-        self, format: Format, taken: Taken, *, path: Path | None, group: str | None, dry_run: bool, logged: bool
+        self,
+        format: Format,
+        taken: Taken,
+        *,
+        path: Path | None,
+        group: str | None,
+        dry_run: bool,
+        logged: bool,
+        histories: bool,
     ) -> BroughtIn: ...
 
     def handed(self, format: Format, taken: Taken) -> str | None: ...
@@ -46,9 +54,10 @@ class Imports:
     """What one command takes in. ``finish`` at its end, whatever happened."""
 
     def __init__(
-        self, store: Into, *, final: bool = False, dry_run: bool = False, logged: bool = True
-    ) -> None:
-        """``logged``: as a command of the user's, which `undo` takes back."""
+        self, store: Into, *, final: bool = False, dry_run: bool = False, logged: bool = True,
+        histories: bool = True,
+    ) -> None:  # fmt: skip
+        """``logged``: as a command of the user's, which `undo` takes back. ``histories``: see ``Store.take_in``."""
         self.store = store
         self.dry_run = dry_run
         self.done: list[tuple[Path, str, BroughtIn]] = []
@@ -57,6 +66,7 @@ class Imports:
         self.unchanged = 0
         self._final = final
         self._logged = logged
+        self._histories = histories
         self._group = secrets.token_hex(8)
         self._files: list[tuple[Path, Seen, str]] = []
         self._waiting: list[tuple[Path, Format | None, bool, NoBase]] = []
@@ -97,9 +107,7 @@ class Imports:
             self._remember(path, _not_all_of(stamp) if part else stamp, sid)
         return sid or None
 
-    def follow(
-        self, agent: str, source_id: str, file: str, home: Path, environment: Mapping[str, str]
-    ) -> str | None:
+    def follow(self, agent: str, source_id: str, file: str, home: Path, environment: Mapping[str, str]) -> str | None:
         """A session as far as its agent has written it: in ``file``, or else wherever the agent keeps its own.
 
         Its id; ``None`` where it is not there yet. Raises what went wrong with it.
@@ -165,7 +173,7 @@ class Imports:
             self._ids[found.place] = taken.source.source_id
             done = self.store.take_in(
                 found.format, taken, path=found.place, group=self._group, dry_run=self.dry_run,
-                logged=self._logged,
+                logged=self._logged, histories=self._histories,
             )  # fmt: skip
             self.done.append((found.place, found.format.AGENT, done))
             if within:

@@ -16,8 +16,8 @@ from gitsession.api import care, workspaces
 from gitsession.api.catalogues import Catalogues
 from gitsession.api.session import Session
 from gitsession.context.line import Memory
-from gitsession.errors import GitSessionError, Malformed, NotFound
-from gitsession.exchange import bring_in, discover, projects, resume, send_out, sources
+from gitsession.errors import Corrupt, GitSessionError, Malformed, MissingObject, NotFound
+from gitsession.exchange import bring_in, discover, file_history, projects, resume, send_out, sources
 from gitsession.exchange.bring_in import BroughtIn
 from gitsession.exchange.repair import Repaired
 from gitsession.exchange.resume import Resumption
@@ -216,8 +216,12 @@ class Store:
         group: str | None = None,
         dry_run: bool = False,
         logged: bool = True,
+        histories: bool = True,
     ) -> BroughtIn:
-        """Import one session that was read already (``exchange.sources``). ``logged``: as a command, to be undone."""
+        """Import one session that was read already (``exchange.sources``). ``logged``: as a command, to be undone.
+
+        ``histories``: what its agent recorded of files too, as checkpoints.
+        """
         source = taken.source
         place = os.fsencode(path).decode("utf-8", "replace") if path is not None else source.source_id
         command = bring_in.Command(f"import {place}", self._clock(), group) if logged else None
@@ -232,7 +236,17 @@ class Store:
             find=lambda source_id: self._session_of(format.AGENT, source_id),
         )
         self._brought_in[format.AGENT, source.source_id] = done.session
+        if path is not None and histories and not dry_run:
+            done = self._with_history(format, source, path, done)
         return done.with_missing(taken.missing)
+
+    def _with_history(self, format: Format, source: Source, path: Path, done: BroughtIn) -> BroughtIn:
+        """A line of checkpoints that cannot be read costs the session nothing."""
+        try:
+            file_history.keep(self.objects, format, source, path, done.session)
+        except (MissingObject, Corrupt, Malformed) as error:
+            return done.with_problem(f"what its agent recorded of files is not kept: {error}")
+        return done
 
     def drain(self, *, wait_seconds: float = 0.0) -> Drained:
         """Take in what agents' hooks have left: sessions as far as their files go, and checkpoints (docs/live.md).
@@ -243,15 +257,13 @@ class Store:
 
         if not spool.waiting(os.fspath(self.objects.git_dir)):
             return Drained()
-        imports = Imports(self, logged=False)
+        imports = Imports(self, logged=False, histories=False)  # hooks look for themselves, and know more
 
         def take_in(agent: str, source_id: str, file: str) -> str | None:
             return imports.follow(agent, source_id, file, Path.home(), os.environ)
 
         try:
-            return draining.drain(
-                self.objects, take_in, home=Path.home(), clock=self._clock, wait_seconds=wait_seconds
-            )
+            return draining.drain(self.objects, take_in, home=Path.home(), clock=self._clock, wait_seconds=wait_seconds)
         finally:
             imports.finish()
 

@@ -51,6 +51,9 @@ class BroughtIn:
     moves: tuple[Move, ...]
     problems: tuple[Problem, ...]
 
+    def with_problem(self, what: str) -> BroughtIn:
+        return replace(self, problems=(*self.problems, Problem(0, what)))
+
     def with_missing(self, names: list[str]) -> BroughtIn:
         """The same, with a problem for what its entries name and is not where the agent keeps it."""
         missing = tuple(Problem(0, f"{name} is named, and not beside the session: kept as the name") for name in names)

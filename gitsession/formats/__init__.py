@@ -23,6 +23,7 @@ from gitsession.formats.protocols import (
     Format,
     Importing,
     InProject,
+    Remembering,
     Resumable,
     Scattered,
     is_document,
@@ -30,10 +31,10 @@ from gitsession.formats.protocols import (
 from gitsession.formats.record import Problem, Record, Source
 
 __all__ = [
-    "ACCOMPANIED", "COUNTING", "DATABASES", "DELEGATING", "FORMATS", "IMPORTING", "IN_PROJECTS", "RESUMABLE",
-    "SCATTERED", "Accompanied", "Beside", "Counting", "Database", "Delegating", "Document", "Format", "Importing",
-    "InProject", "Leaving", "Outgoing", "Problem", "Record", "Resumable", "Root", "Scattered", "Source",
-    "Workspace", "Written", "claimed", "is_document",
+    "ACCOMPANIED", "COUNTING", "DATABASES", "DELEGATING", "FORMATS", "IMPORTING", "IN_PROJECTS", "REMEMBERING",
+    "RESUMABLE", "SCATTERED", "Accompanied", "Beside", "Counting", "Database", "Delegating", "Document", "Format",
+    "Importing", "InProject", "Leaving", "Outgoing", "Problem", "Record", "Remembering", "Resumable", "Root",
+    "Scattered", "Source", "Workspace", "Written", "claimed", "is_document",
 ]  # fmt: skip
 
 F = TypeVar("F")
@@ -81,6 +82,9 @@ COUNTING: Mapping[str, Counting] = _Modules("codex")
 DELEGATING: Mapping[str, Delegating] = _Modules("claude", "codex", "opencode")
 """Of ``FORMATS``, those with sub-agents."""
 
+REMEMBERING: Mapping[str, Remembering] = _Modules("claude")
+"""Of ``FORMATS``, those whose agent keeps what files were before it changed them."""
+
 RESUMABLE: Mapping[str, Resumable] = _Modules("aider", "claude", "codex", "omp", "opencode", "pi")
 """Of ``FORMATS``, those whose agent goes on with a file of ours."""
 
@@ -97,6 +101,7 @@ if TYPE_CHECKING:  # loading by name hides from the checker what each module is 
     _in_projects: Sequence[InProject] = (aider,)
     _counting: Sequence[Counting] = (codex,)
     _delegating: Sequence[Delegating] = (claude, codex, opencode)
+    _remembering: Sequence[Remembering] = (claude,)
     _resumable: Sequence[Resumable] = (aider, claude, codex, omp, opencode, pi)
     _importing: Sequence[Importing] = (opencode,)
 

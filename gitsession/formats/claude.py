@@ -5,10 +5,19 @@ Its line format is internal and changes between versions: what we do not know of
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from gitsession.formats import claude_agents, claude_file, claude_headline, claude_places, claude_view, claude_write
-from gitsession.formats.claude_places import lies, place, resume_command
+from gitsession.formats import (
+    claude_agents,
+    claude_file,
+    claude_files,
+    claude_headline,
+    claude_places,
+    claude_view,
+    claude_write,
+)
+from gitsession.formats.claude_places import copies, lies, place, resume_command
+from gitsession.formats.histories import Noted
 from gitsession.formats.outgoing import Outgoing, Written
 from gitsession.formats.places import Beside, Root
 from gitsession.formats.record import Source
@@ -16,8 +25,8 @@ from gitsession.model.entries import Entry
 from gitsession.model.headline import Headline
 
 __all__ = [
-    "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "began", "beside", "called", "claims", "headline", "lies",
-    "moved", "place", "read", "resume_command", "split", "write",
+    "AGENT", "BETWEEN", "FILES", "FORM", "RECORDED", "ROOTS", "began", "beside", "called", "claims", "copies",
+    "headline", "lies", "moved", "noted", "place", "read", "resume_command", "split", "write",
 ]  # fmt: skip
 
 AGENT = "claude"
@@ -28,6 +37,7 @@ ROOTS: Sequence[Root] = (
     Root(".claude", "projects/*/*/subagents/**/agent-*.jsonl", "CLAUDE_CONFIG_DIR"),
 )
 FILES: Sequence[str] = ("*.jsonl",)
+RECORDED = "recorded by Claude Code"
 
 
 def claims(head: bytes) -> bool:
@@ -46,6 +56,10 @@ def beside(data: bytes, name: str) -> Sequence[Beside]:
 
 def began(payload: bytes, id: str, beside: Mapping[str, bytes]) -> str:
     return claude_agents.began(payload, id, beside)
+
+
+def noted(payloads: Iterable[bytes]) -> Iterable[Noted]:
+    return claude_files.noted(payloads)
 
 
 def headline(payload: bytes) -> Headline:

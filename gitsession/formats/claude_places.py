@@ -40,6 +40,12 @@ def beside(name: str) -> Sequence[Beside]:
     return (Beside(f"{found.file}.meta.json", (f"{found.file}.meta.json",), needed=False),) if found.is_agents else ()
 
 
+def copies(name: str) -> str | None:
+    """``file-history/<session>``, beside ``projects``; a sub-agent's are with those of the session that began it."""
+    found = place_of(name)
+    return f"../../file-history/{found.file}" if _UUID.fullmatch(found.file) else None
+
+
 def place(header: Session, at: Workspace) -> str:
     """Where below ``Root.home`` the session of ``header`` must lie to be found in ``at``."""
     return f"projects/{folder_of(at.cwd)}/{session_uuid(header.source_id or '')}.jsonl"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, TypeGuard
 
+from gitsession.formats.histories import Noted
 from gitsession.formats.outgoing import Outgoing, Written
 from gitsession.formats.places import Beside, Root, Workspace
 from gitsession.formats.record import Source
@@ -101,6 +102,19 @@ class Delegating(Format, Protocol):
 
         ``beside``: the files beside that of ``id``, by name.
         """
+
+
+class Remembering(Format, Protocol):
+    """What a module offers besides whose agent keeps what files were before it changed them."""
+
+    RECORDED: str
+    """What a checkpoint of it says that it is."""
+
+    def copies(self, name: str) -> str | None:
+        """The folder of the copies, relative to that of the session's file, whose place is ``name``."""
+
+    def noted(self, payloads: Iterable[bytes]) -> Iterable[Noted]:
+        """What the lines of a session, in the order of its file, say of files. Never raises."""
 
 
 class Resumable(Format, Protocol):

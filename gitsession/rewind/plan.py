@@ -113,6 +113,8 @@ def _with_files(store: ObjectStore, made: RewindPlan, root: Root, *, force: bool
     found = touches(places.steps(store, points[seen:]), number - seen)
     base = points[number].files if points else None
     at_entry = trees.look_up(store, base, found)
+    for path in found.keys() - _looked_at(points[seen : number + 1], found):
+        at_entry[path] = next(touch.was for touch in found[path] if touch.ours)  # that nobody looked says nothing
     root.forget()
     now = {path: now_of(root, path) for path in found}
     since_ms = points[number].entry.at_ms if points else 0
@@ -131,6 +133,13 @@ def _seen_whole(points: Sequence[Point], number: int) -> int:
     """The last checkpoint up to ``number`` at which all was looked at: what came before it says nothing more."""
     whole = (at for at in range(number, -1, -1) if at < len(points) and points[at].entry.mode == WORKSPACE)
     return next(whole, 0)
+
+
+def _looked_at(points: Sequence[Point], paths: Iterable[str]) -> set[str]:
+    """Which of ``paths`` any of ``points`` says something of, if only that they are not there."""
+    if any(point.entry.mode == WORKSPACE for point in points):
+        return set(paths)
+    return {path for point in points for path in point.entry.paths}
 
 
 def folders_above(paths: Iterable[str]) -> set[str]:

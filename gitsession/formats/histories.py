@@ -1,0 +1,42 @@
+"""What an agent's own records say of the files that it changed: values only. Times are milliseconds since 1970, UTC."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, TypeAlias
+
+
+class Copy(NamedTuple):
+    """A file's bytes, where the agent keeps its copies, under ``name``."""
+
+    name: str
+
+
+class Seen(NamedTuple):
+    """What paths were before the agent touched them; ``None``: not there. ``entry``: its own id of the entry that this
+    belongs to. A path is as the agent says it: relative to the session's folder, or absolute.
+    """
+
+    said: bytes
+    at_ms: int | None
+    entry: str | None
+    files: Mapping[str, Copy | None]
+
+
+class Edited(NamedTuple):
+    """What a call made of one file. ``was``: its whole text before, ``None``: not there; with LF for its line ends, as
+    ``became`` is. ``rewrites``: the line ends too are as ``became`` has them, if the file had no others.
+    """
+
+    said: bytes
+    at_ms: int | None
+    entry: str | None
+    call: str | None
+    path: str
+    was: str | None
+    became: str
+    rewrites: bool
+
+
+Noted: TypeAlias = Seen | Edited
+"""One of these, from the line ``said``: what is kept of it follows from that."""
