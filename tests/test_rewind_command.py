@@ -110,6 +110,23 @@ def test_only_files_or_only_the_conversation(run, here, sid):
     assert (here / "a.txt").read_text() == "two\n"
 
 
+def test_files_and_conversation_named_together_are_both(run, here, sid):
+    told = run("rewind", "root", "--conversation", "--files")
+    assert "the talk goes on" in told
+    assert (here / "a.txt").read_text() == "one\n"
+
+
+def test_of_a_file_that_is_as_it_was_nothing_is_told(run, here, sid):
+    put(here, "a.txt", "one\n")
+    rehearsed = run("rewind", "root", "--dry-run")
+    assert "new.txt" in rehearsed
+    assert "a.txt" not in rehearsed
+    told = run("rewind", "root")
+    assert "files: 1 removed:" in told
+    assert "a.txt" not in told
+    assert len(document(run("rewind", "root", "--dry-run", "--json", code=exits.NOTHING))["files"]) == 2
+
+
 def test_where_nothing_would_change_it_says_so(run, sid):
     run("rewind", "root")
     assert "nothing would change" in run("rewind", "root", "--dry-run", code=exits.NOTHING)
@@ -148,9 +165,34 @@ def test_what_was_killed_is_shown_by_doctor_and_ended(run, here, sid, monkeypatc
         assert "no room" in run("rewind", "root", code=exits.TRY_AGAIN)
     assert "not done yet: rewind" in run("doctor", code=exits.INTEGRITY)
     assert "rewind --continue" in run("rewind", "root", code=exits.REFUSED)
-    run("rewind", "--abort")
+    told = run("rewind", "--abort")
+    assert "the files are as they were" in told
+    assert "undo" not in told
     assert snapshot(here) == before
     assert "nothing has been begun" in run("rewind", "--continue", code=exits.NOT_FOUND)
+
+
+@pytest.mark.parametrize("verb", ["undo", "redo"])
+def test_undo_does_not_take_back_something_else_while_a_rewind_has_not_ended(run, here, sid, monkeypatch, verb):
+    run("label", f"{sid}@root", "good")
+    with monkeypatch.context() as broken:
+        broken.setattr(perform, "restore", _unavailable)
+        run("rewind", "root", code=exits.TRY_AGAIN)
+    assert "rewind --abort" in run(verb, code=exits.REFUSED)
+    monkeypatch.chdir(here.parent)
+    run("undo")
+
+
+def test_who_stops_a_rewind_is_told_how_it_ends(run, here, sid, monkeypatch):
+    with monkeypatch.context() as broken:
+        broken.setattr(perform, "restore", _interrupted)
+        assert "rewind --continue" in run("rewind", "root", code=exits.INTERRUPTED)
+    run("rewind", "--continue")
+    assert (here / "a.txt").read_text() == "one\n"
+
+
+def _interrupted(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
 
 
 def _unavailable(*_: object, **__: object) -> None:
