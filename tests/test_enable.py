@@ -245,6 +245,7 @@ def test_what_is_so_already_is_said_as_it_is() -> None:
     assert "claude is not enabled" in cli("disable", "claude", "--yes").stdout
     cli("enable", "claude", "--yes")
     assert "tells what it does already" in cli("enable", "claude", "--yes").stdout
+    assert cli("disable", "claude", "--yes").stdout.endswith("settings.json is removed\n"), "it was not there before"
 
 
 def test_agents_without_hooks_are_told_of_watch() -> None:

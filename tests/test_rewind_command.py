@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import claude_code
 import pytest
 from rewound import fill, put, snapshot
 
@@ -71,6 +72,17 @@ def test_a_rewind_tells_of_each_file_what_was_done_and_why(run, here, sid):
 
 def test_the_words_of_a_message_are_printed(run, sid):
     assert run("rewind", f"{sid}@leaf~2").endswith("change it,\nplease\n")
+
+
+def test_of_an_agents_session_it_says_how_the_agent_goes_on_there(run, here, tmp_path):
+    lines = [claude_code.user("a", None), claude_code.assistant("b", "a"), claude_code.user("c", "b")]
+    (tmp_path / "s.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
+    run("import", str(tmp_path / "s.jsonl"))
+    with Store.open(os.environ["GITSESSION_DIR"]) as store:
+        [row] = store.sessions()
+    told = run("rewind", f"{row.sid}@leaf~1", "--conversation")
+    assert f"gitsession resume {row.sid}` has claude go on there" in told
+    assert "resume" not in run("rewind", f"{row.sid}@root", "--conversation"), "nothing to go on with"
 
 
 def test_a_rehearsal_changes_nothing(run, here, sid):

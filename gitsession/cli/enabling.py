@@ -57,7 +57,8 @@ def carry_out(app: App, verb: str, edit: Edit, then: str, *, yes: bool, dry_run:
         is_so = "tells what it does already" if verb == "enable" else "is not enabled"
         say(f"{edit.agent} {is_so}: nothing to do in {edit.file}")
     elif goes:
-        say(f"{edit.agent}: {edit.file} is written{'; ' + then if then else ''}")
+        done = "removed" if edit.new is None else "written"
+        say(f"{edit.agent}: {edit.file} is {done}{'; ' + then if then else ''}")
     return exits.OK
 
 
