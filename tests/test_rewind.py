@@ -12,7 +12,7 @@ from builders import Clock
 from rewound import fill, git_in, put, repository, snapshot, take_away, talk, told
 
 from gitsession.api import Session, Store
-from gitsession.errors import Corrupt, MissingObject, NotFound, Refused
+from gitsession.errors import Corrupt, InvalidName, MissingObject, NotFound, Refused
 from gitsession.model import entries as kinds
 from gitsession.model.blocks import ToolCall, text
 from gitsession.model.entries import Message
@@ -166,6 +166,12 @@ def test_undo_brings_back_the_very_state_before_and_redo_the_one_after(store, fo
     assert snapshot(folder) == after
     store.undo()
     assert snapshot(folder) == before
+
+
+def test_a_misspelled_part_is_not_taken_for_both(store, folder):
+    session = talk(store, folder)
+    with pytest.raises(InvalidName, match="files"):
+        session.plan_rewind("root", "fils")
 
 
 def test_a_link_that_no_undo_could_bring_back_stays_unless_forced(store, folder):

@@ -85,6 +85,13 @@ def test_of_an_agents_session_it_says_how_the_agent_goes_on_there(run, here, tmp
     assert "resume" not in run("rewind", f"{row.sid}@root", "--conversation"), "nothing to go on with"
 
 
+def test_of_a_session_without_checkpoints_it_says_that_files_stay(run, here):
+    with Store.create(os.environ["GITSESSION_DIR"]) as store:
+        store.new_session(agent="agent", cwd=str(here)).append(Message.user("hi"))
+    assert "no checkpoints" in run("rewind", "leaf", "--dry-run")
+    assert "no checkpoints" in run("rewind", "leaf")
+
+
 def test_a_rehearsal_changes_nothing(run, here, sid):
     before = snapshot(here)
     text = run("rewind", "root", "--dry-run")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from gitsession.checkpoint import at as places
 from gitsession.checkpoint import line
@@ -13,7 +13,7 @@ from gitsession.checkpoint.beside import claims
 from gitsession.checkpoint.line import Point
 from gitsession.checkpoint.taking import place_of
 from gitsession.checkpoint.timeline import WORKSPACE, touches
-from gitsession.errors import GitSessionError, NotFound
+from gitsession.errors import GitSessionError, InvalidName, NotFound
 from gitsession.model.entries import Message
 from gitsession.rewind.deciding import Planned, decide, writes
 from gitsession.session.content import entry_of
@@ -64,8 +64,10 @@ def plan(
     """What it takes to be at an entry again. ``root``: the workspace, where files are to be looked at.
 
     ``force``: what others have changed since goes too. Raises ``NotFound`` where files are asked for and the session
-    has no checkpoints.
+    has no checkpoints, ``InvalidName`` for another ``what``.
     """
+    if what not in get_args(What):
+        raise InvalidName(f"no part {what!r} of a session; there are {', '.join(get_args(What))}")
     place, prompt = where_to(store, at)
     leaf = session.leaf
     ends = [name for name, oid in session.branches().items() if oid == place.oid]

@@ -85,6 +85,7 @@ def _show(session: Session, plan: RewindPlan, *, as_json: bool) -> int:
         say(f"in {plan.workspace}:")
         for line in files.planned_lines(plan.changes):
             click.echo(line)
+    _tell_of_no_files(session, plan)
     if plan.is_empty:
         say("nothing would change")
     return nothing
@@ -104,6 +105,7 @@ def _tell(app: App, session: Session, plan: RewindPlan | None, done: Rewound, *,
         say(f"  on {done.branch}; the other branch stays")
     if done.outcomes:
         files.tell(done)
+    _tell_of_no_files(session, plan)
     if code == exits.NOTHING:
         say("nothing changed: all is as it was there")
     elif not done.outcomes and not done.moved:
@@ -118,6 +120,12 @@ def _tell(app: App, session: Session, plan: RewindPlan | None, done: Rewound, *,
         say("\nyour words there, to say again or otherwise:", dim=True)
         say(done.prompt)
     return code
+
+
+def _tell_of_no_files(session: Session, plan: RewindPlan | None) -> None:
+    """Who asks for both must not take it for done."""
+    if plan is not None and plan.what == "both" and session.files().checkpoint is None:
+        say("no files were ever kept of this session (no checkpoints): they stay as they are")
 
 
 def _tell_how_to_go_on(app: App, session: Session) -> None:
