@@ -85,6 +85,11 @@ def test_of_an_agents_session_it_says_how_the_agent_goes_on_there(run, here, tmp
     assert "resume" not in run("rewind", f"{row.sid}@root", "--conversation"), "nothing to go on with"
 
 
+def test_a_log_of_the_files_does_not_say_that_the_tool_made_what_was_there(run, here, sid):
+    told = run("git", "log", "--format=%s", f"sessions/{sid}/files", "--", "files/")
+    assert told.splitlines()[:2] == ["checkpoint: bash: edit", "checkpoint: before bash: edit"]
+
+
 def test_of_a_session_without_checkpoints_it_says_that_files_stay(run, here):
     with Store.create(os.environ["GITSESSION_DIR"]) as store:
         store.new_session(agent="agent", cwd=str(here)).append(Message.user("hi"))
