@@ -827,6 +827,7 @@ def test_the_demo_tells_a_story_with_plain_git(run: Run, tmp_path: Path) -> None
     told = run("demo", "--in", str(tmp_path / "demo"))
     assert "compaction: 61k -> 8k tokens" in told
     assert "assistant: Then the redirect belongs" in told
+    assert "notes.txt     mine, and changed since" in told, "a rewind leaves what the user wrote"
     assert "fatal" not in told
     assert "error" not in told
     assert "is there already" in run("demo", "--in", str(tmp_path / "demo"), code=75, err=True)

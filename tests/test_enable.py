@@ -251,6 +251,20 @@ def test_it_shows_and_asks_and_writes_nothing_without_a_yes() -> None:
     assert not settings.exists()
 
 
+def test_where_nobody_answers_nothing_is_written_and_yes_is_named() -> None:
+    done = cli("enable", "claude", input="")
+    assert done.returncode == 1
+    assert "--yes" in done.stderr
+    assert not (Path.home() / ".claude/settings.json").exists()
+
+
+def test_what_is_so_already_is_said_as_it_is() -> None:
+    assert "claude is not enabled" in cli("disable", "claude", "--yes").stdout
+    cli("enable", "claude", "--yes")
+    assert "tells what it does already" in cli("enable", "claude", "--yes").stdout
+    assert cli("disable", "claude", "--yes").stdout.endswith("settings.json is removed\n"), "it was not there before"
+
+
 def test_agents_without_hooks_are_told_of_watch() -> None:
     done = cli("enable", "aider", "--yes")
     assert done.returncode == 3

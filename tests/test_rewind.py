@@ -13,7 +13,7 @@ from builders import Clock
 from rewound import fill, git_in, put, repository, snapshot, take_away, talk, told
 
 from gitsession.api import Session, Store
-from gitsession.errors import Corrupt, MissingObject, NotFound, Refused, Unavailable
+from gitsession.errors import Corrupt, InvalidName, MissingObject, NotFound, Refused, Unavailable
 from gitsession.model import entries as kinds
 from gitsession.model.blocks import ToolCall, text
 from gitsession.model.entries import Message
@@ -49,6 +49,10 @@ def turn(session: Session, folder: Path, *edits: tuple[str, str | None], said: s
 
 def words(session: Session) -> list[str]:
     return [node.subject for node in session.line()]
+
+
+def planned(plan) -> dict[str, str]:
+    return {change.path: f"{change.action}: {change.why}" for change in plan.changes}
 
 
 def what_became(done) -> dict[str, str]:
@@ -163,6 +167,37 @@ def test_undo_brings_back_the_very_state_before_and_redo_the_one_after(store, fo
     assert snapshot(folder) == after
     store.undo()
     assert snapshot(folder) == before
+
+
+def test_a_misspelled_part_is_not_taken_for_both(store, folder):
+    session = talk(store, folder)
+    with pytest.raises(InvalidName, match="files"):
+        session.plan_rewind("root", "fils")
+
+
+def test_a_link_that_no_undo_could_bring_back_stays_unless_forced(store, folder):
+    session = talk(store, folder)
+    place = session.leaf
+    with session.checkpoint(folder):
+        os.symlink("/etc/hostname", folder / "out")
+        put(folder, "a.txt", "two\n")
+    before = snapshot(folder)
+    plan = session.plan_rewind(place)
+    assert planned(plan)["out"].startswith("leave: a link to an absolute path"), "the plan says what will be"
+    assert what_became(session.rewind(plan)) == {"a.txt": "written", "out": "left"}
+    store.undo()
+    assert snapshot(folder) == before
+    session.rewind(session.plan_rewind(place, force=True))
+    assert not os.path.lexists(folder / "out")
+
+
+def test_a_link_that_is_never_made_is_told_by_the_plan(store, folder):
+    os.symlink("/etc/hostname", folder / "out")
+    session = talk(store, folder)
+    place = session.leaf
+    with session.checkpoint(folder):
+        take_away(folder / "out")
+    assert planned(session.plan_rewind(place)) == {"out": "leave: a link to an absolute path"}
 
 
 def test_undo_leaves_what_was_changed_since_the_rewind(store, folder):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import claude_code
 import pytest
 from rewound import fill, put, snapshot
 
@@ -73,6 +76,30 @@ def test_the_words_of_a_message_are_printed(run, sid):
     assert run("rewind", f"{sid}@leaf~2").endswith("change it,\nplease\n")
 
 
+def test_of_an_agents_session_it_says_how_the_agent_goes_on_there(run, here, tmp_path):
+    lines = [claude_code.user("a", None), claude_code.assistant("b", "a"), claude_code.user("c", "b")]
+    (tmp_path / "s.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
+    run("import", str(tmp_path / "s.jsonl"))
+    with Store.open(os.environ["GITSESSION_DIR"]) as store:
+        [row] = store.sessions()
+    told = run("rewind", f"{row.sid}@leaf~1", "--conversation")
+    assert f"gitsession resume {row.sid}` has claude go on there" in told
+    assert "resume" not in run("rewind", f"{row.sid}@root", "--conversation"), "nothing to go on with"
+
+
+def test_a_log_of_the_files_does_not_say_that_the_tool_made_what_was_there(sid):
+    command = [sys.executable, "-m", "gitsession", "git", "log", "--format=%s", f"sessions/{sid}/files", "--", "files/"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert told.splitlines() == ["checkpoint: bash: edit", "checkpoint: before bash: edit"]
+
+
+def test_of_a_session_without_checkpoints_it_says_that_files_stay(run, here):
+    with Store.create(os.environ["GITSESSION_DIR"]) as store:
+        store.new_session(agent="agent", cwd=str(here)).append(Message.user("hi"))
+    assert "no checkpoints" in run("rewind", "leaf", "--dry-run")
+    assert "no checkpoints" in run("rewind", "leaf")
+
+
 def test_a_rehearsal_changes_nothing(run, here, sid):
     before = snapshot(here)
     text = run("rewind", "root", "--dry-run")
@@ -108,6 +135,23 @@ def test_only_files_or_only_the_conversation(run, here, sid):
     run("undo")
     assert "a.txt" not in run("rewind", "root", "--conversation")
     assert (here / "a.txt").read_text() == "two\n"
+
+
+def test_files_and_conversation_named_together_are_both(run, here, sid):
+    told = run("rewind", "root", "--conversation", "--files")
+    assert "the talk goes on" in told
+    assert (here / "a.txt").read_text() == "one\n"
+
+
+def test_of_a_file_that_is_as_it_was_nothing_is_told(run, here, sid):
+    put(here, "a.txt", "one\n")
+    rehearsed = run("rewind", "root", "--dry-run")
+    assert "new.txt" in rehearsed
+    assert "a.txt" not in rehearsed
+    told = run("rewind", "root")
+    assert "files: 1 removed:" in told
+    assert "a.txt" not in told
+    assert len(document(run("rewind", "root", "--dry-run", "--json", code=exits.NOTHING))["files"]) == 2
 
 
 def test_where_nothing_would_change_it_says_so(run, sid):
@@ -148,9 +192,34 @@ def test_what_was_killed_is_shown_by_doctor_and_ended(run, here, sid, monkeypatc
         assert "no room" in run("rewind", "root", code=exits.TRY_AGAIN)
     assert "not done yet: rewind" in run("doctor", code=exits.INTEGRITY)
     assert "rewind --continue" in run("rewind", "root", code=exits.REFUSED)
-    run("rewind", "--abort")
+    told = run("rewind", "--abort")
+    assert "the files are as they were" in told
+    assert "undo" not in told
     assert snapshot(here) == before
     assert "nothing has been begun" in run("rewind", "--continue", code=exits.NOT_FOUND)
+
+
+@pytest.mark.parametrize("verb", ["undo", "redo"])
+def test_undo_does_not_take_back_something_else_while_a_rewind_has_not_ended(run, here, sid, monkeypatch, verb):
+    run("label", f"{sid}@root", "good")
+    with monkeypatch.context() as broken:
+        broken.setattr(perform, "restore", _unavailable)
+        run("rewind", "root", code=exits.TRY_AGAIN)
+    assert "rewind --abort" in run(verb, code=exits.REFUSED)
+    monkeypatch.chdir(here.parent)
+    run("undo")
+
+
+def test_who_stops_a_rewind_is_told_how_it_ends(run, here, sid, monkeypatch):
+    with monkeypatch.context() as broken:
+        broken.setattr(perform, "restore", _interrupted)
+        assert "rewind --continue" in run("rewind", "root", code=exits.INTERRUPTED)
+    run("rewind", "--continue")
+    assert (here / "a.txt").read_text() == "one\n"
+
+
+def _interrupted(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
 
 
 def _unavailable(*_: object, **__: object) -> None:

@@ -125,7 +125,8 @@ def around(
     """Checkpoints before and after a tool, whether or not it fails; the one before it comes back."""
     is_beside, other = running.begin(root.path, why.call)
     try:
-        first = Why(target=why.target, call=other, reason=why.reason) if is_beside else why
+        ahead = f"before {why.reason}" if why.reason else None  # what differs by then is not the tool's work
+        first = Why(target=why.target, call=other if is_beside else why.call, reason=ahead)
         phase = AFTER if is_beside else BEFORE
         before = take(store, sid, root, phase, first, at_ms=clock(), paths=paths)
         try:

@@ -12,7 +12,7 @@ import click
 
 from gitsession.cli import exits
 from gitsession.cli.opening import App
-from gitsession.cli.output import emit, paint, say
+from gitsession.cli.output import emit, paint, say, warn
 
 if TYPE_CHECKING:
     from gitsession.live.enabling import Edit
@@ -42,7 +42,8 @@ def carry_out(app: App, verb: str, edit: Edit, then: str, *, yes: bool, dry_run:
         for line in diff:
             say(paint(line, fg=_COLORS.get(line[:1])))
     goes = not edit.is_empty and not dry_run
-    if goes and not yes and not click.confirm(f"{verb} {edit.agent}: write {edit.file}?", default=False, err=True):
+    if goes and not yes and not _is_wanted(f"{verb} {edit.agent}: write {edit.file}?"):
+        warn("nothing is written")
         return exits.NOTHING
     if goes:
         from gitsession.live import enabling
@@ -53,10 +54,23 @@ def carry_out(app: App, verb: str, edit: Edit, then: str, *, yes: bool, dry_run:
     if as_json:
         emit(verb, {"agent": edit.agent, "file": os.fspath(edit.file), "changed": goes, "diff": diff, "then": then})
     elif edit.is_empty:
-        say(f"{edit.agent}: nothing to do, {edit.file} is as it should be")
+        is_so = "tells what it does already" if verb == "enable" else "is not enabled"
+        say(f"{edit.agent} {is_so}: nothing to do in {edit.file}")
     elif goes:
-        say(f"{edit.agent}: {edit.file} is written{'; ' + then if then else ''}")
+        done = "removed" if edit.new is None else "written"
+        say(f"{edit.agent}: {edit.file} is {done}{'; ' + then if then else ''}")
     return exits.OK
+
+
+def _is_wanted(question: str) -> bool:
+    """Who says nothing, because nobody is there to be asked, says no."""
+    try:
+        return click.confirm(question, default=False, err=True)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        warn("\n--yes does not ask")
+        return False
 
 
 def _diff(edit: Edit) -> list[str]:

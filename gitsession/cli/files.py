@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gitsession.cli.output import count, paint, shorten, width
+import click
+
+from gitsession.cli.output import count, paint, say, shorten, width
+from gitsession.rewind.deciding import AS_IT_WAS
 
 if TYPE_CHECKING:
     from gitsession.rewind.deciding import Planned
@@ -20,19 +23,27 @@ _SHOWN_MAX = 200
 
 def planned_lines(changes: Sequence[Planned]) -> list[str]:
     """``write   src/auth.py   the session changed it``"""
-    return _lines([(change.action, change.path, change.why) for change in changes])
+    return _lines([(change.action, change.path, change.why) for change in changes if change.why != AS_IT_WAS])
 
 
 def outcome_lines(outcomes: Sequence[FileOutcome]) -> list[str]:
-    return _lines([(one.did, one.path, one.why) for one in outcomes])
+    return _lines([(one.did, one.path, one.why) for one in outcomes if one.why != AS_IT_WAS])
+
+
+def tell(done: Rewound) -> None:
+    """What became of the files of a workspace."""
+    lines = outcome_lines(done.outcomes)
+    say(f"in {done.workspace}, {summary(done.outcomes)}{':' if lines else ''}")
+    for line in lines:
+        click.echo(line)
 
 
 def summary(outcomes: Iterable[FileOutcome]) -> str:
-    """``2 files written, 1 removed, 3 left``"""
-    done = [one.did for one in outcomes]
+    """``files: 2 written, 1 removed, 3 left``; of a file that is as it should be there is nothing to tell."""
+    done = [one.did for one in outcomes if one.why != AS_IT_WAS]
     parts = [(done.count("written"), "written"), (done.count("removed"), "removed"), (done.count("left"), "left")]
     said = [f"{number:,} {what}" for number, what in parts if number]
-    return f"files: {', '.join(said)}" if said else "no files"
+    return f"files: {', '.join(said)}" if said else "all files are as they were"
 
 
 def planned_objects(plan: RewindPlan) -> list[dict[str, Any]]:

@@ -2,16 +2,44 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from gitsession.cli import files
-from gitsession.cli.output import clock, count, emit, paint, say
+from gitsession.cli.opening import App
+from gitsession.cli.output import clock, count, current_folder, emit, paint, say, warn
+from gitsession.errors import Refused
 
 if TYPE_CHECKING:
     from gitsession.rewind.perform import Rewound
     from gitsession.session.oplog import Operation
+
+
+HALF_DONE = "`gitsession rewind --continue` finishes it, `gitsession rewind --abort` takes it back"
+
+
+def refuse_unfinished(app: App, workspace: Path | None) -> None:
+    """Raises ``Refused`` where a rewind of the folder we stand in has not ended: the last command is one before it."""
+    from gitsession.rewind import intent
+
+    here = Path(os.path.realpath(workspace or current_folder() or "/"))
+    for one in intent.pending(app.store().objects):
+        if here.is_relative_to(one.workspace):
+            raise Refused(f"not done yet: {one.words}", hint=HALF_DONE)
+
+
+@contextmanager
+def told_if_stopped(app: App) -> Iterator[None]:
+    """Ctrl-C in the middle of writing files is no secret."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        for words in app.store().unfinished():
+            warn(f"gitsession: stopped half-way: {words}\n  {HALF_DONE}")
+        raise
 
 
 def as_object(operation: Operation) -> dict[str, Any]:
@@ -41,6 +69,4 @@ def tell_done(schema: str, what: str, done: Rewound, *, as_json: bool) -> None:
         return
     say(f"{what}: {operation.command} ({clock(operation.at_ms)}, {count(len(operation.moves), 'ref')})")
     if done.outcomes:
-        say(f"in {done.workspace}, {files.summary(done.outcomes)}:")
-        for line in files.outcome_lines(done.outcomes):
-            click.echo(line)
+        files.tell(done)

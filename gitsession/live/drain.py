@@ -260,7 +260,7 @@ class _Drain:
 
     def _aside(self, name: str, why: str) -> None:
         spool.put_aside(self._spool, name)
-        self._fail(f"set aside: {name}: {why}")
+        self._fail(f"set aside: {name}: {why.removeprefix(f'{name}: ')}")
 
     def _fail(self, what: str) -> None:
         self.done.failed.append(what)

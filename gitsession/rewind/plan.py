@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from gitsession.checkpoint import at as places
 from gitsession.checkpoint import line
@@ -13,7 +13,7 @@ from gitsession.checkpoint.beside import claims
 from gitsession.checkpoint.line import Point
 from gitsession.checkpoint.taking import place_of
 from gitsession.checkpoint.timeline import WORKSPACE, touches
-from gitsession.errors import GitSessionError, NotFound
+from gitsession.errors import GitSessionError, InvalidName, NotFound
 from gitsession.model.entries import Message
 from gitsession.rewind.deciding import Planned, decide, writes
 from gitsession.session.content import entry_of
@@ -21,8 +21,8 @@ from gitsession.session.node import Node, load
 from gitsession.session.session import Session
 from gitsession.store.base import ObjectStore, Oid
 from gitsession.workspace import trees
-from gitsession.workspace.judging import folders_of
-from gitsession.workspace.looking import Now
+from gitsession.workspace.judging import folders_of, target_refusal
+from gitsession.workspace.looking import LINK_MODE, Now
 from gitsession.workspace.root import Root
 
 What: TypeAlias = Literal["both", "conversation", "files"]
@@ -64,8 +64,10 @@ def plan(
     """What it takes to be at an entry again. ``root``: the workspace, where files are to be looked at.
 
     ``force``: what others have changed since goes too. Raises ``NotFound`` where files are asked for and the session
-    has no checkpoints.
+    has no checkpoints, ``InvalidName`` for another ``what``.
     """
+    if what not in get_args(What):
+        raise InvalidName(f"no part {what!r} of a session; there are {', '.join(get_args(What))}")
     place, prompt = where_to(store, at)
     leaf = session.leaf
     ends = [name for name, oid in session.branches().items() if oid == place.oid]
@@ -119,7 +121,8 @@ def _with_files(store: ObjectStore, made: RewindPlan, root: Root, *, force: bool
     now = {path: now_of(root, path) for path in found}
     since_ms = points[number].entry.at_ms if points else 0
     claimed = claims(store, made.session, place_of(root), since_ms) if found else {}
-    changes = decide(found, now, at_entry, claimed=claimed, force=force)
+    decided = decide(found, now, at_entry, claimed=claimed, force=force)
+    changes = [_with_links_judged(store, root, change, force=force) for change in decided]
     gone = folders_above(change.path for change in changes if change.action == "remove")
     return dataclasses.replace(
         made,
@@ -127,6 +130,27 @@ def _with_files(store: ObjectStore, made: RewindPlan, root: Root, *, force: bool
         changes=tuple(changes),
         made=tuple(sorted(gone - trees.folders(store, base, gone))),
     )
+
+
+def _with_links_judged(store: ObjectStore, root: Root, change: Planned, *, force: bool) -> Planned:
+    """A link that would be refused is not planned; nor is one taken away that undo would be refused."""
+    if change.action == "leave":
+        return change
+    why, now, to = None, change.now, change.to
+    if to is not None and to.mode == LINK_MODE:
+        why = _link_refusal(change.path, lambda: store.read(to.oid)[1])
+    if why is None and not force and now is not None and now.mode == LINK_MODE:
+        why = _link_refusal(change.path, lambda: root.read(change.path))
+        why = f"{why}: undo could not bring it back" if why else None
+    return change if why is None else change._replace(action="leave", to=now, why=why)
+
+
+def _link_refusal(path: str, target: Callable[[], bytes]) -> str | None:
+    """What cannot be read is told by whoever writes."""
+    try:
+        return target_refusal(path, target())
+    except (GitSessionError, OSError):
+        return None
 
 
 def _seen_whole(points: Sequence[Point], number: int) -> int:

@@ -45,15 +45,18 @@ def command(folder: Path | None) -> None:
         say(f"\n# {about}", bold=True)
         say(f"$ {git} {command}", dim=True)
         _run(path, command)
-    _show_a_rewind(path, place / "project")
+    rewound = _show_a_rewind(path, place / "project")
     say("\n# The same with gitsession", bold=True)
-    for command in (f"tree {sid}", f"show {sid}@tests-pass", f"fork {sid}@tests-pass", "undo"):
+    first = f"{rewound}@root"
+    for command in (
+        f"tree {sid}", f"show {sid}@tests-pass", f"diff {first}", f"rewind {first} --dry-run", f"rewind {first}", "undo"
+    ):  # fmt: skip
         say(f"  gitsession --store {path} {command}")
     say(f"\nEverything is in {place}; remove the folder when you have seen enough.")
 
 
-def _show_a_rewind(path: Path, project: Path) -> None:
-    """A small project, edited through a shell, rewound, and the rewind undone."""
+def _show_a_rewind(path: Path, project: Path) -> str:
+    """A small project, edited through a shell, rewound, and the rewind undone. Gives the session."""
     project.mkdir()
     (project / "auth.py").write_text("def login(request):\n    return redirect('/home')\n")
     (project / "notes.txt").write_text("mine\n")
@@ -73,17 +76,20 @@ def _show_a_rewind(path: Path, project: Path) -> None:
         _run(path, command)
         (project / "notes.txt").write_text("mine, and changed since\n")
         say("\n# A rewind takes back what the agent wrote, not what you wrote; undo takes back the rewind.", bold=True)
-        say(f"$ gitsession rewind {session.id}@{asked.oid[:8]}", dim=True)
+        say(f"$ gitsession --store {path} rewind {session.id}@{asked.oid[:8]}", dim=True)
         _tell_files(session.rewind(session.plan_rewind(asked, workspace=project)), project)
-        say("$ gitsession undo", dim=True)
+        say(f"$ gitsession --store {path} undo", dim=True)
         _tell_files(store.undo(project), project)
+        return session.id
 
 
 def _tell_files(done: Rewound, project: Path) -> None:
     for line in files.outcome_lines(done.outcomes):
         click.echo(line)
-    held = ", ".join(sorted(file.name for file in project.iterdir()))
-    say(f"  there now: {held}")
+    if done.prompt:
+        say(f"  your words there, to say again or otherwise: {done.prompt}")
+    for file in sorted(project.iterdir()):
+        say(f"  there now: {file.name:<12}  {file.read_text().splitlines()[-1].strip()}")
 
 
 def _run(path: Path, command: str) -> None:

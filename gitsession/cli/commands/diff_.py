@@ -27,7 +27,8 @@ _COLORS = {"+": "green", "-": "red", "@": "cyan"}
 def command(app: App, words: tuple[str, ...], as_json: bool) -> int:
     """What became of the files between two entries, A and B; without B, up to the newest checkpoint.
 
-    A is SESSION[@ENTRY], B too, or an entry of the same session. Options stand before them.
+    A is SESSION[@ENTRY], B too, or an entry of the same session. Options stand before them; PATHS are from the top of
+    the workspace.
     """
     at = words.index("--") if "--" in words else len(words)
     ends, paths = words[:at], words[at + 1 :]

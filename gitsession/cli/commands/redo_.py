@@ -8,7 +8,7 @@ import click
 
 from gitsession.cli.commands.checkpoint_ import workspace_option
 from gitsession.cli.opening import App, with_app
-from gitsession.cli.operations import tell_done
+from gitsession.cli.operations import refuse_unfinished, tell_done, told_if_stopped
 from gitsession.cli.output import json_option
 
 
@@ -18,4 +18,7 @@ from gitsession.cli.output import json_option
 @with_app
 def command(app: App, workspace: Path | None, as_json: bool) -> None:
     """Do again what `undo` took back last."""
-    tell_done("redo", "done again", app.store().redo(workspace), as_json=as_json)
+    refuse_unfinished(app, workspace)
+    with told_if_stopped(app):
+        done = app.store().redo(workspace)
+    tell_done("redo", "done again", done, as_json=as_json)

@@ -10,6 +10,7 @@ import click
 from gitsession.cli import exits, files
 from gitsession.cli.commands.checkpoint_ import workspace_option
 from gitsession.cli.opening import App, split, with_app
+from gitsession.cli.operations import told_if_stopped
 from gitsession.cli.output import emit, json_option, say
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("entry", metavar="[SESSION@]ENTRY", required=False)
-@click.option("--files", "what", flag_value="files", help="Only the files.")
-@click.option("--conversation", "what", flag_value="conversation", help="Only the conversation.")
+@click.option("--files", "only_files", is_flag=True, help="Only the files.")
+@click.option("--conversation", "only_talk", is_flag=True, help="Only the conversation.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done; write nothing.")
 @click.option("--force", is_flag=True, help="Take back what others changed in those files, too.")
 @click.option("--continue", "finish", is_flag=True, help="Do the rest of a rewind that was killed.")
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 @json_option
 @with_app
 def command(
-    app: App, entry: str | None, what: str | None, dry_run: bool, force: bool, finish: bool, abort: bool,
-    workspace: Path | None, as_json: bool,
+    app: App, entry: str | None, only_files: bool, only_talk: bool, dry_run: bool, force: bool, finish: bool,
+    abort: bool, workspace: Path | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Go back to an entry: the files that the session changed since, and the conversation. `undo` takes it back.
 
@@ -39,22 +40,27 @@ def command(
     and your words are printed.
     """
     if finish or abort:
-        if (finish and abort) or dry_run or force or what:
+        if (finish and abort) or dry_run or force or only_files or only_talk:
             raise click.UsageError("--continue and --abort stand alone, but for a session and --workspace")
         session = app.session(split(entry)[0] if entry else "@")
-        done = session.finish_rewind(workspace) if finish else session.abort_rewind(workspace)
-        return _tell(session, None, done, as_json=as_json, verb="finished" if finish else "taken back")
+        with told_if_stopped(app):
+            done = session.finish_rewind(workspace) if finish else session.abort_rewind(workspace)
+        return _tell(app, session, None, done, as_json=as_json, verb="finished" if finish else "aborted")
     if entry is None:
         raise click.UsageError("an entry is wanted: [SESSION@]ENTRY")
     session, at = _address(app, entry)
-    plan = session.plan_rewind(at, _what(what), workspace=workspace, force=force)
+    plan = session.plan_rewind(at, _what(only_files, only_talk), workspace=workspace, force=force)
     if dry_run:
         return _show(session, plan, as_json=as_json)
-    return _tell(session, plan, session.rewind(plan), as_json=as_json, verb="rewound")
+    with told_if_stopped(app):
+        done = session.rewind(plan)
+    return _tell(app, session, plan, done, as_json=as_json, verb="rewound")
 
 
-def _what(what: str | None) -> What:
-    return "files" if what == "files" else "conversation" if what == "conversation" else "both"
+def _what(only_files: bool, only_talk: bool) -> What:
+    if only_files == only_talk:
+        return "both"
+    return "files" if only_files else "conversation"
 
 
 def _address(app: App, entry: str) -> tuple[Session, Any]:
@@ -79,12 +85,13 @@ def _show(session: Session, plan: RewindPlan, *, as_json: bool) -> int:
         say(f"in {plan.workspace}:")
         for line in files.planned_lines(plan.changes):
             click.echo(line)
+    _tell_of_no_files(session, plan)
     if plan.is_empty:
         say("nothing would change")
     return nothing
 
 
-def _tell(session: Session, plan: RewindPlan | None, done: Rewound, *, as_json: bool, verb: str) -> int:
+def _tell(app: App, session: Session, plan: RewindPlan | None, done: Rewound, *, as_json: bool, verb: str) -> int:
     wrote = any(one.did != "left" for one in done.outcomes)
     code = exits.OK if wrote or done.moved or plan is None else exits.NOTHING
     if as_json:
@@ -97,19 +104,37 @@ def _tell(session: Session, plan: RewindPlan | None, done: Rewound, *, as_json: 
         say(f"the talk goes on at {leaf.oid[:8]} {leaf.subject}")
         say(f"  on {done.branch}; the other branch stays")
     if done.outcomes:
-        say(f"in {done.workspace}, {files.summary(done.outcomes)}:")
-        for line in files.outcome_lines(done.outcomes):
-            click.echo(line)
+        files.tell(done)
+    _tell_of_no_files(session, plan)
     if code == exits.NOTHING:
         say("nothing changed: all is as it was there")
     elif not done.outcomes and not done.moved:
         say(f"{verb}: nothing was left to do")
+    elif verb == "aborted":
+        say("aborted: the files are as they were before, and so is the talk")
     else:
         say("  `gitsession undo` takes it back")
+        if done.moved:
+            _tell_how_to_go_on(app, session)
     if done.prompt:
         say("\nyour words there, to say again or otherwise:", dim=True)
         say(done.prompt)
     return code
+
+
+def _tell_of_no_files(session: Session, plan: RewindPlan | None) -> None:
+    """Who asks for both must not take it for done."""
+    if plan is not None and plan.what == "both" and session.files().checkpoint is None:
+        say("no files were ever kept of this session (no checkpoints): they stay as they are")
+
+
+def _tell_how_to_go_on(app: App, session: Session) -> None:
+    """The agent's own file says nothing of a rewind: whoever went on there would be where the talk was."""
+    from gitsession.formats import RESUMABLE
+
+    row = app.store().catalogue().session(session.id)
+    if row and row.source_id and row.agent in RESUMABLE and session.resolve("leaf").kind != "session":
+        say(f"  `gitsession resume {session.id}` has {row.agent} go on there")
 
 
 def _document(session: Session, plan: RewindPlan | None) -> dict[str, Any]:

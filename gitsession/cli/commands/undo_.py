@@ -8,7 +8,7 @@ import click
 
 from gitsession.cli.commands.checkpoint_ import workspace_option
 from gitsession.cli.opening import App, with_app
-from gitsession.cli.operations import tell_done
+from gitsession.cli.operations import refuse_unfinished, tell_done, told_if_stopped
 from gitsession.cli.output import json_option
 
 
@@ -21,4 +21,7 @@ def command(app: App, workspace: Path | None, as_json: bool) -> None:
 
     Of files, those that are still as the command left them; others stay, and are named.
     """
-    tell_done("undo", "undone", app.store().undo(workspace), as_json=as_json)
+    refuse_unfinished(app, workspace)
+    with told_if_stopped(app):
+        done = app.store().undo(workspace)
+    tell_done("undo", "undone", done, as_json=as_json)
