@@ -114,7 +114,7 @@ def find(
     if given is not None:
         return Path(given)
     row = catalogues.get().session(sid)
-    newest = line.newest(objects, sid)
+    newest = line.readable(objects, sid)
     recorded = recorded or (newest.entry.workspace if newest else None) or (row.project if row else None)
     here = _here()
     if here is not None:
