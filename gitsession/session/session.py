@@ -291,9 +291,12 @@ class Session:
 
     def _files(self) -> Oid | None:
         """The files as last captured, which entries of our own carry: so that `git diff` works between any two."""
-        checkpoint = captured.end(self._store, self.id)
-        if checkpoint != self._captured[0]:
-            self._captured = (checkpoint, files_of(self._store, checkpoint) if checkpoint else None)
+        first = self._store.ref(refs.files(self.id))
+        if first != self._captured[0] or (first is not None and self._captured[1] is None):
+            newest = captured.end(self._store, self.id) if first else None
+            found = files_of(self._store, newest) if newest else None
+            # Of a line that went on beside its ref that does not tell when it moves: it is looked at each time.
+            self._captured = (first if newest == first else None, found)
         return self._captured[1]
 
     def _node(self, oid: Oid) -> Node:
