@@ -48,6 +48,7 @@ PROMISES = {
     "P35": "nobody else reads a store, whatever the umask",
     "P39": "a repository of an unknown kind is named, not crashed on",
     "P40": "a new store does not depend on the user's configuration",
+    "P41": "a rewind takes back what the session wrote and nothing else, and undo brings that back",
 }
 
 

@@ -12,7 +12,7 @@ from gitsession.checkpoint.at import files_at
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import InvalidName, MissingObject, NotFound
 from gitsession.model.entries import Message
-from gitsession.session import content, graph
+from gitsession.session import captured, content, graph
 from gitsession.session.session import Session
 from gitsession.store import refs
 from gitsession.workspace import trees
@@ -186,6 +186,38 @@ def test_a_message_on_the_line_is_found_by_verify(tmp_path):
             tx.move(refs.files(talk.id), talk.leaf.oid, expected=store.ref(refs.files(talk.id)))
         [problem] = builders.verify(store).problems
         assert "has no place on" in problem.what
+
+
+@pytest.mark.promise("P22")
+@pytest.mark.parametrize("lost", ["the commit", "what it says"])
+def test_where_the_newest_is_lost_the_line_goes_on_beside_it_and_is_whole_again_when_that_is_mended(lost, faults):
+    with faults.one():
+        store = STORES["memory"](None)
+        talk = begun(store)
+        one = held(store, talk.id, {"a": "1"}, talk.leaf)
+        two = held(store, talk.id, {"a": "2"}, talk.leaf)
+        gone = two.oid if lost == "the commit" else content.tree_of(store, two.node.tree)[0][2]
+        kept = store._objects.pop(gone)
+        with pytest.raises(MissingObject):
+            line.newest(store, talk.id)
+        three = held(store, talk.id, {"a": "3"}, talk.leaf)
+        four = held(store, talk.id, {"a": "4"}, talk.leaf, "after")
+        assert [point.oid for point in line.walk(store, talk.id)] == [four.oid, three.oid]
+        assert store.ref(refs.files(talk.id)) == two.oid  # a ref moves forward only
+        assert content.files_of(store, talk.append(Message.user("on")).oid) == four.files
+        store._objects[gone] = kept
+        assert [point.oid for point in line.walk(store, talk.id)] == [four.oid, three.oid, two.oid, one.oid]
+        assert captured.aside(store) == []
+        assert_clean(store)
+
+
+def test_a_line_that_stepped_aside_is_named(store):
+    talk = begun(store)
+    one = held(store, talk.id, {"a": "1"}, talk.leaf)
+    name = refs.leaf(talk.id, "files-abcdefgh")
+    with store.transaction() as tx:
+        tx.move(name, one.oid, expected=None)
+    assert captured.aside(store) == [name]
 
 
 def test_git_shows_what_was_done_to_the_files(tmp_path):

@@ -78,6 +78,41 @@ def test_a_call_of_which_nobody_says_that_it_has_ended_has_changed_what_the_next
     ]  # fmt: skip
 
 
+def test_what_the_user_does_once_another_call_has_begun_is_not_taken_for_that_of_a_call_that_never_ended(
+    agent: Agent,
+) -> None:
+    agent.prompt("u1", "do it")
+    agent.calls("t1")
+    agent.fill(a="2")
+    agent.calls("t2")
+    agent.fill(a="3")
+    agent.called("t2")
+    agent.fill(a="the user's")
+    agent.calls("t3")
+    agent.called("t3")
+    agent.fill(a="the user's own")
+    agent.stops()
+    agent.drain()
+    assert [(phase, call, files["a"]) for phase, call, files in agent.points()] == [
+        ("before", None, "1"), ("after", "call_t1", "2"), ("after", "call_t2", "3"),
+        ("before", "call_t3", "the user's"), ("before", None, "the user's own"),
+    ]  # fmt: skip
+
+
+def test_of_calls_at_one_time_each_end_still_tells_what_is_the_sessions(agent: Agent) -> None:
+    agent.prompt("u1", "do it")
+    agent.calls("t1")
+    agent.calls("t2")
+    agent.fill(a="2")
+    agent.called("t2")
+    agent.fill(a="3")
+    agent.called("t1")
+    agent.drain()
+    assert [(phase, call, files["a"]) for phase, call, files in agent.points()] == [
+        ("before", None, "1"), ("after", "call_t2", "2"), ("after", "call_t1", "3"),
+    ]  # fmt: skip
+
+
 def test_after_the_end_of_a_turn_no_call_runs(agent: Agent) -> None:
     agent.prompt("u1", "do it")
     agent.calls("t1")

@@ -12,6 +12,7 @@ import pytest
 from faults import draining
 from faults.shim import Fault, Ran, Shim, scratch
 from hooks import Agent
+from promises import Faults
 
 from gitsession.api import Store
 from gitsession.live import spool
@@ -62,8 +63,9 @@ def scene() -> Iterator[Scene]:
 MODES = ["kill-before", "kill-after", "torn"]
 
 
+@pytest.mark.promise("P7", "P9")
 @pytest.mark.parametrize("mode", MODES)
-def test_a_drain_killed_at_any_call_is_done_by_the_next_one(scene: Scene, mode: str) -> None:
+def test_a_drain_killed_at_any_call_is_done_by_the_next_one(scene: Scene, mode: str, faults: Faults) -> None:
     for at in scene.points("drain"):
         ran = scene.run("drain", Fault(mode, at))
         assert ran.code in (0, -9), ran.stderr
@@ -74,10 +76,12 @@ def test_a_drain_killed_at_any_call_is_done_by_the_next_one(scene: Scene, mode: 
         assert agent.points() == WHOLE, at
         with Store.open(agent.store) as store:
             assert store.verify().problems == []
+        faults.many(1)
 
 
+@pytest.mark.promise("P7", "P9")
 @pytest.mark.parametrize("mode", MODES)
-def test_a_hook_killed_at_any_call_leaves_a_whole_event_or_none(scene: Scene, mode: str) -> None:
+def test_a_hook_killed_at_any_call_leaves_a_whole_event_or_none(scene: Scene, mode: str, faults: Faults) -> None:
     for at in scene.points("hook"):
         ran = scene.run("hook", Fault(mode, at))
         assert ran.code in (0, -9), ran.stderr
@@ -91,3 +95,4 @@ def test_a_hook_killed_at_any_call_leaves_a_whole_event_or_none(scene: Scene, mo
         points = agent.points()
         assert points[:4] == WHOLE, at
         assert [(phase, files["b"]) for phase, _, files in points[4:]] == [("before", "2")], at
+        faults.many(1)

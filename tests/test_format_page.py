@@ -15,6 +15,7 @@ from gitsession.model.blocks import Text
 from gitsession.model.entries import KINDS, ROLES, Message
 from gitsession.session import keep, names, naming, node
 from gitsession.store import layout, objects, refnames, refs
+from gitsession.workspace import names as file_names
 
 PAGE = (Path(__file__).parent.parent / "docs" / "format.md").read_text("utf-8")
 ENTRY = Message(at_ms=1_000, role="user", content=(Text("hi"),))
@@ -115,6 +116,28 @@ def test_git_gives_the_worked_example_the_same_names(git):
 
 def test_the_commit_of_the_worked_example_reads_as_the_entry_it_was(kept):
     assert node.parse(worked_example("commit"), blocks_of("Worked example")[2].encode()) == kept[3]
+
+
+# The names of files
+
+
+def test_the_examples_of_names_of_files_are_ours():
+    rows = [[cell.strip("`") for cell in row] for row in rows_of("Names under `files/`")]
+    made = {escaped: ast.literal_eval(text.removesuffix(".encode()")) for text, escaped in rows}
+    raw = {escaped: name if isinstance(name, bytes) else name.encode() for escaped, name in made.items()}
+    assert len(raw) == 9
+    assert {escaped: file_names.escape(name) for escaped, name in raw.items()} == {escaped: escaped for escaped in raw}
+    assert {escaped: file_names.unescape(escaped) for escaped in raw} == raw
+
+
+def test_a_character_is_escaped_where_the_page_says_so():
+    told = re.search(r"- has an unsafe character: (.*?);", section("Names under `files/`"), re.DOTALL)[1]
+    spans = [(int(first, 16), int(last or first, 16)) for first, last in
+             re.findall(r"U\+([0-9A-F]+)(?: to U\+([0-9A-F]+))?", told)]  # fmt: skip
+    listed = re.search(r"`(.+?)`", told)[1]
+    told_unsafe = {ord(one) for one in listed} | {code for first, last in spans for code in range(first, last + 1)}
+    every = [code for code in range(0x110000) if not 0xD800 <= code < 0xE000]
+    assert {code for code in every if file_names.escape(f"a{chr(code)}b".encode())[0] == "%"} == told_unsafe
 
 
 # The kinds

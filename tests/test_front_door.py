@@ -12,7 +12,12 @@ import pytest
 
 import gitsession
 from gitsession import Session, Store
+from gitsession.checkpoint.at import FileChange, Files
+from gitsession.checkpoint.taking import Phase
 from gitsession.index.catalogue import Catalogue
+from gitsession.live.drain import Drained
+from gitsession.rewind.perform import Rewound
+from gitsession.rewind.plan import RewindPlan, What
 
 INNER = {Catalogue}
 """What commands alone ask for: derived, and free to change with every release."""
@@ -23,6 +28,10 @@ OFFERED = {
     for name, offer in inspect.getmembers(offers)
     if not name.startswith("_")
 }
+
+LATER = {each.__name__: each for each in (Drained, FileChange, Files, RewindPlan, Rewound)}
+LATER |= {"Phase": Phase, "What": What}
+"""What methods name and their modules load only when they are called."""
 
 
 def classes_in(hint: object) -> Iterator[type]:
@@ -35,7 +44,7 @@ def classes_in(hint: object) -> Iterator[type]:
 
 @pytest.mark.parametrize("name", OFFERED)
 def test_what_a_method_takes_and_gives_is_public(name: str) -> None:
-    hints = typing.get_type_hints(getattr(OFFERED[name], "__func__", OFFERED[name]))
+    hints = typing.get_type_hints(getattr(OFFERED[name], "__func__", OFFERED[name]), localns=LATER)
     named = {found for hint in hints.values() for found in classes_in(hint)} - INNER
     assert {found for found in named if getattr(gitsession, found.__name__, None) is not found} == set()
 

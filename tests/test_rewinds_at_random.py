@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import pytest
 from builders import Clock
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -170,7 +171,7 @@ def _differing(before: dict, after: dict) -> set[bytes]:
     return {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
 
 
-TestRewinding = Rewinding.TestCase
+TestRewinding = pytest.mark.promise("P41")(Rewinding.TestCase)
 TestRewinding.settings = settings(
     max_examples=int(os.environ.get("GITSESSION_REWINDS", "12")),
     stateful_step_count=12,

@@ -98,3 +98,11 @@ def test_importing_the_package_loads_none_of_it() -> None:
         check=True,
     )
     assert not set(done.stdout.split()) & (HEAVY | {"click", "gitsession.api"})
+
+
+def test_the_library_loads_what_only_files_need_with_the_first_of_them() -> None:
+    shown = "import sys, gitsession.api; print(*(name for name in sys.modules if name.startswith('gitsession.')))"
+    told = subprocess.run([sys.executable, "-c", shown], capture_output=True, text=True, check=True).stdout.split()
+    parts = {name.split(".")[1] for name in told}
+    assert not parts & {"workspace", "rewind"}
+    assert "gitsession.live.drain" not in told

@@ -14,10 +14,11 @@ from collections.abc import Iterator
 import pytest
 from builders import entry, header, label, pi_file, said
 
-from gitsession.cli import output
+from gitsession.cli import files, output
 from gitsession.codec.message import render
 from gitsession.codec.text import clean
 from gitsession.model.headline import Headline
+from gitsession.rewind.perform import FileOutcome
 
 SGR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -224,3 +225,11 @@ def test_nor_from_its_context_its_compactions_and_the_programs_that_summarise_it
         assert left(SGR.sub("", written)) == [], command
         assert "[31;5m" not in "".join(SGR.findall(written)), command
     faults.many(len(told) * len(ATTACKS))
+
+
+@pytest.mark.promise("P32")
+@pytest.mark.parametrize("attack", [*ATTACKS.values(), "a\n  written  b  the session changed it"])
+def test_a_path_that_was_made_by_hand_is_one_line_of_its_own(attack):
+    [line] = files.outcome_lines([FileOutcome(attack, "left", attack)])
+    assert "\n" not in line
+    assert not any(map(drives, SGR.sub("", line)))

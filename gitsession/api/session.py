@@ -7,12 +7,11 @@ import functools
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gitsession.api import summarizing
 from gitsession.api.catalogues import Catalogues
-from gitsession.api.workspaces import WorkspaceDoor
-from gitsession.checkpoint.at import FileChange, Files
-from gitsession.checkpoint.taking import Phase, Running, Why
+from gitsession.checkpoint.running import Running
 from gitsession.codec.digest import to_base64url
 from gitsession.compaction import branches, strategies, trigger
 from gitsession.compaction.background import Background
@@ -31,8 +30,6 @@ from gitsession.index.states import Known
 from gitsession.live import follow as following
 from gitsession.live.follow import News
 from gitsession.model.entries import Entry, Prune
-from gitsession.rewind.perform import Rewound
-from gitsession.rewind.plan import RewindPlan, What
 from gitsession.session import session as sessions
 from gitsession.session.gaps import Gap
 from gitsession.session.graph import Tree
@@ -41,6 +38,14 @@ from gitsession.session.origin import Origin, origin, started
 from gitsession.session.session import OnMoved
 from gitsession.store.base import Oid
 from gitsession.store.gitstore import GitStore
+
+if TYPE_CHECKING:
+    # What only files and their rewinds need is loaded with the first of them: a list or an append starts without it.
+    from gitsession.api.workspaces import WorkspaceDoor
+    from gitsession.checkpoint.at import FileChange, Files
+    from gitsession.checkpoint.taking import Phase
+    from gitsession.rewind.perform import Rewound
+    from gitsession.rewind.plan import RewindPlan, What
 
 PLAINLY = Writing()
 
@@ -236,7 +241,7 @@ class Session:
         Raises ``NotFound`` where nobody has spoken in the session yet, ``Refused`` for a folder that is no workspace.
         """
         self._session.check_view()
-        why = Why(target=self._session.resolve(target), call=call, reason=reason)
+        why = self._files.why(self._session.resolve(target), call, reason)
         return self._files.around(workspace, why, paths, self._running)
 
     def take_checkpoint(
@@ -255,7 +260,7 @@ class Session:
         tool must not say ``after``. Where nothing differs the newest checkpoint comes back.
         """
         self._session.check_view()
-        why = Why(target=self._session.resolve(target), call=call, reason=reason)
+        why = self._files.why(self._session.resolve(target), call, reason)
         return self._files.take(workspace, phase, why, paths)
 
     def files(self, at: str | Node | None = None) -> Files:
@@ -356,6 +361,8 @@ class Session:
 
     @property
     def _files(self) -> WorkspaceDoor:
+        from gitsession.api.workspaces import WorkspaceDoor
+
         return WorkspaceDoor(self._objects, self._catalogues, self.id, self._session.clock)
 
     def _perform(self, plan: Plan, writing: Writing, command: str = "") -> Node:

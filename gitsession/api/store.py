@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from gitsession import location
-from gitsession.api import care, workspaces
+from gitsession.api import care
 from gitsession.api.catalogues import Catalogues
 from gitsession.api.session import Session
 from gitsession.context.line import Memory
@@ -28,14 +28,10 @@ from gitsession.index import search
 from gitsession.index.catalogue import Catalogue, Row
 from gitsession.index.here import Here, everybodys, is_of
 from gitsession.index.search import Hit
-from gitsession.live import drain as draining
 from gitsession.live import follow as following
 from gitsession.live import spool
-from gitsession.live.drain import Drained
 from gitsession.live.follow import News
 from gitsession.model.entries import Session as Header
-from gitsession.rewind import intent as intents
-from gitsession.rewind.perform import Rewound
 from gitsession.session import graph, oplog
 from gitsession.session import session as sessions
 from gitsession.session.node import Node
@@ -44,6 +40,10 @@ from gitsession.session.verify import Report
 from gitsession.store import create, gitcli
 from gitsession.store.gitstore import Durability, GitStore
 from gitsession.store.maintain import Maintained, is_due, maintain
+
+if TYPE_CHECKING:
+    from gitsession.live.drain import Drained
+    from gitsession.rewind.perform import Rewound
 
 
 def now_ms() -> int:
@@ -254,9 +254,10 @@ class Store:
         ``wait_seconds``: for another process that is at it. Raises ``Unavailable``.
         """
         from gitsession.api.imports import Imports
+        from gitsession.live import drain as draining
 
         if not spool.waiting(os.fspath(self.objects.git_dir)):
-            return Drained()
+            return draining.Drained()
         imports = Imports(self, logged=False, histories=False)  # hooks look for themselves, and know more
 
         def take_in(agent: str, source_id: str, file: str) -> str | None:
@@ -334,14 +335,20 @@ class Store:
         ``workspace``: where those files are, if not where they were. Raises ``NotFound``, or ``Refused`` where work
         would be lost.
         """
+        from gitsession.api import workspaces
+
         return workspaces.take_next(self.objects, self._catalogues, "undo", self._clock, workspace)
 
     def redo(self, workspace: str | Path | None = None) -> Rewound:
         """Do again what was last undone."""
+        from gitsession.api import workspaces
+
         return workspaces.take_next(self.objects, self._catalogues, "redo", self._clock, workspace)
 
     def unfinished(self) -> list[str]:
         """What was begun in workspaces, and has not ended: a rewind that was killed."""
+        from gitsession.rewind import intent as intents
+
         return [intent.words for intent in intents.pending(self.objects)]
 
     def verify(

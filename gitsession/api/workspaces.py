@@ -10,7 +10,8 @@ from pathlib import Path
 from gitsession.api.catalogues import Catalogues
 from gitsession.checkpoint import line, places, taking
 from gitsession.checkpoint.at import Files, files_at
-from gitsession.checkpoint.taking import Phase, Running, Why
+from gitsession.checkpoint.running import Running
+from gitsession.checkpoint.taking import Phase, Why
 from gitsession.errors import NotFound
 from gitsession.exchange import discover, projects
 from gitsession.rewind import perform, undoing
@@ -32,6 +33,9 @@ class WorkspaceDoor:
 
     def __init__(self, objects: GitStore, catalogues: Catalogues, sid: str, clock: Callable[[], int]) -> None:
         self._objects, self._catalogues, self._sid, self._clock = objects, catalogues, sid, clock
+
+    def why(self, target: Node, call: str | None, reason: str | None) -> Why:
+        return Why(target=target, call=call, reason=reason)
 
     def take(self, given: Given, phase: Phase, why: Why, paths: Sequence[str | Path] | None) -> Node:
         with self._root(given) as root:
@@ -114,7 +118,7 @@ def find(
     if given is not None:
         return Path(given)
     row = catalogues.get().session(sid)
-    newest = line.newest(objects, sid)
+    newest = line.readable(objects, sid)
     recorded = recorded or (newest.entry.workspace if newest else None) or (row.project if row else None)
     here = _here()
     real = Path(os.path.realpath(recorded)) if recorded else None

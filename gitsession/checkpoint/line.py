@@ -16,7 +16,7 @@ from gitsession.codec.digest import to_base64url
 from gitsession.codec.payload import NONCE_BYTES
 from gitsession.errors import Malformed
 from gitsession.model.entries import Checkpoint
-from gitsession.session import graph, keep
+from gitsession.session import captured, graph, keep
 from gitsession.session.beginning import beginning
 from gitsession.session.content import kept, view, whole
 from gitsession.session.gaps import DAMAGE
@@ -45,23 +45,46 @@ def newest(store: ObjectStore, sid: str) -> Point | None:
     return next(walk(store, sid), None)
 
 
-def walk(store: ObjectStore, sid: str) -> Iterator[Point]:
-    """The checkpoints, newest first, back to the first or to one that was purged.
+def readable(store: ObjectStore, sid: str) -> Point | None:
+    """The same; ``None`` also where it cannot be read: then the next one is kept beside it."""
+    try:
+        return newest(store, sid)
+    except DAMAGE:
+        return None
 
-    Raises ``MissingObject``, ``Corrupt`` or ``Malformed`` where one cannot be read: whoever passed over it would take
-    what changed there for somebody else's doing.
+
+def walk(store: ObjectStore, sid: str) -> Iterator[Point]:
+    """The checkpoints, newest first, back to the first, to one that was purged, or to one that is lost and beside which
+    the line went on.
+
+    Raises ``MissingObject``, ``Corrupt`` or ``Malformed`` where another cannot be read: whoever passed over it would
+    take what changed there for somebody else's doing.
     """
-    oid = store.ref(refs.files(sid))
-    while oid is not None:
-        node = load(store, oid)
-        if node.kind != Checkpoint.kind:
-            return
-        parts = kept(store, node)
-        entry = view(node, parts.form, whole(store, node, parts))
-        if not isinstance(entry, Checkpoint):
-            raise Malformed("not a checkpoint that we can read", where=oid)
-        yield Point(node, entry, parts.files)
-        oid = node.parent
+    for number, (_, end) in enumerate(reversed(captured.ends(store, sid))):
+        oid: Oid | None = end
+        while oid is not None:
+            try:
+                point = _point(store, oid)
+            except DAMAGE:
+                if number and oid == end:
+                    return
+                raise
+            if point is None:
+                break
+            yield point
+            oid = point.node.parent
+
+
+def _point(store: ObjectStore, oid: Oid) -> Point | None:
+    """``None`` for what is no checkpoint."""
+    node = load(store, oid)
+    if node.kind != Checkpoint.kind:
+        return None
+    parts = kept(store, node)
+    entry = view(node, parts.form, whole(store, node, parts))
+    if not isinstance(entry, Checkpoint):
+        raise Malformed("not a checkpoint that we can read", where=oid)
+    return Point(node, entry, parts.files)
 
 
 def history(store: ObjectStore, sid: str) -> list[Point]:
@@ -97,13 +120,18 @@ def put(
     nonce: bytes = b"",
 ) -> Point:
     """The same within a transaction. ``always``: also where it says nothing new."""
-    before = newest(store, sid)
+    before, is_lost = None, False
+    try:
+        before = newest(store, sid)
+    except DAMAGE:
+        is_lost = True  # files are kept whatever became of those before them
     tree = files(tx, before)
     entry = dataclasses.replace(entry, target=None if target is None else to_base64url(target.chain))
     if before is not None and not always and not is_news(store, before, entry, tree, target):
         return before
-    ref = refs.files(sid)
-    seen = store.ref(ref)
+    ref, seen = next(reversed(captured.ends(store, sid)), (refs.files(sid), None))
+    if is_lost and seen is not None:
+        ref, seen = captured.beside(ref, seen), None
     parent = load(store, seen) if seen else beginning(store, sid)
     draft = keep.own(entry, nonce or os.urandom(NONCE_BYTES))
     node = keep.put(tx, parent, dataclasses.replace(draft, files=tree))

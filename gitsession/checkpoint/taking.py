@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from gitsession.checkpoint import line, places
 from gitsession.checkpoint.line import Point
+from gitsession.checkpoint.running import Running
 from gitsession.checkpoint.timeline import AFTER, BEFORE, EDITED, WORKSPACE
 from gitsession.codec.sayable import sayable, whole
 from gitsession.model.entries import Checkpoint
@@ -90,25 +90,6 @@ def _skipped(left_out: Sequence[Skipped]) -> tuple[tuple[str, str], ...]:
 def place_of(root: Root) -> str:
     """How a checkpoint says where a workspace was."""
     return os.fsencode(root.path).decode("utf-8", "replace")
-
-
-@dataclass
-class Running:
-    """The calls of a session that run now, in this process: what moves meanwhile is theirs."""
-
-    _calls: list[tuple[Path, str | None]] = field(default_factory=list)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def begin(self, workspace: Path, call: str | None) -> tuple[bool, str | None]:
-        """Whether another call runs there already, and which one began last."""
-        with self._lock:
-            others = [other for place, other in self._calls if place == workspace]
-            self._calls.append((workspace, call))
-        return bool(others), others[-1] if others else None
-
-    def end(self, workspace: Path, call: str | None) -> None:
-        with self._lock:
-            self._calls.remove((workspace, call))
 
 
 @contextmanager

@@ -90,6 +90,11 @@ def clock(at_ms: int) -> str:
         return "-"
 
 
+def on_a_line(text: str) -> str:
+    """``text``, safe, with nothing in it that could pass for a line of ours: what a path that was made by hand says."""
+    return clean(text).replace("\n", " ")
+
+
 def shorten(text: str, width: int) -> str:
     safe = " ".join(clean(text).split())
     return safe if len(safe) <= width else safe[: max(width - 1, 0)] + "…"

@@ -1,7 +1,9 @@
 """Which calls of each session run: a `before` without its `after`. Kept beside the spool from one drain to the next.
 
-While one runs, what differs is the session's, though it is seen when another begins, or at the end of the turn: some
-agents do not say of each call that it has ended. Taking an event in twice says the same both times.
+Some agents do not say of each call that it has ended. So what differs at the first look after a call began, when
+another begins or the turn ends, is that call's. At later ones it is not: by then the call may have ended long ago, and
+what the user did since would be taken for the session's. Only its own end, if it comes, still tells what is its.
+Taking an event in twice says the same both times.
 """
 
 from __future__ import annotations
@@ -22,38 +24,44 @@ _UNNAMED = "?"
 
 
 class Calls:
-    def __init__(self, store: Path, running: Mapping[str, list[str]]) -> None:
+    """Of each session the calls that run, the last that began at the end, each with the first that began after it."""
+
+    def __init__(self, store: Path, running: Mapping[str, Mapping[str, str]]) -> None:
         """Use ``load``."""
         self._store = store
-        self._running = {key: list(calls) for key, calls in running.items()}
+        self._running = {key: dict(calls) for key, calls in running.items()}
 
     @classmethod
     def load(cls, store: Path) -> Calls:
         """What the last drain knew; nothing where that cannot be read."""
         try:
             found = json.loads(read_regular(f"{spool.folder(str(store))}/{FILE}") or b"{}")
-            running = {str(key): [str(call) for call in calls] for key, calls in found.items()}
+            running = {
+                str(key): {str(call): str(later) for call, later in calls.items()} for key, calls in found.items()
+            }
         except (OSError, ValueError, TypeError, AttributeError, RecursionError):
             running = {}
         return cls(store, running)
 
     def judge(self, event: Event) -> tuple[str, str | None]:
         """Of a look: its phase, and the call that what differs belongs to."""
-        running = self._running.get(event.key, [])
-        others = [call for call in running if call != (event.call or _UNNAMED)]
+        running, name = self._running.get(event.key, {}), event.call or _UNNAMED
         if event.look is None or event.look.before is None:
             return BEFORE, event.call  # nothing to tell a difference from
         if event.name in events.AFTER_TOOL:
-            return (AFTER, event.call) if (event.call or _UNNAMED) in running else (BEFORE, event.call)
-        if others and event.name in (events.BEFORE_TOOL, events.TURN_END):
-            return AFTER, others[-1]
+            return (AFTER, event.call) if name in running else (BEFORE, event.call)
+        if event.name in (events.BEFORE_TOOL, events.TURN_END):
+            unseen = [call for call, later in running.items() if call != name and later in ("", name)]
+            if unseen:
+                return AFTER, unseen[-1]
         return BEFORE, event.call
 
     def note(self, event: Event) -> None:
         """What runs behind the event."""
-        running = [call for call in self._running.pop(event.key, []) if call != (event.call or _UNNAMED)]
+        name = event.call or _UNNAMED
+        running = {call: later for call, later in self._running.pop(event.key, {}).items() if call != name}
         if event.name == events.BEFORE_TOOL and event.look is not None:
-            running.append(event.call or _UNNAMED)
+            running = {call: later or name for call, later in running.items()} | {name: ""}
         if running and event.name not in (events.PROMPT, events.TURN_END, events.SESSION_END):
             self._running[event.key] = running  # at the end: the one that nobody heard of for longest is first
 

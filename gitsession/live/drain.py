@@ -183,7 +183,7 @@ class _Drain:
         )
         try:
             with places.turn(self._store, Path(look.workspace), wait_seconds=TURN_SECONDS):
-                newest = line.newest(self._store, sid)
+                newest = line.readable(self._store, sid)
                 if newest is not None and newest.entry.at_ms >= event.at_ms:
                     # It is there, or the line goes on beyond it: an older look behind a newer one would tell changes
                     # twice, and the wrong way round.

@@ -17,7 +17,7 @@ from gitsession.store.base import Oid
 from gitsession.store.durable import read_regular
 from gitsession.store.objects import SUBMODULE_MODE, oid_of
 from gitsession.workspace import names
-from gitsession.workspace.taking import Change
+from gitsession.workspace.taking import Present
 from gitsession.workspace.trees import File
 
 _HEAD_BYTES_MAX = 64 << 20
@@ -33,7 +33,7 @@ class Look:
     before: str | None
     base: tuple[Oid | None] | None
     name: str
-    changes: tuple[Change, ...]
+    changes: tuple[Present, ...]
     skipped: tuple[tuple[str, str], ...]
     appeared: tuple[str, ...]
 
@@ -152,14 +152,14 @@ def _look(told: Any, contents: bytes, name: str) -> Look:
     return found
 
 
-def _changes(rows: Any, contents: bytes) -> Iterator[Change]:
+def _changes(rows: Any, contents: bytes) -> Iterator[Present]:
     at = 0
     for path, mode, oid, size in rows:
         reason = names.path_refusal(str(path))
         if reason:
             raise ValueError(f"{path!r}: {reason}")
         if mode is None:
-            yield Change(str(path), None)
+            yield Present(str(path), None)
             continue
         if mode not in _MODES or not isinstance(size, int) or not 0 <= size <= BYTES_MAX:
             raise ValueError(f"{path!r}: mode {mode!r}, {size!r} bytes")
@@ -167,7 +167,7 @@ def _changes(rows: Any, contents: bytes) -> Iterator[Change]:
         at += size
         if mode != SUBMODULE_MODE and oid_of("blob", data) != oid:
             raise ValueError(f"{path!r}: the content is not what was seen")
-        yield Change(str(path), File(mode, _oid(oid)), data)
+        yield Present(str(path), File(mode, _oid(oid)), data)
     if at != len(contents):
         raise ValueError(f"{len(contents) - at} bytes too many")
 

@@ -239,8 +239,8 @@ def _step(store: GitStore, intent: Intent) -> oplog.Step | None:
     step = oplog.next_step(store, intent.verb)
     if step.operation.id != intent.operation:
         raise Refused(
-            f"other commands ran since {intent.command} was begun",
-            hint="`gitsession rewind --abort` puts the files back as they were",
+            f"{intent.command} cannot go on: other commands were logged since, and it takes back the last one only",
+            hint="`gitsession rewind --abort` puts the files back as they were; then undo step by step",
         )
     return step
 

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias, get_args
 
 from gitsession.checkpoint import at as places
 from gitsession.checkpoint import line
-from gitsession.checkpoint.beside import claims
+from gitsession.checkpoint.claims import claims
 from gitsession.checkpoint.line import Point
 from gitsession.checkpoint.taking import place_of
 from gitsession.checkpoint.timeline import WORKSPACE, touches

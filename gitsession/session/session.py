@@ -18,7 +18,7 @@ from gitsession.errors import Corrupt, InvalidName, LeafMoved, NotFound, Refused
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
-from gitsession.session import graph, keep, names, naming, oplog
+from gitsession.session import captured, graph, keep, names, naming, oplog
 from gitsession.session.active import active
 from gitsession.session.address import STEPS, resolve
 from gitsession.session.beginning import beginning
@@ -224,7 +224,7 @@ class Session:
         with oplog.recording(self._store, f"fork {self.id} {sid}", at_ms) as tx:
             fork = keep.put(tx, node, keep.own(entry, _nonce()))
             tx.move(refs.leaf(sid), fork.oid, expected=None)
-            checkpoint = self._store.ref(refs.files(self.id))
+            checkpoint = captured.end(self._store, self.id)
             if checkpoint is not None:
                 tx.move(refs.files(sid), checkpoint, expected=None)
         return Session(self._store, sid, refs.MAIN, self._clock)
@@ -291,9 +291,12 @@ class Session:
 
     def _files(self) -> Oid | None:
         """The files as last captured, which entries of our own carry: so that `git diff` works between any two."""
-        checkpoint = self._store.ref(refs.files(self.id))
-        if checkpoint != self._captured[0]:
-            self._captured = (checkpoint, files_of(self._store, checkpoint) if checkpoint else None)
+        first = self._store.ref(refs.files(self.id))
+        if first != self._captured[0] or (first is not None and self._captured[1] is None):
+            newest = captured.end(self._store, self.id) if first else None
+            found = files_of(self._store, newest) if newest else None
+            # Of a line that went on beside its ref that does not tell when it moves: it is looked at each time.
+            self._captured = (first if newest == first else None, found)
         return self._captured[1]
 
     def _node(self, oid: Oid) -> Node:

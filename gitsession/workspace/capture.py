@@ -13,7 +13,7 @@ from gitsession.store.objects import SUBMODULE_MODE
 from gitsession.workspace import names, trees
 from gitsession.workspace.root import Root
 from gitsession.workspace.scan import look
-from gitsession.workspace.taking import USUAL, Caps, Change, Skipped, take
+from gitsession.workspace.taking import USUAL, Caps, Present, Skipped, take
 from gitsession.workspace.trees import Objects, State
 
 PIECE_BYTES = 32 << 20
@@ -61,7 +61,7 @@ def capture(
     raise AssertionError("a look afresh needs nothing that was there before")
 
 
-def put(store: ObjectStore, changes: Iterable[Change]) -> dict[str, State]:
+def put(store: ObjectStore, changes: Iterable[Present]) -> dict[str, State]:
     """Contents into the store, in transactions of about ``PIECE_BYTES``; what each path is now."""
     states: dict[str, State] = {}
     piece: dict[Oid, tuple[Kind, bytes]] = {}
@@ -92,7 +92,7 @@ def tree_with(store: ObjectStore, to: Objects, base: Oid | None, changes: Mappin
 class Named(NamedTuple):
     """What named paths are now (mode *edited*)."""
 
-    changes: list[Change]
+    changes: list[Present]
     skipped: list[Skipped]
 
 
@@ -101,7 +101,7 @@ def named(root: Root, paths: Iterable[str | Path], *, caps: Caps = USUAL) -> Nam
 
     A path outside of the workspace is skipped, and so is a folder.
     """
-    changes: dict[str, Change] = {}
+    changes: dict[str, Present] = {}
     skipped: list[Skipped] = []
     for raw, told in _relative(root, paths):
         if raw is None:

@@ -24,7 +24,7 @@ from gitsession.workspace.listing import Found, find
 from gitsession.workspace.looking import LINK_MODE, Status
 from gitsession.workspace.root import Root
 from gitsession.workspace.shadow import Seen, Shadow, new_name
-from gitsession.workspace.taking import USUAL, Caps, Change, Skipped, Taken, take
+from gitsession.workspace.taking import USUAL, Caps, Present, Skipped, Taken, take
 from gitsession.workspace.trees import File
 
 FOLDED_FROM = 1000
@@ -65,7 +65,7 @@ class Look:
         """The tree of ``before``. Raises ``MissingObject`` where nobody knows it yet."""
         return self._shadow.tree_of(self.before) if self.before else None
 
-    def changes(self) -> Iterator[Change]:
+    def changes(self) -> Iterator[Present]:
         """What differs, in the order of paths as bytes, each read when it is asked for.
 
         Raises ``OSError`` for a disk that fails.
@@ -159,7 +159,7 @@ class Look:
         oid = beside.head(os.path.join(self._root.path, os.fsdecode(raw))) or commit
         if len(oid) != _OID_DIGITS:
             return taken._replace(skipped=Skipped(path, "a submodule whose commits are named by SHA-256"))
-        return Taken(Change(path, File(SUBMODULE_MODE, oid)), None, taken.status)
+        return Taken(Present(path, File(SUBMODULE_MODE, oid)), None, taken.status)
 
     def _is_as_seen(self, raw: bytes) -> bool:
         """Without reading it."""

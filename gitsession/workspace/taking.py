@@ -41,7 +41,7 @@ def caps() -> Caps:
     )
 
 
-class Change(NamedTuple):
+class Present(NamedTuple):
     """A path and what is there now: ``data`` is a file's bytes, a link's target; of a submodule, nothing."""
 
     path: str
@@ -59,7 +59,7 @@ class Skipped(NamedTuple):
 class Taken(NamedTuple):
     """One path as it was read: ``change`` is ``None`` where what was known of it stays. A folder is no file."""
 
-    change: Change | None
+    change: Present | None
     skipped: Skipped | None = None
     status: Status | None = None
 
@@ -67,7 +67,7 @@ class Taken(NamedTuple):
 def take(root: Root, raw: bytes, caps: Caps = USUAL) -> Taken:
     """What is at a path (as on the disk, relative to the workspace) now."""
     path = names.escape_path(raw)
-    gone = Change(path, None)
+    gone = Present(path, None)
     reason = names.path_refusal(path)
     if reason:
         return Taken(gone, Skipped(path, reason))
@@ -87,7 +87,7 @@ def take(root: Root, raw: bytes, caps: Caps = USUAL) -> Taken:
         return Taken(gone, Skipped(path, _words(error, path)))
     except OSError as error:
         return Taken(gone, Skipped(path, f"it cannot be read: {error.strerror}"))
-    return Taken(Change(path, File(status.mode, oid_of("blob", data)), data), None, status)
+    return Taken(Present(path, File(status.mode, oid_of("blob", data)), data), None, status)
 
 
 def _reason(raw: bytes, status: Status, caps: Caps) -> str | None:

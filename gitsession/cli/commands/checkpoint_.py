@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from gitsession.cli import exits
 from gitsession.cli.opening import App, with_app
-from gitsession.cli.output import count, emit, json_option, say, warn
+from gitsession.cli.output import count, emit, json_option, on_a_line, say, warn
+
+if TYPE_CHECKING:
+    from gitsession.checkpoint.at import Files
 
 _SHOWN_MAX = 10
 
@@ -31,15 +35,21 @@ def command(app: App, session: str, message: str | None, workspace: Path | None,
     What is ignored there, too large, or a repository of its own is left out, and named.
     """
     from gitsession.model.entries import Checkpoint
+    from gitsession.session.gaps import DAMAGE
 
     found = app.session(session)
-    before = found.files()
+    try:
+        before: Files | None = found.files()
+    except DAMAGE:
+        before = None  # what was seen last cannot be read: this one is kept beside it
     node = found.take_checkpoint(workspace=workspace, reason=message)
-    is_new = before.checkpoint is None or before.checkpoint.oid != node.oid
+    if before is not None and before.checkpoint is None:
+        before = None
+    is_new = before is None or before.checkpoint != node
     entry = found.read(node)
     assert isinstance(entry, Checkpoint)
     files = found.files()
-    changes = before.diff(files) if is_new and before.checkpoint else []
+    changes = before.diff(files) if is_new and before else []
     if as_json:
         document = {
             "session": found.id,
@@ -54,13 +64,13 @@ def command(app: App, session: str, message: str | None, workspace: Path | None,
         return exits.OK
     if not is_new:
         say(f"{node.oid[:8]} has it all already: nothing differs in {entry.workspace}")
-    elif before.checkpoint is None:
+    elif before is None:
         say(f"{node.oid[:8]} keeps {count(len(files), 'file')} of {entry.workspace}")
     else:
         changed = f"{count(len(changes), 'file')} changed since the checkpoint before"
         say(f"{node.oid[:8]} keeps {entry.workspace}: {changed}")
     for path, why in entry.skipped[:_SHOWN_MAX]:
-        warn(f"  left out: {path} ({why})")
+        warn(on_a_line(f"  left out: {path} ({why})"))
     if len(entry.skipped) > _SHOWN_MAX:
         warn(f"  and {len(entry.skipped) - _SHOWN_MAX:,} more; --json names them all")
     return exits.OK

@@ -78,6 +78,8 @@ def _programs() -> Iterator[Check]:
 
 
 def _store(app: App) -> Iterator[Check]:
+    from gitsession.session import captured
+
     path = app.path
     try:
         store = app.store()
@@ -109,6 +111,8 @@ def _store(app: App) -> Iterator[Check]:
     for name, value in objects.refs(refs.SESSIONS).items():
         if not objects.contains(value):
             yield Check("refs", f"{name} leads to {value[:12]}, which is not there", _REPAIR)
+    for name in captured.aside(objects):
+        yield Check("checkpoints", f"{name} stands beside another program's; no rewind looks there", is_note=True)
     for begun in store.unfinished():
         yield Check("rewind", f"not done yet: {begun}", "`gitsession rewind --continue` or `--abort` ends it")
     packs = count_packs(path)
