@@ -166,7 +166,7 @@ def test_a_rewind_to_each_prompt_gives_back_the_files(agent, store, work):
     was = worked(agent)
     session = brought(store, agent)
     for prompt in ("p3", "p2", "p1"):
-        done = session.rewind(session.plan_rewind(prompt_of(session, prompt), "files"))
+        done = session.rewind(session.plan_rewind(prompt_of(session, prompt), "files", workspace=agent.work))
         assert snapshot(work) == was[prompt]
         assert done.outcomes
         store.undo()
@@ -178,7 +178,7 @@ def test_what_a_shell_did_is_nobodys_and_stays(agent, store, work):
     agent.shell("s1", lambda: (work / "a.txt").write_text("by a shell\n"))
     agent.prompt("p2")
     session = brought(store, agent)
-    plan = session.plan_rewind(prompt_of(session, "p1"), "files")
+    plan = session.plan_rewind(prompt_of(session, "p1"), "files", workspace=agent.work)
     assert [(change.path, change.action) for change in plan.changes] == [("a.txt", "leave")]
 
 
@@ -189,7 +189,7 @@ def test_what_the_user_did_between_prompts_is_nobodys(agent, store, work):
     agent.prompt("p2")
     agent.edit("e2", "a.txt", "user", "session")
     session = brought(store, agent)
-    session.rewind(session.plan_rewind(prompt_of(session, "p2"), "files"))
+    session.rewind(session.plan_rewind(prompt_of(session, "p2"), "files", workspace=agent.work))
     assert (work / "a.txt").read_text() == "by the user\n"
 
 
@@ -198,7 +198,7 @@ def test_a_result_that_does_not_tell_all_claims_nothing(agent, store, work):
     agent.edit("e1", "a.txt", "one", "two", originalFile=None)
     agent.prompt("p2")
     session = brought(store, agent)
-    assert session.plan_rewind(prompt_of(session, "p1"), "files").changes == ()
+    assert session.plan_rewind(prompt_of(session, "p1"), "files", workspace=agent.work).changes == ()
 
 
 def test_by_force_a_file_becomes_what_it_was_at_its_first_touch_not_nothing(agent, store, work):
@@ -209,7 +209,7 @@ def test_by_force_a_file_becomes_what_it_was_at_its_first_touch_not_nothing(agen
     agent.edit("e2", "notes.md", "mine", "ours")
     (work / "notes.md").write_text("the user's\n")
     session = brought(store, agent)
-    session.rewind(session.plan_rewind(prompt_of(session, "p1"), "files", force=True))
+    session.rewind(session.plan_rewind(prompt_of(session, "p1"), "files", workspace=agent.work, force=True))
     assert snapshot(work) == snapshot(fill(work.parent / "as it was", {"a.txt": "one\n", "notes.md": "mine\n"}))
 
 
@@ -218,7 +218,7 @@ def test_windows_line_ends_come_back(agent, store, work):
     agent.prompt("p1")
     agent.edit("e1", "a.txt", "one", "two")
     session = brought(store, agent)
-    session.rewind(session.plan_rewind(prompt_of(session, "p1"), "files"))
+    session.rewind(session.plan_rewind(prompt_of(session, "p1"), "files", workspace=agent.work))
     assert (work / "a.txt").read_bytes() == b"one\r\nend\r\n"
 
 
@@ -249,7 +249,7 @@ def test_copies_that_are_swept_stop_nothing_that_is_new(agent, store, work):
     agent.edit("e2", "a.txt", "two", "three")
     session = brought(store, agent)
     assert oids(store, session.id)[: len(before)] == before
-    session.rewind(session.plan_rewind(prompt_of(session, "p1"), "files"))
+    session.rewind(session.plan_rewind(prompt_of(session, "p1"), "files", workspace=agent.work))
     assert (work / "a.txt").read_text() == "one\n"
 
 

@@ -17,13 +17,13 @@ from gitsession.api.catalogues import Catalogues
 from gitsession.api.session import Session
 from gitsession.context.line import Memory
 from gitsession.errors import Corrupt, GitSessionError, Malformed, MissingObject, NotFound
-from gitsession.exchange import bring_in, discover, file_history, projects, resume, send_out, sources
+from gitsession.exchange import bring_in, discover, projects, resume, send_out, sources
 from gitsession.exchange.bring_in import BroughtIn
 from gitsession.exchange.repair import Repaired
 from gitsession.exchange.resume import Resumption
 from gitsession.exchange.send_out import SentOut
 from gitsession.exchange.sources import Taken
-from gitsession.formats import FORMATS, Format, Source
+from gitsession.formats import FORMATS, REMEMBERING, Format, Source
 from gitsession.index import search
 from gitsession.index.catalogue import Catalogue, Row
 from gitsession.index.here import Here, everybodys, is_of
@@ -236,12 +236,14 @@ class Store:
             find=lambda source_id: self._session_of(format.AGENT, source_id),
         )
         self._brought_in[format.AGENT, source.source_id] = done.session
-        if path is not None and histories and not dry_run:
+        if path is not None and histories and not dry_run and format.AGENT in REMEMBERING:
             done = self._with_history(format, source, path, done)
         return done.with_missing(taken.missing)
 
     def _with_history(self, format: Format, source: Source, path: Path, done: BroughtIn) -> BroughtIn:
         """A line of checkpoints that cannot be read costs the session nothing."""
+        from gitsession.exchange import file_history
+
         try:
             file_history.keep(self.objects, format, source, path, done.session)
         except (MissingObject, Corrupt, Malformed) as error:

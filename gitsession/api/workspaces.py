@@ -60,7 +60,7 @@ class WorkspaceDoor:
         return Files(self._objects, line.newest(self._objects, self._sid))
 
     def plan(self, session: sessions.Session, at: Node, what: What, given: Given, *, force: bool) -> RewindPlan:
-        if what == "conversation" or (what == "both" and line.newest(self._objects, self._sid) is None):
+        if what != "files" and (what != "both" or line.newest(self._objects, self._sid) is None):
             return planning.plan(self._objects, session, at, what)
         with self._root(given, writes=True) as root:
             return planning.plan(self._objects, session, at, what, root=root, force=force)
