@@ -17,8 +17,8 @@ from gitsession.formats.databases import Stamp
 
 if TYPE_CHECKING:
     from gitsession.exchange.bring_in import BroughtIn
-    from gitsession.exchange.sources import Found, Seen, Taken
-    from gitsession.index.catalogue import Catalogue
+    from gitsession.exchange.sources import Found, Taken
+    from gitsession.index.catalogue import Catalogue, Stat
 
 
 class Into(Protocol):
@@ -68,7 +68,7 @@ class Imports:
         self._logged = logged
         self._histories = histories
         self._group = secrets.token_hex(8)
-        self._files: list[tuple[Path, Seen, str]] = []
+        self._files: list[tuple[Path, Stat, str]] = []
         self._waiting: list[tuple[Path, Format | None, bool, NoBase]] = []
         self._ids: dict[Path, str] = {}
         self.named: set[Path] = set()
@@ -195,7 +195,7 @@ class Imports:
         except MemoryError as error:
             self._fail(path, "there is not enough memory to take it in", error)
 
-    def _remember(self, path: Path, stamp: Seen, sid: str) -> None:
+    def _remember(self, path: Path, stamp: Stat, sid: str) -> None:
         if not self.dry_run:
             self._files.append((path.absolute(), stamp, sid))
 
@@ -203,7 +203,7 @@ class Imports:
         self.failed.append(Failure(spelled(path), what, error))
 
 
-def _not_all_of(stamp: Seen) -> Seen:
+def _not_all_of(stamp: Stat) -> Stat:
     """A stamp that no file has: it is known where the session came from, and what waits is asked for again."""
     return Stamp(-1, stamp.st_mtime_ns, stamp.st_ino)
 

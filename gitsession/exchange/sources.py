@@ -10,24 +10,16 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from gitsession.errors import Malformed
 from gitsession.exchange import databases, discover, folders
 from gitsession.formats import DATABASES, FORMATS, SCATTERED, Format, Source
 
+if TYPE_CHECKING:
+    from gitsession.index.catalogue import Stat
+
 WITHIN = "#"
-
-
-class Seen(Protocol):
-    """What tells that a file has changed: of ``os.stat_result``, or a ``Stamp``."""
-
-    @property
-    def st_size(self) -> int: ...
-    @property
-    def st_mtime_ns(self) -> int: ...
-    @property
-    def st_ino(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +37,11 @@ class Found:
 
     place: Path
     format: Format
-    stamp: Seen
+    stamp: Stat
     take: Callable[[], Taken]
 
 
-def stamp_of(path: Path) -> Seen:
+def stamp_of(path: Path) -> Stat:
     """How the sessions at ``path`` stand: what changes when one of them does. Raises ``OSError``."""
     parts = folders.of(path)
     return folders.stamp_of(path, parts) if parts is not None else databases.stamp_of(path)

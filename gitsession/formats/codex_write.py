@@ -52,7 +52,7 @@ class _Writer:
         self.out = out
         self.lines: list[Line] = []
         self.notes: Counter[str] = Counter()
-        self.path = self._path()
+        self.path = self.out.line()
         head = parse(out.head[0]) if out.head else None
         self.header = head if isinstance(head, dict) else None
         self.ordinal: int | None = None
@@ -82,16 +82,6 @@ class _Writer:
         if self.out.title is not None:
             self._say(self.out.title, None)
         return Written(tuple(self.lines), self.notes)
-
-    def _path(self) -> list[Leaving]:
-        """The entries from the root to the leaf."""
-        by_key = {entry.key: entry for entry in self.out.entries}
-        found: list[Leaving] = []
-        key = self.out.leaf
-        while key is not None and key in by_key and len(found) <= len(by_key):
-            found.append(by_key[key])
-            key = by_key[key].below
-        return found[::-1]
 
     # ---- lines
 

@@ -84,7 +84,7 @@ class _Writer:
         self.session = id_in(self.header) or session_id(out.session.source_id)
 
     def run(self) -> Export:
-        path = self._path()
+        path = self.out.line()
         gone = sum(not entry.is_name for entry in self.out.entries) - len(path)
         if gone > 0:
             self.notes["entries of other branches, which are left out"] += gone
@@ -96,15 +96,6 @@ class _Writer:
         if labels := self.out.all_labels():
             self.notes["labels, which are left out"] += len(labels)
         return Export(tuple(self._lines()), self.notes, self._titled())
-
-    def _path(self) -> list[Leaving]:
-        by_key = {entry.key: entry for entry in self.out.entries}
-        found: list[Leaving] = []
-        key = self.out.leaf
-        while key is not None and key in by_key and len(found) <= len(by_key):
-            found.append(by_key[key])
-            key = by_key[key].below
-        return found[::-1]
 
     # ---- messages
 

@@ -62,6 +62,16 @@ class Outgoing:
     labels: tuple[Label, ...] = ()
     title: Title | None = None
 
+    def line(self) -> list[Leaving]:
+        """The entries from the first to the leaf; a circle is gone round once."""
+        by_key = {entry.key: entry for entry in self.entries}
+        found: list[Leaving] = []
+        key = self.leaf
+        while key is not None and key in by_key and len(found) <= len(by_key):
+            found.append(by_key[key])
+            key = by_key[key].below
+        return found[::-1]
+
     def all_labels(self) -> dict[str, str]:
         """Every label in force, by key of its entry: those that entries say, too."""
         said = [each.entry for each in self.entries if isinstance(each.entry, Label)]
