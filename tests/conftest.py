@@ -12,10 +12,15 @@ from hypothesis import HealthCheck, settings
 from promises import Account, faults
 from written import written
 
+from gitsession.store import gitstore
+
 __all__ = ["bench", "faults", "written"]
 
-settings.register_profile("gitsession", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+_NOT_ON_A_BUSY_MACHINE = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+settings.register_profile("gitsession", deadline=None, suppress_health_check=_NOT_ON_A_BUSY_MACHINE)
 settings.load_profile("gitsession")
+
+gitstore.FLUSH_SECONDS = 600.0  # where a machine stands still, nothing is handed over but what a test asked for
 
 
 @pytest.fixture(autouse=True)

@@ -22,6 +22,9 @@ from gitsession.live import spool
 from gitsession.model.entries import Checkpoint
 from gitsession.workspace import trees
 
+# What a busy machine makes of them is no matter of these tests.
+hooking.LOOK_SECONDS = hooking.WAIT_SECONDS = 120.0
+
 
 def run(store: Path, event: str, said: bytes | dict[str, Any], *words: str, **how: Any) -> subprocess.CompletedProcess:
     """The program itself, as an agent runs it."""

@@ -295,7 +295,7 @@ def test_in_the_background_the_session_goes_on(session: Session) -> None:
     go = threading.Event()
 
     def slowly(_: Request) -> Summary:
-        assert go.wait(30)
+        assert go.wait(120)
         return Summary("short")
 
     plan = session.plan_compaction(ask=KEEP)
@@ -303,7 +303,7 @@ def test_in_the_background_the_session_goes_on(session: Session) -> None:
     session.append(Message.user("meanwhile"))
     assert not running.done
     go.set()
-    assert running.result(30) == session.leaf
+    assert running.result(120) == session.leaf
     assert texts(session)[-1] == "meanwhile"
 
 
@@ -311,7 +311,7 @@ def test_cancelled_in_the_background_it_leaves_nothing(session: Session) -> None
     go = threading.Event()
 
     def slowly(_: Request) -> Summary:
-        assert go.wait(30)
+        assert go.wait(120)
         return Summary("short")
 
     before = session.line()
@@ -319,7 +319,7 @@ def test_cancelled_in_the_background_it_leaves_nothing(session: Session) -> None
     running.cancel()
     go.set()
     with pytest.raises(SummaryFailed, match="cancelled"):
-        running.result(30)
+        running.result(120)
     assert session.line() == before
 
 

@@ -61,7 +61,7 @@ def test_damage_is_an_error_and_never_another_byte(
             replace_file(file, data)
         assert here.read_all() == 0
 
-    told = in_child(work, seconds=60)
+    told = in_child(work)
     faults.many(len(told))
     assert len(told) == MANY
 
@@ -84,7 +84,7 @@ def test_any_bit_of_a_small_pack_and_of_its_index_and_any_place_to_cut_it(tmp_pa
                 tell([suffix, at, here.read_all()])
             replace_file(file, data)
 
-    faults.many(len(in_child(work, seconds=60)))
+    faults.many(len(in_child(work)))
 
 
 @pytest.mark.promise("P21")
@@ -107,7 +107,7 @@ def test_a_damaged_catalogue_is_made_anew(written: Written, tmp_path: Path, faul
                 with Watch():
                     tell([name, _listed(store, objects)])
 
-    faults.many(len(in_child(work, seconds=60)))
+    faults.many(len(in_child(work)))
 
 
 def _listed(path: Path, objects: GitStore) -> int:

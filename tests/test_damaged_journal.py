@@ -83,8 +83,7 @@ class Case:
 
 
 @pytest.fixture
-def case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
-    monkeypatch.setattr("gitsession.store.gitstore.FLUSH_SECONDS", 600.0)  # nothing is handed over unasked
+def case(tmp_path: Path) -> Case:
     return Case(tmp_path)
 
 

@@ -90,7 +90,7 @@ def test_what_another_process_writes_comes_too(store: Store) -> None:
         "with Store.open(sys.argv[1]) as store: store.session(sys.argv[2]).append(Message.assistant('from afar'))"
     )
     subprocess.run([sys.executable, "-c", code, str(store.objects.git_dir), session.id], check=True)
-    listener.join(30)
+    listener.join(120)
     [one] = found
     assert one is not None
     assert (one.session, one.branch, one.node.subject) == (session.id, "main", "assistant: from afar")
@@ -123,4 +123,4 @@ def test_log_follow_shows_the_newest_and_then_what_agents_write(tmp_path: Path) 
         child.terminate()
         assert line["schema"] == "gitsession/entry/1"
         assert line["role"] == "assistant"
-        assert child.wait(30) == 143
+        assert child.wait(120) == 143

@@ -77,7 +77,7 @@ def serving(*answers):
 
 def model_at(server, api="openai-chat", **more):
     url = server if isinstance(server, str) else server.url
-    named = {"key_name": "THE_KEY", "environ": {"THE_KEY": f"{KEY}\n"}, "time_limit_s": 20.0, **more}
+    named = {"key_name": "THE_KEY", "environ": {"THE_KEY": f"{KEY}\n"}, "time_limit_s": 120.0, **more}
     return make(Options(name="http", api=api, url=url, model="m-1", **named))
 
 
@@ -238,7 +238,7 @@ def test_a_bad_address_is_refused_before_anything_is_sent(url):
 
 
 def hang(handler):
-    handler.server.done.wait(30)
+    handler.server.done.wait(120)
 
 
 def drip(handler):

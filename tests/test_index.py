@@ -413,7 +413,7 @@ def test_two_processes_may_refresh_at_once(tmp_path: Path) -> None:
         subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "store.git")], stdout=subprocess.PIPE, text=True)
         for _ in range(3)
     ]
-    assert [process.communicate(timeout=60)[0].strip() for process in running] == ["20"] * 3
+    assert [process.communicate(timeout=120)[0].strip() for process in running] == ["20"] * 3
     with Store.open(tmp_path / "store.git") as store:
         assert_as_if_made_anew(store)
 

@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import traceback
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -35,7 +37,7 @@ QUOTES_IT = {
 def test_no_error_nor_any_behind_it_says_the_key(answer: object, capfd: pytest.CaptureFixture[str]) -> None:
     heard: list[str] = []
     with serving(answer, answer) as server, pytest.raises(SummaryFailed) as caught:
-        summarise(model_at(server, time_limit_s=5.0), REQUEST, progress=heard.append)
+        summarise(model_at(server, time_limit_s=120.0), REQUEST, progress=heard.append)
     shown = ["".join(traceback.format_exception(caught.value)), *heard, *capfd.readouterr()]
     error: BaseException | None = caught.value
     while error is not None:
@@ -44,14 +46,17 @@ def test_no_error_nor_any_behind_it_says_the_key(answer: object, capfd: pytest.C
     assert not [words for words in shown if KEY in words]
 
 
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="looks where Linux lists processes")
 def test_it_is_in_no_file_no_output_and_no_list_of_processes(tmp_path: Path) -> None:
     with Store.create(tmp_path / "store.git") as store:
         session = store.new_session(agent="test")
         for number in range(8):
             session.append(Message.user(f"request {number}: " + "word after word, " * 40))
     seen: list[str] = []
+    begun = threading.Event()
 
     def look(handler: Handler) -> None:
+        assert begun.wait(120)
         seen.extend(lines_of_commands(process.pid))
         data = json.dumps(chat_answer(f"with {KEY}, in short")).encode()
         handler.send_response(200)
@@ -70,7 +75,8 @@ def test_it_is_in_no_file_no_output_and_no_list_of_processes(tmp_path: Path) -> 
             stderr=subprocess.PIPE,
             cwd=tmp_path,
         )
-        out, errors = process.communicate(timeout=60)
+        begun.set()
+        out, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors.decode()[-2000:]
     assert seen
     with Store.open(tmp_path / "store.git") as store:
@@ -94,6 +100,7 @@ def lines_of_commands(pid: int) -> list[str]:
     """What `ps` shows of a process and all below it."""
     lines = [Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()]
     for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            lines += lines_of_commands(int(child))
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            for child in (task / "children").read_text().split():
+                lines += lines_of_commands(int(child))
     return lines

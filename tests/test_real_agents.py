@@ -55,7 +55,7 @@ def real_pi(request: pytest.FixtureRequest) -> Iterator[Any]:
 
     yield ask
     process.stdin.close()
-    process.wait(timeout=20)
+    process.wait(timeout=120)
     process.stdout.close()
 
 

@@ -18,6 +18,11 @@ from gitsession.workspace.shadow import Shadow
 from gitsession.workspace.taking import Caps, Skipped
 
 
+@pytest.fixture(autouse=True)
+def as_if_git_were_always_quick(monkeypatch):
+    monkeypatch.setattr(scan, "_SLOW_MS", 10**9)
+
+
 @pytest.fixture
 def work(tmp_path):
     at = tmp_path / "work"
@@ -41,6 +46,16 @@ def seen(at, plain, *, accept=True, **asked):
 
 def paths(at, plain, **asked):
     return sorted(seen(at, plain, **asked)[0])
+
+
+def let_the_clock_tick(at):
+    """That of the file system, which may be a coarse one: what is written from here on has a later time."""
+    by = at.with_name("tick")
+    by.touch()
+    first = by.stat().st_ctime_ns
+    while by.stat().st_ctime_ns == first:
+        time.sleep(0.001)
+        by.touch()
 
 
 def reasons(at, plain, **asked):
@@ -213,7 +228,7 @@ def test_a_file_that_was_seen_and_not_written_since_is_not_read_again(work, plai
     fill(work, a="1")
     seen(work, plain)
     write(work / "a", "2")
-    time.sleep(0.02)
+    let_the_clock_tick(work)
     assert paths(work, plain) == ["a"]
     monkeypatch.setattr(Root, "contents", None)
     assert paths(work, plain) == []
@@ -341,7 +356,7 @@ def test_what_was_ignored_and_is_written_all_the_time_has_appeared_when_it_shows
     write(work / (".git/info/exclude" if shows is _excludes else ".gitignore"), "*.db\n")
     fill(work, sub__live_dot_db="one row")
     seen(work, plain)
-    time.sleep(0.02)
+    let_the_clock_tick(work)
     fill(work, sub__live_dot_db="two rows")
     shows(work)
     changes, look = seen(work, plain)

@@ -65,13 +65,13 @@ def test_a_program_that_summarises_is_ended_with_us(
     command = [sys.executable, "-m", "gitsession", "compact", "@", "--keep-tokens", "300"]
     process = subprocess.Popen([*command, "--summarizer-command", words], stderr=subprocess.PIPE, text=True)
     try:
-        for _ in range(600):
+        for _ in range(2400):
             if started.exists():
                 break
             time.sleep(0.05)
         child = int(started.read_text())
         os.kill(process.pid, number)
-        _, told = process.communicate(timeout=30)
+        _, told = process.communicate(timeout=120)
     finally:
         process.kill()
         process.wait()

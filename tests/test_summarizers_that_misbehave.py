@@ -51,6 +51,11 @@ ENDPOINTS = {
 }
 
 
+def limit(words: str) -> float:
+    """Short only for what hangs: a busy machine may be slow with the others."""
+    return 2.0 if "within 2 s" in words else 120.0
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     with Store.create(tmp_path / "store.git", clock=Clock()) as made:
@@ -87,7 +92,8 @@ def test_a_program_that_fails_hangs_returns_nothing_or_too_much_or_is_killed_wri
     store: Store, script: str, words: str, strategy: str
 ) -> None:
     argv = (sys.executable, "-c", script)
-    refused_and_then_done(store, strategy, make(Options(name="command", command=argv, time_limit_s=2.0)), words)
+    summarizer = make(Options(name="command", command=argv, time_limit_s=limit(words)))
+    refused_and_then_done(store, strategy, summarizer, words)
 
 
 @pytest.mark.parametrize("strategy", ["pi", "codex", "leave"])
@@ -96,7 +102,7 @@ def test_an_endpoint_that_fails_hangs_returns_nothing_or_too_much_or_is_cut_off_
     store: Store, answer: object, words: str, strategy: str
 ) -> None:
     with serving_http(answer) as server:
-        refused_and_then_done(store, strategy, model_at(server, time_limit_s=2.0), words)
+        refused_and_then_done(store, strategy, model_at(server, time_limit_s=limit(words)), words)
 
 
 def test_a_compaction_that_is_killed_while_its_summarizer_works_writes_no_entry_and_the_next_try_works(
@@ -104,12 +110,12 @@ def test_a_compaction_that_is_killed_while_its_summarizer_works_writes_no_entry_
 ) -> None:
     before, started = dict(store.objects.refs("refs/")), tmp_path / "started"
     [found] = store.sessions()
-    words = f"sh -c 'cat > /dev/null; echo half; touch {started}; sleep 20'"
+    words = f"sh -c 'cat > /dev/null; echo half; echo $$ > {started}.pid; mv {started}.pid {started}; exec sleep 600'"
     compact = ["compact", found.sid, "--keep-tokens", "300", "--summarizer-command", words]
     command = [sys.executable, "-m", "gitsession", "--store", str(store.objects.git_dir), *compact]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        for _ in range(600):
+        for _ in range(2400):
             if started.exists():
                 break
             time.sleep(0.05)
@@ -118,6 +124,8 @@ def test_a_compaction_that_is_killed_while_its_summarizer_works_writes_no_entry_
     finally:
         process.kill()
         process.wait()
+        if started.exists():
+            os.kill(int(started.read_text()), 9)
     assert dict(store.objects.refs("refs/")) == before
     session = store.session(found.sid).on("main")
     assert session.compact(planned(session, "pi"), Writing(summarizer=Extractive())) == session.leaf

@@ -49,7 +49,7 @@ def test_it_goes_on_until_it_is_ended_and_undo_takes_nothing_of_it_back(tmp_path
         place().write_bytes(b"\n".join(LINES) + b"\n")
         assert "1 new entry" in child.stdout.readline()
         child.send_signal(signal.SIGINT)
-        assert child.wait(30) == 130
+        assert child.wait(120) == 130
         assert child.stderr.read() == ""
     assert cli("undo").returncode == 3
 

@@ -29,7 +29,7 @@ def in_step() -> InStep:
         def work() -> list[Any]:
             answers = []
             for number in range(rounds):
-                barrier.wait(60)
+                barrier.wait(120)
                 answers.append(act(number))
             return answers
 
@@ -42,18 +42,24 @@ def in_step() -> InStep:
 def test_one_of_two_takes_a_name(tmp_path, in_step, faults):
     path, rounds = tmp_path / "store.git", figure(2000, 50_000)
     create(path)
+    ahead = {"first": fork.Event(), "second": fork.Event()}  # in the first two rounds one of them is, all others race
 
     def creator(mine: str) -> Callable[[], list[bool]]:
         opened: dict[str, GitStore] = {}
 
         def take(number: int) -> bool:
             store = opened.get("store") or opened.setdefault("store", GitStore.open(path, durability="none"))
+            before = list(ahead)[number] if number < 2 else mine
+            if before != mine:
+                assert ahead[before].wait(120)
             try:
                 with store.transaction() as transaction:
                     blob = transaction.put("blob", mine.encode())
                     transaction.move(f"refs/tags/t{number}", blob, expected=None)
             except RefMoved:
                 return False
+            if number < 2:
+                ahead[mine].set()
             return True
 
         return in_step(rounds, take)
@@ -66,7 +72,7 @@ def test_one_of_two_takes_a_name(tmp_path, in_step, faults):
             oid = store.ref(f"refs/tags/t{number}")
             assert oid is not None
             assert store.read(oid)[1] == (b"first" if first[number] else b"second")
-    assert 0 < sum(first) < rounds, "there was no race"
+    assert (first[0], first[1]) == (True, False)
     faults.many(rounds)
 
 

@@ -110,9 +110,10 @@ def cuts(kind: str, count: int, *, seed: int = 0) -> Iterator[int]:
             work.prepare(disk / "store.git")
             writer = Writer(disk / "store.git")
             try:
-                while not writer.told:
-                    time.sleep(0.01)
                 for number in range(count):
+                    before = len(writer.told)
+                    while len(writer.told) <= before:
+                        time.sleep(0.001)
                     time.sleep(chance.uniform(0.004, 0.05))
                     writer.stop()
                     acknowledged = writer.acknowledged()

@@ -172,7 +172,7 @@ class Shim:
     def close(self) -> None:
         assert self._server.stdin and self._server.stdout
         self._server.stdin.close()
-        self._server.wait(timeout=30)
+        self._server.wait(timeout=120)
         self._server.stdout.close()
         self._control.close()
         shutil.rmtree(self.place, ignore_errors=True)

@@ -18,7 +18,7 @@ from typing import Any
 from faults import draining, rewinding, work
 
 _SUBREAPER = 36
-_SECONDS = 60
+_SECONDS = 240
 
 
 def main() -> None:
