@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import posixpath
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,18 +20,19 @@ from gitsession.codec.digest import hash_of
 from gitsession.codec.payload import NONCE_BYTES
 from gitsession.codec.sayable import sayable
 from gitsession.exchange import discover
+from gitsession.exchange.recorded_step import Step
+from gitsession.exchange.recorded_trees import Trees
+from gitsession.exchange.recorded_words import EXECUTABLE, PLAIN, Contents, within
 from gitsession.formats import REMEMBERING, Format, Source
-from gitsession.formats.histories import Copy, Edited, Noted, Seen
-from gitsession.model.entries import Checkpoint
+from gitsession.formats.histories import Copy, Edited, Noted, Ran, Seen
+from gitsession.model.entries import Checkpoint, Session
 from gitsession.session import graph
 from gitsession.session.node import Node
 from gitsession.store.base import ObjectStore, Oid
-from gitsession.store.objects import oid_of
-from gitsession.workspace import names, trees
+from gitsession.store.lent import Lent
+from gitsession.workspace import trees
 from gitsession.workspace.taking import USUAL
 from gitsession.workspace.trees import File, State
-
-PLAIN, EXECUTABLE = "100644", "100755"
 
 
 def keep(store: ObjectStore, format: Format, source: Source, place: Path, sid: str) -> int:
@@ -42,44 +43,26 @@ def keep(store: ObjectStore, format: Format, source: Source, place: Path, sid: s
     and ``Malformed`` where the line cannot be read, and ``Unavailable``.
     """
     remembering = REMEMBERING.get(format.AGENT)
-    where = remembering.copies(discover.name_of(place)) if remembering is not None else None
-    cwd = source.header.cwd if source.header is not None else None
-    if remembering is None or where is None or not cwd or not cwd.startswith("/"):
+    cwd = _cwd(format, source)
+    if remembering is None or cwd is None or not cwd.startswith("/"):
         return 0
-    folder = Path(os.path.normpath(place.resolve().parent / where))
-    if not folder.is_dir():
+    own = place.resolve().parent
+    wanted = [Path(os.path.normpath(own / where)) for where in remembering.copies(discover.name_of(place), source)]
+    folders = [folder for folder in wanted if folder.is_dir()]
+    if not folders:
         return 0
     newest = line.newest(store, sid)
     if newest is not None and newest.entry.reason != remembering.RECORDED:
         return 0
-    replay = _Replay(store, sid, posixpath.normpath(cwd), folder, remembering.RECORDED, newest)
-    return replay.run(remembering.noted(_payloads(source)))
+    with Lent(folders) as lent:
+        replay = _Replay(store, sid, posixpath.normpath(cwd), folders[0], lent, remembering.RECORDED, newest)
+        return replay.run(remembering.noted(source))
 
 
-def _payloads(source: Source) -> Iterator[bytes]:
-    """In the order of the file."""
-    yield from (record.payload for record in sorted(source.records, key=lambda record: record.line))
-    if source.tail:
-        yield source.tail
-
-
-@dataclass
-class _Contents:
-    """Bytes on their way into the store: they go with the checkpoint that needs them first."""
-
-    store: ObjectStore
-    waiting: dict[Oid, bytes] = field(default_factory=dict)
-
-    def file(self, data: bytes, mode: str) -> File:
-        oid = oid_of("blob", data)
-        if not self.store.contains(oid):
-            self.waiting[oid] = data
-        return File(mode, oid)
-
-    def put(self, to: trees.Objects, states: Iterable[State]) -> None:
-        for state in states:
-            if state is not None and state.oid in self.waiting:
-                to.put("blob", self.waiting.pop(state.oid))
+def _cwd(format: Format, source: Source) -> str | None:
+    """The session's folder: by what it is said to be, else by its file's own header."""
+    said = [source.header, *(format.read(record.payload) for record in source.meta)]
+    return next((header.cwd for header in said if isinstance(header, Session) and header.cwd), None)
 
 
 @dataclass
@@ -87,7 +70,7 @@ class _Copies:
     """The agent's copies, each read once: what a name holds, or why that cannot be told. They never change."""
 
     folder: Path
-    contents: _Contents
+    contents: Contents
     seen: dict[str, File | str] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> File | str:
@@ -116,10 +99,13 @@ class _Copies:
 class _Replay:
     """``newest``: where the line ends. What was recorded up to its time is there already."""
 
-    def __init__(self, store: ObjectStore, sid: str, cwd: str, folder: Path, reason: str, newest: Point | None) -> None:
+    def __init__(
+        self, store: ObjectStore, sid: str, cwd: str, folder: Path, lent: Lent, reason: str, newest: Point | None
+    ) -> None:
         self._store, self._sid, self._cwd, self._reason, self._newest = store, sid, cwd, reason, newest
-        self._contents = _Contents(store)
+        self._contents = Contents(store)
         self._copies = _Copies(folder, self._contents)
+        self._lent, self._trees = lent, Trees(lent)
         nodes = graph.tree(store, sid).nodes.values()
         self._entries = {node.source.id: node for node in nodes if node.source is not None and node.source.id}
         self._target: Node | None = None
@@ -135,6 +121,8 @@ class _Replay:
                 self._seen(each)
             elif isinstance(each, Edited) and self._at_ms + 1 > there:
                 self._edited(each)
+            elif isinstance(each, Ran) and self._at_ms + 1 > there:
+                self._ran(each)
         return self._added
 
     def _seen(self, seen: Seen) -> None:
@@ -168,6 +156,17 @@ class _Replay:
             self._add(BEFORE, edited, {path: was})
         self._add(AFTER, edited, {path: became}, call=edited.call)
 
+    def _ran(self, ran: Ran) -> None:
+        """What the calls may have changed is the session's; of all else that the line knows, nobody's."""
+        step = Step(self._store, self._lent, self._trees, self._cwd, ran)
+        was, became = step.changed()
+        if not became:
+            return
+        known = trees.walk(self._store, self._newest.files if self._newest is not None else None)
+        states = step.moved_on(dict(known)) | was
+        self._add(BEFORE, ran, states, skipped=tuple(step.skipped), contents=step.contents)
+        self._add(AFTER, ran, became, call=ran.call, contents=step.contents)
+
     def _add(
         self,
         phase: str,
@@ -176,6 +175,7 @@ class _Replay:
         *,
         skipped: tuple[tuple[str, str], ...] = (),
         call: str | None = None,
+        contents: Contents | None = None,
     ) -> None:
         entry = Checkpoint(
             mode=EDITED,
@@ -189,28 +189,13 @@ class _Replay:
         )
 
         def files(tx: trees.Objects, before: Point | None) -> Oid | None:
-            self._contents.put(tx, states.values())
+            (contents or self._contents).put(tx, states.values())
             return trees.patch(self._store, tx, before.files if before else None, states)
 
         nonce = hash_of(phase.encode() + b"\n" + noted.said)[:NONCE_BYTES]
         point = line.add(self._store, self._sid, entry, files, self._target, nonce=nonce)
         self._added += self._newest is None or point.oid != self._newest.oid
         self._newest = point
-
-
-def within(cwd: str, said: str) -> str | None:
-    """A path as trees have it; ``None`` for one outside of the folder ``cwd``, and for what no checkpoint holds."""
-    if not said or "\0" in said or ".." in said.split("/"):
-        return None
-    whole = posixpath.normpath(posixpath.join(cwd, said))
-    above = cwd.rstrip("/") + "/"
-    if not whole.startswith(above):
-        return None
-    try:
-        path = names.escape_path(whole[len(above) :].encode())
-    except UnicodeEncodeError:
-        return None
-    return path if names.path_refusal(path) is None else None
 
 
 def contents(edited: Edited, held: bytes | None) -> tuple[bytes | None, bytes] | None:

@@ -16,7 +16,7 @@ from gitsession.formats import (
     claude_view,
     claude_write,
 )
-from gitsession.formats.claude_places import copies, lies, place, resume_command
+from gitsession.formats.claude_places import lies, place, resume_command
 from gitsession.formats.histories import Noted
 from gitsession.formats.outgoing import Outgoing, Written
 from gitsession.formats.places import Beside, Root
@@ -58,8 +58,12 @@ def began(payload: bytes, id: str, beside: Mapping[str, bytes]) -> str:
     return claude_agents.began(payload, id, beside)
 
 
-def noted(payloads: Iterable[bytes]) -> Iterable[Noted]:
-    return claude_files.noted(payloads)
+def copies(name: str, source: Source) -> Sequence[str]:
+    return claude_places.copies(name)
+
+
+def noted(source: Source) -> Iterable[Noted]:
+    return claude_files.noted(source.payloads())
 
 
 def headline(payload: bytes) -> Headline:

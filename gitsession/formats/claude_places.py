@@ -40,10 +40,10 @@ def beside(name: str) -> Sequence[Beside]:
     return (Beside(f"{found.file}.meta.json", (f"{found.file}.meta.json",), needed=False),) if found.is_agents else ()
 
 
-def copies(name: str) -> str | None:
+def copies(name: str) -> Sequence[str]:
     """``file-history/<session>``, beside ``projects``; a sub-agent's are with those of the session that began it."""
     found = place_of(name)
-    return f"../../file-history/{found.file}" if _UUID.fullmatch(found.file) else None
+    return [f"../../file-history/{found.file}"] if _UUID.fullmatch(found.file) else []
 
 
 def place(header: Session, at: Workspace) -> str:

@@ -12,6 +12,12 @@ class Copy(NamedTuple):
     name: str
 
 
+class Tree(NamedTuple):
+    """All files of a folder, as git's tree of that name (40 digits) among the objects that the agent keeps."""
+
+    name: str
+
+
 class Seen(NamedTuple):
     """What paths were before the agent touched them; ``None``: not there. ``entry``: its own id of the entry that this
     belongs to. A path is as the agent says it: relative to the session's folder, or absolute.
@@ -38,5 +44,20 @@ class Edited(NamedTuple):
     rewrites: bool
 
 
-Noted: TypeAlias = Seen | Edited
+class Ran(NamedTuple):
+    """The files of the folder ``root`` before and after calls ran. ``paths``: the only ones that these calls can have
+    changed, as the agent says them; ``None``: any.
+    """
+
+    said: bytes
+    at_ms: int | None
+    entry: str | None
+    call: str | None
+    root: str
+    before: Tree
+    after: Tree
+    paths: tuple[str, ...] | None
+
+
+Noted: TypeAlias = Seen | Edited | Ran
 """One of these, from the line ``said``: what is kept of it follows from that."""

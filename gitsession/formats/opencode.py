@@ -5,10 +5,18 @@ However a session is read, its records are the same (docs/decisions/0015).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from gitsession.formats import opencode_agents, opencode_file, opencode_places, opencode_rows, opencode_write
+from gitsession.formats import (
+    opencode_agents,
+    opencode_file,
+    opencode_files,
+    opencode_places,
+    opencode_rows,
+    opencode_write,
+)
 from gitsession.formats.databases import Ask, Columns, Stamp
+from gitsession.formats.histories import Noted
 from gitsession.formats.opencode_headline import headline_of
 from gitsession.formats.opencode_messages import AGENT
 from gitsession.formats.opencode_view import entry_of
@@ -19,9 +27,9 @@ from gitsession.model.entries import Entry, Session
 from gitsession.model.headline import Headline
 
 __all__ = [
-    "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "TABLES", "began", "called", "claims", "from_folders", "headline",
-    "holds", "is_info", "join", "lies", "listed", "moved", "place", "read", "resume_command", "session", "split",
-    "take_in_command", "write",
+    "AGENT", "BETWEEN", "FILES", "FORM", "RECORDED", "ROOTS", "TABLES", "began", "called", "claims", "copies",
+    "from_folders", "headline", "holds", "is_info", "join", "lies", "listed", "moved", "noted", "place", "read",
+    "resume_command", "session", "split", "take_in_command", "write",
 ]  # fmt: skip
 
 FORM = "json"
@@ -34,6 +42,7 @@ ROOTS: Sequence[Root] = (
 
 FILES: Sequence[str] = ("*.json", "*.db")
 TABLES: Sequence[str] = opencode_rows.TABLES
+RECORDED = "recorded by opencode"
 
 
 def claims(head: bytes) -> bool:
@@ -74,6 +83,14 @@ def session(ask: Ask, columns: Columns, id: str, *, final: bool = False) -> Sour
 
 def began(payload: bytes, id: str, beside: Mapping[str, bytes]) -> str:
     return opencode_agents.began(payload, id, beside)
+
+
+def copies(name: str, source: Source) -> Sequence[str]:
+    return opencode_files.copies(name, source)
+
+
+def noted(source: Source) -> Iterable[Noted]:
+    return opencode_files.noted(source)
 
 
 def headline(payload: bytes) -> Headline:

@@ -110,10 +110,10 @@ class Remembering(Format, Protocol):
     RECORDED: str
     """What a checkpoint of it says that it is."""
 
-    def copies(self, name: str) -> str | None:
-        """The folder of the copies, relative to that of the session's file, whose place is ``name``."""
+    def copies(self, name: str, source: Source) -> Sequence[str]:
+        """The folders in which copies may lie, relative to that of the session's file, whose place is ``name``."""
 
-    def noted(self, payloads: Iterable[bytes]) -> Iterable[Noted]:
+    def noted(self, source: Source) -> Iterable[Noted]:
         """What the lines of a session, in the order of its file, say of files. Never raises."""
 
 

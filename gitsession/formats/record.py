@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -90,3 +90,9 @@ class Source:
     header: Session | None = None
     base: Base | None = None
     problems: tuple[Problem, ...] = field(default=())
+
+    def payloads(self) -> Iterator[bytes]:
+        """Of its records, in the order of the file, and of its tail."""
+        yield from (record.payload for record in sorted(self.records, key=lambda record: record.line))
+        if self.tail:
+            yield self.tail

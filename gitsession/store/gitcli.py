@@ -11,9 +11,12 @@ import os
 import re
 from collections.abc import Collection
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from gitsession.errors import Unavailable
+
+if TYPE_CHECKING:
+    from subprocess import Popen
 
 _FIXED = (
     "core.hooksPath=/dev/null",
@@ -69,9 +72,7 @@ def run(
     """Run git and wait. Raises ``Unavailable``: no git, too slow, or an exit code that is not in ``accept``."""
     import subprocess  # slow to load, and a program that only reads never gets here
 
-    command = ["git", *(word for setting in _FIXED for word in ("-c", setting))]
-    if git_dir is not None:
-        command.append(f"--git-dir={os.path.abspath(git_dir)}")
+    command = _command(git_dir)
     verb = next((word for word in arguments if not word.startswith("-") and "=" not in word), "")
     passed = environment(user_config=user_config)
     at = "/" if git_dir is None else git_dir  # the user's folder may be gone, or somebody's repository
@@ -99,6 +100,24 @@ def run(
     if answer.code not in accept:
         raise Unavailable(f"`git {verb}` ended with {answer.code}: {answer.err[-500:] or 'no message'}")
     return answer
+
+
+def start(git_dir: Path, *arguments: str) -> Popen[bytes]:
+    """Start git, to be asked one thing after the other; what it complains of is not heard. Raises ``Unavailable``."""
+    import subprocess
+
+    try:
+        return subprocess.Popen(
+            [*_command(git_dir), *arguments], env=environment(), cwd=git_dir, bufsize=0,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+    except FileNotFoundError:
+        raise Unavailable("git is not on the PATH", hint="install git 2.39 or later") from None
+
+
+def _command(git_dir: Path | None) -> list[str]:
+    command = ["git", *(word for setting in _FIXED for word in ("-c", setting))]
+    return command if git_dir is None else [*command, f"--git-dir={os.path.abspath(git_dir)}"]
 
 
 def environment(*, user_config: bool = False) -> dict[str, str]:
