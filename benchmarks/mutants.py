@@ -445,18 +445,21 @@ BREAKS = [
     one(
         "a file is written in place",
         "workspace/placing.py",
-        "    with _temporary(folder, tag, make) as temporary:",
-        "    if replaced:\n        fd = os.open(name, os.O_WRONLY | os.O_TRUNC, dir_fd=folder)\n"
-        "        write_all(fd, data, 0)\n        return os.close(fd)\n"
-        "    with _temporary(folder, tag, make) as temporary:",
+        "        if _put(folder, name, self._temporary, seen, source=self._folder):",
+        "        if seen is not None and seen.kind == 'file':\n"
+        "            fd = os.open(name, os.O_WRONLY | os.O_TRUNC, dir_fd=folder)\n"
+        "            with open(os.open(self._temporary, os.O_RDONLY, dir_fd=self._folder), 'rb') as file:\n"
+        "                write_all(fd, file.read(), 0)\n"
+        "            return os.close(fd)\n"
+        "        if _put(folder, name, self._temporary, seen, source=self._folder):",
         RESTORE,
         HOSTILE,
     ),
     one(
         "a file that is written back is not synced",
         "workspace/placing.py",
-        "            os.fsync(fd)\n        finally",
-        "            pass\n        finally",
+        "        os.fsync(self._fd)",
+        "        pass",
         RESTORE,
     ),
     one(

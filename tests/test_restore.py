@@ -3,6 +3,7 @@
 import errno
 import os
 import stat
+import threading
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from restoring import Blobs, carried_out, opened, picture
 
 from gitsession.errors import Unavailable
 from gitsession.workspace import judging, placing
+from gitsession.workspace import restore as restoration
 from gitsession.workspace.judging import Change, Folds
 from gitsession.workspace.looking import Odd
 from gitsession.workspace.restore import sweep
@@ -307,6 +309,79 @@ def test_where_the_disk_cannot_be_asked_names_that_may_be_one_are_refused(worksp
     assert [outcome.did for outcome in carried_out(workspace, blobs, *changes)] == ["refused", "refused"]
 
 
+def steps_of(monkeypatch, name, step):
+    """``step`` is told the words of each call of ``os.<name>``, before it is made."""
+    real = getattr(os, name)
+    monkeypatch.setattr(os, name, lambda *words, **more: (step(*words), real(*words, **more))[1])
+
+
+def test_what_is_put_together_is_synced_before_any_of_it_is_put(workspace, blobs, monkeypatch):
+    monkeypatch.setattr(restoration, "_READY_FILES", 2)
+    done = []
+    for path in "abc":
+        (workspace / path).write_text("old")
+    steps_of(monkeypatch, "fsync", lambda fd: done.append("sync" if stat.S_ISREG(os.fstat(fd).st_mode) else "settle"))
+    steps_of(monkeypatch, "rename", lambda *names: done.append("put"))
+    carried_out(workspace, blobs, *(Change(path, blobs.file("old"), blobs.file("new")) for path in "abc"))
+    assert done == ["sync", "sync", "put", "put", "sync", "put", "settle"]
+
+
+def test_so_many_bytes_are_put_that_no_more_wait(workspace, blobs, monkeypatch):
+    monkeypatch.setattr(restoration, "_READY_BYTES", 100)
+    done = []
+    steps_of(monkeypatch, "fsync", lambda fd: done.append("sync"))
+    steps_of(monkeypatch, "link", lambda *names: done.append("put"))
+    carried_out(workspace, blobs, *(Change(path, None, blobs.file(path * 60)) for path in "abc"))
+    assert done[:-1] == ["sync", "sync", "put", "put", "sync", "put"]
+
+
+def test_where_the_disk_is_full_what_waits_is_put_first(workspace, blobs, monkeypatch):
+    """A disk with room for one file more, played."""
+    for path in "abc":
+        (workspace / path).write_text("old")
+    real = placing.write_all
+
+    def write(fd, data, at):
+        if temporaries(workspace)[1:]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(fd, data, at)
+
+    monkeypatch.setattr(placing, "write_all", write)
+    changes = [Change(path, blobs.file("old"), blobs.file("new")) for path in "abc"]
+    assert {outcome.did for outcome in carried_out(workspace, blobs, *changes)} == {"done"}
+    assert temporaries(workspace) == []
+
+
+@pytest.mark.parametrize("instead", ["nothing", "a file", "a link to it"])
+def test_a_folder_that_is_moved_away_at_the_last_moment_is_not_written_to(
+    workspace, blobs, monkeypatch, tmp_path, instead
+):
+    for path in ("d/f", "e/f"):
+        (workspace / path).parent.mkdir()
+        (workspace / path).write_text("old")
+
+    one_at_a_time = threading.Lock()
+
+    def move():
+        with one_at_a_time:
+            if not (tmp_path / "elsewhere").exists():
+                (workspace / "d").rename(tmp_path / "elsewhere")
+                if instead == "a file":
+                    (workspace / "d").write_text("user's")
+                elif instead == "a link to it":
+                    (workspace / "d").symlink_to(tmp_path / "elsewhere")
+
+    meanwhile(monkeypatch, move)
+    changes = [Change(path, blobs.file("old"), blobs.file("new")) for path in ("d/f", "e/f")]
+    outcomes = carried_out(workspace, blobs, *changes)
+    assert [(outcome.did, outcome.reason) for outcome in outcomes] == [
+        ("kept", "somebody is changing it"),
+        ("done", ""),
+    ]
+    assert [(path.name, path.read_text()) for path in (tmp_path / "elsewhere").iterdir()] == [("f", "old")]
+    assert temporaries(workspace) == []
+
+
 class Killed(BaseException):
     pass
 
@@ -329,13 +404,16 @@ class Dying:
         return real(*words, **more)
 
 
-def test_killed_at_any_call_each_path_is_old_or_new_and_doing_it_again_finishes(tmp_path, monkeypatch, faults):
+@pytest.mark.parametrize("at_once", [1, 2, 64])
+def test_killed_at_any_call_each_path_is_old_or_new_and_doing_it_again_finishes(tmp_path, monkeypatch, faults, at_once):
+    monkeypatch.setattr(restoration, "_READY_FILES", at_once)
     blobs = Blobs()
     changes = [
         Change("replaced", blobs.file("old"), blobs.file("new")),
         Change("linked", blobs.file("old"), blobs.link("replaced")),
         Change("gone/f", blobs.file("old"), None),
         Change("new/folder/f", None, blobs.file("new")),
+        Change("new/folder/g", None, blobs.file("new too")),
         Change("turned", None, blobs.file("file")),
         Change("turned/inside/f", blobs.file("old"), None),
         Change("back", blobs.file("old"), None),

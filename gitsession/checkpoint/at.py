@@ -15,13 +15,13 @@ from gitsession.store.base import ObjectStore, Oid
 from gitsession.workspace import trees
 
 
-def steps(store: ObjectStore, points: Sequence[Point]) -> list[Step]:
+def steps(store: ObjectStore, points: Sequence[Point], *, levels: trees.Levels | None = None) -> list[Step]:
     """The checkpoints (oldest first) as steps: each with what differs from the one before it.
 
     Of the first, where all was looked at, nothing: it attributes nothing, and its tree may be large.
     """
     found = []
-    levels = trees.Levels(store)
+    levels = levels or trees.Levels(store)
     before: Point | None = None
     for point in points:
         is_whole = before is None and point.entry.mode == WORKSPACE

@@ -9,7 +9,7 @@ from gitsession.checkpoint.line import Point
 from gitsession.checkpoint.timeline import attributed
 from gitsession.errors import GitSessionError
 from gitsession.store import refs
-from gitsession.store.base import ObjectStore
+from gitsession.store.base import ObjectStore, Oid
 from gitsession.workspace.trees import State
 
 
@@ -18,16 +18,18 @@ def claims(store: ObjectStore, sid: str, workspace: str, since_ms: int) -> dict[
 
     A fork and the session it was forked from share what was before; what either did since is its own.
     """
-    ours = {point.oid for point in line.walk(store, sid)}
+    ours: set[Oid] | None = None
     found: dict[str, set[State]] = {}
     for other in _others(store, sid):
         try:
             points = list(_recent(store, other, workspace, since_ms))[::-1]
             steps = at.steps(store, points)
+            if ours is None and points:
+                ours = {point.oid for point in line.walk(store, sid)}
         except GitSessionError:
             continue  # `verify` names what cannot be read there
         for point, step, paths in zip(points, steps, attributed(steps), strict=True):
-            if point.oid not in ours:
+            if ours is not None and point.oid not in ours:
                 for path in paths:
                     found.setdefault(path, set()).add(step.changes[path][1])
     return found

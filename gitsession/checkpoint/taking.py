@@ -63,6 +63,7 @@ def take_in_turn(
     *,
     at_ms: int,
     paths: Sequence[str | Path] | None = None,
+    levels: trees.Levels | None = None,
 ) -> Point:
     """The same for who has the turn already."""
     said = {"phase": phase, "workspace": place_of(root), "at_ms": at_ms}
@@ -78,7 +79,7 @@ def take_in_turn(
         store,
         sid,
         entry,
-        lambda tx, before: trees.patch(store, tx, before.files if before else None, states),
+        lambda tx, before: trees.patch(store, tx, before.files if before else None, states, levels=levels),
         why.target,
     )
 

@@ -85,8 +85,9 @@ def perform(store: GitStore, session: Session, plan: RewindPlan, root: Root | No
         return dataclasses.replace(_talk_only(store, session, plan, command, at_ms), outcomes=_left(plan.changes))
     with places.turn(store, root.path):
         intents.refuse(store, root.path)
-        safety = _safety(store, session, root, wanted, f"before {command}", at_ms)
-        wanted, unsafe = _kept_safe(store, safety, wanted)
+        levels = trees.Levels(store)
+        safety = _safety(store, session, root, wanted, f"before {command}", at_ms, levels)
+        wanted, unsafe = _kept_safe(store, safety, wanted, levels)
         intent = Intent(
             verb="rewind",
             session=session.id,
@@ -101,7 +102,7 @@ def perform(store: GitStore, session: Session, plan: RewindPlan, root: Root | No
             seen=store.ref(refs.OPLOG),
         )
         intents.write(store, root.path, intent)
-        done = _carry_out(store, session, root, intent)
+        done = _carry_out(store, session, root, intent, levels)
     return dataclasses.replace(done, outcomes=_all(plan.changes, done, unsafe), prompt=plan.prompt)
 
 
@@ -122,8 +123,9 @@ def take_step(
             return Rewound(verb=step.verb, workspace=str(root.path), outcomes=_left(changes), branch=branch,
                         operation=operation)  # fmt: skip
         command = f"{step.verb}: {step.command}"
-        safety = _safety(store, session, root, wanted, f"before {command}", at_ms)
-        wanted, unsafe = _kept_safe(store, safety, wanted)
+        levels = trees.Levels(store)
+        safety = _safety(store, session, root, wanted, f"before {command}", at_ms, levels)
+        wanted, unsafe = _kept_safe(store, safety, wanted, levels)
         intent = Intent(
             verb=step.verb,
             session=session.id,
@@ -137,7 +139,7 @@ def take_step(
             seen=store.ref(refs.OPLOG),
         )
         intents.write(store, root.path, intent)
-        done = _carry_out(store, session, root, intent)
+        done = _carry_out(store, session, root, intent, levels)
     return dataclasses.replace(done, outcomes=_all(changes, done, unsafe))
 
 
@@ -149,6 +151,7 @@ def go_on(store: GitStore, session: Session, root: Root) -> Rewound:
             _sweep(root, intent)
             intents.remove(store, intent.workspace)
             return Rewound(verb=intent.verb, workspace=str(root.path), branch=active(store, session.id))
+        _sweep(root, intent)
         return _carry_out(store, session, root, intent)
 
 
@@ -179,19 +182,20 @@ def abort(store: GitStore, session: Session, root: Root, clock: Clock) -> Rewoun
 # ---- how
 
 
-def _carry_out(store: GitStore, session: Session, root: Root, intent: Intent) -> Rewound:
+def _carry_out(
+    store: GitStore, session: Session, root: Root, intent: Intent, levels: trees.Levels | None = None
+) -> Rewound:
     """What follows the intent, from the beginning or from wherever a crash left it."""
     step = _step(store, intent)
-    _sweep(root, intent)
     content = _content(store)
     outcomes = restore(
         root, intent.changes, content=content, tag=intent.tag, bytes_max=OBJECT_BYTES_MAX, made=intent.made
     )
     done = {change.path: change.new for change, one in zip(intent.changes, outcomes, strict=True) if one.did == "done"}
     if step is None:
-        branch, operation = finish_rewind(store, session, intent, root, done), None
+        branch, operation = finish_rewind(store, session, intent, root, done, levels), None
     else:
-        branch, operation = finish_step(store, session, step, intent, root, done)
+        branch, operation = finish_step(store, session, step, intent, root, done, levels)
     moved = branch != session.branch_name or bool(intent.place)
     session.branch_name = branch
     intents.remove(store, intent.workspace)
@@ -206,19 +210,20 @@ def _carry_out(store: GitStore, session: Session, root: Root, intent: Intent) ->
 
 
 def _safety(
-    store: GitStore, session: Session, root: Root, wanted: list[Planned], reason: str, at_ms: int
-) -> Point:
+    store: GitStore, session: Session, root: Root, wanted: list[Planned], reason: str, at_ms: int,
+    levels: trees.Levels,
+) -> Point:  # fmt: skip
     """A checkpoint of all that will be written, as it is now."""
     paths = [os.fsdecode(names.unescape_path(change.path)) for change in wanted]
     why = Why(target=session.leaf, reason=reason)
-    return taking.take_in_turn(store, session.id, root, BEFORE, why, at_ms=at_ms, paths=paths)
+    return taking.take_in_turn(store, session.id, root, BEFORE, why, at_ms=at_ms, paths=paths, levels=levels)
 
 
 def _kept_safe(
-    store: GitStore, safety: Point, wanted: list[Planned]
+    store: GitStore, safety: Point, wanted: list[Planned], levels: trees.Levels
 ) -> tuple[list[Planned], tuple[FileOutcome, ...]]:
     """Of what is wanted, what may be written: its content is in the checkpoint. And what must not be."""
-    held = trees.look_up(store, safety.files, [change.path for change in wanted])
+    held = trees.look_up(store, safety.files, [change.path for change in wanted], levels=levels)
     safe = [change for change in wanted if held[change.path] == change.now]
     unsafe = (FileOutcome(change.path, "left", UNSAFE) for change in wanted if held[change.path] != change.now)
     return safe, tuple(unsafe)

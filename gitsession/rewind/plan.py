@@ -112,9 +112,10 @@ def _with_files(store: ObjectStore, made: RewindPlan, root: Root, *, force: bool
         )
     number = max(places.place(store, points, made.at), 0)  # what was there before the first look, nobody knows
     seen = _seen_whole(points, number)
-    found = touches(places.steps(store, points[seen:]), number - seen)
+    levels = trees.Levels(store)
+    found = touches(places.steps(store, points[seen:], levels=levels), number - seen)
     base = points[number].files if points else None
-    at_entry = trees.look_up(store, base, found)
+    at_entry = trees.look_up(store, base, found, levels=levels)
     for path in found.keys() - _looked_at(points[seen : number + 1], found):
         at_entry[path] = next(touch.was for touch in found[path] if touch.ours)  # that nobody looked says nothing
     root.forget()
@@ -128,7 +129,7 @@ def _with_files(store: ObjectStore, made: RewindPlan, root: Root, *, force: bool
         made,
         workspace=str(root.path),
         changes=tuple(changes),
-        made=tuple(sorted(gone - trees.folders(store, base, gone))),
+        made=tuple(sorted(gone - trees.folders(store, base, gone, levels=levels))),
     )
 
 

@@ -19,19 +19,20 @@ from gitsession.store.base import Transaction
 from gitsession.store.gitstore import GitStore
 from gitsession.workspace import trees
 from gitsession.workspace.root import Root
-from gitsession.workspace.trees import State
+from gitsession.workspace.trees import Levels, State
 
 
 def finish_rewind(
-    store: GitStore, session: Session, intent: Intent, root: Root, done: Mapping[str, State]
-) -> str:
+    store: GitStore, session: Session, intent: Intent, root: Root, done: Mapping[str, State],
+    levels: Levels | None = None,
+) -> str:  # fmt: skip
     """What a rewind leaves in the store, in one transaction; the branch where the talk goes on. ``done``: what is there
     now of all that was to be written.
     """
     with oplog.recording(store, intent.command, intent.at_ms) as recorder:
         place = load(store, intent.place) if intent.place else session.leaf
         if done:
-            result = record(store, recorder, intent, root, done, place, intent.at_ms)
+            result = record(store, recorder, intent, root, done, place, intent.at_ms, levels=levels)
             recorder.files = Written(intent.session, taking.place_of(root), intent.safety, result.oid)
         if intent.place and place is not None:
             return session.go_on(recorder, place, intent.onto)
@@ -39,13 +40,15 @@ def finish_rewind(
 
 
 def finish_step(
-    store: GitStore, session: Session, step: oplog.Step, intent: Intent, root: Root, done: Mapping[str, State]
-) -> tuple[str, Operation]:
+    store: GitStore, session: Session, step: oplog.Step, intent: Intent, root: Root, done: Mapping[str, State],
+    levels: Levels | None = None,
+) -> tuple[str, Operation]:  # fmt: skip
     """The same of an undo or redo; and the operation that it took back or did again."""
     with store.transaction() as tx:
         files = None
         if done:
-            result = record(store, tx, intent, root, done, _leaf_after(store, step, session), intent.at_ms)
+            leaf = _leaf_after(store, step, session)
+            result = record(store, tx, intent, root, done, leaf, intent.at_ms, levels=levels)
             files = Written(intent.session, taking.place_of(root), intent.safety, result.oid)
         operation = step.take(store, tx, intent.at_ms, files)
         return active(store, session.id), operation
@@ -71,6 +74,7 @@ def record(
     at_ms: int,
     *,
     always: bool = True,
+    levels: Levels | None = None,
 ) -> Point:
     """The checkpoint of what was written."""
     entry = Checkpoint(
@@ -86,7 +90,7 @@ def record(
         tx,
         intent.session,
         entry,
-        lambda tx, before: trees.patch(store, tx, before.files if before else None, done),
+        lambda tx, before: trees.patch(store, tx, before.files if before else None, done, levels=levels),
         target,
         always=always,
     )

@@ -9,7 +9,7 @@ import errno
 import os
 import unicodedata
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 from gitsession.store.durable import write_all
 from gitsession.workspace import looking, names
@@ -26,28 +26,73 @@ class Moved(Exception):
     """Somebody wrote there since the caller looked. Nothing was changed."""
 
 
-def put_file(folder: int, name: bytes, data: bytes, *, executable: bool, seen: Status | None, tag: str) -> None:
-    """A file with ``data``, which takes the place of what was ``seen`` there.
+class Ready:
+    """A file's new content under a temporary's name, in the folder where it belongs; not on the disk for sure yet.
 
-    Its permissions are those of the file it replaces, or what the umask leaves; its owner too, if we may. A hard link's
-    other names keep the old content. Raises ``Moved``, ``OSError``.
+    ``drop`` it in the end, whatever became of it: it holds two handles.
+    """
+
+    def __init__(self, folder: int, fd: int, temporary: bytes) -> None:
+        """Use ``ready``. Both handles are its own."""
+        self._folder, self._fd = folder, fd
+        self._temporary: bytes | None = temporary
+
+    def sync(self) -> None:
+        """May be called in another thread. Raises ``OSError``."""
+        os.fsync(self._fd)
+
+    def put(self, folder: int, name: bytes, *, seen: Status | None) -> None:
+        """It takes the place of what was ``seen`` under ``name``. ``folder``: reached anew.
+
+        A hard link's other names keep the old content. Raises ``Moved``, ``OSError``.
+        """
+        assert self._temporary is not None
+        if _put(folder, name, self._temporary, seen, source=self._folder):
+            self._temporary = None
+
+    def drop(self) -> None:
+        """Let go of it, and take away its temporary. Idempotent. Raises ``OSError``: no handle is held then either."""
+        temporary, self._temporary = self._temporary, None
+        folder, self._folder = self._folder, -1
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+        if folder >= 0:
+            try:
+                if temporary is not None:
+                    with suppress(FileNotFoundError):
+                        os.unlink(temporary, dir_fd=folder)
+            finally:
+                os.close(folder)
+
+
+def ready(
+    folder: int, data: bytes, *, executable: bool, seen: Status | None, tag: str, numbers: Iterator[int]
+) -> Ready:
+    """``data`` written to a temporary file, to take the place of what was ``seen``.
+
+    Its permissions are those of the file it replaces, or what the umask leaves; its owner too, if we may. ``numbers``:
+    for the names of temporaries, so that many in a folder need not be tried. Raises ``OSError``.
     """
     replaced = seen if seen is not None and seen.kind == "file" else None
+    mode = 0o600 if replaced else (0o777 if executable else 0o666)
+    with ExitStack() as handles:
+        own = os.dup(folder)
+        handles.callback(os.close, own)
+        fds: list[int] = []
 
-    def make(temporary: bytes) -> None:
-        mode = 0o600 if replaced else (0o777 if executable else 0o666)
-        fd = os.open(temporary, _NEW, mode, dir_fd=folder)
-        try:
+        def make(temporary: bytes) -> None:
+            fd = os.open(temporary, _NEW, mode, dir_fd=folder)
+            fds.append(fd)
+            handles.callback(os.close, fd)
             write_all(fd, data, 0)
             if replaced:
                 _keep_owner(fd, replaced)
                 os.fchmod(fd, _permissions(replaced, executable))
-            os.fsync(fd)
-        finally:
-            os.close(fd)
 
-    with _temporary(folder, tag, make) as temporary:
-        _put(folder, name, temporary, seen)
+        temporary = _made(folder, tag, make, lambda _: next(numbers))
+        handles.pop_all()
+        return Ready(own, fds[0], temporary)
 
 
 def put_link(folder: int, name: bytes, target: bytes, *, seen: Status | None, tag: str) -> None:
@@ -57,7 +102,7 @@ def put_link(folder: int, name: bytes, target: bytes, *, seen: Status | None, ta
             os.symlink(target, name, dir_fd=folder)
         return
     with _temporary(folder, tag, lambda temporary: os.symlink(target, temporary, dir_fd=folder)) as temporary:
-        _put(folder, name, temporary, seen)
+        _put(folder, name, temporary, seen, source=folder)
 
 
 def remove(folder: int, name: bytes, *, seen: Status) -> None:
@@ -112,26 +157,25 @@ def probe(folder: int, tag: str) -> tuple[bool, bool]:
         return case, form
 
 
-def _put(folder: int, name: bytes, temporary: bytes, seen: Status | None) -> None:
+def _put(folder: int, name: bytes, temporary: bytes, seen: Status | None, *, source: int) -> bool:
+    """``temporary`` is in the folder ``source``. Tells whether that name is gone."""
     if seen is None:
         # rename would replace what somebody made there this very moment; a second name cannot.
         try:
             with _none_there():
-                os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
-            return
+                os.link(temporary, name, src_dir_fd=source, dst_dir_fd=folder, follow_symlinks=False)
+            return False
         except OSError as error:
             if error.errno not in _NO_HARD_LINKS:
                 raise
     if looking.status(folder, name) != seen:
         raise Moved
-    os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    os.rename(temporary, name, src_dir_fd=source, dst_dir_fd=folder)
+    return True
 
 
-@contextmanager
-def _temporary(
-    folder: int, tag: str, make: Make, *, which: Callable[[int], int | str] = lambda number: number
-) -> Iterator[bytes]:
-    """A name that ``make`` has made, and that is gone at the end if it still is there."""
+def _made(folder: int, tag: str, make: Make, which: Callable[[int], int | str]) -> bytes:
+    """A name that ``make`` has made."""
     for number in range(_TRIES):
         name = names.temporary(tag, which(number))
         try:
@@ -142,13 +186,21 @@ def _temporary(
             with suppress(OSError):
                 os.unlink(name, dir_fd=folder)
             raise
-        try:
-            yield name
-        finally:
-            with suppress(FileNotFoundError):
-                os.unlink(name, dir_fd=folder)
-        return
+        return name
     raise FileExistsError(errno.EEXIST, "a thousand temporaries of one run", os.fsdecode(names.temporary(tag, 0)))
+
+
+@contextmanager
+def _temporary(
+    folder: int, tag: str, make: Make, *, which: Callable[[int], int | str] = lambda number: number
+) -> Iterator[bytes]:
+    """A name that ``make`` has made, and that is gone at the end if it still is there."""
+    name = _made(folder, tag, make, which)
+    try:
+        yield name
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=folder)
 
 
 @contextmanager

@@ -2,17 +2,24 @@
 
 Each path is its old content or its new, whenever we are stopped; doing all of it again finishes what was begun. What
 was not as expected stays, and is told. Between the last look at a file and its replacement lies one system call.
+
+    prepare   a look at each path, and what it is to be into a temporary beside it
+    sync      all that is prepared, several at once: a disk that is asked for many at one time writes them together
+    put       another look at each path, and its temporary takes its place
+    settle    the folders, several at once
 """
 
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from functools import partial
+from typing import Literal, NamedTuple, TypeVar
 
 from gitsession.errors import GitSessionError, Malformed, NotFound, Refused, Unavailable
 from gitsession.store.base import Oid
@@ -25,10 +32,17 @@ from gitsession.workspace.trees import File
 
 __all__ = ["Change", "Content", "Outcome", "restore", "sweep"]
 
+T = TypeVar("T")
+R = TypeVar("R")
+
+_SUBMODULE = "a submodule: which commit it is at is not ours to change"
+
 Content = Callable[[Oid], bytes]
 """A blob's bytes. May raise ``GitSessionError``: the path is refused then."""
 
 _SYNCED_AT_ONCE = 8
+_READY_FILES, _READY_BYTES = 64, 32 << 20
+"""So much is prepared before it is put: each file of it takes two handles, and its bytes on the disk."""
 _GIVE_UP = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
@@ -55,24 +69,28 @@ def restore(
     temporaries, for ``sweep``. ``bytes_max``: of one file. All is durable at the return. Raises ``Unavailable`` where
     the disk is full, failing or read-only; the same call again goes on from there.
     """
-    run = _Run(root, content, tag, bytes_max, frozenset(made))
     refused = judging.refusals(changes)
     fit = [change for change in changes if change.path not in refused]
-    if judging.collisions(fit, Folds(case=True, form=True)):
-        refused |= judging.collisions(fit, run.folds())
-    outcomes: dict[int, Outcome] = {}
-    order = sorted(range(len(changes)), key=lambda at: changes[at].path)
-    gone = [at for at in reversed(order) if changes[at].new is None]
-    there = [at for at in order if changes[at].new is not None]
-    try:
-        for at in (*gone, *there):
-            path = changes[at].path
-            outcomes[at] = Outcome(path, "refused", refused[path]) if path in refused else run.carry_out(changes[at])
-        run.tidy()
-    finally:
-        root.forget()
-        run.settle()
-    return [outcomes[at] for at in range(len(changes))]
+    with ThreadPoolExecutor(_SYNCED_AT_ONCE) as threads:
+        run = _Run(root, content, tag, bytes_max, frozenset(made), threads)
+        if judging.collisions(fit, Folds(case=True, form=True)):
+            refused |= judging.collisions(fit, run.folds())
+        ordered = sorted((change for change in changes if change.path not in refused), key=lambda change: change.path)
+        try:
+            for change in reversed(ordered):
+                if change.new is None:
+                    run.remove(change)
+            for change in ordered:
+                if change.new is not None:
+                    run.write(change)
+            run.land()
+            run.tidy()
+        finally:
+            run.drop()
+            root.forget()
+            run.settle()
+    outcomes = run.outcomes | {path: Outcome(path, "refused", reason) for path, reason in refused.items()}
+    return [outcomes[change.path] for change in changes]
 
 
 def sweep(root: Root, paths: Iterable[str], *, tag: str) -> int:
@@ -84,6 +102,14 @@ def sweep(root: Root, paths: Iterable[str], *, tag: str) -> int:
     return found
 
 
+class _Waiting(NamedTuple):
+    """A file that is prepared."""
+
+    change: Change
+    seen: Status | None
+    ready: placing.Ready
+
+
 @dataclass(slots=True)
 class _Run:
     root: Root
@@ -91,6 +117,11 @@ class _Run:
     tag: str
     bytes_max: int
     made: frozenset[str]
+    threads: ThreadPoolExecutor
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    waiting: list[_Waiting] = field(default_factory=list)
+    waiting_bytes: int = 0
+    numbers: Iterator[int] = field(default_factory=itertools.count)
     emptied: set[str] = field(default_factory=set)
     """Folders that something was taken away from."""
     touched: set[str] = field(default_factory=set)
@@ -105,19 +136,37 @@ class _Run:
                     raise Unavailable(f"{self.root.path}: {error.strerror}") from error
                 return Folds(case=True, form=True)
 
-    def carry_out(self, change: Change) -> Outcome:
+    def remove(self, change: Change) -> None:
+        self._try(change, lambda: self._remove(change))
+
+    def write(self, change: Change) -> None:
+        """Perhaps not before ``land``."""
         try:
-            if any(state is not None and state.mode == SUBMODULE_MODE for state in (change.expected, change.new)):
-                return Outcome(change.path, "kept", "a submodule: which commit it is at is not ours to change")
-            return self._write(change, change.new) if change.new else self._remove(change)
-        except placing.Moved:
-            return Outcome(change.path, "kept", "somebody is changing it")
-        except GitSessionError as error:
-            return Outcome(change.path, "refused", str(error))
-        except OSError as error:
-            if error.errno in _GIVE_UP:
-                raise Unavailable(f"{change.path}: {error.strerror}") from error
-            return Outcome(change.path, "refused", f"the system says: {error.strerror}")
+            self._try(change, lambda: self._prepare(change))
+        except Unavailable:
+            if not self.waiting:
+                raise
+            self.land()  # what is replaced lets go of its place on the disk
+            self._try(change, lambda: self._prepare(change))
+        if len(self.waiting) >= _READY_FILES or self.waiting_bytes >= _READY_BYTES:
+            self.land()
+
+    def land(self) -> None:
+        """Put all that is prepared in its place."""
+        try:
+            failed = self._at_once(lambda each: _failure(each.ready.sync), self.waiting)
+            for each, error in zip(self.waiting, failed, strict=True):
+                self._try(each.change, partial(self._put, each, error))
+        finally:
+            self.drop()
+
+    def drop(self) -> None:
+        """Let go of what is prepared."""
+        for each in self.waiting:
+            with suppress(OSError):
+                each.ready.drop()
+        self.waiting.clear()
+        self.waiting_bytes = 0
 
     def tidy(self) -> None:
         """Take away the session's own folders that are empty by now."""
@@ -125,10 +174,27 @@ class _Run:
             self._remove_folder(folder)
 
     def settle(self) -> None:
-        """Several at once: a disk that is asked for many at one time writes them together."""
-        with ThreadPoolExecutor(_SYNCED_AT_ONCE) as threads:
-            for _ in threads.map(self._sync, self.touched):
-                pass
+        self._at_once(self._sync, self.touched)
+
+    def _at_once(self, step: Callable[[T], R], them: Collection[T]) -> list[R]:
+        if len(them) < 2:
+            return [step(each) for each in them]
+        return list(self.threads.map(step, them))
+
+    def _try(self, change: Change, step: Callable[[], Outcome | None]) -> None:
+        """``None``: what becomes of it is told later."""
+        try:
+            outcome = step()
+        except placing.Moved:
+            outcome = Outcome(change.path, "kept", "somebody is changing it")
+        except GitSessionError as error:
+            outcome = Outcome(change.path, "refused", str(error))
+        except OSError as error:
+            if error.errno in _GIVE_UP:
+                raise Unavailable(f"{change.path}: {error.strerror}") from error
+            outcome = Outcome(change.path, "refused", f"the system says: {error.strerror}")
+        if outcome is not None:
+            self.outcomes[change.path] = outcome
 
     def _sync(self, folder: str) -> None:
         try:
@@ -138,6 +204,8 @@ class _Run:
             raise Unavailable(f"{folder or self.root.path}: {error.strerror}") from error
 
     def _remove(self, change: Change) -> Outcome:
+        if _is_submodule(change):
+            return Outcome(change.path, "kept", _SUBMODULE)
         self.emptied.update(judging.folders_of(change.path))
         with suppress(NotFound, NoFolder), self._entered(change.path) as (fd, name):
             now, seen = _look(fd, name)
@@ -151,8 +219,11 @@ class _Run:
             self._touch(change.path)
         return Outcome(change.path, "done")
 
-    def _write(self, change: Change, new: File) -> Outcome:
-        path = change.path
+    def _prepare(self, change: Change) -> Outcome | None:
+        path, new = change.path, change.new
+        assert new is not None
+        if _is_submodule(change):
+            return Outcome(path, "kept", _SUBMODULE)
         now: Now = None
         seen: Status | None = None
         with suppress(NotFound), self._entered(path) as (fd, name):
@@ -161,7 +232,7 @@ class _Run:
             if kept:
                 return Outcome(path, "kept", kept)
             if now == new:
-                self._touch_all(path)
+                self._touch_way(change)
                 return Outcome(path, "done")
         data = self.content(new.oid)
         reason = self._refusal(path, new, data)
@@ -172,12 +243,26 @@ class _Run:
                 if not self._make_room(fd, name, path):
                     return Outcome(path, "kept", "a folder with something in it stands there")
                 seen = None
-            self._touch_all(path)
+            self._touch_way(change)
             if new.mode == LINK_MODE:
                 placing.put_link(fd, name, data, seen=seen, tag=self.tag)
-            else:
-                executable = new.mode == "100755"
-                placing.put_file(fd, name, data, executable=executable, seen=seen, tag=self.tag)
+                return Outcome(path, "done")
+            executable = new.mode == "100755"
+            ready = placing.ready(fd, data, executable=executable, seen=seen, tag=self.tag, numbers=self.numbers)
+            self.waiting.append(_Waiting(change, seen, ready))
+            self.waiting_bytes += len(data)
+        return None
+
+    def _put(self, waiting: _Waiting, error: OSError | None) -> Outcome:
+        if error is not None:
+            raise error
+        path = waiting.change.path
+        try:
+            with self._entered(path) as (fd, name):
+                waiting.ready.put(fd, name, seen=waiting.seen)
+        except (NotFound, NoFolder) as gone:
+            raise placing.Moved from gone
+        waiting.ready.drop()
         return Outcome(path, "done")
 
     @contextmanager
@@ -208,9 +293,25 @@ class _Run:
     def _touch(self, path: str) -> None:
         self.touched.add(path.rpartition("/")[0])
 
-    def _touch_all(self, path: str) -> None:
-        """Also the folders above: who was killed here before us may have made them, and synced none."""
-        self.touched.update(("", *judging.folders_of(path)))
+    def _touch_way(self, change: Change) -> None:
+        """Of a file that was not there, also the folders above: whoever was killed here before us may have made them,
+        and synced none.
+        """
+        self._touch(change.path)
+        if change.expected is None:
+            self.touched.update(("", *judging.folders_of(change.path)))
+
+
+def _failure(step: Callable[[], None]) -> OSError | None:
+    try:
+        step()
+    except OSError as error:
+        return error
+    return None
+
+
+def _is_submodule(change: Change) -> bool:
+    return any(state is not None and state.mode == SUBMODULE_MODE for state in (change.expected, change.new))
 
 
 def _look(fd: int, name: bytes) -> tuple[Now, Status | None]:

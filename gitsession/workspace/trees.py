@@ -27,30 +27,34 @@ State: TypeAlias = "File | None"
 _REMEMBERED_MAX = 100_000
 """Names, in folders that are remembered."""
 
-_Level: TypeAlias = dict[str, tuple[str, Oid]]
+_Level: TypeAlias = Mapping[str, tuple[str, Oid]]
 _Changes: TypeAlias = "dict[str, State | _Changes]"
 
 
 class Levels:
-    """Folders of trees as they were read: for whoever compares many trees that have most of it in common."""
+    """Folders of trees as they were read or made: for whoever works on many trees that have most of it in common."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._known: dict[Oid, _Level] = {}
         self._names = 0
 
-    def read(self, tree: Oid | None) -> Mapping[str, tuple[str, Oid]]:
+    def read(self, tree: Oid | None) -> _Level:
         if tree is None:
             return {}
         found = self._known.get(tree)
         if found is None:
             found = _level(self._store, tree)
-            if self._names + len(found) > _REMEMBERED_MAX:
-                self._known.clear()
-                self._names = 0
-            self._known[tree] = found
-            self._names += len(found)
+            self.remember(tree, found)
         return found
+
+    def remember(self, tree: Oid, level: _Level) -> None:
+        """What ``tree`` holds, for whoever has just made it."""
+        if self._names + len(level) > _REMEMBERED_MAX:
+            self._known.clear()
+            self._names = 0
+        self._known[tree] = level
+        self._names += len(level)
 
 
 class Objects(Protocol):
@@ -76,16 +80,19 @@ def walk(store: ObjectStore, tree: Oid | None) -> Iterator[tuple[str, File]]:
         stack += reversed(folders)
 
 
-def look_up(store: ObjectStore, tree: Oid | None, paths: Collection[str]) -> dict[str, State]:
+def look_up(
+    store: ObjectStore, tree: Oid | None, paths: Collection[str], *, levels: Levels | None = None
+) -> dict[str, State]:
     """What each of ``paths`` is in ``tree``; a folder is no file."""
-    levels: dict[str, _Level] = {"": _level(store, tree)}
+    levels = levels or Levels(store)
+    known: dict[str, _Level] = {"": levels.read(tree)}
 
     def level(folder: str) -> _Level:
-        if folder not in levels:
+        if folder not in known:
             above, _, name = folder.rpartition("/")
             mode, oid = level(above).get(name, ("", ""))
-            levels[folder] = _level(store, oid) if mode == TREE_MODE else {}
-        return levels[folder]
+            known[folder] = levels.read(oid) if mode == TREE_MODE else {}
+        return known[folder]
 
     found: dict[str, State] = {}
     for path in paths:
@@ -95,20 +102,23 @@ def look_up(store: ObjectStore, tree: Oid | None, paths: Collection[str]) -> dic
     return found
 
 
-def folders(store: ObjectStore, tree: Oid | None, paths: Collection[str]) -> set[str]:
+def folders(store: ObjectStore, tree: Oid | None, paths: Collection[str], *, levels: Levels | None = None) -> set[str]:
     """Which of ``paths`` are folders in ``tree``."""
+    levels = levels or Levels(store)
     known: dict[str, Oid | None] = {"": tree}
 
     def folder(path: str) -> Oid | None:
         if path not in known:
             above, _, name = path.rpartition("/")
-            known[path] = _folder(_level(store, folder(above)).get(name))
+            known[path] = _folder(levels.read(folder(above)).get(name))
         return known[path]
 
     return {path for path in paths if folder(path) is not None}
 
 
-def patch(store: ObjectStore, to: Objects, tree: Oid | None, changes: Mapping[str, State]) -> Oid | None:
+def patch(
+    store: ObjectStore, to: Objects, tree: Oid | None, changes: Mapping[str, State], *, levels: Levels | None = None
+) -> Oid | None:
     """``tree`` with ``changes`` in it; ``None`` where nothing is left.
 
     A file takes the place of the folder of its name and all in it, and the other way about; of paths that do, those
@@ -128,7 +138,7 @@ def patch(store: ObjectStore, to: Objects, tree: Oid | None, changes: Mapping[st
         else:
             if state is not None or not isinstance(at.get(name), dict):
                 at[name] = state
-    return _patched(store, to, tree, wanted)
+    return _patched(levels or Levels(store), to, tree, wanted)
 
 
 def diff(
@@ -145,10 +155,8 @@ def diff(
             continue
         olds, news = levels.read(before), levels.read(after)
         count += _bounded(base, len(olds) + len(news), count)
-        for name in olds.keys() | news.keys():
+        for name in {name for name, _ in olds.items() ^ news.items()}:
             was, now = olds.get(name), news.get(name)
-            if was == now:
-                continue
             path = base + name
             if (was and was[0] == TREE_MODE) or (now and now[0] == TREE_MODE):
                 stack.append((path + "/", _folder(was), _folder(now)))
@@ -181,12 +189,13 @@ def _file(row: tuple[str, Oid] | None) -> State:
     return File(*row) if row and row[0] != TREE_MODE else None
 
 
-def _patched(store: ObjectStore, to: Objects, tree: Oid | None, changes: _Changes) -> Oid | None:
-    level = _level(store, tree)
+def _patched(levels: Levels, to: Objects, tree: Oid | None, changes: _Changes) -> Oid | None:
+    before = levels.read(tree)
+    level = dict(before)
     for name, change in changes.items():
         held = level.pop(name, None)
         if isinstance(change, dict):
-            below = _patched(store, to, _folder(held), change)
+            below = _patched(levels, to, _folder(held), change)
             row = (TREE_MODE, below) if below else (held if held and held[0] != TREE_MODE else None)
         else:
             row = change and (change.mode, change.oid)
@@ -194,4 +203,10 @@ def _patched(store: ObjectStore, to: Objects, tree: Oid | None, changes: _Change
                 row = held
         if row:
             level[name] = row
-    return to.put("tree", encode_tree(level)) if level else None
+    if not level:
+        return None
+    if level == before:
+        return tree
+    made = to.put("tree", encode_tree(level))
+    levels.remember(made, level)
+    return made
