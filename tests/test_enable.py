@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitsession.errors import Malformed, Refused
+from gitsession.errors import Refused
 from gitsession.live import enabling, jsontext, records, spool, telling
 from gitsession.live.telling import AGENTS, Settings
 
 PROGRAM = ["/opt/with space/bin/gitsession", "--store", "/home/u/it's/store.git"]
 CLAUDE = AGENTS["claude"]
+STORE = Path("/nonexistent/store.git")
 
 
 def enable(folder: Path, text: str | None, agent: str = "claude") -> tuple[Path, enabling.Edit]:
@@ -27,7 +29,7 @@ def enable(folder: Path, text: str | None, agent: str = "claude") -> tuple[Path,
     file.parent.mkdir(parents=True, exist_ok=True)
     if text is not None:
         file.write_text(text)
-    edit = enabling.plan_enable(AGENTS[agent], file, PROGRAM)
+    edit = enabling.plan_enable(folder / "store.git", AGENTS[agent], file, PROGRAM)
     enabling.perform(folder / "store.git", edit, enable=True)
     return file, edit
 
@@ -65,7 +67,7 @@ def test_disabled_it_is_byte_for_byte_what_it_was(tmp_path: Path, text: str | No
     for event in told.events:
         commands = [hook["command"] for group in found["hooks"][event] for hook in group["hooks"]]
         assert commands.count(telling.command(agent, event, PROGRAM)) == 1
-    assert enabling.plan_enable(told, file, PROGRAM).is_empty, "a second time there is nothing to do"
+    assert enabling.plan_enable(STORE, told, file, PROGRAM).is_empty, "a second time there is nothing to do"
     disable(tmp_path, agent)
     assert (file.read_bytes() if file.exists() else None) == edit.old
 
@@ -91,12 +93,22 @@ def test_what_others_changed_since_stays_and_only_ours_goes(tmp_path: Path, text
 
 def test_a_program_that_has_moved_is_told_anew_and_nothing_stands_twice(tmp_path: Path) -> None:
     file, edit = enable(tmp_path, TEXTS["hooks of others"])
-    again = enabling.plan_enable(CLAUDE, file, ["/elsewhere/gitsession"])
+    again = enabling.plan_enable(STORE, CLAUDE, file, ["/elsewhere/gitsession"])
     enabling.perform(tmp_path / "store.git", again, enable=True)
     assert "with space" not in file.read_text()
     assert file.read_text().count("--from claude") == len(CLAUDE.events)
     disable(tmp_path)
     assert file.read_bytes() == edit.old
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex", "opencode", "pi"])
+def test_disabled_it_tells_no_other_store_either(tmp_path: Path, agent: str) -> None:
+    file, _ = enable(tmp_path, None, agent)
+    other = tmp_path / "other.git"
+    edit = enabling.plan_enable(other, AGENTS[agent], file, ["/opt/gitsession", "--store", str(other)])
+    enabling.perform(other, edit, enable=True)
+    enabling.perform(other, enabling.plan_disable(other, AGENTS[agent], file), enable=False)
+    assert not enabling.is_enabled(AGENTS[agent], file)
 
 
 REFUSED = {
@@ -113,15 +125,28 @@ REFUSED = {
 def test_settings_that_cannot_be_read_are_left_alone_and_the_place_is_named(
     tmp_path: Path, text: str, says: str
 ) -> None:
-    with pytest.raises(Malformed, match=says):
+    with pytest.raises(Refused, match=says):
         enable(tmp_path, text)
     assert (tmp_path / "settings.json").read_text() == text
 
 
+def test_what_cannot_be_read_is_refused_with_the_line_and_what_to_do() -> None:
+    settings = Path.home() / ".claude/settings.json"
+    settings.parent.mkdir()
+    settings.write_text('{\n  "model": "opus",\n}\n')
+    for verb in ("enable", "disable"):
+        done = cli(verb, "claude", "--yes")
+        assert done.returncode == 4
+        assert f"{settings}: not JSON" in done.stderr
+        assert "line 3" in done.stderr
+        assert "mend it there, and run this again" in done.stderr
+    assert settings.read_text() == '{\n  "model": "opus",\n}\n'
+
+
 def test_settings_that_are_not_utf_8_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "settings.json").write_bytes(b'{"a": "\xff"}')
-    with pytest.raises(Malformed, match="not UTF-8 at byte 7"):
-        enabling.plan_enable(CLAUDE, tmp_path / "settings.json", PROGRAM)
+    with pytest.raises(Refused, match="not UTF-8 at byte 7"):
+        enabling.plan_enable(STORE, CLAUDE, tmp_path / "settings.json", PROGRAM)
 
 
 def test_a_link_stays_a_link_and_what_it_leads_to_keeps_its_mode(tmp_path: Path) -> None:
@@ -141,7 +166,7 @@ def test_a_link_stays_a_link_and_what_it_leads_to_keeps_its_mode(tmp_path: Path)
 def test_what_the_agent_saves_while_ours_is_being_synced_is_not_written_over(tmp_path: Path, monkeypatch) -> None:
     file = tmp_path / "settings.json"
     file.write_text("{}")
-    edit = enabling.plan_enable(CLAUDE, file, PROGRAM)
+    edit = enabling.plan_enable(STORE, CLAUDE, file, PROGRAM)
     write_new = enabling.write_new
 
     def slow(path: Path, data: bytes, **how: Any) -> None:
@@ -158,7 +183,7 @@ def test_what_the_agent_saves_while_ours_is_being_synced_is_not_written_over(tmp
 def test_what_was_changed_between_the_question_and_the_answer_is_not_written_over(tmp_path: Path) -> None:
     file = tmp_path / "settings.json"
     file.write_text("{}")
-    edit = enabling.plan_enable(CLAUDE, file, PROGRAM)
+    edit = enabling.plan_enable(STORE, CLAUDE, file, PROGRAM)
     file.write_text('{"new": 1}')
     with pytest.raises(Refused, match="changed meanwhile"):
         enabling.perform(tmp_path / "store.git", edit, enable=True)
@@ -177,6 +202,46 @@ def test_an_agent_that_loads_files_gets_one_of_its_own_which_goes_again(tmp_path
 def test_a_file_of_somebody_elses_is_not_written_over(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="not of gitsession's making"):
         enable(tmp_path, "export default 1", "pi")
+
+
+@pytest.mark.parametrize("agent", ["omp", "opencode", "pi"])
+@pytest.mark.parametrize("change", [lambda text: text + "// mine\n", lambda text: text.replace("30000", "5000")])
+def test_a_file_of_ours_in_which_somebody_else_has_written_goes_by_force_only_and_a_copy_stays(
+    tmp_path: Path, agent: str, change: Callable[[str], str]
+) -> None:
+    file, _ = enable(tmp_path, None, agent)
+    theirs = change(file.read_text())
+    file.write_text(theirs)
+    for act in (lambda: disable(tmp_path, agent), lambda: enable(tmp_path, None, agent)):
+        with pytest.raises(Refused, match="was changed since") as caught:
+            act()
+        assert "--force" in caught.value.hint
+        assert file.read_text() == theirs
+    edit = enabling.plan_disable(tmp_path / "store.git", AGENTS[agent], file, force=True)
+    enabling.perform(tmp_path / "store.git", edit, enable=False)
+    assert not file.exists()
+    assert enabling.copy_of(tmp_path / "store.git", edit).read_text() == theirs
+
+
+@pytest.mark.parametrize("agent", ["omp", "opencode", "pi"])
+def test_a_file_of_ours_is_known_where_nobody_remembers_that_it_was_written(tmp_path: Path, agent: str) -> None:
+    file, _ = enable(tmp_path, None, agent)
+    shutil.rmtree(tmp_path / "store.git")
+    again = enabling.plan_enable(tmp_path / "store.git", AGENTS[agent], file, ["/elsewhere/gitsession"])
+    assert (again.is_empty, again.keeps) == (False, False)
+    disable(tmp_path, agent)
+    assert not file.exists()
+
+
+def test_by_force_the_command_says_where_the_copy_is(tmp_path: Path) -> None:
+    cli("enable", "pi", "--yes")
+    file = Path.home() / ".pi/agent/extensions/gitsession.js"
+    file.write_text(file.read_text() + "// mine\n")
+    done = cli("disable", "pi", "--yes")
+    assert (done.returncode, file.exists()) == (4, True)
+    copy = Path(json.loads(cli("disable", "pi", "--yes", "--force", "--json").stdout)["copy"])
+    assert copy.read_text().endswith("// mine\n")
+    assert not file.exists()
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="no node to read it")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import aider_files
+import claude_code
 import pytest
 from builders import (
     START_MS,
@@ -510,3 +511,11 @@ def test_words_whose_time_nobody_kept_are_of_the_time_before_them(store: Store, 
     assert b"hello" in sent.data and b"1970" not in sent.data
     back = store.session(store.bring_in(FORMATS[agent], sent.data).session)
     assert back.line()[-1].author_seconds >= back.line()[0].author_seconds > 10**9
+
+
+def test_an_entry_before_all_that_the_agent_wrote_is_no_file_of_its(store: Store) -> None:
+    lines = [*claude_code.asked(), claude_code.user("u", None, "hi", at=3)]
+    done = store.bring_in(FORMATS["claude"], b"\n".join(lines) + b"\n")
+    root = store.session(done.session).line()[0]
+    with pytest.raises(Refused, match="nothing of claude's own file stands"):
+        store.export(done.session, root)

@@ -79,6 +79,24 @@ def test_what_goes_wrong_is_where_doctor_tells_it(tmp_path: Path) -> None:
     assert "nonexistent" not in done.stdout
 
 
+def test_what_was_set_aside_is_forgotten_too_and_kept_out_of_the_way(tmp_path: Path) -> None:
+    store = tmp_path / "store.git"
+    Store.create(store).close()
+    place = store / "gitsession/spool"
+    place.mkdir()
+    for name in ("1-a", "2-b"):
+        (place / f"{name}.event").write_bytes(name.encode())
+    command = [sys.executable, "-m", "gitsession", "--store", str(store)]
+    done = subprocess.run([*command, "doctor"], capture_output=True, text=True, check=False)
+    assert "2 events set aside" in done.stdout
+    assert "gitsession drain --forget-failures" in done.stdout
+    subprocess.run([*command, "drain", "--forget-failures"], capture_output=True, check=True)
+    done = subprocess.run([*command, "doctor"], capture_output=True, text=True, check=False)
+    assert "set aside" not in done.stdout
+    assert sorted(file.read_bytes() for file in (place / "forgotten").iterdir()) == [b"1-a", b"2-b"]
+    assert (place / "forgotten").stat().st_mode & 0o777 == 0o700
+
+
 def test_a_tool_that_only_reads_leaves_nothing(tmp_path: Path) -> None:
     store = tmp_path / "store.git"
     for event in ("PreToolUse", "PostToolUse"):

@@ -105,6 +105,19 @@ def test_a_session_lies_where_its_agent_looks_for_it(store: ObjectStore, where: 
     assert found_there == ([] if agent in ("aider", *IMPORTING) else [found.file])
 
 
+@pytest.mark.parametrize("agent", sorted({*RESUMABLE} & {*FILES}))
+@pytest.mark.parametrize("other", [None, "claude", "pi"])
+def test_where_nothing_has_been_said_yet_there_is_nothing_to_go_on_with(
+    store: ObjectStore, where: Workspace, agent: str, other: str | None
+) -> None:
+    sid = held(store, agent)
+    root = session(store, sid).line()[0]
+    assert root.kind == "session"
+    with pytest.raises(Refused, match="nothing is said in session"):
+        resume.plan(store, sid, other, root, where, {})
+    assert not below(where)
+
+
 COMMANDS = {
     "aider": ["aider --restore-chat-history --chat-history-file FILE"],
     "claude": [f"claude --resume {claude_code.SESSION}"],

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 _COLORS = {"+": "green", "-": "red", "@": "cyan"}
 
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+force_option = click.option(
+    "--force", is_flag=True, help="Also where somebody else has written in our file: a copy of it stays in the store."
+)
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be written; write nothing.")
 
 
@@ -45,20 +48,25 @@ def carry_out(app: App, verb: str, edit: Edit, then: str, *, yes: bool, dry_run:
     if goes and not yes and not _is_wanted(f"{verb} {edit.agent}: write {edit.file}?"):
         warn("nothing is written")
         return exits.NOTHING
+    copy = None
     if goes:
         from gitsession.live import enabling
 
+        copy = enabling.copy_of(app.path, edit) if edit.keeps else None
         if verb == "enable":
             app.store(make=True)
         enabling.perform(app.path, edit, enable=verb == "enable")
     if as_json:
-        emit(verb, {"agent": edit.agent, "file": os.fspath(edit.file), "changed": goes, "diff": diff, "then": then})
+        told = {"agent": edit.agent, "file": os.fspath(edit.file), "changed": goes, "diff": diff, "then": then}
+        emit(verb, told | ({} if copy is None else {"copy": os.fspath(copy)}))
     elif edit.is_empty:
         is_so = "tells what it does already" if verb == "enable" else "is not enabled"
         say(f"{edit.agent} {is_so}: nothing to do in {edit.file}")
     elif goes:
         done = "removed" if edit.new is None else "written"
         say(f"{edit.agent}: {edit.file} is {done}{'; ' + then if then else ''}")
+        if copy is not None:
+            say(f"what it was: {copy}")
     return exits.OK
 
 

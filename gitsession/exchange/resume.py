@@ -20,7 +20,7 @@ from gitsession.exchange import discover, into_database
 from gitsession.exchange.into_database import GoneOn
 from gitsession.exchange.send_out import SentOut, agent_of, send
 from gitsession.formats import FORMATS, IMPORTING, RESUMABLE, Resumable, Source, Workspace
-from gitsession.model.entries import Session
+from gitsession.model.entries import Message, Session
 from gitsession.session import facts, graph
 from gitsession.session.active import active, derived
 from gitsession.session.node import Node, load
@@ -83,7 +83,7 @@ def plan(
 
     ``find``: the session here that an agent calls so, to say where it went on.
     Raises ``Refused`` where the agent has gone on with its file since it was imported, or another one is in its place;
-    and where there is no such agent, or none that goes on with a file.
+    where nothing has been said at ``at`` yet; and where there is no such agent, or none that goes on with a file.
     """
     agent = agent or agent_of(store, sid, facts.file_start(store, graph.tree(store, sid), sid)[1])
     format = RESUMABLE.get(agent)
@@ -91,6 +91,11 @@ def plan(
         raise Refused(
             f"there is no way known to go on in {agent} with a session of ours",
             hint=f"--in says where: {' or '.join(RESUMABLE)}",
+        )
+    if at is not None and not any(node.kind == Message.kind for node in graph.line(store, at.oid)):
+        raise Refused(
+            f"nothing is said in session {sid} as far as this entry: there is nothing to go on with",
+            hint="name a later entry: `gitsession log` shows them",
         )
     sent = send(store, sid, agent, _unless_whole(store, sid, at), where.cwd)
     assert sent.session is not None

@@ -128,6 +128,11 @@ def home(store: ObjectStore, sid: str, at: Node | None = None) -> SentOut:
         for number in (TAIL, WHOLE):
             headers.pop(number, None)  # it stood behind another line
     lines = {**headers, **{node.source.line: node for node in found if node.source}, **taken}
+    if not lines and at is not None and began is not None and began.source_id is not None:
+        raise Refused(
+            f"nothing of {root.agent}'s own file stands in session {sid} as far as this entry",
+            hint="name a later entry: `gitsession log` shows them",
+        )
     if not lines:
         raise Refused(
             f"session {sid} was made here, not by {root.agent}: there is no file to give back",

@@ -1,7 +1,8 @@
 """An agent's own settings changed so that it tells what it does, and back. Planned first; nothing else is touched.
 
 What a file was is kept, readable by its owner only, below the store: as long as nobody else has changed it since,
-``disable`` puts that back byte for byte. Else only what is ours goes.
+``disable`` puts that back byte for byte. Else only what is ours goes. A file of our own in which somebody else has
+written since is theirs too: it is neither written anew nor taken away, but by force, and then a copy stays.
 """
 
 from __future__ import annotations
@@ -36,21 +37,25 @@ class Edit:
     file: Path
     old: bytes | None
     new: bytes | None
+    keeps: bool = False
+    """Whether what somebody else wrote goes, of which a copy is to stay (``copy_of``)."""
 
     @property
     def is_empty(self) -> bool:
         return self.old == self.new
 
 
-def plan_enable(told: Settings | Extension, file: Path, program: Sequence[str]) -> Edit:
-    """What would be written. Raises ``Malformed`` for settings that cannot be read, ``Refused`` for a file that is
-    somebody else's, ``OSError``.
+def plan_enable(
+    store: Path, told: Settings | Extension, file: Path, program: Sequence[str], *, force: bool = False
+) -> Edit:
+    """What would be written. Raises ``Refused`` for settings that cannot be read, for a file that is somebody else's,
+    and without ``force`` for one of ours in which somebody else has written; ``OSError``.
     """
     file = Path(os.path.realpath(file))
     old = read_regular(file)
     if isinstance(told, Extension):
-        _check_ours(told, file, old)
-        return Edit(told.agent, file, old, telling.text_of(told, program).encode())
+        new = telling.text_of(told, program).encode()
+        return Edit(told.agent, file, old, new, old != new and _goes_by_force(store, told, file, old, force))
     text = _text(old, file)
     wanted = {event: telling.command(told.agent, event, program) for event in told.events}
     if _ours(text, told, file) != list(wanted.items()):
@@ -58,27 +63,25 @@ def plan_enable(told: Settings | Extension, file: Path, program: Sequence[str]) 
     return Edit(told.agent, file, old, text.encode())
 
 
-def plan_disable(store: Path, told: Settings | Extension, file: Path) -> Edit:
+def plan_disable(store: Path, told: Settings | Extension, file: Path, *, force: bool = False) -> Edit:
     """What would be written to have nothing of ours there. Raises as ``plan_enable``."""
     file = Path(os.path.realpath(file))
     old = read_regular(file)
-    before = _before(store, told.agent, file, old)
-    if before is not None:
-        return Edit(told.agent, file, old, before[0])
     if isinstance(told, Extension):
-        _check_ours(told, file, old)
+        return Edit(told.agent, file, old, None, _goes_by_force(store, told, file, old, force))
+    before = _before(store, told.agent, file, old)
+    new = old if before is None else before[0]
+    if new is None:
         return Edit(told.agent, file, old, None)
-    if old is None:
-        return Edit(told.agent, file, None, None)
-    text = _text(old, file)
-    return Edit(told.agent, file, old, _without(text, told, file).encode() if _ours(text, told, file) else old)
+    text = _text(new, file)  # what it was before may be of ours, too: for another store
+    return Edit(told.agent, file, old, _without(text, told, file).encode() if _ours(text, told, file) else new)
 
 
 def is_enabled(told: Settings | Extension, file: Path) -> bool:
     """Raises as ``plan_enable``."""
     old = read_regular(file)
     if isinstance(told, Extension):
-        return old is not None and old.decode("utf-8", "replace").startswith(telling.FIRST_WORDS)
+        return old is not None and telling.is_our_text(old.decode("utf-8", "replace"))
     return old is not None and bool(_ours(_text(old, file), told, file))
 
 
@@ -86,6 +89,8 @@ def perform(store: Path, edit: Edit, *, enable: bool) -> None:
     """Write the file, whole or not at all. Raises ``Refused`` where it is no longer as planned, ``Unavailable``."""
     try:
         _check_as_planned(edit)
+        if edit.keeps:
+            _keep_copy(store, edit)
         if enable:
             _remember(store, edit)
         if edit.new is None:
@@ -121,21 +126,28 @@ def _text(old: bytes | None, file: Path) -> str:
     try:
         text = (old or b"").decode()
     except UnicodeDecodeError as error:
-        raise Malformed(f"not UTF-8 at byte {error.start}", where=str(file)) from None
+        raise _unfit(f"{file}: not UTF-8 at byte {error.start}") from None
     return text if text.strip() else "{}\n"
 
 
 def _hooks(text: str, file: Path) -> tuple[Part, Part | None]:
-    """The whole, and what stands under ``hooks``. Raises ``Malformed`` where that is nothing that we know."""
-    whole = jsontext.parse(text, str(file))
+    """The whole, and what stands under ``hooks``. Raises ``Refused`` where that is nothing that we know."""
+    try:
+        whole = jsontext.parse(text, str(file))
+    except Malformed as error:
+        raise _unfit(str(error)) from None
     hooks = whole.get(HOOKS) if whole.is_object else None
     if not whole.is_object:
-        raise Malformed("no object of JSON", where=str(file))
+        raise _unfit(f"{file}: no object of JSON")
     if hooks is not None:
         wrong = [part.key for part in hooks.parts if text[part.start] != "["] if hooks.is_object else [HOOKS]
         if wrong:
-            raise Malformed(f"{wrong[0]!r} is not what it should be", where=f"{file}: hooks")
+            raise _unfit(f"{file}: hooks: {wrong[0]!r} is not what it should be")
     return whole, hooks
+
+
+def _unfit(what: str) -> Refused:
+    return Refused(what, hint="the file is as it was: mend it there, and run this again")
 
 
 def _commands(group: Part) -> list[tuple[Part, str]]:
@@ -204,9 +216,38 @@ def _without(text: str, told: Settings, file: Path) -> str:
 # ---- files of our own
 
 
-def _check_ours(told: Extension, file: Path, old: bytes | None) -> None:
-    if old is not None and not old.decode("utf-8", "replace").startswith(telling.FIRST_WORDS):
+def _goes_by_force(store: Path, told: Extension, file: Path, old: bytes | None, force: bool) -> bool:
+    """Whether somebody else has written in a file of ours. Raises ``Refused`` where it is not ours at all, and without
+    ``force``.
+    """
+    if old is None or _before(store, told.agent, file, old) is not None:
+        return False
+    text = old.decode("utf-8", "replace")
+    if not telling.is_our_text(text):
         raise Refused(f"{file} is there, and not of gitsession's making", hint="move it away, and try again")
+    if telling.is_as_written(told, text):
+        return False
+    if not force:
+        raise Refused(
+            f"{file} was changed since gitsession wrote it",
+            hint="move what is yours to a file of its own, or say --force: a copy of it stays in the store",
+        )
+    return True
+
+
+def copy_of(store: Path, edit: Edit) -> Path:
+    """Where what somebody else wrote in a file of ours stays when that goes."""
+    assert edit.old is not None
+    name = f"{edit.agent}-{hashlib.sha256(edit.old).hexdigest()[:16]}{edit.file.suffix}"
+    return store / FOLDER / name
+
+
+def _keep_copy(store: Path, edit: Edit) -> None:
+    assert edit.old is not None
+    place = copy_of(store, edit)
+    make_directories(place.parent)
+    place.unlink(missing_ok=True)
+    write_new(place, edit.old)
 
 
 # ---- what a file was

@@ -21,6 +21,7 @@ EVENT, ASIDE, TEMPORARY = ".event", ".bad", ".tmp"
 LEFT = "left"
 AGAIN_SECONDS = 60
 """After so long it is worth a try to take in what had to wait."""
+FORGOTTEN = "forgotten"
 FAILURES, FAILURES_BEFORE = "failures", "failures.old"
 FAILURES_BYTES_MAX = 64 << 10
 WORDS_MAX = 500
@@ -109,7 +110,13 @@ def failures(store: str) -> list[tuple[int, str]]:
 
 
 def forget_failures(store: str) -> None:
-    """Raises ``OSError``."""
+    """Also of what was set aside, which is kept out of the way. Raises ``OSError``."""
+    aside = set_aside(store)
+    kept = f"{folder(store)}/{FORGOTTEN}"
+    if aside:
+        make_folder(kept)
+    for name in aside:
+        os.rename(f"{folder(store)}/{name}{ASIDE}", f"{kept}/{name}{ASIDE}")
     for name in (FAILURES_BEFORE, FAILURES):
         try:
             os.unlink(f"{folder(store)}/{name}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -161,4 +162,19 @@ def text_of(told: Extension, program: Sequence[str]) -> str:
     return text.replace("@SECONDS@", str(SECONDS))
 
 
-FIRST_WORDS = "// Written by `gitsession enable "
+def is_our_text(text: str) -> bool:
+    """Whether a file is one that we began."""
+    return text.startswith(_FIRST_WORDS)
+
+
+def is_as_written(told: Extension, text: str) -> bool:
+    """Whether a file says what this version writes, for whichever program and store, and no word more."""
+    found = _PROGRAM.search(text)
+    try:
+        return found is not None and text == text_of(told, json.loads(found[1]))
+    except (ValueError, TypeError):
+        return False
+
+
+_FIRST_WORDS = "// Written by `gitsession enable "
+_PROGRAM = re.compile(r"^const program = (.*);$", re.MULTILINE)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from gitsession.cli.enabling import carry_out, dry_run_option, yes_option
+from gitsession.cli.enabling import carry_out, dry_run_option, force_option, yes_option
 from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import json_option
 
@@ -15,14 +15,15 @@ from gitsession.cli.output import json_option
 @click.command()
 @click.argument("agent")
 @yes_option
+@force_option
 @dry_run_option
 @json_option
 @with_app
-def command(app: App, agent: str, yes: bool, dry_run: bool, as_json: bool) -> int:
+def command(app: App, agent: str, yes: bool, force: bool, dry_run: bool, as_json: bool) -> int:
     """Have AGENT tell nothing any more: its settings are as they were, or at least without what `enable` wrote."""
     from gitsession.live import enabling, telling
 
     told = telling.find(agent)
     file = telling.file_of(told, Path.home(), os.environ)
-    edit = enabling.plan_disable(app.path, told, file)
+    edit = enabling.plan_disable(app.path, told, file, force=force)
     return carry_out(app, "disable", edit, "", yes=yes, dry_run=dry_run, as_json=as_json)

@@ -140,7 +140,7 @@ def _live(app: App) -> Iterator[Check]:
     if waiting:
         yield Check("spool", f"{count(len(waiting), 'event')} waiting for sessions that have not come yet")
     if aside:
-        mend = f"look into {spool.folder(store)}; what ends with .bad there can be removed"
+        mend = f"look into {spool.folder(store)}, then `gitsession drain --forget-failures`"
         yield Check("spool", f"{count(len(aside), 'event')} set aside that cannot be taken in", mend)
     if failed:
         at_ms, words = failed[-1]
