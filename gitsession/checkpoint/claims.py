@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from gitsession.checkpoint import at, line
 from gitsession.checkpoint.line import Point
-from gitsession.checkpoint.timeline import attributed
+from gitsession.checkpoint.timeline import REWIND, Touch, attributed
 from gitsession.errors import GitSessionError
 from gitsession.store import refs
 from gitsession.store.base import ObjectStore, Oid
-from gitsession.workspace.trees import State
+from gitsession.workspace.trees import Levels, State
 
 
-def claims(store: ObjectStore, sid: str, workspace: str, since_ms: int) -> dict[str, set[State]]:
-    """The paths that other sessions changed in ``workspace`` from then on, and what they became.
+def claims(
+    store: ObjectStore, sid: str, workspace: str, since_ms: int, touches: Mapping[str, Sequence[Touch]], *,
+    levels: Levels | None = None,
+) -> dict[str, set[State]]:  # fmt: skip
+    """The paths that other sessions changed in ``workspace`` from then on, and what they became. ``touches``: ours.
+
+    What another's rewind brought back is what others had made, perhaps we; it is that session's only where we say that
+    we did the very same: then our call ran meanwhile, and saw it.
 
     A fork and the session it was forked from share what was before; what either did since is its own.
     """
     ours: set[Oid] | None = None
+    levels = levels or Levels(store)
     found: dict[str, set[State]] = {}
     for other in _others(store, sid):
         try:
             points = list(_recent(store, other, workspace, since_ms))[::-1]
-            steps = at.steps(store, points)
+            steps = at.steps(store, points, levels=levels)
             if ours is None and points:
                 ours = {point.oid for point in line.walk(store, sid)}
         except GitSessionError:
@@ -31,8 +38,14 @@ def claims(store: ObjectStore, sid: str, workspace: str, since_ms: int) -> dict[
         for point, step, paths in zip(points, steps, attributed(steps), strict=True):
             if ours is not None and point.oid not in ours:
                 for path in paths:
-                    found.setdefault(path, set()).add(step.changes[path][1])
+                    was, now = step.changes[path]
+                    if step.entry.phase != REWIND or (was, now) in _own(touches, path):
+                        found.setdefault(path, set()).add(now)
     return found
+
+
+def _own(touches: Mapping[str, Sequence[Touch]], path: str) -> Iterator[tuple[State, State]]:
+    return ((touch.was, touch.now) for touch in touches.get(path, ()) if touch.ours)
 
 
 def _others(store: ObjectStore, sid: str) -> Iterator[str]:

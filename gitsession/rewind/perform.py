@@ -85,7 +85,7 @@ def perform(store: GitStore, session: Session, plan: RewindPlan, root: Root | No
         return dataclasses.replace(_talk_only(store, session, plan, command, at_ms), outcomes=_left(plan.changes))
     with places.turn(store, root.path):
         intents.refuse(store, root.path)
-        levels = trees.Levels(store)
+        levels = plan.levels or trees.Levels(store)
         safety = _safety(store, session, root, wanted, f"before {command}", at_ms, levels)
         wanted, unsafe = _kept_safe(store, safety, wanted, levels)
         intent = Intent(
@@ -102,13 +102,13 @@ def perform(store: GitStore, session: Session, plan: RewindPlan, root: Root | No
             seen=store.ref(refs.OPLOG),
         )
         intents.write(store, root.path, intent)
-        done = _carry_out(store, session, root, intent, levels)
+        done = _carry_out(store, session, root, intent, None, levels)
     return dataclasses.replace(done, outcomes=_all(plan.changes, done, unsafe), prompt=plan.prompt)
 
 
 def take_step(
     store: GitStore, session: Session, step: oplog.Step, changes: list[Planned], made: tuple[str, ...], root: Root,
-    clock: Clock,
+    clock: Clock, levels: trees.Levels,
 ) -> Rewound:  # fmt: skip
     """Undo, or do again, an operation that wrote files: ``changes``. Raises as ``perform`` and ``Step.check``."""
     wanted = writes(changes)
@@ -123,7 +123,6 @@ def take_step(
             return Rewound(verb=step.verb, workspace=str(root.path), outcomes=_left(changes), branch=branch,
                         operation=operation)  # fmt: skip
         command = f"{step.verb}: {step.command}"
-        levels = trees.Levels(store)
         safety = _safety(store, session, root, wanted, f"before {command}", at_ms, levels)
         wanted, unsafe = _kept_safe(store, safety, wanted, levels)
         intent = Intent(
@@ -136,10 +135,15 @@ def take_step(
             changes=tuple(Change(change.path, change.now, change.to) for change in wanted),
             made=made,
             operation=step.operation.id,
-            seen=store.ref(refs.OPLOG),
+            seen=step.seen,
         )
+        step.check(store)  # once it is noted it must be ended
         intents.write(store, root.path, intent)
-        done = _carry_out(store, session, root, intent, levels)
+        try:
+            done = _carry_out(store, session, root, intent, step, levels)
+        except Refused as error:  # a command was logged, or the talk went on, while files were written
+            _put_back(store, session, root, intent, at_ms)
+            raise Refused(f"{error}; the files are as they were", hint=error.hint) from error
     return dataclasses.replace(done, outcomes=_all(changes, done, unsafe))
 
 
@@ -151,8 +155,9 @@ def go_on(store: GitStore, session: Session, root: Root) -> Rewound:
             _sweep(root, intent)
             intents.remove(store, intent.workspace)
             return Rewound(verb=intent.verb, workspace=str(root.path), branch=active(store, session.id))
+        step = _step(store, intent)
         _sweep(root, intent)
-        return _carry_out(store, session, root, intent)
+        return _carry_out(store, session, root, intent, step, trees.Levels(store))
 
 
 def abort(store: GitStore, session: Session, root: Root, clock: Clock) -> Rewound:
@@ -167,26 +172,17 @@ def abort(store: GitStore, session: Session, root: Root, clock: Clock) -> Rewoun
             intents.remove(store, intent.workspace)
             raise Refused(f"{intent.command} was done already", hint="`gitsession undo` takes it back")
         _sweep(root, intent)
-        back = [Change(change.path, change.new, change.expected) for change in intent.changes]
-        made = _folders_made(store, intent, back)
-        outcomes = restore(root, back, content=_content(store), tag=intent.tag, bytes_max=OBJECT_BYTES_MAX, made=made)
-        done = {change.path: change.new for change, one in zip(back, outcomes, strict=True) if one.did == "done"}
-        with store.transaction() as tx:
-            record(store, tx, intent, root, done, session.leaf, clock(), always=False)
-        intents.remove(store, intent.workspace)
-    return Rewound(
-        verb="abort", workspace=str(root.path), outcomes=_told(back, outcomes), branch=active(store, session.id)
-    )
+        outcomes = _put_back(store, session, root, intent, clock())
+    return Rewound(verb="abort", workspace=str(root.path), outcomes=outcomes, branch=active(store, session.id))
 
 
 # ---- how
 
 
 def _carry_out(
-    store: GitStore, session: Session, root: Root, intent: Intent, levels: trees.Levels | None = None
+    store: GitStore, session: Session, root: Root, intent: Intent, step: oplog.Step | None, levels: trees.Levels
 ) -> Rewound:
-    """What follows the intent, from the beginning or from wherever a crash left it."""
-    step = _step(store, intent)
+    """What follows the intent, from the beginning or from wherever a crash left it. ``step``: of an undo or redo."""
     content = _content(store)
     outcomes = restore(
         root, intent.changes, content=content, tag=intent.tag, bytes_max=OBJECT_BYTES_MAX, made=intent.made
@@ -207,6 +203,20 @@ def _carry_out(
         moved=moved,
         operation=operation,
     )
+
+
+def _put_back(
+    store: GitStore, session: Session, root: Root, intent: Intent, at_ms: int
+) -> tuple[FileOutcome, ...]:
+    """What follows the intent, backwards, however far it has come."""
+    back = [Change(change.path, change.new, change.expected) for change in intent.changes]
+    made = _folders_made(store, intent, back)
+    outcomes = restore(root, back, content=_content(store), tag=intent.tag, bytes_max=OBJECT_BYTES_MAX, made=made)
+    done = {change.path: change.new for change, one in zip(back, outcomes, strict=True) if one.did == "done"}
+    with store.transaction() as tx:
+        record(store, tx, intent, root, done, session.leaf, at_ms, always=False)
+    intents.remove(store, intent.workspace)
+    return _told(back, outcomes)
 
 
 def _safety(

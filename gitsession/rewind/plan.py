@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
 from gitsession.checkpoint import at as places
@@ -46,6 +46,8 @@ class RewindPlan:
     workspace: str | None = None
     changes: tuple[Planned, ...] = ()
     made: tuple[str, ...] = ()
+    levels: trees.Levels | None = field(default=None, repr=False, compare=False)
+    """What was read for the plan: much of it is wanted again to carry it out."""
 
     @property
     def moves(self) -> bool:
@@ -121,13 +123,14 @@ def _with_files(store: ObjectStore, made: RewindPlan, root: Root, *, force: bool
     root.forget()
     now = {path: now_of(root, path) for path in found}
     since_ms = points[number].entry.at_ms if points else 0
-    claimed = claims(store, made.session, place_of(root), since_ms) if found else {}
+    claimed = claims(store, made.session, place_of(root), since_ms, found, levels=levels) if found else {}
     decided = decide(found, now, at_entry, claimed=claimed, force=force)
     changes = [_with_links_judged(store, root, change, force=force) for change in decided]
     gone = folders_above(change.path for change in changes if change.action == "remove")
     return dataclasses.replace(
         made,
         workspace=str(root.path),
+        levels=levels,
         changes=tuple(changes),
         made=tuple(sorted(gone - trees.folders(store, base, gone, levels=levels))),
     )

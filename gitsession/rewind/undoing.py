@@ -41,11 +41,14 @@ def take_next(
         return Rewound(verb=verb, operation=operation)
     step.check(store)
     with open_root(files) as root:
-        changes, made = plan_step(store, step, files, root)
-        return take_step(store, open_session(files.session), step, changes, made, root, clock)
+        levels = trees.Levels(store)
+        changes, made = plan_step(store, step, files, root, levels)
+        return take_step(store, open_session(files.session), step, changes, made, root, clock, levels)
 
 
-def plan_step(store: GitStore, step: Step, files: Written, root: Root) -> tuple[list[Planned], tuple[str, ...]]:
+def plan_step(
+    store: GitStore, step: Step, files: Written, root: Root, levels: trees.Levels | None = None
+) -> tuple[list[Planned], tuple[str, ...]]:
     """What becomes of the files of an operation, and the folders that go if they are empty then."""
     entry = entry_of(store, load(store, files.result))
     if not isinstance(entry, Checkpoint):
@@ -54,9 +57,10 @@ def plan_step(store: GitStore, step: Step, files: Written, root: Root) -> tuple[
     ends = [files_of(store, files.safety), files_of(store, files.result)]
     if step.verb == "undo":
         ends.reverse()
-    before, after = (trees.look_up(store, tree, paths) for tree in ends)
+    levels = levels or trees.Levels(store)
+    before, after = (trees.look_up(store, tree, paths, levels=levels) for tree in ends)
     root.forget()
     pairs = {path: (before[path], after[path]) for path in paths if before[path] != after[path]}
     changes = revert(pairs, {path: now_of(root, path) for path in pairs}, why=WHY[step.verb])
     gone = folders_above(change.path for change in changes if change.action == "remove")
-    return changes, tuple(sorted(gone - trees.folders(store, ends[1], gone)))
+    return changes, tuple(sorted(gone - trees.folders(store, ends[1], gone, levels=levels)))

@@ -1,0 +1,153 @@
+"""Rewinds while something else goes on in the same folder: other rewinds, and calls that have not ended."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from builders import Clock
+from rewound import fill, put, snapshot, take_away, talk
+
+from gitsession.api import Session, Store
+from gitsession.errors import Refused
+from gitsession.model.entries import Message
+from gitsession.session.node import Node
+from gitsession.workspace import placing
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store.create(tmp_path / "store.git", clock=Clock()) as made:
+        yield made
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return fill(tmp_path / "work", {"a.txt": "one\n", "b.txt": "bee\n", "notes.md": "mine\n"})
+
+
+def call(session: Session, folder: Path, **files: str | None) -> Node:
+    """A call that writes ``files`` (``None``: takes them away); the entry that it can be taken back to."""
+    place = session.append(Message.user("do it"))
+    with session.checkpoint(folder, call="call"):
+        for name, content in files.items():
+            if content is None:
+                take_away(folder / f"{name}.txt")
+            else:
+                put(folder, f"{name}.txt", content)
+    session.append(Message.assistant("done"))
+    return place
+
+
+def became(done) -> dict[str, str]:
+    return {one.path: one.did for one in done.outcomes}
+
+
+def test_a_rewind_of_another_session_waits_until_the_first_is_done_and_each_takes_back_its_own(
+    tmp_path, store, folder, monkeypatch
+):
+    first, second = talk(store, folder), talk(store, folder)
+    begun = snapshot(folder)
+    places = call(first, folder, a="first's\n"), call(second, folder, b="second's\n")
+    changed = snapshot(folder)
+    in_the_middle, waits = threading.Event(), threading.Event()
+    real = placing.Ready.put
+    held = []
+
+    def put_slowly(*words, **more):
+        real(*words, **more)
+        if not held:
+            in_the_middle.set()
+            assert waits.wait(60)
+        held.append(snapshot(folder))
+
+    monkeypatch.setattr(placing.Ready, "put", put_slowly)
+    with ThreadPoolExecutor(2) as threads, Store.open(store.objects.git_dir) as other:
+        one = threads.submit(first.rewind, first.plan_rewind(places[0], workspace=folder))
+        assert in_the_middle.wait(60)
+        beside = other.session(second.id)
+        plan = beside.plan_rewind(places[1], workspace=folder)
+        two = threads.submit(beside.rewind, plan)
+        waits.set()
+        assert (became(one.result(60)), became(two.result(60))) == ({"a.txt": "written"}, {"b.txt": "written"})
+    assert held[0][b"b.txt"] == changed[b"b.txt"]
+    assert snapshot(folder) == begun and store.unfinished() == []
+    store.undo(folder)
+    store.undo(folder)
+    assert snapshot(folder) == changed
+    assert store.verify().problems == []
+
+
+def test_of_a_file_that_two_sessions_wrote_one_after_the_other_the_later_goes_back_first(store, folder):
+    first, second = talk(store, folder), talk(store, folder)
+    places = call(first, folder, a="two\n"), call(second, folder, a="three\n")
+    plans = first.plan_rewind(places[0], workspace=folder), second.plan_rewind(places[1], workspace=folder)
+    assert became(first.rewind(plans[0])) == {"a.txt": "left"}
+    assert became(second.rewind(plans[1])) == {"a.txt": "written"}
+    assert (folder / "a.txt").read_text() == "two\n"
+    assert became(first.rewind(first.plan_rewind(places[0], "files", workspace=folder))) == {"a.txt": "written"}
+    assert (folder / "a.txt").read_text() == "one\n"
+
+
+def test_what_a_call_that_still_runs_has_written_stays(store, folder):
+    session = talk(store, folder)
+    place = call(session, folder, a="two\n", b="bee two\n")
+    with session.checkpoint(folder, call="runs"):
+        put(folder, "a.txt", "the call's\n")
+        put(folder, "new.txt", "the call's\n")
+        done = session.rewind(session.plan_rewind(place, "files", workspace=folder))
+        assert became(done) == {"a.txt": "left", "b.txt": "written"}
+        put(folder, "late.txt", "the call's\n")
+    written = {b"a.txt", b"new.txt", b"late.txt"}
+    assert {name for name, kept in snapshot(folder).items() if kept[1] == b"the call's\n"} == written
+    assert session.plan_rewind(place, "files", workspace=folder).is_empty
+    store.undo(folder)
+    assert (folder / "b.txt").read_text() == "bee two\n"
+    assert {name for name, kept in snapshot(folder).items() if kept[1] == b"the call's\n"} == written
+
+
+def test_what_another_sessions_rewind_did_while_a_call_ran_is_not_taken_for_the_calls(store, folder):
+    first, second = talk(store, folder), talk(store, folder)
+    place = call(first, folder, a="two\n")
+    asked = second.append(Message.user("do it"))
+    with second.checkpoint(folder, call="runs"):
+        put(folder, "b.txt", "second's\n")
+        first.rewind(first.plan_rewind(place, "files", workspace=folder))
+    assert became(second.rewind(second.plan_rewind(asked, "files", workspace=folder))) == {
+        "a.txt": "left",
+        "b.txt": "written",
+    }
+    assert (folder / "a.txt").read_text() == "one\n"
+
+
+@pytest.mark.parametrize("meanwhile", ["a label", "an answer"])
+def test_an_undo_while_which_something_else_happens_is_refused_and_all_is_as_it_was(
+    store, folder, monkeypatch, meanwhile
+):
+    session = talk(store, folder)
+    place = call(session, folder, a="two\n", b=None)
+    changed = snapshot(folder)
+    session.rewind(session.plan_rewind(place, workspace=folder))
+    rewound = snapshot(folder)
+    real = placing.Ready.put
+
+    def put_and(*words, **more):
+        real(*words, **more)
+        patch.undo()
+        if meanwhile == "a label":
+            session.label("leaf", "here")
+        else:
+            session.append(Message.user("and now?"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(placing.Ready, "put", put_and)
+        with pytest.raises(Refused, match="the files are as they were"):
+            store.undo(folder)
+    assert (snapshot(folder), store.unfinished()) == (rewound, [])
+    if meanwhile == "a label":
+        assert store.undo(folder).operation.command.startswith("label")
+        store.undo(folder)
+        assert snapshot(folder) == changed
+    assert store.verify().problems == []
