@@ -15,7 +15,7 @@ import tempfile
 import traceback
 from typing import Any
 
-from faults import draining, rewinding, work
+from faults import checkpointing, draining, rewinding, work
 
 _SUBREAPER = 36
 _SECONDS = 240
@@ -59,6 +59,8 @@ def _be_child(request: dict[str, Any], out: int, errors: int) -> None:
         os.close(out)
         if request["work"] in (rewinding.REWIND, rewinding.UNDO):
             rewinding.do(request["work"], request["git_dir"])
+        elif request["work"] in checkpointing.WORKS:
+            checkpointing.do(request["work"], request["git_dir"])
         elif request["work"] in draining.WORKS:
             draining.do(request["work"], request["git_dir"])
         else:
