@@ -1,4 +1,4 @@
-"""The real Claude Code, codex, omp, opencode and pi, told by ``enable``, edit files through the shell; a rewind takes that back.
+"""The real agents, told by ``enable``, edit files through the shell; a rewind takes that back.
 
 Runs where ``$LAB`` holds them; each has a home, a folder and a network of its own (``unshare -n``), in which a scripted
 model answers.
@@ -70,7 +70,7 @@ FORMS = {
     "claude": (_CLAUDE, PROGRAM), "codex": (_CODEX, real_codex.PROGRAM), "opencode": (_OPENCODE, real_opencode.PROGRAM),
     "pi": (_PI, NODE), "omp": (_OMP, BUN),
 }  # fmt: skip
-GO_ON = {"claude": "--continue", "codex": "resume --last", "opencode": "--continue", "pi": "--continue", "omp": "--continue"}
+GO_ON = {**dict.fromkeys(FORMS, "--continue"), "codex": "resume --last"}
 
 
 class Place:
@@ -108,7 +108,8 @@ class Place:
         (self.home / ".config/opencode/opencode.json").write_text(json.dumps(real_opencode.CONFIG))
         form, program = FORMS[self.agent]
         template = real_codex.PEERS / "codex_config.toml.tmpl"
-        start = form.format(program=program, prompt=prompt, seconds=SECONDS, more=more, template=template, pi=PI, omp=OMP)
+        given = {"prompt": prompt, "more": more, "template": template, "pi": PI, "omp": OMP}
+        start = form.format(program=program, seconds=SECONDS, **given)
         script = _RUN.format(model=MODEL, seconds=SECONDS, start=start)
         command = ["unshare", "-n", "bash", "-c", script]
         done = subprocess.run(command, cwd=self.work, env=self.env, capture_output=True, timeout=2 * SECONDS)

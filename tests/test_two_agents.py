@@ -68,7 +68,7 @@ def desk(tmp_path: Path) -> Desk:
 def made(folder: Path) -> Desk:
     one = Agent(folder)
     found = Desk(one, Agent(folder, TWO, one.workspace))
-    one.fill(**{name: "at first" for name in FILES})
+    one.fill(**dict.fromkeys(FILES, "at first"))
     one.prompt("u1", "one's work")
     found.two.prompt("u1", "two's work")
     return found
@@ -81,7 +81,7 @@ def test_calls_one_after_the_other_are_each_taken_back_alone(desk: Desk) -> None
         desk.agent(who).called("t1")
     desk.one.drain()
     assert desk.rewind("one") == {"a": "at first", "b": "two", "c": "at first", "d": "at first"}
-    assert desk.rewind("two") == {name: "at first" for name in FILES}
+    assert desk.rewind("two") == dict.fromkeys(FILES, "at first")
 
 
 @pytest.mark.parametrize("who", ["one", "two"])
