@@ -47,6 +47,20 @@ def test_of_what_the_session_changed(touches, now, expected):
     assert change.why
 
 
+SHARED = {
+    "what another session made of it, too": ([by_session(ONE, TWO)], TWO, {TWO}, ("leave", TWO)),
+    "what it went on with from there": (
+        [by_session(ONE, TWO), by_session(TWO, THREE)], THREE, {TWO}, ("leave", THREE)),
+    "not what another session made of it before": ([by_session(TWO, THREE)], THREE, {TWO}, ("write", TWO)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("touches", "now", "claimed", "expected"), SHARED.values(), ids=SHARED)
+def test_it_leaves_where_another_session_says_that_it_was_at_work(touches, now, claimed, expected):
+    [change] = decide({"a": touches}, {"a": now}, {"a": ONE}, claimed={"a": claimed})
+    assert (change.action, change.to) == expected
+
+
 FORCED = {
     "what the user changed since": ([by_session(ONE, TWO)], THREE, ("write", ONE)),
     "what others changed between": (

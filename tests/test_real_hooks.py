@@ -1,4 +1,4 @@
-"""The real Claude Code, codex and pi, told by ``enable``, edit files through the shell; a rewind takes that back.
+"""The real agents, told by ``enable``, edit files through the shell; a rewind takes that back.
 
 Runs where ``$LAB`` holds them; each has a home, a folder and a network of its own (``unshare -n``), in which a scripted
 model answers.
@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import real_codex
+import real_opencode
 from test_real_claude import MODEL, PROGRAM, can_unshare
 
 from gitsession import Store
@@ -49,13 +50,27 @@ PI = NODE.parents[4] / "pi-087/node_modules/.bin/pi"
 _PI = """sed "s#@PORT@#$(cat ../port)#" ../models.json > $HOME/.pi/agent/models.json
 PI_OFFLINE=1 PATH={program.parent}:$PATH timeout {seconds} {program} {pi} -p "{prompt}" {more} \
     --provider mock --model mock-model"""
+BUN = NODE.parents[4] / "bun2/node_modules/bun/bin/bun.exe"
+OMP = NODE.parents[4] / "omp/node_modules/.bin/omp"
+
+_OMP = """sed "s#@PORT@#$(cat ../port)#" ../models.json > $HOME/.omp/agent/models.yml
+PI_OFFLINE=1 timeout {seconds} {program} {omp} -p "{prompt}" {more} --provider mock --model mock-model"""
 MODELS = {"providers": {"mock": {
     "baseUrl": "http://127.0.0.1:@PORT@/v1", "api": "openai-completions", "apiKey": "none",
     "models": [{"id": "mock-model"}],
 }}}  # fmt: skip
 
-FORMS = {"claude": (_CLAUDE, PROGRAM), "codex": (_CODEX, real_codex.PROGRAM), "pi": (_PI, NODE)}
-GO_ON = {"claude": "--continue", "codex": "resume --last", "pi": "--continue"}
+_OPENCODE = """sed -i "s#@PORT@#$(cat ../port)#" $HOME/.config/opencode/opencode.json
+timeout {seconds} {program} run {more} "{prompt}" """
+_FETCHED = {"packages": {"": {"dependencies": {"@opencode-ai/plugin": "*"}}}}
+"""opencode fetches this where there are plugins, and waits for it; ours does without."""
+TITLE = {"needle": "You are a title generator", "step": {"text": "A title"}}
+
+FORMS = {
+    "claude": (_CLAUDE, PROGRAM), "codex": (_CODEX, real_codex.PROGRAM), "opencode": (_OPENCODE, real_opencode.PROGRAM),
+    "pi": (_PI, NODE), "omp": (_OMP, BUN),
+}  # fmt: skip
+GO_ON = {**dict.fromkeys(FORMS, "--continue"), "codex": "resume --last"}
 
 
 class Place:
@@ -64,7 +79,7 @@ class Place:
     def __init__(self, folder: Path, agent: str) -> None:
         self.agent, self.folder, self.work, self.home = agent, folder, folder / "work", folder / "home"
         self.store = folder / "store.git"
-        for place in (self.work, self.home / ".claude", self.home / ".codex"):
+        for place in (self.work, self.home / ".claude", self.home / ".codex", self.home / ".config/opencode"):
             place.mkdir(parents=True)
         subprocess.run(["git", "init", "-q", self.work], check=True)
         self.fill(BEFORE)
@@ -73,8 +88,10 @@ class Place:
             "HOME": str(self.home), "PATH": os.environ["PATH"], "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
             "CLAUDE_CONFIG_DIR": str(self.home / ".claude"), "CODEX_HOME": str(self.home / ".codex"),
             "ANTHROPIC_API_KEY": "mock-not-a-key", "IS_SANDBOX": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-            **{f"DISABLE_{name}": "1" for name in quiet},
+            **{f"DISABLE_{name}": "1" for name in quiet}, **real_opencode.OFF,
         }  # fmt: skip
+        (self.home / ".config/opencode/node_modules").mkdir()
+        (self.home / ".config/opencode/package-lock.json").write_text(json.dumps(_FETCHED))
         self.cli("enable", agent, "--yes")
 
     def cli(self, *words: str) -> str:
@@ -85,12 +102,14 @@ class Place:
 
     def ask(self, prompt: str, *steps: dict[str, object], more: str = "") -> None:
         """One turn, in which the model says ``steps``."""
-        (self.folder / "script.json").write_text(json.dumps([*steps, {"text": "Done."}]))
+        (self.folder / "script.json").write_text(json.dumps({"rules": [TITLE], "steps": [*steps, {"text": "Done."}]}))
         (self.folder / "port").unlink(missing_ok=True)
         (self.folder / "models.json").write_text(json.dumps(MODELS))
+        (self.home / ".config/opencode/opencode.json").write_text(json.dumps(real_opencode.CONFIG))
         form, program = FORMS[self.agent]
         template = real_codex.PEERS / "codex_config.toml.tmpl"
-        start = form.format(program=program, prompt=prompt, seconds=SECONDS, more=more, template=template, pi=PI)
+        given = {"prompt": prompt, "more": more, "template": template, "pi": PI, "omp": OMP}
+        start = form.format(program=program, seconds=SECONDS, **given)
         script = _RUN.format(model=MODEL, seconds=SECONDS, start=start)
         command = ["unshare", "-n", "bash", "-c", script]
         done = subprocess.run(command, cwd=self.work, env=self.env, capture_output=True, timeout=2 * SECONDS)
@@ -98,9 +117,10 @@ class Place:
 
     def shell(self, command: str) -> dict[str, object]:
         """The model wants a command to be run."""
-        if self.agent == "claude":
-            return {"tool": "Bash", "args": {"command": command, "description": "run"}}
-        if self.agent == "pi":
+        if self.agent in ("claude", "opencode"):
+            tool = "Bash" if self.agent == "claude" else "bash"
+            return {"tool": tool, "args": {"command": command, "description": "run"}}
+        if self.agent in ("omp", "pi"):
             return {"tool": "bash", "args": {"command": command}}
         return {"tool": "exec_command", "args": {"cmd": command}}
 
@@ -120,8 +140,8 @@ class Place:
 
 @pytest.fixture(params=FORMS)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    program = PI if request.param == "pi" else FORMS[request.param][1]
-    if not (program.exists() and MODEL.exists() and can_unshare()):
+    programs = [FORMS[request.param][1], *{"pi": [PI], "omp": [OMP]}.get(request.param, [])]
+    if not (all(program.exists() for program in programs) and MODEL.exists() and can_unshare()):
         pytest.skip("the real program is not at hand")
     return Place(tmp_path, request.param)
 

@@ -71,7 +71,8 @@ def _decide(
     if any(state is not None and state.mode == SUBMODULE_MODE for state in (was, became)):
         return Planned(path, "leave", now, now, SUBMODULE)
     is_ours = now == became
-    is_shared = is_ours and now in claimed
+    # Also what was shared once and then gone on with: what it was before would be without the other's work.
+    is_shared = is_ours and any(touches[number].now in claimed for number in ours)
     if is_ours and not is_shared and last - first + 1 == len(ours):
         return _restored(path, now, was, _why(was, now))
     if force and now != at_entry:
