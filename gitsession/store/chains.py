@@ -51,9 +51,7 @@ def move_to_ends(
 
 def _meet(name: str, chains: Mapping[str, Chain], end: Oid, writer: RefWriter, read: Read) -> str | None:
     """Bring our line to where it belongs beside what others put there; its name, if that is not ``name``."""
-    theirs = writer.refs.read(name)
-    if theirs is not None and theirs.startswith(SYMBOLIC):
-        theirs = None
+    theirs = _held(name, writer)
     if theirs is not None:
         try:
             if lines.holds(read, end, theirs, until=chains[name][0]) and writer.move(name, end, ours={theirs}):
@@ -62,11 +60,17 @@ def _meet(name: str, chains: Mapping[str, Chain], end: Oid, writer: RefWriter, r
                 return None
         except GitSessionError:
             pass  # what cannot be followed is not ours to judge
-    for side in lines.names_beside(read, name, end, theirs):
-        if writer.move(side, end, ours={None}) or _goes_on(side, end, writer, read):
-            _take_along(name, side, chains, writer)
-            return side
-    raise Unavailable(f"every name to step aside to from {name} is taken")
+    side = lines.aside(read, lambda at: _held(at, writer), name, end, theirs)
+    held = _held(side, writer)
+    if (held is None or not lines.holds(read, held, end)) and not writer.move(side, end, ours={held}):
+        raise Unavailable(f"another program moves {side}")
+    _take_along(name, side, chains, writer)
+    return side
+
+
+def _held(name: str, writer: RefWriter) -> Oid | None:
+    value = writer.refs.read(name)
+    return None if value is not None and value.startswith(SYMBOLIC) else value
 
 
 def _take_along(name: str, side: str, chains: Mapping[str, Chain], writer: RefWriter) -> None:
@@ -75,17 +79,6 @@ def _take_along(name: str, side: str, chains: Mapping[str, Chain], writer: RefWr
     chain = chains.get(choice or "", [None])
     if choice and chain[-1] in (None, refs.symbolic(name)):
         writer.move(choice, refs.symbolic(side), ours={None, refs.symbolic(name), *chain})
-
-
-def _goes_on(side: str, end: Oid, writer: RefWriter, read: Read) -> bool:
-    """Whether ``side`` is our line already, as an earlier flush left it."""
-    held = writer.refs.read(side)
-    if held is None or held.startswith(SYMBOLIC):
-        return False
-    try:
-        return lines.holds(read, held, end) or (lines.holds(read, end, held) and writer.move(side, end, ours={held}))
-    except GitSessionError:
-        return False
 
 
 def _left(name: str, chain: Chain, writer: RefWriter) -> Move:

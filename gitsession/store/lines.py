@@ -1,8 +1,9 @@
 """Lines of commits along first parents: where two of them part, and what one is called beside the other.
 
-The name follows from content: ``<base>.<8 base32 of the chain of our first entry that theirs lacks>``, 13, 26 or 52
-where a shorter one is another line's. Published lines only grow, so that entry, and with it the name, is the same after
-any crash, retry or later fetch, and in every store. Second parents do not count: a summary may come to name anything.
+The name follows from content: ``<base>.<8 base32 of the chain of our first entry that theirs lacks>``. Where that is
+another line's which has that entry too, it is the first that this one lacks; else 13, 26 or 52 characters. Published
+lines only grow, so that entry, and with it the name, is the same after any crash, retry or later fetch, and in every
+store. Second parents do not count: a summary may come to name anything.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from gitsession.codec.digest import hash_of, to_base32
 from gitsession.codec.message import trailers_of
-from gitsession.errors import Corrupt, Malformed, MissingObject
+from gitsession.errors import Corrupt, Malformed, MissingObject, Unavailable
 from gitsession.store.base import Kind, Oid
 from gitsession.store.objects import Commit, parse_commit
 
@@ -92,7 +93,7 @@ def holds(read: Read, tip: Oid, wanted: Oid, *, until: Oid | None = None) -> boo
 
 
 def names_beside(read: Read, name: str, ours: Oid, theirs: Oid | None) -> Iterator[str]:
-    """What our line may be called beside the ref ``name``; each but the first if those are another line's.
+    """What our line may be called beside the ref ``name``, that holds ``theirs``: short, and longer.
 
     Where the lines cannot be read, what can be of ours stands in.
     """
@@ -100,6 +101,35 @@ def names_beside(read: Read, name: str, ours: Oid, theirs: Oid | None) -> Iterat
     folder, _, branch = name.rpartition("/")
     for length in LENGTHS:
         yield f"{folder}/{branch.partition('.')[0]}.{to_base32(key, length)}"
+
+
+def aside(read: Read, held: Callable[[str], Oid | None], name: str, ours: Oid, theirs: Oid | None) -> str:
+    """The ref on which our line goes on beside what ``name`` holds, ``theirs``: it is free, or holds a part of ours, or
+    ours and more. No other line is ever overwritten.
+
+    ``held``: what a ref holds. Raises ``Unavailable`` where every name is another line's.
+    """
+    tried: set[str] = set()
+    beside = theirs
+    while True:
+        for side in names_beside(read, name, ours, beside):
+            there = held(side) if side not in tried else None
+            if side in tried:
+                continue
+            tried.add(side)
+            if there is None or holds(read, there, ours) or holds(read, ours, there):
+                return side
+            if _goes_further(read, ours, there, beside):
+                beside = there  # another line that begins as ours does: by what it lacks, then
+                break
+        else:
+            raise Unavailable(f"every name to step aside to from {name} is another line's")
+
+
+def _goes_further(read: Read, ours: Oid, there: Oid, beside: Oid | None) -> bool:
+    first = parting(read, ours, beside).first if beside is not None else ours
+    base = parting(read, ours, there).base
+    return base is not None and first is not None and holds(read, base, first)
 
 
 def _key(read: Read, ours: Oid, theirs: Oid | None) -> bytes:

@@ -8,6 +8,8 @@ from gitsession.errors import InvalidName
 from gitsession.store.refnames import check_ref_name
 
 SESSIONS = "refs/heads/sessions/"
+OURS = "refs/heads/gitsession/"
+"""Below it stands what is synced and is no session's."""
 OPLOG = "refs/gitsession/oplog"
 ACTIVE = "refs/gitsession/active/"
 LOOKS = "refs/gitsession/files/"
