@@ -32,7 +32,7 @@ from types import TracebackType
 from typing import Literal, Self, TypeAlias, get_args
 
 from gitsession.errors import Corrupt, GitSessionError, MissingObject, Unavailable
-from gitsession.store import create, pack
+from gitsession.store import create, pack, published, refs
 from gitsession.store.access import denied
 from gitsession.store.base import Kind, Oid, RefValue
 from gitsession.store.chains import move_to_ends
@@ -161,6 +161,10 @@ class GitStore:
         ends |= staging.ends() if staging else {}
         found = {**self._git.refs(prefix), **{name: end for name, end in ends.items() if name.startswith(prefix)}}
         return {name: value for name, value in sorted(found.items()) if value is not None}
+
+    def published_to(self, name: str, new: RefValue | None) -> str | None:
+        """See ``ObjectStore``."""
+        return published.holder(self._git_dir, self.read, self.refs(refs.TRACKING), name, new)
 
     # -- writing
 

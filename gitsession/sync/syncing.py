@@ -16,11 +16,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from gitsession.errors import GitSessionError, Refused, Unavailable
-from gitsession.store import create, lines, refs
+from gitsession.store import create, intents, lines, refs
 from gitsession.store.base import Oid
 from gitsession.store.gitstore import GitStore
 from gitsession.store.lock import StoreLock
-from gitsession.sync import intents, transport
+from gitsession.sync import transport
 from gitsession.sync.judged import Proposed, Reader, judge
 from gitsession.sync.quarantine import Quarantine
 from gitsession.sync.reconcile import Branch, reconcile
