@@ -36,11 +36,13 @@ _FILES = {
 class Quarantine:
     """To be used in a ``with``, by a holder of the sync lock: what killed ones left is removed."""
 
-    def __init__(self, store_dir: Path, known: Mapping[str, Oid]) -> None:
-        """``known``: refs that it begins with, so that git asks only for what is new."""
+    def __init__(self, store_dir: Path, known: Mapping[str, Oid], *, at: Path | None = None) -> None:
+        """``known``: refs that it begins with, so that git asks only for what is new. ``at``: what was fetched already
+        lies there.
+        """
         self._store_dir = store_dir
         self._known = known
-        self.git_dir = store_dir / PLACE / secrets.token_hex(8)
+        self.git_dir = at or store_dir / PLACE / secrets.token_hex(8)
 
     def __enter__(self) -> Self:
         try:
@@ -89,7 +91,7 @@ class Quarantine:
             if (there / f"{name}.idx").exists():
                 continue
             pack.keep(self._store_dir / create.KEEP, there / f"{name}.keep")
-            for suffix in (".pack", ".rev", ".idx"):  # a pack is there when its index is
+            for suffix in (".pack", ".rev", ".promisor", ".idx"):  # a pack is there when its index is
                 file = self.git_dir / f"objects/pack/{name}{suffix}"
                 if file.exists():
                     _sync(file)

@@ -27,12 +27,21 @@ _HEADS = "refs/heads/"
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """``places``: which refs of ours lie where on the remote, as pairs of beginnings. ``is_home``: it rules names."""
+    """``places``: which refs of ours lie where on the remote, as pairs of beginnings. ``is_home``: it rules names.
+
+    ``is_named``: git's configuration knows it; a bundle is asked by its address, and remembered by nothing.
+    """
 
     name: str
     url: str
     places: tuple[tuple[str, str], ...] = field(default=())
     is_home: bool = False
+    is_named: bool = True
+
+    @property
+    def address(self) -> str:
+        """What git is told."""
+        return self.name if self.is_named else self.url
 
     @property
     def is_shared(self) -> bool:
@@ -126,6 +135,13 @@ def add(git_dir: Path, name: str, url: str, *, namespace: str = "", home: bool =
     if home:
         _config(git_dir, HOME, name)
     return find(git_dir, name)
+
+
+def file(path: Path) -> Remote:
+    """A bundle, or a repository that is looked at once. Raises ``NotFound``."""
+    if not path.exists():
+        raise NotFound(f"there is no {path}")
+    return Remote("bundle", os.path.abspath(path), _OWN, is_named=False)
 
 
 def remove(git_dir: Path, name: str) -> Remote:

@@ -1,6 +1,6 @@
 """Pull, push and sync: what a remote holds is taken in, what it lacks is sent.
 
-    pull   fetch apart -> judge -> packs and tracking refs, one transaction -> our refs, one transaction
+    pull   fetch apart -> judge -> packs, tracking refs and our refs in one transaction
     push   note what is about to go -> git push, exact refs only -> tracking refs
     sync   pull, push; again where somebody published in between
 
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from gitsession.errors import GitSessionError, Refused, Unavailable
 from gitsession.store import create, intents, lines, refs
-from gitsession.store.base import Oid
+from gitsession.store.base import Oid, Transaction
 from gitsession.store.gitstore import GitStore
 from gitsession.store.lock import StoreLock
 from gitsession.sync import transport
@@ -134,51 +134,63 @@ def _alone(store: GitStore) -> Iterator[None]:
 
 
 def _take_in(store: GitStore, remote: Remote, talk: Talk) -> list[Branch]:
+    """One transaction: the packs, the tracking refs, and our own."""
     _flush(store)
-    refused = _fetch(store, remote, talk)
-    with store.transaction() as tx:
-        here = store.refs(_HEADS)
-        theirs = _of_ours(remote, store.refs(remote.tracks))
-        same = [Branch(ref, "same", oid, oid) for ref, oid in theirs.items() if here.get(ref) == oid]
-        differ = {ref: oid for ref, oid in theirs.items() if here.get(ref) != oid and ref not in refused}
-        done = reconcile(store, tx, differ, is_home=remote.is_home)
-    _flush(store)
-    found = {branch.ref: branch for branch in (*same, *done)} | refused
-    return [found[ref] for ref in sorted(found)]
-
-
-def _fetch(store: GitStore, remote: Remote, talk: Talk) -> dict[str, Branch]:
-    """Bring the tracking refs up to date, and what they lead to; what is refused of it."""
     known = {name: oid for prefix in (_HEADS, remote.tracks) for name, oid in store.refs(prefix).items()}
     with Quarantine(store.git_dir, known) as place:
         refused = _fetch_apart(place, remote, talk)
         there = place.refs(remote.tracks)
         _check_is_store(remote, there.get(remote.tracking(create.MAIN)))
         theirs = {ref: oid for ref, oid in _of_ours(remote, there).items() if ref not in refused}
-        read = Reader(place.git_dir, store)
-        moves = [Proposed(ref, _base(read, known.get(ref), oid), oid) for ref, oid in theirs.items()
-                 if known.get(ref) != oid]  # fmt: skip
-        judged = {move.ref: move.old for move in moves if move.old is not None}
-        heads = {name: oid for name, oid in known.items() if name.startswith(_HEADS) and name not in theirs}
-        for refusal in judge(read, moves, {**heads, **judged}):
-            at = f" (at {refusal.oid[:10]})" if refusal.oid else ""
-            refused[refusal.ref] = Branch(refusal.ref, "refused", known.get(refusal.ref), why=refusal.what + at)
-        good = {remote.tracking(ref): oid for ref, oid in theirs.items() if ref not in refused}
+        refused |= _judge(store, place, theirs, known)
+        theirs = {ref: oid for ref, oid in theirs.items() if ref not in refused}
         if refused:
-            place.keep_only(good.values())
-        gone = [name for name in known if name.startswith(remote.tracks) and name not in there]
+            place.keep_only(theirs.values())
         with store.transaction() as tx:
             try:
                 place.move_in()
             except OSError as error:
                 raise Unavailable(f"cannot keep what was fetched: {error.strerror}") from error
-            for name, oid in good.items():
-                if known.get(name) != oid:
-                    tx.move(name, oid, expected=store.ref(name))
-            for name in gone:
-                tx.move(name, None, expected=store.ref(name))
+            if remote.is_named:
+                _remember(store, tx, remote, theirs, {*there})
+            here = store.refs(_HEADS)
+            differ = {ref: oid for ref, oid in theirs.items() if here.get(ref) != oid}
+            done = reconcile(store, tx, differ, is_home=remote.is_home)
     intents.forget(store.git_dir, remote.name)
-    return refused
+    _flush(store)
+    same = [Branch(ref, "same", oid, oid) for ref, oid in theirs.items() if ref not in differ]
+    return sorted((*same, *done, *refused.values()), key=lambda branch: branch.ref)
+
+
+def _remember(store: GitStore, tx: Transaction, remote: Remote, theirs: Mapping[str, Oid], there: set[str]) -> None:
+    """Bring the tracking refs up to date; those go that the remote has no more."""
+    seen = store.refs(remote.tracks)
+    for ref, oid in theirs.items():
+        name = remote.tracking(ref)
+        if seen.get(name) != oid:
+            tx.move(name, oid, expected=store.ref(name))
+    for name in seen.keys() - there:
+        tx.move(name, None, expected=store.ref(name))
+
+
+def _judge(
+    store: GitStore, place: Quarantine, theirs: Mapping[str, Oid], known: Mapping[str, Oid]
+) -> dict[str, Branch]:
+    """What of ``theirs`` is not what docs/format.md says, ref by ref. What both hold of a line was judged before."""
+    read = Reader(place.git_dir, store)
+    differ = {ref: oid for ref, oid in theirs.items() if known.get(ref) != oid}
+    moves = [Proposed(ref, _base(read, known.get(ref), oid), oid) for ref, oid in differ.items()]
+    before = {name: oid for name, oid in known.items() if name.startswith(_HEADS) and name not in differ}
+    before |= {move.ref: move.old for move in moves if move.old is not None}
+    return {
+        refusal.ref: Branch(
+            refusal.ref,
+            "refused",
+            known.get(refusal.ref),
+            why=refusal.what + (f" (at {refusal.oid[:10]})" if refusal.oid else ""),
+        )
+        for refusal in judge(read, moves, before)
+    }
 
 
 def _fetch_apart(place: Quarantine, remote: Remote, talk: Talk) -> dict[str, Branch]:
@@ -188,9 +200,9 @@ def _fetch_apart(place: Quarantine, remote: Remote, talk: Talk) -> dict[str, Bra
         return {}
     except Unfit as error:
         told = transport.advertised(place.git_dir, remote, talk)
-        near = {far: ref for ref in told for far in [ref] if _ours_of(remote, ref)}
         seen = place.refs(remote.tracks)
-        todo = [far for far in near if seen.get(remote.tracking(_ours_of(remote, far) or "")) != told[far]]
+        ours = {far: ref for far in told if (ref := _ours_of(remote, far)) is not None}
+        todo = [far for far, ref in ours.items() if seen.get(remote.tracking(ref)) != told[far]]
         if not todo:
             raise
         return _fetch_halves(place, remote, todo, talk, str(error))

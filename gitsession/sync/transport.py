@@ -66,7 +66,7 @@ class Results:
 def fetch(git_dir: Path, remote: Remote, specs: Sequence[str], talk: Talk) -> None:
     """Fetch ``specs`` from ``remote`` into the refs they name in ``git_dir``. Raises ``Unavailable``, ``Unfit``."""
     words = ["-c", "core.fsync=none,objects", "fetch", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"]
-    words += ["--no-recurse-submodules", "--prune", "--refmap=", *_progress(talk), "--end-of-options", remote.name]
+    words += ["--no-recurse-submodules", "--prune", "--refmap=", *_progress(talk), "--end-of-options", remote.address]
     answer = gitcli.talk(git_dir, *words, *specs, told=talk.told, interactive=talk.interactive)
     if answer.code:
         raise failure(remote, answer)
@@ -74,7 +74,7 @@ def fetch(git_dir: Path, remote: Remote, specs: Sequence[str], talk: Talk) -> No
 
 def advertised(git_dir: Path, remote: Remote, talk: Talk) -> dict[str, Oid]:
     """What the remote has, by its own names. Raises ``Unavailable``."""
-    words = ("ls-remote", "--refs", "--end-of-options", remote.name)
+    words = ("ls-remote", "--refs", "--end-of-options", remote.address)
     answer = gitcli.talk(git_dir, *words, told=talk.told, interactive=talk.interactive)
     if answer.code:
         raise failure(remote, answer)
@@ -109,7 +109,7 @@ def _push_chunk(
 ) -> dict[str, Pushed]:
     specs = [f"{oid}:{there}" for oid, there in chunk.values()]
     words = ["push", "--porcelain", "--no-verify", "--no-follow-tags", "--recurse-submodules=no"]
-    words += [*_progress(talk), "--end-of-options", remote.name, *specs]
+    words += [*_progress(talk), "--end-of-options", remote.address, *specs]
     answer = gitcli.talk(git_dir, *words, told=talk.told, interactive=talk.interactive)
     told = {
         row[3]: row for line in answer.out.decode("utf-8", "replace").splitlines() if (row := _STATUS.fullmatch(line))
