@@ -17,7 +17,15 @@ if TYPE_CHECKING:
     from gitsession.sync.syncing import Report
     from gitsession.sync.transport import Talk
 
-_WORDS = {"new": "new", "forwarded": "moved on", "ahead": "sent", "forked": "beside", "refused": "refused"}
+_SENT = {"new": "sent", "forwarded": "sent"}
+_WORDS = {
+    "new": "new",
+    "forwarded": "moved on",
+    "ahead": "sent",
+    "forked": "beside",
+    "refused": "refused",
+    "purged": "purged",
+}
 _COLORS = {"refused": "red", "forked": "yellow", "new": "green"}
 
 
@@ -39,7 +47,7 @@ def tell(app: App, schema: str, report: Report, *, as_json: bool) -> int:
     if as_json:
         emit(schema, {"remote": report.remote, "branches": [_object(branch) for branch in report.branches]})
     else:
-        _tell(app, report)
+        _tell(app, report, _WORDS | (_SENT if schema == "push" else {}))
     return exits.REFUSED if report.of("refused") else exits.OK
 
 
@@ -54,26 +62,26 @@ def _object(branch: Branch) -> dict[str, Any]:
     }
 
 
-def _tell(app: App, report: Report) -> None:
+def _tell(app: App, report: Report, words: dict[str, str]) -> None:
     told = [branch for branch in report.branches if branch.outcome != "same" and branch.ref != create.MAIN]
     titles = {row.sid: row.title or "" for row in app.catalogue().sessions()} if told else {}
     for branch in told:
-        say(_line(branch, titles))
+        say(_line(branch, words[branch.outcome], titles))
         for line in _more(app, branch):
             say(f"{'':10}{line}", dim=True)
     for line in report.said:
         warn(f"{report.remote} says: {line}")
     same = len(report.of("same"))
-    sums = Counter(branch.outcome for branch in told)
-    parts = [f"{number:,} {_WORDS[outcome]}" for outcome, number in sums.items()]
+    sums = Counter(words[branch.outcome] for branch in told)
+    parts = [f"{number:,} {word}" for word, number in sums.items()]
     parts += [f"{same:,} the same"] if same or not parts else []
     say(f"{report.remote}: {', '.join(parts)}")
 
 
-def _line(branch: Branch, titles: dict[str, str]) -> str:
+def _line(branch: Branch, word: str, titles: dict[str, str]) -> str:
     parsed = refs.parse(branch.ref)
     name = "/".join(parsed) if parsed else branch.ref.removeprefix("refs/heads/")
-    word = paint(f"{_WORDS[branch.outcome]:<10}", fg=_COLORS.get(branch.outcome, "reset"))
+    word = paint(f"{word:<10}", fg=_COLORS.get(branch.outcome, "reset"))
     title = titles.get(parsed[0], "") if parsed and parsed[1] == refs.MAIN else ""
     return f"{word}{name}" + (f"  {title}" if title else "")
 

@@ -140,7 +140,7 @@ def _take_in(store: GitStore, remote: Remote, talk: Talk) -> list[Branch]:
     with Quarantine(store.git_dir, known) as place:
         refused = _fetch_apart(place, remote, talk)
         there = place.refs(remote.tracks)
-        _check_is_store(remote, there.get(remote.tracking(create.MAIN)))
+        _check_is_store(remote, {remote.here(name): oid for name, oid in there.items()})
         theirs = {ref: oid for ref, oid in _of_ours(remote, there).items() if ref not in refused}
         refused |= _judge(store, place, theirs, known)
         theirs = {ref: oid for ref, oid in theirs.items() if ref not in refused}
@@ -265,10 +265,8 @@ def _send(
     wanted, branches = _wanted(store, remote, set(only), set(leave))
     if not wanted:
         return Report(remote.name, tuple(branches))
-    if (
-        not remote.is_shared and store.ref(remote.tracking(create.MAIN)) is None
-    ):  # never seen: is it what we take it for?
-        _check_is_store(remote, transport.advertised(store.git_dir, remote, talk).get(create.MAIN))
+    if not remote.is_shared and store.ref(remote.tracking(create.MAIN)) is None:
+        _check_is_store(remote, transport.advertised(store.git_dir, remote, talk))
     try:
         intents.note(store.git_dir, remote.name, {ref: oid for ref, (oid, _) in wanted.items()})
         before = store.refs(remote.tracks)
@@ -292,11 +290,14 @@ def _send(
     return Report(remote.name, tuple(branches), frozenset(took), tuple(done.said), whole)
 
 
-def _check_is_store(remote: Remote, main: Oid | None) -> None:
-    """Raises ``Refused`` where a remote has something else on its main branch: sessions must not mix with code."""
-    if main is not None and main != create.first_commit()[0]:
+def _check_is_store(remote: Remote, there: Mapping[str, Oid]) -> None:
+    """Raises ``Refused`` where a remote has other branches than a store's: sessions must not mix with code."""
+    main = there.get(create.MAIN)
+    others = [] if main else [ref for ref in there if ref.startswith(_HEADS) and remote.there(ref) is None]
+    if others or (main is not None and main != create.first_commit()[0]):
+        what = others[0].removeprefix(_HEADS) if others else "main"
         raise Refused(
-            f"{remote.name} is no store of sessions: its branch main is something else",
+            f"{remote.name} is no store of sessions: its branch {what[:80]} is none of a store's",
             hint="beside code, sessions lie apart: `gitsession remote add NAME URL --namespace gitsession`",
         )
 
