@@ -78,7 +78,7 @@ def _fill(path: Path, remote: Remote, talk: Talk, filter: str) -> Report:
         for refusal in judge(read, [Proposed(ref, None, oid) for ref, oid in sorted(theirs.items())], {}):
             refused[refusal.ref] = Branch(refusal.ref, "refused", why=refusal.what)
     good = {ref: oid for ref, oid in theirs.items() if ref not in refused}
-    fetched = Quarantine(path, {}, at=apart)
+    fetched = Quarantine(path, remote, {}, at=apart)
     if len(good) < len(found):
         fetched.keep_only(good.values())
     fetched.move_in()

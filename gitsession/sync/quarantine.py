@@ -1,8 +1,8 @@
-"""A place apart for what is fetched: nothing of it is in the store until it was judged.
+"""A place apart from which git talks to a remote: nothing that is fetched is in the store until it was judged.
 
-A bare repository below the store, made for one fetch: it borrows the store's objects and reads its configuration, so
-that git finds remote, credentials and what is here already; what it fetches lies in packs of its own. Those that are
-good move into the store, by one rename each.
+A bare repository below the store, made for one talk: it borrows the store's objects, and of its configuration only what
+cannot run a program. What it fetches lies in packs of its own. Those that are good move into the store, by one rename
+each.
 """
 
 from __future__ import annotations
@@ -21,26 +21,30 @@ from gitsession.store.base import Oid
 from gitsession.store.durable import make_directories, sync_directory
 from gitsession.store.git import GitDoor
 from gitsession.store.refnames import SYMBOLIC
+from gitsession.sync.remotes import Remote
 
 PLACE = f"{create.CONTROL}/incoming"
 
-_FILES = {
-    "HEAD": "ref: refs/heads/none\n",
-    # The settings of a store, and with them its remotes; fsck is not to be switched off there.
-    "config": "[core]\n\trepositoryformatversion = 0\n\tbare = true\n[include]\n\tpath = ../../../config\n"
-    "[fetch]\n\tfsckObjects = true\n\tunpackLimit = 1\n[transfer]\n\tfsckObjects = true\n\tunpackLimit = 1\n",
-    "objects/info/alternates": "../../../../objects\n",
-}
+_CONFIG = """\
+[core]
+	repositoryformatversion = 0
+	bare = true
+[fetch]
+	fsckObjects = true
+	unpackLimit = 1
+"""
+_FILES = {"HEAD": "ref: refs/heads/none\n", "objects/info/alternates": "../../../../objects\n"}
 
 
 class Quarantine:
     """To be used in a ``with``, by a holder of the sync lock: what killed ones left is removed."""
 
-    def __init__(self, store_dir: Path, known: Mapping[str, Oid], *, at: Path | None = None) -> None:
+    def __init__(self, store_dir: Path, remote: Remote, known: Mapping[str, Oid], *, at: Path | None = None) -> None:
         """``known``: refs that it begins with, so that git asks only for what is new. ``at``: what was fetched already
         lies there.
         """
         self._store_dir = store_dir
+        self._remote = remote
         self._known = known
         self.git_dir = at or store_dir / PLACE / secrets.token_hex(8)
 
@@ -50,8 +54,8 @@ class Quarantine:
             make_directories(self._store_dir / PLACE)
             for folder in ("objects/info", "objects/pack", "refs"):
                 (self.git_dir / folder).mkdir(mode=0o700, parents=True)
-            for name, text in _FILES.items():
-                (self.git_dir / name).write_text(text)
+            for name, text in {**_FILES, "config": _CONFIG + _section(self._remote)}.items():
+                (self.git_dir / name).write_bytes(text.encode("utf-8", "surrogateescape"))
             plain = {name: oid for name, oid in self._known.items() if not oid.startswith(SYMBOLIC)}
             (self.git_dir / packedrefs.FILE).write_bytes(packedrefs.changed(b"", put=plain))
         except OSError as error:
@@ -73,10 +77,11 @@ class Quarantine:
         named = "".join(f"{oid}\n" for oid in dict.fromkeys(tips))
         known = "".join(f"^{oid}\n" for oid in set(self._known.values()) if not oid.startswith(SYMBOLIC))
         before = self._packs()
+        made: list[str] = []
         if named:
             words = ("pack-objects", "--revs", "--delta-base-offset", "-q", "objects/pack/pack")
-            gitcli.run(self.git_dir, *words, stdin=(named + known).encode())
-        for name in before:
+            made = gitcli.run(self.git_dir, *words, stdin=(named + known).encode()).out.decode().split()
+        for name in set(before) - {f"pack-{one}" for one in made}:
             for suffix in (".idx", ".rev", ".pack"):
                 (self.git_dir / f"objects/pack/{name}{suffix}").unlink(missing_ok=True)
 
@@ -103,6 +108,13 @@ class Quarantine:
     def _packs(self) -> list[str]:
         folder = self.git_dir / "objects" / "pack"
         return sorted(file.stem for file in folder.glob("pack-*.idx") if file.with_suffix(".pack").exists())
+
+
+def _section(remote: Remote) -> str:
+    """What git's configuration says of the remote."""
+    escaped = {"\\": "\\\\", '"': '\\"', "\n": "\\n"}
+    lines = [f'\t{key} = "{"".join(escaped.get(one, one) for one in value)}"\n' for key, value in remote.settings]
+    return f'[remote "{remote.name}"]\n' + "".join(lines)
 
 
 def _sync(file: Path) -> None:

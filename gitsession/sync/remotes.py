@@ -20,6 +20,11 @@ HOME = "gitsession.home"
 NAMESPACE = "gitsession"
 DEFAULT = "origin"
 
+SAFE = ("url", "pushurl", "proxy", "promisor", "partialclonefilter")
+"""What git is told of a remote. A store may come from anybody: its configuration could name programs to run as ssh, as
+the other side, or for a password. Those are the user's own configuration to name.
+"""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _NAMESPACE = re.compile(r"[a-z0-9][a-z0-9_-]{0,30}")
 _HEADS = "refs/heads/"
@@ -30,6 +35,7 @@ class Remote:
     """``places``: which refs of ours lie where on the remote, as pairs of beginnings. ``is_home``: it rules names.
 
     ``is_named``: git's configuration knows it; a bundle is asked by its address, and remembered by nothing.
+    ``settings``: of what the store's configuration says of it, what cannot name a program to run.
     """
 
     name: str
@@ -37,6 +43,7 @@ class Remote:
     places: tuple[tuple[str, str], ...] = field(default=())
     is_home: bool = False
     is_named: bool = True
+    settings: tuple[tuple[str, str], ...] = ()
 
     @property
     def address(self) -> str:
@@ -91,7 +98,8 @@ def listed(git_dir: Path) -> list[Remote]:
         far = next((spec.partition(":")[2] for spec in pushed if spec.startswith(f"{refs.SESSIONS}*:")), "")
         match = re.fullmatch(r"refs/([^/*]+)/sessions/\*", far)
         places = _shared(match[1]) if match and match[1] != "heads" else _OWN
-        found.append(Remote(name, url, places, is_home=name == home))
+        told = tuple((key, value) for key in SAFE for value in said.get(f"remote.{name}.{key}", []))
+        found.append(Remote(name, url, places, is_home=name == home, settings=told))
     return found
 
 

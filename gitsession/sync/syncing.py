@@ -137,7 +137,7 @@ def _take_in(store: GitStore, remote: Remote, talk: Talk) -> list[Branch]:
     """One transaction: the packs, the tracking refs, and our own."""
     _flush(store)
     known = {name: oid for prefix in (_HEADS, remote.tracks) for name, oid in store.refs(prefix).items()}
-    with Quarantine(store.git_dir, known) as place:
+    with Quarantine(store.git_dir, remote, known) as place:
         refused = _fetch_apart(place, remote, talk)
         there = place.refs(remote.tracks)
         _check_is_store(remote, {remote.here(name): oid for name, oid in there.items()})
@@ -265,17 +265,19 @@ def _send(
     wanted, branches = _wanted(store, remote, set(only), set(leave))
     if not wanted:
         return Report(remote.name, tuple(branches))
-    if not remote.is_shared and store.ref(remote.tracking(create.MAIN)) is None:
-        _check_is_store(remote, transport.advertised(store.git_dir, remote, talk))
+    before = store.refs(remote.tracks)
     try:
-        intents.note(store.git_dir, remote.name, {ref: oid for ref, (oid, _) in wanted.items()})
-        before = store.refs(remote.tracks)
-        done = transport.push(store.git_dir, remote, wanted, talk)
+        with Quarantine(store.git_dir, remote, {}) as place:
+            if not remote.is_shared and store.ref(remote.tracking(create.MAIN)) is None:
+                _check_is_store(remote, transport.advertised(place.git_dir, remote, talk))
+            intents.note(store.git_dir, remote.name, {ref: oid for ref, (oid, _) in wanted.items()})
+            done = transport.push(place.git_dir, remote, wanted, talk)
         took = {ref: wanted[ref] for ref, result in done.refs.items() if result.ok}
         with store.transaction() as tx:
-            for ref, (oid, there) in took.items():
-                if there == remote.there(ref) and (seen := store.ref(remote.tracking(ref))) != oid:
-                    tx.move(remote.tracking(ref), oid, expected=seen)
+            for oid, there in took.values():
+                name = remote.tracking(_ours_of(remote, there) or there)
+                if (seen := store.ref(name)) != oid:
+                    tx.move(name, oid, expected=seen)
         intents.forget(store.git_dir, remote.name, done.refs)
     except OSError as error:
         raise Unavailable(f"cannot note what is pushed: {error.strerror}") from error
