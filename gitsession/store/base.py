@@ -52,6 +52,11 @@ class ObjectStore(Protocol):
     def refs(self, prefix: str) -> Mapping[str, RefValue]:
         """Every ref whose name starts with ``prefix``, sorted by name, with what it holds."""
 
+    def published_to(self, name: str, new: RefValue | None) -> str | None:
+        """The remote that may have more of the ref ``name`` than it would hold at ``new`` (``None``: if it were gone);
+        ``None`` where nobody has, so that it may go back.
+        """
+
     def transaction(self) -> AbstractContextManager[Transaction]:
         """Enter: wait for the lock, see what others wrote. Leave: durable, then acknowledged. An exception: nothing."""
 

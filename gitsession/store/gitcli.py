@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection
+import threading
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -118,6 +119,71 @@ def start(git_dir: Path, *arguments: str) -> Popen[bytes]:
 def _command(git_dir: Path | None) -> list[str]:
     command = ["git", *(word for setting in _FIXED for word in ("-c", setting))]
     return command if git_dir is None else [*command, f"--git-dir={os.path.abspath(git_dir)}"]
+
+
+Told = Callable[[bytes], None]
+"""Is given what git says of its progress, as it comes."""
+
+
+def talk(
+    git_dir: Path | None,
+    *arguments: str,
+    told: Told | None = None,
+    interactive: bool = False,
+    timeout_seconds: float = 6 * 3600.0,
+) -> Answer:
+    """Run git to talk to another repository, by the user's own configuration; whatever it ends with.
+
+    ``told``: gets what git says meanwhile. ``interactive``: somebody is there to be asked for a password; else git and
+    ssh have no terminal to ask at. Raises ``Unavailable``: no git, too slow.
+    """
+    import subprocess
+
+    passed = environment(user_config=True)
+    if interactive:
+        passed["GIT_TERMINAL_PROMPT"] = "1"
+    fixed = [setting for setting in _FIXED if not (interactive and setting.startswith("core.askPass"))]
+    command = ["git", *(word for setting in fixed for word in ("-c", setting))]
+    if git_dir is not None:
+        command.append(f"--git-dir={os.path.abspath(git_dir)}")
+    try:
+        child = subprocess.Popen(
+            [*command, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=passed,
+            cwd="/" if git_dir is None else git_dir,
+            start_new_session=not interactive,
+        )
+    except FileNotFoundError:
+        raise Unavailable("git is not on the PATH", hint="install git 2.39 or later") from None
+    with child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        said: list[bytes] = []
+        reader = threading.Thread(target=_pass_on, args=(child.stderr.fileno(), told, said), daemon=True)
+        late = threading.Timer(timeout_seconds, child.kill)
+        late.daemon = True
+        try:
+            late.start()
+            reader.start()
+            out = child.stdout.read()
+            reader.join()
+            code = child.wait()
+        except BaseException:  # a Ctrl-C: the child is not left alone
+            child.kill()
+            raise
+        finally:
+            late.cancel()
+    return Answer(code, out, b"".join(said))
+
+
+def _pass_on(source: int, told: Told | None, said: list[bytes]) -> None:
+    while chunk := os.read(source, 1 << 16):
+        said.append(chunk)
+        if told is not None:
+            told(chunk)
 
 
 def environment(*, user_config: bool = False) -> dict[str, str]:

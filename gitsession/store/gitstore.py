@@ -10,7 +10,7 @@ and a reader never meets half a transaction. From that follow the orders:
 
 Opening is tailing: there is no recovery. A flush that fails or is killed leaves the journal, and the next one does all
 of it again, to the same end. What it moves is what the journal's chain says is ours to move; a ref that others moved
-meanwhile stays theirs, and our line goes on as ``<name>-<8 characters of BLAKE3 of our end>``.
+meanwhile stays theirs, and our line goes on beside it (``store.chains``).
 
 A write that failed may stand in the journal nevertheless, when blanking it failed too, and others may have read it. It
 was told as an error; so before this handle writes again, and while all refs are where that write put them, a record
@@ -32,7 +32,7 @@ from types import TracebackType
 from typing import Literal, Self, TypeAlias, get_args
 
 from gitsession.errors import Corrupt, GitSessionError, MissingObject, Unavailable
-from gitsession.store import create, pack
+from gitsession.store import create, pack, published, refs
 from gitsession.store.access import denied
 from gitsession.store.base import Kind, Oid, RefValue
 from gitsession.store.chains import move_to_ends
@@ -161,6 +161,10 @@ class GitStore:
         ends |= staging.ends() if staging else {}
         found = {**self._git.refs(prefix), **{name: end for name, end in ends.items() if name.startswith(prefix)}}
         return {name: value for name, value in sorted(found.items()) if value is not None}
+
+    def published_to(self, name: str, new: RefValue | None) -> str | None:
+        """See ``ObjectStore``."""
+        return published.holder(self._git_dir, self.read, self.refs(refs.TRACKING), name, new)
 
     # -- writing
 
@@ -454,7 +458,7 @@ class GitStore:
             if overlay.objects:
                 self._write_pack(overlay.objects)
             self._refs.break_dead_locks()
-            left, self.last_flush_error = move_to_ends(overlay.chains, self._refs, self.sidestepped)
+            left, self.last_flush_error = move_to_ends(overlay.chains, self._refs, self.read, self.sidestepped)
             if left and not overlay.objects and overlay.records == 1 and not self._journal.has_damage:
                 return  # nothing but what was left the last time, and none of it moved
             self._start_afresh(left)

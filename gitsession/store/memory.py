@@ -53,6 +53,9 @@ class MemoryStore:
         found: dict[str, RefValue | None] = {**self._refs, **(staging.ends() if staging else {})}
         return {name: value for name, value in sorted(found.items()) if value is not None and name.startswith(prefix)}
 
+    def published_to(self, name: str, new: RefValue | None) -> str | None:
+        """It has no remotes."""
+
     def transaction(self) -> _MemoryTransaction:
         return _MemoryTransaction(self)
 
