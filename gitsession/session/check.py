@@ -16,11 +16,11 @@ from gitsession.session import content, keep
 from gitsession.session.content import Rows
 from gitsession.session.node import Node, load
 from gitsession.store import layout
-from gitsession.store.base import ObjectStore, Oid
+from gitsession.store.base import Oid, Reader
 from gitsession.store.objects import parse_commit
 
 
-def check(store: ObjectStore, node: Node, parent: Node | None, *, judge_words: bool = True) -> Iterator[str]:
+def check(store: Reader, node: Node, parent: Node | None, *, judge_words: bool = True) -> Iterator[str]:
     """What is wrong with one entry; raises where it cannot be read. ``judge_words``: whether its view is ours."""
     if node.parent is not None and parent is None:
         yield f"its parent {node.parent} cannot be read"
@@ -44,7 +44,7 @@ def check(store: ObjectStore, node: Node, parent: Node | None, *, judge_words: b
         yield from _commit_problems(expected, store.read(node.oid)[1])
 
 
-def _second_parent_problems(store: ObjectStore, oid: Oid) -> Iterator[str]:
+def _second_parent_problems(store: Reader, oid: Oid) -> Iterator[str]:
     try:
         load(store, oid)
     except GitSessionError as error:
@@ -62,7 +62,7 @@ def _headline(node: Node, form: str, data: bytes) -> Headline | None:
     return own_headline.headline(payload.decode(data)[0]) if format is None else format.headline(data)
 
 
-def _tree_problems(store: ObjectStore, oid: Oid, rows: Rows) -> Iterator[str]:
+def _tree_problems(store: Reader, oid: Oid, rows: Rows) -> Iterator[str]:
     top = {name: (mode, oid) for mode, name, oid in rows}
     for name, (mode, _) in top.items():
         layout.check(name, oid)

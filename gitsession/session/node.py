@@ -8,7 +8,7 @@ from gitsession.codec import message
 from gitsession.codec.digest import to_base64url
 from gitsession.codec.message import SourceRef
 from gitsession.errors import Corrupt, Malformed, MissingObject
-from gitsession.store.base import ObjectStore, Oid
+from gitsession.store.base import Oid, Reader
 from gitsession.store.objects import parse_commit
 
 
@@ -56,7 +56,7 @@ def parse(oid: Oid, data: bytes) -> Node:
     )
 
 
-def load(store: ObjectStore, oid: Oid) -> Node:
+def load(store: Reader, oid: Oid) -> Node:
     """The entry ``oid``. Raises ``MissingObject``, ``Corrupt`` or ``Malformed``."""
     kind, data = store.read(oid)
     if kind != "commit":
@@ -83,7 +83,7 @@ def line_of(place: str) -> int | None:
     return int(line) if line.isascii() and line.isdigit() and len(line) < 19 else None
 
 
-def before(store: ObjectStore, oid: Oid) -> Oid | None:
+def before(store: Reader, oid: Oid) -> Oid | None:
     """The first parent of a commit that need not be an entry: where to go on when somebody committed on top of one."""
     try:
         kind, data = store.read(oid)

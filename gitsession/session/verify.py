@@ -136,13 +136,13 @@ def _check_meta(store: ObjectStore, sid: str | None, nodes: Mapping[Oid, Node], 
         if parsed is None or parsed[1] != refs.META:
             continue
         node = nodes.get(store.ref(name) or "")
-        while node is not None and not _starts(node):
-            if node.kind not in ON_META and not _stands_for_a_part(node) and not is_of_ours(node):
+        while node is not None and not starts(node):
+            if node.kind not in ON_META and not stands_for_a_part(node) and not is_of_ours(node):
                 report.add(node.oid, f"{node.kind[:40]!r} has no place on {name}")
                 break
             node = nodes.get(node.parent or "")
         leaves = graph.branches(store, parsed[0])
-        if node is not None and _starts(node) and _reaches(nodes, leaves, node.oid) is False:
+        if node is not None and starts(node) and _reaches(nodes, leaves, node.oid) is False:
             report.add(name, "begins in another session")
 
 
@@ -153,22 +153,23 @@ def _check_files(store: ObjectStore, sid: str | None, nodes: Mapping[Oid, Node],
         if parsed is None or parsed[1] == refs.META or refs.is_branch(parsed[1]):
             continue
         node = nodes.get(value)
-        while node is not None and not _starts(node):
+        while node is not None and not starts(node):
             if node.kind not in ON_FILES:
                 report.add(node.oid, f"{node.kind[:40]!r} has no place on {name}", name)
                 break
             node = nodes.get(node.parent or "")
 
 
-def _stands_for_a_part(node: Node) -> bool:
-    """Whether it is what waits in a file, or a part of a document as it stands there."""
+def stands_for_a_part(node: Node) -> bool:
+    """On ``meta``: whether it is what waits in a file, or a part of a document as it stands there."""
     if node.source is None:
         return False
     format = FORMATS.get(node.source.agent)
     return node.source.line == TAIL or (format is not None and is_document(format))
 
 
-def _starts(node: Node) -> bool:
+def starts(node: Node) -> bool:
+    """Whether a session begins there: a root, or a fork."""
     return node.source is None and (node.parent is None or node.kind == Fork.kind)
 
 
@@ -216,5 +217,5 @@ def _of_a_later_view(store: ObjectStore, nodes: Mapping[Oid, Node], report: Repo
 
 
 def _view_stated(store: ObjectStore, node: Node) -> int | None:
-    entry = content.entry_of(store, node) if _starts(node) else None
+    entry = content.entry_of(store, node) if starts(node) else None
     return entry.view if isinstance(entry, Session | Fork) else None
