@@ -18,7 +18,7 @@ FLOORS = [
     ["context", "index"],
     ["compaction", "checkpoint"],
     ["rewind"],
-    ["exchange"],
+    ["exchange", "sync"],
     ["live"],
     ["api"],
     ["cli"],

@@ -8,6 +8,8 @@ from gitsession.errors import InvalidName
 from gitsession.store.refnames import check_ref_name
 
 SESSIONS = "refs/heads/sessions/"
+TOMBSTONES = "refs/heads/gitsession/tombstones"
+TRASH = "refs/gitsession/trash/"
 OPLOG = "refs/gitsession/oplog"
 ACTIVE = "refs/gitsession/active/"
 META = "meta"
@@ -41,6 +43,16 @@ def files(sid: str) -> str:
 
 def active(sid: str) -> str:
     return ACTIVE + sid
+
+
+def trashed(name: str) -> str:
+    """Where a session's ref lies while the session is in the trash; the inverse of ``taken_out``."""
+    return TRASH + name.removeprefix(SESSIONS)
+
+
+def taken_out(name: str) -> str:
+    """The name that a ref in the trash had."""
+    return SESSIONS + name.removeprefix(TRASH)
 
 
 def parse(name: str) -> tuple[str, str] | None:
