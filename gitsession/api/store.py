@@ -236,7 +236,7 @@ class Store:
             find=lambda source_id: self._session_of(format.AGENT, source_id),
         )
         self._brought_in[format.AGENT, source.source_id] = done.session
-        if path is not None and histories and not dry_run and format.AGENT in REMEMBERING:
+        if path is not None and histories and not dry_run and not done.is_purged and format.AGENT in REMEMBERING:
             done = self._with_history(format, source, path, done)
         return done.with_missing(taken.missing)
 

@@ -15,8 +15,9 @@ from gitsession.codec import cbor
 from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.digest import hash_of
 from gitsession.codec.holes import ENCODINGS, Stored
-from gitsession.errors import Malformed
+from gitsession.errors import Malformed, Refused
 from gitsession.session import names
+from gitsession.session.node import Node
 from gitsession.store import layout, refs
 from gitsession.store.base import Kind, ObjectStore, Oid, Reader
 from gitsession.store.objects import encode_tree, oid_of, parse_commit, parse_tree
@@ -135,6 +136,12 @@ def read(store: ObjectStore) -> Tombstones:
     if _newest[0] != oid:
         _newest = oid, at(store, oid)
     return _newest[1]
+
+
+def check_goes_on(store: ObjectStore, sid: str, parent: Node) -> None:
+    """Raises ``Refused`` where ``parent`` is all that a purge has left of session ``sid``."""
+    if parent.is_tombstone and SESSION + sid in read(store):
+        raise Refused(f"session {sid} was purged", hint="begin another one, or fork one")
 
 
 def at(reader: Reader, oid: Oid) -> Tombstones:

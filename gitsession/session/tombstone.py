@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from gitsession.codec import headline as own_headline
 from gitsession.codec import holes, message, payload
+from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.holes import Encoding, Stored
 from gitsession.codec.payload import NONCE_BYTES
 from gitsession.errors import Malformed, Refused
@@ -19,13 +20,14 @@ from gitsession.model.entries import ROLES, Tombstone
 from gitsession.model.headline import Headline
 from gitsession.session import content, keep
 from gitsession.session.content import Kept
-from gitsession.session.node import Node
-from gitsession.session.purged import Replacement
+from gitsession.session.node import Node, parse
+from gitsession.session.purged import Replacement, Tombstones
 from gitsession.store import layout
 from gitsession.store.base import Kind, Oid, Reader
 from gitsession.store.objects import encode_commit, oid_of
 
 OTHER = "other"
+EMPTY_TREE = oid_of("tree", b"")
 _ROLES = frozenset({*ROLES, OTHER, "session"})
 _KIND = re.compile(r"[a-z0-9_.:/-]{1,40}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -68,6 +70,23 @@ def replaced(node: Node, digest: str, by: Replacement, files: Oid | None, parent
     """
     headline = words_of(node, by)
     return _stand(node, keep.Draft(by.form, by.stored, headline, files=files, of=bytes.fromhex(digest)), parents)
+
+
+def put_or_stand_in(to: keep.Objects, parent: Node | None, draft: keep.Draft, purged: Tombstones) -> Node:
+    """Keep ``draft`` after ``parent``; where it was purged, what stands in its place: the same commit as in any store.
+
+    Raises as ``replaced``.
+    """
+    digest = digest_of(draft.stored.payload, draft.stored.holes).hex() if purged else ""
+    if not purged.has_entry(digest):
+        return keep.put(to, parent, draft)
+    _, node = keep.commit_of(draft, EMPTY_TREE, parent)
+    by = purged.instead(digest)
+    parents = [oid for oid in (node.parent, node.second_parent) if oid is not None]
+    made = replaced(node, digest, by, draft.files, parents) if by else of_entry(node, digest, parents)
+    for kind, data in (*made.objects.values(), ("commit", made.commit)):
+        to.put(kind, data)
+    return parse(made.oid, made.commit)
 
 
 def words_of(node: Node, by: Replacement) -> Headline:

@@ -91,7 +91,7 @@ class Rewriter:
         if found.is_tombstone:
             return self.commit(at)
         made = tombstone.of_entry(found, self._digest(found), [self.commit(up) for up in self._parents(at)])
-        self._keep(at, made)
+        self._put_all(made)  # and no more: in another session, which began on this one, the entry stays
         return made.oid
 
     def commit(self, oid: Oid) -> Oid:
@@ -218,9 +218,12 @@ class Rewriter:
 
     def _keep(self, oid: Oid, made: tombstone.Stands) -> None:
         self._gone.add(oid)
+        self._put_all(made)
+        self.mapped[oid] = made.oid
+
+    def _put_all(self, made: tombstone.Stands) -> None:
         self.objects |= made.objects
         self.objects[made.oid] = ("commit", made.commit)
-        self.mapped[oid] = made.oid
         self._same.add(made.oid)
 
     def _put(self, kind: Kind, data: bytes) -> Oid:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
+from gitsession.codec import cbor
 from gitsession.codec.digest import digest as digest_of
 from gitsession.errors import Corrupt, Malformed, MissingObject
 from gitsession.model.entries import Fork
 from gitsession.session import content, node
 from gitsession.session.node import Node
 from gitsession.session.purged import Tombstones
+from gitsession.store import layout
 from gitsession.store.base import Oid, Reader
 from gitsession.store.objects import SUBMODULE_MODE, parse_commit, parse_tree
 from gitsession.sync.rewriting import Rewriter
@@ -136,9 +138,14 @@ def _holds(reader: Reader, tree: Oid, victims: AbstractSet[Oid]) -> bool:
 
 
 def texts(reader: Reader, gone: Iterable[Oid]) -> Iterator[bytes]:
-    """What the entries of commits said, stored payloads, as far as they can be read."""
+    """What the entries of commits said, as far as they can be read: what is stored of an agent's, the texts of ours."""
     for oid in gone:
         try:
-            yield content.kept(reader, node.load(reader, oid)).stored
+            parts = content.kept(reader, node.load(reader, oid))
+            if parts.form != layout.OWN:
+                yield parts.stored
+                continue
+            data = content.payload_of(reader, node.load(reader, oid))
+            yield from (data[start:end] for _, is_text, start, end in cbor.strings(data) if is_text)
         except _DAMAGE:
             continue
