@@ -114,6 +114,10 @@ class GitStore:
         return self._git_dir
 
     @property
+    def is_closed(self) -> bool:
+        return self._closed
+
+    @property
     def read_only(self) -> bool:
         return self._lock is None
 

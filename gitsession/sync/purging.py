@@ -32,7 +32,6 @@ from gitsession.sync import renamed, tombstones, traces, victims
 from gitsession.sync.rewriting import Rewriter
 from gitsession.sync.rewriting_log import rewrite_log
 
-PENDING = f"{create.CONTROL}/purge-pending"
 DONE = f"{create.CONTROL}/purged"
 TRIES = 6
 _LOOK_AFRESH = 256
@@ -60,7 +59,7 @@ class Preview:
 
 def is_pending(store: GitStore) -> bool:
     """Whether a purge was begun here and has not ended."""
-    return (store.git_dir / PENDING).exists()
+    return create.is_purge_pending(store.git_dir)
 
 
 def add(store: GitStore, more: Tombstones, at_ms: int) -> Applied:
@@ -134,7 +133,7 @@ def apply(store: GitStore, found: Tombstones | None = None) -> Applied:
     _begin(store)
     applied = _carry_out(store, found)
     _note_done(store, store.ref(refs.TOMBSTONES))
-    (store.git_dir / PENDING).unlink(missing_ok=True)
+    (store.git_dir / create.PURGE_PENDING).unlink(missing_ok=True)
     sync_directory(store.git_dir / create.CONTROL)
     return applied
 
@@ -237,7 +236,7 @@ def _refuse_tags(store: GitStore, rewriter: Rewriter) -> None:
 
 
 def _begin(store: GitStore) -> None:
-    file = store.git_dir / PENDING
+    file = store.git_dir / create.PURGE_PENDING
     if not file.exists():
         replace_file(file, b"", by=file.with_suffix(".tmp"))
 
