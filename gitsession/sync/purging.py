@@ -16,9 +16,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gitsession.codec import message
+from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.holes import Stored
 from gitsession.errors import Corrupt, RefMoved, Refused, Unavailable
-from gitsession.session import node, oplog, purged
+from gitsession.session import content, node, oplog, purged, tombstone
 from gitsession.session.node import Node
 from gitsession.session.purged import Replacement, Tombstones
 from gitsession.store import create, gitcli, peek, refs
@@ -84,12 +86,23 @@ def add(store: GitStore, more: Tombstones, at_ms: int) -> Applied:
 def replace(store: GitStore, replacements: Mapping[str, tuple[str, Stored]], at_ms: int) -> Applied:
     """Put others in the place of entries: by digest, the form and what is stored from now on.
 
-    The chains of what follows stay. Raises ``Refused`` as ``add``.
+    The chains of what follows stay. Each has the kind and the author of what it replaces: a tombstone in its place
+    must say the same whatever stood there last. Raises ``Refused`` as ``add``, ``Malformed`` for what is no payload.
     """
     found = {digest: Replacement(form, stored) for digest, (form, stored) in replacements.items()}
     same = {digest for digest, by in found.items() if by.digest == digest}
     kept = {digest: by for digest, by in found.items() if digest not in same}
+    for one in preview(store, Tombstones(frozenset(kept))).gone:
+        by = kept.get(one.replaces.hex()) or kept.get(_digest_of(store, one))
+        words = tombstone.words_of(one, by) if by is not None else None
+        if words is not None and (message.kind_of(words), words.role) != (one.kind, one.role):
+            raise Refused(f"what is to replace {one.oid[:12]} is no {one.role} {one.kind}: {words.role} {words.kind}")
     return add(store, Tombstones(replaced=kept), at_ms) if kept else Applied()
+
+
+def _digest_of(store: GitStore, one: Node) -> str:
+    parts = content.kept(store, one)
+    return digest_of(parts.stored, parts.holes).hex()
 
 
 def check(store: GitStore) -> None:
