@@ -32,20 +32,24 @@ from gitsession.live import follow as following
 from gitsession.live import spool
 from gitsession.live.follow import News
 from gitsession.model.entries import Session as Header
-from gitsession.session import graph, oplog
+from gitsession.session import graph, oplog, trash
 from gitsession.session import session as sessions
 from gitsession.session.node import Node
 from gitsession.session.oplog import Operation
 from gitsession.session.verify import Report
-from gitsession.store import create, gitcli
+from gitsession.store import create, gitcli, refs
 from gitsession.store.gitstore import Durability, GitStore
 from gitsession.store.maintain import Maintained, is_due, maintain
 
 if TYPE_CHECKING:
+    from gitsession.api.purges import Trashed
     from gitsession.api.remotes import Remotes
     from gitsession.live.drain import Drained
     from gitsession.rewind.perform import Rewound
+    from gitsession.sync.finding import Wanted
+    from gitsession.sync.purging import Applied
     from gitsession.sync.remotes import Remote
+    from gitsession.sync.retention import Leaves, Rules
     from gitsession.sync.syncing import Report as SyncReport
     from gitsession.sync.transport import Talk
 
@@ -102,7 +106,10 @@ class Store:
             if not path.exists():
                 create.create(path)
         objects = GitStore.open(path, durability=durability, flush_on_close=flush_on_close, damaged=damaged)
-        return cls(objects, clock, tends=flush_on_close)
+        store = cls(objects, clock, tends=flush_on_close)
+        if not damaged and create.is_purge_pending(path):
+            store._settle_quietly()
+        return store
 
     @classmethod
     def create(cls, path: str | Path, *, clock: Callable[[], int] = now_ms) -> Self:
@@ -240,7 +247,7 @@ class Store:
             find=lambda source_id: self._session_of(format.AGENT, source_id),
         )
         self._brought_in[format.AGENT, source.source_id] = done.session
-        if path is not None and histories and not dry_run and format.AGENT in REMEMBERING:
+        if path is not None and histories and not dry_run and not done.is_purged and format.AGENT in REMEMBERING:
             done = self._with_history(format, source, path, done)
         return done.with_missing(taken.missing)
 
@@ -419,6 +426,66 @@ class Store:
 
         return workspaces.take_next(self.objects, self._catalogues, "redo", self._clock, workspace)
 
+    # ---- what leaves the store
+
+    def remove(self, sid: str) -> None:
+        """Put a session into the trash. Remotes keep theirs. Raises ``NotFound``."""
+        trash.remove(self.objects, sid, self._clock())
+
+    def restore(self, part: str) -> str:
+        """Take the session with ``part`` in its name out of the trash; its name. Raises ``NotFound``, ``Ambiguous``."""
+        sid = trash.find(self.objects, part)
+        trash.restore(self.objects, sid, self._clock())
+        return sid
+
+    def trashed(self) -> list[Trashed]:
+        """What is in the trash, the newest first."""
+        from gitsession.api import purges
+
+        return purges.trashed(self.objects)
+
+    def plan_purge(self, sid: str | None = None, at: Node | None = None, *, text: str = "") -> Wanted:
+        """What a purge would take: a session, here or in the trash; the entry ``at`` of it; or what says ``text``, in
+        it or in all sessions. Reads only. Raises ``NotFound``.
+        """
+        from gitsession.api import purges
+
+        return purges.wanted(self.objects, sid, at, text)
+
+    def purge(self, what: Wanted) -> Applied:
+        """Take it out of this store for good: nothing of it is left, and no ``undo`` brings it back.
+
+        Raises ``Refused`` where a copy would stay, ``Unavailable`` where others keep writing; what was begun goes on
+        when the store is opened again.
+        """
+        from gitsession.api import purges
+
+        return purges.purge(self.objects, self._catalogues, self._memory, what, self._clock)
+
+    def settle_purges(self) -> Applied:
+        """Purge what came in that was purged before: from a remote, or by plain git. Cheap where nothing did."""
+        from gitsession.api import purges
+
+        return purges.settle(self.objects, self._catalogues, self._memory)
+
+    def _settle_quietly(self) -> None:
+        """The same on the way: what cannot be done now is done by the next one."""
+        with contextlib.suppress(GitSessionError, OSError):
+            if not self.objects.read_only and self.objects.ref(refs.TOMBSTONES) is not None:
+                self.settle_purges()
+
+    def plan_retention(self, rules: Rules) -> list[Leaves]:
+        """The sessions that ``rules`` let go. Reads only."""
+        from gitsession.api import purges
+
+        return purges.leaving(self.objects, self._catalogues, rules)
+
+    def retain(self, leaves: list[Leaves]) -> None:
+        """Put them into the trash, as one command."""
+        from gitsession.api import purges
+
+        purges.let_go(self.objects, leaves, self._clock())
+
     def unfinished(self) -> list[str]:
         """What was begun in workspaces, and has not ended: a rewind that was killed."""
         from gitsession.rewind import intent as intents
@@ -458,6 +525,8 @@ class Store:
 
     def close(self) -> None:
         """Hand over to git and let go. Idempotent. Where many packs have gathered, they are merged."""
+        if self._tends and not self.objects.is_closed:
+            self._settle_quietly()
         self._catalogues.close()
         if self._tends and is_due(self.objects):
             with contextlib.suppress(GitSessionError):  # without git the packs can wait

@@ -51,6 +51,10 @@ class Memory:
         self._entries: dict[Oid, tuple[Entry, bytes]] = {}
         self._bytes = 0
 
+    def clear(self) -> None:
+        """Let go of all: something was purged."""
+        self.glimpses, self._entries, self._bytes = {}, {}, 0
+
     def find(self, oid: Oid) -> tuple[Entry, bytes] | None:
         return self._entries.get(oid)
 

@@ -21,12 +21,13 @@ from gitsession.formats import Format, Problem, Source
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
-from gitsession.session import graph, keep, names, naming, oplog
+from gitsession.session import graph, keep, names, naming, oplog, purged
 from gitsession.session.active import active
 from gitsession.session.content import entry_of
 from gitsession.session.meta import Meta, meta_of
 from gitsession.session.node import Node
 from gitsession.session.oplog import Move
+from gitsession.session.tombstone import put_or_stand_in
 from gitsession.store import refs
 from gitsession.store.base import Kind, ObjectStore, Oid
 from gitsession.store.objects import oid_of
@@ -40,7 +41,8 @@ class BroughtIn:
     """What an import did. ``entries``: of the file; ``new``: not there before.
 
     ``rewritten``: the first line that the agent wrote anew since, ``None`` where it only went on. ``branch``: the one
-    that the file's last line is the leaf of, "" where what was kept goes further.
+    that the file's last line is the leaf of, "" where what was kept goes further. ``is_purged``: the session was, so
+    nothing of it was taken in.
     """
 
     session: str
@@ -50,6 +52,7 @@ class BroughtIn:
     branch: str
     moves: tuple[Move, ...]
     problems: tuple[Problem, ...]
+    is_purged: bool = False
 
     def with_problem(self, what: str) -> BroughtIn:
         return replace(self, problems=(*self.problems, Problem(0, what)))
@@ -93,6 +96,13 @@ def bring_in(
     at every try.
     """
     for _ in range(TRIES):
+        gone = _purged_session(store, source)
+        if gone:
+            problems = (*source.problems, Problem(0, "it was purged: nothing of it is taken in"))
+            return BroughtIn(
+                session=gone, entries=len(source.records), new=0, rewritten=None, branch="", moves=(),
+                problems=problems, is_purged=True,
+            )  # fmt: skip
         plan = _Plan(store, format, source, find, project)
         plan.run(attachments or {})
         if dry_run:
@@ -122,6 +132,7 @@ class _Plan:
         return oid
 
     def run(self, attachments: Mapping[str, bytes]) -> None:
+        self.purged = purged.read(self.store)
         base = self.source.base
         self.base = shared(self.store, base, self.find) if base is not None else None
         self.sid, self.tree = self._session()
@@ -243,11 +254,17 @@ class _Plan:
                 self._follow(taken.node)
                 continue
             if node is None:
-                node = keep.put(self, parent, keep.imported_as(self.format, record, stored))
-                self.new += 1
-                self._grow(parent, node)
+                node = self._put(parent, keep.imported_as(self.format, record, stored))
             at_line[record.line] = node
         return at_line
+
+    def _put(self, parent: Node, draft: keep.Draft) -> Node:
+        """A new entry; where it was purged, what stands in its place, which may be there already."""
+        node = put_or_stand_in(self, parent, draft, self.purged)
+        if self.tree is None or node.oid not in self.tree.nodes:
+            self.new += 1
+            self._grow(parent, node)
+        return node
 
     def _known(self) -> dict[tuple[Oid, int, Oid], Node]:
         """The session's imported entries by what makes them the same: parent, line and tree."""
@@ -289,6 +306,16 @@ class _Plan:
         if self.source.leaf is not None:
             return self.at_line[self.source.leaf]
         return self.at_line[max(self.at_line)] if self.at_line else None
+
+
+def _purged_session(store: ObjectStore, source: Source) -> str:
+    """The session that ``source`` is, if it was purged; else ""."""
+    tombstones = purged.read(store)
+    if not tombstones.sessions:
+        return ""
+    lengths = (names.LENGTH, names.LENGTH_TAKEN)
+    called = [names.derived(source.agent, source.source_id, source.started_ms, length=length) for length in lengths]
+    return next((sid for sid in (source.source_id, *called) if purged.SESSION + sid in tombstones), "")
 
 
 def _damaged(sid: str) -> Corrupt:

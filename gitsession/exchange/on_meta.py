@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.digest import hash_of
 from gitsession.codec.payload import NONCE_BYTES
 from gitsession.codec.sayable import sayable
@@ -14,7 +15,7 @@ from gitsession.formats import Format, Problem, Record, Source
 from gitsession.formats.record import TAIL, WHOLE
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
-from gitsession.session import facts, graph, keep
+from gitsession.session import facts, graph, keep, purged, tombstone
 from gitsession.session.content import payload_of
 from gitsession.session.meta import Meta
 from gitsession.session.node import Node, line_of, position
@@ -50,6 +51,7 @@ class OnMeta:
         self._source, self._tree, self._root = placed.source, placed.tree, placed.root
         self._at_line, self._taken, self._new = placed.at_line, placed.taken, placed.new
         self.before = self.tip = store.ref(refs.meta(sid)) if placed.tree else None
+        self._purged = purged.read(store)
         self.rewritten: int | None = None
         self.problems: list[Problem] = []
         self._node = seen.nodes[0] if seen.nodes else placed.root
@@ -73,7 +75,8 @@ class OnMeta:
         except Malformed as error:
             self.problems.append(Problem(0, f"{name} is not kept: {error}"))
             return
-        if keep.tree_of(draft.form, draft.stored) not in have:
+        is_purged = self._purged.has_entry(digest_of(draft.stored.payload, draft.stored.holes).hex())
+        if keep.tree_of(draft.form, draft.stored) not in have and not is_purged:
             self._append(draft)
 
     def _is_older_copy(self) -> bool:
@@ -99,7 +102,7 @@ class OnMeta:
         replaced: set[str] = set()
         for record in (*self._source.meta, *[taken.record for taken in self._taken.values()]):
             node = newest.pop(record.line, None)
-            if node is None or payload_of(self._store, node) != record.payload:
+            if node is None or not self._says(node, record):
                 replaced |= {position(node)} if node is not None else set()
                 self._append(keep.imported(self._format, record))
                 node = self._node
@@ -129,7 +132,7 @@ class OnMeta:
     def _tail(self, kept: Node | None) -> None:
         """The lines that wait for the next that speaks. A beginning of what is kept is an older copy of it."""
         tail = self._source.tail
-        before = payload_of(self._store, kept) if kept is not None else b""
+        before = payload_of(self._store, kept) if kept is not None and not kept.is_tombstone else b""
         if tail is not None and tail != before and not (tail and not self._new and before.startswith(tail)):
             self._append(keep.imported(self._format, Record(TAIL, tail)))
 
@@ -166,8 +169,15 @@ class OnMeta:
             at = nodes.get(at.parent or "")
         return at.oid if at is not None else None
 
+    def _says(self, node: Node, record: Record) -> bool:
+        """Whether ``node`` holds ``record``, or stands for it."""
+        if not node.is_tombstone:
+            return payload_of(self._store, node) == record.payload
+        stored = keep.imported_stored(self._format, record)
+        return tombstone.of_node(self._store, node).of == digest_of(stored.payload, stored.holes).hex()
+
     def _append(self, draft: keep.Draft) -> None:
-        self._node = keep.put(self._sink, self._node, draft)
+        self._node = tombstone.put_or_stand_in(self._sink, self._node, draft, self._purged)
         self.tip = self._node.oid
 
 

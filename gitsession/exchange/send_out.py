@@ -128,6 +128,7 @@ def home(store: ObjectStore, sid: str, at: Node | None = None) -> SentOut:
         for number in (TAIL, WHOLE):
             headers.pop(number, None)  # it stood behind another line
     lines = {**headers, **{node.source.line: node for node in found if node.source}, **taken}
+    lines = {number: node for number, node in lines.items() if not node.is_tombstone}
     if not lines and at is not None and began is not None and began.source_id is not None:
         raise Refused(
             f"nothing of {root.agent}'s own file stands in session {sid} as far as this entry",
@@ -145,7 +146,7 @@ def home(store: ObjectStore, sid: str, at: Node | None = None) -> SentOut:
     agent = next((node.source.agent for node in lines.values() if node.source), root.agent)
     format = FORMATS[agent]
     if is_document(format):
-        entries = {node.source.line: node for node in found if node.source}
+        entries = {node.source.line: node for node in found if node.source and not node.is_tombstone}
         stand = {number: node for number, node in headers.items() if number in entries or number in (0, WHOLE, TAIL)}
         return SentOut(agent, _document(store, format, {**entries, **stand, **taken}), left_out)
     payloads = [payload_of(store, lines[number]) for number in sorted(lines)]

@@ -330,11 +330,15 @@ class Project(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tombstone(Entry):
-    """Stands where a purged entry stood; ``digest`` (hexadecimal) is that entry's, so that every chain still fits."""
+    """Stands where a purged entry stood. ``of`` (hexadecimal) is that entry's digest, so that every chain still fits.
+
+    ``was``: its kind; ``role``: who its author was.
+    """
 
     kind: ClassVar[str] = "tombstone"
-    digest: str
-    reason: str | None = None
+    of: str
+    was: str
+    role: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

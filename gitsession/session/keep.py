@@ -15,7 +15,7 @@ from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.holes import Stored
 from gitsession.codec.message import SourceRef
 from gitsession.formats import Format, Record
-from gitsession.model.entries import Entry
+from gitsession.model.entries import Entry, Tombstone
 from gitsession.model.headline import Headline
 from gitsession.session.node import Node
 from gitsession.store import layout
@@ -31,7 +31,10 @@ class Objects(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """An entry about to be kept. ``files``: the tree of a checkpoint; ``second_parent``: a leaf it summarises."""
+    """An entry about to be kept. ``files``: the tree of a checkpoint; ``second_parent``: a leaf it summarises.
+
+    ``of``: the digest of the entry in whose place it stands, which is what its chain is made of.
+    """
 
     form: str
     stored: Stored
@@ -39,6 +42,12 @@ class Draft:
     source: SourceRef | None = None
     files: Oid | None = None
     second_parent: Oid | None = None
+    of: bytes = b""
+
+    @property
+    def replaces(self) -> bytes:
+        """What the commit says of that: a tombstone says it in its payload."""
+        return b"" if self.headline.role == Tombstone.kind else self.of
 
 
 def own(entry: Entry, nonce: bytes) -> Draft:
@@ -104,14 +113,14 @@ def put_tree(to: Objects, form: str, stored: Stored, files: Oid | None = None) -
 def commit_of(draft: Draft, tree: Oid, parent: Node | None) -> tuple[bytes, Node]:
     """The commit's bytes, and its node."""
     headline = draft.headline
-    digest = digest_of(draft.stored.payload, draft.stored.holes)
+    digest = draft.of or digest_of(draft.stored.payload, draft.stored.holes)
     chain = chain_of(None if parent is None else parent.chain, digest)
     if headline.at_ms is not None:
         author_seconds = min(max(headline.at_ms // 1000, 0), SECONDS_MAX)
     else:
         author_seconds = 0 if parent is None else parent.author_seconds
     committer_seconds = author_seconds if parent is None else max(author_seconds, parent.committer_seconds)
-    text = message.render(headline, chain, draft.source)
+    text = message.render(headline, chain, draft.source, draft.replaces)
     parents = [] if parent is None else [parent.oid]
     if draft.second_parent is not None:
         parents.append(draft.second_parent)
@@ -136,4 +145,5 @@ def commit_of(draft: Draft, tree: Oid, parent: Node | None) -> tuple[bytes, Node
         source=draft.source,
         subject=message.subject_of(text),
         model=message.model_of(headline),
+        replaces=draft.replaces,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from gitsession.codec import cbor
 from gitsession.codec.text import clean
@@ -63,6 +63,18 @@ class Operation:
     files: Written | None = None
     stays: tuple[Stay, ...] = ()
 
+    @property
+    def named(self) -> list[Oid]:
+        """The commits that it names besides operations: checkpoints, and what refs held."""
+        values = [value for move in self.moves for value in (move.old, move.new)]
+        return [*(self.files[2:] if self.files else ()), *(one for one in values if one and refs.target(one) is None)]
+
+
+class Objects(Protocol):
+    """Where objects are put: a transaction, or a list that becomes one."""
+
+    def put(self, kind: Kind, data: bytes) -> Oid: ...
+
 
 class Recorder:
     """A transaction that remembers which refs it moved. ``files``: what else the operation is to tell, if set."""
@@ -116,32 +128,37 @@ def record(
     if not moves and files is None and undoes is None and redoes is None:
         return
     parent = store.ref(refs.OPLOG)
+    operation = Operation("", parent, command, at_ms, tuple(moves), group, undoes, redoes, files)
+    tx.move(refs.OPLOG, keep(tx, operation), expected=parent)
+
+
+def keep(to: Objects, operation: Operation) -> Oid:
+    """Put the commit of an operation, whose own ``id`` follows from the rest; that id."""
+    moves, parent, files = operation.moves, operation.parent, operation.files
     body = cbor.encode(
         {
             "v": VERSION,
-            "command": command,
-            "at": at_ms,
+            "command": operation.command,
+            "at": operation.at_ms,
             "refs": [[move.ref, move.old, move.new] for move in moves],
             "parent": parent,
-            "group": group,
-            "undoes": undoes,
-            "redoes": redoes,
+            "group": operation.group,
+            "undoes": operation.undoes,
+            "redoes": operation.redoes,
             **({"files": list(files)} if files else {}),
         }
     )
-    named = list(files[2:]) if files else []
-    named += [value for move in moves for value in (move.old, move.new) if value and refs.target(value) is None]
-    seconds = min(max(at_ms // 1000, 0), SECONDS_MAX)
-    message = "\n".join([clean(command), "", *(f"    {_move_line(move)}" for move in moves[:100]), ""])
+    seconds = min(max(operation.at_ms // 1000, 0), SECONDS_MAX)
+    message = "\n".join([clean(operation.command), "", *(f"    {_move_line(move)}" for move in moves[:100]), ""])
     commit = encode_commit(
-        tree=tx.put("tree", encode_tree({layout.OPERATION: (layout.FILE_MODE, tx.put("blob", body))})),
-        parents=list(dict.fromkeys(([parent] if parent else []) + named)),
+        tree=to.put("tree", encode_tree({layout.OPERATION: (layout.FILE_MODE, to.put("blob", body))})),
+        parents=list(dict.fromkeys(([parent] if parent else []) + operation.named)),
         author_name=AUTHOR,
         author_seconds=seconds,
         committer_seconds=seconds,
         message=message.encode(),
     )
-    tx.move(refs.OPLOG, tx.put("commit", commit), expected=parent)
+    return to.put("commit", commit)
 
 
 def _summed(moves: list[Move]) -> list[Move]:
@@ -154,10 +171,11 @@ def _summed(moves: list[Move]) -> list[Move]:
 
 def history(store: ObjectStore) -> Iterator[Operation]:
     """The operations, newest first."""
-    return _back(store, store.ref(refs.OPLOG))
+    return back(store, store.ref(refs.OPLOG))
 
 
-def _back(store: ObjectStore, oid: Oid | None) -> Iterator[Operation]:
+def back(store: ObjectStore, oid: Oid | None) -> Iterator[Operation]:
+    """The operation ``oid`` and those before it."""
     while oid is not None:
         operation = load(store, oid)
         yield operation
@@ -301,7 +319,7 @@ def _stacks(store: ObjectStore, newest: RefValue | None) -> tuple[list[Unit], li
     done: list[Unit] = []
     undone: list[Unit] = []
     taken_back: dict[Oid, Operation] = {}
-    for operation in reversed(list(_back(store, newest))):
+    for operation in reversed(list(back(store, newest))):
         if operation.undoes or operation.redoes:
             source, target = (done, undone) if operation.undoes else (undone, done)
             if not source or source[-1][-1].id != (operation.undoes or operation.redoes):

@@ -18,7 +18,7 @@ from gitsession.errors import Corrupt, InvalidName, LeafMoved, NotFound, Refused
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
-from gitsession.session import captured, graph, keep, names, naming, oplog
+from gitsession.session import captured, graph, keep, names, naming, oplog, purged
 from gitsession.session.active import active
 from gitsession.session.address import STEPS, resolve
 from gitsession.session.beginning import beginning
@@ -158,7 +158,9 @@ class Session:
             if files is not None:
                 draft = dataclasses.replace(draft, files=files)
             if expected is None or expected.oid == seen:
-                node = keep.put(tx, self._node(seen), draft)
+                leaf = self._node(seen)
+                purged.check_goes_on(store, self.id, leaf)
+                node = keep.put(tx, leaf, draft)
                 tx.move(ref, node.oid, expected=seen)
             elif on_moved == "refuse":
                 raise LeafMoved(
@@ -179,6 +181,7 @@ class Session:
         """Start branch ``name`` at an entry. Raises ``InvalidName``, or ``Refused`` where there is one of that name."""
         refs.check_branch(name)
         node = self.resolve(at)
+        purged.check_goes_on(self._store, self.id, node)
         with oplog.recording(self._store, f"branch {self.id} {name}", self._clock()) as tx:
             ref = refs.leaf(self.id, name)
             if self._store.ref(ref) is not None:
@@ -219,6 +222,7 @@ class Session:
         self.check_view()
         at_ms = self._clock()
         node = self.resolve(at)
+        purged.check_goes_on(self._store, self.id, node)
         sid = names.random(at_ms)
         entry = kinds.Fork(session=sid, agent=agent, view=VIEW, cwd=cwd, title=title, labels=labels, at_ms=at_ms)
         with oplog.recording(self._store, f"fork {self.id} {sid}", at_ms) as tx:
@@ -287,6 +291,7 @@ class Session:
         with oplog.recording(self._store, command, entry.at_ms) as tx:
             seen = self._store.ref(ref)
             parent = self._node(seen) if seen else beginning(self._store, self.id)
+            purged.check_goes_on(self._store, self.id, parent)
             tx.move(ref, keep.put(tx, parent, keep.own(entry, _nonce())).oid, expected=seen)
 
     def _files(self) -> Oid | None:

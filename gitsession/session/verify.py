@@ -12,14 +12,15 @@ from gitsession.formats import FORMATS, is_document
 from gitsession.formats.record import TAIL
 from gitsession.model.entries import Fork, Session
 from gitsession.model.headline import VIEW
-from gitsession.session import content, graph, oplog
+from gitsession.session import content, graph, oplog, purged
 from gitsession.session.check import check
 from gitsession.session.meta import is_of_ours
 from gitsession.session.node import Node, load
+from gitsession.session.purged import Tombstones
 from gitsession.store import refs
 from gitsession.store.base import ObjectStore, Oid
 
-ON_META = frozenset({"session", "title", "label", "source_file", "attachment", "project"})
+ON_META = frozenset({"session", "title", "label", "source_file", "attachment", "project", "tombstone"})
 """The kinds that ``meta`` may hold: what may change about a session."""
 
 
@@ -70,8 +71,9 @@ def verify(
     until = None if max_seconds is None else time.monotonic() + max_seconds
     nodes, leads = _nodes(store, sid, report, known)
     later = _of_a_later_view(store, nodes, report)
-    _check_meta(store, sid, nodes, report)
-    _check_files(store, sid, nodes, report)
+    tombstones = _tombstones(store, report)
+    _check_meta(store, sid, nodes, report, tombstones)
+    _check_files(store, sid, nodes, report, tombstones)
     if sid is None:
         _check_log(store, report)
     chosen = [node for node in nodes.values() if node.oid not in known]
@@ -84,7 +86,8 @@ def verify(
             break
         report.checked += 1
         try:
-            for what in check(store, node, nodes.get(node.parent or ""), judge_words=node.oid not in later):
+            parent, judge_words = nodes.get(node.parent or ""), node.oid not in later
+            for what in check(store, node, parent, judge_words=judge_words, tombstones=tombstones):
                 report.add(node.oid, what, leads[node.oid])
         except GitSessionError as error:
             report.add(node.oid, str(error).removeprefix(f"{node.oid}: "), leads[node.oid])
@@ -129,46 +132,64 @@ def _add_unreached(store: ObjectStore, sid: str, ref: str, nodes: dict[Oid, Node
         leads.setdefault(oid, ref)
 
 
-def _check_meta(store: ObjectStore, sid: str | None, nodes: Mapping[Oid, Node], report: Report) -> None:
+def _tombstones(store: ObjectStore, report: Report) -> Tombstones | None:
+    try:
+        return purged.read(store)
+    except GitSessionError as error:
+        report.add(refs.TOMBSTONES, str(error))
+        return None
+
+
+def _is_purged(sid: str, tombstones: Tombstones | None) -> bool:
+    """Whether all refs of a session lead to the one tombstone that is left of it."""
+    return tombstones is not None and purged.SESSION + sid in tombstones
+
+
+def _check_meta(
+    store: ObjectStore, sid: str | None, nodes: Mapping[Oid, Node], report: Report, tombstones: Tombstones | None
+) -> None:
     """``meta`` stands below the entry at which its session begins, and holds nothing but what belongs there."""
     for name in store.refs(refs.session(sid) if sid else refs.SESSIONS):
         parsed = refs.parse(name)
-        if parsed is None or not refs.is_meta(parsed[1]):
+        if parsed is None or not refs.is_meta(parsed[1]) or _is_purged(parsed[0], tombstones):
             continue
         node = nodes.get(store.ref(name) or "")
-        while node is not None and not _starts(node):
-            if node.kind not in ON_META and not _stands_for_a_part(node) and not is_of_ours(node):
+        while node is not None and not starts(node):
+            if node.kind not in ON_META and not stands_for_a_part(node) and not is_of_ours(node):
                 report.add(node.oid, f"{node.kind[:40]!r} has no place on {name}")
                 break
             node = nodes.get(node.parent or "")
         leaves = graph.branches(store, parsed[0])
-        if node is not None and _starts(node) and _reaches(nodes, leaves, node.oid) is False:
+        if node is not None and starts(node) and _reaches(nodes, leaves, node.oid) is False:
             report.add(name, "begins in another session")
 
 
-def _check_files(store: ObjectStore, sid: str | None, nodes: Mapping[Oid, Node], report: Report) -> None:
+def _check_files(
+    store: ObjectStore, sid: str | None, nodes: Mapping[Oid, Node], report: Report, tombstones: Tombstones | None
+) -> None:
     """The line of checkpoints holds nothing else, down to where its session, or the one it was forked from, begins."""
     for name, value in store.refs(refs.session(sid) if sid else refs.SESSIONS).items():
         parsed = refs.parse(name)
-        if parsed is None or not refs.is_files(parsed[1]):
+        if parsed is None or not refs.is_files(parsed[1]) or _is_purged(parsed[0], tombstones):
             continue
         node = nodes.get(value)
-        while node is not None and not _starts(node):
+        while node is not None and not starts(node):
             if node.kind not in ON_FILES:
                 report.add(node.oid, f"{node.kind[:40]!r} has no place on {name}", name)
                 break
             node = nodes.get(node.parent or "")
 
 
-def _stands_for_a_part(node: Node) -> bool:
-    """Whether it is what waits in a file, or a part of a document as it stands there."""
+def stands_for_a_part(node: Node) -> bool:
+    """On ``meta``: whether it is what waits in a file, or a part of a document as it stands there."""
     if node.source is None:
         return False
     format = FORMATS.get(node.source.agent)
     return node.source.line == TAIL or (format is not None and is_document(format))
 
 
-def _starts(node: Node) -> bool:
+def starts(node: Node) -> bool:
+    """Whether a session begins there: a root, or a fork."""
     return node.source is None and (node.parent is None or node.kind == Fork.kind)
 
 
@@ -216,5 +237,5 @@ def _of_a_later_view(store: ObjectStore, nodes: Mapping[Oid, Node], report: Repo
 
 
 def _view_stated(store: ObjectStore, node: Node) -> int | None:
-    entry = content.entry_of(store, node) if _starts(node) else None
+    entry = content.entry_of(store, node) if starts(node) else None
     return entry.view if isinstance(entry, Session | Fork) else None

@@ -35,13 +35,17 @@ class Transaction(Protocol):
         """
 
 
-class ObjectStore(Protocol):
-    """A bare git repository: objects by id, refs by name, atomic durable writes."""
+class Reader(Protocol):
+    """Objects by id, wherever they lie: in a store, or in what was pushed and is not taken in yet."""
 
     def read(self, oid: Oid) -> tuple[Kind, bytes]:
-        """The object whose bytes have the name ``oid``, which is checked. Raises ``MissingObject`` or ``Corrupt``."""
+        """The object whose bytes have the name ``oid``. Raises ``MissingObject`` or ``Corrupt``."""
 
     def contains(self, oid: Oid) -> bool: ...
+
+
+class ObjectStore(Reader, Protocol):
+    """A bare git repository: objects by id, refs by name, atomic durable writes. What is read has the name it says."""
 
     def oids(self) -> Iterator[Oid]:
         """The name of every object there is, whole or not, reachable or not; one may come twice."""

@@ -27,6 +27,7 @@ MAIN = "refs/heads/main"
 CONTROL = "gitsession"
 JOURNAL, PROOFS = f"{CONTROL}/journal", f"{CONTROL}/reflocks"
 LOCK, KEEP = f"{CONTROL}/lock", f"{CONTROL}/keep"
+PURGE_PENDING = f"{CONTROL}/purge-pending"
 _KEPT = (config.HEAD, config.FILE, packedrefs.FILE, "objects", "refs", JOURNAL)
 
 _MARKER = "gitsession.json"
@@ -76,6 +77,11 @@ def is_waiting(path: Path) -> bool:
         return os.listdir(path) == [CONTROL] and not set(os.listdir(path / CONTROL)) & {"journal", "lock", "keep"}
     except OSError:
         return False
+
+
+def is_purge_pending(path: Path | str) -> bool:
+    """Whether a purge was begun in the store at ``path`` and has not ended."""
+    return os.path.exists(f"{os.fspath(path)}/{PURGE_PENDING}")
 
 
 def check(path: Path | str, *, damaged: bool = False) -> None:

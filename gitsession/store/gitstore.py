@@ -31,8 +31,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self, TypeAlias, get_args
 
-from gitsession.errors import Corrupt, GitSessionError, MissingObject, Unavailable
-from gitsession.store import create, pack, published, refs
+from gitsession.errors import Corrupt, GitSessionError, MissingObject, RefMoved, Unavailable
+from gitsession.store import create, generation, pack, published, refs
 from gitsession.store.access import denied
 from gitsession.store.base import Kind, Oid, RefValue
 from gitsession.store.chains import move_to_ends
@@ -42,7 +42,7 @@ from gitsession.store.git import GitDoor
 from gitsession.store.idle import IdleTimer
 from gitsession.store.journal import Journal, encode_record
 from gitsession.store.lock import StoreLock
-from gitsession.store.objects import oid_of
+from gitsession.store.objects import oid_of, parse_commit
 from gitsession.store.overlay import Overlay
 from gitsession.store.refwriter import RefWriter
 from gitsession.store.staging import Move, Staging
@@ -112,6 +112,10 @@ class GitStore:
     def git_dir(self) -> Path:
         """The repository, for git itself and for those who hand it over to git (after a ``flush``)."""
         return self._git_dir
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
 
     @property
     def read_only(self) -> bool:
@@ -206,6 +210,16 @@ class GitStore:
         """No process appends or flushes meanwhile. Raises ``Unavailable``."""
         return _Locked(self)
 
+    def flush_held(self) -> None:
+        """Flush, for a holder of the lock, and begin a new file of the journal: nothing is left in the old ones.
+
+        Raises ``Unavailable`` where another program keeps a ref locked, or the disk says no.
+        """
+        self._flush()
+        if self._overlay.records:
+            raise Unavailable(f"cannot hand over to git: {self.last_flush_error}", hint="try again")
+        self._start_afresh([])
+
     def break_dead_locks(self) -> int:
         """Remove ref locks that writers of ours left when they died; how many. For a holder of the lock."""
         return self._refs.break_dead_locks()
@@ -277,6 +291,7 @@ class GitStore:
         self._refs = RefWriter(self._git_dir, self._git_dir / create.PROOFS, self._git.ref_reader, sync=self._sync)
         self._timer = IdleTimer(self._quietly_flush, FLUSH_SECONDS)
         self._flush_at = (FLUSH_RECORDS, FLUSH_BYTES)
+        self._generation, self._may_be_stale = generation.of(self._git_dir), False
 
     def _open_lock(self, control: Path) -> StoreLock | None:
         """A clone of a store, made by git, lacks our directories. ``None``: nothing here can be written."""
@@ -353,10 +368,25 @@ class GitStore:
         self._lock.acquire(wait_seconds)
         try:
             self._tail(locked=True)
+            self._look_for_drops()
             self._take_back_refused()
         except BaseException:
             self._lock.release()
             raise
+
+    def _look_for_drops(self) -> None:
+        """Under the lock. What was dropped is not there any more, though our open packs still have it."""
+        now = generation.of(self._git_dir)
+        if now != self._generation:
+            self._git.look_again()
+            self._generation, self._may_be_stale = now, True
+
+    def _check_parents(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
+        """Who worked something out before objects were dropped may go on from one that is gone. Raises ``RefMoved``."""
+        for kind, data in objects.values():
+            for parent in parse_commit(data).parents if kind == "commit" else ():
+                if parent not in objects and not self.contains(parent):
+                    raise RefMoved(f"{parent} was purged meanwhile", hint="try again: something stands there now")
 
     def _check_not_held(self) -> None:
         if self._lock is not None and os.getpid() == self._pid and self._lock.is_mine:
@@ -405,6 +435,8 @@ class GitStore:
 
     def _commit(self, staging: Staging) -> None:
         objects = staging.objects
+        if self._may_be_stale:
+            self._check_parents(objects)
         try:
             if staging.size > FLUSH_BYTES:
                 self._write_pack(objects)

@@ -10,6 +10,8 @@ from gitsession.store.refnames import check_ref_name
 SESSIONS = "refs/heads/sessions/"
 OURS = "refs/heads/gitsession/"
 """Below it stands what is synced and is no session's."""
+TOMBSTONES = "refs/heads/gitsession/tombstones"
+TRASH = "refs/gitsession/trash/"
 OPLOG = "refs/gitsession/oplog"
 ACTIVE = "refs/gitsession/active/"
 LOOKS = "refs/gitsession/files/"
@@ -59,6 +61,14 @@ def choice(name: str) -> str | None:
     if parsed is None or is_meta(parsed[1]):
         return None
     return active(parsed[0]) if is_branch(parsed[1]) else looks(parsed[0])
+def trashed(name: str) -> str:
+    """Where a session's ref lies while the session is in the trash; the inverse of ``taken_out``."""
+    return TRASH + name.removeprefix(SESSIONS)
+
+
+def taken_out(name: str) -> str:
+    """The name that a ref in the trash had."""
+    return SESSIONS + name.removeprefix(TRASH)
 
 
 def parse(name: str) -> tuple[str, str] | None:

@@ -74,16 +74,16 @@ def _line(
     try:
         while oid is not None and oid not in good and oid not in bad and oid not in judged:
             new.append(oid)
-            oid = load(read, oid).parent  # type: ignore[arg-type]
+            oid = load(read, oid).parent
     except GitSessionError as error:
         return oid or "", str(error)
     if oid in bad:
         return bad[oid]
-    before = good.get(oid or "") or (load(read, oid) if oid else None)  # type: ignore[arg-type]
+    before = good.get(oid or "") or (load(read, oid) if oid else None)
     for one in reversed(new):
-        node = load(read, one)  # type: ignore[arg-type]
+        node = load(read, one)
         try:
-            what = next(check(read, node, before), "")  # type: ignore[arg-type]
+            what = next(check(read, node, before), "")
         except GitSessionError as error:
             what = str(error)
         if what:
