@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from gitsession.model.blocks import Block, Text, ToolCall
+from gitsession.model.headline import TOMBSTONE
 
 FAILED = ("aborted", "error")
 """How an answer broke off: ``Message.stop``, as pi says it."""
@@ -335,7 +336,7 @@ class Tombstone(Entry):
     ``was``: its kind; ``role``: who its author was.
     """
 
-    kind: ClassVar[str] = "tombstone"
+    kind: ClassVar[str] = TOMBSTONE
     of: str
     was: str
     role: str

@@ -8,7 +8,7 @@ from gitsession.codec import message
 from gitsession.codec.digest import to_base64url
 from gitsession.codec.message import SourceRef
 from gitsession.errors import Corrupt, Malformed, MissingObject
-from gitsession.model.entries import Tombstone
+from gitsession.model.headline import TOMBSTONE
 from gitsession.store.base import Oid, Reader
 from gitsession.store.objects import parse_commit
 
@@ -37,7 +37,7 @@ class Node:
     @property
     def is_tombstone(self) -> bool:
         """Whether it stands for a purged entry. Its author tells: an agent may call a kind of its own so, too."""
-        return self.role == Tombstone.kind
+        return self.role == TOMBSTONE
 
 
 _NO_ENTRY = "`gitsession tree SESSION` shows the entries; `gitsession branch SESSION NAME --at ENTRY` goes on from one"
