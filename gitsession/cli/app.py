@@ -76,6 +76,8 @@ COMMANDS = {
     "repair": "heal what is damaged, from copies",
     "maintain": "pack, and clean up",
     "doctor": "say what is wrong, and what mends it",
+    "server": "check what is pushed to a repository",
+    "receive": "what the hooks of a server run",
     "git": "run git on the store",
     "demo": "build a small session and show it",
     "completion": "tab completion for your shell",

@@ -10,7 +10,7 @@ from gitsession.store.refnames import check_ref_name
 SESSIONS = "refs/heads/sessions/"
 OURS = "refs/heads/gitsession/"
 """Below it stands what is synced and is no session's."""
-TOMBSTONES = "refs/heads/gitsession/tombstones"
+TOMBSTONES = f"{OURS}tombstones"
 TRASH = "refs/gitsession/trash/"
 OPLOG = "refs/gitsession/oplog"
 ACTIVE = "refs/gitsession/active/"
