@@ -80,10 +80,9 @@ class Client:
         session = begun(store, "hi", "there", clock=Clock())
         client = cls(store, session.id)
         root = client.root
-        title = client.entry(kinds.Title(at_ms=root.author_seconds * 1000, title="A title"), root)
-        kept = client.entry(
-            checkpoint(root.author_seconds * 1000), root, files=client.files(("100644", b"a", b"words"))
-        )
+        at_ms = root.author_seconds * 1000
+        title = client.entry(kinds.Title(at_ms=at_ms, title="A title"), root)
+        kept = client.entry(checkpoint(at_ms), root, files=client.files(("100644", b"a", b"words")))
         store.flush()
         for name, node in ((refs.META, title), (refs.FILES, kept)):
             client.git("update-ref", refs.leaf(client.sid, name), node.oid)
@@ -111,12 +110,19 @@ class Client:
         return refs.leaf(self.sid, branch)
 
     def git(self, *words: str, stdin: bytes = b"") -> str:
+        return self.git_bytes(*words, stdin=stdin).decode().strip()
+
+    def git_bytes(self, *words: str, stdin: bytes = b"") -> bytes:
         command = ["git", f"--git-dir={self.path}", *words]
         env = {**os.environ, "GIT_AUTHOR_DATE": "1800000000 +0000", "GIT_COMMITTER_DATE": "1800000000 +0000"}
         env |= {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-        return subprocess.run(command, input=stdin, capture_output=True, check=True, env=env).stdout.decode().strip()
+        return subprocess.run(command, input=stdin, capture_output=True, check=True, env=env).stdout
 
     # -- objects
+
+    def commit(self, node: Node) -> bytes:
+        """The bytes of its commit."""
+        return self.git_bytes("cat-file", "commit", node.oid)
 
     def put(self, kind: str, data: bytes) -> Oid:
         """Any bytes as an object; git is not asked what it thinks of them."""

@@ -184,11 +184,13 @@ bad("files that are no folder", "tree", "is a blob")(
 bad("an entry without a payload", "entry", "expected one payload")(
     lambda c: after(c, c.entry(user(), c.leaf, tree=c.files(("100644", b"summary.md", b"words"))))
 )
-bad("an entry's tree with a hundred thousand names", "size", "the tree has")(
-    lambda c: after(
-        c, c.entry(user(), c.leaf, tree=c.tree(*(("100644", b"%06d" % n, payload_blob(c)) for n in range(100_000))))
-    )  # fmt: skip
-)
+
+
+@bad("an entry's tree with a hundred thousand names", "size", "the tree has")
+def _(client: Client) -> str:
+    blob = payload_blob(client)
+    rows = [("100644", b"%06d" % n, blob) for n in range(100_000)]
+    return after(client, client.entry(user(), client.leaf, tree=client.tree(*rows)))
 
 
 # ---- holes
@@ -296,9 +298,7 @@ bad("a signature in the commit", "commit", "not the form")(
 bad("another encoding of the message", "commit", "not the form")(
     lambda c: with_commit(c, COMMITTER, COMMITTER + b"\nencoding latin1")
 )
-bad("a chain that is another's", "entry", "the chain does not fit")(
-    lambda c: with_commit(c, b"Chain: ", b"Chain: AAAAAAAA") if False else with_chain(c)
-)
+bad("a chain that is another's", "entry", "the chain does not fit")(lambda c: with_chain(c))
 bad("three parents", "commit", "not the form")(
     lambda c: with_commit(c, b"\nauthor", f"\nparent {c.root.oid}\nparent {c.root.oid}\nauthor".encode())
 )
@@ -309,16 +309,9 @@ bad("a message of megabytes", "size", "the commit has")(
 
 
 def with_chain(client: Client) -> str:
-    good = client.entry(user(), client.leaf)
-    other = client.entry(user("other"), client.leaf)
-    chains = [
-        next(line for line in _commit(client, node).split(b"\n") if line[:5] == b"Chain") for node in (good, other)
-    ]
-    return with_commit(client, *chains)
-
-
-def _commit(client: Client, node: Node) -> bytes:
-    return client.store.read(node.oid)[1] if client.store.contains(node.oid) else client.git("cat-file", "commit", node.oid).encode()  # fmt: skip
+    good, other = (client.commit(client.entry(user(text), client.leaf)) for text in ("more", "other"))
+    ours, theirs = (next(line for line in data.split(b"\n") if line[:5] == b"Chain") for data in (good, other))
+    return with_commit(client, ours, theirs)
 
 
 @bad("a payload that was changed afterwards", "entry", "the chain does not fit")
@@ -358,7 +351,7 @@ def _(client: Client) -> str:
 def _(client: Client) -> str:
     source = b"Source: nobody/x 1\n"
     node = client.entry(user(), client.leaf, old=b"\nChain", new=b"\n" + source + b"Chain")
-    data = _commit(client, node).replace(b"user: more", b"user: \x1b]0;owned\x07more")
+    data = client.commit(node).replace(b"user: more", b"user: \x1b]0;owned\x07more")
     return f"{client.put('commit', data)}:{client.ref()}"
 
 

@@ -46,7 +46,7 @@ def check(
     if chain_of(None if parent is None else parent.chain, of) != node.chain:
         yield "the chain does not fit: the payload, or an entry before it, is not what was written here"
     if tombstones is not None:
-        yield from _purge_problems(node, digest.hex(), of.hex(), tombstones)
+        yield from purge_problems(node, digest.hex(), of.hex(), tombstones)
     data = content.whole(store, node, parts)
     headline = _headline(node, parts.form, data) if judge_words or node.is_tombstone else None
     if headline is None:
@@ -59,7 +59,7 @@ def check(
         yield from _commit_problems(expected, store.read(node.oid)[1])
 
 
-def _purge_problems(node: Node, digest: str, of: str, tombstones: Tombstones) -> Iterator[str]:
+def purge_problems(node: Node, digest: str, of: str, tombstones: Tombstones) -> Iterator[str]:
     """What was purged is not there, and nothing stands for what was not."""
     if node.is_tombstone:
         if not tombstones.stands(of):

@@ -6,7 +6,7 @@ Sizes come first, from the heads of objects: nothing is unpacked that nobody hon
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Protocol
 
 from gitsession.codec import holes, payload
@@ -15,11 +15,12 @@ from gitsession.codec.text import clean
 from gitsession.errors import GitSessionError, Malformed, MissingObject
 from gitsession.formats import FORMATS
 from gitsession.model.entries import KINDS, BranchSummary, Checkpoint, Session, Tombstone
-from gitsession.session import content
+from gitsession.session import content, tombstone
 from gitsession.session import node as nodes
-from gitsession.session.check import check
+from gitsession.session.check import check, purge_problems
 from gitsession.session.meta import is_of_ours
 from gitsession.session.node import Node
+from gitsession.session.purged import Tombstones
 from gitsession.session.verify import ON_FILES, ON_META, stands_for_a_part
 from gitsession.store import layout, refs
 from gitsession.store.base import Kind, Oid, Reader
@@ -88,17 +89,13 @@ def faults(reader: Heads, node: Node, parent: Node | None, limits: Limits, *, ju
         yield from _unknown_words(reader.read(node.oid)[1])
 
 
-def purged(reader: Reader, node: Node, tombstones: Collection[str]) -> Fault | None:
-    """That an entry, or something in its tree but ``files/``, was purged. Raises ``GitSessionError``."""
-    rows = content.tree_of(reader, node.tree)
-    parts = content.kept_of(reader, node.tree, rows)
-    digest = digest_of(parts.stored, parts.holes).hex()
-    if digest in tombstones:
-        return Fault("purged", f"{digest} was purged: run `gitsession sync`, which takes it out here too")
-    kept = next((oid for _, name, oid in rows if name == layout.BLOBS), None)
-    for _, name, _ in content.tree_of(reader, kept) if kept else ():
-        if f"blob:{name}" in tombstones:
-            return Fault("purged", f"blob {name} was purged: run `gitsession sync`, which takes it out here too")
+def purged(reader: Reader, node: Node, tombstones: Tombstones) -> Fault | None:
+    """That an entry was purged, or stands for one that was not. Raises ``GitSessionError``."""
+    parts = content.kept_in(reader, node.tree)
+    digest = digest_of(parts.stored, parts.holes)
+    of = tombstone.stands_for(node, parts) or digest
+    for what in purge_problems(node, digest.hex(), of.hex(), tombstones):
+        return Fault("purged", f"{what}: `gitsession sync` takes it out where it still is")
     return None
 
 

@@ -6,10 +6,11 @@ A tree that holds itself many times over, in effect, is counted, never walked: e
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from gitsession.errors import Malformed
+from gitsession.session.purged import NONE, Tombstones
 from gitsession.store.base import Oid
 from gitsession.store.catfile import Head
 from gitsession.store.objects import SUBMODULE_MODE, TREE_MODE, parse_tree
@@ -47,7 +48,7 @@ class _Wrong(Exception):
 class FileTrees:
     """Judges trees of files, and remembers those that it found good."""
 
-    def __init__(self, reader: Folders, limits: Limits, tombstones: Collection[str] = ()) -> None:
+    def __init__(self, reader: Folders, limits: Limits, tombstones: Tombstones = NONE) -> None:
         self._reader = reader
         self._limits = limits
         self._tombstones = tombstones
@@ -117,8 +118,10 @@ class FileTrees:
                 raise _Wrong("files", f"{_shown(path + name)}: {reason}")
             if mode not in (*_FILES, TREE_MODE, SUBMODULE_MODE):
                 raise _Wrong("files", f"{_shown(path + name)} has mode {mode}, which no file has")
-            if f"file:{oid}" in self._tombstones:
-                raise _Wrong("purged", f"{_shown(path + name)} was purged: run `gitsession sync`")
+            if self._tombstones.has_file(oid):
+                raise _Wrong(
+                    "purged", f"{_shown(path + name)} was purged: `gitsession sync` takes it out where it still is"
+                )
         blobs = [(mode, name, oid) for mode, name, oid in new if mode in _FILES]
         for (mode, name, oid), head in zip(blobs, self._reader.heads([oid for *_, oid in blobs]), strict=True):
             if head is None or head.kind != "blob":

@@ -21,10 +21,11 @@ from fnmatch import fnmatchcase
 from gitsession.errors import GitSessionError, InvalidName
 from gitsession.session import content
 from gitsession.session.node import Node
+from gitsession.session.purged import NONE, Tombstones
 from gitsession.store import create, refs
 from gitsession.store.base import Oid
 from gitsession.store.refnames import check_ref_name
-from gitsession.sync import entry_rules, line_rules, main_rules
+from gitsession.sync import entry_rules, line_rules, main_rules, tombstone_rules
 from gitsession.sync.file_trees import FileTrees
 from gitsession.sync.line_rules import Line, Seen
 from gitsession.sync.proposals import Fault, Limits, Proposed, Refusal
@@ -40,31 +41,33 @@ _OID = re.compile(r"[0-9a-f]{40}")
 def judge(
     read: GitReader,
     moves: Iterable[Proposed],
-    tombstones: Collection[str] = frozenset(),
+    tombstones: Tombstones = NONE,
     limits: Limits = Limits(),  # noqa: B008 - a value
     *,
     allowed: Collection[str] = (),
 ) -> list[Refusal]:
     """Why the refs may not be moved so, at most one refusal for each; none where all may.
 
-    ``tombstones``: what was purged. ``allowed``: patterns (``fnmatch``) of refs that are none of ours and go unjudged.
+    ``tombstones``: what was purged, to which comes what the moves themselves say was. ``allowed``: patterns
+    (``fnmatch``) of refs that are none of ours and go unjudged.
     A ref that is refused makes no other one refused, unless that one's line goes on from there.
     """
-    asked = [move for move in sorted(moves, key=lambda move: move.ref) if not is_allowed(move.ref, allowed)]
-    judged = _Judge(read, tombstones, limits)
-    found = {}
-    for move in asked:
-        fault = judged.of_the_ref(move)
-        if fault is not None:
-            found[move.ref] = Refusal(move.ref, move.new or "", *reversed(fault))
-    rest = [move for move in asked if move.ref not in found]
-    try:
-        for refusal in judged.of_the_lines([move for move in rest if refs.is_session_ref(move.ref)]):
-            found.setdefault(refusal.ref, refusal)
-        for move in rest:
-            fault = main_rules.fault(read, move) if move.ref == create.MAIN else None
+    found: dict[str, Refusal] = {}
+    rest = []
+    for move in sorted(moves, key=lambda move: move.ref):
+        if not is_allowed(move.ref, allowed):
+            fault = _of_the_ref(read, move)
+            if fault is None and move.ref == refs.TOMBSTONES:
+                fault, tombstones = tombstone_rules.judge(read, move, tombstones, limits)
+            elif fault is None and move.ref == create.MAIN:
+                fault = main_rules.fault(read, move)
+            elif fault is None:
+                rest.append(move)
             if fault is not None:
-                found[move.ref] = Refusal(move.ref, move.new or "", *reversed(fault))
+                found[move.ref] = Refusal(move.ref, move.new or "", fault.what, fault.rule)
+    try:
+        for refusal in _Judge(read, tombstones, limits).refusals(rest):
+            found.setdefault(refusal.ref, refusal)
     except GitSessionError as error:  # git went away, or says that what was sent is not whole
         for move in rest:
             found.setdefault(move.ref, Refusal(move.ref, move.new or "", str(error), "unreadable"))
@@ -77,10 +80,31 @@ def is_allowed(ref: str, allowed: Collection[str]) -> bool:
     return not is_ours and any(fnmatchcase(ref, pattern) for pattern in allowed)
 
 
+def _of_the_ref(read: GitReader, move: Proposed) -> Fault | None:
+    """What is wrong with the ref, or with what it is to hold, whatever leads there."""
+    ref, old, new = move
+    if ref.startswith(refs.SESSIONS) and not refs.is_session_ref(ref):
+        return Fault("ref", "not the name of a session's branch")
+    try:
+        check_ref_name(ref)
+    except InvalidName as error:
+        return Fault("ref", str(error))
+    if not (refs.is_session_ref(ref) or ref in (create.MAIN, refs.TOMBSTONES)):
+        return Fault("ref", "no ref of a store (`git config gitsession.allowRefs` names others that may be pushed)")
+    if read.known.get(ref) != old:
+        return Fault("moved", "it was moved meanwhile: fetch, and push again")
+    if new is None:
+        return Fault("delete", "what was published is not taken away again")
+    head = read.head(new) if _OID.fullmatch(new) else None
+    if head is None or head.kind != "commit":
+        return Fault("tip", "not sent, and not here" if head is None else f"a {head.kind}, expected a commit")
+    return None
+
+
 class _Judge:
     """What is known while new entries are judged, each after its parents. A bad one spoils what comes after it."""
 
-    def __init__(self, read: GitReader, tombstones: Collection[str], limits: Limits) -> None:
+    def __init__(self, read: GitReader, tombstones: Tombstones, limits: Limits) -> None:
         self._read = read
         self._tombstones = tombstones
         self._limits = limits
@@ -94,27 +118,7 @@ class _Judge:
         self._waiting: dict[Oid, Node] = {}
         """Good entries whose children are to come: of the others a few words are kept."""
 
-    def of_the_ref(self, move: Proposed) -> Fault | None:
-        """What is wrong with the ref, or with what it is to hold, whatever leads there."""
-        ref, old, new = move
-        if ref.startswith(refs.SESSIONS) and not refs.is_session_ref(ref):
-            return Fault("ref", "not the name of a session's branch")
-        try:
-            check_ref_name(ref)
-        except InvalidName as error:
-            return Fault("ref", str(error))
-        if not (refs.is_session_ref(ref) or ref == create.MAIN):
-            return Fault("ref", "no ref of a store (`git config gitsession.allowRefs` names others that may be pushed)")
-        if self._read.known.get(ref) != old:
-            return Fault("moved", "it was moved meanwhile: fetch, and push again")
-        if new is None:
-            return Fault("delete", "what was published is not taken away again")
-        head = self._read.head(new) if _OID.fullmatch(new) else None
-        if head is None or head.kind != "commit":
-            return Fault("tip", "not sent, and not here" if head is None else f"a {head.kind}, expected a commit")
-        return None
-
-    def of_the_lines(self, moves: Sequence[Proposed]) -> Iterator[Refusal]:
+    def refusals(self, moves: Sequence[Proposed]) -> Iterator[Refusal]:
         """What is wrong with the lines that lead to session refs."""
         if not moves:
             return

@@ -136,6 +136,11 @@ class GitReader:
         told = self._run("rev-list", "--first-parent", new, *(f"^{parent}" for parent in parents))
         return old in told.split()
 
+    def leads_to(self, new: Oid, old: Oid) -> bool:
+        """Whether ``old`` is behind ``new``, by any parent."""
+        words = ("merge-base", "--is-ancestor", old, new)
+        return gitcli.run(self._git_dir, *words, accept=(0, 1), variables=self._variables).code == 0
+
     def _run(self, *words: str, stdin: str = "") -> str:
         return gitcli.run(self._git_dir, *words, stdin=stdin.encode(), variables=self._variables).out.decode()
 

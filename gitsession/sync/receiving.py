@@ -11,12 +11,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from gitsession.errors import GitSessionError, Malformed
+from gitsession.session.purged import NONE, at
 from gitsession.store import create, gitcli, refs
 from gitsession.store.base import Oid
 from gitsession.store.gitstore import GitStore
-from gitsession.sync import server
+from gitsession.sync import purging, server
 from gitsession.sync.judging import judge
 from gitsession.sync.proposals import Limits, Proposed, Refusal
+from gitsession.sync.purging import Applied
 from gitsession.sync.reading import GitReader
 
 _NONE = "0" * 40
@@ -54,7 +56,20 @@ def pre(git_dir: Path, proposed: Sequence[Proposed], environ: Mapping[str, str])
     settings = server.ours(git_dir)
     allowed = settings.get(server.ALLOWED.lower(), [])
     with GitReader(git_dir, there(git_dir, proposed), variables) as read:
-        return judge(read, proposed, frozenset(), limits(settings), allowed=allowed)
+        tip = read.known.get(refs.TOMBSTONES)
+        gone = NONE if tip is None else at(read, tip)
+        return judge(read, proposed, gone, limits(settings), allowed=allowed)
+
+
+def post(git_dir: Path) -> Applied | None:
+    """Take out what was purged, here too: also what came in while that was being pushed. ``None``: nothing was.
+
+    Raises ``NotAStore`` where the repository is none, so that only its owner can, and ``Unavailable``.
+    """
+    if not _listed(git_dir, refs.TOMBSTONES):
+        return None
+    with GitStore.open(git_dir) as store:
+        return purging.apply(store)
 
 
 def flush(git_dir: Path) -> GitSessionError | None:
@@ -73,8 +88,8 @@ def there(git_dir: Path, proposed: Collection[Proposed]) -> dict[str, Oid]:
     """The refs that are there, as far as they matter for what is proposed."""
     sids = {refs.session_of(move.ref) for move in proposed} - {""}
     named = [refs.session(sid).rstrip("/") for sid in sorted(sids)] if len(sids) <= _NAMED_MAX else []
-    others = [move.ref for move in proposed if not refs.session_of(move.ref)]
-    found = _listed(git_dir, *named, *others) if named or (others and not sids) else {}
+    others = [refs.TOMBSTONES, *(move.ref for move in proposed if not refs.session_of(move.ref))]
+    found = _listed(git_dir, *named, *others) if len(sids) <= _NAMED_MAX else {}
     if sids <= {refs.session_of(name) for name in found}:
         return found
     return _listed(git_dir, refs.SESSIONS, *others)  # a session that is new here may be another one's fork

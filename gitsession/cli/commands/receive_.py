@@ -27,6 +27,9 @@ def command(when: str) -> int:
     with open(sys.stdin.fileno(), encoding="utf-8", errors="surrogateescape", closefd=False) as told:
         moves = receiving.moves(told)
     if when == "post":
+        applied = receiving.post(git_dir)
+        if applied is not None and applied.moved:
+            warn(f"gitsession: taken out here too: {count(len(applied.moved), 'ref')} rewritten")
         return exits.OK
     refusals = receiving.pre(git_dir, moves, os.environ)
     for refusal in refusals[:_SHOWN]:
