@@ -466,7 +466,7 @@ def _(client: Client) -> str:
     return f"{client.entry(user(), root).oid}:{refs.leaf('19700101-aaaaaaaaaaaaa')}"
 
 
-@bad("a second parent that is no entry", "entry", "its second parent is no entry")
+@bad("a second parent that is no entry", "commit", "no entry")
 def _(client: Client) -> str:
     left = client.git("commit-tree", "-m", "work", client.git("rev-parse", f"{client.leaf.oid}^{{tree}}"))
     summary = kinds.BranchSummary(at_ms=1_800_000_000_000, summary="left")

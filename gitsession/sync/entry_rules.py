@@ -14,7 +14,16 @@ from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.text import clean
 from gitsession.errors import GitSessionError, Malformed, MissingObject
 from gitsession.formats import FORMATS
-from gitsession.model.entries import KINDS, BranchSummary, Checkpoint, Session, Tombstone
+from gitsession.model.entries import (
+    KINDS,
+    Attachment,
+    BranchSummary,
+    Checkpoint,
+    Project,
+    Session,
+    SourceFile,
+    Tombstone,
+)
 from gitsession.session import content, tombstone
 from gitsession.session import node as nodes
 from gitsession.session.check import check, purge_problems
@@ -41,7 +50,7 @@ _FORM = re.compile(
     rb"committer gitsession <gitsession@gitsession> (?:0|[1-9][0-9]{0,9}) \+0000\n\n.*",
     re.DOTALL,
 )
-_ONLY_ON_META = ON_META - {"session", "title", "label"}
+_NOT_ON_A_BRANCH = {kind.kind for kind in (Attachment, Checkpoint, Project, SourceFile)}
 
 
 class Heads(Reader, Protocol):
@@ -111,7 +120,7 @@ def misfit(node: Node, on: str) -> Fault | None:
     elif on == refs.FILES:
         fits = node.kind in ON_FILES
     else:
-        fits = node.source is not None or node.kind not in (*_ONLY_ON_META, Checkpoint.kind)
+        fits = node.source is not None or node.kind not in _NOT_ON_A_BRANCH
     return None if fits else Fault("place", f"{node.kind[:40]!r} has no place on")
 
 

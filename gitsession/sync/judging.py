@@ -190,7 +190,7 @@ class _Judge:
                 files = content.files_of(self._read, node.oid)
                 base = content.files_of(self._read, before.oid) if before is not None and files else None
                 fault = self._trees.fault(files, base) if files else None
-            if fault is None and self._tombstones:
+            if fault is None and (self._tombstones or node.is_tombstone or node.replaces):
                 fault = entry_rules.purged(self._read, node, self._tombstones)
         except GitSessionError as error:
             return Fault("unreadable", str(error))
