@@ -48,10 +48,13 @@ class _Wrong(Exception):
 class FileTrees:
     """Judges trees of files, and remembers those that it found good."""
 
-    def __init__(self, reader: Folders, limits: Limits, tombstones: Tombstones = NONE) -> None:
+    def __init__(
+        self, reader: Folders, limits: Limits, tombstones: Tombstones = NONE, *, partial: bool = False
+    ) -> None:
         self._reader = reader
         self._limits = limits
         self._tombstones = tombstones
+        self._partial = partial
         self._good: dict[tuple[Oid, Oid | None], _Below] = {}
 
     def fault(self, tree: Oid, before: Oid | None) -> Fault | None:
@@ -124,6 +127,8 @@ class FileTrees:
                 )
         blobs = [(mode, name, oid) for mode, name, oid in new if mode in _FILES]
         for (mode, name, oid), head in zip(blobs, self._reader.heads([oid for *_, oid in blobs]), strict=True):
+            if head is None and self._partial:
+                continue
             if head is None or head.kind != "blob":
                 there = "was not sent and is not here" if head is None else f"is a {head.kind}"
                 raise _Wrong("missing" if head is None else "files", f"{_shown(path + name)}, {oid}, {there}")

@@ -1,93 +1,68 @@
-"""What was fetched is judged by our rules before it reaches a ref of the store's."""
+"""What was fetched is judged by our rules (``sync.judging``) before it reaches a ref of the store's."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from math import inf
 from pathlib import Path
-from typing import NamedTuple
 
-from gitsession.errors import GitSessionError, InvalidName
-from gitsession.session.check import check
-from gitsession.session.node import Node, load
-from gitsession.store import create, refs
+from gitsession.session import purged
+from gitsession.store import refs
 from gitsession.store.base import Kind, ObjectStore, Oid
 from gitsession.store.git import GitDoor
-from gitsession.store.refnames import check_ref_name
+from gitsession.sync import judging
+from gitsession.sync.proposals import Limits, Proposed, Refusal
+from gitsession.sync.reading import GitReader
 
+__all__ = ["Proposed", "Reader", "Refusal", "judge"]
 
-class Proposed(NamedTuple):
-    ref: str
-    old: Oid | None
-    new: Oid
+SESSIONS_AT_ONCE = 200
 
-
-class Refusal(NamedTuple):
-    ref: str
-    oid: Oid
-    what: str
+LIMITS = Limits(entries=10_000_000, seconds=inf)
+"""Whoever fetches has asked for it: what a server is guarded against is only much, and not wrong."""
 
 
 class Reader:
     """What was fetched, and what the store has."""
 
     def __init__(self, git_dir: Path, store: ObjectStore) -> None:
-        self._door, self._store = GitDoor(git_dir), store
+        self.git_dir, self.store = git_dir, store
+        self._door = GitDoor(git_dir)
 
     def read(self, oid: Oid) -> tuple[Kind, bytes]:
-        return self._door.read(oid) if self._door.contains(oid) else self._store.read(oid)
+        return self._door.read(oid) if self._door.contains(oid) else self.store.read(oid)
 
     def contains(self, oid: Oid) -> bool:
-        return self._door.contains(oid) or self._store.contains(oid)
+        return self._door.contains(oid) or self.store.contains(oid)
 
 
 def judge(read: Reader, moves: list[Proposed], known: Mapping[str, Oid]) -> list[Refusal]:
-    """Why refs may not be moved so; none where all may. ``known``: refs whose lines were judged before."""
+    """Why refs may not be moved so; none where all may. ``known``: refs whose lines were judged before.
+
+    A clone that leaves large blobs out is judged without them.
+    """
+    gone = purged.read(read.store)
+    good = dict(known)
     found: list[Refusal] = []
-    good: dict[Oid, Node] = {}
-    bad: dict[Oid, tuple[Oid, str]] = {}
-    for move in moves:
-        what = _of_the_name(move.ref)
-        if what:
-            found.append(Refusal(move.ref, "", what))
-        elif refs.is_session_ref(move.ref):
-            fault = _line(read, move, known, good, bad)
-            found += [Refusal(move.ref, *fault)] if fault else []
+    with GitReader(read.git_dir, good) as apart:
+        for some in _portions(moves):
+            refused = judging.judge(apart, some, gone, LIMITS, partial=_is_partial(read.git_dir))
+            bad = {refusal.ref for refusal in refused}
+            good |= {move.ref: move.new for move in some if move.new is not None and move.ref not in bad}
+            found += refused
     return found
 
 
-def _of_the_name(ref: str) -> str:
-    if ref.startswith(refs.SESSIONS) and not refs.is_session_ref(ref):
-        return "not the name of a session's branch"
-    try:
-        check_ref_name(ref)
-    except InvalidName as error:
-        return str(error)
-    return "" if ref.startswith((refs.SESSIONS, refs.OURS)) or ref == create.MAIN else "no ref of a store"
+def _portions(moves: Iterable[Proposed]) -> Iterator[list[Proposed]]:
+    """Sessions whole, and not all at once: of each entry that is judged a few words are held."""
+    by_session: dict[str, list[Proposed]] = {}
+    for move in moves:
+        by_session.setdefault(refs.session_of(move.ref), []).append(move)
+    sids = iter(sorted(by_session))
+    while group := list(islice(sids, SESSIONS_AT_ONCE)):
+        yield [move for sid in group for move in by_session[sid]]
 
 
-def _line(
-    read: Reader, move: Proposed, known: Mapping[str, Oid], good: dict[Oid, Node], bad: dict[Oid, tuple[Oid, str]]
-) -> tuple[Oid, str] | None:
-    judged = set(known.values())
-    new: list[Oid] = []
-    oid: Oid | None = move.new
-    try:
-        while oid is not None and oid not in good and oid not in bad and oid not in judged:
-            new.append(oid)
-            oid = load(read, oid).parent
-    except GitSessionError as error:
-        return oid or "", str(error)
-    if oid in bad:
-        return bad[oid]
-    before = good.get(oid or "") or (load(read, oid) if oid else None)
-    for one in reversed(new):
-        node = load(read, one)
-        try:
-            what = next(check(read, node, before), "")
-        except GitSessionError as error:
-            what = str(error)
-        if what:
-            bad.update(dict.fromkeys(new[: new.index(one) + 1], (one, what)))
-            return one, what
-        good[one] = before = node
-    return None
+def _is_partial(git_dir: Path) -> bool:
+    return any((git_dir / "objects" / "pack").glob("*.promisor"))

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
-from gitsession.errors import GitSessionError, InvalidName
+from gitsession.errors import GitSessionError, InvalidName, MissingObject
 from gitsession.session import content
 from gitsession.session.node import Node
 from gitsession.session.purged import NONE, Tombstones
@@ -45,11 +45,12 @@ def judge(
     limits: Limits = Limits(),  # noqa: B008 - a value
     *,
     allowed: Collection[str] = (),
+    partial: bool = False,
 ) -> list[Refusal]:
     """Why the refs may not be moved so, at most one refusal for each; none where all may.
 
     ``tombstones``: what was purged, to which comes what the moves themselves say was. ``allowed``: patterns
-    (``fnmatch``) of refs that are none of ours and go unjudged.
+    (``fnmatch``) of refs that are none of ours and go unjudged. ``partial``: blobs may have been left out.
     A ref that is refused makes no other one refused, unless that one's line goes on from there.
     """
     found: dict[str, Refusal] = {}
@@ -66,7 +67,7 @@ def judge(
             if fault is not None:
                 found[move.ref] = Refusal(move.ref, move.new or "", fault.what, fault.rule)
     try:
-        for refusal in _Judge(read, tombstones, limits).refusals(rest):
+        for refusal in _Judge(read, tombstones, limits, partial).refusals(rest):
             found.setdefault(refusal.ref, refusal)
     except GitSessionError as error:  # git went away, or says that what was sent is not whole
         for move in rest:
@@ -104,12 +105,13 @@ def _of_the_ref(read: GitReader, move: Proposed) -> Fault | None:
 class _Judge:
     """What is known while new entries are judged, each after its parents. A bad one spoils what comes after it."""
 
-    def __init__(self, read: GitReader, tombstones: Tombstones, limits: Limits) -> None:
+    def __init__(self, read: GitReader, tombstones: Tombstones, limits: Limits, partial: bool) -> None:
         self._read = read
         self._tombstones = tombstones
         self._limits = limits
+        self._partial = partial
         self._until = time.monotonic() + limits.seconds
-        self._trees = FileTrees(read, limits, tombstones)
+        self._trees = FileTrees(read, limits, tombstones, partial=partial)
         self._views = Views(read)
         self._graph: dict[Oid, tuple[Oid, ...]] = {}
         self._children: Counter[Oid] = Counter()
@@ -192,16 +194,24 @@ class _Judge:
                 fault = self._trees.fault(files, base) if files else None
             if fault is None and (self._tombstones or node.is_tombstone or node.replaces):
                 fault = entry_rules.purged(self._read, node, self._tombstones)
+        except MissingObject as error:
+            return None if self._partial else Fault("missing", str(error))
         except GitSessionError as error:
             return Fault("unreadable", str(error))
         return fault
 
     def _words_fault(self, node: Node, before: Node | None) -> Fault | None:
         """Words are judged where the session's view is ours. Nearly all are, so that is asked where they do not fit."""
+
+        def first(*, judge_words: bool) -> Fault | None:
+            found = entry_rules.faults(self._read, node, before, self._limits, judge_words=judge_words)
+            fault = next(found, None)
+            return None if fault is not None and fault.rule == "missing" and self._partial else fault
+
         known = self._views.is_known_later(node)
-        fault = next(entry_rules.faults(self._read, node, before, self._limits, judge_words=not known), None)
+        fault = first(judge_words=not known)
         if fault is not None and fault.rule == "entry" and not known and self._views.is_later(node, self._graph):
-            fault = next(entry_rules.faults(self._read, node, before, self._limits, judge_words=False), None)
+            fault = first(judge_words=False)
         return fault
 
     def _purged_before(self, lines: Iterable[Line]) -> Iterator[Refusal]:
