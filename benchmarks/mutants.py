@@ -150,7 +150,7 @@ BREAKS = [
     one(
         "packs are not kept",
         "store/pack.py",
-        '    _keep(owner, directory / f"{name}.keep", sync)\n',
+        '    keep(owner, directory / f"{name}.keep", sync=sync)\n',
         "",
         STRANGER,
         "tests/test_pack.py",

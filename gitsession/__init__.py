@@ -75,6 +75,10 @@ if TYPE_CHECKING:
     from gitsession.session.origin import Origin
     from gitsession.session.verify import Finding, Report
     from gitsession.store.maintain import Maintained
+    from gitsession.sync.reconcile import SyncedBranch
+    from gitsession.sync.remotes import Remote
+    from gitsession.sync.syncing import SyncReport
+    from gitsession.sync.transport import Talk
 
 __all__ = [
     "About",
@@ -126,6 +130,7 @@ __all__ = [
     "Policy",
     "Prune",
     "Refused",
+    "Remote",
     "Repaired",
     "Report",
     "Request",
@@ -141,7 +146,10 @@ __all__ = [
     "Summarizer",
     "Summary",
     "SummaryFailed",
+    "SyncReport",
+    "SyncedBranch",
     "Taken",
+    "Talk",
     "Text",
     "Thinking",
     "ThinkingChange",
@@ -235,6 +243,10 @@ _NAMES = {
     "gitsession.session.origin": ["Origin"],
     "gitsession.session.verify": ["Finding", "Report"],
     "gitsession.store.maintain": ["Maintained"],
+    "gitsession.sync.reconcile": ["SyncedBranch"],
+    "gitsession.sync.remotes": ["Remote"],
+    "gitsession.sync.syncing": ["SyncReport"],
+    "gitsession.sync.transport": ["Talk"],
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 

@@ -55,7 +55,7 @@ def push(store: GitStore, name: str = "", *sessions: str) -> dict[str, str]:
     return told(syncing.push(store, remote(store, name), sessions=sessions))
 
 
-def told(report: syncing.Report) -> dict[str, str]:
+def told(report: syncing.SyncReport) -> dict[str, str]:
     return {
         branch.ref.rpartition("/")[2]: branch.outcome
         for branch in report.branches

@@ -12,13 +12,13 @@ import os
 import random
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from builders import START_MS, Clock, begun, nonces
+from faults.shim import scratch
 from remotes import hub, remote, shared, store_with, there
 
 from gitsession.errors import GitSessionError, Unavailable
@@ -310,7 +310,7 @@ class Simulation:
 @functools.cache
 def _prepared(stores: int) -> Path:
     """A hub, and stores that have the same sessions: made once, for it is the same for every seed."""
-    folder = Path(tempfile.mkdtemp(prefix="gitsession-simulation-"))
+    folder = Path(scratch())
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     url = hub(folder / "hub.git")
     clock = Clock()

@@ -18,6 +18,9 @@ from gitsession.index.catalogue import Catalogue
 from gitsession.live.drain import Drained
 from gitsession.rewind.perform import Rewound
 from gitsession.rewind.plan import RewindPlan, What
+from gitsession.sync.remotes import Remote
+from gitsession.sync.syncing import SyncReport
+from gitsession.sync.transport import Talk
 
 INNER = {Catalogue}
 """What commands alone ask for: derived, and free to change with every release."""
@@ -29,7 +32,9 @@ OFFERED = {
     if not name.startswith("_")
 }
 
-LATER = {each.__name__: each for each in (Drained, FileChange, Files, RewindPlan, Rewound)}
+LATER = {
+    each.__name__: each for each in (Drained, FileChange, Files, Remote, RewindPlan, Rewound, SyncReport, Talk)
+}
 LATER |= {"Phase": Phase, "What": What}
 """What methods name and their modules load only when they are called."""
 

@@ -10,7 +10,7 @@ from gitsession.store import refs
 from gitsession.store.gitstore import GitStore
 from gitsession.sync import bundles, cloning, remotes, syncing
 from gitsession.sync.remotes import Remote
-from gitsession.sync.syncing import Report
+from gitsession.sync.syncing import SyncReport
 from gitsession.sync.transport import Talk
 
 
@@ -29,19 +29,19 @@ class Remotes:
     def remove(self, name: str) -> Remote:
         return remotes.remove(self._objects.git_dir, name)
 
-    def pull(self, remote: str, talk: Talk | None) -> Report:
+    def pull(self, remote: str, talk: Talk | None) -> SyncReport:
         return syncing.pull(self._objects, self._named(remote), talk or Talk())
 
-    def push(self, remote: str, sessions: Iterable[str], talk: Talk | None) -> Report:
+    def push(self, remote: str, sessions: Iterable[str], talk: Talk | None) -> SyncReport:
         return syncing.push(self._objects, self._named(remote), talk or Talk(), sessions=sessions)
 
-    def sync(self, remote: str, talk: Talk | None) -> Report:
+    def sync(self, remote: str, talk: Talk | None) -> SyncReport:
         return syncing.sync(self._objects, self._named(remote), talk or Talk())
 
     def bundle(self, path: Path, sessions: Iterable[str]) -> list[str]:
         return sorted({refs.session_of(ref) for ref in bundles.write(self._objects, path, sessions)})
 
-    def unbundle(self, path: Path, talk: Talk | None) -> Report:
+    def unbundle(self, path: Path, talk: Talk | None) -> SyncReport:
         return bundles.take(self._objects, path, talk or Talk())
 
     def _named(self, remote: str) -> Remote:
@@ -52,5 +52,5 @@ class Remotes:
         return remotes.find(self._objects.git_dir, remote)
 
 
-def clone(url: str, path: Path, talk: Talk | None, *, filter: str, namespace: str) -> Report:
+def clone(url: str, path: Path, talk: Talk | None, *, filter: str, namespace: str) -> SyncReport:
     return cloning.clone(url, path, talk or Talk(), filter=filter, namespace=namespace)

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from gitsession.sync.purging import Applied
     from gitsession.sync.remotes import Remote
     from gitsession.sync.retention import Leaves, Rules
-    from gitsession.sync.syncing import Report as SyncReport
+    from gitsession.sync.syncing import SyncReport
     from gitsession.sync.transport import Talk
 
 

@@ -13,8 +13,8 @@ from gitsession.session.active import active
 from gitsession.store import create, refs
 
 if TYPE_CHECKING:
-    from gitsession.sync.reconcile import Branch
-    from gitsession.sync.syncing import Report
+    from gitsession.sync.reconcile import SyncedBranch
+    from gitsession.sync.syncing import SyncReport
     from gitsession.sync.transport import Talk
 
 _SENT = {"new": "sent", "forwarded": "sent"}
@@ -42,7 +42,7 @@ def _pass_on(words: bytes) -> None:
     sys.stderr.flush()
 
 
-def tell(app: App, schema: str, report: Report, *, as_json: bool) -> int:
+def tell(app: App, schema: str, report: SyncReport, *, as_json: bool) -> int:
     """Say what became of every ref, and what it comes to; the exit code."""
     if as_json:
         emit(schema, {"remote": report.remote, "branches": [_object(branch) for branch in report.branches]})
@@ -51,7 +51,7 @@ def tell(app: App, schema: str, report: Report, *, as_json: bool) -> int:
     return exits.REFUSED if report.of("refused") else exits.OK
 
 
-def _object(branch: Branch) -> dict[str, Any]:
+def _object(branch: SyncedBranch) -> dict[str, Any]:
     return {
         "ref": branch.ref,
         "outcome": branch.outcome,
@@ -62,7 +62,7 @@ def _object(branch: Branch) -> dict[str, Any]:
     }
 
 
-def _tell(app: App, report: Report, words: dict[str, str]) -> None:
+def _tell(app: App, report: SyncReport, words: dict[str, str]) -> None:
     told = [branch for branch in report.branches if branch.outcome != "same" and branch.ref != create.MAIN]
     titles = {row.sid: row.title or "" for row in app.catalogue().sessions()} if told else {}
     for branch in told:
@@ -78,7 +78,7 @@ def _tell(app: App, report: Report, words: dict[str, str]) -> None:
     say(f"{report.remote}: {', '.join(parts)}")
 
 
-def _line(branch: Branch, word: str, titles: dict[str, str]) -> str:
+def _line(branch: SyncedBranch, word: str, titles: dict[str, str]) -> str:
     parsed = refs.parse(branch.ref)
     name = "/".join(parsed) if parsed else branch.ref.removeprefix("refs/heads/")
     word = paint(f"{word:<10}", fg=_COLORS.get(branch.outcome, "reset"))
@@ -86,7 +86,7 @@ def _line(branch: Branch, word: str, titles: dict[str, str]) -> str:
     return f"{word}{name}" + (f"  {title}" if title else "")
 
 
-def _more(app: App, branch: Branch) -> list[str]:
+def _more(app: App, branch: SyncedBranch) -> list[str]:
     """What needs a line of its own: who stepped aside, and what it is called; why something was refused."""
     parsed = refs.parse(branch.ref)
     if branch.outcome == "refused":
@@ -101,7 +101,7 @@ def _more(app: App, branch: Branch) -> list[str]:
     return [f"both went on: theirs has the name, ours is {name}{goes_on}"]
 
 
-def summary(report: Report, what: str) -> str:
+def summary(report: SyncReport, what: str) -> str:
     """``3 sessions``, of those that are new."""
     sids = {refs.session_of(branch.ref) for branch in report.of("new")} - {""}
     return f"{what}: {count(len(sids), 'session')}"

@@ -11,8 +11,8 @@ from gitsession.store import create, gitcli, refs
 from gitsession.store.base import Oid
 from gitsession.store.gitstore import GitStore
 from gitsession.sync import remotes, syncing
-from gitsession.sync.reconcile import Branch
-from gitsession.sync.syncing import Report
+from gitsession.sync.reconcile import SyncedBranch
+from gitsession.sync.syncing import SyncReport
 from gitsession.sync.transport import Talk
 
 
@@ -38,14 +38,14 @@ def write(store: GitStore, path: Path, sessions: Iterable[str] = ()) -> dict[str
     return held
 
 
-def take(store: GitStore, path: Path, talk: Talk) -> Report:
+def take(store: GitStore, path: Path, talk: Talk) -> SyncReport:
     """Take in what is in a file, as from a remote that rules no names. Raises as ``syncing.pull``, and ``NotFound``."""
     report = syncing.pull(store, remotes.file(path), talk)
-    return Report(report.remote, tuple(_told(branch) for branch in report.branches))
+    return SyncReport(report.remote, tuple(_told(branch) for branch in report.branches))
 
 
-def _told(branch: Branch) -> Branch:
+def _told(branch: SyncedBranch) -> SyncedBranch:
     """Nobody is refused whose line has come in beside ours."""
     if branch.outcome == "refused" and branch.beside:
-        return Branch(branch.ref, "forked", branch.old, branch.new, branch.beside)
+        return SyncedBranch(branch.ref, "forked", branch.old, branch.new, branch.beside)
     return branch

@@ -22,15 +22,15 @@ from gitsession.store.refnames import SYMBOLIC
 from gitsession.sync import remotes, syncing, transport
 from gitsession.sync.judged import Proposed, Reader, judge
 from gitsession.sync.quarantine import PLACE, Quarantine
-from gitsession.sync.reconcile import Branch
+from gitsession.sync.reconcile import SyncedBranch
 from gitsession.sync.remotes import DEFAULT, Remote
-from gitsession.sync.syncing import Report
+from gitsession.sync.syncing import SyncReport
 from gitsession.sync.transport import Talk
 
 _HEADS = "refs/heads/"
 
 
-def clone(url: str, path: Path, talk: Talk, *, filter: str = "", namespace: str = "") -> Report:
+def clone(url: str, path: Path, talk: Talk, *, filter: str = "", namespace: str = "") -> SyncReport:
     """Make a store at ``path`` of what is at ``url``, which becomes its remote ``origin``. An empty one is a beginning.
 
     ``filter``: leave out what git's filter says (``blob:limit=64k``); it is fetched when it is read. ``namespace``: it
@@ -57,7 +57,7 @@ def clone(url: str, path: Path, talk: Talk, *, filter: str = "", namespace: str 
     return report
 
 
-def _fill(path: Path, remote: Remote, talk: Talk, filter: str) -> Report:
+def _fill(path: Path, remote: Remote, talk: Talk, filter: str) -> SyncReport:
     """Bring what the remote has into the empty store at ``path``, which nobody else knows yet."""
     make_directories(path / PLACE)
     apart = path / PLACE / "clone"
@@ -76,7 +76,7 @@ def _fill(path: Path, remote: Remote, talk: Talk, filter: str) -> Report:
     with GitStore.open(path) as store:
         read = Reader(apart, store)
         for refusal in judge(read, [Proposed(ref, None, oid) for ref, oid in sorted(theirs.items())], {}):
-            refused[refusal.ref] = Branch(refusal.ref, "refused", why=refusal.what)
+            refused[refusal.ref] = SyncedBranch(refusal.ref, "refused", why=refusal.what)
     good = {ref: oid for ref, oid in theirs.items() if ref not in refused}
     fetched = Quarantine(path, remote, {}, at=apart)
     if len(good) < len(found):
@@ -86,8 +86,8 @@ def _fill(path: Path, remote: Remote, talk: Talk, filter: str) -> Report:
         _promise(path, remote, filter)
     _put(path, {**good, **{remote.tracking(ref): oid for ref, oid in good.items()}})
     shutil.rmtree(path / PLACE, ignore_errors=True)
-    new = [Branch(ref, "new", None, oid) for ref, oid in good.items() if ref != create.MAIN]
-    return Report(remote.name, tuple(sorted((*new, *refused.values()), key=lambda branch: branch.ref)))
+    new = [SyncedBranch(ref, "new", None, oid) for ref, oid in good.items() if ref != create.MAIN]
+    return SyncReport(remote.name, tuple(sorted((*new, *refused.values()), key=lambda branch: branch.ref)))
 
 
 def _check(remote: Remote, found: Mapping[str, Oid]) -> None:

@@ -38,7 +38,7 @@ SMALL_TALK = frozenset({Label.kind, Title.kind, Usage.kind})
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
+class SyncedBranch:
     """What became of one ref. ``beside``: the ref on which the other line goes on; ``why``: it was refused.
 
     ``old``, ``new``: what it held here, and holds.
@@ -52,7 +52,7 @@ class Branch:
     why: str = ""
 
 
-def reconcile(store: ObjectStore, tx: Transaction, theirs: Mapping[str, Oid], *, is_home: bool) -> list[Branch]:
+def reconcile(store: ObjectStore, tx: Transaction, theirs: Mapping[str, Oid], *, is_home: bool) -> list[SyncedBranch]:
     """Move our refs to where they belong beside ``theirs``, by our names for them. Under the store's lock.
 
     Raises ``MissingObject`` and ``Corrupt`` where a line of ours cannot be followed; nothing is moved then.
@@ -61,52 +61,52 @@ def reconcile(store: ObjectStore, tx: Transaction, theirs: Mapping[str, Oid], *,
     for ref, there in sorted(theirs.items()):
         mine = store.ref(ref)
         if mine is not None and mine.startswith(SYMBOLIC):
-            found.append(Branch(ref, "refused", why="it is a symbolic ref here"))
+            found.append(SyncedBranch(ref, "refused", why="it is a symbolic ref here"))
         elif mine is None:
             tx.move(ref, there, expected=None)
-            found.append(Branch(ref, "new", None, there))
+            found.append(SyncedBranch(ref, "new", None, there))
         elif mine == there:
-            found.append(Branch(ref, "same", mine, mine))
+            found.append(SyncedBranch(ref, "same", mine, mine))
         else:
             found.append(_meet(store, tx, ref, mine, there, is_home=is_home))
     return found
 
 
-def _meet(store: ObjectStore, tx: Transaction, ref: str, mine: Oid, there: Oid, *, is_home: bool) -> Branch:
+def _meet(store: ObjectStore, tx: Transaction, ref: str, mine: Oid, there: Oid, *, is_home: bool) -> SyncedBranch:
     where = lines.parting(store.read, mine, there)
     if where.first is None:
         tx.move(ref, there, expected=mine)
-        return Branch(ref, "forwarded", mine, there)
+        return SyncedBranch(ref, "forwarded", mine, there)
     if where.base == there:
-        return Branch(ref, "ahead", mine, mine)
+        return SyncedBranch(ref, "ahead", mine, mine)
     parsed = refs.parse(ref)
     if parsed is None:
         what = "this is no store's" if ref == create.MAIN else "it went on elsewhere"
-        return Branch(ref, "refused", mine, mine, why=what)
+        return SyncedBranch(ref, "refused", mine, mine, why=what)
     said = _small_talk(store, mine, there, where.base, any_kind=refs.is_meta(parsed[1]))
     if said is not None:
         new = _say_again(store, tx, said, there)
         tx.move(ref, new, expected=mine)
-        return Branch(ref, "forwarded", mine, new)
+        return SyncedBranch(ref, "forwarded", mine, new)
     if not is_home:
         return _let_in_beside(store, tx, ref, mine, there)
     return _step_aside(store, tx, ref, mine, there)
 
 
-def _step_aside(store: ObjectStore, tx: Transaction, ref: str, mine: Oid, there: Oid) -> Branch:
+def _step_aside(store: ObjectStore, tx: Transaction, ref: str, mine: Oid, there: Oid) -> SyncedBranch:
     choice = _follows(store, ref)
     side = lines.aside(store.read, store.ref, ref, mine, there)
     _bring_to(store, tx, side, mine)
     if choice:
         tx.move(choice, refs.symbolic(side), expected=store.ref(choice))
     tx.move(ref, there, expected=mine)
-    return Branch(ref, "forked", mine, there, beside=side)
+    return SyncedBranch(ref, "forked", mine, there, beside=side)
 
 
-def _let_in_beside(store: ObjectStore, tx: Transaction, ref: str, mine: Oid, there: Oid) -> Branch:
+def _let_in_beside(store: ObjectStore, tx: Transaction, ref: str, mine: Oid, there: Oid) -> SyncedBranch:
     side = lines.aside(store.read, store.ref, ref, there, mine)
     _bring_to(store, tx, side, there)
-    return Branch(ref, "refused", mine, mine, beside=side, why="another remote is home, and rules the name")
+    return SyncedBranch(ref, "refused", mine, mine, beside=side, why="another remote is home, and rules the name")
 
 
 def _bring_to(store: ObjectStore, tx: Transaction, ref: str, end: Oid) -> None:

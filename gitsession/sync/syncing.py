@@ -23,7 +23,7 @@ from gitsession.store.lock import StoreLock
 from gitsession.sync import transport
 from gitsession.sync.judged import Proposed, Reader, judge
 from gitsession.sync.quarantine import Quarantine
-from gitsession.sync.reconcile import Branch, reconcile
+from gitsession.sync.reconcile import SyncedBranch, reconcile
 from gitsession.sync.remotes import Remote
 from gitsession.sync.transport import Talk, Unfit
 
@@ -36,26 +36,26 @@ _BEHIND = "others published first: pull, then push again"
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class SyncReport:
     """What became of each ref. ``pushed``: those that the remote took; ``said``: what its hooks said.
 
     ``whole``: nothing is left to be pushed, as far as the remote takes it.
     """
 
     remote: str
-    branches: tuple[Branch, ...]
+    branches: tuple[SyncedBranch, ...]
     pushed: frozenset[str] = frozenset()
     said: tuple[str, ...] = ()
     whole: bool = True
 
-    def of(self, *outcomes: str) -> list[Branch]:
+    def of(self, *outcomes: str) -> list[SyncedBranch]:
         return [branch for branch in self.branches if branch.outcome in outcomes]
 
 
-def pull(store: GitStore, remote: Remote, talk: Talk = _QUIET) -> Report:
+def pull(store: GitStore, remote: Remote, talk: Talk = _QUIET) -> SyncReport:
     """Take in what the remote has. Raises ``Unavailable``."""
     with _alone(store):
-        return Report(remote.name, tuple(_take_in(store, remote, talk)))
+        return SyncReport(remote.name, tuple(_take_in(store, remote, talk)))
 
 
 def push(
@@ -64,7 +64,7 @@ def push(
     talk: Talk = _QUIET,
     *,
     sessions: Iterable[str] = (),
-) -> Report:
+) -> SyncReport:
     """Send what the remote lacks, as far as was seen of it; of ``sessions`` only, if any are named.
 
     Nothing is forced: what others published meanwhile is refused there, and told. Raises ``Unavailable``.
@@ -73,9 +73,9 @@ def push(
         return _send(store, remote, talk, only=set(sessions))
 
 
-def sync(store: GitStore, remote: Remote, talk: Talk = _QUIET) -> Report:
+def sync(store: GitStore, remote: Remote, talk: Talk = _QUIET) -> SyncReport:
     """Both, until both have the same. Raises ``Unavailable``, also where others publish again and again."""
-    pulled: dict[str, Branch] = {}
+    pulled: dict[str, SyncedBranch] = {}
     pushed: frozenset[str] = frozenset()
     with _alone(store):
         for _ in range(ATTEMPTS):
@@ -88,13 +88,13 @@ def sync(store: GitStore, remote: Remote, talk: Talk = _QUIET) -> Report:
                 found = {branch.ref: branch for branch in sent.branches} | pulled
                 for branch in sent.branches:
                     found[branch.ref] = _with_push(pulled.get(branch.ref), branch)
-                return Report(remote.name, tuple(found[ref] for ref in sorted(found)), pushed, sent.said)
+                return SyncReport(remote.name, tuple(found[ref] for ref in sorted(found)), pushed, sent.said)
     raise Unavailable(
         f"others publish to {remote.name} again and again; nothing is lost", hint="try again: `gitsession sync`"
     )
 
 
-def _summed(before: Branch | None, now: Branch) -> Branch:
+def _summed(before: SyncedBranch | None, now: SyncedBranch) -> SyncedBranch:
     """What became of a ref over several attempts."""
     if before is None or before.outcome in ("same", "ahead"):
         return now
@@ -103,7 +103,7 @@ def _summed(before: Branch | None, now: Branch) -> Branch:
     return dataclasses.replace(now, old=before.old, beside=now.beside or before.beside)
 
 
-def _with_push(pulled: Branch | None, sent: Branch) -> Branch:
+def _with_push(pulled: SyncedBranch | None, sent: SyncedBranch) -> SyncedBranch:
     if sent.outcome == "refused":
         return sent
     if pulled is None or pulled.outcome in ("same", "ahead"):
@@ -133,7 +133,7 @@ def _alone(store: GitStore) -> Iterator[None]:
 # ---- in
 
 
-def _take_in(store: GitStore, remote: Remote, talk: Talk) -> list[Branch]:
+def _take_in(store: GitStore, remote: Remote, talk: Talk) -> list[SyncedBranch]:
     """One transaction: the packs, the tracking refs, and our own."""
     _flush(store)
     known = {name: oid for prefix in (_HEADS, remote.tracks) for name, oid in store.refs(prefix).items()}
@@ -158,7 +158,7 @@ def _take_in(store: GitStore, remote: Remote, talk: Talk) -> list[Branch]:
             done = reconcile(store, tx, differ, is_home=remote.is_home)
     intents.forget(store.git_dir, remote.name)
     _flush(store)
-    same = [Branch(ref, "same", oid, oid) for ref, oid in theirs.items() if ref not in differ]
+    same = [SyncedBranch(ref, "same", oid, oid) for ref, oid in theirs.items() if ref not in differ]
     return sorted((*same, *done, *refused.values()), key=lambda branch: branch.ref)
 
 
@@ -175,7 +175,7 @@ def _remember(store: GitStore, tx: Transaction, remote: Remote, theirs: Mapping[
 
 def _judge(
     store: GitStore, place: Quarantine, theirs: Mapping[str, Oid], known: Mapping[str, Oid]
-) -> dict[str, Branch]:
+) -> dict[str, SyncedBranch]:
     """What of ``theirs`` is not what docs/format.md says, ref by ref. What both hold of a line was judged before."""
     read = Reader(place.git_dir, store)
     differ = {ref: oid for ref, oid in theirs.items() if known.get(ref) != oid}
@@ -183,7 +183,7 @@ def _judge(
     before = {name: oid for name, oid in known.items() if name.startswith(_HEADS) and name not in differ}
     before |= {move.ref: move.old for move in moves if move.old is not None}
     return {
-        refusal.ref: Branch(
+        refusal.ref: SyncedBranch(
             refusal.ref,
             "refused",
             known.get(refusal.ref),
@@ -193,7 +193,7 @@ def _judge(
     }
 
 
-def _fetch_apart(place: Quarantine, remote: Remote, talk: Talk) -> dict[str, Branch]:
+def _fetch_apart(place: Quarantine, remote: Remote, talk: Talk) -> dict[str, SyncedBranch]:
     """Fetch all; where something in it is unfit, ref by ref, so that one that git refuses stops no other."""
     try:
         transport.fetch(place.git_dir, remote, remote.fetched(), talk)
@@ -208,11 +208,11 @@ def _fetch_apart(place: Quarantine, remote: Remote, talk: Talk) -> dict[str, Bra
         return _fetch_halves(place, remote, todo, talk, str(error))
 
 
-def _fetch_halves(place: Quarantine, remote: Remote, todo: list[str], talk: Talk, why: str) -> dict[str, Branch]:
+def _fetch_halves(place: Quarantine, remote: Remote, todo: list[str], talk: Talk, why: str) -> dict[str, SyncedBranch]:
     if len(todo) == 1:
         ref = _ours_of(remote, todo[0]) or todo[0]
-        return {ref: Branch(ref, "refused", why=why)}
-    refused: dict[str, Branch] = {}
+        return {ref: SyncedBranch(ref, "refused", why=why)}
+    refused: dict[str, SyncedBranch] = {}
     for half in (todo[: len(todo) // 2], todo[len(todo) // 2 :]):
         specs = [f"+{far}:{remote.tracking(_ours_of(remote, far) or far)}" for far in half]
         try:
@@ -260,11 +260,11 @@ def _send(
     *,
     only: Iterable[str] = frozenset(),
     leave: Iterable[str] = frozenset(),
-) -> Report:
+) -> SyncReport:
     _flush(store)
     wanted, branches = _wanted(store, remote, set(only), set(leave))
     if not wanted:
-        return Report(remote.name, tuple(branches))
+        return SyncReport(remote.name, tuple(branches))
     before = store.refs(remote.tracks)
     try:
         with Quarantine(store.git_dir, remote, {}) as place:
@@ -284,12 +284,12 @@ def _send(
     for ref, result in done.refs.items():
         old, new = before.get(remote.tracking(ref)), wanted[ref][0]
         if result.ok:
-            branches.append(Branch(ref, "forwarded" if old else "new", old, new))
+            branches.append(SyncedBranch(ref, "forwarded" if old else "new", old, new))
         else:
-            branches.append(Branch(ref, "refused", old, new, why=_BEHIND if result.moved else result.why))
+            branches.append(SyncedBranch(ref, "refused", old, new, why=_BEHIND if result.moved else result.why))
     branches.sort(key=lambda one: one.ref)
     whole = not any(result.moved for result in done.refs.values())
-    return Report(remote.name, tuple(branches), frozenset(took), tuple(done.said), whole)
+    return SyncReport(remote.name, tuple(branches), frozenset(took), tuple(done.said), whole)
 
 
 def _check_is_store(remote: Remote, there: Mapping[str, Oid]) -> None:
@@ -306,7 +306,7 @@ def _check_is_store(remote: Remote, there: Mapping[str, Oid]) -> None:
 
 def _wanted(
     store: GitStore, remote: Remote, only: set[str], leave: set[str]
-) -> tuple[dict[str, tuple[Oid, str]], list[Branch]]:
+) -> tuple[dict[str, tuple[Oid, str]], list[SyncedBranch]]:
     """What of each ref of ours the remote lacks, and its name there, in the order in which it is to go."""
     seen = store.refs(remote.tracks)
     found: dict[str, tuple[Oid, str]] = {}
@@ -320,7 +320,7 @@ def _wanted(
             if lines.holds(store.read, there, oid):
                 continue  # the remote has more
             if remote.is_home or refs.parse(ref) is None:
-                refused.append(Branch(ref, "refused", there, oid, why=_BEHIND))
+                refused.append(SyncedBranch(ref, "refused", there, oid, why=_BEHIND))
                 continue
             name = lines.aside(store.read, lambda at: seen.get(remote.tracking(at)), ref, oid, there)
             if seen.get(remote.tracking(name)) == oid:
