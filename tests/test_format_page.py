@@ -48,7 +48,7 @@ def rows_of(title):
 
 @pytest.fixture(scope="module")
 def kept():
-    draft = keep.own(ENTRY, NONCE)
+    draft = keep.own(ENTRY, NONCE, None)
     parts = {}
 
     class Put:

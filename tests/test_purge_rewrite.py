@@ -45,7 +45,7 @@ class Histories:
                     entry = Checkpoint(mode="workspace", at_ms=1000 * word)
                 else:
                     entry = Message.user(f"word {word}", at_ms=1000 * word)
-                draft = keep.own(entry, bytes([word]) * 16)
+                draft = keep.own(entry, bytes([word]) * 16, None)
                 if number % 3 == 2:
                     draft = replace(draft, files=files)
                 above = self.nodes[first % number] if number else None

@@ -36,6 +36,7 @@ from gitsession.session import graph, oplog, trash
 from gitsession.session import session as sessions
 from gitsession.session.node import Node
 from gitsession.session.oplog import Operation
+from gitsession.session.shown import Shown
 from gitsession.session.verify import Report
 from gitsession.store import create, gitcli, refs
 from gitsession.store.gitstore import Durability, GitStore
@@ -43,9 +44,11 @@ from gitsession.store.maintain import Maintained, is_due, maintain
 
 if TYPE_CHECKING:
     from gitsession.api.purges import Trashed
+    from gitsession.api.redacting import Hidden
     from gitsession.api.remotes import Remotes
     from gitsession.live.drain import Drained
     from gitsession.rewind.perform import Rewound
+    from gitsession.session.secrets import Found, Search
     from gitsession.sync.finding import Wanted
     from gitsession.sync.purging import Applied
     from gitsession.sync.remotes import Remote
@@ -298,13 +301,24 @@ class Store:
             self._projects[cwd] = projects.identity_of(Path(cwd))
         return self._projects[cwd]
 
-    def export(self, sid: str, at: Node | None = None, *, to: str | None = None, as_it_came: bool = False) -> SentOut:
+    def export(
+        self,
+        sid: str,
+        at: Node | None = None,
+        *,
+        to: str | None = None,
+        as_it_came: bool = False,
+        with_secrets: bool = False,
+    ) -> SentOut:
         """The session as a file of the agent ``to``, by default its own; ``at``: only the line that ends there.
 
         The agent's own lines are as it wrote them, and what was made here follows; ``as_it_came``: without it.
+        Secrets are placeholders, which ``SentOut.hidden`` counts; ``with_secrets``: only those that are not here are.
         Raises ``Refused`` and ``Corrupt``.
         """
-        return send_out.home(self.objects, sid, at) if as_it_came else send_out.send(self.objects, sid, to, at)
+        shown = Shown(self.objects, reveals=with_secrets)
+        sent = send_out.home(shown, sid, at) if as_it_came else send_out.send(shown, sid, to, at)
+        return sent.from_store(shown)
 
     def resume(
         self,
@@ -461,6 +475,22 @@ class Store:
         from gitsession.api import purges
 
         return purges.purge(self.objects, self._catalogues, self._memory, what, self._clock)
+
+    def secrets(self, sid: str | None = None) -> Search:
+        """Secrets in what is stored already, of one session or of all: an iterable of ``Found`` (docs/secrets.md)."""
+        from gitsession.api import redacting
+
+        sids = [sid] if sid is not None else [row.sid for row in self.catalogue().sessions()]
+        return redacting.search(self.objects, sids)
+
+    def redact(self, found: Iterable[Found]) -> Hidden:
+        """Hide what ``secrets`` found in entries. The old ones are purged, here and wherever this store is synced with.
+
+        Raises ``Refused`` where a copy would stay, ``Unavailable`` where others keep writing.
+        """
+        from gitsession.api import redacting
+
+        return redacting.redact(self.objects, self._catalogues, self._memory, found, self._clock)
 
     def settle_purges(self) -> Applied:
         """Purge what came in that was purged before: from a remote, or by plain git. Cheap where nothing did."""

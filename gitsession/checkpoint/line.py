@@ -134,7 +134,7 @@ def put(
         ref, seen = captured.beside(ref, seen), None
     parent = load(store, seen) if seen else beginning(store, sid)
     purged.check_goes_on(store, sid, parent)
-    draft = keep.own(entry, nonce or os.urandom(NONCE_BYTES))
+    draft = keep.own(entry, nonce or os.urandom(NONCE_BYTES), store.guard)
     node = keep.put(tx, parent, dataclasses.replace(draft, files=tree))
     move = tx.advance if isinstance(tx, Recorder) else tx.move
     move(ref, node.oid, expected=seen)

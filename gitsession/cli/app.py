@@ -74,6 +74,7 @@ COMMANDS = {
     "purge": "take something away for good",
     "verify": "check everything that is kept",
     "repair": "heal what is damaged, from copies",
+    "redact": "find secrets in what is kept, and hide them",
     "maintain": "pack, and clean up",
     "doctor": "say what is wrong, and what mends it",
     "server": "check what is pushed to a repository",

@@ -10,10 +10,12 @@ import functools
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from gitsession.codec.digest import hash_of
 from gitsession.codec.payload import NONCE_BYTES
 from gitsession.errors import Corrupt, Malformed, NotFound, RefMoved, Refused, Unavailable
+from gitsession.exchange.alike import Alike, fill_vault
 from gitsession.exchange.base import Find, shared
 from gitsession.exchange.on_meta import OnMeta, Placed
 from gitsession.exchange.own_lines import OwnLines, Taken, tree_of_ours
@@ -31,6 +33,10 @@ from gitsession.session.tombstone import put_or_stand_in
 from gitsession.store import refs
 from gitsession.store.base import Kind, ObjectStore, Oid
 from gitsession.store.objects import oid_of
+
+if TYPE_CHECKING:
+    from gitsession.redaction.guard import Guard
+    from gitsession.redaction.original import Original
 
 TRIES = 5
 UPGRADE = "upgrade gitsession to write to it; it can be read as it is"
@@ -124,12 +130,20 @@ class _Plan:
     find: Find | None = None
     project: str | None = None
     objects: dict[Oid, tuple[Kind, bytes]] = field(default_factory=dict)
+    originals: list[Original] = field(default_factory=list)
     new: int = 0
+
+    @functools.cached_property
+    def guard(self) -> Guard | None:
+        return self.store.guard
 
     def put(self, kind: Kind, data: bytes) -> Oid:
         oid = oid_of(kind, data)
         self.objects[oid] = (kind, data)
         return oid
+
+    def keep_original(self, original: Original) -> None:
+        self.originals.append(original)
 
     def run(self, attachments: Mapping[str, bytes]) -> None:
         self.purged = purged.read(self.store)
@@ -155,9 +169,11 @@ class _Plan:
 
     def carry_out(self, command: Command | None) -> BroughtIn:
         outcome = self.outcome()
-        if outcome.moves:
+        if outcome.moves or self.originals:
             with self.store.transaction() if command is None else command.recording(self.store) as tx:
                 tx.put_all(self.objects)
+                for original in self.originals:
+                    tx.keep_original(original)
                 for move in outcome.moves:
                     tx.move(move.ref, move.new, expected=move.old)
         return outcome
@@ -183,7 +199,7 @@ class _Plan:
 
     # ---- where the session is
 
-    def _root(self, sid: str) -> Node:
+    def _root(self, sid: str, guard: Guard | None) -> Node:
         """Where the session begins: a root, or the fork of one that goes on from another file."""
         source = self.source
         agent, source_id, at_ms = source.agent, source.source_id, source.started_ms
@@ -191,7 +207,7 @@ class _Plan:
         if self.base is not None:
             entry = kinds.Fork(session=sid, agent=agent, source_id=source_id, view=VIEW, at_ms=at_ms)
         nonce = hash_of(names.seed(source.agent, source.source_id, source.started_ms))[:NONCE_BYTES]
-        return keep.put(self, self.base, keep.own(entry, nonce))
+        return keep.put(self, self.base, keep.own(entry, nonce, guard))
 
     def _session(self) -> tuple[str, graph.Tree | None]:
         """The session's name, and its tree if it is there; a longer name if another session has the short one."""
@@ -203,15 +219,17 @@ class _Plan:
             return source.source_id, begun_here
         for length in (names.LENGTH, names.LENGTH_TAKEN):
             sid = names.derived(source.agent, source.source_id, source.started_ms, length=length)
-            self.root = self._root(sid)
+            self.root = self._root(sid, self.guard)
             try:
                 tree = graph.tree(self.store, sid)
             except NotFound:
                 return sid, None
             if tree.damage:
                 raise _damaged(sid)
-            if self.root.oid in tree.nodes:
-                return sid, graph.below(tree, self.root.oid)
+            for root in (self.root, self._root(sid, None)):  # it may be older than the rules
+                if root.oid in tree.nodes:
+                    self.root = root
+                    return sid, graph.below(tree, root.oid)
             self._refuse_later_view(sid, tree)
         raise Malformed("two other sessions have the names this one could have", where=source.source_id)
 
@@ -240,13 +258,16 @@ class _Plan:
     def _entries(self) -> dict[int, Node]:
         """The entry of every line of the file: the one that is there, or a new one."""
         known = self._known()
+        alike = Alike(self.store, known.values())
         ours = OwnLines(self.store, self.sid, self.format, self.tree, self.seen) if self.tree else None
         at_line: dict[int, Node] = {}
         for record in self.source.records:
             parent = self.root if record.parent is None else at_line[record.parent]
-            stored = keep.imported_stored(self.format, record)
-            tree = keep.tree_of(self.format.FORM, stored) if known else ""
-            node = known.get((parent.oid, record.line, tree))
+            safe = keep.safe(self.format, record.payload, self.guard)
+            tree = keep.tree_of(self.format.FORM, safe.stored) if known else ""
+            node = known.get((parent.oid, record.line, tree)) or alike.find(parent, record)
+            if node is not None and safe.is_redacted:
+                fill_vault(self.store, self, node, record.payload)
             taken = ours.find(record, parent) if ours is not None and node is None else None
             if taken is not None:
                 self.taken[record.line] = taken
@@ -254,7 +275,7 @@ class _Plan:
                 self._follow(taken.node)
                 continue
             if node is None:
-                node = self._put(parent, keep.imported_as(self.format, record, stored))
+                node = self._put(parent, keep.imported(self.format, record, self.guard, safe))
             at_line[record.line] = node
         return at_line
 

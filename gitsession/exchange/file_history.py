@@ -95,7 +95,8 @@ class _Copies:
                 os.close(fd)
         except OSError as error:
             return f"the agent's copy cannot be read: {error.strerror}"
-        return self.contents.file(data, EXECUTABLE if status.st_mode & stat.S_IXUSR else PLAIN)
+        mode = EXECUTABLE if status.st_mode & stat.S_IXUSR else PLAIN
+        return self.contents.withheld(data) or self.contents.file(data, mode)
 
 
 class _Replay:
@@ -150,6 +151,8 @@ class _Replay:
         ends = _ends(each, self._store.read(known.oid)[1] if known is not None else None)
         if ends is None or any(data is not None and len(data) > USUAL.file_bytes for data in ends):
             return
+        if any(data is not None and self._contents.withheld(data) for data in ends):
+            return  # such a file is kept whole or not at all
         mode = known.mode if known is not None else PLAIN
         was, became = (None if data is None else self._contents.file(data, mode) for data in ends)
         if was is None or was != known:

@@ -18,10 +18,12 @@ from gitsession.formats.outgoing import Writer
 from gitsession.formats.record import TAIL, WHOLE
 from gitsession.formats.uuids import uuid_from
 from gitsession.model.entries import Fork, Session
+from gitsession.redaction.payloads import OPENS
 from gitsession.session import facts, graph, names
 from gitsession.session.content import payload_of
 from gitsession.session.meta import meta_of
 from gitsession.session.node import Node
+from gitsession.session.shown import Shown
 from gitsession.store import refs
 from gitsession.store.base import ObjectStore, Oid
 
@@ -34,7 +36,8 @@ class SentOut:
     """``data``: the file. ``left_out``: entries made here that are not in it. ``added``: lines that are written anew.
 
     ``notes``: what ``agent``'s form cannot say as we do, and how often. Of a file that goes on in some folder,
-    ``session``: its id and folder there; ``stay``: the same file in the folder it was in.
+    ``session``: its id and folder there; ``stay``: the same file in the folder it was in. ``hidden``: how many secrets
+    are placeholders in it; ``problems``: why one of them could not be shown.
     """
 
     agent: str
@@ -44,6 +47,13 @@ class SentOut:
     notes: Mapping[str, int] = field(default_factory=dict)
     session: Session | None = None
     stay: bytes = b""
+    hidden: int = 0
+    problems: tuple[str, ...] = ()
+
+    def from_store(self, shown: Shown) -> SentOut:
+        """The same, with what ``shown``, which it was read from, has to tell."""
+        hidden = min(sum(shown.hidden.values()), self.data.count(OPENS.encode()))  # it may have read more than is in it
+        return dataclasses.replace(self, hidden=hidden, problems=tuple(dict.fromkeys(shown.problems.values())))
 
 
 def send(

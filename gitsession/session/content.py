@@ -12,6 +12,7 @@ from gitsession.errors import Corrupt, Malformed, MissingObject
 from gitsession.formats import FORMATS
 from gitsession.model.entries import Entry, Fork, Opaque
 from gitsession.session.node import Node, load
+from gitsession.session.shown import Shown
 from gitsession.store import layout
 from gitsession.store.base import Oid, Reader
 from gitsession.store.objects import parse_tree
@@ -76,8 +77,19 @@ def payload_of(store: Reader, node: Node) -> bytes:
 
 
 def whole(store: Reader, node: Node, parts: Kept) -> bytes:
-    """The payload of ``parts``, holes filled."""
+    """The payload of ``parts``, holes filled; of a ``Shown`` store, also with what was hidden."""
     if not parts.holes:
+        return parts.stored
+    data = _filled(store, node, parts)
+    if isinstance(store, Shown):
+        placeholders = len(holes.hidden(parts.holes))
+        if placeholders:
+            return store.payload(node, digest_of(parts.stored, parts.holes), data, placeholders)
+    return data
+
+
+def _filled(store: Reader, node: Node, parts: Kept) -> bytes:
+    if not holes.parse(parts.holes):
         return parts.stored
     top = {name: oid for _, name, oid in tree_of(store, node.tree)}
     blobs = {}

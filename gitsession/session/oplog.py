@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 from gitsession.codec import cbor
 from gitsession.codec.text import clean
@@ -15,6 +15,9 @@ from gitsession.session.sparing import Stay
 from gitsession.store import layout, refs
 from gitsession.store.base import Kind, ObjectStore, Oid, RefValue, Transaction
 from gitsession.store.objects import SECONDS_MAX, encode_commit, encode_tree, parse_commit, parse_tree
+
+if TYPE_CHECKING:
+    from gitsession.redaction.original import Original
 
 AUTHOR = "operation"
 VERSION = 1
@@ -90,6 +93,9 @@ class Recorder:
     def put_all(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
         self._tx.put_all(objects)
 
+    def keep_original(self, original: Original) -> None:
+        self._tx.keep_original(original)
+
     def move(self, name: str, new: RefValue | None, *, expected: RefValue | None) -> None:
         self._tx.move(name, new, expected=expected)
         self.moves.append(Move(name, expected, new))
@@ -128,6 +134,8 @@ def record(
     if not moves and files is None and undoes is None and redoes is None:
         return
     parent = store.ref(refs.OPLOG)
+    if store.guard is not None:
+        command = store.guard.words(command)
     operation = Operation("", parent, command, at_ms, tuple(moves), group, undoes, redoes, files)
     tx.move(refs.OPLOG, keep(tx, operation), expected=parent)
 

@@ -72,7 +72,7 @@ def replaced(node: Node, digest: str, by: Replacement, files: Oid | None, parent
     return _stand(node, keep.Draft(by.form, by.stored, headline, files=files, of=bytes.fromhex(digest)), parents)
 
 
-def put_or_stand_in(to: keep.Objects, parent: Node | None, draft: keep.Draft, purged: Tombstones) -> Node:
+def put_or_stand_in(to: keep.Entries, parent: Node | None, draft: keep.Draft, purged: Tombstones) -> Node:
     """Keep ``draft`` after ``parent``; where it was purged, what stands in its place: the same commit as in any store.
 
     Raises as ``replaced``.

@@ -7,12 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
 from gitsession.errors import Ambiguous, NotFound, Refused
 from gitsession.session import oplog
 from gitsession.session.node import before
 from gitsession.store import refs
 from gitsession.store.base import Kind, ObjectStore, Oid, RefValue, Transaction
+
+if TYPE_CHECKING:
+    from gitsession.redaction.guard import Guard
+    from gitsession.redaction.vault import Vault
 
 
 def is_trashed(store: ObjectStore, sid: str) -> bool:
@@ -102,6 +107,14 @@ class InTrash:
 
     def transaction(self) -> AbstractContextManager[Transaction]:
         return self._store.transaction()
+
+    @property
+    def guard(self) -> Guard | None:
+        return self._store.guard
+
+    @property
+    def vault(self) -> Vault:
+        return self._store.vault
 
     def flush(self) -> None:
         self._store.flush()

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from gitsession.redaction.guard import Guard
+    from gitsession.redaction.original import Original
+    from gitsession.redaction.vault import Vault
 
 Kind: TypeAlias = Literal["commit", "tree", "blob"]
 Oid: TypeAlias = str
@@ -26,6 +31,9 @@ class Transaction(Protocol):
 
     def put_all(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
         """Add objects whose ids the caller has from ``objects.oid_of``."""
+
+    def keep_original(self, original: Original) -> None:
+        """What an entry among the objects was before it was redacted: in the vault before the objects are anywhere."""
 
     def move(self, name: str, new: RefValue | None, *, expected: RefValue | None) -> None:
         """Point ``name`` at ``new`` (``None``: delete it) if it holds ``expected`` (``None``: is absent).
@@ -66,6 +74,17 @@ class ObjectStore(Reader, Protocol):
 
     def flush(self) -> None:
         """Hand everything acknowledged over to git: a pack and moved refs. Idempotent."""
+
+    @property
+    def guard(self) -> Guard | None:
+        """What takes secrets out of what is to be kept; ``None`` where the store is set not to.
+
+        Raises ``NotFound`` and ``Refused`` for rules of the user that cannot be used.
+        """
+
+    @property
+    def vault(self) -> Vault:
+        """The originals of what was redacted here."""
 
     def close(self) -> None:
         """Flush and let go of files and locks. Idempotent."""

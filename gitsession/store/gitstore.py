@@ -22,6 +22,7 @@ A transaction over 1 MiB writes its own kept pack and journals only its ref move
 from __future__ import annotations
 
 import errno
+import functools
 import itertools
 import os
 import threading
@@ -29,10 +30,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias, get_args
 
 from gitsession.errors import Corrupt, GitSessionError, MissingObject, RefMoved, Unavailable
-from gitsession.store import create, generation, pack, published, refs
+from gitsession.store import config, create, generation, pack, published, refs
 from gitsession.store.access import denied
 from gitsession.store.base import Kind, Oid, RefValue
 from gitsession.store.chains import move_to_ends
@@ -46,6 +47,11 @@ from gitsession.store.objects import oid_of, parse_commit
 from gitsession.store.overlay import Overlay
 from gitsession.store.refwriter import RefWriter
 from gitsession.store.staging import Move, Staging
+
+if TYPE_CHECKING:
+    # Who only reads what has no secrets starts without the rules, and without SQLite.
+    from gitsession.redaction.guard import Guard
+    from gitsession.redaction.vault import Vault
 
 Durability: TypeAlias = Literal["entry", "turn", "none"]
 """When an append survives a power cut: once it has returned, after the next ``flush()``, or never by our doing."""
@@ -126,6 +132,21 @@ class GitStore:
         """How many acknowledged transactions are not handed over to git yet, those of other processes included."""
         self._tail()
         return self._overlay.records
+
+    @functools.cached_property
+    def guard(self) -> Guard | None:
+        """See ``ObjectStore``. Off where the store's own configuration has ``gitsession.redact = false``."""
+        from gitsession.redaction.guard import Guard
+
+        said = config.redaction(self._git_dir)
+        return Guard.by(self.vault, said.rules) if said.is_on else None
+
+    @functools.cached_property
+    def vault(self) -> Vault:
+        """See ``ObjectStore``: a file of the store's that only its owner can read."""
+        from gitsession.redaction.vault import FILE, Vault
+
+        return Vault(self._git_dir / create.CONTROL / FILE)
 
     # -- reading
 
@@ -423,7 +444,7 @@ class GitStore:
                 raise RuntimeError("a transaction cannot end in a forked child: it is the parent's")
             return
         try:
-            if commit and (staging.objects or staging.moves):
+            if commit and (staging.objects or staging.moves or staging.originals):
                 self._commit(staging)
         finally:
             try:
@@ -434,7 +455,11 @@ class GitStore:
             self._timer.touch()
 
     def _commit(self, staging: Staging) -> None:
+        if staging.originals:
+            self.vault.keep(staging.originals)  # first: no entry without what it hides
         objects = staging.objects
+        if not objects and not staging.moves:
+            return
         if self._may_be_stale:
             self._check_parents(objects)
         try:

@@ -175,6 +175,10 @@ def _drop(store: GitStore, found: Tombstones, rewriter: Rewriter) -> int | None:
     kinds, log = sweep.kinds(), store.ref(refs.OPLOG)
     going = victims.find(store, found, kinds, _every_ref(store).values(), rewriter)
     words = traces.words_of(victims.texts(store, [oid for oid in rewriter.gone() if oid in kinds]))
+    hidden = store.vault.digests()
+    if hidden:
+        named = {bytes.fromhex(key) for key in {*found.removed, *found.replaced} if ":" not in key}
+        store.vault.forget(hidden & {*named, *victims.digests(store, going, kinds)})
     with store.locked():
         traces.remove(store.git_dir, words, files_too=found.has_files)
 

@@ -45,6 +45,19 @@ def find(
     return victims
 
 
+def digests(reader: Reader, victims: AbstractSet[Oid], kinds: Mapping[Oid, str]) -> Iterator[bytes]:
+    """Of the entries that go with ``victims``: of which no commit that stays holds the tree."""
+    for oid in victims:
+        if kinds.get(oid) == "commit":
+            try:
+                tree = parse_commit(reader.read(oid)[1]).tree
+                if tree in victims:
+                    parts = content.kept_in(reader, tree)
+                    yield digest_of(parts.stored, parts.holes)
+            except _DAMAGE:
+                continue
+
+
 def below(reader: Reader, commits: Iterable[Oid], *, without: AbstractSet[Oid] = frozenset()) -> set[Oid]:
     """The trees and blobs that commits hold; none of ``without``, nor what is below those."""
     found: set[Oid] = set()
