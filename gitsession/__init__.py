@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False  # not from typing, which alone takes as long as Python itself to start
 if TYPE_CHECKING:
     from gitsession.api import Session, Store
+    from gitsession.api.redacting import Redaction
     from gitsession.checkpoint.at import FileChange, Files
     from gitsession.compaction.background import Background
     from gitsession.compaction.provider import provider_compaction
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
     from gitsession.session.node import Node
     from gitsession.session.oplog import Operation
     from gitsession.session.origin import Origin
+    from gitsession.session.secrets import FoundSecret, SecretSearch
     from gitsession.session.verify import Finding, Report
     from gitsession.store.maintain import Maintained
     from gitsession.sync.reconcile import SyncedBranch
@@ -102,6 +104,7 @@ __all__ = [
     "Files",
     "Finding",
     "Format",
+    "FoundSecret",
     "Gap",
     "GitSessionError",
     "Hit",
@@ -129,6 +132,7 @@ __all__ = [
     "Plan",
     "Policy",
     "Prune",
+    "Redaction",
     "Refused",
     "Remote",
     "Repaired",
@@ -139,6 +143,7 @@ __all__ = [
     "RewindPlan",
     "Rewound",
     "Row",
+    "SecretSearch",
     "SentOut",
     "Session",
     "State",
@@ -245,6 +250,8 @@ _NAMES = {
     "gitsession.store.maintain": ["Maintained"],
     "gitsession.sync.reconcile": ["SyncedBranch"],
     "gitsession.sync.remotes": ["Remote"],
+    "gitsession.session.secrets": ["FoundSecret", "SecretSearch"],
+    "gitsession.api.redacting": ["Redaction"],
     "gitsession.sync.syncing": ["SyncReport"],
     "gitsession.sync.transport": ["Talk"],
 }

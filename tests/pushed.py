@@ -161,7 +161,7 @@ class Client:
         ``payload``: other bytes, with their chain; ``stored``: with holes; ``more``: rows of its tree;
         ``old`` is put in place of ``new`` in the commit.
         """
-        draft = keep.own(entry, NONCE)
+        draft = keep.own(entry, NONCE, None)
         if payload is not None:
             draft = keep.Draft(draft.form, Stored(payload, b"", ()), draft.headline)
         if stored is not None:

@@ -12,12 +12,14 @@ import pytest
 
 import gitsession
 from gitsession import Session, Store
+from gitsession.api.redacting import Redaction
 from gitsession.checkpoint.at import FileChange, Files
 from gitsession.checkpoint.taking import Phase
 from gitsession.index.catalogue import Catalogue
 from gitsession.live.drain import Drained
 from gitsession.rewind.perform import Rewound
 from gitsession.rewind.plan import RewindPlan, What
+from gitsession.session.secrets import FoundSecret, SecretSearch
 from gitsession.sync.remotes import Remote
 from gitsession.sync.syncing import SyncReport
 from gitsession.sync.transport import Talk
@@ -35,6 +37,7 @@ OFFERED = {
 LATER = {
     each.__name__: each for each in (Drained, FileChange, Files, Remote, RewindPlan, Rewound, SyncReport, Talk)
 }
+LATER |= {each.__name__: each for each in (FoundSecret, Redaction, SecretSearch)}
 LATER |= {"Phase": Phase, "What": What}
 """What methods name and their modules load only when they are called."""
 

@@ -10,14 +10,14 @@ from gitsession.context.line import Memory
 from gitsession.redaction.guard import Guard
 from gitsession.redaction.original import Original
 from gitsession.session import secrets
-from gitsession.session.secrets import Found, Search
+from gitsession.session.secrets import FoundSecret, SecretSearch
 from gitsession.store import config
 from gitsession.store.gitstore import GitStore
 from gitsession.sync import purging
 
 
 @dataclass(frozen=True, slots=True)
-class Hidden:
+class Redaction:
     """What a redaction did. ``entries``: how many have placeholders now; ``moved``: refs that lead elsewhere."""
 
     entries: int
@@ -29,13 +29,13 @@ def guard_of(objects: GitStore) -> Guard:
     return objects.guard or Guard.by(objects.vault, config.redaction(objects.git_dir).rules)
 
 
-def search(objects: GitStore, sids: Iterable[str]) -> Search:
-    return Search(objects, guard_of(objects), sids)
+def search(objects: GitStore, sids: Iterable[str]) -> SecretSearch:
+    return SecretSearch(objects, guard_of(objects), sids)
 
 
 def redact(
-    objects: GitStore, catalogues: Catalogues, memory: Memory, found: Iterable[Found], clock: Callable[[], int]
-) -> Hidden:
+    objects: GitStore, catalogues: Catalogues, memory: Memory, found: Iterable[FoundSecret], clock: Callable[[], int]
+) -> Redaction:
     """Put entries without their secrets in the place of those that were ``found``; the originals go into the vault.
 
     Files of checkpoints stay. Raises as ``purging.replace``.
@@ -50,7 +50,7 @@ def redact(
             made[replaced.digest.hex()] = replaced
             originals.append(Original(replaced.new_digest, node.chain, replaced.original))
     if not made:
-        return Hidden(0)
+        return Redaction(0)
     objects.vault.keep(originals)
     catalogues.close()
     try:
@@ -59,4 +59,4 @@ def redact(
     finally:
         catalogues.close()
         memory.clear()
-    return Hidden(len(made), applied.moved)
+    return Redaction(len(made), applied.moved)

@@ -44,11 +44,11 @@ from gitsession.store.maintain import Maintained, is_due, maintain
 
 if TYPE_CHECKING:
     from gitsession.api.purges import Trashed
-    from gitsession.api.redacting import Hidden
+    from gitsession.api.redacting import Redaction
     from gitsession.api.remotes import Remotes
     from gitsession.live.drain import Drained
     from gitsession.rewind.perform import Rewound
-    from gitsession.session.secrets import Found, Search
+    from gitsession.session.secrets import FoundSecret, SecretSearch
     from gitsession.sync.finding import Wanted
     from gitsession.sync.purging import Applied
     from gitsession.sync.remotes import Remote
@@ -476,14 +476,14 @@ class Store:
 
         return purges.purge(self.objects, self._catalogues, self._memory, what, self._clock)
 
-    def secrets(self, sid: str | None = None) -> Search:
-        """Secrets in what is stored already, of one session or of all: an iterable of ``Found`` (docs/secrets.md)."""
+    def secrets(self, sid: str | None = None) -> SecretSearch:
+        """What is secret in what is stored already, of one session or of all: to iterate over (docs/secrets.md)."""
         from gitsession.api import redacting
 
         sids = [sid] if sid is not None else [row.sid for row in self.catalogue().sessions()]
         return redacting.search(self.objects, sids)
 
-    def redact(self, found: Iterable[Found]) -> Hidden:
+    def redact(self, found: Iterable[FoundSecret]) -> Redaction:
         """Hide what ``secrets`` found in entries. The old ones are purged, here and wherever this store is synced with.
 
         Raises ``Refused`` where a copy would stay, ``Unavailable`` where others keep writing.

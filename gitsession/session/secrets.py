@@ -21,7 +21,7 @@ from gitsession.store.objects import parse_tree
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundSecret:
     """An entry that holds ``count`` secrets by ``rule``; ``path``: of the file that does, where it is a checkpoint."""
 
     session: str
@@ -31,7 +31,7 @@ class Found:
     path: str = ""
 
 
-class Search:
+class SecretSearch:
     """Looks at each entry, and at each file of checkpoints, once. ``unread``: entries that could not be read."""
 
     def __init__(self, store: ObjectStore, guard: Guard, sids: Iterable[str]) -> None:
@@ -41,12 +41,12 @@ class Search:
         self._seen: set[Oid] = set()
         self.unread: list[Oid] = []
 
-    def __iter__(self) -> Iterator[Found]:
+    def __iter__(self) -> Iterator[FoundSecret]:
         """What is found in entries, on ``meta``, and in checkpoints. Raises ``NotFound`` for a session that is none."""
         for sid in self._sids:
             yield from self._session(sid)
 
-    def _session(self, sid: str) -> Iterator[Found]:
+    def _session(self, sid: str) -> Iterator[FoundSecret]:
         tree = graph.tree(self._store, sid)
         nodes = list(tree.nodes.values())
         ends = [self._store.ref(refs.meta(sid)), *(end for _, end in captured.ends(self._store, sid))]
@@ -70,15 +70,15 @@ class Search:
             yield node
             oid = node.parent
 
-    def _entry(self, sid: str, node: Node) -> Iterator[Found]:
+    def _entry(self, sid: str, node: Node) -> Iterator[FoundSecret]:
         parts = kept(self._store, node)
         redacted = self._guard.redact(parts.form, whole(self._store, node, parts))
         for rule, count in sorted(Counter(rule for _, _, rule in redacted.rows).items()):
-            yield Found(sid, node, rule, count)
+            yield FoundSecret(sid, node, rule, count)
         if parts.files is not None:
             yield from self._files(sid, node, parts.files, "")
 
-    def _files(self, sid: str, node: Node, tree: Oid, above: str) -> Iterator[Found]:
+    def _files(self, sid: str, node: Node, tree: Oid, above: str) -> Iterator[FoundSecret]:
         if tree in self._seen:
             return
         self._seen.add(tree)
@@ -92,7 +92,7 @@ class Search:
                 if self._guard.in_file(data) is not None:
                     hits = find(data, self._guard.scanner)
                     for rule, count in sorted(Counter(hit.rule for hit in hits).items()):
-                        yield Found(sid, node, rule, count, path)
+                        yield FoundSecret(sid, node, rule, count, path)
 
 
 @dataclass(frozen=True, slots=True)

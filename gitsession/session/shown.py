@@ -63,6 +63,9 @@ class Shown:
     def refs(self, prefix: str) -> Mapping[str, RefValue]:
         return self._store.refs(prefix)
 
+    def published_to(self, name: str, new: RefValue | None) -> str | None:
+        return self._store.published_to(name, new)
+
     def transaction(self) -> AbstractContextManager[Transaction]:
         return self._store.transaction()
 

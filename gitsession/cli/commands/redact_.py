@@ -11,7 +11,7 @@ from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import count, emit, json_option, on_a_line, say, warn
 
 if TYPE_CHECKING:
-    from gitsession.session.secrets import Found
+    from gitsession.session.secrets import FoundSecret
 
 
 @click.command()
@@ -44,6 +44,6 @@ def command(app: App, session: str | None, dry_run: bool, as_json: bool) -> int:
     return exits.SECRETS if found and dry_run else exits.OK
 
 
-def _object(found: Found) -> dict[str, Any]:
+def _object(found: FoundSecret) -> dict[str, Any]:
     place = {"session": found.session, "id": found.node.oid, "path": found.path or None}
     return {**place, "rule": found.rule, "count": found.count}
