@@ -9,17 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gitsession.errors import GitSessionError, Malformed
 from gitsession.session.purged import NONE, at
 from gitsession.store import create, gitcli, refs
 from gitsession.store.base import Oid
 from gitsession.store.gitstore import GitStore
-from gitsession.sync import purging, server
+from gitsession.sync import server
 from gitsession.sync.judging import judge
 from gitsession.sync.proposals import Limits, Proposed, Refusal
-from gitsession.sync.purging import Applied
 from gitsession.sync.reading import GitReader
+
+if TYPE_CHECKING:
+    from gitsession.sync.purging import Applied
 
 _NONE = "0" * 40
 _NAMED_MAX = 64
@@ -66,6 +69,8 @@ def post(git_dir: Path) -> Applied | None:
 
     Raises ``NotAStore`` where the repository is none, so that only its owner can, and ``Unavailable``.
     """
+    from gitsession.sync import purging  # slow to load, and a push that judges waits for this module
+
     if not _listed(git_dir, refs.TOMBSTONES):
         return None
     with GitStore.open(git_dir) as store:
