@@ -122,6 +122,7 @@ EVERY_VERB: dict[str, list[list[str]]] = {
     "maintain": [["maintain"]],
     "server": [["server", "status", "../store.git"], ["server", "install", "../store.git"]],
     "receive": [["receive", "post"]],
+    "gate": [["gate", "install"], ["gate", "uninstall"], ["gate", "allow", "@@leaf"]],
     "link": [["link", "enable"], ["link", "disable"]],
     "doctor": [["doctor"]],
     "demo": [["demo"]],

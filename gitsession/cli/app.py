@@ -79,6 +79,7 @@ COMMANDS = {
     "doctor": "say what is wrong, and what mends it",
     "server": "check what is pushed to a repository",
     "receive": "what the hooks of a server run",
+    "gate": "look through what is pushed for secrets",
     "link": "have commits say in which session they were made",
     "git": "run git on the store",
     "demo": "build a small session and show it",
