@@ -20,7 +20,7 @@ from gitsession.store import create, intents, lines, refs
 from gitsession.store.base import Oid, Transaction
 from gitsession.store.gitstore import GitStore
 from gitsession.store.lock import StoreLock
-from gitsession.sync import transport
+from gitsession.sync import growing, transport
 from gitsession.sync.judged import Proposed, Reader, judge
 from gitsession.sync.quarantine import Quarantine
 from gitsession.sync.reconcile import SyncedBranch, reconcile
@@ -79,6 +79,9 @@ def sync(store: GitStore, remote: Remote, talk: Talk = _QUIET) -> SyncReport:
     pushed: frozenset[str] = frozenset()
     with _alone(store):
         for _ in range(ATTEMPTS):
+            if store.ref(refs.TOMBSTONES) != store.ref(remote.tracking(refs.TOMBSTONES)):
+                # Before any session: a server with our hooks takes it out of what it has.
+                pushed |= _send(store, remote, talk, only={refs.TOMBSTONES}).pushed
             for branch in _take_in(store, remote, talk):
                 pulled[branch.ref] = _summed(pulled.get(branch.ref), branch)
             spoilt = {branch.ref for branch in pulled.values() if branch.outcome == "refused" and not branch.beside}
@@ -96,7 +99,7 @@ def sync(store: GitStore, remote: Remote, talk: Talk = _QUIET) -> SyncReport:
 
 def _summed(before: SyncedBranch | None, now: SyncedBranch) -> SyncedBranch:
     """What became of a ref over several attempts."""
-    if before is None or before.outcome in ("same", "ahead"):
+    if before is None or before.outcome in ("same", "ahead", "refused"):
         return now
     if now.outcome in ("same", "ahead"):
         return before
@@ -134,32 +137,50 @@ def _alone(store: GitStore) -> Iterator[None]:
 
 
 def _take_in(store: GitStore, remote: Remote, talk: Talk) -> list[SyncedBranch]:
-    """One transaction: the packs, the tracking refs, and our own."""
+    """First what was purged, which is carried out; then one transaction: the packs, the tracking refs, and our own."""
     _flush(store)
-    known = {name: oid for prefix in (_HEADS, remote.tracks) for name, oid in store.refs(prefix).items()}
-    with Quarantine(store.git_dir, remote, known) as place:
+    with Quarantine(store.git_dir, remote, _known(store, remote)) as place:
         refused = _fetch_apart(place, remote, talk)
         there = place.refs(remote.tracks)
         _check_is_store(remote, {remote.here(name): oid for name, oid in there.items()})
-        theirs = {ref: oid for ref, oid in _of_ours(remote, there).items() if ref not in refused}
+        fetched = {ref: oid for ref, oid in _of_ours(remote, there).items() if ref not in refused}
+        joined = growing.join(store, Reader(place.git_dir, store), fetched.get(refs.TOMBSTONES))
+        _flush(store)
+        known = _known(store, remote)
+        theirs = {ref: oid for ref, oid in fetched.items() if ref != refs.TOMBSTONES}
         refused |= _judge(store, place, theirs, known)
         theirs = {ref: oid for ref, oid in theirs.items() if ref not in refused}
         if refused:
-            place.keep_only(theirs.values())
+            place.keep_only({**theirs, **_tombstones(fetched)}.values())
         with store.transaction() as tx:
             try:
                 place.move_in()
             except OSError as error:
                 raise Unavailable(f"cannot keep what was fetched: {error.strerror}") from error
             if remote.is_named:
-                _remember(store, tx, remote, theirs, {*there})
-            here = store.refs(_HEADS)
+                _remember(store, tx, remote, {**theirs, **_tombstones(fetched)}, {*there})
+            here, away = store.refs(_HEADS), _in_trash(store)
+            theirs = {ref: oid for ref, oid in theirs.items() if ref in here or refs.session_of(ref) not in away}
             differ = {ref: oid for ref, oid in theirs.items() if here.get(ref) != oid}
             done = reconcile(store, tx, differ, is_home=remote.is_home)
     intents.forget(store.git_dir, remote.name)
     _flush(store)
-    same = [SyncedBranch(ref, "same", oid, oid) for ref, oid in theirs.items() if ref not in differ]
-    return sorted((*same, *done, *refused.values()), key=lambda branch: branch.ref)
+    found = {ref: SyncedBranch(ref, "same", oid, oid) for ref, oid in theirs.items() if ref not in differ}
+    found |= {branch.ref: branch for branch in (*joined, *done)} | refused
+    return [found[ref] for ref in sorted(found)]
+
+
+def _known(store: GitStore, remote: Remote) -> dict[str, Oid]:
+    return {name: oid for prefix in (_HEADS, remote.tracks) for name, oid in store.refs(prefix).items()}
+
+
+def _tombstones(fetched: Mapping[str, Oid]) -> dict[str, Oid]:
+    return {ref: oid for ref, oid in fetched.items() if ref == refs.TOMBSTONES}
+
+
+def _in_trash(store: GitStore) -> set[str]:
+    """Sessions in the trash: remotes keep them, and they do not come back by that."""
+    return {refs.session_of(refs.taken_out(name)) for name in store.refs(refs.TRASH)}
 
 
 def _remember(store: GitStore, tx: Transaction, remote: Remote, theirs: Mapping[str, Oid], there: set[str]) -> None:
@@ -288,7 +309,7 @@ def _send(
         else:
             branches.append(SyncedBranch(ref, "refused", old, new, why=_BEHIND if result.moved else result.why))
     branches.sort(key=lambda one: one.ref)
-    whole = not any(result.moved for result in done.refs.values())
+    whole = not any(result.moved for result in done.refs.values()) and refs.TOMBSTONES not in took
     return SyncReport(remote.name, tuple(branches), frozenset(took), tuple(done.said), whole)
 
 
@@ -313,7 +334,7 @@ def _wanted(
     refused = []
     for ref, oid in _ours_to_send(store, remote).items():
         there = seen.get(remote.tracking(ref))
-        if there == oid or ref in leave or (only and refs.session_of(ref) not in {"", *only}):
+        if there == oid or ref in leave or (only and refs.session_of(ref) not in only and ref not in _whole(only)):
             continue
         name = ref
         if there is not None and not lines.holds(store.read, oid, there):
@@ -334,6 +355,11 @@ def _wanted(
             continue  # the line that bears the name there
         found[ref] = (oid, remote.there(name) or name)
     return found, refused
+
+
+def _whole(only: set[str]) -> set[str]:
+    """Beside the sessions that are asked for: what is the store's as a whole, or what is asked for by its own name."""
+    return only if refs.TOMBSTONES in only else {create.MAIN, refs.TOMBSTONES}
 
 
 def _ours_to_send(store: GitStore, remote: Remote) -> dict[str, Oid]:
