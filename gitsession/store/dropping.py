@@ -44,7 +44,7 @@ class Sweep:
         with store.locked():
             check_alone(store.git_dir)
             store.flush_held()
-            self._seen = packs.files(str(self._directory))
+            self._seen = packs.files(str(self._directory)).keys()  # a name says what is in it: it is a hash
 
     def kinds(self) -> dict[Oid, str]:
         """Every object there is, and of which kind: ``commit``, ``tree``, ``blob`` or ``tag``. Raises ``Corrupt``."""
@@ -91,8 +91,8 @@ class Sweep:
         sync_directory(self._directory)
 
     def _is_as_seen(self, victims: AbstractSet[Oid]) -> bool:
-        now = packs.files(str(self._directory))
-        if any(now.get(name) != identity for name, identity in self._seen.items()):
+        now = packs.files(str(self._directory)).keys()
+        if not self._seen <= now:
             return False  # another git put packs in the place of those: what is in them was not looked at
         return not any(self._holds(name, victims) for name in now if name.endswith(".idx") and name not in self._seen)
 
