@@ -17,13 +17,13 @@ from gitsession.model.entries import Checkpoint, Message
 from gitsession.session import content, graph, keep, purged
 from gitsession.session.check import check
 from gitsession.session.node import Node, load
-from gitsession.session.purged import Replacement, Tombstones
+from gitsession.session.purged import WITHHELD_OID, Replacement, Tombstones
 from gitsession.store import refs
 from gitsession.store.base import ObjectStore, Oid
 from gitsession.store.memory import MemoryStore
 from gitsession.store.objects import encode_tree
 from gitsession.sync import tombstones
-from gitsession.sync.rewriting import WITHHELD_OID, rewrite
+from gitsession.sync.rewriting import rewrite
 
 SID = "20260201-aaaaaaaaaaaaa"
 SIZE = 8

@@ -26,6 +26,11 @@ VERSION = 1
 
 FILE, SESSION = "file:", "session:"
 
+WITHHELD = b"[purged]\n"
+"""What a captured file holds whose bytes were purged. No file is restored from it."""
+
+WITHHELD_OID = oid_of("blob", WITHHELD)
+
 _FOLDERS: Final = {
     "": layout.PURGED_ENTRIES,
     FILE: layout.PURGED_FILES,

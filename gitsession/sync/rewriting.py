@@ -21,15 +21,10 @@ from gitsession.model.entries import Fork, Session
 from gitsession.session import content, node, tombstone
 from gitsession.session.content import Kept
 from gitsession.session.node import Node
-from gitsession.session.purged import Tombstones
+from gitsession.session.purged import WITHHELD, Tombstones
 from gitsession.store import layout, refs
 from gitsession.store.base import Kind, Oid, Reader
 from gitsession.store.objects import SUBMODULE_MODE, encode_tree, oid_of, parse_commit, parse_tree
-
-WITHHELD = b"[purged]\n"
-"""What a captured file holds whose bytes were purged. No file is restored from it."""
-
-WITHHELD_OID = oid_of("blob", WITHHELD)
 
 _TREE_BYTES = len("tree ") + 40
 
