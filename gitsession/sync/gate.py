@@ -57,6 +57,7 @@ def scan_new(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = 
     switched off. What cannot be read is not looked at: it cannot be pushed either. Raises ``Refused`` and ``NotFound``
     where the user's own rules are unfit.
     """
+    store.flush()
     moves = [move for move in moves if move.new is not None]
     new = _new(store, [move.new for move in moves if move.new], [*known, *(move.old for move in moves if move.old)])
     look = scanner(config.redaction(store.git_dir).rules) if new else None
