@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from builders import Clock, begun, bring, fork, pi_file, talk
 from checkpoints import held
-from pushed import bare, push
+from pushed import bare, everything_in, push
 
 from gitsession.cli import app as command_line
 from gitsession.model.entries import Message
@@ -150,3 +150,34 @@ def test_an_imported_session_is_looked_at_in_its_agents_words(store, monkeypatch
     lines = [line.replace(b"words of a", escaped) for line in talk("a", "b")]
     sid = bring(store, pi_file(*lines)).session
     assert told(store) == [(sid, RULE, "")]
+
+
+# ---- our own push
+
+
+@pytest.fixture
+def home(store, remote: Path) -> Path:
+    """The remote that the store is synced with."""
+    assert command_line.run(["remote", "add", "origin", str(remote)]) == 0
+    return remote
+
+
+@pytest.mark.parametrize("how", ["push", "sync"])
+def test_our_push_holds_back_what_would_take_a_secret_along_and_sends_the_rest(store, home: Path, how, capsys) -> None:
+    clean = begun(store, "hi")
+    said = begun(store, "hi", f"the key is {KEY}", "thanks")
+    said.branch("side", "leaf")
+    said.branch("early", "root")
+    assert command_line.run([how]) == 6
+    told = capsys.readouterr()
+    assert f"a secret in {said.id}@" in told.out + told.err
+    assert KEY not in told.out + told.err
+    there = everything_in(home)[0]
+    assert refs.leaf(clean.id) in there
+    assert refs.leaf(said.id, "early") in there
+    assert refs.leaf(said.id) not in there
+    assert refs.leaf(said.id, "side") not in there
+    hit = next(iter(gate.scan_new(store, [Proposed(refs.leaf(said.id), None, said.leaf.oid)])))
+    assert command_line.run(["gate", "allow", hit.address]) == 0
+    assert command_line.run([how]) == 0
+    assert refs.leaf(said.id, "side") in everything_in(home)[0]
