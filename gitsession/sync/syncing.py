@@ -20,7 +20,7 @@ from gitsession.store import create, intents, lines, refs
 from gitsession.store.base import Oid, Transaction
 from gitsession.store.gitstore import GitStore
 from gitsession.store.lock import StoreLock
-from gitsession.sync import growing, transport
+from gitsession.sync import gate, growing, transport
 from gitsession.sync.judged import Proposed, Reader, judge
 from gitsession.sync.quarantine import Quarantine
 from gitsession.sync.reconcile import SyncedBranch, reconcile
@@ -284,9 +284,10 @@ def _send(
 ) -> SyncReport:
     _flush(store)
     wanted, branches = _wanted(store, remote, set(only), set(leave))
-    if not wanted:
-        return SyncReport(remote.name, tuple(branches))
     before = store.refs(remote.tracks)
+    branches += _hold_back(store, remote, wanted, before)
+    if not wanted:
+        return SyncReport(remote.name, tuple(sorted(branches, key=lambda one: one.ref)))
     try:
         with Quarantine(store.git_dir, remote, {}) as place:
             if not remote.is_shared and store.ref(remote.tracking(create.MAIN)) is None:
@@ -311,6 +312,25 @@ def _send(
     branches.sort(key=lambda one: one.ref)
     whole = not any(result.moved for result in done.refs.values()) and refs.TOMBSTONES not in took
     return SyncReport(remote.name, tuple(branches), frozenset(took), tuple(done.said), whole)
+
+
+def _hold_back(
+    store: GitStore, remote: Remote, wanted: dict[str, tuple[Oid, str]], before: Mapping[str, Oid]
+) -> list[SyncedBranch]:
+    """Take out of ``wanted`` what would take a secret along."""
+    moves = [Proposed(ref, before.get(remote.tracking(ref)), oid) for ref, (oid, _) in wanted.items()]
+    held = gate.held_back(store, moves, before.values())
+    return [
+        SyncedBranch(
+            ref,
+            "refused",
+            before.get(remote.tracking(ref)),
+            wanted.pop(ref)[0],
+            why=f"a secret in {hit}: `gitsession redact` hides it, `gitsession gate allow` lets it go",
+            secret=True,
+        )
+        for ref, hit in held.items()
+    ]
 
 
 def _check_is_store(remote: Remote, there: Mapping[str, Oid], read: Reader | None = None) -> None:
