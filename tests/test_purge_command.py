@@ -247,6 +247,22 @@ def test_a_captured_file_goes_from_every_checkpoint(store: Store, tmp_path: Path
     assert store.verify().problems == []
 
 
+def test_a_file_that_still_has_purged_bytes_is_not_captured_again(store: Store, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "notes.txt").write_text(f"{SECRET}\n")
+    session = store.new_session(agent="agent", cwd=str(work))
+    session.append(Message.user("first"))
+    session.take_checkpoint(workspace=work)
+    store.purge(store.plan_purge(text=SECRET))
+    (work / "other.txt").write_text("more\n")
+    taken = session.take_checkpoint(workspace=work)
+    store.flush()
+    assert traces(store.objects) == []
+    assert session.read(taken).skipped == (("notes.txt", "secret: purged"),)
+    assert store.verify().problems == []
+
+
 def test_a_rewind_restores_no_file_whose_bytes_were_purged(store: Store, tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
