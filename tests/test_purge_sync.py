@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from builders import assert_clean, assert_git_agrees, session
-from purged import SECRET, find, purge, traces
+from purged import SECRET, find, keys, purge, traces
 from raw import git
 from remotes import everywhere, hub, say, shared, store_with, sync, there
 
@@ -17,7 +17,7 @@ from gitsession.session import graph
 from gitsession.session import session as sessions
 from gitsession.store import refs
 from gitsession.store.gitstore import GitStore
-from gitsession.sync import server
+from gitsession.sync import purging, server, tombstones
 
 
 @pytest.fixture
@@ -104,7 +104,9 @@ def test_a_purge_reaches_every_store_and_the_hub_and_stays(tmp_path: Path, place
             store.close()
 
 
-def test_two_stores_that_purge_two_things_end_alike(tmp_path: Path, place: Path) -> None:
+@pytest.mark.parametrize("first", [True, False])
+def test_two_stores_that_purge_two_things_end_alike(tmp_path: Path, place: Path, first: bool) -> None:
+    """``first``: whether the set of the store that comes later is the first parent of their union."""
     stores = {name: store_with(tmp_path / f"{name}.git", place) for name in "ab"}
     a, b = stores.values()
     try:
@@ -114,7 +116,12 @@ def test_two_stores_that_purge_two_things_end_alike(tmp_path: Path, place: Path)
         sync(a)
         sync(b)
         purge(a, find(a, f"user: {SECRET} twice"))
-        purge(b, next(node for node in graph.line(b, b.ref(refs.leaf(said.id)) or "") if node.subject.endswith(SECRET)))
+        line = graph.line(b, b.ref(refs.leaf(said.id)) or "")
+        more = keys(b, next(node for node in line if node.subject.endswith(SECRET)))
+        other = a.ref(refs.TOMBSTONES) or ""
+        times = (n * 1000 for n in range(1000))
+        at_ms = next(at for at in times if ((tombstones.added(b, None, more, at).oid or "") < other) == first)
+        purging.add(b, more, at_ms)
         for store in (a, b, a, b):
             sync(store)
         assert everywhere(stores, place)

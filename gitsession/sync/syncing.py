@@ -20,7 +20,7 @@ from gitsession.store import create, intents, lines, refs
 from gitsession.store.base import Oid, Transaction
 from gitsession.store.gitstore import GitStore
 from gitsession.store.lock import StoreLock
-from gitsession.sync import gate, growing, transport
+from gitsession.sync import gate, growing, tombstones, transport
 from gitsession.sync.judged import Proposed, Reader, judge
 from gitsession.sync.quarantine import Quarantine
 from gitsession.sync.reconcile import SyncedBranch, reconcile
@@ -369,8 +369,8 @@ def _wanted(
         if there == oid or ref in leave or (only and refs.session_of(ref) not in only and ref not in _whole(only)):
             continue
         name = ref
-        if there is not None and not lines.holds(store.read, oid, there):
-            if lines.holds(store.read, there, oid):
+        if there is not None and not _holds(store, ref, oid, there):
+            if _holds(store, ref, there, oid):
                 continue  # the remote has more
             if remote.is_home or refs.parse(ref) is None:
                 refused.append(SyncedBranch(ref, "refused", there, oid, why=_BEHIND))
@@ -392,6 +392,13 @@ def _wanted(
 def _whole(only: set[str]) -> set[str]:
     """Beside the sessions that are asked for: what is the store's as a whole, or what is asked for by its own name."""
     return only if refs.TOMBSTONES in only else {create.MAIN, refs.TOMBSTONES}
+
+
+def _holds(store: GitStore, ref: str, new: Oid, old: Oid) -> bool:
+    """Whether ``new`` goes on from ``old``: a line by first parents, a set from either of the two it was made of."""
+    if ref == refs.TOMBSTONES:
+        return new == old or tombstones.is_behind(store, old, new)
+    return lines.holds(store.read, new, old)
 
 
 def _ours_to_send(store: GitStore, remote: Remote) -> dict[str, Oid]:
