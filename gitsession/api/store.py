@@ -80,6 +80,10 @@ class Store:
     def __init__(self, objects: GitStore, clock: Callable[[], int] = now_ms, *, tends: bool = True) -> None:
         """Use ``open`` or ``create``."""
         self.objects = objects
+        if create.is_partial(objects.git_dir):
+            from gitsession.sync import promised
+
+            promised.follow(objects)
         self._clock = clock
         self._tends = tends
         self._projects: dict[str, str | None] = {}
@@ -165,7 +169,8 @@ class Store:
         rows = (row for row in catalogue.sessions() if is_of(row, project, identity))
         among = {row.sid: row for row in rows if agent in ("", row.agent)}
         wanted = search.Wanted(query=query, sessions=among, role=role, since_ms=since_ms, most=most)
-        return search.search(catalogue, self.objects, wanted)
+        with self.objects.asking_nobody():
+            return search.search(catalogue, self.objects, wanted)
 
     def follow(self, *, every: float = following.EVERY_SECONDS, idle: bool = False) -> Iterator[News | None]:
         """Every entry that comes from now on, whoever writes it: ``News`` (``session``, ``branch``, ``node``).

@@ -119,6 +119,11 @@ def _alone(store: GitStore) -> Iterator[None]:
     """One at a time; appends go on. Raises ``Unavailable``."""
     if store.read_only:
         raise Unavailable(f"{store.git_dir} is read-only here")
+    if create.is_shallow(store.git_dir):
+        raise Refused(
+            f"{store.git_dir} is a shallow clone: the oldest entries of its lines are not there",
+            hint="`gitsession git fetch --unshallow` brings them",
+        )
     try:
         lock = StoreLock(store.git_dir / LOCK)
     except OSError as error:
@@ -141,6 +146,7 @@ def _take_in(store: GitStore, remote: Remote, talk: Talk) -> list[SyncedBranch]:
     _flush(store)
     with Quarantine(store.git_dir, remote, _known(store, remote)) as place:
         refused = _fetch_apart(place, remote, talk)
+        place.cut_off()
         there = place.refs(remote.tracks)
         _check_is_store(remote, {remote.here(name): oid for name, oid in there.items()}, Reader(place.git_dir, store))
         fetched = {ref: oid for ref, oid in _of_ours(remote, there).items() if ref not in refused}
