@@ -30,6 +30,7 @@ from gitsession.store.dropping import finish as finish_dropping
 from gitsession.store.durable import replace as replace_file
 from gitsession.store.durable import sync_directory
 from gitsession.store.gitstore import GitStore
+from gitsession.store.packing import packing
 from gitsession.sync import renamed, tombstones, traces, victims
 from gitsession.sync.rewriting import Rewriter
 from gitsession.sync.rewriting_log import rewrite_log
@@ -144,7 +145,8 @@ def apply(store: GitStore, found: Tombstones | None = None) -> Applied:
             return Applied()
     check(store)
     _begin(store)
-    applied = _carry_out(store, found)
+    with packing(store.git_dir):
+        applied = _carry_out(store, found)
     _note_done(store, store.ref(refs.TOMBSTONES))
     (store.git_dir / create.PURGE_PENDING).unlink(missing_ok=True)
     sync_directory(store.git_dir / create.CONTROL)
