@@ -19,7 +19,7 @@ from pathlib import Path
 from gitsession.codec import message
 from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.holes import Stored
-from gitsession.errors import Corrupt, RefMoved, Refused, Unavailable
+from gitsession.errors import Corrupt, MissingObject, RefMoved, Refused, Unavailable
 from gitsession.session import content, node, oplog, purged, tombstone
 from gitsession.session.node import Node
 from gitsession.session.purged import Replacement, Tombstones
@@ -40,6 +40,7 @@ TRIES = 6
 _LOOK_AFRESH = 256
 """So many refs that moved since: the next look is to begin there."""
 
+_APART = (refs.OPLOG, refs.TOMBSTONES)
 _OURS = ("refs/heads/", "refs/remotes/", "refs/gitsession/")
 
 
@@ -129,31 +130,41 @@ def apply(store: GitStore, found: Tombstones | None = None) -> Applied:
 
     Raises ``Refused`` where it cannot be done here, ``Unavailable`` where others keep writing.
     """
-    found = purged.read(store) if found is None else found
     tip = store.ref(refs.TOMBSTONES)
+    if found is None:
+        found = tombstones.NONE if tip is None else tombstones.at(store, tip)
     if not found and not is_pending(store):
         return Applied()
     done = _done(store.git_dir)
-    if done.tip == tip and not is_pending(store):
-        if done.fingerprint == peek.fingerprint(store.git_dir):
-            return Applied()
-        named = _named(store)
-        rewriter = Rewriter(store, found, clean=done.refs)
-        if all(rewriter.ref(name, oid) == oid for name, oid in named.items()):
-            if len(set(named.values()) - done.refs) > _LOOK_AFRESH:
-                _note_done(store, tip)
-            return Applied()
+    if done.tip == tip and not is_pending(store) and _is_as_said(store, found, done):
+        return Applied()
     check(store)
     _begin(store)
     with packing(store.git_dir):
-        applied = _carry_out(store, found)
-    _note_done(store, store.ref(refs.TOMBSTONES))
+        applied, settled = _carry_out(store, found)
+    _note(store.git_dir, _Done(tip, settled, ""))
     (store.git_dir / create.PURGE_PENDING).unlink(missing_ok=True)
     sync_directory(store.git_dir / create.CONTROL)
     return applied
 
 
-def _carry_out(store: GitStore, found: Tombstones) -> Applied:
+def _is_as_said(store: GitStore, found: Tombstones, done: _Done) -> bool:
+    """Whether the store holds nothing of what was purged, as far as it is not known from the last look."""
+    fingerprint = peek.fingerprint(store.git_dir)  # before the look: what moves after it is news to the next one
+    if done.fingerprint == fingerprint:
+        return True
+    named = _named(store)
+    rewriter = Rewriter(store, found, clean=done.refs)
+    if not all(rewriter.ref(name, oid) == oid for name, oid in named.items()):
+        return False
+    seen = frozenset(named.values())
+    if not done.fingerprint or len(seen - done.refs) > _LOOK_AFRESH:
+        _note(store.git_dir, _Done(done.tip, seen, fingerprint))
+    return True
+
+
+def _carry_out(store: GitStore, found: Tombstones) -> tuple[Applied, frozenset[Oid]]:
+    """Steps 2 and 3; and what refs held when nothing of it was left."""
     moved: set[str] = set()
     mapped: dict[Oid, Oid] = {}
     with store.locked():
@@ -165,14 +176,16 @@ def _carry_out(store: GitStore, found: Tombstones) -> Applied:
             continue
         moved |= changed
         mapped |= rewriter.mapped
-        dropped = _drop(store, found, rewriter)
-        if dropped is not None:
-            return Applied(tuple(sorted(moved)), dropped, mapped)
+        dropped, settled = _drop(store, found, rewriter)
+        if settled is not None:
+            return Applied(tuple(sorted(moved)), dropped, mapped), settled
     raise Unavailable("others keep writing to the store", hint="what was begun goes on when it is opened again")
 
 
-def _drop(store: GitStore, found: Tombstones, rewriter: Rewriter) -> int | None:
-    """Step 3: how many objects are gone; ``None`` where others wrote meanwhile, and all is to be done again."""
+def _drop(store: GitStore, found: Tombstones, rewriter: Rewriter) -> tuple[int, frozenset[Oid] | None]:
+    """Step 3: how many objects are gone, and what refs held then; ``None`` where others wrote meanwhile, and all is to
+    be done again.
+    """
     sweep = Sweep(store)
     kinds, log = sweep.kinds(), store.ref(refs.OPLOG)
     going = victims.find(store, found, kinds, _every_ref(store).values(), rewriter)
@@ -184,11 +197,14 @@ def _drop(store: GitStore, found: Tombstones, rewriter: Rewriter) -> int | None:
     with store.locked():
         traces.remove(store.git_dir, words, files_too=found.has_files)
 
+    held: dict[str, Oid] = {}
+
     def is_settled() -> bool:
         now = _every_ref(store)
+        held.update({name: oid for name, oid in now.items() if name not in _APART})
         return not going & set(now.values()) and _leads_nowhere_new(store, rewriter, now, log, going)
 
-    return len(going) if sweep.drop(going, is_settled) else None
+    return (len(going), frozenset(held.values())) if sweep.drop(going, is_settled) else (0, None)
 
 
 def _move_refs(store: GitStore, found: Tombstones) -> tuple[Rewriter, set[str]]:
@@ -225,7 +241,7 @@ def _leads_nowhere_new(
 
 def _named(store: GitStore) -> dict[str, Oid]:
     """The refs that the rewrite moves, but the operation log."""
-    return {name: value for name, value in _every_ref(store).items() if name not in (refs.OPLOG, refs.TOMBSTONES)}
+    return {name: value for name, value in _every_ref(store).items() if name not in _APART}
 
 
 def _every_ref(store: GitStore) -> dict[str, Oid]:
@@ -240,7 +256,7 @@ def _every_ref(store: GitStore) -> dict[str, Oid]:
 def _is_commit(reader: Reader, oid: Oid) -> bool:
     try:
         kind: Kind = reader.read(oid)[0]
-    except Corrupt:  # a tag: see ``_refuse_tags``
+    except (Corrupt, MissingObject):  # a tag (``_refuse_tags``), or one that leads nowhere
         return False
     return kind == "commit"
 
@@ -262,6 +278,8 @@ def _begin(store: GitStore) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Done:
+    """``tip``: the set that was carried out; ``refs``: what they held; ``fingerprint``: of the store then, if known."""
+
     tip: Oid | None
     refs: frozenset[Oid]
     fingerprint: str
@@ -275,8 +293,6 @@ def _done(git_dir: Path) -> _Done:
         return _Done("", frozenset(), "")
 
 
-def _note_done(store: GitStore, tip: RefValue | None) -> None:
-    fingerprint = peek.fingerprint(store.git_dir)
-    seen = sorted(set(_named(store).values()))
-    data = json.dumps({"tip": tip, "refs": seen, "fingerprint": fingerprint}).encode()
-    replace_file(store.git_dir / DONE, data, by=store.git_dir / f"{DONE}.tmp")
+def _note(git_dir: Path, done: _Done) -> None:
+    data = json.dumps({"tip": done.tip, "refs": sorted(done.refs), "fingerprint": done.fingerprint}).encode()
+    replace_file(git_dir / DONE, data, by=git_dir / f"{DONE}.tmp")
