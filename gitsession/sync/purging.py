@@ -45,7 +45,7 @@ _OURS = ("refs/heads/", "refs/remotes/", "refs/gitsession/")
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class Purged:
     """``moved``: refs; ``dropped``: objects; ``mapped``: commits that are others now, old to new."""
 
     moved: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ def is_pending(store: GitStore) -> bool:
     return create.is_purge_pending(store.git_dir)
 
 
-def add(store: GitStore, more: Tombstones, at_ms: int) -> Applied:
+def add(store: GitStore, more: Tombstones, at_ms: int) -> Purged:
     """Purge ``more``, and finish what was begun. Raises ``Refused`` where it cannot be done, ``Unavailable``."""
     check(store)
     _begin(store)
@@ -85,7 +85,7 @@ def add(store: GitStore, more: Tombstones, at_ms: int) -> Applied:
     return apply(store)
 
 
-def replace(store: GitStore, replacements: Mapping[str, tuple[str, Stored]], at_ms: int) -> Applied:
+def replace(store: GitStore, replacements: Mapping[str, tuple[str, Stored]], at_ms: int) -> Purged:
     """Put others in the place of entries: by digest, the form and what is stored from now on.
 
     The chains of what follows stay. Each has the kind and the author of what it replaces: a tombstone in its place
@@ -99,7 +99,7 @@ def replace(store: GitStore, replacements: Mapping[str, tuple[str, Stored]], at_
         words = tombstone.words_of(one, by) if by is not None else None
         if words is not None and (message.kind_of(words), words.role) != (one.kind, one.role):
             raise Refused(f"what is to replace {one.oid[:12]} is no {one.role} {one.kind}: {words.role} {words.kind}")
-    return add(store, Tombstones(replaced=kept), at_ms) if kept else Applied()
+    return add(store, Tombstones(replaced=kept), at_ms) if kept else Purged()
 
 
 def _digest_of(store: GitStore, one: Node) -> str:
@@ -125,7 +125,7 @@ def preview(store: GitStore, more: Tombstones) -> Preview:
     return Preview(tuple(gone), moved)
 
 
-def apply(store: GitStore, found: Tombstones | None = None) -> Applied:
+def apply(store: GitStore, found: Tombstones | None = None) -> Purged:
     """Make the store what the set says. Cheap where nothing is to do.
 
     Raises ``Refused`` where it cannot be done here, ``Unavailable`` where others keep writing.
@@ -134,10 +134,10 @@ def apply(store: GitStore, found: Tombstones | None = None) -> Applied:
     if found is None:
         found = tombstones.NONE if tip is None else tombstones.at(store, tip)
     if not found and not is_pending(store):
-        return Applied()
+        return Purged()
     done = _done(store.git_dir)
     if done.tip == tip and not is_pending(store) and _is_as_said(store, found, done):
-        return Applied()
+        return Purged()
     check(store)
     _begin(store)
     with packing(store.git_dir):
@@ -163,7 +163,7 @@ def _is_as_said(store: GitStore, found: Tombstones, done: _Done) -> bool:
     return True
 
 
-def _carry_out(store: GitStore, found: Tombstones) -> tuple[Applied, frozenset[Oid]]:
+def _carry_out(store: GitStore, found: Tombstones) -> tuple[Purged, frozenset[Oid]]:
     """Steps 2 and 3; and what refs held when nothing of it was left."""
     moved: set[str] = set()
     mapped: dict[Oid, Oid] = {}
@@ -178,7 +178,7 @@ def _carry_out(store: GitStore, found: Tombstones) -> tuple[Applied, frozenset[O
         mapped |= rewriter.mapped
         dropped, settled = _drop(store, found, rewriter)
         if settled is not None:
-            return Applied(tuple(sorted(moved)), dropped, mapped), settled
+            return Purged(tuple(sorted(moved)), dropped, mapped), settled
     raise Unavailable("others keep writing to the store", hint="what was begun goes on when it is opened again")
 
 
