@@ -17,7 +17,7 @@ from gitsession.errors import NotFound, Refused
 from gitsession.model.blocks import ToolCall
 from gitsession.session import trash
 from gitsession.store import refs
-from gitsession.sync.retention import Rules
+from gitsession.sync.retention import Retention
 
 Run = Callable[..., str]
 
@@ -171,14 +171,14 @@ def test_rules_are_told_apart(store: Store) -> None:
         if number == 0:
             session.label("leaf", "mine")
     newest = [row.first_words for row in store.sessions()]
-    assert [each.row.first_words for each in store.plan_retention(Rules(keep=2))] == newest[2:]
-    assert [each.row.first_words for each in store.plan_retention(Rules(keep=2, label="mine"))] == newest[2:3]
+    assert [each.row.first_words for each in store.plan_retention(Retention(keep=2))] == newest[2:]
+    assert [each.row.first_words for each in store.plan_retention(Retention(keep=2, label="mine"))] == newest[2:3]
     far = START_MS + 10**9
-    assert len(store.plan_retention(Rules(before_ms=far))) == 4
-    assert len(store.plan_retention(Rules(before_ms=far, keep=3))) == 1
+    assert len(store.plan_retention(Retention(before_ms=far))) == 4
+    assert len(store.plan_retention(Retention(before_ms=far, keep=3))) == 1
     store.flush()
-    assert len(store.plan_retention(Rules(bytes_max=0))) == 4
-    assert store.plan_retention(Rules(bytes_max=1 << 30)) == []
+    assert len(store.plan_retention(Retention(bytes_max=0))) == 4
+    assert store.plan_retention(Retention(bytes_max=1 << 30)) == []
 
 
 def test_a_trashed_session_is_not_overwritten_by_one_that_came_back(store: Store) -> None:

@@ -140,8 +140,8 @@ def test_twice_is_once(store) -> None:
     key = keys(store, secret)
     purging.add(store, key, 1)
     before = all_refs(store)
-    assert purging.add(store, key, 2) == purging.Applied()
-    assert purging.apply(store) == purging.Applied()
+    assert purging.add(store, key, 2) == purging.Purged()
+    assert purging.apply(store) == purging.Purged()
     assert all_refs(store) == before
 
 
@@ -283,7 +283,7 @@ def test_an_export_leaves_out_what_was_purged(store) -> None:
 # ---- replaced
 
 
-def redact(store: GitStore, node, text: str = "the password is [redacted:password]") -> purging.Applied:
+def redact(store: GitStore, node, text: str = "the password is [redacted:password]") -> purging.Purged:
     data = payload.encode(Message.user(text, at_ms=node.author_seconds * 1000), bytes(16))
     return purging.replace(store, {key_of(store, node): ("cbor", holes.Stored(data, b"", ()))}, 1)
 
