@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from builders import assert_clean, begun, bring, fork, pi_file, session, talk
-from purged import SECRET, find, keys, purge, traces
+from purged import SECRET, find, keys, purge, traces, whole
 from pushed import Client, bare, everything_in, hub, push, user
 
 from gitsession.cli import app as command_line
@@ -19,7 +19,7 @@ from gitsession.errors import NotAStore, Refused
 from gitsession.model.entries import Message, Session
 from gitsession.store import create, refs
 from gitsession.store.gitstore import GitStore
-from gitsession.sync import hookfiles, receiving, server, tombstones
+from gitsession.sync import hookfiles, purging, receiving, server, tombstones
 
 SESSIONS = "refs/heads/sessions/*:refs/heads/sessions/*"
 GONE = f"{refs.TOMBSTONES}:{refs.TOMBSTONES}"
@@ -325,6 +325,20 @@ def test_what_was_purged_does_not_come_back_from_a_stale_store(shared) -> None:
     assert "[purged]" in done.stderr
     assert done.returncode == 1
     assert everything_in(place) == before
+
+
+def test_a_session_that_was_purged_does_not_come_back_by_another_branch(shared) -> None:
+    one, two, place = shared
+    sid = session_of(one)
+    purging.add(one, whole(one, sid), 1000)
+    assert push(one.git_dir, place, GONE).returncode == 0
+    leaf = two.ref(refs.leaf(sid))
+    done = push(two.git_dir, place, f"{leaf}:{refs.leaf(sid, 'side')}")
+    assert f"session {sid} was purged" in done.stderr, done.stderr
+    assert done.returncode == 1
+    with GitStore.open(place) as there:
+        assert traces(there) == []
+    assert push(one.git_dir, place, SESSIONS).stderr.strip() == "Everything up-to-date"
 
 
 def session_of(store: GitStore) -> str:
