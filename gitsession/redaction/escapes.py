@@ -6,7 +6,7 @@ import re
 from bisect import bisect_right
 from typing import NamedTuple
 
-_SHORT = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b'"': b'"', b"/": b"/", b"'": b"'", b"b": b" ", b"f": b" "}
+_SHORT = {b"n": b"\n", b'"': b'"', b"t": b"\t", b"r": b"\r", b"/": b"/", b"'": b"'", b"b": b" ", b"f": b" "}
 """What one letter behind a backslash stands for. Backspace and form feed are spaces to who looks for words."""
 
 _UNICODE = re.compile(rb"\\u([0-9a-fA-F]{4})")
@@ -22,6 +22,8 @@ def decoded(data: bytes) -> bytes:
         if b"\\" in piece:
             for letter, meant in _SHORT.items():
                 piece = piece.replace(b"\\" + letter, meant)
+                if b"\\" not in piece:
+                    break
             pieces[number] = _UNICODE.sub(_character, piece) if b"\\u" in piece else piece
     return b"\\".join(pieces)
 
