@@ -68,12 +68,12 @@ if TYPE_CHECKING:
     )
     from gitsession.rewind.perform import FileOutcome, Rewound
     from gitsession.rewind.plan import RewindPlan
+    from gitsession.session.findings import Finding, Report
     from gitsession.session.gaps import Gap
     from gitsession.session.graph import Tree
     from gitsession.session.node import Node
     from gitsession.session.oplog import Operation
     from gitsession.session.origin import Origin
-    from gitsession.session.verify import Finding, Report
     from gitsession.store.maintain import Maintained
 
 __all__ = [
@@ -228,12 +228,12 @@ _NAMES = {
     ],
     "gitsession.rewind.perform": ["FileOutcome", "Rewound"],
     "gitsession.rewind.plan": ["RewindPlan"],
+    "gitsession.session.findings": ["Finding", "Report"],
     "gitsession.session.gaps": ["Gap"],
     "gitsession.session.graph": ["Tree"],
     "gitsession.session.node": ["Node"],
     "gitsession.session.oplog": ["Operation"],
     "gitsession.session.origin": ["Origin"],
-    "gitsession.session.verify": ["Finding", "Report"],
     "gitsession.store.maintain": ["Maintained"],
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}

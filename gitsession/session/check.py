@@ -14,14 +14,25 @@ from gitsession.formats import FORMATS
 from gitsession.model.headline import Headline
 from gitsession.session import content, keep
 from gitsession.session.content import Rows
+from gitsession.session.manifests import Manifests
 from gitsession.session.node import Node, load
 from gitsession.store import layout
 from gitsession.store.base import ObjectStore, Oid
 from gitsession.store.objects import parse_commit
 
 
-def check(store: ObjectStore, node: Node, parent: Node | None, *, judge_words: bool = True) -> Iterator[str]:
-    """What is wrong with one entry; raises where it cannot be read. ``judge_words``: whether its view is ours."""
+def check(
+    store: ObjectStore,
+    node: Node,
+    parent: Node | None,
+    *,
+    judge_words: bool = True,
+    manifests: Manifests | None = None,
+) -> Iterator[str]:
+    """What is wrong with one entry; raises where it cannot be read. ``judge_words``: whether its view is ours.
+
+    ``manifests``: who looks into the files that it holds.
+    """
     if node.parent is not None and parent is None:
         yield f"its parent {node.parent} cannot be read"
         return
@@ -33,6 +44,8 @@ def check(store: ObjectStore, node: Node, parent: Node | None, *, judge_words: b
     chain = chain_of(None if parent is None else parent.chain, digest_of(parts.stored, parts.holes))
     if chain != node.chain:
         yield "the chain does not fit: the payload, or an entry before it, is not what was written here"
+    if manifests is not None and parts.files is not None:
+        yield from manifests.problems(parts.files)
     data = content.whole(store, node, parts)
     headline = _headline(node, parts.form, data) if judge_words else None
     if headline is None:

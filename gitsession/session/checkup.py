@@ -14,7 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from gitsession.errors import GitSessionError, Unavailable
 from gitsession.session import astray
 from gitsession.session import verify as entries
-from gitsession.session.verify import Finding, Report
+from gitsession.session.findings import Finding, Report
+from gitsession.session.manifests import Refuse
 from gitsession.store import config, create, damage, gitcli, refs, verified
 from gitsession.store.base import RefValue
 from gitsession.store.git import GitDoor
@@ -29,8 +30,12 @@ def verify(
     sample: int | None = None,
     max_seconds: float | None = None,
     quick: bool = False,
+    refuse: Refuse | None = None,
+    notices: bool = False,
 ) -> Report:
     """Check the whole store. ``seen``: what the refs of sessions held when the catalogue last looked.
+
+    ``refuse`` and ``notices`` as ``session.verify`` says.
 
     Raises ``Unavailable`` where a file may not be read, or git is wanted and not there.
     """
@@ -45,11 +50,11 @@ def verify(
     if quick and mark is not None and mark.covers(now):
         problems += _new_files(store, mark, now)
         known = frozenset(value for name, value in mark.refs.items() if refs.parse(name))
-        report = entries.verify(store, sample=sample, max_seconds=max_seconds, known=known)
+        report = entries.verify(store, sample=sample, max_seconds=max_seconds, known=known, refuse=refuse)
     else:
         with ThreadPoolExecutor(1) as pool:  # git's check is another process: it runs beside ours
             told = pool.submit(gitcli.fsck, store.git_dir)
-            report = entries.verify(store, sample=sample, max_seconds=max_seconds)
+            report = entries.verify(store, sample=sample, max_seconds=max_seconds, refuse=refuse, notices=notices)
             # After ours, which say which entries are hit; git says some things once for each way that it found there.
             report.problems += [Finding("git fsck", line) for line in dict.fromkeys(told.result())]
     report.problems[:0] = problems

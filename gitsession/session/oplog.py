@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias
@@ -125,19 +125,27 @@ def record(
             **({"files": list(files)} if files else {}),
         }
     )
-    named = list(files[2:]) if files else []
-    named += [value for move in moves for value in (move.old, move.new) if value and refs.target(value) is None]
     seconds = min(max(at_ms // 1000, 0), SECONDS_MAX)
     message = "\n".join([clean(command), "", *(f"    {_move_line(move)}" for move in moves[:100]), ""])
     commit = encode_commit(
         tree=tx.put("tree", encode_tree({layout.OPERATION: (layout.FILE_MODE, tx.put("blob", body))})),
-        parents=list(dict.fromkeys(([parent] if parent else []) + named)),
+        parents=list(dict.fromkeys(([parent] if parent else []) + _named(moves, files))),
         author_name=AUTHOR,
         author_seconds=seconds,
         committer_seconds=seconds,
         message=message.encode(),
     )
     tx.move(refs.OPLOG, tx.put("commit", commit), expected=parent)
+
+
+def named(operation: Operation) -> list[Oid]:
+    """What an operation needs to be taken back, or done again."""
+    return _named(operation.moves, operation.files)
+
+
+def _named(moves: Iterable[Move], files: Written | None) -> list[Oid]:
+    found = list(files[2:]) if files else []
+    return found + [value for move in moves for value in (move.old, move.new) if value and refs.target(value) is None]
 
 
 def _summed(moves: list[Move]) -> list[Move]:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 
 from gitsession.errors import GitSessionError, NotFound
 from gitsession.formats import FORMATS, is_document
 from gitsession.formats.record import TAIL
-from gitsession.model.entries import Fork, Session
+from gitsession.model.entries import KINDS, Fork, Session
 from gitsession.model.headline import VIEW
-from gitsession.session import content, graph, oplog
+from gitsession.session import content, graph, oplog, semantics
 from gitsession.session.check import check
+from gitsession.session.findings import Report
+from gitsession.session.manifests import Manifests, Refuse
 from gitsession.session.meta import is_of_ours
 from gitsession.session.node import Node, load
+from gitsession.session.semantics import Sessions
 from gitsession.store import refs
 from gitsession.store.base import ObjectStore, Oid
 
@@ -27,33 +29,6 @@ ON_FILES = frozenset({"checkpoint", "tombstone"})
 """The kinds that ``files`` may hold."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """``where``: a ref, a file or an object; ``what``: what is wrong there. ``ref``: the branch that leads there."""
-
-    where: str
-    what: str
-    ref: str = ""
-
-    @property
-    def session(self) -> str:
-        """The session that is hit; "" where none is, or several."""
-        parsed = refs.parse(self.ref)
-        return parsed[0] if parsed else ""
-
-
-@dataclass
-class Report:
-    """``checked``: entries; ``whole``: false where time or a sample left entries out."""
-
-    checked: int = 0
-    whole: bool = True
-    problems: list[Finding] = field(default_factory=list)
-
-    def add(self, where: str, what: str, ref: str = "") -> None:
-        self.problems.append(Finding(where, what, ref))
-
-
 def verify(
     store: ObjectStore,
     sid: str | None = None,
@@ -61,13 +36,17 @@ def verify(
     sample: int | None = None,
     max_seconds: float | None = None,
     known: Collection[Oid] = (),
+    refuse: Refuse | None = None,
+    notices: bool = False,
 ) -> Report:
     """Check every entry of a session, or of all. ``sample``: only so many entries, drawn at random.
 
     ``known``: entries that were found good with all that is before them; only what came after them is checked.
+    ``refuse``: why a name in a tree of files is none that is ever written. ``notices``: also what is only odd.
     """
     report = Report()
     until = None if max_seconds is None else time.monotonic() + max_seconds
+    manifests = Manifests(store, refuse)
     nodes, leads = _nodes(store, sid, report, known)
     later = _of_a_later_view(store, nodes, report)
     _check_meta(store, sid, nodes, report)
@@ -84,11 +63,39 @@ def verify(
             break
         report.checked += 1
         try:
-            for what in check(store, node, nodes.get(node.parent or ""), judge_words=node.oid not in later):
+            parent = nodes.get(node.parent or "")
+            judge_words = node.oid not in later
+            for what in check(store, node, parent, judge_words=judge_words, manifests=manifests):
                 report.add(node.oid, what, leads[node.oid])
         except GitSessionError as error:
             report.add(node.oid, str(error).removeprefix(f"{node.oid}: "), leads[node.oid])
+    _judge(store, sid, nodes, leads, manifests, report, notices=notices)
     return report
+
+
+def _judge(
+    store: ObjectStore,
+    sid: str | None,
+    nodes: Mapping[Oid, Node],
+    leads: Mapping[Oid, str],
+    manifests: Manifests,
+    report: Report,
+    *,
+    notices: bool,
+) -> None:
+    """What the entries say of each other."""
+    sessions = Sessions(
+        store.refs(refs.session(sid) if sid else refs.SESSIONS),
+        nodes,
+        lambda node: content.entry_of(store, node),
+        lambda oid: content.files_of(store, oid),
+        manifests,
+    )
+    active = store.refs(refs.active(sid) if sid else refs.ACTIVE)
+    for found in semantics.problems(sessions, active):
+        report.add(found.where, found.what, found.ref or leads.get(found.where, ""))
+    if notices:
+        report.notices = list(semantics.notices(sessions))
 
 
 def _nodes(
@@ -137,7 +144,7 @@ def _check_meta(store: ObjectStore, sid: str | None, nodes: Mapping[Oid, Node], 
             continue
         node = nodes.get(store.ref(name) or "")
         while node is not None and not _starts(node):
-            if node.kind not in ON_META and not _stands_for_a_part(node) and not is_of_ours(node):
+            if _is_astray(node, ON_META) and not _stands_for_a_part(node) and not is_of_ours(node):
                 report.add(node.oid, f"{node.kind[:40]!r} has no place on {name}")
                 break
             node = nodes.get(node.parent or "")
@@ -154,10 +161,15 @@ def _check_files(store: ObjectStore, sid: str | None, nodes: Mapping[Oid, Node],
             continue
         node = nodes.get(value)
         while node is not None and not _starts(node):
-            if node.kind not in ON_FILES:
+            if _is_astray(node, ON_FILES):
                 report.add(node.oid, f"{node.kind[:40]!r} has no place on {name}", name)
                 break
             node = nodes.get(node.parent or "")
+
+
+def _is_astray(node: Node, places: Collection[str]) -> bool:
+    """Whether it has no place where only ``places`` have one. What a later version puts there is not ours to judge."""
+    return node.kind not in places and (node.source is not None or node.kind in KINDS)
 
 
 def _stands_for_a_part(node: Node) -> bool:
@@ -189,8 +201,10 @@ def _reaches(nodes: Mapping[Oid, Node], leaves: Mapping[str, Oid], start: Oid) -
 
 def _check_log(store: ObjectStore, report: Report) -> None:
     try:
-        for _ in oplog.history(store):
-            pass
+        for operation in oplog.history(store):
+            for oid in oplog.named(operation):
+                if not store.contains(oid):
+                    report.add(refs.OPLOG, f"operation {operation.id} names {oid}, which is not there")
     except GitSessionError as error:
         report.add(refs.OPLOG, str(error))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -12,7 +13,7 @@ from gitsession.cli.output import count, emit, json_option, say
 from gitsession.errors import GitSessionError
 
 if TYPE_CHECKING:
-    from gitsession.session.verify import Finding, Report
+    from gitsession.session.findings import Finding, Report
 
 _SHOWN = 20
 
@@ -22,6 +23,7 @@ _SHOWN = 20
 @click.option("--sample", type=click.IntRange(1), metavar="N", help="Only so many entries, drawn at random.")
 @click.option("--max-seconds", type=click.FloatRange(0, min_open=True), metavar="S", help="Stop after so long.")
 @click.option("--quick", is_flag=True, help="Only what is new since the last check of all that found nothing.")
+@click.option("--notices", is_flag=True, help="Also what is odd, and may be as it was written.")
 @click.option("--all", "everything", is_flag=True, help=f"Every problem; else {_SHOWN} of each session and of git's.")
 @json_option
 @with_app
@@ -31,24 +33,39 @@ def command(
     sample: int | None,
     max_seconds: float | None,
     quick: bool,
+    notices: bool,
     everything: bool,
     as_json: bool,
 ) -> int:
     """Check what is kept: every entry against docs/format.md, then git's own check."""
+    if notices and (quick or sample is not None or max_seconds is not None):
+        raise click.UsageError("--notices needs all there is: not --quick, --sample or --max-seconds")
     sid = app.session(session).id if session else None
-    report = app.store(damaged=True).verify(sid, sample=sample, max_seconds=max_seconds, quick=quick)
+    report = app.store(damaged=True).verify(
+        sid, sample=sample, max_seconds=max_seconds, quick=quick, notices=notices
+    )
     if as_json:
-        problems = [
-            {"where": found.where, "what": found.what, "session": found.session or None, "ref": found.ref or None}
-            for found in report.problems
-        ]
-        emit("verify", {"checked": report.checked, "complete": report.whole, "problems": problems})
+        told = {
+            "checked": report.checked,
+            "whole": report.whole,
+            "problems": [_row(found) for found in report.problems],
+            "notices": None if report.notices is None else [_row(found) for found in report.notices],
+        }
+        emit("verify", told)
     else:
-        _tell(app, report, most=len(report.problems) if everything else _SHOWN)
+        _tell(app, report, most=sys.maxsize if everything else _SHOWN)
     return exits.INTEGRITY if report.problems else exits.OK
 
 
+def _row(found: Finding) -> dict[str, str | None]:
+    return {"where": found.where, "what": found.what, "session": found.session or None, "ref": found.ref or None}
+
+
 def _tell(app: App, report: Report, *, most: int) -> None:
+    for found in (report.notices or [])[:most]:
+        say(f"notice: {f'session {found.session}, ' if found.session else ''}{found.where}: {found.what}")
+    if len(report.notices or []) > most:
+        say(f"... and {len(report.notices or []) - most:,} more notices: --all shows them")
     groups: dict[str, list[Finding]] = {}
     for found in report.problems:
         groups.setdefault(found.session or found.where, []).append(found)
@@ -62,7 +79,8 @@ def _tell(app: App, report: Report, *, most: int) -> None:
         if len(found_together) > most:
             say(f"... and {len(found_together) - most:,} more like these: --all shows them")
     part = "" if report.whole else ", not all there are"
-    say(f"{count(report.checked, 'entry', 'entries')} checked{part}, {count(len(report.problems), 'problem')}")
+    odd = "" if report.notices is None else f", {count(len(report.notices), 'notice')}"
+    say(f"{count(report.checked, 'entry', 'entries')} checked{part}, {count(len(report.problems), 'problem')}{odd}")
     if report.problems:
         say("All else is still read. `gitsession repair` mends what a copy, a clone or the agent's own file has.")
 
