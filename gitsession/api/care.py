@@ -27,6 +27,7 @@ def verify(
     max_seconds: float | None,
     quick: bool,
     notices: bool,
+    now_ms: int,
 ) -> Report:
     """The whole store, or the entries of one session and what all sessions share. ``Store.verify`` says the rest."""
     if sid is not None:
@@ -40,7 +41,14 @@ def verify(
     with contextlib.closing(Catalogue(objects.git_dir)) as catalogue:
         seen = catalogue.last_seen_refs()
     return checkup.verify(
-        objects, seen=seen, sample=sample, max_seconds=max_seconds, quick=quick, refuse=tree_refusal, notices=notices
+        objects,
+        seen=seen,
+        sample=sample,
+        max_seconds=max_seconds,
+        quick=quick,
+        refuse=tree_refusal,
+        notices=notices,
+        now_ms=now_ms,
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from gitsession.errors import GitSessionError, Unavailable
-from gitsession.session import astray
+from gitsession.session import astray, rounds
 from gitsession.session import verify as entries
 from gitsession.session.findings import Finding, Report
 from gitsession.session.manifests import Refuse
@@ -32,10 +32,12 @@ def verify(
     quick: bool = False,
     refuse: Refuse | None = None,
     notices: bool = False,
+    now_ms: int = 0,
 ) -> Report:
     """Check the whole store. ``seen``: what the refs of sessions held when the catalogue last looked.
 
-    ``refuse`` and ``notices`` as ``session.verify`` says.
+    With ``sample`` or ``max_seconds`` it is the next part of a round (``session/rounds.py``), but for what is new, if
+    ``quick``. ``refuse`` and ``notices`` as ``session.verify`` says.
 
     Raises ``Unavailable`` where a file may not be read, or git is wanted and not there.
     """
@@ -45,9 +47,16 @@ def verify(
         store.flush()
     now = verified.present(store.git_dir, dict(store.refs("refs/")))
     mark = verified.read(store.git_dir)
+    is_quick = quick and mark is not None and mark.covers(now)
+    if not is_quick and (sample is not None or max_seconds is not None):
+        report = rounds.go_on(
+            store, seen=seen, sample=sample, max_seconds=max_seconds, refuse=refuse, now_ms=now_ms
+        )
+        report.problems[:0] = problems
+        return report
     gone = astray.find(store, mark, seen=seen, unreadable=store.damaged_refs())
     problems += [Finding(found.name, found.what, found.name) for found in gone]
-    if quick and mark is not None and mark.covers(now):
+    if is_quick and mark is not None:
         problems += _new_files(store, mark, now)
         known = frozenset(value for name, value in mark.refs.items() if refs.parse(name))
         report = entries.verify(store, sample=sample, max_seconds=max_seconds, known=known, refuse=refuse)

@@ -22,9 +22,26 @@ class Finding:
         return parsed[0] if parsed else ""
 
 
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """How far the round has come that checks of parts go on with (``session/rounds.py``).
+
+    ``sessions`` of ``of`` and ``entries`` were checked since ``since_ms``. ``ended``: with this part, so that the next
+    one begins anew. ``before_ms``: when the round before it ended, ``None`` where none did.
+    """
+
+    since_ms: int
+    sessions: int
+    of: int
+    entries: int
+    ended: bool
+    before_ms: int | None
+
+
 @dataclass
 class Report:
-    """``checked``: entries; ``whole``: false where time or a sample left entries out.
+    """``checked``: entries; ``whole``: false where time or a sample left entries out; ``covered``: what was checked
+    by this part and those before it, ``None`` where it is none that others go on with.
 
     ``problems``: what nobody honest wrote so, or what was lost since. ``notices``: what is odd, and yet as an agent or
     a program wrote it; ``None`` where nobody asked.
@@ -34,6 +51,7 @@ class Report:
     whole: bool = True
     problems: list[Finding] = field(default_factory=list)
     notices: list[Finding] | None = None
+    covered: Covered | None = None
 
     def add(self, where: str, what: str, ref: str = "") -> None:
         self.problems.append(Finding(where, what, ref))

@@ -46,56 +46,66 @@ def verify(
     """
     report = Report()
     until = None if max_seconds is None else time.monotonic() + max_seconds
-    manifests = Manifests(store, refuse)
-    nodes, leads = _nodes(store, sid, report, known)
-    later = _of_a_later_view(store, nodes, report)
-    _check_meta(store, sid, nodes, report)
-    _check_files(store, sid, nodes, report)
+    walk = Walk(store, sid, report, Manifests(store, refuse), known)
     if sid is None:
-        _check_log(store, report)
-    chosen = [node for node in nodes.values() if node.oid not in known]
+        check_log(store, report)
+    chosen = [oid for oid in walk.nodes if oid not in known]
     if sample is not None and sample < len(chosen):
         report.whole = False
         chosen = random.sample(chosen, sample)
-    for node in chosen:
+    for oid in chosen:
         if until is not None and time.monotonic() > until:
             report.whole = False
             break
-        report.checked += 1
-        try:
-            parent = nodes.get(node.parent or "")
-            judge_words = node.oid not in later
-            for what in check(store, node, parent, judge_words=judge_words, manifests=manifests):
-                report.add(node.oid, what, leads[node.oid])
-        except GitSessionError as error:
-            report.add(node.oid, str(error).removeprefix(f"{node.oid}: "), leads[node.oid])
-    _judge(store, sid, nodes, leads, manifests, report, notices=notices)
+        walk.check(oid)
+    walk.judge(notices=notices)
     return report
 
 
-def _judge(
-    store: ObjectStore,
-    sid: str | None,
-    nodes: Mapping[Oid, Node],
-    leads: Mapping[Oid, str],
-    manifests: Manifests,
-    report: Report,
-    *,
-    notices: bool,
-) -> None:
-    """What the entries say of each other."""
-    sessions = Sessions(
-        store.refs(refs.session(sid) if sid else refs.SESSIONS),
-        nodes,
-        lambda node: content.entry_of(store, node),
-        lambda oid: content.files_of(store, oid),
-        manifests,
-    )
-    active = store.refs(refs.active(sid) if sid else refs.ACTIVE)
-    for found in semantics.problems(sessions, active):
-        report.add(found.where, found.what, found.ref or leads.get(found.where, ""))
-    if notices:
-        report.notices = list(semantics.notices(sessions))
+class Walk:
+    """The entries that a session's refs lead to, or those of all sessions. What is wrong goes into ``report``."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        sid: str | None,
+        report: Report,
+        manifests: Manifests,
+        known: Collection[Oid] = (),
+    ) -> None:
+        self._store, self._sid, self._report, self._manifests = store, sid, report, manifests
+        self.nodes, self._leads = _nodes(store, sid, report, known)
+        self._later = _of_a_later_view(store, self.nodes, report)
+
+    def check(self, oid: Oid) -> None:
+        """One entry by itself."""
+        node = self.nodes[oid]
+        self._report.checked += 1
+        try:
+            parent = self.nodes.get(node.parent or "")
+            judge_words = oid not in self._later
+            for what in check(self._store, node, parent, judge_words=judge_words, manifests=self._manifests):
+                self._report.add(oid, what, self._leads[oid])
+        except GitSessionError as error:
+            self._report.add(oid, str(error).removeprefix(f"{oid}: "), self._leads[oid])
+
+    def judge(self, *, notices: bool = False) -> None:
+        """What the entries say of each other."""
+        store, sid, report = self._store, self._sid, self._report
+        _check_meta(store, sid, self.nodes, report)
+        _check_files(store, sid, self.nodes, report)
+        sessions = Sessions(
+            store.refs(refs.session(sid) if sid else refs.SESSIONS),
+            self.nodes,
+            lambda node: content.entry_of(store, node),
+            lambda oid: content.files_of(store, oid),
+            self._manifests,
+        )
+        active = store.refs(refs.active(sid) if sid else refs.ACTIVE)
+        for found in semantics.problems(sessions, active):
+            report.add(found.where, found.what, found.ref or self._leads.get(found.where, ""))
+        if notices:
+            report.notices = list(semantics.notices(sessions))
 
 
 def _nodes(
@@ -199,7 +209,8 @@ def _reaches(nodes: Mapping[Oid, Node], leaves: Mapping[str, Oid], start: Oid) -
     return None if open_ended else False
 
 
-def _check_log(store: ObjectStore, report: Report) -> None:
+def check_log(store: ObjectStore, report: Report) -> None:
+    """The operation log can be read, and all that it names is there."""
     try:
         for operation in oplog.history(store):
             for oid in oplog.named(operation):

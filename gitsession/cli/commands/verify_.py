@@ -9,19 +9,19 @@ import click
 
 from gitsession.cli import exits
 from gitsession.cli.opening import App, with_app
-from gitsession.cli.output import count, emit, json_option, say
+from gitsession.cli.output import clock, count, emit, json_option, say
 from gitsession.errors import GitSessionError
 
 if TYPE_CHECKING:
-    from gitsession.session.findings import Finding, Report
+    from gitsession.session.findings import Covered, Finding, Report
 
 _SHOWN = 20
 
 
 @click.command()
 @click.argument("session", metavar="[SESSION]", required=False)
-@click.option("--sample", type=click.IntRange(1), metavar="N", help="Only so many entries, drawn at random.")
-@click.option("--max-seconds", type=click.FloatRange(0, min_open=True), metavar="S", help="Stop after so long.")
+@click.option("--sample", type=click.IntRange(1), metavar="N", help="Only so many entries, others each time.")
+@click.option("--max-seconds", type=click.FloatRange(0, min_open=True), metavar="S", help="Only for so long.")
 @click.option("--quick", is_flag=True, help="Only what is new since the last check of all that found nothing.")
 @click.option("--notices", is_flag=True, help="Also what is odd, and may be as it was written.")
 @click.option("--all", "everything", is_flag=True, help=f"Every problem; else {_SHOWN} of each session and of git's.")
@@ -48,6 +48,7 @@ def command(
         told = {
             "checked": report.checked,
             "whole": report.whole,
+            "covered": _covered(report.covered),
             "problems": [_row(found) for found in report.problems],
             "notices": None if report.notices is None else [_row(found) for found in report.notices],
         }
@@ -59,6 +60,19 @@ def command(
 
 def _row(found: Finding) -> dict[str, str | None]:
     return {"where": found.where, "what": found.what, "session": found.session or None, "ref": found.ref or None}
+
+
+def _covered(covered: Covered | None) -> dict[str, int | bool | None] | None:
+    if covered is None:
+        return None
+    return {
+        "since": covered.since_ms,
+        "sessions": covered.sessions,
+        "of": covered.of,
+        "entries": covered.entries,
+        "ended": covered.ended,
+        "before": covered.before_ms,
+    }
 
 
 def _tell(app: App, report: Report, *, most: int) -> None:
@@ -81,8 +95,19 @@ def _tell(app: App, report: Report, *, most: int) -> None:
     part = "" if report.whole else ", not all there are"
     odd = "" if report.notices is None else f", {count(len(report.notices), 'notice')}"
     say(f"{count(report.checked, 'entry', 'entries')} checked{part}, {count(len(report.problems), 'problem')}{odd}")
+    if report.covered is not None:
+        say(_words(report.covered))
     if report.problems:
         say("All else is still read. `gitsession repair` mends what a copy, a clone or the agent's own file has.")
+
+
+def _words(covered: Covered) -> str:
+    """How far the round is."""
+    part = f"{covered.sessions:,} of {count(covered.of, 'session')}, {count(covered.entries, 'entry', 'entries')}"
+    before = f"; the round before it ended {clock(covered.before_ms)}" if covered.before_ms else ""
+    if covered.ended:
+        return f"All of the store since {clock(covered.since_ms)}: {part}. The next part begins anew{before}."
+    return f"Since {clock(covered.since_ms)}: {part}. The next part goes on from there{before}."
 
 
 def _of(app: App, sid: str) -> str:
