@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         ModelChange,
         Prune,
         Reset,
+        Seal,
         ThinkingChange,
         Title,
         ToolsChange,
@@ -68,7 +69,7 @@ if TYPE_CHECKING:
     )
     from gitsession.rewind.perform import FileOutcome, Rewound
     from gitsession.rewind.plan import RewindPlan
-    from gitsession.session.findings import Finding, Report
+    from gitsession.session.findings import Covered, Finding, Report, Sealed
     from gitsession.session.gaps import Gap
     from gitsession.session.graph import Tree
     from gitsession.session.node import Node
@@ -87,6 +88,7 @@ __all__ = [
     "Context",
     "ContextEdit",
     "Corrupt",
+    "Covered",
     "Custom",
     "CustomMessage",
     "Drained",
@@ -134,6 +136,8 @@ __all__ = [
     "RewindPlan",
     "Rewound",
     "Row",
+    "Seal",
+    "Sealed",
     "SentOut",
     "Session",
     "State",
@@ -221,6 +225,7 @@ _NAMES = {
         "ModelChange",
         "Prune",
         "Reset",
+        "Seal",
         "ThinkingChange",
         "Title",
         "ToolsChange",
@@ -228,7 +233,7 @@ _NAMES = {
     ],
     "gitsession.rewind.perform": ["FileOutcome", "Rewound"],
     "gitsession.rewind.plan": ["RewindPlan"],
-    "gitsession.session.findings": ["Finding", "Report"],
+    "gitsession.session.findings": ["Covered", "Finding", "Report", "Sealed"],
     "gitsession.session.gaps": ["Gap"],
     "gitsession.session.graph": ["Tree"],
     "gitsession.session.node": ["Node"],

@@ -18,6 +18,7 @@ from gitsession.index.catalogue import Catalogue
 from gitsession.live.drain import Drained
 from gitsession.rewind.perform import Rewound
 from gitsession.rewind.plan import RewindPlan, What
+from gitsession.session.findings import Sealed
 
 INNER = {Catalogue}
 """What commands alone ask for: derived, and free to change with every release."""
@@ -29,7 +30,7 @@ OFFERED = {
     if not name.startswith("_")
 }
 
-LATER = {each.__name__: each for each in (Drained, FileChange, Files, RewindPlan, Rewound)}
+LATER = {each.__name__: each for each in (Drained, FileChange, Files, RewindPlan, Rewound, Sealed)}
 LATER |= {"Phase": Phase, "What": What}
 """What methods name and their modules load only when they are called."""
 

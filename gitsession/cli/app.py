@@ -62,6 +62,7 @@ COMMANDS = {
     "undo": "take back the last command",
     "redo": "do again what was undone",
     "op": "what commands did",
+    "seal": "sign a session, or check who did",
     "verify": "check everything that is kept",
     "repair": "heal what is damaged, from copies",
     "maintain": "pack, and clean up",

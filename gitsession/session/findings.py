@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
-from gitsession.store import refs
+from gitsession.model.entries import Seal
+from gitsession.session.node import Node
+from gitsession.store import refs, signing
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,29 @@ class Covered:
     before_ms: int | None
 
 
+State: TypeAlias = signing.State | Literal["gone", "misplaced"]
+"""``gone``: the sealed line is no longer there. ``misplaced``: it is of another session, or counts other entries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A seal that was looked at. ``by``: who signed. ``after``: how many entries the branch has behind what is sealed;
+    ``None`` where the branch does not hold it.
+    """
+
+    sid: str
+    node: Node
+    entry: Seal
+    state: State
+    by: str
+    after: int | None
+
+    @property
+    def is_wrong(self) -> bool:
+        """That nobody can tell is not wrong."""
+        return self.state in ("bad", "revoked", "gone", "misplaced")
+
+
 @dataclass
 class Report:
     """``checked``: entries; ``whole``: false where time or a sample left entries out; ``covered``: what was checked
@@ -52,6 +78,7 @@ class Report:
     problems: list[Finding] = field(default_factory=list)
     notices: list[Finding] | None = None
     covered: Covered | None = None
+    seals: list[Sealed] = field(default_factory=list)
 
     def add(self, where: str, what: str, ref: str = "") -> None:
         self.problems.append(Finding(where, what, ref))

@@ -28,14 +28,12 @@ _FILED = (kinds.Checkpoint.kind, kinds.Tombstone.kind)
 class Sessions:
     """What is judged. ``nodes``: every entry that ``leaves``, refs of sessions, lead to.
 
-    ``read``: what an entry means, ``Opaque`` where it cannot be read; ``files``: the tree of files that it holds.
+    ``read``: what an entry means, ``Opaque`` where it cannot be read.
     """
 
     leaves: Mapping[str, Oid]
     nodes: Mapping[Oid, Node]
     read: Callable[[Node], Entry]
-    files: Callable[[Oid], Oid | None]
-    manifests: Manifests
     _roots: dict[Oid, Oid | None] = field(default_factory=dict)
 
     def line(self, oid: Oid | None) -> Iterator[Node]:
@@ -70,8 +68,13 @@ class Sessions:
         return sorted({refs.session_of(name) for name in self.leaves} - {""})
 
 
-def problems(sessions: Sessions, active: Mapping[str, RefValue]) -> Iterator[Finding]:
-    """What cannot be as gitsession writes it. ``active``: the refs that say which branch was chosen by hand."""
+def problems(
+    sessions: Sessions, active: Mapping[str, RefValue], files: Callable[[Oid], Oid | None], manifests: Manifests
+) -> Iterator[Finding]:
+    """What cannot be as gitsession writes it.
+
+    ``active``: the refs that say which branch was chosen by hand; ``files``: the tree of files that an entry holds.
+    """
     yield from _beginnings(sessions)
     yield from _second_beginnings(sessions)
     yield from _same_places(sessions)
@@ -79,7 +82,7 @@ def problems(sessions: Sessions, active: Mapping[str, RefValue]) -> Iterator[Fin
         if node.source is None and node.kind == kinds.Compaction.kind:
             yield from _first_kept(sessions, node)
         elif node.kind == kinds.Checkpoint.kind:
-            yield from _checkpoint(sessions, node)
+            yield from _checkpoint(sessions, node, files, manifests)
     for sid in sessions.sids:
         yield from _leaf_of_file(sessions, sid)
     for name, value in active.items():
@@ -179,18 +182,20 @@ def _first_kept(sessions: Sessions, node: Node) -> Iterator[Finding]:
         yield Finding(node.oid, f"what it keeps begins at {entry.first_kept[:60]!a}, which is not on its line")
 
 
-def _checkpoint(sessions: Sessions, node: Node) -> Iterator[Finding]:
+def _checkpoint(
+    sessions: Sessions, node: Node, files: Callable[[Oid], Oid | None], manifests: Manifests
+) -> Iterator[Finding]:
     entry = sessions.read(node)
     if not isinstance(entry, kinds.Checkpoint):
         return
-    for what in sessions.manifests.named(entry):
+    for what in manifests.named(entry):
         yield Finding(node.oid, what)
     before = sessions.nodes.get(node.parent or "")
     if entry.mode != "edited" or before is None:
         return
-    base = sessions.files(before.oid) if before.kind == kinds.Checkpoint.kind else None
+    base = files(before.oid) if before.kind == kinds.Checkpoint.kind else None
     try:
-        moved = set(sessions.manifests.between(base, sessions.files(node.oid)))
+        moved = set(manifests.between(base, files(node.oid)))
     except GitSessionError:
         return  # each tree is looked into by itself
     unsaid = sorted(moved - set(entry.paths))

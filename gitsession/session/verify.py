@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Collection, Mapping
+from functools import partial
 
 from gitsession.errors import GitSessionError, NotFound
 from gitsession.formats import FORMATS, is_document
 from gitsession.formats.record import TAIL
 from gitsession.model.entries import KINDS, Fork, Session
 from gitsession.model.headline import VIEW
-from gitsession.session import content, graph, oplog, semantics
+from gitsession.session import content, graph, oplog, seals, semantics
 from gitsession.session.check import check
 from gitsession.session.findings import Report
 from gitsession.session.manifests import Manifests, Refuse
@@ -21,7 +22,7 @@ from gitsession.session.semantics import Sessions
 from gitsession.store import refs
 from gitsession.store.base import ObjectStore, Oid
 
-ON_META = frozenset({"session", "title", "label", "source_file", "attachment", "project"})
+ON_META = frozenset({"session", "title", "label", "source_file", "attachment", "project", "seal"})
 """The kinds that ``meta`` may hold: what may change about a session."""
 
 
@@ -97,13 +98,16 @@ class Walk:
         sessions = Sessions(
             store.refs(refs.session(sid) if sid else refs.SESSIONS),
             self.nodes,
-            lambda node: content.entry_of(store, node),
-            lambda oid: content.files_of(store, oid),
-            self._manifests,
+            partial(content.entry_of, store),
         )
         active = store.refs(refs.active(sid) if sid else refs.ACTIVE)
-        for found in semantics.problems(sessions, active):
+        for found in semantics.problems(sessions, active, partial(content.files_of, store), self._manifests):
             report.add(found.where, found.what, found.ref or self._leads.get(found.where, ""))
+        for sealed in seals.look(sessions):
+            report.seals.append(sealed)
+            problem = seals.problem(sealed)
+            if problem is not None:
+                report.problems.append(problem)
         if notices:
             report.notices = list(semantics.notices(sessions))
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import click
 
 from gitsession.cli import exits
+from gitsession.cli.commands import seal_
 from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import clock, count, emit, json_option, say
 from gitsession.errors import GitSessionError
@@ -50,6 +52,7 @@ def command(
             "whole": report.whole,
             "covered": _covered(report.covered),
             "problems": [_row(found) for found in report.problems],
+            "seals": [seal_.row(sealed) for sealed in report.seals],
             "notices": None if report.notices is None else [_row(found) for found in report.notices],
         }
         emit("verify", told)
@@ -95,6 +98,10 @@ def _tell(app: App, report: Report, *, most: int) -> None:
     part = "" if report.whole else ", not all there are"
     odd = "" if report.notices is None else f", {count(len(report.notices), 'notice')}"
     say(f"{count(report.checked, 'entry', 'entries')} checked{part}, {count(len(report.problems), 'problem')}{odd}")
+    if report.seals:
+        states = Counter(sealed.state for sealed in report.seals)
+        told = ", ".join(f"{number:,} {state}" for state, number in sorted(states.items()))
+        say(f"{count(len(report.seals), 'seal')}: {told}")
     if report.covered is not None:
         say(_words(report.covered))
     if report.problems:
