@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,11 @@ def ours(store: Path, *words: str) -> Step:
 def hook(store: Path, event: str, said: bytes) -> Step:
     """``gitsession hook`` as `gitsession enable` has an agent run it, which says ``said``."""
     return command_of(*_program(), "--store", str(store), "hook", event, "--from", "claude", stdin=said)
+
+
+def program() -> str:
+    """How a hook runs ``gitsession``."""
+    return shlex.join(_program())
 
 
 def _program() -> list[str]:

@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False  # not from typing, which alone takes as long as Python itself to start
 if TYPE_CHECKING:
     from gitsession.api import Session, Store
+    from gitsession.api.redacting import Redaction
     from gitsession.checkpoint.at import FileChange, Files
     from gitsession.compaction.background import Background
     from gitsession.compaction.provider import provider_compaction
@@ -75,7 +76,12 @@ if TYPE_CHECKING:
     from gitsession.session.node import Node
     from gitsession.session.oplog import Operation
     from gitsession.session.origin import Origin
+    from gitsession.session.secrets import FoundSecret, SecretSearch
     from gitsession.store.maintain import Maintained
+    from gitsession.sync.reconcile import SyncedBranch
+    from gitsession.sync.remotes import Remote
+    from gitsession.sync.syncing import SyncReport
+    from gitsession.sync.transport import Talk
 
 __all__ = [
     "About",
@@ -100,6 +106,7 @@ __all__ = [
     "Files",
     "Finding",
     "Format",
+    "FoundSecret",
     "Gap",
     "GitSessionError",
     "Hit",
@@ -127,7 +134,9 @@ __all__ = [
     "Plan",
     "Policy",
     "Prune",
+    "Redaction",
     "Refused",
+    "Remote",
     "Repaired",
     "Report",
     "Request",
@@ -138,6 +147,7 @@ __all__ = [
     "Row",
     "Seal",
     "Sealed",
+    "SecretSearch",
     "SentOut",
     "Session",
     "State",
@@ -145,7 +155,10 @@ __all__ = [
     "Summarizer",
     "Summary",
     "SummaryFailed",
+    "SyncReport",
+    "SyncedBranch",
     "Taken",
+    "Talk",
     "Text",
     "Thinking",
     "ThinkingChange",
@@ -240,6 +253,12 @@ _NAMES = {
     "gitsession.session.oplog": ["Operation"],
     "gitsession.session.origin": ["Origin"],
     "gitsession.store.maintain": ["Maintained"],
+    "gitsession.sync.reconcile": ["SyncedBranch"],
+    "gitsession.sync.remotes": ["Remote"],
+    "gitsession.session.secrets": ["FoundSecret", "SecretSearch"],
+    "gitsession.api.redacting": ["Redaction"],
+    "gitsession.sync.syncing": ["SyncReport"],
+    "gitsession.sync.transport": ["Talk"],
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 

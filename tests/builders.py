@@ -245,6 +245,9 @@ class Watched:
     def refs(self, prefix: str) -> Mapping[str, RefValue]:
         return self.store.refs(prefix)
 
+    def published_to(self, name: str, new: RefValue | None) -> str | None:
+        return self.store.published_to(name, new)
+
     def flush(self) -> None:
         self.store.flush()
 

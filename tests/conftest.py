@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,12 @@ __all__ = ["bench", "faults", "written"]
 _NOT_ON_A_BUSY_MACHINE = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 settings.register_profile("gitsession", deadline=None, suppress_health_check=_NOT_ON_A_BUSY_MACHINE)
 settings.load_profile("gitsession")
+
+# Wherever a machine stands, and whatever terminal somebody runs the tests in.
+for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE"):
+    os.environ.pop(name, None)
+os.environ["TZ"] = "UTC"
+time.tzset()
 
 gitstore.FLUSH_SECONDS = 600.0  # where a machine stands still, nothing is handed over but what a test asked for
 

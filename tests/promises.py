@@ -49,6 +49,7 @@ PROMISES = {
     "P39": "a repository of an unknown kind is named, not crashed on",
     "P40": "a new store does not depend on the user's configuration",
     "P41": "a rewind takes back what the session wrote and nothing else, and undo brings that back",
+    "P42": "stores that go on without each other come together: nothing lost, everywhere the same",
 }
 
 

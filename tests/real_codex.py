@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,16 +68,18 @@ def _told(item: dict[str, Any]) -> str:
     return f"{item['role']} {tag[0] if tag else text}"
 
 
-def resume(folder: Path, files: Mapping[str, bytes], thread: str) -> Answer:
-    """codex goes on with ``thread``; ``files``: rollouts by name."""
+def resume(
+    folder: Path, files: Mapping[str, bytes], thread: str, *, steps: Sequence[Mapping[str, Any]] = ({"text": "Done."},)
+) -> Answer:
+    """codex goes on with ``thread``; ``files``: rollouts by name; ``steps``: what the model says, answer by answer."""
     home, work = folder / "home/.codex", folder / "work"
-    work.mkdir(parents=True)
+    work.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
         year, month, day = name.split("-")[1:4]
         place = home / "sessions" / year / month / day[:2] / name
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(data)
-    (work / "script.json").write_text(json.dumps([{"text": "Done."}]))
+    (work / "script.json").write_text(json.dumps(list(steps)))
     script = _RUN.format(peers=PEERS, seconds=SECONDS, program=PROGRAM, thread=thread, ask=ASK)
     ran = subprocess.run(
         ["unshare", "-n", "bash", "-c", script],

@@ -92,7 +92,7 @@ def test_a_ref_that_was_set_back_is_told_and_what_it_held_becomes_a_branch(
             assert done.is_whole
         [(beside, of)] = done.plan.beside.items()
         assert of == case.main
-        assert beside.startswith(f"{case.main}-")
+        assert beside.startswith(f"{case.main}.")
         assert (case.refs()[case.main], case.refs()[beside]) == (earlier, leaf)
         assert case.told() == {}
 
@@ -222,7 +222,7 @@ def test_the_commands_say_it(case: Case, monkeypatch: pytest.MonkeyPatch, capfd:
     assert "is gone" in told
     assert run(["repair"]) == exits.OK
     told = capfd.readouterr().out
-    assert f"{case.main} was set back, and stays so: what it held is kept as {case.main}-" in told
+    assert f"{case.main} was set back, and stays so: what it held is kept as {case.main}." in told
     assert f"{case.side} set to" in told
     assert "set aside" not in told
     assert run(["verify"]) == exits.OK

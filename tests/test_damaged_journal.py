@@ -156,7 +156,7 @@ def test_who_went_on_after_the_damage_keeps_the_branch_and_the_rest_stands_besid
         assert case.run("repair") == exits.INTEGRITY
         with GitStore.open(case.path) as store:
             assert store.ref(case.ref) == went_on
-            assert list(store.refs(f"{case.ref}-").values()) == case.line[:1]
+            assert list(store.refs(f"{case.ref}.").values()) == case.line[:1]
     assert case.run("repair", "--from", str(case.copy)) == exits.OK
     assert case.run("verify") == exits.OK
 

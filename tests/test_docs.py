@@ -78,10 +78,20 @@ def test_the_program_of_the_page_on_contexts_runs_as_it_stands(folder: Path) -> 
     assert "Fix the login redirect" in done.stdout
 
 
-def test_the_program_of_the_page_on_live_runs_as_it_stands(folder: Path) -> None:
-    [program] = blocks(ROOT / "docs/live.md", "python")
+def test_the_programs_of_the_page_on_live_run_as_they_stand(folder: Path) -> None:
+    programs = blocks(ROOT / "docs/live.md", "python")
+    assert len(programs) == 2
+    for program in programs:
+        done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_program_of_the_page_on_sync_runs_as_it_stands(folder: Path) -> None:
+    subprocess.run(["git", "init", "-q", "--bare", "-b", "main", "hub.git"], cwd=folder, check=True)
+    [program] = blocks(ROOT / "docs/sync.md", "python")
     done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "[('refs/heads/main', 'ahead')]\n"
 
 
 def test_every_setting_of_a_summarizer_is_on_the_page() -> None:

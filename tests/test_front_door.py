@@ -12,6 +12,7 @@ import pytest
 
 import gitsession
 from gitsession import Session, Store
+from gitsession.api.redacting import Redaction
 from gitsession.checkpoint.at import FileChange, Files
 from gitsession.checkpoint.taking import Phase
 from gitsession.index.catalogue import Catalogue
@@ -19,6 +20,10 @@ from gitsession.live.drain import Drained
 from gitsession.rewind.perform import Rewound
 from gitsession.rewind.plan import RewindPlan, What
 from gitsession.session.findings import Sealed
+from gitsession.session.secrets import FoundSecret, SecretSearch
+from gitsession.sync.remotes import Remote
+from gitsession.sync.syncing import SyncReport
+from gitsession.sync.transport import Talk
 
 INNER = {Catalogue}
 """What commands alone ask for: derived, and free to change with every release."""
@@ -30,7 +35,10 @@ OFFERED = {
     if not name.startswith("_")
 }
 
-LATER = {each.__name__: each for each in (Drained, FileChange, Files, RewindPlan, Rewound, Sealed)}
+LATER = {
+    each.__name__: each for each in (Drained, FileChange, Files, Remote, RewindPlan, Rewound, Sealed, SyncReport, Talk)
+}
+LATER |= {each.__name__: each for each in (FoundSecret, Redaction, SecretSearch)}
 LATER |= {"Phase": Phase, "What": What}
 """What methods name and their modules load only when they are called."""
 

@@ -93,8 +93,8 @@ SUBJECTS = {
     "attachment: blob:sha256:ab, 1,200 bytes": Attachment(name="blob:sha256:ab", data=bytes(1_200)),
     "project: remote:h/p": Project(identity="remote:h/p"),
     "seal: main": Seal(session="s", branch="main", leaf="c", entries=2, format="ssh", signature=b"x"),
-    "tombstone: a secret": Tombstone(digest="ab", reason="a secret"),
-    "tombstone": Tombstone(digest="ab"),
+    "purged: user message": Tombstone(of="ab" * 32, was="message", role="user"),
+    "purged: title": Tombstone(of="ab" * 32, was="title", role="session"),
     "telepathy": Unknown(name="telepathy", body={"wave": 7}),
 }
 
@@ -113,7 +113,7 @@ def test_every_kind_is_said_somewhere_above():
 def test_every_entry_has_a_headline_with_its_kind_role_and_time(entry):
     said = headline(entry)
     assert (said.kind, said.at_ms) == (entry.kind, entry.at_ms)
-    expected = {"message": getattr(entry, "role", ""), "custom_message": "custom"}
+    expected = {"message": getattr(entry, "role", ""), "custom_message": "custom", "tombstone": "tombstone"}
     assert said.role == expected.get(entry.kind, "session")
     assert said.label
 

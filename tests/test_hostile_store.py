@@ -58,6 +58,7 @@ PLANTED = {
     "extensions.worktreeConfig": "true",
     "include.path": "{included}",
     **{f"alias.{name}": "!{canary}" for name in ("fsck", "repack", "pack-refs", "update-ref", "log", "version")},
+    "gitsession.program": "{canary}",
     "gitsession.summarizer": "command",
     "gitsession.summarizerCommand": "{canary}",
 }
@@ -119,6 +120,10 @@ EVERY_VERB: dict[str, list[list[str]]] = {
     "verify": [["verify"], ["verify", "--quick"]],
     "repair": [["repair"]],
     "maintain": [["maintain"]],
+    "server": [["server", "status", "../store.git"], ["server", "install", "../store.git"]],
+    "receive": [["receive", "post"]],
+    "gate": [["gate", "install"], ["gate", "uninstall"], ["gate", "allow", "@@leaf"]],
+    "link": [["link", "enable"], ["link", "disable"]],
     "doctor": [["doctor"]],
     "demo": [["demo"]],
     "completion": [["completion", "bash"]],

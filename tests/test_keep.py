@@ -35,13 +35,13 @@ class Put:
 
 
 def commit(entry, parent=None):
-    draft = keep.own(entry, NONCE)
+    draft = keep.own(entry, NONCE, None)
     return keep.commit_of(draft, keep.tree_of(draft.form, draft.stored), parent)
 
 
 @given(ENTRIES | st.builds(Unknown, name=TEXT.filter(lambda name: name not in KINDS)), NONCES)
 def test_the_node_of_an_append_is_the_node_that_a_reader_finds(entry, nonce):
-    draft = keep.own(entry, nonce)
+    draft = keep.own(entry, nonce, None)
     data, node = keep.commit_of(draft, keep.tree_of(draft.form, draft.stored), None)
     assert parse(node.oid, data) == node
 
@@ -86,7 +86,7 @@ def test_an_entry_without_a_time_takes_its_parents():
 
 def test_the_tree_holds_the_payload_and_what_was_lifted_from_it():
     entry = Compaction(summary="We did it.", preserve={"shot": PNG, "again": PNG})
-    draft = keep.own(entry, NONCE)
+    draft = keep.own(entry, NONCE, None)
     put = Put()
     tree = keep.put_tree(put, draft.form, draft.stored)
     objects = {keep.oid_of(kind, data): data for kind, data in put.parts}
@@ -112,7 +112,7 @@ def test_git_takes_a_line_of_entries(tmp_path):
     git("init", "-q", "--bare", ".")
     node = None
     for entry in (Message.user("hi"), Message.user([Text("see"), Image(PNG, "image/png")]), Compaction(summary="ok")):
-        draft = keep.own(entry, NONCE)
+        draft = keep.own(entry, NONCE, None)
         put = Put()
         data, node = keep.commit_of(draft, keep.put_tree(put, draft.form, draft.stored), node)
         for kind, part in [*put.parts, ("commit", data)]:

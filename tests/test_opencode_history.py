@@ -364,6 +364,18 @@ def test_nothing_that_its_repository_configures_is_run(agent, store, work, tmp_p
     assert not (tmp_path / "ran").exists()
 
 
+def test_without_git_the_session_comes_in_and_it_is_said(agent, store, work, monkeypatch):
+    agent.prompt("u1")
+    agent.shell("m1", lambda: (work / "a.txt").write_text("two\n"))
+    path = agent.save()
+    monkeypatch.setenv("PATH", "/nowhere")
+    [done] = store.import_file(path)
+    assert done.new == 2
+    assert [problem.what for problem in done.problems] == [
+        "what its agent recorded of files is not kept: git is not on the PATH"
+    ]
+
+
 @pytest.mark.parametrize("project", ["../../x", "", "/etc", 7, None, "a/b", "x" * 200])
 def test_a_project_that_is_called_otherwise_has_no_trees(agent, project):
     agent.prompt("u1")

@@ -240,7 +240,7 @@ def test_where_others_moved_a_ref_meanwhile_ours_steps_aside_and_the_rest_flushe
         git(git_dir, "update-ref", LEAF, theirs, root)
         store.flush()
         [(name, side)] = store.sidestepped
-        assert (name, side[: len(LEAF) + 1], len(side)) == (LEAF, f"{LEAF}-", len(LEAF) + 9)
+        assert (name, side[: len(LEAF) + 1], len(side)) == (LEAF, f"{LEAF}.", len(LEAF) + 9)
         assert store.refs("refs/heads/sessions/") == {LEAF: theirs, side: ours, OTHER: elsewhere}
         assert (store.pending, store.last_flush_error) == (0, None)
     git(git_dir, "fsck", "--strict", "--full")

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from restoring import Blobs, carried_out, opened, picture
 
 from gitsession.errors import Unavailable
-from gitsession.workspace import judging, placing
-from gitsession.workspace import restore as restoration
+from gitsession.workspace import batch, judging, placing
 from gitsession.workspace.judging import Change, Folds
 from gitsession.workspace.looking import Odd
 from gitsession.workspace.restore import sweep
@@ -316,7 +315,7 @@ def steps_of(monkeypatch, name, step):
 
 
 def test_what_is_put_together_is_synced_before_any_of_it_is_put(workspace, blobs, monkeypatch):
-    monkeypatch.setattr(restoration, "_READY_FILES", 2)
+    monkeypatch.setattr(batch, "FILES", 2)
     done = []
     for path in "abc":
         (workspace / path).write_text("old")
@@ -327,7 +326,7 @@ def test_what_is_put_together_is_synced_before_any_of_it_is_put(workspace, blobs
 
 
 def test_so_many_bytes_are_put_that_no_more_wait(workspace, blobs, monkeypatch):
-    monkeypatch.setattr(restoration, "_READY_BYTES", 100)
+    monkeypatch.setattr(batch, "BYTES", 100)
     done = []
     steps_of(monkeypatch, "fsync", lambda fd: done.append("sync"))
     steps_of(monkeypatch, "link", lambda *names: done.append("put"))
@@ -406,7 +405,7 @@ class Dying:
 
 @pytest.mark.parametrize("at_once", [1, 2, 64])
 def test_killed_at_any_call_each_path_is_old_or_new_and_doing_it_again_finishes(tmp_path, monkeypatch, faults, at_once):
-    monkeypatch.setattr(restoration, "_READY_FILES", at_once)
+    monkeypatch.setattr(batch, "FILES", at_once)
     blobs = Blobs()
     changes = [
         Change("replaced", blobs.file("old"), blobs.file("new")),

@@ -310,6 +310,39 @@ def test_links_modes_and_binary_files_come_back_as_they_were(store, folder):
     assert snapshot(folder) == after
 
 
+def test_of_permissions_only_what_git_keeps_of_them_comes_back(store, folder):
+    session = talk(store, folder)
+    place = session.leaf
+    (folder / "a.txt").chmod(0o600)
+    session.append(Message.user("do it"))
+    with session.checkpoint(folder, call="one"):
+        (folder / "a.txt").write_text("two\n")
+        put(folder, "secret.txt", "key\n")
+        (folder / "secret.txt").chmod(0o600)
+    old = os.umask(0o022)
+    try:
+        session.rewind(session.plan_rewind(place, "files"))
+        assert (folder / "a.txt").stat().st_mode & 0o777 == 0o600
+        store.undo()
+    finally:
+        os.umask(old)
+    assert {name: (folder / name).stat().st_mode & 0o777 for name in ("a.txt", "secret.txt")} == {
+        "a.txt": 0o600,
+        "secret.txt": 0o644,
+    }
+
+
+def test_of_an_empty_folder_nobody_knows_whose_it_was(store, folder):
+    session = talk(store, folder)
+    place = session.leaf
+    (folder / "empty").mkdir()
+    turn(session, folder, ("empty/first.txt", "session's\n"))
+    session.rewind(session.plan_rewind(place, "files"))
+    assert not (folder / "empty").exists()
+    store.undo()
+    assert (folder / "empty/first.txt").read_text() == "session's\n"
+
+
 def test_what_another_session_did_in_the_folder_stays(store, folder):
     ours, theirs = talk(store, folder, "ours"), talk(store, folder, "theirs")
     place = theirs.leaf

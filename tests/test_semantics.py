@@ -50,7 +50,7 @@ def store(request, tmp_path: Path):
 def put(store: ObjectStore, what: Entry, parent: Oid | None, ref: str, files: Oid | None = None) -> Node:
     """An entry of our own behind ``parent``, whatever any rule says, and ``ref`` leads to it."""
     with store.transaction() as tx:
-        draft = dataclasses.replace(keep.own(dataclasses.replace(what, at_ms=1000), os.urandom(16)), files=files)
+        draft = dataclasses.replace(keep.own(dataclasses.replace(what, at_ms=1000), os.urandom(16), None), files=files)
         node = keep.put(tx, load(store, parent) if parent else None, draft)
         tx.move(ref, node.oid, expected=store.ref(ref))
     return node

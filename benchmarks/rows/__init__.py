@@ -18,6 +18,7 @@ from benchmarks.rows import (
     importing,
     listing,
     opening,
+    receiving,
     resuming,
     rewinding,
     searching,
@@ -53,5 +54,6 @@ ROWS: dict[str, Row] = {
     "verify": verifying,
     "checkpoint": checkpoint,
     "rewind": rewinding,
+    "receive": receiving,
     "start": starting,
 }

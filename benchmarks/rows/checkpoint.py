@@ -26,7 +26,7 @@ OPENCODE = "opencode: git add --all, git write-tree"
 
 
 def measure(shop: Workshop) -> Iterator[Line]:
-    files, steps = shop.pick((200, 3), (5_000, 50), (50_000, 200))
+    files, steps = shop.pick((200, 3), (5_000, 50), (50_000, 500))
     place = shop.folder()
     work = Work(place / "work", files)
     with _Ours(place, work) as ours:

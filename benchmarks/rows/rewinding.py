@@ -4,7 +4,8 @@ The files are a hundred that a call of the session has changed, spread over the 
 a checkpoint, writes it, and can be undone; all is on the disk when it returns, and what is killed can be finished. The
 peer writes the files and its index and syncs nothing; what was there is lost. *Undo* is against ``git checkout`` of the
 tree that has the changes. *In a process*: ours in one that has the store open, against the same command of git's.
-*Synced*: after git's command every file that it wrote is synced, and its folder, as ours are.
+*Synced*: after git's command every file that it wrote is synced, and its folder, as ours are. Each round makes
+the line of checkpoints longer by two, so the commands have a session of their own, and the process another.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from benchmarks.figures import Line
 from benchmarks.measure import Duel, Step, seconds
 from benchmarks.workshop import Workshop
 from benchmarks.workspaces import Work, git
-from gitsession import Message, Store
+from gitsession import Message, Node, Session, Store
 
 TITLE = "Rewind"
 
@@ -31,29 +32,12 @@ SYNCED = "the same, synced"
 def measure(shop: Workshop) -> Iterator[Line]:
     place, count = shop.folder(), shop.pick(200, 5_000, 50_000)
     work = Work(place / "work", count)
-    path = place / "store.git"
-    with Store.create(path) as store:
-        session = store.new_session(agent="bench", cwd=str(work.path))
-        session.append(Message.user("begin"))
-        session.take_checkpoint("before", work.path)
-        at = session.append(Message.assistant("I change a hundred files"))
-        changed = work.edit(FILES)
-        session.take_checkpoint("after", work.path)
-        store.flush()
-
-        def rewind(_: int) -> None:
-            session.rewind(session.plan_rewind(at, "files", workspace=work.path))
-
-        peer = _Git(work, changed)
-        spoken = ("--workspace", str(work.path))
-        as_command = (
-            commands.ours(path, "rewind", f"{session.id}@{at.oid}", "--files", *spoken),
-            commands.ours(path, "undo", *spoken),
-        )
-        inside = (rewind, lambda _: store.undo(work.path))
+    with Store.create(place / "store.git") as store:
         rounds = shop.pick(1, 3, 7)
         of = f"of {FILES} in {count:,} files"
-        for ours, who in ((as_command, ""), (inside, ", in a process")):
+        for steps, who in ((_as_command, ""), (_inside, ", in a process")):
+            session, at, changed = _changing(store, work)
+            ours, peer = steps(store, session, at, work), _Git(work, changed)
             back, again, synced = Duel(), Duel(), Duel()
             for _ in range(shop.runs):
                 times = [_round(number, ours, peer) for number in range(rounds + 1)][1:]
@@ -64,6 +48,31 @@ def measure(shop: Workshop) -> Iterator[Line]:
             yield back.line(f"rewind {of}{who}", CHECKOUT, BAR)
             yield synced.line(f"rewind {of}{who}", SYNCED)
             yield again.line(f"undo of it{who}", CHECKOUT)
+
+
+def _changing(store: Store, work: Work) -> tuple[Session, Node, list[Path]]:
+    """A session with a call that changes files, the entry before that, and the files."""
+    session = store.new_session(agent="bench", cwd=str(work.path))
+    session.append(Message.user("begin"))
+    session.take_checkpoint("before", work.path)
+    at = session.append(Message.assistant("I change a hundred files"))
+    changed = work.edit(FILES)
+    session.take_checkpoint("after", work.path)
+    store.flush()
+    return session, at, changed
+
+
+def _as_command(store: Store, session: Session, at: Node, work: Work) -> tuple[Step, Step]:
+    path, spoken = store.objects.git_dir, ("--workspace", str(work.path))
+    rewind = commands.ours(path, "rewind", f"{session.id}@{at.oid}", "--files", *spoken)
+    return rewind, commands.ours(path, "undo", *spoken)
+
+
+def _inside(store: Store, session: Session, at: Node, work: Work) -> tuple[Step, Step]:
+    def rewind(_: int) -> None:
+        session.rewind(session.plan_rewind(at, "files", workspace=work.path))
+
+    return rewind, lambda _: store.undo(work.path)
 
 
 class _Git:

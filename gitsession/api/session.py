@@ -19,7 +19,7 @@ from gitsession.compaction.perform import perform
 from gitsession.compaction.summary import Summarizer
 from gitsession.compaction.value import Ask, Plan
 from gitsession.compaction.writing import Writing
-from gitsession.context import fold, profiles
+from gitsession.context import fold, profiles, revealing
 from gitsession.context.line import Line, Memory
 from gitsession.context.policies import Policy, newly_cleared
 from gitsession.context.value import Context
@@ -227,7 +227,7 @@ class Session:
         ``policies``: what to leave out, as a view. ``window``: how many tokens the model takes.
         Raises ``NotFound``, and ``Corrupt``, ``MissingObject`` or ``Malformed`` where damage would leave something out.
         """
-        return fold.context(self._context_line(at), profile or self._profile, policies, window=window)
+        return revealing.context(self._context_line(at), profile or self._profile, policies, window=window)
 
     @functools.cached_property
     def _profile(self) -> str:

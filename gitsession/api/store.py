@@ -6,7 +6,7 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -32,18 +32,29 @@ from gitsession.live import follow as following
 from gitsession.live import spool
 from gitsession.live.follow import News
 from gitsession.model.entries import Session as Header
-from gitsession.session import graph, oplog
+from gitsession.session import graph, oplog, trash
 from gitsession.session import session as sessions
 from gitsession.session.findings import Report
 from gitsession.session.node import Node
 from gitsession.session.oplog import Operation
-from gitsession.store import create, gitcli
+from gitsession.session.shown import Shown
+from gitsession.store import create, gitcli, refs
 from gitsession.store.gitstore import Durability, GitStore
 from gitsession.store.maintain import Maintained, is_due, maintain
 
 if TYPE_CHECKING:
+    from gitsession.api.purges import Trashed
+    from gitsession.api.redacting import Redaction
+    from gitsession.api.remotes import Remotes
     from gitsession.live.drain import Drained
     from gitsession.rewind.perform import Rewound
+    from gitsession.session.secrets import FoundSecret, SecretSearch
+    from gitsession.sync.finding import Wanted
+    from gitsession.sync.purging import Applied
+    from gitsession.sync.remotes import Remote
+    from gitsession.sync.retention import Leaves, Rules
+    from gitsession.sync.syncing import SyncReport
+    from gitsession.sync.transport import Talk
 
 
 def now_ms() -> int:
@@ -98,7 +109,10 @@ class Store:
             if not path.exists():
                 create.create(path)
         objects = GitStore.open(path, durability=durability, flush_on_close=flush_on_close, damaged=damaged)
-        return cls(objects, clock, tends=flush_on_close)
+        store = cls(objects, clock, tends=flush_on_close)
+        if not damaged and create.is_purge_pending(path):
+            store._settle_quietly()
+        return store
 
     @classmethod
     def create(cls, path: str | Path, *, clock: Callable[[], int] = now_ms) -> Self:
@@ -236,7 +250,7 @@ class Store:
             find=lambda source_id: self._session_of(format.AGENT, source_id),
         )
         self._brought_in[format.AGENT, source.source_id] = done.session
-        if path is not None and histories and not dry_run and format.AGENT in REMEMBERING:
+        if path is not None and histories and not dry_run and not done.is_purged and format.AGENT in REMEMBERING:
             done = self._with_history(format, source, path, done)
         return done.with_missing(taken.missing)
 
@@ -287,13 +301,24 @@ class Store:
             self._projects[cwd] = projects.identity_of(Path(cwd))
         return self._projects[cwd]
 
-    def export(self, sid: str, at: Node | None = None, *, to: str | None = None, as_it_came: bool = False) -> SentOut:
+    def export(
+        self,
+        sid: str,
+        at: Node | None = None,
+        *,
+        to: str | None = None,
+        as_it_came: bool = False,
+        with_secrets: bool = False,
+    ) -> SentOut:
         """The session as a file of the agent ``to``, by default its own; ``at``: only the line that ends there.
 
         The agent's own lines are as it wrote them, and what was made here follows; ``as_it_came``: without it.
+        Secrets are placeholders, which ``SentOut.hidden`` counts; ``with_secrets``: only those that are not here are.
         Raises ``Refused`` and ``Corrupt``.
         """
-        return send_out.home(self.objects, sid, at) if as_it_came else send_out.send(self.objects, sid, to, at)
+        shown = Shown(self.objects, reveals=with_secrets)
+        sent = send_out.home(shown, sid, at) if as_it_came else send_out.send(shown, sid, to, at)
+        return sent.from_store(shown)
 
     def resume(
         self,
@@ -325,6 +350,74 @@ class Store:
             return None
         return found[0]
 
+    # ---- other repositories
+
+    def remotes(self) -> list[Remote]:
+        """Other repositories, by name. Git's own configuration has them."""
+        return self._remotes.listed()
+
+    def add_remote(self, name: str, url: str, *, namespace: str = "", home: bool = False) -> Remote:
+        """Remember a repository. ``namespace``: it is shared with code, sessions lie below ``refs/<namespace>/``.
+
+        ``home``: of several, it rules names. Raises ``InvalidName`` and ``Refused``.
+        """
+        return self._remotes.add(name, url, namespace=namespace, home=home)
+
+    def remove_remote(self, name: str) -> Remote:
+        """Forget one; what came from it stays. Raises ``NotFound``."""
+        return self._remotes.remove(name)
+
+    def pull(self, remote: str = "", *, talk: Talk | None = None) -> SyncReport:
+        """Take in what a remote has, by default the home remote (docs/sync.md).
+
+        ``talk``: how git talks to the user meanwhile; without, it says and asks nothing. Raises ``NotFound``,
+        ``Refused`` and ``Unavailable``.
+        """
+        return self._remotes.pull(remote, talk)
+
+    def push(self, remote: str = "", *, sessions: Iterable[str] = (), talk: Talk | None = None) -> SyncReport:
+        """Send what a remote lacks, of all sessions or of those named. Nothing is forced. Raises as ``pull``."""
+        return self._remotes.push(remote, [self.session(session).id for session in sessions], talk)
+
+    def sync(self, remote: str = "", *, talk: Talk | None = None) -> SyncReport:
+        """Both, until both have the same. Raises as ``pull``."""
+        return self._remotes.sync(remote, talk)
+
+    def bundle(self, path: str | Path, sessions: Iterable[str] = ()) -> list[str]:
+        """Put sessions, or all, into a new file; their ids. Raises ``Refused``, ``NotFound`` and ``Unavailable``."""
+        return self._remotes.bundle(Path(path), [self.session(session).id for session in sessions])
+
+    def unbundle(self, path: str | Path, *, talk: Talk | None = None) -> SyncReport:
+        """Take in what is in such a file. A line that went on without ours comes in beside it. Raises as ``pull``."""
+        return self._remotes.unbundle(Path(path), talk)
+
+    @property
+    def _remotes(self) -> Remotes:
+        from gitsession.api.remotes import Remotes
+
+        return Remotes(self.objects)
+
+    @classmethod
+    def clone(
+        cls,
+        url: str,
+        path: str | Path,
+        *,
+        filter: str = "",
+        namespace: str = "",
+        talk: Talk | None = None,
+        clock: Callable[[], int] = now_ms,
+    ) -> tuple[Self, SyncReport]:
+        """A new store at ``path`` of what is at ``url``, which is its remote ``origin``; and what came.
+
+        ``filter``: what to leave out until it is read, as git says it (``blob:limit=64k``). ``namespace``: it is shared
+        with a code repository. Raises ``Refused``, ``NotAStore``, ``InvalidName`` and ``Unavailable``.
+        """
+        from gitsession.api import remotes
+
+        report = remotes.clone(url, Path(path), talk, filter=filter, namespace=namespace)
+        return cls.open(path, clock=clock), report
+
     # ---- the store as a whole
 
     def operations(self) -> list[Operation]:
@@ -346,6 +439,82 @@ class Store:
         from gitsession.api import workspaces
 
         return workspaces.take_next(self.objects, self._catalogues, "redo", self._clock, workspace)
+
+    # ---- what leaves the store
+
+    def remove(self, sid: str) -> None:
+        """Put a session into the trash. Remotes keep theirs. Raises ``NotFound``."""
+        trash.remove(self.objects, sid, self._clock())
+
+    def restore(self, part: str) -> str:
+        """Take the session with ``part`` in its name out of the trash; its name. Raises ``NotFound``, ``Ambiguous``."""
+        sid = trash.find(self.objects, part)
+        trash.restore(self.objects, sid, self._clock())
+        return sid
+
+    def trashed(self) -> list[Trashed]:
+        """What is in the trash, the newest first."""
+        from gitsession.api import purges
+
+        return purges.trashed(self.objects)
+
+    def plan_purge(self, sid: str | None = None, at: Node | None = None, *, text: str = "") -> Wanted:
+        """What a purge would take: a session, here or in the trash; the entry ``at`` of it; or what says ``text``, in
+        it or in all sessions. Reads only. Raises ``NotFound``.
+        """
+        from gitsession.api import purges
+
+        return purges.wanted(self.objects, sid, at, text)
+
+    def purge(self, what: Wanted) -> Applied:
+        """Take it out of this store for good: nothing of it is left, and no ``undo`` brings it back.
+
+        Raises ``Refused`` where a copy would stay, ``Unavailable`` where others keep writing; what was begun goes on
+        when the store is opened again.
+        """
+        from gitsession.api import purges
+
+        return purges.purge(self.objects, self._catalogues, self._memory, what, self._clock)
+
+    def secrets(self, sid: str | None = None) -> SecretSearch:
+        """What is secret in what is stored already, of one session or of all: to iterate over (docs/secrets.md)."""
+        from gitsession.api import redacting
+
+        sids = [sid] if sid is not None else [row.sid for row in self.catalogue().sessions()]
+        return redacting.search(self.objects, sids)
+
+    def redact(self, found: Iterable[FoundSecret]) -> Redaction:
+        """Hide what ``secrets`` found in entries. The old ones are purged, here and wherever this store is synced with.
+
+        Raises ``Refused`` where a copy would stay, ``Unavailable`` where others keep writing.
+        """
+        from gitsession.api import redacting
+
+        return redacting.redact(self.objects, self._catalogues, self._memory, found, self._clock)
+
+    def settle_purges(self) -> Applied:
+        """Purge what came in that was purged before: from a remote, or by plain git. Cheap where nothing did."""
+        from gitsession.api import purges
+
+        return purges.settle(self.objects, self._catalogues, self._memory)
+
+    def _settle_quietly(self) -> None:
+        """The same on the way: what cannot be done now is done by the next one."""
+        with contextlib.suppress(GitSessionError, OSError):
+            if not self.objects.read_only and self.objects.ref(refs.TOMBSTONES) is not None:
+                self.settle_purges()
+
+    def plan_retention(self, rules: Rules) -> list[Leaves]:
+        """The sessions that ``rules`` let go. Reads only."""
+        from gitsession.api import purges
+
+        return purges.leaving(self.objects, self._catalogues, rules)
+
+    def retain(self, leaves: list[Leaves]) -> None:
+        """Put them into the trash, as one command."""
+        from gitsession.api import purges
+
+        purges.let_go(self.objects, leaves, self._clock())
 
     def unfinished(self) -> list[str]:
         """What was begun in workspaces, and has not ended: a rewind that was killed."""
@@ -400,6 +569,8 @@ class Store:
 
     def close(self) -> None:
         """Hand over to git and let go. Idempotent. Where many packs have gathered, they are merged."""
+        if self._tends and not self.objects.is_closed:
+            self._settle_quietly()
         self._catalogues.close()
         if self._tends and is_due(self.objects):
             with contextlib.suppress(GitSessionError):  # without git the packs can wait

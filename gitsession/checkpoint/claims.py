@@ -20,7 +20,8 @@ def claims(
     """The paths that other sessions changed in ``workspace`` from then on, and what they became. ``touches``: ours.
 
     What another's rewind brought back is what others had made, perhaps we; it is that session's only where we say that
-    we did the very same: then our call ran meanwhile, and saw it.
+    we did the very same: then our call ran meanwhile, and saw it. What we made of a path on which another was at work
+    during our call, and did not bring it back, may have the other's work in it: it is the other's too.
 
     A fork and the session it was forked from share what was before; what either did since is its own.
     """
@@ -35,17 +36,29 @@ def claims(
                 ours = {point.oid for point in line.walk(store, sid)}
         except GitSessionError:
             continue  # `verify` names what cannot be read there
+        theirs: dict[str, list[tuple[int, State]]] = {}
         for point, step, paths in zip(points, steps, attributed(steps), strict=True):
             if ours is not None and point.oid not in ours:
                 for path in paths:
                     was, now = step.changes[path]
+                    theirs.setdefault(path, []).append((step.entry.at_ms, now))
                     if step.entry.phase != REWIND or (was, now) in _own(touches, path):
                         found.setdefault(path, set()).add(now)
+        for path in touches.keys() & theirs.keys():
+            found.setdefault(path, set()).update(_worked_over(touches[path], theirs[path]))
     return found
 
 
 def _own(touches: Mapping[str, Sequence[Touch]], path: str) -> Iterator[tuple[State, State]]:
     return ((touch.was, touch.now) for touch in touches.get(path, ()) if touch.ours)
+
+
+def _worked_over(touches: Sequence[Touch], theirs: Sequence[tuple[int, State]]) -> Iterator[State]:
+    """What our calls made of a path that another had changed while they ran."""
+    for touch in touches:
+        within = [now for at_ms, now in theirs if touch.since_ms < at_ms <= touch.at_ms]
+        if touch.ours and within and within[-1] != touch.was:
+            yield touch.now
 
 
 def _others(store: ObjectStore, sid: str) -> Iterator[str]:

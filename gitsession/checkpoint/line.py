@@ -16,7 +16,7 @@ from gitsession.codec.digest import to_base64url
 from gitsession.codec.payload import NONCE_BYTES
 from gitsession.errors import Malformed
 from gitsession.model.entries import Checkpoint
-from gitsession.session import captured, graph, keep
+from gitsession.session import captured, graph, keep, purged
 from gitsession.session.beginning import beginning
 from gitsession.session.content import kept, view, whole
 from gitsession.session.gaps import DAMAGE
@@ -133,7 +133,8 @@ def put(
     if is_lost and seen is not None:
         ref, seen = captured.beside(ref, seen), None
     parent = load(store, seen) if seen else beginning(store, sid)
-    draft = keep.own(entry, nonce or os.urandom(NONCE_BYTES))
+    purged.check_goes_on(store, sid, parent)
+    draft = keep.own(entry, nonce or os.urandom(NONCE_BYTES), store.guard)
     node = keep.put(tx, parent, dataclasses.replace(draft, files=tree))
     move = tx.advance if isinstance(tx, Recorder) else tx.move
     move(ref, node.oid, expected=seen)

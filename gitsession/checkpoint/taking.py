@@ -68,11 +68,13 @@ def take_in_turn(
     """The same for who has the turn already."""
     said = {"phase": phase, "workspace": place_of(root), "at_ms": at_ms}
     said |= {"call": sayable(why.call), "reason": sayable(why.reason)}
+    guard = store.guard
+    limits = caps()._replace(secret=None if guard is None else guard.in_file)
     if paths is None:
-        seen = capture(store, root, places.folder_of(store, root.path), caps=caps())
+        seen = capture(store, root, places.folder_of(store, root.path), caps=limits)
         entry = Checkpoint(mode=WORKSPACE, skipped=_skipped(seen.skipped), appeared=tuple(seen.appeared), **said)  # type: ignore[arg-type]
         return line.add(store, sid, entry, lambda tx, before: seen.tree, why.target)
-    found = named(root, paths, caps=caps())
+    found = named(root, paths, caps=limits)
     states = put(store, found.changes)
     entry = Checkpoint(mode=EDITED, paths=tuple(states), skipped=_skipped(found.skipped), **said)  # type: ignore[arg-type]
     return line.add(

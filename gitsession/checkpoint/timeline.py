@@ -6,7 +6,7 @@ What is taken for the session's may be undone by a rewind, so whatever is in dou
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gitsession.model.entries import Checkpoint
 from gitsession.workspace.trees import State
@@ -28,11 +28,15 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """One change of one path. ``ours``: whether the session made it."""
+    """One change of one path. ``ours``: whether the session made it. It was made after ``since_ms``, and by ``at_ms``:
+    when the two looks were taken that it lies between.
+    """
 
     was: State
     now: State
     ours: bool
+    since_ms: int = field(default=0, compare=False)
+    at_ms: int = field(default=0, compare=False)
 
 
 def touches(steps: Sequence[Step], since: int) -> dict[str, list[Touch]]:
@@ -42,8 +46,9 @@ def touches(steps: Sequence[Step], since: int) -> dict[str, list[Touch]]:
     found: dict[str, list[Touch]] = {}
     for place, (step, ours) in enumerate(zip(steps, attributed(steps), strict=True)):
         if place > since:
+            before_ms = steps[place - 1].entry.at_ms if place else 0
             for path, (was, now) in step.changes.items():
-                found.setdefault(path, []).append(Touch(was, now, path in ours))
+                found.setdefault(path, []).append(Touch(was, now, path in ours, before_ms, step.entry.at_ms))
     return {path: changes for path, changes in found.items() if any(change.ours for change in changes)}
 
 

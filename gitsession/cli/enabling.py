@@ -27,13 +27,16 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would b
 
 
 def program(store: Path) -> list[str]:
+    """How this program is run from any folder, on that store."""
+    return [*runner(), "--store", os.fspath(store)]
+
+
+def runner() -> list[str]:
     """How this program is run from any folder: as it was run now, if that is a file of its name."""
     here = os.path.abspath(sys.argv[0])
     if os.path.basename(here) in ("gitsession", "git-session") and os.access(here, os.X_OK):
-        words = [here]
-    else:
-        words = [sys.executable, "-P", "-m", "gitsession"]
-    return [*words, "--store", os.fspath(store)]
+        return [here]
+    return [sys.executable, "-P", "-m", "gitsession"]
 
 
 def carry_out(app: App, verb: str, edit: Edit, then: str, *, yes: bool, dry_run: bool, as_json: bool) -> int:
@@ -89,5 +92,3 @@ def _diff(edit: Edit) -> list[str]:
 
 def _lines(data: bytes | None) -> list[str]:
     return (data or b"").decode("utf-8", "replace").splitlines(keepends=True)
-
-

@@ -149,7 +149,24 @@ class App:
         """The session and the entry of ``SESSION@ENTRY``; without an entry, the leaf."""
         name, entry = split(address)
         session = self.store().session(name)
-        return session, session.resolve(entry or "leaf")
+        try:
+            return session, session.resolve(entry or "leaf")
+        except NotFound:
+            new = self._renamed(entry)
+            if new is None:
+                raise
+            return session, session.resolve(new)
+
+    def _renamed(self, entry: str) -> str | None:
+        """What an entry is called by now that had a name that began so before a purge. Said, where it is used."""
+        from gitsession.sync import renamed
+
+        found = renamed.look_up(self.path, entry.lower())
+        if len(found) != 1:
+            return None
+        old, new = found[0]
+        warn(f"gitsession: {old[:12]} is {new[:12]} since a purge")
+        return new
 
     def close(self) -> None:
         if self._catalogue is not None:

@@ -12,6 +12,7 @@ from gitsession.cli import files
 from gitsession.cli.opening import App
 from gitsession.cli.output import clock, count, current_folder, emit, paint, say, warn
 from gitsession.errors import Refused
+from gitsession.store import refs
 
 if TYPE_CHECKING:
     from gitsession.rewind.perform import Rewound
@@ -64,9 +65,13 @@ def tell_done(schema: str, what: str, done: Rewound, *, as_json: bool) -> None:
     operation = done.operation
     assert operation is not None
     if as_json:
-        document = {"operations": [as_object(operation)], "workspace": done.workspace}
+        stays = [stay._asdict() for stay in operation.stays]
+        document = {"operations": [as_object(operation)], "stays": stays, "workspace": done.workspace}
         emit(schema, {**document, "files": files.outcome_objects(done)})
         return
     say(f"{what}: {operation.command} ({clock(operation.at_ms)}, {count(len(operation.moves), 'ref')})")
+    for stay in operation.stays:
+        instead = f"; where it was is {stay.instead}, which is active now" if stay.instead else ""
+        say(f"  {stay.ref.removeprefix(refs.SESSIONS)} stays, {stay.remote} may have it{instead}")
     if done.outcomes:
         files.tell(done)

@@ -66,6 +66,15 @@ def warn(text: str) -> None:
     click.echo(clean(text), err=True)
 
 
+def warn_of_hidden(hidden: int, problems: Iterable[str] = (), what_to_do: str = "") -> None:
+    """How many secrets stand there as placeholders, and why some could not be shown."""
+    if hidden:
+        told = f"{count(hidden, 'secret')} {'is a placeholder' if hidden == 1 else 'are placeholders'} here"
+        warn(f"{told}; {what_to_do}" if what_to_do else told)
+    for problem in problems:
+        warn(problem)
+
+
 def paged(lines: Sequence[str]) -> None:
     """Print lines, already painted, through the pager if a person watches and they do not fit."""
     text = "\n".join(lines)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import cbor2
 
@@ -86,6 +86,56 @@ def _walk(data: bytes, at: int, way: Way, found: list[tuple[Way, bool, int, int]
             at = start + length
             at = _walk(data, at, (*way, data[start:at].decode()), found)
     return at
+
+
+class Piece(NamedTuple):
+    """A string in an encoding: its head at ``head``, its content from ``start`` to ``end``, and the way to it.
+
+    Of a key, the way is that of the map.
+    """
+
+    way: Way
+    is_text: bool
+    is_key: bool
+    head: int
+    start: int
+    end: int
+
+
+def pieces(data: bytes) -> list[Piece]:
+    """Every string of ``data``, which ``encode`` wrote, keys included, in order."""
+    found: list[Piece] = []
+    _walk_all(data, 0, (), found)
+    return found
+
+
+def _walk_all(data: bytes, at: int, way: Way, found: list[Piece]) -> int:
+    """The place behind the item at ``at``."""
+    head = at
+    major, count, at = _head(data, at)
+    if major in (_BYTES, _TEXT):
+        found.append(Piece(way, major == _TEXT, False, head, at, at + count))
+        return at + count
+    if major == _LIST:
+        for _ in range(count):
+            at = _walk_all(data, at, way, found)
+    elif major == _MAP:
+        for _ in range(count):
+            _, length, start = _head(data, at)
+            found.append(Piece(way, True, True, at, start, start + length))
+            at = start + length
+            at = _walk_all(data, at, (*way, data[start:at].decode()), found)
+    return at
+
+
+def head_of(content: bytes, *, is_text: bool) -> bytes:
+    """The head of a string with this content."""
+    count = len(content)
+    major = (_TEXT if is_text else _BYTES) << 5
+    if count < 24:
+        return bytes((major | count,))
+    size = next(size for size in (1, 2, 4, 8) if count < 1 << 8 * size)
+    return bytes((major | 23 + size.bit_length(),)) + count.to_bytes(size, "big")
 
 
 def _head(data: bytes, at: int) -> tuple[int, int, int]:

@@ -68,6 +68,11 @@ def _custom_message(entry: kinds.CustomMessage) -> Headline:
     )
 
 
+def _tombstone(entry: kinds.Tombstone) -> Headline:
+    words = entry.was if entry.role == "session" else f"{entry.role} {entry.was}"
+    return Headline(kind=entry.kind, role=entry.kind, label="purged", words=words, at_ms=entry.at_ms)
+
+
 def _unknown(entry: Entry) -> Headline:
     name = kinds.kind_of(entry)
     return Headline(kind=name, label=name, at_ms=entry.at_ms)
@@ -106,5 +111,5 @@ _MAKERS: dict[type[Entry], Callable[[Any], Headline]] = {
     kinds.Attachment: _plain("attachment", lambda entry: f"{entry.name}, {len(entry.data):,} bytes"),
     kinds.Project: _plain("project", lambda entry: entry.identity),
     kinds.Seal: _plain("seal", lambda entry: entry.branch),
-    kinds.Tombstone: _plain("tombstone", lambda entry: entry.reason or ""),
+    kinds.Tombstone: _tombstone,
 }

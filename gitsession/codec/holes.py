@@ -6,7 +6,7 @@ import base64
 import binascii
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from gitsession.codec import cbor
 from gitsession.codec.digest import HASH_BYTES, hash_of
@@ -14,6 +14,11 @@ from gitsession.errors import Malformed
 
 Encoding: TypeAlias = Literal["raw", "base64", "summary"]
 ENCODINGS: tuple[Encoding, ...] = ("raw", "base64", "summary")
+
+VAULT, PURGED = "vault", "purged"
+"""What rows with no content are for: a placeholder that stands for a secret; and what was purged, and is nowhere."""
+
+RULE_CHARS_MAX = 40
 
 WHOLE_BYTES_MAX = 1 << 30
 """Of a payload with its holes filled: a small table can name one blob any number of times."""
@@ -37,8 +42,19 @@ class Stored:
     lifted: tuple[tuple[bytes, Encoding, bytes], ...]
 
 
-def cut(payload: bytes, spans: Iterable[Span]) -> Stored:
-    """``payload`` without ``spans``, which are in order and do not overlap. Raises ``Malformed`` if it is too long."""
+class Hidden(NamedTuple):
+    """A placeholder in a payload with its holes filled: where it begins, its length, and the rule that put it there."""
+
+    offset: int
+    length: int
+    rule: str
+
+
+def cut(payload: bytes, spans: Iterable[Span], hidden: Iterable[tuple[int, int, str]] = ()) -> Stored:
+    """``payload`` without ``spans``, which are in order and do not overlap. Raises ``Malformed`` if it is too long.
+
+    ``hidden``: the placeholders in it.
+    """
     if len(payload) > WHOLE_BYTES_MAX:
         raise Malformed(f"{len(payload):,} bytes; a payload holds at most {WHOLE_BYTES_MAX:,}")
     kept: list[bytes] = []
@@ -54,10 +70,11 @@ def cut(payload: bytes, spans: Iterable[Span]) -> Stored:
         table.append([offset, 0, digest, span.encoding])
         lifted.append((digest, span.encoding, content))
         at = span.end
+    secrets: list[cbor.Plain] = [[offset, length, None, VAULT, rule] for offset, length, rule in hidden]
     if not table:
-        return Stored(payload, b"", ())
+        return Stored(payload, cbor.encode(secrets) if secrets else b"", ())
     kept.append(payload[at:])
-    return Stored(b"".join(kept), cbor.encode(table), tuple(lifted))
+    return Stored(b"".join(kept), cbor.encode(table + secrets), tuple(lifted))
 
 
 def fill(payload: bytes, holes: bytes, fetch: Callable[[bytes, Encoding], bytes]) -> bytes:
@@ -88,20 +105,48 @@ def fill(payload: bytes, holes: bytes, fetch: Callable[[bytes, Encoding], bytes]
 
 
 def parse(holes: bytes) -> list[tuple[int, int, bytes, Encoding]]:
-    """The rows of a table. Raises ``Malformed``."""
+    """The rows of a table whose content is kept elsewhere. Raises ``Malformed``."""
+    return [row for row in _rows(holes) if isinstance(row, tuple) and not isinstance(row, Hidden)]
+
+
+def hidden(holes: bytes) -> list[Hidden]:
+    """The placeholders that a table lists, in order; ``holes`` may be empty. Raises ``Malformed``."""
+    return [row for row in _rows(holes) if isinstance(row, Hidden)] if holes else []
+
+
+def _rows(holes: bytes) -> list[tuple[int, int, bytes, Encoding] | Hidden | None]:
+    """``None`` for a row of what was purged: the bytes in its place stay as they are."""
     table = cbor.decode(holes)
     if type(table) is not list or not table:
         raise Malformed("expected a list with at least one hole", where="holes")
-    return [_row(row, f"holes[{number}]") for number, row in enumerate(table)]
+    rows = [_row(row, f"holes[{number}]") for number, row in enumerate(table)]
+    end = 0
+    seen = False
+    for number, row in enumerate(rows):
+        if isinstance(row, Hidden):
+            seen = True
+            if row.offset < end:
+                raise Malformed("placeholders out of order", where=f"holes[{number}]")
+            end = row.offset + row.length
+        elif seen:
+            raise Malformed("a hole behind the placeholders", where=f"holes[{number}]")
+    return rows
 
 
-def _row(row: cbor.Plain, where: str) -> tuple[int, int, bytes, Encoding]:
-    if type(row) is not list or len(row) != 4:
+def _row(row: cbor.Plain, where: str) -> tuple[int, int, bytes, Encoding] | Hidden | None:
+    if type(row) is not list or len(row) not in (4, 5):
         raise Malformed("expected [offset, length, digest, encoding]", where=where)
-    offset, length, digest, encoding = row
+    offset, length, digest, encoding, *more = row
     if type(offset) is not int or type(length) is not int or offset < 0 or length < 0:
         raise Malformed("expected an offset and a length", where=where)
-    if type(digest) is not bytes or len(digest) != HASH_BYTES:
+    if encoding == VAULT:
+        rule = more[0] if more else None
+        if digest is not None or type(rule) is not str or not rule or len(rule) > RULE_CHARS_MAX or not length:
+            raise Malformed("expected [offset, length, null, vault, rule]", where=where)
+        return Hidden(offset, length, rule)
+    if encoding == PURGED and digest is None and not more:
+        return None
+    if type(digest) is not bytes or len(digest) != HASH_BYTES or more:
         raise Malformed("expected a digest of 32 bytes", where=where)
     if encoding not in ENCODINGS:
         raise Malformed(f"unknown encoding {str(encoding)[:40]!r}", where=where)

@@ -24,6 +24,7 @@ CHARACTERS_MAX = 4096
 
 _SPACES = "\n \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 _RUN = re.compile(f"[{_SPACES}]+")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _SOURCE = re.compile(r"(?P<agent>[^/ ]+)/(?P<id>[A-Za-z0-9._~%-]*) (?P<line>0|[1-9][0-9]{0,17})")
 
 
@@ -46,16 +47,17 @@ class SourceRef:
 
 @dataclass(frozen=True, slots=True)
 class Trailers:
-    """What the last block of a message states."""
+    """What the last block of a message states. ``replaces``: the digest of the entry that stood there, if one did."""
 
     entry: str
     chain: bytes
     source: SourceRef | None
     model: str
+    replaces: bytes = b""
 
 
-def render(headline: Headline, chain: bytes, source: SourceRef | None) -> bytes:
-    """The message of an entry, with its final line end."""
+def render(headline: Headline, chain: bytes, source: SourceRef | None, replaces: bytes = b"") -> bytes:
+    """The message of an entry, with its final line end. ``replaces``: the digest of the entry that stood there."""
     subject, words = _subject(headline)
     lines = [subject, ""]
     body = _body(headline.body)
@@ -68,6 +70,8 @@ def render(headline: Headline, chain: bytes, source: SourceRef | None) -> bytes:
         lines.append(f"Source: {source}")
     if headline.model:
         lines.append(f"Model: {model_of(headline)}")
+    if replaces:
+        lines.append(f"Replaces: {replaces.hex()}")
     lines.append("")
     return "\n".join(lines).encode()
 
@@ -99,6 +103,7 @@ def trailers_of(message: bytes) -> Trailers:
             _chain(found["Chain"]),
             _source(found["Source"]) if "Source" in found else None,
             found.get("Model", ""),
+            _digest(found["Replaces"]) if "Replaces" in found else b"",
         )
     except KeyError as missing:
         raise Malformed(f"no {missing.args[0]} trailer", where="message") from None
@@ -181,6 +186,12 @@ def _chain(text: str) -> bytes:
     if len(value) != HASH_BYTES:
         raise ValueError("a chain of another length")
     return value
+
+
+def _digest(text: str) -> bytes:
+    if not _DIGEST.fullmatch(text):
+        raise ValueError(f"not a digest: {text[:80]!r}")
+    return bytes.fromhex(text)
 
 
 def _source(text: str) -> SourceRef:

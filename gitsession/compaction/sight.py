@@ -13,7 +13,7 @@ from gitsession.context.profiles.reach import reach
 from gitsession.context.profiles.showing import changed, changes, show
 from gitsession.context.tokens import tokens
 from gitsession.context.value import Item
-from gitsession.model.entries import Compaction, Fork, Message, Opaque, Reset, Session
+from gitsession.model.entries import Compaction, Fork, Message, Opaque, Reset, Session, Tombstone
 from gitsession.session.glimpse import Spot
 from gitsession.session.node import Node
 from gitsession.store.base import Oid
@@ -24,7 +24,7 @@ UNREADABLE = sys.maxsize
 CARRIED = "carried"
 """Where a compaction of ours says, in ``preserve``, how many before it it carries on."""
 
-_NO_ENTRIES = (Session.kind, Opaque.kind, Fork.kind)
+_NO_ENTRIES = (Session.kind, Opaque.kind, Fork.kind, Tombstone.kind)
 """What stands on a line of ours and is no entry of an agent's."""
 
 

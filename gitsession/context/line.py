@@ -6,6 +6,7 @@ import functools
 from collections.abc import Iterator
 from typing import Protocol
 
+from gitsession.codec import holes
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import Malformed
 from gitsession.model.entries import Entry, Opaque
@@ -13,6 +14,7 @@ from gitsession.session import anchors, content
 from gitsession.session.anchors import Anchors
 from gitsession.session.glimpse import Glimpse, Spot
 from gitsession.session.node import Node, load, short_id
+from gitsession.session.shown import Shown
 from gitsession.store.base import ObjectStore, Oid
 
 
@@ -44,21 +46,31 @@ class Memory:
     """What lines have read, for the next look at them: an entry never changes, so who asks again pays for what is new.
 
     Holds payloads of up to ``MEMORY_BYTES_MAX`` and what they mean. Over that all is let go. Threads may share it.
+    ``hiding``: those of which something is hidden.
     """
 
     def __init__(self) -> None:
         self.glimpses: dict[Oid, Glimpse] = {}
+        self.hiding: set[Oid] = set()
         self._entries: dict[Oid, tuple[Entry, bytes]] = {}
         self._bytes = 0
+
+    def clear(self) -> None:
+        """Let go of all: something was purged."""
+        self.glimpses, self._entries, self._bytes = {}, {}, 0
+        self.hiding = set()
 
     def find(self, oid: Oid) -> tuple[Entry, bytes] | None:
         return self._entries.get(oid)
 
-    def keep(self, oid: Oid, entry: Entry, payload: bytes) -> None:
+    def keep(self, oid: Oid, entry: Entry, payload: bytes, *, hides: bool) -> None:
         self._bytes += len(payload) + _ENTRY_BYTES
         if self._bytes > MEMORY_BYTES_MAX:
             self.glimpses, self._entries, self._bytes = {}, {}, len(payload) + _ENTRY_BYTES
+            self.hiding = set()
         self._entries[oid] = entry, payload
+        if hides:
+            self.hiding.add(oid)
 
 
 MEMORY_BYTES_MAX = 16 << 20
@@ -70,7 +82,7 @@ class Line:
     """The entries from ``leaf`` to the root. Nodes and entries are read when asked for, once.
 
     Raises ``MissingObject``, ``Corrupt`` and ``Malformed`` on what is damaged: a context that leaves something out
-    must not pass for one that is whole.
+    must not pass for one that is whole. ``hiding``: what was read of which something is hidden.
     """
 
     def __init__(
@@ -81,6 +93,7 @@ class Line:
         self._memory = memory or Memory()
         self._nodes: dict[Oid, Node] = {}
         self._read: dict[Oid, tuple[Entry, bytes]] = {}
+        self.hiding: set[Oid] = set()
         self.leaf = leaf
 
     def back(self, before: Spot | None = None) -> Iterator[Node]:
@@ -124,21 +137,24 @@ class Line:
     def _entry_and_payload(self, spot: Spot) -> tuple[Entry, bytes]:
         found = self._read.get(spot.oid) or self._memory.find(spot.oid)
         if found is None:
-            found = self._read_afresh(spot)
+            found, hides = self._read_afresh(spot)
             if isinstance(found[0], Opaque) and found[0].problem and spot.kind != Opaque.kind:
                 raise Malformed(f"an entry of the context cannot be read: {found[0].problem}", where=spot.oid)
-            self._memory.keep(spot.oid, *found)
+            self._memory.keep(spot.oid, *found, hides=hides)
+        if spot.oid in self._memory.hiding:
+            self.hiding.add(spot.oid)
         self._read[spot.oid] = found
         return found
 
-    def _read_afresh(self, spot: Spot) -> tuple[Entry, bytes]:
+    def _read_afresh(self, spot: Spot) -> tuple[tuple[Entry, bytes], bool]:
+        """The entry and its payload, and whether something of it is hidden."""
         seen = spot if isinstance(spot, Glimpse) else self._glimpse(spot.oid)
         if seen is not None and seen.payload:
-            return content.read_alone(self._store, seen.payload, seen.source.agent if seen.source else None)
+            return content.read_alone(self._store, seen.payload, seen.source.agent if seen.source else None), False
         node = self._node(spot.oid)
         parts = content.kept(self._store, node)
         payload = content.whole(self._store, node, parts)
-        return content.view(node, parts.form, payload), payload
+        return (content.view(node, parts.form, payload), payload), bool(holes.hidden(parts.holes))
 
     def entry_at(self, oid: Oid) -> Entry:
         """What the entry ``oid`` of this line means, which need not have been walked to."""
@@ -148,6 +164,11 @@ class Line:
     def may_hold(self, name: str, before: Spot) -> bool:
         """Whether it is worth walking on from ``before`` to find the entry that answers to ``name``."""
         return self._known.is_there(name, before.oid)
+
+    def shown(self) -> tuple[Line, Shown]:
+        """The same line with what is hidden in it, as far as this machine has it; and what was shown so."""
+        store = Shown(self._store)
+        return Line(store, self.leaf, self._known), store
 
     @functools.cached_property
     def anchors(self) -> Anchors:

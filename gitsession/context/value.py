@@ -86,12 +86,18 @@ class State:
 
 @dataclass(frozen=True)
 class Context:
-    """What the model sees: the items in the order in which it sees them, and the state. ``profile``: by whose rules."""
+    """What the model sees: the items in the order in which it sees them, and the state. ``profile``: by whose rules.
+
+    ``hidden``: how many secrets stand there as placeholders, because this machine does not have them (docs/secrets.md).
+    ``redacted``: the same with all of them hidden, where this one shows any.
+    """
 
     profile: str
     items: tuple[Item, ...]
     state: State
     tokens: Tokens
+    hidden: int = 0
+    redacted: Context | None = field(default=None, repr=False)
 
     @property
     def messages(self) -> tuple[Shown, ...]:
@@ -137,6 +143,8 @@ class Context:
     @functools.cached_property
     def digest(self) -> bytes:
         """32 bytes over profile, state and items (docs/context.md, "The digest"): the same on any clone."""
+        if self.redacted is not None:
+            return self.redacted.digest
         parts = [canonical([self.profile, plain(self.state)])]
         parts += [canonical([item.entry.kind, plain(item.entry)]) for item in self.items]
         return hash_of(*[hash_of(part) for part in parts])

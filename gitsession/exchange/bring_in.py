@@ -10,10 +10,12 @@ import functools
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from gitsession.codec.digest import hash_of
 from gitsession.codec.payload import NONCE_BYTES
 from gitsession.errors import Corrupt, Malformed, NotFound, RefMoved, Refused, Unavailable
+from gitsession.exchange.alike import Alike, fill_vault
 from gitsession.exchange.base import Find, shared
 from gitsession.exchange.on_meta import OnMeta, Placed
 from gitsession.exchange.own_lines import OwnLines, Taken, tree_of_ours
@@ -21,15 +23,20 @@ from gitsession.formats import Format, Problem, Source
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
-from gitsession.session import graph, keep, names, naming, oplog
+from gitsession.session import graph, keep, names, naming, oplog, purged
 from gitsession.session.active import active
 from gitsession.session.content import entry_of
 from gitsession.session.meta import Meta, meta_of
 from gitsession.session.node import Node
 from gitsession.session.oplog import Move
+from gitsession.session.tombstone import put_or_stand_in
 from gitsession.store import refs
 from gitsession.store.base import Kind, ObjectStore, Oid
 from gitsession.store.objects import oid_of
+
+if TYPE_CHECKING:
+    from gitsession.redaction.guard import Guard
+    from gitsession.redaction.original import Original
 
 TRIES = 5
 UPGRADE = "upgrade gitsession to write to it; it can be read as it is"
@@ -40,7 +47,8 @@ class BroughtIn:
     """What an import did. ``entries``: of the file; ``new``: not there before.
 
     ``rewritten``: the first line that the agent wrote anew since, ``None`` where it only went on. ``branch``: the one
-    that the file's last line is the leaf of, "" where what was kept goes further.
+    that the file's last line is the leaf of, "" where what was kept goes further. ``is_purged``: the session was, so
+    nothing of it was taken in.
     """
 
     session: str
@@ -50,6 +58,7 @@ class BroughtIn:
     branch: str
     moves: tuple[Move, ...]
     problems: tuple[Problem, ...]
+    is_purged: bool = False
 
     def with_problem(self, what: str) -> BroughtIn:
         return replace(self, problems=(*self.problems, Problem(0, what)))
@@ -93,6 +102,13 @@ def bring_in(
     at every try.
     """
     for _ in range(TRIES):
+        gone = _purged_session(store, source)
+        if gone:
+            problems = (*source.problems, Problem(0, "it was purged: nothing of it is taken in"))
+            return BroughtIn(
+                session=gone, entries=len(source.records), new=0, rewritten=None, branch="", moves=(),
+                problems=problems, is_purged=True,
+            )  # fmt: skip
         plan = _Plan(store, format, source, find, project)
         plan.run(attachments or {})
         if dry_run:
@@ -114,14 +130,23 @@ class _Plan:
     find: Find | None = None
     project: str | None = None
     objects: dict[Oid, tuple[Kind, bytes]] = field(default_factory=dict)
+    originals: list[Original] = field(default_factory=list)
     new: int = 0
+
+    @functools.cached_property
+    def guard(self) -> Guard | None:
+        return self.store.guard
 
     def put(self, kind: Kind, data: bytes) -> Oid:
         oid = oid_of(kind, data)
         self.objects[oid] = (kind, data)
         return oid
 
+    def keep_original(self, original: Original) -> None:
+        self.originals.append(original)
+
     def run(self, attachments: Mapping[str, bytes]) -> None:
+        self.purged = purged.read(self.store)
         base = self.source.base
         self.base = shared(self.store, base, self.find) if base is not None else None
         self.sid, self.tree = self._session()
@@ -144,9 +169,11 @@ class _Plan:
 
     def carry_out(self, command: Command | None) -> BroughtIn:
         outcome = self.outcome()
-        if outcome.moves:
+        if outcome.moves or self.originals:
             with self.store.transaction() if command is None else command.recording(self.store) as tx:
                 tx.put_all(self.objects)
+                for original in self.originals:
+                    tx.keep_original(original)
                 for move in outcome.moves:
                     tx.move(move.ref, move.new, expected=move.old)
         return outcome
@@ -172,7 +199,7 @@ class _Plan:
 
     # ---- where the session is
 
-    def _root(self, sid: str) -> Node:
+    def _root(self, sid: str, guard: Guard | None) -> Node:
         """Where the session begins: a root, or the fork of one that goes on from another file."""
         source = self.source
         agent, source_id, at_ms = source.agent, source.source_id, source.started_ms
@@ -180,7 +207,7 @@ class _Plan:
         if self.base is not None:
             entry = kinds.Fork(session=sid, agent=agent, source_id=source_id, view=VIEW, at_ms=at_ms)
         nonce = hash_of(names.seed(source.agent, source.source_id, source.started_ms))[:NONCE_BYTES]
-        return keep.put(self, self.base, keep.own(entry, nonce))
+        return keep.put(self, self.base, keep.own(entry, nonce, guard))
 
     def _session(self) -> tuple[str, graph.Tree | None]:
         """The session's name, and its tree if it is there; a longer name if another session has the short one."""
@@ -192,15 +219,17 @@ class _Plan:
             return source.source_id, begun_here
         for length in (names.LENGTH, names.LENGTH_TAKEN):
             sid = names.derived(source.agent, source.source_id, source.started_ms, length=length)
-            self.root = self._root(sid)
+            self.root = self._root(sid, self.guard)
             try:
                 tree = graph.tree(self.store, sid)
             except NotFound:
                 return sid, None
             if tree.damage:
                 raise _damaged(sid)
-            if self.root.oid in tree.nodes:
-                return sid, graph.below(tree, self.root.oid)
+            for root in (self.root, self._root(sid, None)):  # it may be older than the rules
+                if root.oid in tree.nodes:
+                    self.root = root
+                    return sid, graph.below(tree, root.oid)
             self._refuse_later_view(sid, tree)
         raise Malformed("two other sessions have the names this one could have", where=source.source_id)
 
@@ -229,13 +258,16 @@ class _Plan:
     def _entries(self) -> dict[int, Node]:
         """The entry of every line of the file: the one that is there, or a new one."""
         known = self._known()
+        alike = Alike(self.store, known.values())
         ours = OwnLines(self.store, self.sid, self.format, self.tree, self.seen) if self.tree else None
         at_line: dict[int, Node] = {}
         for record in self.source.records:
             parent = self.root if record.parent is None else at_line[record.parent]
-            stored = keep.imported_stored(self.format, record)
-            tree = keep.tree_of(self.format.FORM, stored) if known else ""
-            node = known.get((parent.oid, record.line, tree))
+            safe = keep.safe(self.format, record.payload, self.guard)
+            tree = keep.tree_of(self.format.FORM, safe.stored) if known else ""
+            node = known.get((parent.oid, record.line, tree)) or alike.find(parent, record)
+            if node is not None and safe.is_redacted:
+                fill_vault(self.store, self, node, record.payload)
             taken = ours.find(record, parent) if ours is not None and node is None else None
             if taken is not None:
                 self.taken[record.line] = taken
@@ -243,11 +275,17 @@ class _Plan:
                 self._follow(taken.node)
                 continue
             if node is None:
-                node = keep.put(self, parent, keep.imported_as(self.format, record, stored))
-                self.new += 1
-                self._grow(parent, node)
+                node = self._put(parent, keep.imported(self.format, record, self.guard, safe))
             at_line[record.line] = node
         return at_line
+
+    def _put(self, parent: Node, draft: keep.Draft) -> Node:
+        """A new entry; where it was purged, what stands in its place, which may be there already."""
+        node = put_or_stand_in(self, parent, draft, self.purged)
+        if self.tree is None or node.oid not in self.tree.nodes:
+            self.new += 1
+            self._grow(parent, node)
+        return node
 
     def _known(self) -> dict[tuple[Oid, int, Oid], Node]:
         """The session's imported entries by what makes them the same: parent, line and tree."""
@@ -289,6 +327,16 @@ class _Plan:
         if self.source.leaf is not None:
             return self.at_line[self.source.leaf]
         return self.at_line[max(self.at_line)] if self.at_line else None
+
+
+def _purged_session(store: ObjectStore, source: Source) -> str:
+    """The session that ``source`` is, if it was purged; else ""."""
+    tombstones = purged.read(store)
+    if not tombstones.sessions:
+        return ""
+    lengths = (names.LENGTH, names.LENGTH_TAKEN)
+    called = [names.derived(source.agent, source.source_id, source.started_ms, length=length) for length in lengths]
+    return next((sid for sid in (source.source_id, *called) if purged.SESSION + sid in tombstones), "")
 
 
 def _damaged(sid: str) -> Corrupt:

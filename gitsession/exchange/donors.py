@@ -103,22 +103,23 @@ class AgentFile:
     def __init__(self, path: Path) -> None:
         self.name = os.fsencode(path).decode("utf-8", "replace")
         self._path = path
-        self._made: MemoryStore | None = None
+        self._made: list[MemoryStore] = []
 
     def read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
-        made = self._store()
-        return made.read(oid) if made.contains(oid) else None
+        return next((made.read(oid) for made in self._stores() if made.contains(oid)), None)
 
     def refs(self) -> Mapping[str, RefValue]:
-        return self._store().refs("refs/")
+        return self._stores()[0].refs("refs/")
 
-    def _store(self) -> MemoryStore:
-        if self._made is None:
-            self._made = MemoryStore()
+    def _stores(self) -> list[MemoryStore]:
+        """As our rules for secrets make it, and as it was made before there were any."""
+        if not self._made:
+            self._made = [MemoryStore(), MemoryStore(redacts=False)]
             try:
                 for found in sources.again(self._path):
                     taken = found.take()
-                    bring_in(self._made, found.format, taken.source, taken.attachments)
+                    for made in self._made:
+                        bring_in(made, found.format, taken.source, taken.attachments)
             except (GitSessionError, OSError):
                 pass  # gone, or another file by now: it gives what it has
         return self._made

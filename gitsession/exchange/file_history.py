@@ -6,6 +6,7 @@ to have made of one is the session's, and only where both ends are known whole. 
 
 from __future__ import annotations
 
+import functools
 import os
 import posixpath
 import stat
@@ -24,9 +25,10 @@ from gitsession.exchange.recorded_step import Step
 from gitsession.exchange.recorded_trees import Trees
 from gitsession.exchange.recorded_words import EXECUTABLE, PLAIN, Contents, within
 from gitsession.formats import REMEMBERING, Format, Source
-from gitsession.formats.histories import Copy, Edited, Noted, Ran, Seen
+from gitsession.formats.histories import Copy, Edited, Noted, Ran, Seen, Told
 from gitsession.model.entries import Checkpoint, Session
 from gitsession.session import graph
+from gitsession.session.beginning import beginning
 from gitsession.session.node import Node
 from gitsession.store.base import ObjectStore, Oid
 from gitsession.store.lent import Lent
@@ -93,7 +95,8 @@ class _Copies:
                 os.close(fd)
         except OSError as error:
             return f"the agent's copy cannot be read: {error.strerror}"
-        return self.contents.file(data, EXECUTABLE if status.st_mode & stat.S_IXUSR else PLAIN)
+        mode = EXECUTABLE if status.st_mode & stat.S_IXUSR else PLAIN
+        return self.contents.withheld(data) or self.contents.file(data, mode)
 
 
 class _Replay:
@@ -106,9 +109,7 @@ class _Replay:
         self._contents = Contents(store)
         self._copies = _Copies(folder, self._contents)
         self._lent, self._trees = lent, Trees(lent)
-        nodes = graph.tree(store, sid).nodes.values()
-        self._entries = {node.source.id: node for node in nodes if node.source is not None and node.source.id}
-        self._target: Node | None = None
+        self._named: list[str | int] = []
         self._at_ms = 0
         self._added = 0
 
@@ -116,14 +117,47 @@ class _Replay:
         there = self._newest.entry.at_ms if self._newest is not None else -1
         for each in noted:
             self._at_ms = max(each.at_ms or 0, self._at_ms + 2)  # an order that the clock tells too
-            self._target = self._entries.get(each.entry or "", self._target)
+            self._named += [] if each.entry is None else [each.entry]
             if isinstance(each, Seen) and self._at_ms > there:
                 self._seen(each)
-            elif isinstance(each, Edited) and self._at_ms + 1 > there:
-                self._edited(each)
-            elif isinstance(each, Ran) and self._at_ms + 1 > there:
-                self._ran(each)
+            elif not isinstance(each, Seen) and self._at_ms + 1 > there:
+                self._changed(each)
         return self._added
+
+    @functools.cached_property
+    def _entries(self) -> Mapping[str | int, Node]:
+        """The session's own entries by what the agent calls them, and by their lines."""
+        found: dict[str | int, Node] = {}
+        own = graph.below(graph.tree(self._store, self._sid), beginning(self._store, self._sid).oid)
+        for node in own.nodes.values():
+            if node.source is not None:
+                found |= {node.source.line: node, node.source.id or "": node}
+        return found
+
+    @property
+    def _target(self) -> Node | None:
+        """The entry that was named last, of those that there are."""
+        return next((self._entries[name] for name in reversed(self._named) if name in self._entries), None)
+
+    def _changed(self, each: Edited | Told | Ran) -> None:
+        if isinstance(each, Ran):
+            self._ran(each)
+            return
+        path = within(self._cwd, each.path)
+        if path is None:
+            return
+        tree = self._newest.files if self._newest is not None else None
+        known = trees.look_up(self._store, tree, [path])[path]
+        ends = _ends(each, self._store.read(known.oid)[1] if known is not None else None)
+        if ends is None or any(data is not None and len(data) > USUAL.file_bytes for data in ends):
+            return
+        if any(data is not None and self._contents.withheld(data) for data in ends):
+            return  # such a file is kept whole or not at all
+        mode = known.mode if known is not None else PLAIN
+        was, became = (None if data is None else self._contents.file(data, mode) for data in ends)
+        if was is None or was != known:
+            self._add(BEFORE, each, {path: was})
+        self._add(AFTER, each, {path: became}, call=each.call)
 
     def _seen(self, seen: Seen) -> None:
         states: dict[str, State] = {}
@@ -139,22 +173,6 @@ class _Replay:
                 states[path] = state
         if states:
             self._add(BEFORE, seen, states, skipped=tuple(skipped))
-
-    def _edited(self, edited: Edited) -> None:
-        path = within(self._cwd, edited.path)
-        if path is None:
-            return
-        tree = self._newest.files if self._newest is not None else None
-        known = trees.look_up(self._store, tree, [path])[path]
-        held = self._store.read(known.oid)[1] if known is not None else None
-        ends = contents(edited, held)
-        if ends is None or any(data is not None and len(data) > USUAL.file_bytes for data in ends):
-            return
-        mode = known.mode if known is not None else PLAIN
-        was, became = (None if data is None else self._contents.file(data, mode) for data in ends)
-        if was is None or was != known:
-            self._add(BEFORE, edited, {path: was})
-        self._add(AFTER, edited, {path: became}, call=edited.call)
 
     def _ran(self, ran: Ran) -> None:
         """What the calls may have changed is the session's; of all else that the line knows, nobody's."""
@@ -196,6 +214,16 @@ class _Replay:
         point = line.add(self._store, self._sid, entry, files, self._target, nonce=nonce)
         self._added += self._newest is None or point.oid != self._newest.oid
         self._newest = point
+
+
+def _ends(each: Edited | Told, held: bytes | None) -> tuple[bytes | None, bytes | None] | None:
+    """What a file was and became, to the byte; ``None`` where nobody knows. ``held``: what was known of it last."""
+    if isinstance(each, Edited):
+        return contents(each, held)
+    try:
+        return each.was.encode(), None if each.became is None else each.became.encode()
+    except UnicodeEncodeError:
+        return None
 
 
 def contents(edited: Edited, held: bytes | None) -> tuple[bytes | None, bytes] | None:

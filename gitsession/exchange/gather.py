@@ -65,7 +65,7 @@ class _Gatherer:
         self.leaf = at or self.tree.nodes[self.tree.branches[active(store, sid)]]
         line = [node for node in graph.line(store, self.leaf.oid) if node.oid in self.tree.nodes]
         self.line = {node.oid for node in line}
-        self.current = self._current(line)
+        self.current = [node for node in self._current(line) if not node.is_tombstone]
         self.keys = {node.oid: to_base64url(node.chain) for node in self.current}
         self.named = facts.targets(self.tree, self.meta)
 
@@ -132,6 +132,11 @@ class _Gatherer:
         return sum(node.source is None and node.oid != self.root.oid for node in gone)
 
     def _notes(self, is_news: bool) -> tuple[str, ...]:
+        if any(node.is_tombstone for node in self.tree.nodes.values()):
+            return ("entries that were purged are left out", *self._notes_of_leaf(is_news))
+        return self._notes_of_leaf(is_news)
+
+    def _notes_of_leaf(self, is_news: bool) -> tuple[str, ...]:
         if not self.is_home or self.at is not None:
             return ()
         if self.leaf.oid not in self.keys and self.leaf.oid != self.root.oid:
@@ -180,12 +185,19 @@ class _Gatherer:
         is_theirs = kept.source is not None and kept.source.agent == self.format.AGENT
         return Leaving(
             key=self.keys[node.oid],
-            below=self.keys.get(node.parent or ""),
+            below=self._below(node),
             entry=self._meant(entry, node),
             short=short_id(node.chain),
             line=payload_of(self.store, kept) if is_theirs else None,
             id=kept.source.id if kept.source is not None else None,
         )
+
+    def _below(self, node: Node) -> str | None:
+        """The key of the entry before it; what was purged between them has none."""
+        at = self.tree.nodes.get(node.parent or "")
+        while at is not None and at.is_tombstone:
+            at = self.tree.nodes.get(at.parent or "")
+        return self.keys.get(at.oid) if at is not None else None
 
     def _meant(self, entry: Entry, node: Node) -> Entry:
         """The same, with keys where it names other entries by any of their names."""

@@ -20,9 +20,8 @@ from dataclasses import dataclass, field
 
 from gitsession.errors import GitSessionError
 from gitsession.session import oplog
-from gitsession.store import refs
+from gitsession.store import lines, refs
 from gitsession.store.base import Kind, Oid, RefValue
-from gitsession.store.chains import names_beside
 from gitsession.store.gitstore import GitStore
 from gitsession.store.journal import Record, decode_record, scan
 from gitsession.store.journalscan import Good, Hole
@@ -163,7 +162,8 @@ def where_to(
         elif leads_on:
             found[ref] = (now, end)
         else:
-            side = next(side for side in names_beside(ref, end) if held.get(side) in (None, end))
+            beside = lines.names_beside(lines.of_found(read), ref, end, now)
+            side = next(side for side in beside if held.get(side) in (None, end))
             if side not in held:
                 found[side] = (None, end)
     return found

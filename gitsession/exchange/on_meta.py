@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.digest import hash_of
 from gitsession.codec.payload import NONCE_BYTES
 from gitsession.codec.sayable import sayable
 from gitsession.errors import Malformed
+from gitsession.exchange.alike import fill_vault, says
 from gitsession.exchange.own_lines import Taken
 from gitsession.formats import Format, Problem, Record, Source
 from gitsession.formats.record import TAIL, WHOLE
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
-from gitsession.session import facts, graph, keep
+from gitsession.session import facts, graph, keep, purged, tombstone
 from gitsession.session.content import payload_of
 from gitsession.session.meta import Meta
 from gitsession.session.node import Node, line_of, position
@@ -44,12 +46,14 @@ class OnMeta:
     """
 
     def __init__(
-        self, store: ObjectStore, sink: keep.Objects, format: Format, sid: str, seen: Meta, placed: Placed
+        self, store: ObjectStore, sink: keep.Entries, format: Format, sid: str, seen: Meta, placed: Placed
     ) -> None:
         self._store, self._sink, self._format, self._seen = store, sink, format, seen
+        self._guard = store.guard
         self._source, self._tree, self._root = placed.source, placed.tree, placed.root
         self._at_line, self._taken, self._new = placed.at_line, placed.taken, placed.new
         self.before = self.tip = store.ref(refs.meta(sid)) if placed.tree else None
+        self._purged = purged.read(store)
         self.rewritten: int | None = None
         self.problems: list[Problem] = []
         self._node = seen.nodes[0] if seen.nodes else placed.root
@@ -69,11 +73,17 @@ class OnMeta:
     def _attach(self, name: str, data: bytes, have: set[Oid]) -> None:
         entry = kinds.Attachment(name=name, data=data, at_ms=self._source.started_ms)
         try:
-            draft = keep.own(entry, hash_of(name.encode())[:NONCE_BYTES])
+            nonce = hash_of(name.encode())[:NONCE_BYTES]
+            draft = keep.own(entry, nonce, self._guard)
         except Malformed as error:
             self.problems.append(Problem(0, f"{name} is not kept: {error}"))
             return
-        if keep.tree_of(draft.form, draft.stored) not in have:
+        drafts = [draft]
+        if draft.original is not None:
+            drafts.append(keep.own(entry, nonce, None))  # an older release has kept it as it is
+        digests = [digest_of(each.stored.payload, each.stored.holes).hex() for each in drafts]
+        is_purged = any(map(self._purged.has_entry, digests))
+        if not is_purged and not any(keep.tree_of(each.form, each.stored) in have for each in drafts):
             self._append(draft)
 
     def _is_older_copy(self) -> bool:
@@ -99,10 +109,12 @@ class OnMeta:
         replaced: set[str] = set()
         for record in (*self._source.meta, *[taken.record for taken in self._taken.values()]):
             node = newest.pop(record.line, None)
-            if node is None or payload_of(self._store, node) != record.payload:
+            if node is None or not self._says(node, record):
                 replaced |= {position(node)} if node is not None else set()
-                self._append(keep.imported(self._format, record))
+                self._append(keep.imported(self._format, record, self._guard))
                 node = self._node
+            elif not node.is_tombstone:
+                fill_vault(self._store, self._sink, node, record.payload)
             headers.append(node)
         self._tail(newest.pop(TAIL, None))
         before = self._seen.source_file
@@ -129,23 +141,32 @@ class OnMeta:
     def _tail(self, kept: Node | None) -> None:
         """The lines that wait for the next that speaks. A beginning of what is kept is an older copy of it."""
         tail = self._source.tail
-        before = payload_of(self._store, kept) if kept is not None else b""
-        if tail is not None and tail != before and not (tail and not self._new and before.startswith(tail)):
-            self._append(keep.imported(self._format, Record(TAIL, tail)))
+        before = payload_of(self._store, kept) if kept is not None and not kept.is_tombstone else b""
+        if tail is None or (kept is not None and not kept.is_tombstone and says(self._store, kept, tail)):
+            if kept is not None and tail is not None:
+                fill_vault(self._store, self._sink, kept, tail)
+            return
+        safe = keep.safe(self._format, tail, self._guard)
+        if safe.payload != before and not (tail and not self._new and before.startswith(safe.payload)):
+            self._append(keep.imported(self._format, Record(TAIL, tail), self._guard))
 
     def _header(self, project: str | None) -> None:
         """What the session is, where no line of the file says it."""
         header = _sayable(self._source.header) if self._source.header is not None else None
         seen = self._seen
-        if header is not None and (seen.header is None or replace(seen.header, at_ms=0) != header):
+        if header is not None and (seen.header is None or replace(seen.header, at_ms=0) not in self._as_kept(header)):
             self._say(header)
         if project is not None and project != seen.project:
             self._say(kinds.Project(identity=project))
 
+    def _as_kept(self, header: Entry) -> list[Entry]:
+        """What can be read back of a header, by the rules of today and by none."""
+        return [keep.read_back(header, guard) for guard in (self._guard, None)]
+
     def _say(self, entry: Entry) -> None:
         """The same in every store that saw the same: time and nonce follow from the entry before."""
         entry = replace(entry, at_ms=self._node.author_seconds * 1000)
-        self._append(keep.own(entry, hash_of(self._node.chain)[:NONCE_BYTES]))
+        self._append(keep.own(entry, hash_of(self._node.chain)[:NONCE_BYTES], self._guard))
 
     def _superseded(self, lost: Iterable[Node], headers: Iterable[Node]) -> tuple[str, ...]:
         """The entries that are no longer in the file and whose parent is, or is the root; and the headers ``lost``."""
@@ -166,8 +187,16 @@ class OnMeta:
             at = nodes.get(at.parent or "")
         return at.oid if at is not None else None
 
+    def _says(self, node: Node, record: Record) -> bool:
+        """Whether ``node`` holds ``record``, or stands for it."""
+        if not node.is_tombstone:
+            return says(self._store, node, record.payload)
+        made = [keep.safe(self._format, record.payload, guard).stored for guard in (self._guard, None)]
+        digests = {digest_of(stored.payload, stored.holes).hex() for stored in made}
+        return tombstone.of_node(self._store, node).of in digests
+
     def _append(self, draft: keep.Draft) -> None:
-        self._node = keep.put(self._sink, self._node, draft)
+        self._node = tombstone.put_or_stand_in(self._sink, self._node, draft, self._purged)
         self.tip = self._node.oid
 
 

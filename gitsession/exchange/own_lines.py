@@ -11,15 +11,17 @@ from dataclasses import dataclass
 
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import Corrupt
+from gitsession.exchange.alike import says
 from gitsession.exchange.gather import gather
 from gitsession.formats import Format, Record, jsonl
 from gitsession.formats.groups import spoken
 from gitsession.model.entries import Session
 from gitsession.session import graph, names
-from gitsession.session.content import begins_fork, entry_of, payload_of
+from gitsession.session.content import begins_fork, entry_of
 from gitsession.session.graph import Tree
 from gitsession.session.meta import BELOW, Meta
 from gitsession.session.node import Node
+from gitsession.session.shown import Shown
 from gitsession.store.base import ObjectStore
 
 
@@ -70,11 +72,11 @@ class OwnLines:
         if record.source_id is None:
             return None
         recorded = self._recorded.get(record.line)
-        if recorded is not None and payload_of(self._store, recorded[0]) == record.payload:
+        if recorded is not None and says(self._store, recorded[0], record.payload):
             key = recorded[1]
         else:
             written = self._written.get(record.source_id) if self._may_be_new else None
-            if written is None or not _says_the_same(record.payload, written[0], is_name=written[1] is None):
+            if written is None or not self._is_one(record, written):
                 return None
             key = written[1] if written[1] is not None else BELOW
         node = parent if key.startswith(BELOW) else self._nodes.get(key)
@@ -83,10 +85,16 @@ class OwnLines:
         place = BELOW + to_base64url(parent.chain) if key.startswith(BELOW) else key
         return Taken(record, node, f"{record.line}:{place}")
 
+    def _is_one(self, record: Record, written: tuple[bytes, str | None]) -> bool:
+        """Whether a record is a line of ours, in which secrets may be hidden here and not there."""
+        theirs, guard = record.payload, self._store.guard
+        safe = theirs if guard is None else guard.redact(self._format.FORM, theirs).payload
+        return any(_says_the_same(each, written[0], is_name=written[1] is None) for each in {theirs, safe})
+
     @functools.cached_property
     def _written(self) -> dict[str, tuple[bytes, str | None]]:
         """What we would write into the file today, by id: the line, and the key of its entry (none for a name)."""
-        out = gather(self._store, self._sid, self._format).out
+        out = gather(Shown(self._store), self._sid, self._format).out
         theirs = {entry.id for entry in out.entries if entry.line is not None}
         lines = self._format.write(out).lines
         return {line.id: (line.data, line.key) for line in lines if line.id is not None and line.id not in theirs}

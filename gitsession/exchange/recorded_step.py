@@ -83,7 +83,7 @@ class Step:
         if isinstance(data, str):
             return data
         self._room -= len(data)
-        return self.contents.file(data, held.mode)
+        return self.contents.withheld(data) or self.contents.file(data, held.mode)
 
 
 def _below(root: str, cwd: str) -> bytes | None:

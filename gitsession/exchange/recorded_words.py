@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from gitsession.store.base import ObjectStore, Oid
 from gitsession.store.objects import oid_of
 from gitsession.workspace import names, trees
+from gitsession.workspace.taking import withheld
 from gitsession.workspace.trees import File, State
 
 PLAIN, EXECUTABLE = "100644", "100755"
@@ -20,6 +21,11 @@ class Contents:
 
     store: ObjectStore
     waiting: dict[Oid, bytes] = field(default_factory=dict)
+
+    def withheld(self, data: bytes) -> str | None:
+        """Why a file is left out that was this; ``None`` where nothing is in the way."""
+        rule = self.store.guard.in_file(data) if self.store.guard is not None else None
+        return None if rule is None else withheld(rule)
 
     def file(self, data: bytes, mode: str) -> File:
         oid = oid_of("blob", data)

@@ -28,7 +28,7 @@ from gitsession.exchange.journals import LostRecords
 from gitsession.session import astray, oplog
 from gitsession.session.astray import Astray
 from gitsession.session.node import parse
-from gitsession.store import chains, config, create, damage, packedrefs, refs, salvage, verified
+from gitsession.store import config, create, damage, lines, packedrefs, refs, salvage, verified
 from gitsession.store.base import Kind, Oid, RefValue
 from gitsession.store.damage import BadFile
 from gitsession.store.durable import read_regular
@@ -317,7 +317,8 @@ class _Planner:
 
     def _put_beside(self, found: Astray, there: Mapping[str, RefValue]) -> None:
         """A branch for what a ref held that was set back, if anybody has it."""
-        name = next((name for name in chains.names_beside(found.name, found.was) if name not in there), "")
+        beside = lines.names_beside(lines.of_found(lambda oid: self._read(oid, "")), found.name, found.was, found.now)
+        name = next((name for name in beside if name not in there), "")
         if not name or self._read(found.was, "") is None:
             self._plan.lost_refs.append(LostRef(found.name, found.what))
             return

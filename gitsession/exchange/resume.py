@@ -24,6 +24,7 @@ from gitsession.model.entries import Message, Session
 from gitsession.session import facts, graph
 from gitsession.session.active import active, derived
 from gitsession.session.node import Node, load
+from gitsession.session.shown import Shown
 from gitsession.store import durable
 from gitsession.store.base import ObjectStore
 
@@ -97,7 +98,8 @@ def plan(
             f"nothing is said in session {sid} as far as this entry: there is nothing to go on with",
             hint="name a later entry: `gitsession log` shows them",
         )
-    sent = send(store, sid, agent, _unless_whole(store, sid, at), where.cwd)
+    shown = Shown(store)  # the agent's own file has it all, and goes on where it left
+    sent = send(shown, sid, agent, _unless_whole(store, sid, at), where.cwd).from_store(shown)
     assert sent.session is not None
     id = format.called(sent.session.source_id or sid)
     try:

@@ -18,10 +18,12 @@ from gitsession.formats.outgoing import Writer
 from gitsession.formats.record import TAIL, WHOLE
 from gitsession.formats.uuids import uuid_from
 from gitsession.model.entries import Fork, Session
+from gitsession.redaction.payloads import OPENS
 from gitsession.session import facts, graph, names
 from gitsession.session.content import payload_of
 from gitsession.session.meta import meta_of
 from gitsession.session.node import Node
+from gitsession.session.shown import Shown
 from gitsession.store import refs
 from gitsession.store.base import ObjectStore, Oid
 
@@ -34,7 +36,8 @@ class SentOut:
     """``data``: the file. ``left_out``: entries made here that are not in it. ``added``: lines that are written anew.
 
     ``notes``: what ``agent``'s form cannot say as we do, and how often. Of a file that goes on in some folder,
-    ``session``: its id and folder there; ``stay``: the same file in the folder it was in.
+    ``session``: its id and folder there; ``stay``: the same file in the folder it was in. ``hidden``: how many secrets
+    are placeholders in it; ``problems``: why one of them could not be shown.
     """
 
     agent: str
@@ -44,6 +47,13 @@ class SentOut:
     notes: Mapping[str, int] = field(default_factory=dict)
     session: Session | None = None
     stay: bytes = b""
+    hidden: int = 0
+    problems: tuple[str, ...] = ()
+
+    def from_store(self, shown: Shown) -> SentOut:
+        """The same, with what ``shown``, which it was read from, has to tell."""
+        hidden = min(sum(shown.hidden.values()), self.data.count(OPENS.encode()))  # it may have read more than is in it
+        return dataclasses.replace(self, hidden=hidden, problems=tuple(dict.fromkeys(shown.problems.values())))
 
 
 def send(
@@ -128,6 +138,7 @@ def home(store: ObjectStore, sid: str, at: Node | None = None) -> SentOut:
         for number in (TAIL, WHOLE):
             headers.pop(number, None)  # it stood behind another line
     lines = {**headers, **{node.source.line: node for node in found if node.source}, **taken}
+    lines = {number: node for number, node in lines.items() if not node.is_tombstone}
     if not lines and at is not None and began is not None and began.source_id is not None:
         raise Refused(
             f"nothing of {root.agent}'s own file stands in session {sid} as far as this entry",
@@ -145,7 +156,7 @@ def home(store: ObjectStore, sid: str, at: Node | None = None) -> SentOut:
     agent = next((node.source.agent for node in lines.values() if node.source), root.agent)
     format = FORMATS[agent]
     if is_document(format):
-        entries = {node.source.line: node for node in found if node.source}
+        entries = {node.source.line: node for node in found if node.source and not node.is_tombstone}
         stand = {number: node for number, node in headers.items() if number in entries or number in (0, WHOLE, TAIL)}
         return SentOut(agent, _document(store, format, {**entries, **stand, **taken}), left_out)
     payloads = [payload_of(store, lines[number]) for number in sorted(lines)]

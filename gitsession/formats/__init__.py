@@ -82,7 +82,7 @@ COUNTING: Mapping[str, Counting] = _Modules("codex")
 DELEGATING: Mapping[str, Delegating] = _Modules("claude", "codex", "opencode")
 """Of ``FORMATS``, those with sub-agents."""
 
-REMEMBERING: Mapping[str, Remembering] = _Modules("claude", "opencode")
+REMEMBERING: Mapping[str, Remembering] = _Modules("claude", "codex", "opencode")
 """Of ``FORMATS``, those whose agent keeps what files were before it changed them."""
 
 RESUMABLE: Mapping[str, Resumable] = _Modules("aider", "claude", "codex", "omp", "opencode", "pi")
@@ -101,7 +101,7 @@ if TYPE_CHECKING:  # loading by name hides from the checker what each module is 
     _in_projects: Sequence[InProject] = (aider,)
     _counting: Sequence[Counting] = (codex,)
     _delegating: Sequence[Delegating] = (claude, codex, opencode)
-    _remembering: Sequence[Remembering] = (claude, opencode)
+    _remembering: Sequence[Remembering] = (claude, codex, opencode)
     _resumable: Sequence[Resumable] = (aider, claude, codex, omp, opencode, pi)
     _importing: Sequence[Importing] = (opencode,)
 

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from gitsession.formats import codex_agents, codex_counts, codex_file, codex_headline, codex_view, codex_write
+from gitsession.formats import (
+    codex_agents,
+    codex_counts,
+    codex_file,
+    codex_files,
+    codex_headline,
+    codex_view,
+    codex_write,
+)
 from gitsession.formats.groups import spoken
+from gitsession.formats.histories import Noted
 from gitsession.formats.jsonl import parse
 from gitsession.formats.outgoing import Outgoing, Written
 from gitsession.formats.places import Root, Workspace
@@ -15,8 +24,8 @@ from gitsession.model.headline import Headline
 from gitsession.model.usage import Counted
 
 __all__ = [
-    "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "began", "called", "claims", "counts", "headline", "lies",
-    "moved", "place", "read", "resume_command", "split", "write",
+    "AGENT", "BETWEEN", "FILES", "FORM", "RECORDED", "ROOTS", "began", "called", "claims", "copies", "counts",
+    "headline", "lies", "moved", "noted", "place", "read", "resume_command", "split", "write",
 ]  # fmt: skip
 
 AGENT = "codex"
@@ -27,6 +36,7 @@ ROOTS: Sequence[Root] = (
     Root(".codex", "archived_sessions/**/rollout-*.jsonl*", "CODEX_HOME"),
 )
 FILES: Sequence[str] = ("rollout-*.jsonl", "rollout-*.jsonl.zst")
+RECORDED = "recorded by codex"
 
 
 def claims(head: bytes) -> bool:
@@ -40,6 +50,15 @@ def split(data: bytes, *, name: str = "", final: bool = False) -> Source:
 
 def began(payload: bytes, id: str, beside: Mapping[str, bytes]) -> str:
     return codex_agents.began(payload, id, beside)
+
+
+def copies(name: str, source: Source) -> Sequence[str]:
+    """None: what codex tells of files is in its lines."""
+    return ["."]
+
+
+def noted(source: Source) -> Iterable[Noted]:
+    return codex_files.noted(source)
 
 
 def headline(payload: bytes) -> Headline:

@@ -20,12 +20,13 @@ class Tree(NamedTuple):
 
 class Seen(NamedTuple):
     """What paths were before the agent touched them; ``None``: not there. ``entry``: its own id of the entry that this
-    belongs to. A path is as the agent says it: relative to the session's folder, or absolute.
+    belongs to, or the number of that one's line. A path is as the agent says it: relative to the session's folder, or
+    absolute.
     """
 
     said: bytes
     at_ms: int | None
-    entry: str | None
+    entry: str | int | None
     files: Mapping[str, Copy | None]
 
 
@@ -36,12 +37,26 @@ class Edited(NamedTuple):
 
     said: bytes
     at_ms: int | None
-    entry: str | None
+    entry: str | int | None
     call: str | None
     path: str
     was: str | None
     became: str
     rewrites: bool
+
+
+class Told(NamedTuple):
+    """What a call made of one file that was there. ``was``: its whole text before, line ends and all, as ``became`` is;
+    ``None``: gone.
+    """
+
+    said: bytes
+    at_ms: int | None
+    entry: str | int | None
+    call: str | None
+    path: str
+    was: str
+    became: str | None
 
 
 class Ran(NamedTuple):
@@ -51,7 +66,7 @@ class Ran(NamedTuple):
 
     said: bytes
     at_ms: int | None
-    entry: str | None
+    entry: str | int | None
     call: str | None
     root: str
     before: Tree
@@ -59,5 +74,5 @@ class Ran(NamedTuple):
     paths: tuple[str, ...] | None
 
 
-Noted: TypeAlias = Seen | Edited | Ran
+Noted: TypeAlias = Seen | Edited | Told | Ran
 """One of these, from the line ``said``: what is kept of it follows from that."""

@@ -111,7 +111,10 @@ class Remembering(Format, Protocol):
     """What a checkpoint of it says that it is."""
 
     def copies(self, name: str, source: Source) -> Sequence[str]:
-        """The folders in which copies may lie, relative to that of the session's file, whose place is ``name``."""
+        """The folders in which copies may lie, relative to that of the session's file, whose place is ``name``.
+
+        One at least must be there: an agent without copies says its file's own.
+        """
 
     def noted(self, source: Source) -> Iterable[Noted]:
         """What the lines of a session, in the order of its file, say of files. Never raises."""

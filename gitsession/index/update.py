@@ -16,7 +16,7 @@ from gitsession.index.states import Recorder
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
-from gitsession.session import content, facts, graph, marks
+from gitsession.session import content, facts, graph, marks, purged
 from gitsession.session.active import active
 from gitsession.session.content import Looked
 from gitsession.session.gaps import DAMAGE
@@ -75,6 +75,9 @@ def _session(
     db: sqlite3.Connection, store: ObjectStore, sid: str, before: Mapping[str, str], changed: set[str]
 ) -> None:
     leaves = graph.branches(store, sid)
+    if leaves and purged.SESSION + sid in purged.read(store):
+        _forget(db, sid)  # what is left of it says nothing
+        return
     meta = meta_of(store, sid)
     superseded = json.dumps(sorted(meta.source_file.superseded))
     found = db.execute("SELECT start, superseded FROM sessions WHERE sid = ?", (sid,)).fetchone()

@@ -12,17 +12,21 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gitsession.errors import MissingObject, Unavailable
 from gitsession.live import spool
+from gitsession.store import config
 from gitsession.workspace import beside, turns
 from gitsession.workspace.root import Root
 from gitsession.workspace.scan import Look, look
 from gitsession.workspace.shadow import new_name
 from gitsession.workspace.taking import caps
+
+if TYPE_CHECKING:
+    from gitsession.redaction.scan import Scanner
 
 BYTES_MAX = 64 << 20
 """What one look may hold in memory, and put into the spool. A larger one is taken by whoever takes in the spool."""
@@ -55,7 +59,7 @@ def spooled(store: Path, root: Root, head: dict[str, Any], *, wait_seconds: floa
     folder = turns.folder_in(store, root.path)
     with (
         turns.turn_in(store, root.path, wait_seconds=wait_seconds),
-        look(root, folder, caps=caps(), wait_seconds=wait_seconds) as seen,
+        look(root, folder, caps=caps()._replace(secret=_secrets(store)), wait_seconds=wait_seconds) as seen,
     ):
         rows: list[tuple[str, str | None, str | None, int]] = []
         contents: list[bytes] = []
@@ -80,6 +84,23 @@ def spooled(store: Path, root: Root, head: dict[str, Any], *, wait_seconds: floa
         event = spool.write(os.fspath(store), _parts({**head, "look": told}, contents))
         seen.accept(kept=False, name=name)
         return event
+
+
+def _secrets(store: Path) -> Callable[[bytes], str | None] | None:
+    """By which rule of the store, which may yet be made, a file holds a secret. The rules are loaded for the first."""
+    said = config.redaction(store)
+    if not said.is_on:
+        return None
+    scanner: list[Scanner] = []
+
+    def secret(data: bytes) -> str | None:
+        from gitsession.redaction import guard
+
+        if not scanner:
+            scanner.append(guard.scanner(said.rules))
+        return guard.in_file(data, scanner[0])
+
+    return secret
 
 
 def _base(seen: Look) -> list[str | None] | None:

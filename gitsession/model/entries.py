@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from gitsession.model.blocks import Block, Text, ToolCall
+from gitsession.model.headline import TOMBSTONE
 
 FAILED = ("aborted", "error")
 """How an answer broke off: ``Message.stop``, as pi says it."""
@@ -345,11 +346,15 @@ class Seal(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tombstone(Entry):
-    """Stands where a purged entry stood; ``digest`` (hexadecimal) is that entry's, so that every chain still fits."""
+    """Stands where a purged entry stood. ``of`` (hexadecimal) is that entry's digest, so that every chain still fits.
 
-    kind: ClassVar[str] = "tombstone"
-    digest: str
-    reason: str | None = None
+    ``was``: its kind; ``role``: who its author was.
+    """
+
+    kind: ClassVar[str] = TOMBSTONE
+    of: str
+    was: str
+    role: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

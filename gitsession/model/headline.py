@@ -27,5 +27,8 @@ class Headline:
     at_ms: int | None = None
 
 
+TOMBSTONE = "tombstone"
+"""Kind and author of what stands where a purged entry stood; here, so that who reads commits need not load entries."""
+
 VIEW = 1
 """The number that new sessions begin with. A session keeps the number its root states."""

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias
 
 from gitsession.checkpoint.timeline import Touch
+from gitsession.session.purged import WITHHELD_OID
 from gitsession.store.objects import SUBMODULE_MODE
 from gitsession.workspace.looking import Now, Odd
 from gitsession.workspace.trees import State
@@ -22,6 +23,7 @@ CHANGED_BETWEEN = "others changed it between the session's own changes"
 SHARED = "another session, at work at the same time, says that it changed it"
 SPECIAL = "a pipe, socket or device stands in its place"
 SUBMODULE = "a submodule: which commit it is at is not ours to change"
+PURGED = "what it was then was purged"
 SESSION_MADE = "the session made it"
 SESSION_REMOVED = "the session removed it"
 SESSION_CHANGED = "the session changed it"
@@ -113,6 +115,8 @@ def _settled(now: Now | str) -> State | str:
 
 
 def _restored(path: str, now: State, to: State, why: str) -> Planned:
+    if to is not None and to.oid == WITHHELD_OID:
+        return Planned(path, "leave", now, now, PURGED)
     return Planned(path, "remove" if to is None else "write", now, to, why)
 
 

@@ -12,26 +12,29 @@ from gitsession.codec.holes import Stored
 from gitsession.errors import GitSessionError, Malformed
 from gitsession.formats import FORMATS
 from gitsession.model.headline import Headline
-from gitsession.session import content, keep
+from gitsession.session import content, keep, tombstone
 from gitsession.session.content import Rows
 from gitsession.session.manifests import Manifests
 from gitsession.session.node import Node, load
+from gitsession.session.purged import Tombstones
 from gitsession.store import layout
-from gitsession.store.base import ObjectStore, Oid
+from gitsession.store.base import Oid, Reader
 from gitsession.store.objects import parse_commit
 
 
 def check(
-    store: ObjectStore,
+    store: Reader,
     node: Node,
     parent: Node | None,
     *,
     judge_words: bool = True,
+    tombstones: Tombstones | None = None,
     manifests: Manifests | None = None,
 ) -> Iterator[str]:
     """What is wrong with one entry; raises where it cannot be read. ``judge_words``: whether its view is ours.
 
-    ``manifests``: who looks into the files that it holds.
+    ``tombstones``: what was purged; without it nobody asks whether a tombstone stands where one may. ``manifests``: who
+    looks into the files that it holds.
     """
     if node.parent is not None and parent is None:
         yield f"its parent {node.parent} cannot be read"
@@ -41,23 +44,43 @@ def check(
     tree = content.tree_of(store, node.tree)
     yield from _tree_problems(store, node.tree, tree)
     parts = content.kept_of(store, node.tree, tree)
-    chain = chain_of(None if parent is None else parent.chain, digest_of(parts.stored, parts.holes))
-    if chain != node.chain:
+    digest = digest_of(parts.stored, parts.holes)
+    of = tombstone.stands_for(node, parts) or digest
+    if chain_of(None if parent is None else parent.chain, of) != node.chain:
         yield "the chain does not fit: the payload, or an entry before it, is not what was written here"
+    if tombstones is not None:
+        yield from purge_problems(node, digest.hex(), of.hex(), tombstones)
     if manifests is not None and parts.files is not None:
         yield from manifests.problems(parts.files)
     data = content.whole(store, node, parts)
-    headline = _headline(node, parts.form, data) if judge_words else None
+    headline = _headline(node, parts.form, data) if judge_words or node.is_tombstone else None
     if headline is None:
         return
     lifted = Stored(parts.stored, parts.holes, ())
-    draft = keep.Draft(parts.form, lifted, headline, node.source, parts.files, node.second_parent)
+    stands_for = of if node.is_tombstone or node.replaces else b""
+    draft = keep.Draft(parts.form, lifted, headline, node.source, parts.files, node.second_parent, stands_for)
     expected, made = keep.commit_of(draft, node.tree, parent)
     if made.oid != node.oid:
         yield from _commit_problems(expected, store.read(node.oid)[1])
 
 
-def _second_parent_problems(store: ObjectStore, oid: Oid) -> Iterator[str]:
+def purge_problems(node: Node, digest: str, of: str, tombstones: Tombstones) -> Iterator[str]:
+    """What was purged is not there, and nothing stands for what was not."""
+    if node.is_tombstone:
+        if not tombstones.stands(of):
+            yield f"a tombstone of {of}, which was not purged"
+        return
+    instead = tombstones.instead(of) if tombstones.has_entry(of) else None
+    if tombstones.has_entry(of):
+        if instead is None or instead.digest != digest:
+            yield f"the entry {of} was purged"
+    elif node.replaces:
+        yield f"stands in the place of {of}, which was not redacted"
+    elif tombstones.has_entry(digest):
+        yield f"the entry {digest} was purged"
+
+
+def _second_parent_problems(store: Reader, oid: Oid) -> Iterator[str]:
     try:
         load(store, oid)
     except GitSessionError as error:
@@ -66,6 +89,8 @@ def _second_parent_problems(store: ObjectStore, oid: Oid) -> Iterator[str]:
 
 def _headline(node: Node, form: str, data: bytes) -> Headline | None:
     """The words that the message must have; ``None`` where this release does not know the agent."""
+    if node.is_tombstone:
+        return own_headline.headline(tombstone.read(node, form, data))
     format = FORMATS.get(node.source.agent) if node.source else None
     if node.source is not None and format is None:
         return None
@@ -75,7 +100,7 @@ def _headline(node: Node, form: str, data: bytes) -> Headline | None:
     return own_headline.headline(payload.decode(data)[0]) if format is None else format.headline(data)
 
 
-def _tree_problems(store: ObjectStore, oid: Oid, rows: Rows) -> Iterator[str]:
+def _tree_problems(store: Reader, oid: Oid, rows: Rows) -> Iterator[str]:
     top = {name: (mode, oid) for mode, name, oid in rows}
     for name, (mode, _) in top.items():
         layout.check(name, oid)

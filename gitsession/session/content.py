@@ -12,8 +12,9 @@ from gitsession.errors import Corrupt, Malformed, MissingObject
 from gitsession.formats import FORMATS
 from gitsession.model.entries import Entry, Fork, Opaque
 from gitsession.session.node import Node, load
+from gitsession.session.shown import Shown
 from gitsession.store import layout
-from gitsession.store.base import ObjectStore, Oid
+from gitsession.store.base import Oid, Reader
 from gitsession.store.objects import parse_tree
 
 Rows: TypeAlias = list[tuple[str, str, Oid]]
@@ -31,22 +32,22 @@ class Kept:
     blob: Oid = ""
 
 
-def kept(store: ObjectStore, node: Node) -> Kept:
+def kept(store: Reader, node: Node) -> Kept:
     """The parts of a node's tree. Raises ``Malformed`` for a tree that is no entry's."""
     return kept_in(store, node.tree)
 
 
-def kept_in(store: ObjectStore, tree: Oid) -> Kept:
+def kept_in(store: Reader, tree: Oid) -> Kept:
     """The parts of an entry's tree, whichever commit names it."""
     return kept_of(store, tree, tree_of(store, tree))
 
 
-def tree_of(store: ObjectStore, oid: Oid) -> Rows:
+def tree_of(store: Reader, oid: Oid) -> Rows:
     """What a tree holds. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
     return parse_tree(_read(store, oid, "tree"))
 
 
-def kept_of(store: ObjectStore, tree: Oid, rows: Rows) -> Kept:
+def kept_of(store: Reader, tree: Oid, rows: Rows) -> Kept:
     """The parts of the tree ``tree``, which holds ``rows``."""
     form, stored, table, files, blob = "", b"", b"", None, ""
     for _, name, oid in rows:
@@ -62,7 +63,7 @@ def kept_of(store: ObjectStore, tree: Oid, rows: Rows) -> Kept:
     return Kept(form, stored, table, files, blob)
 
 
-def files_of(store: ObjectStore, oid: Oid) -> Oid | None:
+def files_of(store: Reader, oid: Oid) -> Oid | None:
     """The files that the entry ``oid`` holds, as a tree; ``None`` where it holds none, or cannot be read."""
     try:
         return next((child for _, name, child in tree_of(store, load(store, oid).tree) if name == layout.FILES), None)
@@ -70,14 +71,25 @@ def files_of(store: ObjectStore, oid: Oid) -> Oid | None:
         return None
 
 
-def payload_of(store: ObjectStore, node: Node) -> bytes:
+def payload_of(store: Reader, node: Node) -> bytes:
     """The payload as its writer wrote it. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
     return whole(store, node, kept(store, node))
 
 
-def whole(store: ObjectStore, node: Node, parts: Kept) -> bytes:
-    """The payload of ``parts``, holes filled."""
+def whole(store: Reader, node: Node, parts: Kept) -> bytes:
+    """The payload of ``parts``, holes filled; of a ``Shown`` store, also with what was hidden."""
     if not parts.holes:
+        return parts.stored
+    data = _filled(store, node, parts)
+    if isinstance(store, Shown):
+        placeholders = len(holes.hidden(parts.holes))
+        if placeholders:
+            return store.payload(node, digest_of(parts.stored, parts.holes), data, placeholders)
+    return data
+
+
+def _filled(store: Reader, node: Node, parts: Kept) -> bytes:
+    if not holes.parse(parts.holes):
         return parts.stored
     top = {name: oid for _, name, oid in tree_of(store, node.tree)}
     blobs = {}
@@ -93,7 +105,7 @@ def whole(store: ObjectStore, node: Node, parts: Kept) -> bytes:
     return holes.fill(parts.stored, parts.holes, fetch)
 
 
-def entry_of(store: ObjectStore, node: Node) -> Entry:
+def entry_of(store: Reader, node: Node) -> Entry:
     """What the node means, as well as this release knows. Damage costs this entry only: it is shown as ``Opaque``."""
     return look(store, node).entry
 
@@ -111,7 +123,7 @@ class Looked(NamedTuple):
     data: bytes = b""
 
 
-def look(store: ObjectStore, node: Node) -> Looked:
+def look(store: Reader, node: Node) -> Looked:
     """The entry, and what a catalogue keeps of it. Damage costs this entry only: it is shown as ``Opaque``."""
     digest = b""
     try:
@@ -126,7 +138,7 @@ def look(store: ObjectStore, node: Node) -> Looked:
     return Looked(entry, digest, parts.blob if alone else "", data)
 
 
-def read_alone(store: ObjectStore, blob: Oid, agent: str | None) -> tuple[Entry, bytes]:
+def read_alone(store: Reader, blob: Oid, agent: str | None) -> tuple[Entry, bytes]:
     """Entry and payload out of a blob that ``look`` named; ``agent``: who wrote it, ``None`` for us.
 
     Raises ``Malformed``, ``MissingObject`` or ``Corrupt``.
@@ -146,14 +158,14 @@ def view(node: Node, form: str, data: bytes) -> Entry:
     return format.read(data)
 
 
-def _read(store: ObjectStore, oid: Oid, expected: str) -> bytes:
+def _read(store: Reader, oid: Oid, expected: str) -> bytes:
     kind, data = store.read(oid)
     if kind != expected:
         raise Corrupt(f"{oid} is a {kind}, expected a {expected}")
     return data
 
 
-def begins_fork(store: ObjectStore, node: Node, sid: str) -> bool:
+def begins_fork(store: Reader, node: Node, sid: str) -> bool:
     """Whether ``node`` is the entry at which session ``sid`` was forked off an older one."""
     if node.kind != Fork.kind or node.source is not None:
         return False

@@ -6,7 +6,7 @@ The order of writing is docs/format.md's: blobs, tree, commit; the caller moves 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from gitsession.codec import headline as own_headline
 from gitsession.codec import holes, lift, message, payload
@@ -15,12 +15,17 @@ from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.holes import Stored
 from gitsession.codec.message import SourceRef
 from gitsession.formats import Format, Record
-from gitsession.model.entries import Entry
+from gitsession.model.entries import Entry, Tombstone
 from gitsession.model.headline import Headline
+from gitsession.redaction.original import Original
 from gitsession.session.node import Node
 from gitsession.store import layout
 from gitsession.store.base import Kind, Oid
 from gitsession.store.objects import SECONDS_MAX, encode_commit, encode_tree, oid_of
+
+if TYPE_CHECKING:
+    from gitsession.redaction.guard import Guard
+    from gitsession.redaction.payloads import Row
 
 
 class Objects(Protocol):
@@ -29,9 +34,19 @@ class Objects(Protocol):
     def put(self, kind: Kind, data: bytes) -> Oid: ...
 
 
+class Entries(Objects, Protocol):
+    """Where entries are put: what was secret of them, too."""
+
+    def keep_original(self, original: Original) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """An entry about to be kept. ``files``: the tree of a checkpoint; ``second_parent``: a leaf it summarises."""
+    """An entry about to be kept. ``files``: the tree of a checkpoint; ``second_parent``: a leaf it summarises.
+
+    ``of``: the digest of the entry in whose place it stands, which is what its chain is made of.
+    ``original``: the payload as its writer wrote it, where secrets were taken out of it.
+    """
 
     form: str
     stored: Stored
@@ -39,37 +54,76 @@ class Draft:
     source: SourceRef | None = None
     files: Oid | None = None
     second_parent: Oid | None = None
+    of: bytes = b""
+    original: bytes | None = None
+
+    @property
+    def replaces(self) -> bytes:
+        """What the commit says of that: a tombstone says it in its payload."""
+        return b"" if self.headline.role == Tombstone.kind else self.of
 
 
-def own(entry: Entry, nonce: bytes) -> Draft:
-    """A draft of an entry of our own. Raises ``Malformed`` for what the format cannot hold."""
-    data = payload.encode(entry, nonce)
-    return Draft(layout.OWN, holes.cut(data, payload.spans(entry, data)), own_headline.headline(entry))
+def own(entry: Entry, nonce: bytes, guard: Guard | None) -> Draft:
+    """A draft of an entry of our own, without its secrets. Raises ``Malformed`` for what the format cannot hold."""
+    data = whole = payload.encode(entry, nonce)
+    rows: tuple[Row, ...] = ()
+    if guard is not None:
+        data, rows = guard.redact(layout.OWN, whole)
+        if rows:
+            entry = payload.decode(data)[0]
+    stored = holes.cut(data, payload.spans(entry, data), rows)
+    return Draft(layout.OWN, stored, own_headline.headline(entry), original=whole if rows else None)
 
 
-def imported(format: Format, record: Record) -> Draft:
-    """A draft of a record of an agent's file, verbatim."""
-    return imported_as(format, record, imported_stored(format, record))
+def read_back(entry: Entry, guard: Guard | None) -> Entry:
+    """``entry`` as it is read once it is kept."""
+    data = payload.encode(entry, bytes(payload.NONCE_BYTES))
+    return payload.decode(data if guard is None else guard.redact(layout.OWN, data).payload)[0]
 
 
-def imported_as(format: Format, record: Record, stored: Stored) -> Draft:
-    """The same, where what is stored is at hand."""
-    source = SourceRef.of(format.AGENT, record.source_id, record.line)
-    return Draft(format.FORM, stored, format.headline(record.payload), source)
+class Safe(NamedTuple):
+    """A record's payload without its secrets, and as it is stored."""
+
+    payload: bytes
+    stored: Stored
+    is_redacted: bool
 
 
-def imported_stored(format: Format, record: Record) -> Stored:
-    """A record's payload as it is stored: what is lifted depends on its form (docs/format.md, "Holes")."""
+def safe(format: Format, data: bytes, guard: Guard | None) -> Safe:
+    """A payload as it is stored: what is lifted depends on its form (docs/format.md, "Holes")."""
+    rows: tuple[Row, ...] = ()
+    if guard is not None:
+        data, rows = guard.redact(format.FORM, data)
     is_json = format.FORM in ("json", "jsonl")
-    return holes.cut(record.payload, lift.spans_in_json(record.payload) if is_json else ())
+    return Safe(data, holes.cut(data, lift.spans_in_json(data) if is_json else (), rows), bool(rows))
 
 
-def put(objects: Objects, parent: Node | None, draft: Draft) -> Node:
+def imported(format: Format, record: Record, guard: Guard | None, made: Safe | None = None) -> Draft:
+    """A draft of a record of an agent's file, verbatim but for its secrets. ``made``: of it, where that is at hand."""
+    made = made or safe(format, record.payload, guard)
+    id = record.source_id
+    if made.is_redacted and guard is not None and id is not None:
+        id = guard.words(id)
+    source = SourceRef.of(format.AGENT, id, record.line)
+    original = record.payload if made.is_redacted else None
+    return Draft(format.FORM, made.stored, format.headline(made.payload), source, original=original)
+
+
+def put(objects: Entries, parent: Node | None, draft: Draft) -> Node:
     """Keep ``draft`` after ``parent`` (``None``: as a root) in ``objects``, a transaction."""
     tree = put_tree(objects, draft.form, draft.stored, draft.files)
     data, node = commit_of(draft, tree, parent)
     objects.put("commit", data)
+    if draft.original is not None:
+        objects.keep_original(original_of(node, draft.stored.payload, draft.stored.holes, draft.original))
     return node
+
+
+def original_of(node: Node, stored: bytes, table: bytes, data: bytes) -> Original:
+    """The row of the vault for an entry that was ``data``. ``stored`` and ``table``: its payload and holes as kept."""
+    source = node.source
+    said = f"{source.agent} {source.id or '-'} {source.line}" if source is not None else ""
+    return Original(digest_of(stored, table), node.chain, data, said)
 
 
 def tree_of(form: str, stored: Stored) -> Oid:
@@ -104,14 +158,14 @@ def put_tree(to: Objects, form: str, stored: Stored, files: Oid | None = None) -
 def commit_of(draft: Draft, tree: Oid, parent: Node | None) -> tuple[bytes, Node]:
     """The commit's bytes, and its node."""
     headline = draft.headline
-    digest = digest_of(draft.stored.payload, draft.stored.holes)
+    digest = draft.of or digest_of(draft.stored.payload, draft.stored.holes)
     chain = chain_of(None if parent is None else parent.chain, digest)
     if headline.at_ms is not None:
         author_seconds = min(max(headline.at_ms // 1000, 0), SECONDS_MAX)
     else:
         author_seconds = 0 if parent is None else parent.author_seconds
     committer_seconds = author_seconds if parent is None else max(author_seconds, parent.committer_seconds)
-    text = message.render(headline, chain, draft.source)
+    text = message.render(headline, chain, draft.source, draft.replaces)
     parents = [] if parent is None else [parent.oid]
     if draft.second_parent is not None:
         parents.append(draft.second_parent)
@@ -136,4 +190,5 @@ def commit_of(draft: Draft, tree: Oid, parent: Node | None) -> tuple[bytes, Node
         source=draft.source,
         subject=message.subject_of(text),
         model=message.model_of(headline),
+        replaces=draft.replaces,
     )

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from gitsession.errors import GitSessionError
 from gitsession.model.entries import Checkpoint
 from gitsession.session.content import Rows, tree_of
-from gitsession.store.base import ObjectStore, Oid
+from gitsession.store.base import Oid, Reader
 from gitsession.store.objects import SUBMODULE_MODE, TREE_MODE
 
 DEPTH_MAX = 64
@@ -28,7 +28,7 @@ Refuse: TypeAlias = Callable[[str], "str | None"]
 class Manifests:
     """Looks into trees of files, into each once."""
 
-    def __init__(self, store: ObjectStore, refuse: Refuse | None = None) -> None:
+    def __init__(self, store: Reader, refuse: Refuse | None = None) -> None:
         self._store = store
         self._refuse = refuse
         self._good: dict[Oid, int] = {}

@@ -42,14 +42,15 @@ class Meta:
         return lines
 
     def lines_in_force(self) -> dict[int, Node]:
-        """The same, without those that are no longer in the file."""
+        """The same, without those that are no longer in the file, or were purged."""
         gone = set(self.source_file.superseded)
-        return {number: node for number, node in self.newest_lines().items() if position(node) not in gone}
+        newest = self.newest_lines().items()
+        return {number: node for number, node in newest if position(node) not in gone and not node.is_tombstone}
 
     def headers(self, line: Iterable[Node] | None = None) -> dict[int, Node]:
         """Of these, the lines before the first entry; those that were in force when ``line`` was the file."""
         lines = self.lines_in_force() if line is None else self.lines_before(line)
-        return {number: node for number, node in lines.items() if not is_of_ours(node)}
+        return {number: node for number, node in lines.items() if not is_of_ours(node) and not node.is_tombstone}
 
     def lines_of_ours(self) -> dict[int, tuple[Node, str]]:
         """Lines of the agent's file in which it has taken in what we wrote, and the chain of the entry that each is.

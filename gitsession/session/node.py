@@ -8,13 +8,17 @@ from gitsession.codec import message
 from gitsession.codec.digest import to_base64url
 from gitsession.codec.message import SourceRef
 from gitsession.errors import Corrupt, Malformed, MissingObject
-from gitsession.store.base import ObjectStore, Oid
+from gitsession.model.headline import TOMBSTONE
+from gitsession.store.base import Oid, Reader
 from gitsession.store.objects import parse_commit
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """``chain``: 32 bytes. ``author_seconds``: the entry's own time; ``committer_seconds`` never runs backwards."""
+    """``chain``: 32 bytes. ``author_seconds``: the entry's own time; ``committer_seconds`` never runs backwards.
+
+    ``replaces``: the digest of the entry in whose place this one stands after a redaction, ``b""`` for all others.
+    """
 
     oid: Oid
     tree: Oid
@@ -28,6 +32,12 @@ class Node:
     source: SourceRef | None
     subject: str
     model: str
+    replaces: bytes = b""
+
+    @property
+    def is_tombstone(self) -> bool:
+        """Whether it stands for a purged entry. Its author tells: an agent may call a kind of its own so, too."""
+        return self.role == TOMBSTONE
 
 
 _NO_ENTRY = "`gitsession tree SESSION` shows the entries; `gitsession branch SESSION NAME --at ENTRY` goes on from one"
@@ -53,10 +63,11 @@ def parse(oid: Oid, data: bytes) -> Node:
         source=trailers.source,
         subject=message.subject_of(commit.message),
         model=trailers.model,
+        replaces=trailers.replaces,
     )
 
 
-def load(store: ObjectStore, oid: Oid) -> Node:
+def load(store: Reader, oid: Oid) -> Node:
     """The entry ``oid``. Raises ``MissingObject``, ``Corrupt`` or ``Malformed``."""
     kind, data = store.read(oid)
     if kind != "commit":
@@ -83,7 +94,7 @@ def line_of(place: str) -> int | None:
     return int(line) if line.isascii() and line.isdigit() and len(line) < 19 else None
 
 
-def before(store: ObjectStore, oid: Oid) -> Oid | None:
+def before(store: Reader, oid: Oid) -> Oid | None:
     """The first parent of a commit that need not be an entry: where to go on when somebody committed on top of one."""
     try:
         kind, data = store.read(oid)

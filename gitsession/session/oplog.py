@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 from gitsession.codec import cbor
 from gitsession.codec.text import clean
 from gitsession.errors import Malformed, NotFound, RefMoved, Refused
+from gitsession.session import sparing
+from gitsession.session.sparing import Stay
 from gitsession.store import layout, refs
 from gitsession.store.base import Kind, ObjectStore, Oid, RefValue, Transaction
 from gitsession.store.objects import SECONDS_MAX, encode_commit, encode_tree, parse_commit, parse_tree
+
+if TYPE_CHECKING:
+    from gitsession.redaction.original import Original
 
 AUTHOR = "operation"
 VERSION = 1
@@ -46,7 +51,8 @@ class Operation:
     """What one command did. ``undoes`` and ``redoes`` name the operation that this one took back or did again.
 
     ``group``: operations in a row with one group were one command (an import of several files): they are undone as one.
-    ``files``: what it wrote outside of the store, which undo and redo write too (``rewind/``).
+    ``files``: what it wrote outside of the store, which undo and redo write too (``rewind/``). ``stays``: of a step
+    that was just taken, the refs that it left because others have them.
     """
 
     id: Oid
@@ -58,6 +64,19 @@ class Operation:
     undoes: Oid | None = None
     redoes: Oid | None = None
     files: Written | None = None
+    stays: tuple[Stay, ...] = ()
+
+    @property
+    def named(self) -> list[Oid]:
+        """The commits that it names besides operations: checkpoints, and what refs held."""
+        values = [value for move in self.moves for value in (move.old, move.new)]
+        return [*(self.files[2:] if self.files else ()), *(one for one in values if one and refs.target(one) is None)]
+
+
+class Objects(Protocol):
+    """Where objects are put: a transaction, or a list that becomes one."""
+
+    def put(self, kind: Kind, data: bytes) -> Oid: ...
 
 
 class Recorder:
@@ -73,6 +92,9 @@ class Recorder:
 
     def put_all(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
         self._tx.put_all(objects)
+
+    def keep_original(self, original: Original) -> None:
+        self._tx.keep_original(original)
 
     def move(self, name: str, new: RefValue | None, *, expected: RefValue | None) -> None:
         self._tx.move(name, new, expected=expected)
@@ -109,43 +131,42 @@ def record(
     A ref that moved several times moved once, from its first value to its last; if these are one, nothing happened.
     """
     moves = _summed(moves)
-    if not moves and files is None:
+    if not moves and files is None and undoes is None and redoes is None:
         return
     parent = store.ref(refs.OPLOG)
+    if store.guard is not None:
+        command = store.guard.words(command)
+    operation = Operation("", parent, command, at_ms, tuple(moves), group, undoes, redoes, files)
+    tx.move(refs.OPLOG, keep(tx, operation), expected=parent)
+
+
+def keep(to: Objects, operation: Operation) -> Oid:
+    """Put the commit of an operation, whose own ``id`` follows from the rest; that id."""
+    moves, parent, files = operation.moves, operation.parent, operation.files
     body = cbor.encode(
         {
             "v": VERSION,
-            "command": command,
-            "at": at_ms,
+            "command": operation.command,
+            "at": operation.at_ms,
             "refs": [[move.ref, move.old, move.new] for move in moves],
             "parent": parent,
-            "group": group,
-            "undoes": undoes,
-            "redoes": redoes,
+            "group": operation.group,
+            "undoes": operation.undoes,
+            "redoes": operation.redoes,
             **({"files": list(files)} if files else {}),
         }
     )
-    seconds = min(max(at_ms // 1000, 0), SECONDS_MAX)
-    message = "\n".join([clean(command), "", *(f"    {_move_line(move)}" for move in moves[:100]), ""])
+    seconds = min(max(operation.at_ms // 1000, 0), SECONDS_MAX)
+    message = "\n".join([clean(operation.command), "", *(f"    {_move_line(move)}" for move in moves[:100]), ""])
     commit = encode_commit(
-        tree=tx.put("tree", encode_tree({layout.OPERATION: (layout.FILE_MODE, tx.put("blob", body))})),
-        parents=list(dict.fromkeys(([parent] if parent else []) + _named(moves, files))),
+        tree=to.put("tree", encode_tree({layout.OPERATION: (layout.FILE_MODE, to.put("blob", body))})),
+        parents=list(dict.fromkeys(([parent] if parent else []) + operation.named)),
         author_name=AUTHOR,
         author_seconds=seconds,
         committer_seconds=seconds,
         message=message.encode(),
     )
-    tx.move(refs.OPLOG, tx.put("commit", commit), expected=parent)
-
-
-def named(operation: Operation) -> list[Oid]:
-    """What an operation needs to be taken back, or done again."""
-    return _named(operation.moves, operation.files)
-
-
-def _named(moves: Iterable[Move], files: Written | None) -> list[Oid]:
-    found = list(files[2:]) if files else []
-    return found + [value for move in moves for value in (move.old, move.new) if value and refs.target(value) is None]
+    return to.put("commit", commit)
 
 
 def _summed(moves: list[Move]) -> list[Move]:
@@ -158,10 +179,11 @@ def _summed(moves: list[Move]) -> list[Move]:
 
 def history(store: ObjectStore) -> Iterator[Operation]:
     """The operations, newest first."""
-    return _back(store, store.ref(refs.OPLOG))
+    return back(store, store.ref(refs.OPLOG))
 
 
-def _back(store: ObjectStore, oid: Oid | None) -> Iterator[Operation]:
+def back(store: ObjectStore, oid: Oid | None) -> Iterator[Operation]:
+    """The operation ``oid`` and those before it."""
     while oid is not None:
         operation = load(store, oid)
         yield operation
@@ -180,9 +202,18 @@ def load(store: ObjectStore, oid: Oid) -> Operation:
     command, at_ms, moves = body.get("command"), body.get("at"), body.get("refs")
     if type(command) is not str or type(at_ms) is not int or type(moves) is not list:
         raise Malformed("expected a command, a time and refs", where=oid)
-    names = {name: _text_or_none(body, name, oid) for name in ("parent", "group", "undoes", "redoes")}
-    told = tuple(_move(move, oid) for move in moves)
-    return Operation(id=oid, command=command, at_ms=at_ms, moves=told, files=_written(body.get("files"), oid), **names)
+    parent, group, undoes, redoes = (_text_or_none(body, name, oid) for name in ("parent", "group", "undoes", "redoes"))
+    return Operation(
+        id=oid,
+        parent=parent,
+        command=command,
+        at_ms=at_ms,
+        moves=tuple(_move(move, oid) for move in moves),
+        group=group,
+        undoes=undoes,
+        redoes=redoes,
+        files=_written(body.get("files"), oid),
+    )
 
 
 def _written(row: cbor.Plain, where: str) -> Written | None:
@@ -218,7 +249,8 @@ Verb: TypeAlias = Literal["undo", "redo"]
 class Step:
     """What ``undo`` or ``redo`` (``verb``) would do next: move these refs, and the files of ``operation`` with them.
 
-    ``seen``: the operation log as it was then; the step is taken behind it and behind no other.
+    ``seen``: the operation log as it was then; the step is taken behind it and behind no other. ``stays``: refs that it
+    leaves, because others have them.
     """
 
     verb: Verb
@@ -226,6 +258,7 @@ class Step:
     command: str
     moves: tuple[Move, ...]
     seen: Oid | None
+    stays: tuple[Stay, ...] = ()
 
     def check(self, store: ObjectStore) -> None:
         """Raises ``RefMoved`` where another command was logged since, ``Refused`` where work would be lost."""
@@ -245,24 +278,23 @@ class Step:
             tx.move(move.ref, move.new, expected=move.old)
         name = {"undoes" if self.verb == "undo" else "redoes": self.operation.id}
         record(store, tx, f"{self.verb}: {self.command}", at_ms, list(self.moves), files=files, **name)
-        return replace(self.operation, command=self.command, moves=self.moves)
+        return replace(self.operation, command=self.command, moves=self.moves, stays=self.stays)
 
 
 def next_step(store: ObjectStore, verb: Verb) -> Step:
     """What ``verb`` would do. Raises ``NotFound`` where there is nothing, and ``Malformed``."""
     seen = store.ref(refs.OPLOG)
-    done, undone = _stacks(store, seen)
+    done, undone, taken_back = _stacks(store, seen)
     units = done if verb == "undo" else undone
     if not units:
         raise NotFound(f"nothing to {verb}")
     unit = units[-1]
-    if verb == "undo":
-        moves = [move.inverse() for operation in reversed(unit) for move in reversed(operation.moves)]
-    else:
-        moves = [move for operation in unit for move in operation.moves]
     newest = unit[-1]
+    back = unit if verb == "undo" else [taken_back[newest.id]]
+    moves = _summed([move.inverse() for operation in reversed(back) for move in reversed(operation.moves)])
+    made, stays = sparing.spare(store, [sparing.Step(move.ref, move.old, move.new) for move in moves])
     command = newest.command if len(unit) == 1 else f"{newest.command.partition(' ')[0]} of {len(unit)} files"
-    return Step(verb, newest, command, tuple(_summed(moves)), seen)
+    return Step(verb, newest, command, tuple(Move(*step) for step in made), seen, tuple(stays))
 
 
 def undo(store: ObjectStore, at_ms: int) -> Operation:
@@ -287,22 +319,28 @@ def _take_next(store: ObjectStore, verb: Verb, at_ms: int) -> Operation:
             # Another command was logged since we looked: what is newest now is not what we meant. Look again.
 
 
-def _stacks(store: ObjectStore, newest: RefValue | None) -> tuple[list[Unit], list[Unit]]:
-    """What ``undo`` and ``redo`` would take next: the last of each. Raises ``Malformed``."""
+def _stacks(store: ObjectStore, newest: RefValue | None) -> tuple[list[Unit], list[Unit], dict[Oid, Operation]]:
+    """What ``undo`` and ``redo`` would take next: the last of each; and what took each operation back last.
+
+    Raises ``Malformed``.
+    """
     done: list[Unit] = []
     undone: list[Unit] = []
-    for operation in reversed(list(_back(store, newest))):
+    taken_back: dict[Oid, Operation] = {}
+    for operation in reversed(list(back(store, newest))):
         if operation.undoes or operation.redoes:
             source, target = (done, undone) if operation.undoes else (undone, done)
             if not source or source[-1][-1].id != (operation.undoes or operation.redoes):
                 raise Malformed("takes back what was not done last", where=operation.id)
             target.append(source.pop())
+            if operation.undoes:
+                taken_back[operation.undoes] = operation
         elif done and operation.group is not None and operation.group == done[-1][-1].group and not undone:
             done[-1].append(operation)
         else:
             done.append([operation])
             undone.clear()
-    return done, undone
+    return done, undone, taken_back
 
 
 def _move_line(move: Move) -> str:

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from gitsession.session import astray
 from gitsession.session.findings import Covered, Finding, Report
-from gitsession.session.manifests import Manifests, Refuse
-from gitsession.session.verify import Walk, check_log
+from gitsession.session.manifests import Refuse
+from gitsession.session.verify import Judges, Walk, check_log
 from gitsession.store import create, damage, refs, verified
 from gitsession.store.base import Oid, RefValue
 from gitsession.store.durable import replace as replace_file
@@ -66,7 +66,7 @@ def go_on(
     begins = not place.since_ms
     if begins:
         place = replace(place, since_ms=now_ms)
-    part = _Part(store, report, Manifests(store, refuse), sample, lambda: until is not None and clock() > until)
+    part = _Part(store, report, Judges(store, report, refuse), sample, lambda: until is not None and clock() > until)
     if begins:
         part.refs(seen)
     place = part.sessions(place)
@@ -83,9 +83,9 @@ def go_on(
 
 class _Part:
     def __init__(
-        self, store: GitStore, report: Report, manifests: Manifests, sample: int | None, is_late: Callable[[], bool]
+        self, store: GitStore, report: Report, judges: Judges, sample: int | None, is_late: Callable[[], bool]
     ) -> None:
-        self._store, self._report, self._manifests = store, report, manifests
+        self._store, self._report, self._judges = store, report, judges
         self._sample, self._is_late = sample, is_late
         self.is_over = False
         """Whether this part holds what it was to hold."""
@@ -111,7 +111,7 @@ class _Part:
         return replace(place, entry="")
 
     def _session(self, sid: str, place: Place) -> Place:
-        walk = Walk(self._store, sid, self._report, self._manifests)
+        walk = Walk(self._store, sid, self._report, self._judges)
         left = sorted(oid for oid in walk.nodes if oid > place.entry)
         room = len(left) if self._sample is None else self._sample - self._report.checked
         chosen = left[:room]

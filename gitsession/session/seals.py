@@ -95,7 +95,7 @@ def look(sessions: Sessions, by: Signing | None = None) -> Iterator[Sealed]:
 
 
 def _seals(sessions: Sessions, sid: str) -> Iterator[tuple[Node, Seal]]:
-    for node in sessions.line(sessions.leaves.get(refs.meta(sid))):
+    for node in sessions.meta(sid):
         if node.kind == Seal.kind and node.source is None:
             entry = sessions.read(node)
             if isinstance(entry, Seal):

@@ -21,8 +21,6 @@ from gitsession.session.node import Node, position, short_id
 from gitsession.store import refs
 from gitsession.store.base import Oid, RefValue
 
-_FILED = (kinds.Checkpoint.kind, kinds.Tombstone.kind)
-
 
 @dataclass
 class Sessions:
@@ -62,6 +60,15 @@ class Sessions:
         """The refs of one session, its conversation's first."""
         found = {name: oid for name, oid in self.leaves.items() if refs.session_of(name) == sid}
         return dict(sorted(found.items(), key=lambda item: (not _is_talk(item[0]), item[0])))
+
+    def meta(self, sid: str) -> Iterator[Node]:
+        """What stands on ``meta``, and on the lines beside it, newest first, down to where the session begins."""
+        for name, leaf in self.of(sid).items():
+            if refs.is_meta(name.rpartition("/")[2]):
+                for node in self.line(leaf):
+                    if node.source is None and (node.parent is None or node.kind == kinds.Fork.kind):
+                        break
+                    yield node
 
     @property
     def sids(self) -> list[str]:
@@ -111,7 +118,7 @@ def _beginnings(sessions: Sessions) -> Iterator[Finding]:
             if root is None:
                 continue
             node = sessions.nodes[root]
-            if node.kind in KINDS and node.kind not in (kinds.Session.kind, kinds.Tombstone.kind):
+            if node.kind in KINDS and node.kind != kinds.Session.kind and not node.is_tombstone:
                 yield Finding(root, f"a line cannot begin with {node.kind[:40]!a}", name)
             first = first or root
             if root != first:
@@ -132,9 +139,9 @@ def _forks(sessions: Sessions) -> set[str]:
             entry = sessions.read(node)
             if isinstance(entry, kinds.Fork):
                 found.add(entry.session)
-    if any(node.kind == kinds.Tombstone.kind for node in sessions.nodes.values()):
+    if any(node.is_tombstone for node in sessions.nodes.values()):
         for name, leaf in sessions.leaves.items():
-            if any(node.kind == kinds.Tombstone.kind for node in sessions.line(leaf)):
+            if any(node.is_tombstone for node in sessions.line(leaf)):
                 found.add(refs.session_of(name))
     return found
 
@@ -148,7 +155,7 @@ def _second_beginnings(sessions: Sessions) -> Iterator[Finding]:
     }
     if found:
         for sid in sessions.sids:
-            for node in sessions.line(sessions.leaves.get(refs.meta(sid))):
+            for node in sessions.meta(sid):
                 found.pop(node.oid, None)
     for oid in found:
         yield Finding(oid, "the beginning of a session in the middle of a line")
@@ -161,8 +168,8 @@ def _same_places(sessions: Sessions) -> Iterator[Finding]:
     """One entry at one place is one commit, in every store (docs/format.md, "Invariants")."""
     places: dict[tuple[Oid | None, int | None, bytes], Oid] = {}
     for node in sessions.nodes.values():
-        if node.kind in _FILED:
-            continue  # a checkpoint's files are no part of its chain
+        if node.kind == kinds.Checkpoint.kind or node.is_tombstone or node.replaces:
+            continue  # a checkpoint's files are no part of its chain; what is gone keeps the chain that it had
         key = (node.parent, node.source.line if node.source else None, node.chain)
         other = places.setdefault(key, node.oid)
         if other != node.oid:
@@ -191,7 +198,7 @@ def _checkpoint(
     for what in manifests.named(entry):
         yield Finding(node.oid, what)
     before = sessions.nodes.get(node.parent or "")
-    if entry.mode != "edited" or before is None:
+    if entry.mode != "edited" or before is None or before.is_tombstone:
         return
     base = files(before.oid) if before.kind == kinds.Checkpoint.kind else None
     try:
@@ -224,7 +231,7 @@ def _leaf_of_file(sessions: Sessions, sid: str) -> Iterator[Finding]:
 
 def _source_files(sessions: Sessions, sid: str) -> Iterator[tuple[Node, kinds.SourceFile]]:
     """What ``meta`` says of the agent's file, newest first."""
-    for node in sessions.line(sessions.leaves.get(refs.meta(sid))):
+    for node in sessions.meta(sid):
         if node.kind == kinds.SourceFile.kind and node.source is None:
             entry = sessions.read(node)
             if isinstance(entry, kinds.SourceFile):
@@ -321,9 +328,7 @@ class _Named:
 
     def _on_meta(self) -> Iterator[Finding]:
         meta = refs.meta(self._sid)
-        for node in self._sessions.line(self._sessions.leaves.get(meta)):
-            if node.parent is None or node.kind == kinds.Fork.kind:
-                break
+        for node in self._sessions.meta(self._sid):
             entry = self._sessions.read(node) if node.kind == kinds.Label.kind else None
             if isinstance(entry, kinds.Label) and entry.target not in self._names:
                 yield Finding(node.oid, f"label names {entry.target[:60]!a}, which is not there", meta)

@@ -9,7 +9,7 @@ import dataclasses
 import os
 from collections.abc import Callable, Mapping
 from itertools import count
-from typing import Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from gitsession.codec.digest import to_base64url
 from gitsession.codec.payload import NONCE_BYTES
@@ -18,7 +18,7 @@ from gitsession.errors import Corrupt, InvalidName, LeafMoved, NotFound, Refused
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
-from gitsession.session import captured, graph, keep, names, naming, oplog
+from gitsession.session import captured, graph, keep, names, naming, oplog, purged
 from gitsession.session.active import active
 from gitsession.session.address import STEPS, resolve
 from gitsession.session.beginning import beginning
@@ -28,6 +28,10 @@ from gitsession.session.node import Node, load
 from gitsession.store import refs
 from gitsession.store.base import Kind, ObjectStore, Oid, Transaction
 from gitsession.store.objects import oid_of
+
+if TYPE_CHECKING:
+    from gitsession.redaction.guard import Guard
+    from gitsession.redaction.original import Original
 
 Clock: TypeAlias = Callable[[], int]
 OnMoved: TypeAlias = Literal["refuse", "fork"]
@@ -61,7 +65,7 @@ class Session:
         at_ms = clock()
         root = kinds.Session(agent=agent, view=VIEW, at_ms=at_ms)
         header = kinds.Session(agent=agent, cwd=cwd, at_ms=at_ms)
-        return cls(store, names.random(at_ms), refs.MAIN, clock, birth=_Birth(root, header, project))
+        return cls(store, names.random(at_ms), refs.MAIN, clock, birth=_Birth(root, header, project, store.guard))
 
     @classmethod
     def open(
@@ -142,7 +146,9 @@ class Session:
             raise ValueError(f"on_moved is one of {', '.join(get_args(OnMoved))}, not {on_moved!r}")
         if not isinstance(entry, Entry):
             raise TypeError(f"expected an entry such as Message.user('...'), not {type(entry).__name__}")
-        draft = keep.own(entry if entry.at_ms else dataclasses.replace(entry, at_ms=self._clock()), _nonce())
+        draft = keep.own(
+            entry if entry.at_ms else dataclasses.replace(entry, at_ms=self._clock()), _nonce(), self._store.guard
+        )
         if summarises is not None:
             draft = dataclasses.replace(draft, second_parent=summarises.oid)
         if self._birth is not None:
@@ -158,7 +164,9 @@ class Session:
             if files is not None:
                 draft = dataclasses.replace(draft, files=files)
             if expected is None or expected.oid == seen:
-                node = keep.put(tx, self._node(seen), draft)
+                leaf = self._node(seen)
+                purged.check_goes_on(store, self.id, leaf)
+                node = keep.put(tx, leaf, draft)
                 tx.move(ref, node.oid, expected=seen)
             elif on_moved == "refuse":
                 raise LeafMoved(
@@ -179,6 +187,7 @@ class Session:
         """Start branch ``name`` at an entry. Raises ``InvalidName``, or ``Refused`` where there is one of that name."""
         refs.check_branch(name)
         node = self.resolve(at)
+        purged.check_goes_on(self._store, self.id, node)
         with oplog.recording(self._store, f"branch {self.id} {name}", self._clock()) as tx:
             ref = refs.leaf(self.id, name)
             if self._store.ref(ref) is not None:
@@ -219,10 +228,11 @@ class Session:
         self.check_view()
         at_ms = self._clock()
         node = self.resolve(at)
+        purged.check_goes_on(self._store, self.id, node)
         sid = names.random(at_ms)
         entry = kinds.Fork(session=sid, agent=agent, view=VIEW, cwd=cwd, title=title, labels=labels, at_ms=at_ms)
         with oplog.recording(self._store, f"fork {self.id} {sid}", at_ms) as tx:
-            fork = keep.put(tx, node, keep.own(entry, _nonce()))
+            fork = keep.put(tx, node, keep.own(entry, _nonce(), self._store.guard))
             tx.move(refs.leaf(sid), fork.oid, expected=None)
             checkpoint = captured.end(self._store, self.id)
             if checkpoint is not None:
@@ -265,6 +275,8 @@ class Session:
                 with self._store.transaction() as tx:
                     for kind, data in birth.objects:
                         tx.put(kind, data)
+                    for original in birth.originals:
+                        tx.keep_original(original)
                     tx.move(refs.leaf(self.id), node.oid, expected=None)
                     tx.move(refs.meta(self.id), birth.meta.oid, expected=None)
             except BaseException:
@@ -291,13 +303,14 @@ class Session:
         with oplog.recording(self._store, command, entry.at_ms) as tx:
             seen = self._store.ref(ref)
             parent = self._node(seen) if seen else beginning(self._store, self.id)
-            node = keep.put(tx, parent, keep.own(entry, _nonce()))
+            purged.check_goes_on(self._store, self.id, parent)
+            node = keep.put(tx, parent, keep.own(entry, _nonce(), self._store.guard))
             tx.move(ref, node.oid, expected=seen)
         return node
 
     def _files(self) -> Oid | None:
         """The files as last captured, which entries of our own carry: so that `git diff` works between any two."""
-        first = self._store.ref(refs.files(self.id))
+        first = self._store.ref(captured.start(self._store, self.id))
         if first != self._captured[0] or (first is not None and self._captured[1] is None):
             newest = captured.end(self._store, self.id) if first else None
             found = files_of(self._store, newest) if newest else None
@@ -313,13 +326,14 @@ class Session:
 class _Birth:
     """Objects of a session that has no user message yet."""
 
-    def __init__(self, root: kinds.Session, header: kinds.Session, project: str | None) -> None:
+    def __init__(self, root: kinds.Session, header: kinds.Session, project: str | None, guard: Guard | None) -> None:
         self.objects: list[tuple[Kind, bytes]] = []
-        self._last = keep.put(self, None, keep.own(root, _nonce()))
-        self.meta = keep.put(self, self._last, keep.own(header, _nonce()))
+        self.originals: list[Original] = []
+        self._last = keep.put(self, None, keep.own(root, _nonce(), guard))
+        self.meta = keep.put(self, self._last, keep.own(header, _nonce(), guard))
         if project is not None:
             said = kinds.Project(identity=project, at_ms=header.at_ms)
-            self.meta = keep.put(self, self.meta, keep.own(said, _nonce()))
+            self.meta = keep.put(self, self.meta, keep.own(said, _nonce(), guard))
 
     def add(self, draft: keep.Draft) -> Node:
         self._last = keep.put(self, self._last, draft)
@@ -332,6 +346,9 @@ class _Birth:
         """Forget what was added since ``place``."""
         count, self._last = place
         del self.objects[count:]
+
+    def keep_original(self, original: Original) -> None:
+        self.originals.append(original)
 
     def put(self, kind: Kind, data: bytes) -> Oid:
         self.objects.append((kind, data))

@@ -12,17 +12,18 @@ from gitsession.formats import FORMATS, is_document
 from gitsession.formats.record import TAIL
 from gitsession.model.entries import KINDS, Fork, Session
 from gitsession.model.headline import VIEW
-from gitsession.session import content, graph, oplog, seals, semantics
+from gitsession.session import content, graph, oplog, purged, seals, semantics
 from gitsession.session.check import check
 from gitsession.session.findings import Report
 from gitsession.session.manifests import Manifests, Refuse
 from gitsession.session.meta import is_of_ours
 from gitsession.session.node import Node, load
+from gitsession.session.purged import Tombstones
 from gitsession.session.semantics import Sessions
 from gitsession.store import refs
 from gitsession.store.base import ObjectStore, Oid
 
-ON_META = frozenset({"session", "title", "label", "source_file", "attachment", "project", "seal"})
+ON_META = frozenset({"session", "title", "label", "source_file", "attachment", "project", "seal", "tombstone"})
 """The kinds that ``meta`` may hold: what may change about a session."""
 
 
@@ -47,7 +48,7 @@ def verify(
     """
     report = Report()
     until = None if max_seconds is None else time.monotonic() + max_seconds
-    walk = Walk(store, sid, report, Manifests(store, refuse), known)
+    walk = Walk(store, sid, report, Judges(store, report, refuse), known)
     if sid is None:
         check_log(store, report)
     chosen = [oid for oid in walk.nodes if oid not in known]
@@ -63,45 +64,63 @@ def verify(
     return report
 
 
+class Judges:
+    """What all entries of a store are held against: what was purged, and which files may be where."""
+
+    def __init__(self, store: ObjectStore, report: Report, refuse: Refuse | None) -> None:
+        self.manifests = Manifests(store, refuse)
+        self.tombstones: Tombstones | None = None
+        try:
+            self.tombstones = purged.read(store)
+        except GitSessionError as error:
+            report.add(refs.TOMBSTONES, str(error))
+
+    def is_purged(self, sid: str) -> bool:
+        """Whether all refs of a session lead to the one tombstone that is left of it."""
+        return self.tombstones is not None and purged.SESSION + sid in self.tombstones
+
+
 class Walk:
     """The entries that a session's refs lead to, or those of all sessions. What is wrong goes into ``report``."""
 
     def __init__(
-        self,
-        store: ObjectStore,
-        sid: str | None,
-        report: Report,
-        manifests: Manifests,
-        known: Collection[Oid] = (),
+        self, store: ObjectStore, sid: str | None, report: Report, judges: Judges, known: Collection[Oid] = ()
     ) -> None:
-        self._store, self._sid, self._report, self._manifests = store, sid, report, manifests
+        self._store, self._sid, self._report, self._judges = store, sid, report, judges
         self.nodes, self._leads = _nodes(store, sid, report, known)
         self._later = _of_a_later_view(store, self.nodes, report)
 
     def check(self, oid: Oid) -> None:
         """One entry by itself."""
-        node = self.nodes[oid]
+        node, judges = self.nodes[oid], self._judges
         self._report.checked += 1
         try:
-            parent = self.nodes.get(node.parent or "")
-            judge_words = oid not in self._later
-            for what in check(self._store, node, parent, judge_words=judge_words, manifests=self._manifests):
+            parent, judge_words = self.nodes.get(node.parent or ""), oid not in self._later
+            for what in check(
+                self._store,
+                node,
+                parent,
+                judge_words=judge_words,
+                tombstones=judges.tombstones,
+                manifests=judges.manifests,
+            ):
                 self._report.add(oid, what, self._leads[oid])
         except GitSessionError as error:
             self._report.add(oid, str(error).removeprefix(f"{oid}: "), self._leads[oid])
 
     def judge(self, *, notices: bool = False) -> None:
         """What the entries say of each other."""
-        store, sid, report = self._store, self._sid, self._report
-        _check_meta(store, sid, self.nodes, report)
-        _check_files(store, sid, self.nodes, report)
-        sessions = Sessions(
-            store.refs(refs.session(sid) if sid else refs.SESSIONS),
-            self.nodes,
-            partial(content.entry_of, store),
-        )
+        store, sid, report, judges = self._store, self._sid, self._report, self._judges
+        leaves = {
+            name: value
+            for name, value in store.refs(refs.session(sid) if sid else refs.SESSIONS).items()
+            if not judges.is_purged(refs.session_of(name))
+        }
+        _check_meta(store, leaves, self.nodes, report)
+        _check_files(leaves, self.nodes, report)
+        sessions = Sessions(leaves, self.nodes, partial(content.entry_of, store))
         active = store.refs(refs.active(sid) if sid else refs.ACTIVE)
-        for found in semantics.problems(sessions, active, partial(content.files_of, store), self._manifests):
+        for found in semantics.problems(sessions, active, partial(content.files_of, store), judges.manifests):
             report.add(found.where, found.what, found.ref or self._leads.get(found.where, ""))
         for sealed in seals.look(sessions):
             report.seals.append(sealed)
@@ -150,31 +169,33 @@ def _add_unreached(store: ObjectStore, sid: str, ref: str, nodes: dict[Oid, Node
         leads.setdefault(oid, ref)
 
 
-def _check_meta(store: ObjectStore, sid: str | None, nodes: Mapping[Oid, Node], report: Report) -> None:
+def _check_meta(
+    store: ObjectStore, ends: Mapping[str, Oid], nodes: Mapping[Oid, Node], report: Report
+) -> None:
     """``meta`` stands below the entry at which its session begins, and holds nothing but what belongs there."""
-    for name in store.refs(refs.session(sid) if sid else refs.SESSIONS):
+    for name, value in ends.items():
         parsed = refs.parse(name)
-        if parsed is None or parsed[1] != refs.META:
+        if parsed is None or not refs.is_meta(parsed[1]):
             continue
-        node = nodes.get(store.ref(name) or "")
-        while node is not None and not _starts(node):
-            if _is_astray(node, ON_META) and not _stands_for_a_part(node) and not is_of_ours(node):
+        node = nodes.get(value)
+        while node is not None and not starts(node):
+            if _is_astray(node, ON_META) and not stands_for_a_part(node) and not is_of_ours(node):
                 report.add(node.oid, f"{node.kind[:40]!r} has no place on {name}")
                 break
             node = nodes.get(node.parent or "")
         leaves = graph.branches(store, parsed[0])
-        if node is not None and _starts(node) and _reaches(nodes, leaves, node.oid) is False:
+        if node is not None and starts(node) and _reaches(nodes, leaves, node.oid) is False:
             report.add(name, "begins in another session")
 
 
-def _check_files(store: ObjectStore, sid: str | None, nodes: Mapping[Oid, Node], report: Report) -> None:
+def _check_files(ends: Mapping[str, Oid], nodes: Mapping[Oid, Node], report: Report) -> None:
     """The line of checkpoints holds nothing else, down to where its session, or the one it was forked from, begins."""
-    for name, value in store.refs(refs.session(sid) if sid else refs.SESSIONS).items():
+    for name, value in ends.items():
         parsed = refs.parse(name)
-        if parsed is None or parsed[1] == refs.META or refs.is_branch(parsed[1]):
+        if parsed is None or not refs.is_files(parsed[1]):
             continue
         node = nodes.get(value)
-        while node is not None and not _starts(node):
+        while node is not None and not starts(node):
             if _is_astray(node, ON_FILES):
                 report.add(node.oid, f"{node.kind[:40]!r} has no place on {name}", name)
                 break
@@ -186,15 +207,16 @@ def _is_astray(node: Node, places: Collection[str]) -> bool:
     return node.kind not in places and (node.source is not None or node.kind in KINDS)
 
 
-def _stands_for_a_part(node: Node) -> bool:
-    """Whether it is what waits in a file, or a part of a document as it stands there."""
+def stands_for_a_part(node: Node) -> bool:
+    """On ``meta``: whether it is what waits in a file, or a part of a document as it stands there."""
     if node.source is None:
         return False
     format = FORMATS.get(node.source.agent)
     return node.source.line == TAIL or (format is not None and is_document(format))
 
 
-def _starts(node: Node) -> bool:
+def starts(node: Node) -> bool:
+    """Whether a session begins there: a root, or a fork."""
     return node.source is None and (node.parent is None or node.kind == Fork.kind)
 
 
@@ -217,7 +239,7 @@ def check_log(store: ObjectStore, report: Report) -> None:
     """The operation log can be read, and all that it names is there."""
     try:
         for operation in oplog.history(store):
-            for oid in oplog.named(operation):
+            for oid in operation.named:
                 if not store.contains(oid):
                     report.add(refs.OPLOG, f"operation {operation.id} names {oid}, which is not there")
     except GitSessionError as error:
@@ -245,5 +267,5 @@ def _of_a_later_view(store: ObjectStore, nodes: Mapping[Oid, Node], report: Repo
 
 
 def _view_stated(store: ObjectStore, node: Node) -> int | None:
-    entry = content.entry_of(store, node) if _starts(node) else None
+    entry = content.entry_of(store, node) if starts(node) else None
     return entry.view if isinstance(entry, Session | Fork) else None

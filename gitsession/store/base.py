@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from gitsession.redaction.guard import Guard
+    from gitsession.redaction.original import Original
+    from gitsession.redaction.vault import Vault
 
 Kind: TypeAlias = Literal["commit", "tree", "blob"]
 Oid: TypeAlias = str
@@ -27,6 +32,9 @@ class Transaction(Protocol):
     def put_all(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
         """Add objects whose ids the caller has from ``objects.oid_of``."""
 
+    def keep_original(self, original: Original) -> None:
+        """What an entry among the objects was before it was redacted: in the vault before the objects are anywhere."""
+
     def move(self, name: str, new: RefValue | None, *, expected: RefValue | None) -> None:
         """Point ``name`` at ``new`` (``None``: delete it) if it holds ``expected`` (``None``: is absent).
 
@@ -35,13 +43,17 @@ class Transaction(Protocol):
         """
 
 
-class ObjectStore(Protocol):
-    """A bare git repository: objects by id, refs by name, atomic durable writes."""
+class Reader(Protocol):
+    """Objects by id, wherever they lie: in a store, or in what was pushed and is not taken in yet."""
 
     def read(self, oid: Oid) -> tuple[Kind, bytes]:
-        """The object whose bytes have the name ``oid``, which is checked. Raises ``MissingObject`` or ``Corrupt``."""
+        """The object whose bytes have the name ``oid``. Raises ``MissingObject`` or ``Corrupt``."""
 
     def contains(self, oid: Oid) -> bool: ...
+
+
+class ObjectStore(Reader, Protocol):
+    """A bare git repository: objects by id, refs by name, atomic durable writes. What is read has the name it says."""
 
     def oids(self) -> Iterator[Oid]:
         """The name of every object there is, whole or not, reachable or not; one may come twice."""
@@ -52,11 +64,27 @@ class ObjectStore(Protocol):
     def refs(self, prefix: str) -> Mapping[str, RefValue]:
         """Every ref whose name starts with ``prefix``, sorted by name, with what it holds."""
 
+    def published_to(self, name: str, new: RefValue | None) -> str | None:
+        """The remote that may have more of the ref ``name`` than it would hold at ``new`` (``None``: if it were gone);
+        ``None`` where nobody has, so that it may go back.
+        """
+
     def transaction(self) -> AbstractContextManager[Transaction]:
         """Enter: wait for the lock, see what others wrote. Leave: durable, then acknowledged. An exception: nothing."""
 
     def flush(self) -> None:
         """Hand everything acknowledged over to git: a pack and moved refs. Idempotent."""
+
+    @property
+    def guard(self) -> Guard | None:
+        """What takes secrets out of what is to be kept; ``None`` where the store is set not to.
+
+        Raises ``NotFound`` and ``Refused`` for rules of the user that cannot be used.
+        """
+
+    @property
+    def vault(self) -> Vault:
+        """The originals of what was redacted here."""
 
     def close(self) -> None:
         """Flush and let go of files and locks. Idempotent."""

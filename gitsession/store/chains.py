@@ -3,32 +3,33 @@
 A chain is every value a ref had since the journal began. What the repository holds decides:
 
     1. a value of the chain       -> ours to move: to the end of the chain
-    2. anything else              -> others moved it meanwhile: theirs stays, and our line goes on as
-                                     ``<name>-<8 characters of BLAKE3 of our end>``, the same after any crash or retry
-    3. we cannot move it for now  -> it is left for the next flush, and holds up no other ref
+    2. part of what we wrote      -> the same: others brought it too, and not as far as we
+    3. our end and more           -> it stays: others have what we wrote
+    4. anything else              -> others moved it meanwhile: theirs stays, and our line goes on beside it under the
+                                     name that follows from it (``store.lines``); what this store had chosen to go on
+                                     with goes along
+    5. we cannot move it for now  -> it is left for the next flush, and holds up no other ref
 
 Symbolic refs and deletions hold no history: where others moved those, theirs stays and that is all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
-from gitsession.codec.digest import hash_of, to_base32
 from gitsession.errors import GitSessionError, Unavailable
+from gitsession.store import lines, refs
 from gitsession.store.base import Oid, RefValue
+from gitsession.store.lines import Read
 from gitsession.store.refnames import SYMBOLIC
 from gitsession.store.refwriter import RefWriter
 from gitsession.store.staging import Move
-
-_SIDE_NAME_LENGTHS = (8, 16, 32, 52)
-_NAME_MAX = 64
 
 Chain = list[RefValue | None]
 
 
 def move_to_ends(
-    chains: Mapping[str, Chain], writer: RefWriter, sidestepped: list[tuple[str, str]]
+    chains: Mapping[str, Chain], writer: RefWriter, read: Read, sidestepped: list[tuple[str, str]]
 ) -> tuple[list[Move], Exception | None]:
     """Under the store's lock. The moves that are left, and what kept the first of them back.
 
@@ -41,26 +42,43 @@ def move_to_ends(
     for name, end in ends.items():
         try:
             if not writer.move(name, end, ours=set(chains[name])) and not end.startswith(SYMBOLIC):
-                sidestepped.append((name, _step_aside(name, end, writer)))
+                side = _meet(name, chains, end, writer, read)
+                sidestepped += [(name, side)] if side else []
         except (OSError, GitSessionError) as error:
             failed[name] = error
     return [_left(name, chains[name], writer) for name in failed], next(iter(failed.values()), None)
 
 
-def names_beside(name: str, end: Oid) -> Iterator[str]:
-    """What a line that ends in ``end`` may be called beside the ref ``name``; each but the first if those are taken."""
-    digest = hash_of(bytes.fromhex(end))
-    for length in _SIDE_NAME_LENGTHS:
-        # A branch has at most 64 characters, with what tells it apart at its end.
-        folder, _, branch = name.rpartition("/")
-        yield f"{folder}/{branch[: _NAME_MAX - length - 1]}-{to_base32(digest, length)}"
+def _meet(name: str, chains: Mapping[str, Chain], end: Oid, writer: RefWriter, read: Read) -> str | None:
+    """Bring our line to where it belongs beside what others put there; its name, if that is not ``name``."""
+    theirs = _held(name, writer)
+    if theirs is not None:
+        try:
+            if lines.holds(read, end, theirs, until=chains[name][0]) and writer.move(name, end, ours={theirs}):
+                return None
+            if lines.holds(read, theirs, end):
+                return None
+        except GitSessionError:
+            pass  # what cannot be followed is not ours to judge
+    side = lines.aside(read, lambda at: _held(at, writer), name, end, theirs)
+    held = _held(side, writer)
+    if (held is None or not lines.holds(read, held, end)) and not writer.move(side, end, ours={held}):
+        raise Unavailable(f"another program moves {side}")
+    _take_along(name, side, chains, writer)
+    return side
 
 
-def _step_aside(name: str, end: Oid, writer: RefWriter) -> str:
-    for side in names_beside(name, end):
-        if writer.move(side, end, ours={None}):
-            return side
-    raise Unavailable(f"every name to step aside to from {name} is taken")
+def _held(name: str, writer: RefWriter) -> Oid | None:
+    value = writer.refs.read(name)
+    return None if value is not None and value.startswith(SYMBOLIC) else value
+
+
+def _take_along(name: str, side: str, chains: Mapping[str, Chain], writer: RefWriter) -> None:
+    """Who goes on with the line ``name``, by choice or for lack of one, goes on with ours."""
+    choice = refs.choice(name)
+    chain = chains.get(choice or "", [None])
+    if choice and chain[-1] in (None, refs.symbolic(name)):
+        writer.move(choice, refs.symbolic(side), ours={None, refs.symbolic(name), *chain})
 
 
 def _left(name: str, chain: Chain, writer: RefWriter) -> Move:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 HEAD = "HEAD"
 FILE = "config"
@@ -55,6 +56,20 @@ def settings(text: str) -> dict[str, str]:
             key, equals, value = line.partition("=")
             found[f"{section}.{key.strip().lower()}"] = value.split("#")[0].strip().strip('"') if equals else "true"
     return found
+
+
+class Redaction(NamedTuple):
+    """What a store says of secrets: whether they are taken out of what is kept, and a file of the user's own rules."""
+
+    is_on: bool
+    rules: str
+
+
+def redaction(git_dir: Path) -> Redaction:
+    """``gitsession.redact`` and ``gitsession.rules`` of the store's own configuration; on, and none, if not said."""
+    said = settings(_text(git_dir / FILE) or "")
+    is_on = said.get("gitsession.redact", "true").lower() not in ("false", "no", "off", "0")
+    return Redaction(is_on, said.get("gitsession.rules", ""))
 
 
 def lacking(git_dir: Path) -> dict[str, str]:

@@ -27,9 +27,10 @@ MAIN = "refs/heads/main"
 CONTROL = "gitsession"
 JOURNAL, PROOFS = f"{CONTROL}/journal", f"{CONTROL}/reflocks"
 LOCK, KEEP = f"{CONTROL}/lock", f"{CONTROL}/keep"
+PURGE_PENDING = f"{CONTROL}/purge-pending"
 _KEPT = (config.HEAD, config.FILE, packedrefs.FILE, "objects", "refs", JOURNAL)
 
-_MARKER = "gitsession.json"
+MARKER = "gitsession.json"
 _DAMAGED = "the store is damaged: `gitsession repair` mends it, from a clone if need be"
 _REPAIR = "if it was one, it is damaged: `gitsession repair` mends it"
 _TRIES = 20
@@ -78,6 +79,11 @@ def is_waiting(path: Path) -> bool:
         return False
 
 
+def is_purge_pending(path: Path | str) -> bool:
+    """Whether a purge was begun in the store at ``path`` and has not ended."""
+    return os.path.exists(f"{os.fspath(path)}/{PURGE_PENDING}")
+
+
 def check(path: Path | str, *, damaged: bool = False) -> None:
     """Raises ``NotAStore`` with one line that says why, unless ``path`` is a store of this format.
 
@@ -104,7 +110,7 @@ def check(path: Path | str, *, damaged: bool = False) -> None:
         raise Corrupt(f"{path} is a store, and damaged: {told}", hint="`gitsession repair` writes it anew")
     _check_layout(path, settings, head)
     if not (damaged and (path / CONTROL).is_dir()):
-        _check_marker(path)
+        check_marker(path)
 
 
 def check_readable(path: Path) -> None:
@@ -128,7 +134,7 @@ def _check_layout(path: Path, settings: dict[str, str], head: str) -> None:
         raise NotAStore(f"{path} is not a git repository: it lacks objects or refs")
 
 
-def _check_marker(path: Path) -> None:
+def check_marker(path: Path) -> None:
     """What makes a repository a store is a file on its main branch, which every clone has too."""
     try:
         value = _marker(GitDoor(path))
@@ -136,11 +142,11 @@ def _check_marker(path: Path) -> None:
         check_readable(path)
         if (path / CONTROL).is_dir():
             raise Corrupt(f"{path}: {error}", hint=_DAMAGED) from None
-        raise NotAStore(f"{path}: cannot read {_MARKER} on its branch main: {error}") from None
+        raise NotAStore(f"{path}: cannot read {MARKER} on its branch main: {error}") from None
     version = value.get("format") if isinstance(value, dict) else None
     if not isinstance(version, int):
         hint = _REPAIR if (path / CONTROL).is_dir() else ""
-        raise NotAStore(f"{path} is a git repository, but not a store: no {_MARKER} on its branch main", hint=hint)
+        raise NotAStore(f"{path} is a git repository, but not a store: no {MARKER} on its branch main", hint=hint)
     if version > FORMAT:
         raise NotAStore(f"{path} is a store of format {version}; we know {FORMAT}", hint="upgrade gitsession")
 
@@ -151,7 +157,7 @@ def _marker(git: GitDoor) -> object:
         return None
     tree = parse_commit(git.read(oid)[1]).tree
     for _, name, blob in parse_tree(git.read(tree)[1]):
-        if name == _MARKER:
+        if name == MARKER:
             try:
                 return json.loads(git.read(blob)[1])
             except (ValueError, RecursionError):
@@ -212,7 +218,7 @@ def _name(aside: Path, path: Path) -> None:
 def first_commit() -> tuple[Oid, dict[Oid, tuple[Kind, bytes]]]:
     """Its name, and the objects by name: the same bytes in every store, so that all stores share it."""
     readme, marker = _README.encode(), json.dumps({"format": FORMAT}).encode() + b"\n"
-    tree = encode_tree({"README.md": ("100644", oid_of("blob", readme)), _MARKER: ("100644", oid_of("blob", marker))})
+    tree = encode_tree({"README.md": ("100644", oid_of("blob", readme)), MARKER: ("100644", oid_of("blob", marker))})
     commit = encode_commit(
         tree=oid_of("tree", tree),
         parents=[],
@@ -231,4 +237,3 @@ def _hint(path: Path) -> str:
 
 def _is_empty_directory(path: Path) -> bool:
     return path.is_dir() and not path.is_symlink() and not any(path.iterdir())
-

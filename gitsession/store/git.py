@@ -75,6 +75,10 @@ class GitDoor:
         self._packs.refresh()
         return self._packs.contains(oid)
 
+    def look_again(self) -> None:
+        """Forget packs that are gone, also where they are still open here."""
+        self._packs.refresh()
+
     def oids(self) -> Iterator[Oid]:
         """The name of every object there is, whole or not; one that is kept twice may come twice."""
         self._packs.refresh()

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection
+import threading
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -42,6 +43,10 @@ _USERS_OWN = (
 _PASSED_ON = ("PATH", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 
+QUARANTINE = ("GIT_QUARANTINE_PATH", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES")
+"""What git tells its hook `pre-receive`: where the objects lie that were pushed and are not taken in yet."""
+
+
 class Answer(NamedTuple):
     code: int
     out: bytes
@@ -68,13 +73,17 @@ def run(
     timeout_seconds: float = 600.0,
     user_config: bool = False,
     worktree: Worktree | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> Answer:
-    """Run git and wait. Raises ``Unavailable``: no git, too slow, or an exit code that is not in ``accept``."""
+    """Run git and wait. Raises ``Unavailable``: no git, too slow, or an exit code that is not in ``accept``.
+
+    ``variables``: what of git's own the child gets besides; nothing of it is taken from the environment.
+    """
     import subprocess  # slow to load, and a program that only reads never gets here
 
     command = _command(git_dir)
     verb = next((word for word in arguments if not word.startswith("-") and "=" not in word), "")
-    passed = environment(user_config=user_config)
+    passed = environment(user_config=user_config) | dict(variables or {})
     at = "/" if git_dir is None else git_dir  # the user's folder may be gone, or somebody's repository
     if worktree is not None:
         command.append(f"--work-tree={worktree.top}")
@@ -102,22 +111,95 @@ def run(
     return answer
 
 
-def start(git_dir: Path, *arguments: str) -> Popen[bytes]:
-    """Start git, to be asked one thing after the other; what it complains of is not heard. Raises ``Unavailable``."""
+def start(git_dir: Path, *arguments: str, variables: Mapping[str, str] | None = None) -> Popen[bytes]:
+    """Start git, to be asked one thing after the other; what it complains of is not heard. Raises ``Unavailable``.
+
+    ``variables``: as ``run`` has them.
+    """
     import subprocess
 
     try:
         return subprocess.Popen(
-            [*_command(git_dir), *arguments], env=environment(), cwd=git_dir, bufsize=0,
+            [*_command(git_dir), *arguments], env=environment() | dict(variables or {}), cwd=git_dir, bufsize=0,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )  # fmt: skip
     except FileNotFoundError:
         raise Unavailable("git is not on the PATH", hint="install git 2.39 or later") from None
 
 
+def quarantine(environ: Mapping[str, str]) -> dict[str, str]:
+    """Of ``environ``, what says where the objects lie that are being pushed."""
+    return {name: environ[name] for name in QUARANTINE if name in environ}
+
+
 def _command(git_dir: Path | None) -> list[str]:
     command = ["git", *(word for setting in _FIXED for word in ("-c", setting))]
     return command if git_dir is None else [*command, f"--git-dir={os.path.abspath(git_dir)}"]
+
+
+Told = Callable[[bytes], None]
+"""Is given what git says of its progress, as it comes."""
+
+
+def talk(
+    git_dir: Path | None,
+    *arguments: str,
+    told: Told | None = None,
+    interactive: bool = False,
+    timeout_seconds: float = 6 * 3600.0,
+) -> Answer:
+    """Run git to talk to another repository, by the user's own configuration; whatever it ends with.
+
+    ``told``: gets what git says meanwhile. ``interactive``: somebody is there to be asked for a password; else git and
+    ssh have no terminal to ask at. Raises ``Unavailable``: no git, too slow.
+    """
+    import subprocess
+
+    passed = environment(user_config=True)
+    if interactive:
+        passed["GIT_TERMINAL_PROMPT"] = "1"
+    fixed = [setting for setting in _FIXED if not (interactive and setting.startswith("core.askPass"))]
+    command = ["git", *(word for setting in fixed for word in ("-c", setting))]
+    if git_dir is not None:
+        command.append(f"--git-dir={os.path.abspath(git_dir)}")
+    try:
+        child = subprocess.Popen(
+            [*command, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=passed,
+            cwd="/" if git_dir is None else git_dir,
+            start_new_session=not interactive,
+        )
+    except FileNotFoundError:
+        raise Unavailable("git is not on the PATH", hint="install git 2.39 or later") from None
+    with child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        said: list[bytes] = []
+        reader = threading.Thread(target=_pass_on, args=(child.stderr.fileno(), told, said), daemon=True)
+        late = threading.Timer(timeout_seconds, child.kill)
+        late.daemon = True
+        try:
+            late.start()
+            reader.start()
+            out = child.stdout.read()
+            reader.join()
+            code = child.wait()
+        except BaseException:  # a Ctrl-C: the child is not left alone
+            child.kill()
+            raise
+        finally:
+            late.cancel()
+    return Answer(code, out, b"".join(said))
+
+
+def _pass_on(source: int, told: Told | None, said: list[bytes]) -> None:
+    while chunk := os.read(source, 1 << 16):
+        said.append(chunk)
+        if told is not None:
+            told(chunk)
 
 
 def environment(*, user_config: bool = False) -> dict[str, str]:

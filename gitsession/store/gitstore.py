@@ -10,7 +10,7 @@ and a reader never meets half a transaction. From that follow the orders:
 
 Opening is tailing: there is no recovery. A flush that fails or is killed leaves the journal, and the next one does all
 of it again, to the same end. What it moves is what the journal's chain says is ours to move; a ref that others moved
-meanwhile stays theirs, and our line goes on as ``<name>-<8 characters of BLAKE3 of our end>``.
+meanwhile stays theirs, and our line goes on beside it (``store.chains``).
 
 A write that failed may stand in the journal nevertheless, when blanking it failed too, and others may have read it. It
 was told as an error; so before this handle writes again, and while all refs are where that write put them, a record
@@ -22,6 +22,7 @@ A transaction over 1 MiB writes its own kept pack and journals only its ref move
 from __future__ import annotations
 
 import errno
+import functools
 import itertools
 import os
 import threading
@@ -29,10 +30,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias, get_args
 
-from gitsession.errors import Corrupt, GitSessionError, MissingObject, Unavailable
-from gitsession.store import create, pack
+from gitsession.errors import Corrupt, GitSessionError, MissingObject, RefMoved, Unavailable
+from gitsession.store import config, create, generation, pack, published, refs
 from gitsession.store.access import denied
 from gitsession.store.base import Kind, Oid, RefValue
 from gitsession.store.chains import move_to_ends
@@ -42,10 +43,15 @@ from gitsession.store.git import GitDoor
 from gitsession.store.idle import IdleTimer
 from gitsession.store.journal import Journal, encode_record
 from gitsession.store.lock import StoreLock
-from gitsession.store.objects import oid_of
+from gitsession.store.objects import oid_of, parse_commit
 from gitsession.store.overlay import Overlay
 from gitsession.store.refwriter import RefWriter
 from gitsession.store.staging import Move, Staging
+
+if TYPE_CHECKING:
+    # Who only reads what has no secrets starts without the rules, and without SQLite.
+    from gitsession.redaction.guard import Guard
+    from gitsession.redaction.vault import Vault
 
 Durability: TypeAlias = Literal["entry", "turn", "none"]
 """When an append survives a power cut: once it has returned, after the next ``flush()``, or never by our doing."""
@@ -114,6 +120,10 @@ class GitStore:
         return self._git_dir
 
     @property
+    def is_closed(self) -> bool:
+        return self._closed
+
+    @property
     def read_only(self) -> bool:
         return self._lock is None
 
@@ -122,6 +132,21 @@ class GitStore:
         """How many acknowledged transactions are not handed over to git yet, those of other processes included."""
         self._tail()
         return self._overlay.records
+
+    @functools.cached_property
+    def guard(self) -> Guard | None:
+        """See ``ObjectStore``. Off where the store's own configuration has ``gitsession.redact = false``."""
+        from gitsession.redaction.guard import Guard
+
+        said = config.redaction(self._git_dir)
+        return Guard.by(self.vault, said.rules) if said.is_on else None
+
+    @functools.cached_property
+    def vault(self) -> Vault:
+        """See ``ObjectStore``: a file of the store's that only its owner can read."""
+        from gitsession.redaction.vault import FILE, Vault
+
+        return Vault(self._git_dir / create.CONTROL / FILE)
 
     # -- reading
 
@@ -162,6 +187,10 @@ class GitStore:
         found = {**self._git.refs(prefix), **{name: end for name, end in ends.items() if name.startswith(prefix)}}
         return {name: value for name, value in sorted(found.items()) if value is not None}
 
+    def published_to(self, name: str, new: RefValue | None) -> str | None:
+        """See ``ObjectStore``."""
+        return published.holder(self._git_dir, self.read, self.refs(refs.TRACKING), name, new)
+
     # -- writing
 
     def transaction(self) -> _GitTransaction:
@@ -201,6 +230,16 @@ class GitStore:
     def locked(self) -> AbstractContextManager[None]:
         """No process appends or flushes meanwhile. Raises ``Unavailable``."""
         return _Locked(self)
+
+    def flush_held(self) -> None:
+        """Flush, for a holder of the lock, and begin a new file of the journal: nothing is left in the old ones.
+
+        Raises ``Unavailable`` where another program keeps a ref locked, or the disk says no.
+        """
+        self._flush()
+        if self._overlay.records:
+            raise Unavailable(f"cannot hand over to git: {self.last_flush_error}", hint="try again")
+        self._start_afresh([])
 
     def break_dead_locks(self) -> int:
         """Remove ref locks that writers of ours left when they died; how many. For a holder of the lock."""
@@ -273,6 +312,7 @@ class GitStore:
         self._refs = RefWriter(self._git_dir, self._git_dir / create.PROOFS, self._git.ref_reader, sync=self._sync)
         self._timer = IdleTimer(self._quietly_flush, FLUSH_SECONDS)
         self._flush_at = (FLUSH_RECORDS, FLUSH_BYTES)
+        self._generation, self._may_be_stale = generation.of(self._git_dir), False
 
     def _open_lock(self, control: Path) -> StoreLock | None:
         """A clone of a store, made by git, lacks our directories. ``None``: nothing here can be written."""
@@ -349,10 +389,25 @@ class GitStore:
         self._lock.acquire(wait_seconds)
         try:
             self._tail(locked=True)
+            self._look_for_drops()
             self._take_back_refused()
         except BaseException:
             self._lock.release()
             raise
+
+    def _look_for_drops(self) -> None:
+        """Under the lock. What was dropped is not there any more, though our open packs still have it."""
+        now = generation.of(self._git_dir)
+        if now != self._generation:
+            self._git.look_again()
+            self._generation, self._may_be_stale = now, True
+
+    def _check_parents(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
+        """Who worked something out before objects were dropped may go on from one that is gone. Raises ``RefMoved``."""
+        for kind, data in objects.values():
+            for parent in parse_commit(data).parents if kind == "commit" else ():
+                if parent not in objects and not self.contains(parent):
+                    raise RefMoved(f"{parent} was purged meanwhile", hint="try again: something stands there now")
 
     def _check_not_held(self) -> None:
         if self._lock is not None and os.getpid() == self._pid and self._lock.is_mine:
@@ -389,7 +444,7 @@ class GitStore:
                 raise RuntimeError("a transaction cannot end in a forked child: it is the parent's")
             return
         try:
-            if commit and (staging.objects or staging.moves):
+            if commit and (staging.objects or staging.moves or staging.originals):
                 self._commit(staging)
         finally:
             try:
@@ -400,7 +455,13 @@ class GitStore:
             self._timer.touch()
 
     def _commit(self, staging: Staging) -> None:
+        if staging.originals:
+            self.vault.keep(staging.originals)  # first: no entry without what it hides
         objects = staging.objects
+        if not objects and not staging.moves:
+            return
+        if self._may_be_stale:
+            self._check_parents(objects)
         try:
             if staging.size > FLUSH_BYTES:
                 self._write_pack(objects)
@@ -454,7 +515,7 @@ class GitStore:
             if overlay.objects:
                 self._write_pack(overlay.objects)
             self._refs.break_dead_locks()
-            left, self.last_flush_error = move_to_ends(overlay.chains, self._refs, self.sidestepped)
+            left, self.last_flush_error = move_to_ends(overlay.chains, self._refs, self.read, self.sidestepped)
             if left and not overlay.objects and overlay.records == 1 and not self._journal.has_damage:
                 return  # nothing but what was left the last time, and none of it moved
             self._start_afresh(left)

@@ -11,6 +11,8 @@ BLOBS = "blobs"
 SUMMARY = "summary.md"
 FILES = "files"
 OPERATION = "op.cbor"
+PURGED_ENTRIES, PURGED_FILES, PURGED_SESSIONS = "entries", "files", "sessions"
+"""The folders of the tree of tombstones (docs/format.md, "Tombstones")."""
 
 FILE_MODE = "100644"
 TREE_MODE = "40000"

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from gitsession.errors import Malformed
+from gitsession.errors import Malformed, Unavailable
 from gitsession.store import gitcli
 from gitsession.store.base import Kind, Oid
 from gitsession.store.objects import oid_of
@@ -30,7 +30,7 @@ _LINE_BYTES_MAX = 256
 
 
 class Lent:
-    """A context. ``folders``: of objects; their own alternates count too. Raises ``Unavailable`` where git is none."""
+    """A context. ``folders``: of objects; their own alternates count too."""
 
     def __init__(self, folders: Iterable[Path]) -> None:
         # One that git's list of folders cannot name is none.
@@ -51,7 +51,7 @@ class Lent:
             self._made.cleanup()
 
     def read(self, kind: Kind, oid: Oid, bytes_max: int) -> bytes | str:
-        """An object's bytes; else in plain words why there are none. Raises ``Malformed`` where git stops answering."""
+        """An object's bytes; else in plain words why there are none. Raises ``Malformed`` where git cannot say."""
         try:
             return self._read(kind, oid, bytes_max)
         except (OSError, EOFError, ValueError):
@@ -82,7 +82,10 @@ class Lent:
 
     def _ask(self, what: bytes, oid: Oid) -> None:
         if self._git is None:
-            self._git = gitcli.start(self._git_dir(), "cat-file", "--batch-command")
+            try:
+                self._git = gitcli.start(self._git_dir(), "cat-file", "--batch-command")
+            except Unavailable as error:
+                raise Malformed(str(error), hint=error.hint) from None
         assert self._git.stdin is not None
         self._git.stdin.write(b"%s %s\n" % (what, oid.encode()))
 

@@ -12,6 +12,9 @@ from types import TracebackType
 from typing import Self
 
 from gitsession.errors import Corrupt, MissingObject, Unavailable
+from gitsession.redaction.guard import Guard
+from gitsession.redaction.scan import Scanner
+from gitsession.redaction.vault import Vault
 from gitsession.store.base import Kind, Oid, RefValue
 from gitsession.store.objects import oid_of
 from gitsession.store.staging import Staging
@@ -20,9 +23,11 @@ _WAIT_SECONDS = 10.0
 
 
 class MemoryStore:
-    """An ``ObjectStore`` of dicts."""
+    """An ``ObjectStore`` of dicts. ``redacts``: whether it takes secrets out of what is kept, by our rules alone."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, redacts: bool = True) -> None:
+        self._vault = Vault(None)
+        self._guard = Guard(Scanner(), self._vault) if redacts else None
         self._objects: dict[Oid, tuple[Kind, bytes]] = {}
         self._refs: dict[str, RefValue] = {}
         self._lock = threading.Lock()
@@ -53,8 +58,21 @@ class MemoryStore:
         found: dict[str, RefValue | None] = {**self._refs, **(staging.ends() if staging else {})}
         return {name: value for name, value in sorted(found.items()) if value is not None and name.startswith(prefix)}
 
+    def published_to(self, name: str, new: RefValue | None) -> str | None:
+        """It has no remotes."""
+
     def transaction(self) -> _MemoryTransaction:
         return _MemoryTransaction(self)
+
+    @property
+    def guard(self) -> Guard | None:
+        """See ``ObjectStore``."""
+        return self._guard
+
+    @property
+    def vault(self) -> Vault:
+        """See ``ObjectStore``: in memory, too."""
+        return self._vault
 
     def flush(self) -> None:
         """There is nothing to hand over."""
@@ -97,6 +115,8 @@ class _MemoryTransaction:
         assert staging is not None
         try:
             if error is None:
+                if staging.originals:
+                    store._vault.keep(staging.originals)
                 store._objects.update(staging.objects)
                 for name, value in staging.ends().items():
                     if value is None:

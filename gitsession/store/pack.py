@@ -37,7 +37,7 @@ def write_pack(object_dir: Path, objects: Mapping[Oid, tuple[Kind, bytes]], owne
     directory = object_dir / "pack"
     name = f"pack-{body[-20:].hex()}"
     temporary = f"{directory}/{TEMPORARY}{secrets.token_hex(8)}"
-    _keep(owner, directory / f"{name}.keep", sync)
+    keep(owner, directory / f"{name}.keep", sync=sync)
     for data, suffix in ((body, ".pack"), (index, ".idx")):
         write_new(temporary, data, mode=0o444, sync=sync)
         os.rename(temporary, directory / (name + suffix))
@@ -57,13 +57,14 @@ def release_packs(object_dir: Path) -> int:
     return count
 
 
-def _keep(owner: Path, keep: Path, sync: bool) -> None:
+def keep(owner: Path, at: Path, *, sync: bool = True) -> None:
+    """Have git leave the pack alone that belongs to ``at``, its `.keep`: a link to ``owner``."""
     try:
         try:
-            os.link(owner, keep)
+            os.link(owner, at)
         except FileNotFoundError:
             write_new(owner, KEEP_TEXT.encode(), sync=sync)
-            os.link(owner, keep)
+            os.link(owner, at)
     except FileExistsError:
         pass
 

@@ -8,8 +8,14 @@ from gitsession.errors import InvalidName
 from gitsession.store.refnames import check_ref_name
 
 SESSIONS = "refs/heads/sessions/"
+OURS = "refs/heads/gitsession/"
+"""Below it stands what is synced and is no session's."""
+TOMBSTONES = f"{OURS}tombstones"
+TRASH = "refs/gitsession/trash/"
 OPLOG = "refs/gitsession/oplog"
 ACTIVE = "refs/gitsession/active/"
+LOOKS = "refs/gitsession/files/"
+TRACKING = "refs/remotes/"
 META = "meta"
 FILES = "files"
 MAIN = "main"
@@ -19,6 +25,7 @@ LEAF, ROOT = "leaf", "root"
 
 _SID = re.compile(r"[0-9]{8}-[a-z2-7]{13}(?:[a-z2-7]{13})?")
 _BRANCH = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_BESIDE = re.compile(r"\.[a-z2-7]{8}(?:[a-z2-7]{5}|[a-z2-7]{18}|[a-z2-7]{44})?")
 
 
 def session(sid: str) -> str:
@@ -43,6 +50,27 @@ def active(sid: str) -> str:
     return ACTIVE + sid
 
 
+def looks(sid: str) -> str:
+    """The symbolic ref that says on which line this store keeps the checkpoints of a session, if not on ``files``."""
+    return LOOKS + sid
+
+
+def choice(name: str) -> str | None:
+    """The symbolic ref that says on which line this store goes on, for the line of a session ref; none of ``meta``."""
+    parsed = parse(name)
+    if parsed is None or is_meta(parsed[1]):
+        return None
+    return active(parsed[0]) if is_branch(parsed[1]) else looks(parsed[0])
+def trashed(name: str) -> str:
+    """Where a session's ref lies while the session is in the trash; the inverse of ``taken_out``."""
+    return TRASH + name.removeprefix(SESSIONS)
+
+
+def taken_out(name: str) -> str:
+    """The name that a ref in the trash had."""
+    return SESSIONS + name.removeprefix(TRASH)
+
+
 def parse(name: str) -> tuple[str, str] | None:
     """Session and branch of a session ref, else ``None``."""
     sid, _, branch = name.removeprefix(SESSIONS).partition("/")
@@ -52,9 +80,18 @@ def parse(name: str) -> tuple[str, str] | None:
 def is_branch(name: str) -> bool:
     """Whether a session's ref of that name is a branch of its conversation.
 
-    ``files-...`` is where a line of checkpoints goes on that another program moved meanwhile (store/chains.py).
+    ``files-...`` is where a line of checkpoints goes on whose end is lost (session/captured.py); what follows a ``.``
+    tells lines apart that went on without each other (store/lines.py).
     """
-    return name != META and name.partition("-")[0] != FILES
+    return not is_meta(name) and not is_files(name)
+
+
+def is_meta(name: str) -> bool:
+    return name.partition(".")[0] == META
+
+
+def is_files(name: str) -> bool:
+    return name.partition(".")[0].partition("-")[0] == FILES
 
 
 def session_of(name: str) -> str:
@@ -66,7 +103,10 @@ def session_of(name: str) -> str:
 def is_session_ref(name: str) -> bool:
     """Whether ``name`` is a session's branch as docs/format.md writes them."""
     parsed = parse(name)
-    return parsed is not None and bool(_SID.fullmatch(parsed[0])) and bool(_BRANCH.fullmatch(parsed[1]))
+    if parsed is None or not _SID.fullmatch(parsed[0]):
+        return False
+    base, dot, rest = parsed[1].partition(".")
+    return bool(_BRANCH.fullmatch(base)) and (not dot or bool(_BESIDE.fullmatch(dot + rest)))
 
 
 def symbolic(target: str) -> str:

@@ -8,22 +8,29 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from gitsession.errors import InvalidName, MissingObject, RefMoved
 from gitsession.store.base import Kind, Oid, RefValue
 from gitsession.store.objects import oid_of
 from gitsession.store.refnames import SYMBOLIC, check_ref_name, check_value, directories
 
+if TYPE_CHECKING:
+    from gitsession.redaction.original import Original
+
 Move = tuple[str, RefValue | None, RefValue | None]
 """A ref, what it held, and what it holds from now on."""
 
 
 class Staging:
-    """The ``Transaction`` of both stores. ``objects`` and ``moves`` are what the store makes durable at its end."""
+    """The ``Transaction`` of both stores. ``objects`` and ``moves`` are what the store makes durable at its end.
+
+    ``originals`` go into the vault before.
+    """
 
     __slots__ = (
-        "_contains", "_ends", "_made_below", "_names_below", "_open", "_ref", "_seen", "moves", "objects", "size",
-        "thread",
+        "_contains", "_ends", "_made_below", "_names_below", "_open", "_ref", "_seen", "moves", "objects",
+        "originals", "size", "thread",
     )  # fmt: skip
 
     def __init__(
@@ -35,6 +42,7 @@ class Staging:
     ) -> None:
         self.objects: dict[Oid, tuple[Kind, bytes]] = {}
         self.moves: list[Move] = []
+        self.originals: list[Original] = []
         self.size = 0
         self.thread = threading.get_ident()
         self._ref, self._names_below, self._contains = ref, names_below, contains
@@ -58,6 +66,11 @@ class Staging:
             if oid not in self.objects:
                 self.objects[oid] = (kind, data)
                 self.size += len(data)
+
+    def keep_original(self, original: Original) -> None:
+        """See ``Transaction.keep_original``."""
+        self._check_open()
+        self.originals.append(original)
 
     def move(self, name: str, new: RefValue | None, *, expected: RefValue | None) -> None:
         """See ``Transaction.move``. Raises ``MissingObject`` too, for a ``new`` that nobody has written."""

@@ -19,12 +19,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple
 
 from gitsession.errors import GitSessionError, Malformed, NotFound, Refused, Unavailable
 from gitsession.store.base import Oid
 from gitsession.store.objects import SUBMODULE_MODE, oid_of
-from gitsession.workspace import judging, looking, placing
+from gitsession.workspace import batch, judging, looking, placing
+from gitsession.workspace.batch import Batch, Waiting
 from gitsession.workspace.judging import Change, Folds
 from gitsession.workspace.looking import LINK_MODE, Now, Odd, Status
 from gitsession.workspace.root import NoFolder, Root, on_disk
@@ -32,17 +33,11 @@ from gitsession.workspace.trees import File
 
 __all__ = ["Change", "Content", "Outcome", "restore", "sweep"]
 
-T = TypeVar("T")
-R = TypeVar("R")
-
 _SUBMODULE = "a submodule: which commit it is at is not ours to change"
 
 Content = Callable[[Oid], bytes]
 """A blob's bytes. May raise ``GitSessionError``: the path is refused then."""
 
-_SYNCED_AT_ONCE = 8
-_READY_FILES, _READY_BYTES = 64, 32 << 20
-"""So much is prepared before it is put: each file of it takes two handles, and its bytes on the disk."""
 _GIVE_UP = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
@@ -71,7 +66,7 @@ def restore(
     """
     refused = judging.refusals(changes)
     fit = [change for change in changes if change.path not in refused]
-    with ThreadPoolExecutor(_SYNCED_AT_ONCE) as threads:
+    with ThreadPoolExecutor(batch.AT_ONCE) as threads:
         run = _Run(root, content, tag, bytes_max, frozenset(made), threads)
         if judging.collisions(fit, Folds(case=True, form=True)):
             refused |= judging.collisions(fit, run.folds())
@@ -86,7 +81,7 @@ def restore(
             run.land()
             run.tidy()
         finally:
-            run.drop()
+            run.waiting.drop()
             root.forget()
             run.settle()
     outcomes = run.outcomes | {path: Outcome(path, "refused", reason) for path, reason in refused.items()}
@@ -102,14 +97,6 @@ def sweep(root: Root, paths: Iterable[str], *, tag: str) -> int:
     return found
 
 
-class _Waiting(NamedTuple):
-    """A file that is prepared."""
-
-    change: Change
-    seen: Status | None
-    ready: placing.Ready
-
-
 @dataclass(slots=True)
 class _Run:
     root: Root
@@ -119,13 +106,15 @@ class _Run:
     made: frozenset[str]
     threads: ThreadPoolExecutor
     outcomes: dict[str, Outcome] = field(default_factory=dict)
-    waiting: list[_Waiting] = field(default_factory=list)
-    waiting_bytes: int = 0
+    waiting: Batch = field(init=False)
     numbers: Iterator[int] = field(default_factory=itertools.count)
     emptied: set[str] = field(default_factory=set)
     """Folders that something was taken away from."""
     touched: set[str] = field(default_factory=set)
     """Folders that are to be synced."""
+
+    def __post_init__(self) -> None:
+        self.waiting = Batch(self.threads)
 
     def folds(self) -> Folds:
         with self.root.enter("") as top:
@@ -148,25 +137,16 @@ class _Run:
                 raise
             self.land()  # what is replaced lets go of its place on the disk
             self._try(change, lambda: self._prepare(change))
-        if len(self.waiting) >= _READY_FILES or self.waiting_bytes >= _READY_BYTES:
+        if self.waiting.is_full:
             self.land()
 
     def land(self) -> None:
         """Put all that is prepared in its place."""
         try:
-            failed = self._at_once(lambda each: _failure(each.ready.sync), self.waiting)
-            for each, error in zip(self.waiting, failed, strict=True):
+            for each, error in self.waiting.synced():
                 self._try(each.change, partial(self._put, each, error))
         finally:
-            self.drop()
-
-    def drop(self) -> None:
-        """Let go of what is prepared."""
-        for each in self.waiting:
-            with suppress(OSError):
-                each.ready.drop()
-        self.waiting.clear()
-        self.waiting_bytes = 0
+            self.waiting.drop()
 
     def tidy(self) -> None:
         """Take away the session's own folders that are empty by now."""
@@ -174,12 +154,7 @@ class _Run:
             self._remove_folder(folder)
 
     def settle(self) -> None:
-        self._at_once(self._sync, self.touched)
-
-    def _at_once(self, step: Callable[[T], R], them: Collection[T]) -> list[R]:
-        if len(them) < 2:
-            return [step(each) for each in them]
-        return list(self.threads.map(step, them))
+        batch.at_once(self.threads, self._sync, self.touched)
 
     def _try(self, change: Change, step: Callable[[], Outcome | None]) -> None:
         """``None``: what becomes of it is told later."""
@@ -249,11 +224,10 @@ class _Run:
                 return Outcome(path, "done")
             executable = new.mode == "100755"
             ready = placing.ready(fd, data, executable=executable, seen=seen, tag=self.tag, numbers=self.numbers)
-            self.waiting.append(_Waiting(change, seen, ready))
-            self.waiting_bytes += len(data)
+            self.waiting.add(change, seen, ready, len(data))
         return None
 
-    def _put(self, waiting: _Waiting, error: OSError | None) -> Outcome:
+    def _put(self, waiting: Waiting, error: OSError | None) -> Outcome:
         if error is not None:
             raise error
         path = waiting.change.path
@@ -300,14 +274,6 @@ class _Run:
         self._touch(change.path)
         if change.expected is None:
             self.touched.update(("", *judging.folders_of(change.path)))
-
-
-def _failure(step: Callable[[], None]) -> OSError | None:
-    try:
-        step()
-    except OSError as error:
-        return error
-    return None
 
 
 def _is_submodule(change: Change) -> bool:

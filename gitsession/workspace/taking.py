@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 from gitsession.errors import GitSessionError, Malformed, NotFound, Refused, Unavailable
@@ -18,10 +19,11 @@ FILES_MAX = 100_000
 
 
 class Caps(NamedTuple):
-    """What is larger, or beyond so many, is skipped."""
+    """What is larger, or beyond so many, is skipped; and what holds a secret, of which ``secret`` gives the rule."""
 
     file_bytes: int = FILE_BYTES_MAX
     files: int = FILES_MAX
+    secret: Callable[[bytes], str | None] | None = None
 
 
 USUAL = Caps()
@@ -79,6 +81,9 @@ def take(root: Root, raw: bytes, caps: Caps = USUAL) -> Taken:
         if reason:
             return Taken(gone, Skipped(path, reason) if status.kind != "folder" else None, status)
         status, data = root.contents(path)
+        rule = caps.secret(data) if caps.secret is not None else None
+        if rule is not None:
+            return Taken(gone, Skipped(path, withheld(rule)), status)
     except NotFound:
         return Taken(gone)
     except Unavailable as error:
@@ -100,6 +105,11 @@ def _reason(raw: bytes, status: Status, caps: Caps) -> str | None:
     if status.mode == LINK_MODE and any(part.lower() == b".gitmodules" for part in raw.split(b"/")):
         return "a link where git reads its submodules from"
     return None
+
+
+def withheld(rule: str) -> str:
+    """Why a file is left out in which ``rule`` found a secret: it is kept as it is or not at all."""
+    return f"secret: {rule}"
 
 
 def _words(error: GitSessionError, path: str) -> str:

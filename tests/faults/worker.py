@@ -15,7 +15,7 @@ import tempfile
 import traceback
 from typing import Any
 
-from faults import checkpointing, draining, rewinding, work
+from faults import checkpointing, draining, purging, rewinding, work
 
 _SUBREAPER = 36
 _SECONDS = 240
@@ -61,6 +61,8 @@ def _be_child(request: dict[str, Any], out: int, errors: int) -> None:
             rewinding.do(request["work"], request["git_dir"])
         elif request["work"] in checkpointing.WORKS:
             checkpointing.do(request["work"], request["git_dir"])
+        elif request["work"] == purging.PURGE:
+            purging.do(request["git_dir"])
         elif request["work"] in draining.WORKS:
             draining.do(request["work"], request["git_dir"])
         else:

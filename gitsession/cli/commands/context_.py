@@ -9,7 +9,7 @@ import click
 
 from gitsession.cli.items import as_lines
 from gitsession.cli.opening import App, with_app
-from gitsession.cli.output import emit, emit_bare, json_option, paged, paint
+from gitsession.cli.output import emit, emit_bare, json_option, paged, paint, warn_of_hidden
 from gitsession.context.policies import Policy, clear_thinking, clear_tool_uses, drop_images, model_facing
 from gitsession.context.profiles import PROFILES
 from gitsession.context.profiles import profile as rules_of
@@ -61,6 +61,7 @@ def command(
     session, node = app.entry(entry)
     chosen: list[Policy] = [POLICIES[name]() for name in policies]
     context = session.context(node, profile=profile, policies=chosen, window=window)
+    warn_of_hidden(context.hidden, what_to_do="this machine never had them, or has lost them")
     request = context.request(form) if form else {}
     if raw:
         emit_bare(request)

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from gitsession.cli.opening import App, split, with_app
-from gitsession.cli.output import count, warn
+from gitsession.cli.output import count, warn, warn_of_hidden
 from gitsession.errors import Malformed, Refused
 
 
@@ -19,9 +19,12 @@ from gitsession.errors import Malformed, Refused
 @click.argument("session", metavar="SESSION[@ENTRY]")
 @click.option("--to", "agent", metavar="FORMAT", help="The agent to write for, its own by default; or markdown, jsonl.")
 @click.option("--as-it-came", is_flag=True, help="Only what the agent's file has, byte for byte.")
+@click.option("--with-secrets", is_flag=True, help="With what was hidden, as far as this machine has it.")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="A new file, instead of stdout.")
 @with_app
-def command(app: App, session: str, agent: str | None, as_it_came: bool, output: Path | None) -> None:
+def command(
+    app: App, session: str, agent: str | None, as_it_came: bool, with_secrets: bool, output: Path | None
+) -> None:
     """Write a session as a file that its agent, or another, opens and goes on with.
 
     The agent's own lines are as it wrote them; what was made here follows. With an entry: only its line.
@@ -33,10 +36,11 @@ def command(app: App, session: str, agent: str | None, as_it_came: bool, output:
         raise click.UsageError(f"no format {agent!r}; there are {', '.join(FORMATS)}; to read: {', '.join(TO_READ)}")
     found, entry = app.entry(session)
     at = entry if split(session)[1] else None
-    sent = app.store().export(found.id, at, to=agent, as_it_came=as_it_came)
+    sent = app.store().export(found.id, at, to=agent, as_it_came=as_it_came, with_secrets=with_secrets)
     if agent not in (None, sent.agent):
         hint = f"without --as-it-came it can be written for {agent}"
         raise Refused(f"this session came from {sent.agent}", hint=hint)
+    warn_of_hidden(sent.hidden, sent.problems, "" if with_secrets else "--with-secrets shows what this machine has")
     if sent.left_out:
         why = "which its file does not have" if as_it_came else "which hang below lines that it has rewritten"
         warn(f"left out: {count(sent.left_out, 'entry', 'entries')} made here, {why}; SESSION@ENTRY gives a line")

@@ -9,7 +9,7 @@ import click
 from gitsession.cli import exits
 from gitsession.cli.moments import Since
 from gitsession.cli.opening import App, here, no_such_agent, with_app
-from gitsession.cli.output import emit, json_option, paged, warn
+from gitsession.cli.output import clock, emit, json_option, paged, shorten, warn
 from gitsession.cli.sessions import as_object, table
 
 
@@ -19,6 +19,7 @@ from gitsession.cli.sessions import as_object, table
 @click.option("--project", metavar="DIR", help="Only of the project of this folder, or held below it.")
 @click.option("--here", "held_here", is_flag=True, help="Only held in this folder or above it.")
 @click.option("--since", type=Since(), help="Only with entries since a date, or since 12h, 3d, 2w ago.")
+@click.option("--trash", "in_trash", is_flag=True, help="What is in the trash.")
 @json_option
 @with_app
 def command(
@@ -28,9 +29,14 @@ def command(
     project: str | None,
     held_here: bool,
     since: int | None,
+    in_trash: bool,
     as_json: bool,
 ) -> int:
     """List sessions, the newest first."""
+    if in_trash:
+        if agent or project or held_here:
+            raise click.UsageError("--trash goes with -n and --since")
+        return _trash(app, number, since, as_json=as_json)
     rows = found = app.catalogue().sessions()
     if agent:
         rows = [row for row in rows if row.agent == agent]
@@ -55,4 +61,18 @@ def command(
     else:
         warn(no_such_agent(agent or "", found) or "no sessions")
     app.warn_of_damage()
+    return exits.OK if rows else exits.NOTHING
+
+
+def _trash(app: App, number: int | None, since: int | None, *, as_json: bool) -> int:
+    rows = [row for row in app.store().trashed() if since is None or row.updated_ms >= since][:number]
+    if as_json:
+        documents = [
+            {"session": row.sid, "title": row.name, "entries": row.entries, "updated": row.updated_ms} for row in rows
+        ]
+        emit("ls-trash", {"sessions": documents})
+    elif rows:
+        paged([f"{row.sid}  {clock(row.updated_ms)}  {row.entries:>7,}  {shorten(row.name, 60)}" for row in rows])
+    else:
+        warn("the trash is empty")
     return exits.OK if rows else exits.NOTHING

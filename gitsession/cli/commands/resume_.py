@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gitsession.cli.opening import App, split, with_app
-from gitsession.cli.output import count, current_folder, emit, json_option, warn
+from gitsession.cli.output import count, current_folder, emit, json_option, warn, warn_of_hidden
 from gitsession.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ def _tell(done: Resumption, *, dry_run: bool) -> None:
         warn(f"{'to be written' if dry_run else 'written'} behind what is in {done.file}: {rest}")
     else:
         warn(f"{'to be written' if dry_run else 'written'}: {done.file}")
+    warn_of_hidden(done.sent.hidden, done.sent.problems, "this machine never had them, or has lost them")
     if done.sent.left_out:
         warn(f"left out: {count(done.sent.left_out, 'entry', 'entries')} made here; `gitsession export` says why")
     for note, times in sorted(done.sent.notes.items()):

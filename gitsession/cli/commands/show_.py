@@ -77,6 +77,7 @@ def _document(
             {"offset": offset, "length": length, "digest": content_digest.hex(), "encoding": encoding}
             for offset, length, content_digest, encoding in (holes.parse(parts.holes) if parts.holes else [])
         ],
+        "hidden": [row._asdict() for row in holes.hidden(parts.holes)],
         "trailers": {
             "Entry": node.kind,
             "Chain": to_base64url(node.chain),

@@ -1,0 +1,103 @@
+"""What leaves a store: sessions into the trash and back, purges, and the rules by which old ones go."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gitsession.api.catalogues import Catalogues
+from gitsession.context.line import Memory
+from gitsession.errors import Refused
+from gitsession.index.names import marks_of
+from gitsession.session import facts, graph, marks, trash
+from gitsession.session.meta import meta_of
+from gitsession.session.node import Node
+from gitsession.session.trash import InTrash
+from gitsession.store.gitstore import GitStore
+from gitsession.sync import finding, purging, retention
+from gitsession.sync.finding import Wanted
+from gitsession.sync.purging import Applied
+from gitsession.sync.retention import Leaves, Rules
+
+
+@dataclass(frozen=True, slots=True)
+class Trashed:
+    """A session in the trash. ``name``: its title, else how it began; ``updated_ms``: its newest entry."""
+
+    sid: str
+    name: str
+    entries: int
+    updated_ms: int
+
+
+def trashed(objects: GitStore) -> list[Trashed]:
+    """What is in the trash, the newest first."""
+    view = InTrash(objects)
+    found = []
+    for sid in trash.sessions(objects):
+        tree, meta = graph.tree(view, sid), meta_of(view, sid)
+        nodes = sorted(tree.nodes.values(), key=lambda node: node.committer_seconds)
+        first = next((node.subject.partition(": ")[2] for node, _ in tree.walk() if node.role == "user"), "")
+        title = marks.title(facts.marks(view, sid, tree, meta))
+        found.append(Trashed(sid, title or first or "(untitled)", len(nodes) - 1, nodes[-1].committer_seconds * 1000))
+    return sorted(found, key=lambda one: (-one.updated_ms, one.sid))
+
+
+def wanted(objects: GitStore, sid: str | None, at: Node | None, text: str) -> Wanted:
+    """What is to be purged: an entry, a session, or what says ``text``, in one session or in all."""
+    view = InTrash(objects) if sid is not None and not graph.branches(objects, sid) else objects
+    if text:
+        found = finding.saying(view, text, None if sid is None else [sid])
+        if at is None or any(hit.node.oid == at.oid for hit in found.entries):
+            return found
+        one = finding.entry(view, sid or "", at)
+        return Wanted(
+            one.more | found.more, (*one.entries, *found.entries), found.files, (), (*one.problems, *found.problems)
+        )
+    if sid is None:
+        raise Refused("nothing to purge", hint="a session, an entry or a text says what")
+    return finding.session(view, sid) if at is None else finding.entry(view, sid, at)
+
+
+def purge(objects: GitStore, catalogues: Catalogues, memory: Memory, what: Wanted, clock: Callable[[], int]) -> Applied:
+    """Carry it out, and forget what this handle remembers of it."""
+    from gitsession.rewind import intent
+
+    begun = list(intent.pending(objects))
+    if begun:
+        raise Refused(f"{begun[0].words} has not ended", hint="`gitsession rewind --continue` or `--abort` first")
+    catalogues.close()
+    try:
+        return purging.add(objects, what.more, clock())
+    finally:
+        catalogues.close()
+        memory.clear()
+
+
+def settle(objects: GitStore, catalogues: Catalogues, memory: Memory) -> Applied:
+    """Make the store what the set of tombstones says, where anything came in that it is not. Cheap otherwise."""
+    applied = purging.apply(objects)
+    if applied.moved or applied.dropped:
+        catalogues.close()
+        memory.clear()
+    return applied
+
+
+def leaving(objects: GitStore, catalogues: Catalogues, rules: Rules) -> list[Leaves]:
+    """The sessions that the rules let go, the newest first."""
+    catalogue = catalogues.get()
+
+    def labels(sid: str) -> set[str]:
+        return {mark.value for mark in marks_of(catalogue.db, sid) if mark.what == "label" and mark.value}
+
+    return retention.chosen(
+        catalogue.sessions(), rules, labels=labels, size=lambda sid: retention.size_of(objects, sid)
+    )
+
+
+def let_go(objects: GitStore, leaves: list[Leaves], at_ms: int) -> None:
+    """Into the trash, as one command."""
+    group = secrets.token_hex(8)
+    for each in leaves:
+        trash.remove(objects, each.row.sid, at_ms, group)

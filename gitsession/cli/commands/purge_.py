@@ -1,0 +1,109 @@
+"""``gitsession purge``"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gitsession.cli import exits
+from gitsession.cli.opening import App, split, with_app
+from gitsession.cli.output import count, emit, json_option, say, warn
+from gitsession.cli.purging import confirm, consent_option
+from gitsession.errors import NotFound
+
+if TYPE_CHECKING:
+    from gitsession.session.node import Node
+    from gitsession.sync.finding import Wanted
+    from gitsession.sync.purging import Applied
+
+_SHOWN = 20
+_ALWAYS = (
+    "what a process has in memory that runs now",
+    "copies that were made of the store, and clones, until they sync",
+    "servers without gitsession's hooks, and what they cache",
+    "the agents' own files",
+)
+
+
+@click.command()
+@click.argument("entry", metavar="[SESSION[@ENTRY]]", required=False)
+@click.option("--match", "text", default="", metavar="TEXT", help="All that says TEXT; without SESSION, in all.")
+@click.option("--dry-run", is_flag=True, help="Say what would go, and what would stay; write nothing.")
+@consent_option
+@json_option
+@with_app
+def command(app: App, entry: str | None, text: str, dry_run: bool, consent: bool, as_json: bool) -> int:
+    """Take an entry, a session, or all that says a text away for good: from this store, and by `sync` from others.
+
+    A tombstone stays in its place, so that all else still verifies. There is no `undo`. `rm` is the trash.
+    """
+    if not entry and not text:
+        raise click.UsageError("what? [SESSION[@ENTRY]] or --match TEXT")
+    store = app.store()
+    sid, at = _address(app, entry) if entry else (None, None)
+    what = store.plan_purge(sid, at, text=text)
+    if not as_json:
+        _tell(what)
+    done: Applied | None = None
+    if not what.is_empty and not dry_run:
+        confirm(f"purge {_sum(what)} for good?", consent=consent)
+        done = store.purge(what)
+    if as_json:
+        emit("purge", _document(what, done, dry_run=dry_run))
+    elif what.is_empty:
+        warn("nothing says that" if text else "nothing to purge")
+    else:
+        say(f"{_sum(what)} {'would go' if dry_run else 'purged'}")
+    return exits.NOTHING if what.is_empty else exits.OK
+
+
+def _address(app: App, entry: str) -> tuple[str, Node | None]:
+    """A session, here or in the trash, and an entry of one that is here."""
+    name, at = split(entry)
+    try:
+        session, found = app.entry(entry) if at else (app.session(entry), None)
+    except NotFound:
+        trashed = [row.sid for row in app.store().trashed() if name in row.sid]
+        if at or len(trashed) != 1:
+            raise
+        return trashed[0], None
+    return session.id, found
+
+
+def _sum(what: Wanted) -> str:
+    parts = [count(len(what.sessions), "session")] if what.sessions else []
+    parts += [count(len(what.entries), "entry", "entries")] if what.entries else []
+    parts += [count(len(what.files), "captured file")] if what.files else []
+    return ", ".join(parts)
+
+
+def _tell(what: Wanted) -> None:
+    for hit in what.entries[:_SHOWN]:
+        say(f"{hit.session}  {hit.node.oid[:12]}  {hit.node.subject}")
+    if len(what.entries) > _SHOWN:
+        say(f"... and {len(what.entries) - _SHOWN:,} more entries: --json lists them")
+    for file in what.files[:_SHOWN]:
+        say(f"{file.session}  {file.oid[:12]}  {file.path}")
+    for problem in what.problems:
+        say(f"stays: {problem.where}: {problem.what}")
+    if not what.is_empty:
+        for words in _ALWAYS:
+            say(f"not reached: {words}")
+
+
+def _document(what: Wanted, done: Applied | None, *, dry_run: bool) -> dict[str, Any]:
+    return {
+        "checked": len(what.entries),
+        "sessions": list(what.sessions),
+        "entries": [
+            {"session": hit.session, "id": hit.node.oid, "kind": hit.node.kind, "digest": hit.digest or None}
+            for hit in what.entries
+        ],
+        "files": [{"session": file.session, "path": file.path, "id": file.oid} for file in what.files],
+        "problems": [{"where": problem.where, "what": problem.what} for problem in what.problems],
+        "not_reached": list(_ALWAYS),
+        "dropped": None if done is None else done.dropped,
+        "moved": None if done is None else list(done.moved),
+        "dry_run": dry_run,
+    }

@@ -1,0 +1,20 @@
+"""``gitsession push``"""
+
+from __future__ import annotations
+
+import click
+
+from gitsession.cli import syncing
+from gitsession.cli.opening import App, with_app
+from gitsession.cli.output import json_option
+
+
+@click.command()
+@click.argument("remote", default="")
+@click.argument("sessions", metavar="[SESSION]...", nargs=-1)
+@json_option
+@with_app
+def command(app: App, remote: str, sessions: tuple[str, ...], as_json: bool) -> int:
+    """Send what REMOTE lacks, of all sessions or of those named. Nothing is forced, nothing is taken in."""
+    report = app.store().push(remote, sessions=sessions, talk=syncing.talk())
+    return syncing.tell(app, "push", report, as_json=as_json)

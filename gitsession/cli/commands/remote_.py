@@ -1,0 +1,72 @@
+"""``gitsession remote``"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gitsession.cli import exits
+from gitsession.cli.opening import App, with_app
+from gitsession.cli.output import emit, json_option, say, warn
+
+if TYPE_CHECKING:
+    from gitsession.sync.remotes import Remote
+
+
+@click.group(invoke_without_command=True)
+@json_option
+@with_app
+@click.pass_context
+def command(ctx: click.Context, app: App, as_json: bool) -> int | None:
+    """Other repositories that sessions go to and come from. Without more: list them."""
+    if ctx.invoked_subcommand is not None:
+        return None
+    found = app.store().remotes()
+    if as_json:
+        emit("remote", {"remotes": [_object(remote) for remote in found]})
+    elif found:
+        width = max(len(remote.name) for remote in found)
+        for remote in found:
+            notes = ["home"] if remote.is_home else []
+            notes += ["beside code"] if remote.is_shared else []
+            say(f"{remote.name:<{width}}  {_plain(remote.url)}" + (f"  ({', '.join(notes)})" if notes else ""))
+    else:
+        warn("no remote yet: `gitsession remote add origin URL` names one")
+    return exits.OK if found else exits.NOTHING
+
+
+@command.command()
+@click.argument("name")
+@click.argument("url")
+@click.option("--namespace", metavar="NAME", default="", help="Beside code: sessions lie below refs/NAME/ there.")
+@click.option("--home", is_flag=True, help="Of several remotes, the one that rules names.")
+@json_option
+@with_app
+def add(app: App, name: str, url: str, namespace: str, home: bool, as_json: bool) -> None:
+    """Remember the repository at URL as NAME. Nothing is sent yet."""
+    remote = app.store(make=True).add_remote(name, url, namespace=namespace, home=home)
+    if as_json:
+        emit("remote-add", {"remotes": [_object(remote)], "branches": []})
+    else:
+        say(f"{remote.name} is {_plain(remote.url)}; `gitsession sync` sends and takes")
+
+
+@command.command()
+@click.argument("name")
+@with_app
+def remove(app: App, name: str) -> None:
+    """Forget NAME. What came from it stays."""
+    remote = app.store().remove_remote(name)
+    say(f"{remote.name} is forgotten; what came from it stays")
+
+
+def _object(remote: Remote) -> dict[str, Any]:
+    namespace = remote.places[0][1].split("/")[1] if remote.is_shared else None
+    return {"name": remote.name, "url": _plain(remote.url), "home": remote.is_home, "namespace": namespace}
+
+
+def _plain(url: str) -> str:
+    from gitsession.sync.remotes import plain
+
+    return plain(url)

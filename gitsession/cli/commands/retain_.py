@@ -1,0 +1,81 @@
+"""``gitsession retain``"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import click
+
+from gitsession.cli import exits
+from gitsession.cli.moments import Since
+from gitsession.cli.opening import App, with_app
+from gitsession.cli.output import clock, count, emit, json_option, say, shorten
+from gitsession.cli.purging import confirm, consent_option
+
+if TYPE_CHECKING:
+    from gitsession.sync.retention import Leaves
+
+_SIZE = re.compile(r"([0-9]{1,12})([kmgt]?)b?", re.IGNORECASE)
+_UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+
+
+class Size(click.ParamType[int]):
+    """Bytes, or with k, m, g or t."""
+
+    name = "size"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        found = _SIZE.fullmatch(value)
+        if not found:
+            self.fail(f"{value!r} is no size, such as 500m or 2g", param, ctx)
+        return int(found[1]) << _UNITS[found[2].lower()]
+
+
+@click.command()
+@click.option("--older-than", "before", type=Since(), help="Those not gone on with since a date, or 90d, 12w ago.")
+@click.option("--keep", type=click.IntRange(0), metavar="N", help="The newest N stay; alone: all others go.")
+@click.option("--max-bytes", type=Size(), metavar="SIZE", help="What of the newest does not fit into it on the disk.")
+@click.option("--label", default="", help="A session with an entry of this label stays.")
+@click.option("--purge", "for_good", is_flag=True, help="Not into the trash: for good, as `purge` does.")
+@click.option("--dry-run", is_flag=True, help="Say which ones would go.")
+@consent_option
+@json_option
+@with_app
+def command(
+    app: App, before: int | None, keep: int | None, max_bytes: int | None, label: str, for_good: bool, dry_run: bool,
+    consent: bool, as_json: bool,
+) -> int:  # fmt: skip
+    """Let old sessions go into the trash, by age, number and size. Nothing goes unless this is run."""
+    from gitsession.sync.retention import Rules
+
+    if before is None and keep is None and max_bytes is None:
+        raise click.UsageError("by which rule? --older-than, --keep or --max-bytes")
+    store = app.store()
+    leaves = store.plan_retention(Rules(before_ms=before, keep=keep, bytes_max=max_bytes, label=label))
+    if not as_json:
+        _tell(leaves)
+    if leaves and not dry_run:
+        if for_good:
+            confirm(f"purge {count(len(leaves), 'session')}?", consent=consent)
+            for each in leaves:
+                store.purge(store.plan_purge(each.row.sid))
+        else:
+            store.retain(leaves)
+    if as_json:
+        emit("retain", {"sessions": [_document(each) for each in leaves], "purged": for_good, "dry_run": dry_run})
+    else:
+        where = "would go" if dry_run else "are purged" if for_good else "are in the trash"
+        say(f"{count(len(leaves), 'session')}: {where}" if leaves else "nothing is to go")
+    return exits.OK if leaves else exits.NOTHING
+
+
+def _tell(leaves: list[Leaves]) -> None:
+    for each in leaves:
+        size = "" if each.size_bytes is None else f"{each.size_bytes:>12,} B  "
+        say(f"{each.row.sid}  {clock(each.row.updated_ms)}  {each.why:<6}  {size}{shorten(each.row.name, 60)}")
+
+
+def _document(each: Leaves) -> dict[str, object]:
+    row = each.row
+    return {"session": row.sid, "title": row.name, "updated": row.updated_ms, "why": each.why, "bytes": each.size_bytes}

@@ -1,0 +1,19 @@
+"""``gitsession sync``"""
+
+from __future__ import annotations
+
+import click
+
+from gitsession.cli import syncing
+from gitsession.cli.opening import App, with_app
+from gitsession.cli.output import json_option
+
+
+@click.command()
+@click.argument("remote", default="")
+@json_option
+@with_app
+def command(app: App, remote: str, as_json: bool) -> int:
+    """Take in what REMOTE has and send what it lacks, until both have the same. By default the home remote."""
+    report = app.store().sync(remote, talk=syncing.talk())
+    return syncing.tell(app, "sync", report, as_json=as_json)

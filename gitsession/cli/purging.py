@@ -1,0 +1,18 @@
+"""Asking before something goes for good."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+consent_option = click.option("--yes", "consent", is_flag=True, help="Do not ask; without a terminal it must be said.")
+
+
+def confirm(question: str, *, consent: bool) -> None:
+    """Raises ``UsageError`` where nobody can be asked, ``Abort`` where the answer is no."""
+    if consent:
+        return
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise click.UsageError(f"{question} nobody can be asked here: say --yes")
+    click.confirm(question, abort=True, err=True)

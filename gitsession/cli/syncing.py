@@ -1,0 +1,107 @@
+"""How what was synced looks, and how git talks meanwhile."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from gitsession.cli import exits
+from gitsession.cli.opening import App
+from gitsession.cli.output import count, emit, paint, say, warn
+from gitsession.session.active import active
+from gitsession.store import create, refs
+
+if TYPE_CHECKING:
+    from gitsession.sync.reconcile import SyncedBranch
+    from gitsession.sync.syncing import SyncReport
+    from gitsession.sync.transport import Talk
+
+_SENT = {"new": "sent", "forwarded": "sent"}
+_WORDS = {
+    "new": "new",
+    "forwarded": "moved on",
+    "ahead": "sent",
+    "forked": "beside",
+    "refused": "refused",
+    "purged": "purged",
+}
+_COLORS = {"refused": "red", "forked": "yellow", "new": "green"}
+
+
+def talk() -> Talk:
+    """git's progress where somebody watches; a question for a password where somebody can answer."""
+    from gitsession.sync.transport import Talk
+
+    watched = sys.stderr.isatty()
+    return Talk(_pass_on if watched else None, interactive=sys.stdin.isatty())
+
+
+def _pass_on(words: bytes) -> None:
+    sys.stderr.write(words.decode("utf-8", "replace"))
+    sys.stderr.flush()
+
+
+def tell(app: App, schema: str, report: SyncReport, *, as_json: bool) -> int:
+    """Say what became of every ref, and what it comes to; the exit code."""
+    if as_json:
+        emit(schema, {"remote": report.remote, "branches": [_object(branch) for branch in report.branches]})
+    else:
+        _tell(app, report, _WORDS | (_SENT if schema == "push" else {}))
+    return exits.REFUSED if report.of("refused") else exits.OK
+
+
+def _object(branch: SyncedBranch) -> dict[str, Any]:
+    return {
+        "ref": branch.ref,
+        "outcome": branch.outcome,
+        "old": branch.old,
+        "new": branch.new,
+        "beside": branch.beside or None,
+        "why": branch.why or None,
+    }
+
+
+def _tell(app: App, report: SyncReport, words: dict[str, str]) -> None:
+    told = [branch for branch in report.branches if branch.outcome != "same" and branch.ref != create.MAIN]
+    titles = {row.sid: row.title or "" for row in app.catalogue().sessions()} if told else {}
+    for branch in told:
+        say(_line(branch, words[branch.outcome], titles))
+        for line in _more(app, branch):
+            say(f"{'':10}{line}", dim=True)
+    for line in report.said:
+        warn(f"{report.remote} says: {line}")
+    same = len(report.of("same"))
+    sums = Counter(words[branch.outcome] for branch in told)
+    parts = [f"{number:,} {word}" for word, number in sums.items()]
+    parts += [f"{same:,} the same"] if same or not parts else []
+    say(f"{report.remote}: {', '.join(parts)}")
+
+
+def _line(branch: SyncedBranch, word: str, titles: dict[str, str]) -> str:
+    parsed = refs.parse(branch.ref)
+    name = "/".join(parsed) if parsed else branch.ref.removeprefix("refs/heads/")
+    word = paint(f"{word:<10}", fg=_COLORS.get(branch.outcome, "reset"))
+    title = titles.get(parsed[0], "") if parsed and parsed[1] == refs.MAIN else ""
+    return f"{word}{name}" + (f"  {title}" if title else "")
+
+
+def _more(app: App, branch: SyncedBranch) -> list[str]:
+    """What needs a line of its own: who stepped aside, and what it is called; why something was refused."""
+    parsed = refs.parse(branch.ref)
+    if branch.outcome == "refused":
+        beside = f"; it is {branch.beside.rpartition('/')[2]} here" if branch.beside else ""
+        return [f"{branch.why}{beside}"]
+    if branch.outcome != "forked" or parsed is None:
+        return []
+    name = branch.beside.rpartition("/")[2]
+    if branch.new == branch.old:
+        return [f"theirs went on without ours, and is {name} here"]
+    goes_on = " and stays active" if refs.is_branch(name) and active(app.objects(), parsed[0]) == name else ""
+    return [f"both went on: theirs has the name, ours is {name}{goes_on}"]
+
+
+def summary(report: SyncReport, what: str) -> str:
+    """``3 sessions``, of those that are new."""
+    sids = {refs.session_of(branch.ref) for branch in report.of("new")} - {""}
+    return f"{what}: {count(len(sids), 'session')}"

@@ -1,0 +1,46 @@
+"""Entries that are the same but for what rules hide: rules differ between releases, machines and users.
+
+A record that was stored by other rules, or by none, is the same entry, and stays as it is stored: new rules open no
+branches. ``gitsession redact`` finds what older ones have left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gitsession.codec import holes
+from gitsession.formats import Record
+from gitsession.redaction.matching import matches
+from gitsession.session import keep
+from gitsession.session.content import kept, whole
+from gitsession.session.node import Node
+from gitsession.store.base import ObjectStore, Oid
+
+
+class Alike:
+    """What ``nodes``, imported entries of one session, say."""
+
+    def __init__(self, store: ObjectStore, nodes: Iterable[Node]) -> None:
+        self._store = store
+        self._at: dict[tuple[Oid | None, int], list[Node]] = {}
+        for node in nodes:
+            if node.source is not None:
+                self._at.setdefault((node.parent, node.source.line), []).append(node)
+
+    def find(self, parent: Node, record: Record) -> Node | None:
+        """The entry below ``parent`` that ``record`` is, whatever of it was hidden."""
+        nodes = self._at.get((parent.oid, record.line), ())
+        return next((node for node in nodes if says(self._store, node, record.payload)), None)
+
+
+def fill_vault(store: ObjectStore, sink: keep.Entries, node: Node, payload: bytes) -> None:
+    """``payload``, which ``node`` says, has what is hidden in it: this machine may not have had it before."""
+    parts = kept(store, node)
+    if holes.hidden(parts.holes):
+        sink.keep_original(keep.original_of(node, parts.stored, parts.holes, payload))
+
+
+def says(store: ObjectStore, node: Node, payload: bytes) -> bool:
+    """Whether an entry is ``payload``, but for what of it was hidden. Raises ``Malformed``, ``Corrupt`` ..."""
+    parts = kept(store, node)
+    return matches(whole(store, node, parts), holes.hidden(parts.holes), payload)

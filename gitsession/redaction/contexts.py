@@ -1,0 +1,245 @@
+"""Secrets that are known by where they stand: behind a name, in a header, in a URL, in a file of keys.
+
+What is hidden is the value alone, so that the rest still says what was done. The names are in lower case and stand for
+any case. Values are checked (``looks``): code is full of ``password = get_password()``.
+"""
+
+from __future__ import annotations
+
+from gitsession.redaction import looks
+from gitsession.redaction.rule import Check, Rule
+
+
+def _context(
+    name: str, pattern: bytes, words: tuple[bytes, ...], *samples: str, check: Check | None, never: tuple[str, ...] = ()
+) -> Rule:
+    return Rule(name, pattern, words, check, folds=True, is_token=False, samples=samples, never=never)
+
+
+_QUOTE = rb"""\\{0,7}["'`]"""
+_VALUE = rb"""(?P<secret>[^\s"'`\\<>,;]{4,1024})"""
+_ASSIGNS = rb"""(?:\\{0,7}["'`]|\])?[ \t]{0,20}(?::=|=>|==?|:)[ \t]{0,20}"""
+"""From the end of a name to its value: in a shell, in code, in JSON (also in a string of JSON), in YAML."""
+
+_KEY_FILES = (
+    Rule(
+        "private-key",
+        rb"-----BEGIN (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----"
+        rb"(?:[^-]|-(?!----)){0,40000}?(?:-----END (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----|(?=-----)|\Z)",
+        (b"-----BEGIN ",),
+        is_token=False,
+        check=lambda value: len(value) > 80,
+        samples=(
+            "-----BEGIN RSA PRIVATE KEY-----\n{an:64}\n{an:64}\n{an:20}==\n-----END RSA PRIVATE KEY-----",
+            "-----BEGIN OPENSSH PRIVATE KEY-----\n{an:70}\n{an:70}\n{an:40}=\n-----END OPENSSH PRIVATE KEY-----",
+            "-----BEGIN PRIVATE KEY-----\n{an:64}\n{an:64}\n-----END PRIVATE KEY-----",
+            "-----BEGIN PGP PRIVATE KEY BLOCK-----\nVersion: 1\n\n{an:64}\n{an:64}\n={an:4}\n"
+            "-----END PGP PRIVATE KEY BLOCK-----",
+            "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,{AN:32}\n\n{an:64}\n"
+            "-----END EC PRIVATE KEY-----",
+        ),
+        never=("-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE\n-----END PUBLIC KEY-----",),
+    ),
+    Rule(
+        "putty-key",
+        rb"PuTTY-User-Key-File-\d+: (?s:.){0,8000}?Private-Lines: *\d+\s+(?P<secret>(?:[A-Za-z0-9+/=]{4,64}\s+)+"
+        rb"(?:Private-MAC: *[0-9a-f]+)?)",
+        (b"PuTTY-User-Key-File-",),
+        is_token=False,
+        samples=(
+            "PuTTY-User-Key-File-3: ssh-ed25519\nEncryption: none\nComment: me\nPublic-Lines: 1\n{pub:64}\n"
+            "Private-Lines: 2\n{an:64}\n{an:32}\nPrivate-MAC: {hex:64}",
+        ),
+    ),
+)
+
+_HEADERS = (
+    _context(
+        "authorization-header",
+        rb"(?i:authorization|x-api-key|x-auth-token|private-token|x-access-token|api-key|x-goog-api-key"
+        rb"|x-vault-token|x-gitlab-token)" + _ASSIGNS + rb"(?:\\{0,7}[\"'`])?"
+        rb"(?i:(?:bearer|basic|token|apikey|api-key|bot|key|digest|negotiate|aws)[ \t]+)?"
+        rb"(?P<secret>[A-Za-z0-9._~+/:=-]{12,})",
+        (
+            b"authorization",
+            b"x-api-key",
+            b"x-auth-token",
+            b"private-token",
+            b"x-access-token",
+            b"api-key",
+            b"x-goog-api-key",
+        ),
+        "Authorization: Bearer {an:40}",
+        "authorization: token {hex:40}",
+        '"Authorization": "Basic {pair}"',
+        "X-Api-Key: {an:32}",
+        "PRIVATE-TOKEN: {an:20}",
+        check=lambda value: looks.is_random(value) or looks.is_pair(value),
+        never=("Authorization: Bearer $TOKEN", "Authorization: Bearer YOUR_API_KEY", "authorization: null"),
+    ),
+    _context(
+        "bearer-token",
+        rb"(?i:bearer) {1,3}(?P<secret>[A-Za-z0-9._~+/-]{20,}={0,2})",
+        (b"bearer ",),
+        "bearer {an:40}",
+        check=looks.is_random,
+        never=("bearer authentication-is-required-here",),
+    ),
+    _context(
+        "cookie-header",
+        rb"(?i:cookie)" + _ASSIGNS + rb"""(?:\\{0,7}["'`])?(?P<secret>[!-:<-~]{1,80}=[^\s"'`\\]{16,}"""
+        rb"""(?:; ?[^\s"'`\\;=]{1,80}(?:=[^\s"'`\\;]*)?){0,60})""",
+        (b"cookie",),
+        "Cookie: session={an:40}; theme=dark",
+        "Set-Cookie: sid={hex:32}; Path=/; HttpOnly",
+        check=lambda value: any(looks.is_random(part.partition(b"=")[2].strip()) for part in value.split(b";")),
+        never=("cookie: theme=dark-mode-is-what-i-like",),
+    ),
+)
+
+_ADDRESSES = (
+    _context(
+        "url-password",
+        rb"""://[^\s/@:"'`<>\\?#\[]{0,200}:(?P<secret>[^\s/@"'`<>\\]{3,400})@(?=[A-Za-z0-9.\[_-])""",
+        (b"://",),
+        "postgres://app:{an:16}@db.internal:5432/main",
+        "mongodb+srv://root:{an:12}@cluster0.mongodb.net/x",
+        "redis://:{an:20}@cache:6379/0",
+        "https://deploy:{an:24}@git.acme.dev/x.git",
+        "amqp://worker:{an:14}@mq:5672",
+        check=lambda value: looks.is_given(value) and not value.isdigit() and value[:1] not in b"$%{[(*",
+        never=("https://user:password@host/", "postgres://user:$PASS@host/db", "http://{user}:{password}@{host}"),
+    ),
+    _context(
+        "url-token",
+        rb"://(?P<secret>[A-Za-z0-9_-]{20,255})(?::x-oauth-basic)?@(?=[A-Za-z0-9.\[_-])",
+        (b"://",),
+        "https://{an:40}@github.com/acme/x.git",
+        check=looks.is_random,
+    ),
+    _context(
+        "url-signature",
+        rb"(?<=[?&_-])(?i:sig(?:nature)?)=(?P<secret>[A-Za-z0-9%+/_.~-]{20,}={0,2})",
+        (b"sig=", b"signature="),
+        "https://acme.blob.core.windows.net/c/f?sv=2024-01-01&se=2026-01-01&sig={an:43}%3D",
+        "https://acme.s3.amazonaws.com/f?X-Amz-Expires=60&X-Amz-Signature={hex:64}",
+        check=looks.is_random,
+    ),
+    _context(
+        "azure-account-key",
+        rb"(?i:(?:account|sharedaccess)key)=(?P<secret>[A-Za-z0-9+/]{43,}={0,2})",
+        (b"accountkey=", b"sharedaccesskey="),
+        "DefaultEndpointsProtocol=https;AccountName=acme;AccountKey={an:86}==;EndpointSuffix=core.windows.net",
+        "Endpoint=sb://acme.servicebus.windows.net/;SharedAccessKeyName=Root;SharedAccessKey={an:43}=",
+        check=None,
+    ),
+    _context(
+        "connection-password",
+        rb"(?i:(?:password|pwd)) ?= ?(?P<secret>[^\s\"'`\\;<>]{4,})(?=;|\\{0,7}[\"'`])",
+        (b"password=", b"pwd=", b"password =", b"pwd ="),
+        "Server=db;Database=x;User Id=app;Password={an:14};Encrypt=yes",
+        check=lambda value: looks.is_password(value) or looks.is_random(value),
+        never=("Server=db;User Id=app;Password=password;",),
+    ),
+    _context(
+        "command-line-password",
+        rb"""(?i:curl)\b[^\n|;]{0,300}? (?:-u|--user|--proxy-user)[ =]{1,3}(?:\\{0,7}["'])?"""
+        rb"""[^\s:"'\\]{1,80}:"""
+        rb"""(?P<secret>[^\s"'\\]{4,})""",
+        (b"curl ",),
+        "curl -s -u admin:{an:16} https://acme.dev/",
+        check=lambda value: looks.is_password(value) or looks.is_random(value),
+        never=("curl -u user:password https://acme.dev", "curl -u $USER:$PASS x"),
+    ),
+    _context(
+        "netrc-password",
+        rb"login[ \t]+\S{1,200}\s+password[ \t]+(?P<secret>\S{4,})",
+        (b"login ", b"login\t"),
+        "machine acme.dev login deploy password {an:16}",
+        check=lambda value: looks.is_password(value) or looks.is_random(value),
+    ),
+    _context(
+        "npmrc-auth",
+        rb"_(?:authtoken|auth|password)[ \t]*=[ \t]*(?P<secret>[^\s\"'$\\]{12,})".replace(
+            b"authtoken", b"auth[Tt]oken"
+        ),
+        (b"_authtoken", b"_auth", b"_password"),
+        "//registry.acme.dev/:_authToken={an:36}",
+        "_auth={pair}",
+        check=lambda value: looks.is_random(value) or looks.is_pair(value),
+    ),
+    _context(
+        "registry-auth",
+        rb"(?i:auth)" + _QUOTE + rb"[ \t]{0,9}:\s{0,20}" + _QUOTE + rb"(?P<secret>[A-Za-z0-9+/]{12,}={0,2})",
+        (b"auth",),
+        '{{"auths": {{"registry.acme.dev": {{"auth": "{pair}"}}}}}}',
+        check=looks.is_pair,
+    ),
+    _context(
+        "discord-token",
+        rb"(?i:discord)[^\n]{0,60}?(?P<secret>[MNO][\w-]{23,25}\.[\w-]{6}\.[\w-]{27,38})(?![\w-])",
+        (b"discord",),
+        "DISCORD_TOKEN=M{an:23}.{an:6}.{url:38}",
+        check=None,
+    ),
+    _context(
+        "aws-secret-key",
+        rb"(?i:secret_?(?:access_?)?key)(?:\\{0,7}[\"'`])?\s{0,9}(?:=>|=|:|,)\s{0,9}(?:\\{0,7}[\"'`])?"
+        rb"(?P<secret>[A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])",
+        (b"secret_access_key", b"secretaccesskey", b"secret_key", b"secretkey"),
+        "AWS_SECRET_ACCESS_KEY={an:40}",
+        "aws_secret_access_key = {an:40}",
+        '"SecretAccessKey": "{an:40}"',
+        check=looks.is_random,
+    ),
+)
+
+_ENDS = rb"[A-Za-z0-9_.-]{0,24}"
+
+_ASSIGNMENTS = (
+    _context(
+        "assigned-password",
+        rb"(?i:passw(?:or)?d|passphrase|passwd|pwd|_pass)" + _ENDS + _ASSIGNS + rb"(?:\\{0,7}[\"'`])?" + _VALUE,
+        (b"password", b"passwd", b"passphrase", b"pwd", b"_pass", b"passwrd"),
+        "DB_PASSWORD={an:14}",
+        "export PGPASSWORD='{an:16}!'",
+        "password: {an:18}",
+        'SMTP_PASS="{an:12}#9"',
+        check=looks.is_password,
+        never=("password = getpass.getpass()", "password: string", "PASSWORD=$1", "password = self._password"),
+    ),
+    _context(
+        "assigned-token",
+        rb"(?i:token|secret|credential|api[_-]?key|apikey|access[_-]?key|auth[_-]?key|private[_-]?key|signing[_-]?key"
+        rb"|encryption[_-]?key|master[_-]?key|service[_-]?key|account[_-]?key|[A-Z0-9]_key|_pat)"
+        + _ENDS
+        + _ASSIGNS
+        + rb"(?:\\{0,7}[\"'`])?"
+        + _VALUE,
+        (b"token", b"secret", b"credential", b"apikey", b"_key", b"-key", b"accesskey", b"_pat"),
+        "API_KEY={an:32}",
+        "SESSION_SECRET={hex:64}",
+        'token = "{url:40}"',
+        "ACME_TOKEN='{an:24}'",
+        '"client_secret": "{an:40}"',
+        "GH_PAT={an:40}",
+        check=looks.is_random,
+        never=(
+            "token = request.headers.get('x')",
+            "next_token: NextToken",
+            "max_tokens = 4096",
+            "secret_key = settings.SECRET_KEY",
+        ),
+    ),
+    _context(
+        "assigned-key",
+        rb"(?<![A-Za-z0-9])(?-i:KEY|Key|key)(?:\\{0,7}[\"'`])?[ \t]?[=:][ \t]?(?:\\{0,7}[\"'`])?" + _VALUE,
+        (b"key",),
+        "KEY={an:40}",
+        "key: {an:40}",
+        check=lambda value: len(value) >= 24 and looks.is_random(value),
+        never=("key=lambda row: row.name", "cache-key: node-modules-cache-v2-linux-x64"),
+    ),
+)
+
+CONTEXTS = (*_KEY_FILES, *_HEADERS, *_ADDRESSES, *_ASSIGNMENTS)

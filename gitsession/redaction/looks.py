@@ -1,0 +1,119 @@
+"""Whether a value looks like a secret: what programs and documents write in a secret's place does not."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import re
+from collections import Counter
+
+_PLACEHOLDER = re.compile(
+    rb"(?i)[\W_]*(?:"
+    rb"\[redacted|redacted|<|\$|%|\{|\*{3}|\.{3}|x{4}|(?:your|my|some|the|an?|insert|replace|enter|put|add)[-_ .]"
+    rb"|example|sample|dummy|fake|mock|placeholder|change[-_]?(?:me|this|it)|todo|fixme|null|none|nil|true|false|undefined"
+    rb"|process\.env|os\.environ|env[.(\[]|getenv|import\.meta|secrets?[.(\[]|vars?[.(\[]|config[.(\[]|self\.|this\."
+    rb")"
+)
+_WORDS_FOR_NOTHING = frozenset(
+    b"pass pass1 password passwd passw0rd pwd secret token user username test testing admin root guest key apikey "
+    b"api-key foo bar baz foobar hunter2 letmein qwerty string str bytes secretpassword mypassword mysecret".split()
+)
+_SAME = re.compile(rb"(.)\1*", re.DOTALL)
+_HEX = re.compile(rb"[0-9a-fA-F]+")
+_IDENTIFIER = re.compile(rb"[A-Za-z_][A-Za-z_.:/-]*\d{0,2}[)\]}|]*")
+_EXPRESSION = re.compile(rb"[(\[{]|[A-Za-z_$][\w.$]{2,}[(\[{]|(?:[A-Za-z_]+\d{0,2}\.){2,}[A-Za-z_]+\d{0,2}\Z|&?\w+->")
+"""What a program says in the place of a value: a call, an item of something, a field of a field."""
+
+
+def entropy(value: bytes) -> float:
+    """Bits a byte, by how often each byte comes."""
+    count = len(value)
+    return -sum(n / count * math.log2(n / count) for n in Counter(value).values()) if count else 0.0
+
+
+def is_placeholder(value: bytes) -> bool:
+    """Whether ``value`` stands where somebody else is to put a secret."""
+    return (
+        _PLACEHOLDER.match(value) is not None
+        or value.lower() in _WORDS_FOR_NOTHING
+        or _SAME.fullmatch(value) is not None
+        or b"EXAMPLE" in value
+        or b"example" in value
+    )
+
+
+def is_random(value: bytes) -> bool:
+    """Whether ``value`` looks drawn by lot, as tokens and keys are: letters and digits all mixed up."""
+    return len(value) >= 16 and not is_placeholder(value) and _EXPRESSION.match(value) is None and _is_mixed_up(value)
+
+
+def _is_mixed_up(value: bytes) -> bool:
+    """Whether letters and digits, and letters of both cases, take turns as in no name: ``getToken2`` has one digit and
+    one capital, and each begins something."""
+    if entropy(value) < 2.8:
+        return False
+    turns = len(_TURN.findall(value))
+    has_both_cases = _LOWER.search(value) is not None and _UPPER.search(value) is not None
+    if not has_both_cases:
+        return turns >= 3 and turns >= 0.15 * len(value)
+    return turns >= 3 and turns >= (0.15 if _DIGIT.search(value) else 0.22) * len(value)
+
+
+_TURN = re.compile(rb"(?<=[a-z])(?=[A-Z0-9])|(?<=[A-Z])(?=\d)|(?<=\d)(?=[A-Za-z])")
+"""Between two kinds of character, but not behind the capital that begins a word."""
+_LOWER, _UPPER, _DIGIT = re.compile(rb"[a-z]"), re.compile(rb"[A-Z]"), re.compile(rb"\d")
+
+
+def is_password(value: bytes) -> bool:
+    """Whether ``value`` looks like what somebody chose: no name, no placeholder, not one kind of character only."""
+    if len(value) < 8 or is_placeholder(value) or _EXPRESSION.match(value):
+        return False
+    if _IDENTIFIER.fullmatch(value) and not _is_mixed_up(value):
+        return False
+    kinds = sum(any(test(byte) for byte in value) for test in (_is_lower, _is_upper, _is_digit, _is_sign))
+    return kinds >= 2 and entropy(value) >= 2.5
+
+
+def _is_lower(byte: int) -> bool:
+    return 97 <= byte <= 122
+
+
+def _is_upper(byte: int) -> bool:
+    return 65 <= byte <= 90
+
+
+def _is_digit(byte: int) -> bool:
+    return 48 <= byte <= 57
+
+
+def _is_sign(byte: int) -> bool:
+    return 33 <= byte <= 126 and not (_is_lower(byte | 32) or _is_digit(byte))
+
+
+def is_given(value: bytes) -> bool:
+    """Whether ``value``, in a place where only a secret stands, is one and not a placeholder."""
+    return not is_placeholder(value)
+
+
+def is_pair(value: bytes) -> bool:
+    """Whether it is base64 of ``name:password``."""
+    try:
+        data = base64.b64decode(value + b"=" * (-len(value) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    _, colon, password = data.partition(b":")
+    return bool(colon) and is_text(data) and not is_placeholder(password)
+
+
+def holds_private_key(value: bytes) -> bool:
+    """Whether it is base64 of a private key in PEM."""
+    try:
+        return b"PRIVATE KEY" in base64.b64decode(value[: len(value) // 4 * 4][:400])
+    except (binascii.Error, ValueError):
+        return False
+
+
+def is_text(data: bytes) -> bool:
+    """Whether ``data`` is no binary: without bytes that texts do not hold."""
+    return b"\0" not in data[:8192]

@@ -1,0 +1,74 @@
+"""Rules of the user's own: a TOML file of tables ``rule`` (docs/secrets.md, "Rules of your own").
+
+A rule says what it must find, and is tried on it before it is used: one that finds nothing protects nobody.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from gitsession.errors import NotFound, Refused
+from gitsession.redaction.rule import Rule
+from gitsession.redaction.rules import RULES
+from gitsession.redaction.scan import Scanner
+
+_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_NAME_MAX = 40
+_FIELDS = {"name": str, "pattern": str, "words": list, "samples": list, "never": list}
+
+
+def read(file: Path) -> tuple[Rule, ...]:
+    """The rules in ``file``. Raises ``NotFound``, and ``Refused`` with the rule and what is wrong with it."""
+    try:
+        told = tomllib.loads(Path(os.path.expanduser(file)).read_text("utf-8"))
+    except OSError as error:
+        raise NotFound(f"the rules for secrets, {file}: {error.strerror}", hint=_HINT) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Refused(f"the rules for secrets, {file}: {error}", hint=_HINT) from None
+    tables = told.get("rule", [])
+    if not isinstance(tables, list) or told.keys() - {"rule"}:
+        raise Refused(f"the rules for secrets, {file}: expected tables [[rule]] and nothing else", hint=_HINT)
+    return tuple(_rule(table, f"rule {number} in {file}") for number, table in enumerate(tables, 1))
+
+
+_HINT = "`git config gitsession.rules` in the store names the file"
+
+
+def _rule(table: Any, where: str) -> Rule:
+    def refuse(what: str) -> Refused:
+        return Refused(f"{where}: {what}", hint=_HINT)
+
+    if not isinstance(table, dict) or table.keys() - _FIELDS.keys():
+        raise refuse(f"a rule states {', '.join(_FIELDS)} and nothing else")
+    for field, kind in _FIELDS.items():
+        said = table.get(field, [] if kind is list else None)
+        if not isinstance(said, kind) or (kind is list and not all(isinstance(each, str) for each in said)):
+            raise refuse(f"{field} is {'a list of texts' if kind is list else 'a text'}")
+    name, pattern, samples = table["name"], table["pattern"], table.get("samples", [])
+    if not _NAME.fullmatch(name) or len(name) > _NAME_MAX or any(rule.name == name for rule in RULES):
+        raise refuse(f"{name[:_NAME_MAX]!r} is no name for it: a-z, 0-9 and dashes, at most {_NAME_MAX}, none of ours")
+    where = f"rule {name} in {where.partition(' in ')[2]}"
+    try:
+        compiled = re.compile(pattern.encode())
+    except re.error as error:
+        raise refuse(f"the pattern is none: {error}") from None
+    if compiled.match(b"") is not None:
+        raise refuse("the pattern finds nothing at all, everywhere")
+    if not samples:
+        raise refuse("samples must state at least one text in which it finds something")
+    words = tuple(word.encode() for word in table.get("words", []))
+    rule = Rule(
+        name, pattern.encode(), words, is_token=False, samples=tuple(samples), never=tuple(table.get("never", []))
+    )
+    scanner = Scanner(rules=(), extra=(rule,))
+    for sample in rule.samples:
+        if not scanner.scan_bytes(sample.encode()):
+            raise refuse(f"it does not find its own sample {sample[:4]!r}... of {len(sample)} characters")
+    for sample in rule.never:
+        if scanner.scan_bytes(sample.encode()):
+            raise refuse(f"it finds something in {sample[:40]!r}, which it must not")
+    return rule

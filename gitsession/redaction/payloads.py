@@ -1,0 +1,236 @@
+"""Secrets out of payloads: what is stored in their place still parses as what it was.
+
+JSON and CBOR are looked at as the strings that they hold, escapes undone, and what is replaced lies within strings: a
+line stays a line of JSON, an entry of ours an entry. Strings in which there is JSON again are looked at as deep as
+``LEVELS_MAX``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, TypeAlias
+
+from gitsession.codec import cbor
+from gitsession.codec.lift import is_image
+from gitsession.redaction.escapes import Way, decoded, way
+from gitsession.redaction.looks import is_text
+from gitsession.redaction.scan import Hit, Scanner
+
+LEVELS_MAX = 4
+"""How often escapes are undone: JSON in a string of JSON, and so on."""
+
+Row: TypeAlias = tuple[int, int, str]
+"""A placeholder of ours: where in the redacted payload it begins, its length in bytes, its rule."""
+
+_CBOR, _JSON = "cbor", ("json", "jsonl")
+
+
+class Redacted(NamedTuple):
+    """A payload without its secrets. ``rows``: the placeholders that stand for them, in order."""
+
+    payload: bytes
+    rows: tuple[Row, ...] = ()
+
+    @property
+    def is_changed(self) -> bool:
+        return bool(self.rows)
+
+
+OPENS = "[redacted:"
+"""How a placeholder begins."""
+
+
+def placeholder(rule: str) -> bytes:
+    """What stands for a secret. It follows from the rule's name alone: anything more would tell of the secret."""
+    return f"{OPENS}{rule}]".encode()
+
+
+def redact(form: str, payload: bytes, scanner: Scanner) -> Redacted:
+    """``payload``, of an entry's ``form`` (docs/format.md), without what ``scanner`` finds.
+
+    Of any other form it is plain text. What is no JSON where JSON is expected, or no CBOR of ours, is plain text too.
+    """
+    if not scanner.may_hold(payload):
+        return Redacted(payload)
+    if form == _CBOR:
+        return _in_cbor(payload, scanner)
+    if form in _JSON:
+        hits = find(payload, scanner, is_json=True)
+        return _replaced(payload, _within_literals(payload, hits)) if hits else Redacted(payload)
+    return _replaced(payload, find(payload, scanner))
+
+
+def find(data: bytes, scanner: Scanner, *, is_json: bool = False) -> list[Hit]:
+    """The hits in ``data``, in order: as it is, and with escapes undone as long as there are any."""
+    hits = [] if is_json and b"\\" in data else scanner.scan_bytes(data)
+    views = [data]
+    ways: list[Way] = []
+    while len(views) <= LEVELS_MAX and b"\\" in views[-1]:
+        inner = decoded(views[-1])
+        if inner == views[-1]:
+            break
+        views.append(inner)
+        found = scanner.scan_bytes(inner)
+        if found:
+            ways += [way(view) for view in views[len(ways) : -1]]
+            hits += [_through(ways, hit) for hit in found]
+    return hits if len(views) == 1 else scanner.settle(hits, data)
+
+
+def _through(ways: list[Way], hit: Hit) -> Hit:
+    start, end = hit.start, hit.end
+    for each in reversed(ways):
+        start, end = each.back(start), each.back(end)
+    return Hit(start, end, hit.rule)
+
+
+def _replaced(payload: bytes, hits: Iterable[Hit]) -> Redacted:
+    parts: list[bytes] = []
+    rows: list[Row] = []
+    at = size = 0
+    for hit in hits:
+        stands = placeholder(hit.rule)
+        parts += [payload[at : hit.start], stands]
+        size += hit.start - at
+        rows.append((size, len(stands), hit.rule))
+        size += len(stands)
+        at = hit.end
+    parts.append(payload[at:])
+    return Redacted(b"".join(parts), tuple(rows))
+
+
+# ---- JSON
+
+
+_LITERAL = re.compile(rb'"((?:[^"\\]|\\.)*+)"', re.DOTALL)
+
+
+def _within_literals(payload: bytes, hits: list[Hit]) -> Iterator[Hit]:
+    """What of ``hits`` lies in string literals, line by line; in lines that are no JSON, all that lies in a line."""
+    spans: list[tuple[int, int]] = []
+    at = 0
+    for line in payload.split(b"\n"):
+        end = at + len(line)
+        if any(hit.start < end and hit.end > at for hit in hits):
+            if _is_json(line):
+                spans += [(at + found.start(1), at + found.end(1)) for found in _LITERAL.finditer(line)]
+            else:
+                spans.append((at, end))
+        at = end + 1
+    return _clipped(hits, spans)
+
+
+def _clipped(hits: Iterable[Hit], spans: list[tuple[int, int]]) -> Iterator[Hit]:
+    """The parts of ``hits`` that lie in ``spans``, which are in order."""
+    starts = [start for start, _ in spans]
+    for hit in hits:
+        number = max(bisect_right(starts, hit.start) - 1, 0)
+        for start, end in itertools.islice(spans, number, None):
+            if start >= hit.end:
+                break
+            if max(start, hit.start) < min(end, hit.end):
+                yield Hit(max(start, hit.start), min(end, hit.end), hit.rule)
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+# ---- CBOR of ours
+
+_REFERENCE = re.compile(rb"(?:\d+:)?(?:below:)?[A-Za-z0-9_-]{43}|\d{8}-[a-z2-7]{13,26}|[0-9a-f]{64}")
+_REFERENCES = frozenset(
+    [
+        "target",
+        "targets",
+        "first_kept",
+        "left",
+        "superseded",
+        "ours",
+        "leaf",
+        "session",
+        "digest",
+        "labels",
+        "parent",
+        "source_id",
+    ]
+)
+"""Fields of ours that name entries and sessions: by chance one might look like a token, and then would name nothing."""
+
+
+def _in_cbor(payload: bytes, scanner: Scanner) -> Redacted:
+    try:
+        pieces = cbor.pieces(payload)
+    except (IndexError, ValueError, RecursionError):
+        return _replaced(payload, find(payload, scanner))
+    pieces = [piece for piece in pieces if _may_hold(payload, piece)]
+    view, starts = _view(payload, pieces)
+    hits = find(view, scanner)
+    if not hits:
+        return Redacted(payload)
+    spans = [(start, start + piece.end - piece.start) for start, piece in zip(starts, pieces, strict=True)]
+    inside: dict[int, list[Hit]] = {}
+    for hit in _clipped(hits, spans):
+        number = bisect_right(starts, hit.start) - 1
+        shift = starts[number]
+        inside.setdefault(number, []).append(Hit(hit.start - shift, hit.end - shift, hit.rule))
+    return _rewritten(payload, [(pieces[number], found) for number, found in sorted(inside.items())])
+
+
+def _may_hold(payload: bytes, piece: cbor.Piece) -> bool:
+    way, start, end = piece.way, piece.start, piece.end
+    if not piece.is_text:
+        return way != ("nonce",) and not is_image(payload[start : start + 16]) and is_text(payload[start:end])
+    is_reference = len(way) >= 2 and way[0] == "body" and way[1] in _REFERENCES
+    return not is_reference or _REFERENCE.fullmatch(payload, start, end) is None
+
+
+def _view(payload: bytes, pieces: list[cbor.Piece]) -> tuple[bytes, list[int]]:
+    """The strings as JSON has them, a key before its value, and where in that each begins."""
+    parts: list[bytes] = []
+    starts: list[int] = []
+    at = 0
+    for piece in pieces:
+        parts += [b'"', payload[piece.start : piece.end], b'": ' if piece.is_key else b'"\n']
+        starts.append(at + 1)
+        at += piece.end - piece.start + (4 if piece.is_key else 3)
+    return b"".join(parts), starts
+
+
+def _rewritten(payload: bytes, changed: list[tuple[cbor.Piece, list[Hit]]]) -> Redacted:
+    parts: list[bytes] = []
+    rows: list[Row] = []
+    keys: set[bytes] = set()
+    at = size = 0
+    for piece, hits in changed:
+        made = _replaced(payload[piece.start : piece.end], hits)
+        if piece.is_key:
+            made = _apart(made, keys, payload)
+        head = cbor.head_of(made.payload, is_text=piece.is_text)
+        parts += [payload[at : piece.head], head]
+        size += piece.head - at + len(head)
+        rows += [(size + offset, length, rule) for offset, length, rule in made.rows]
+        parts.append(made.payload)
+        size += len(made.payload)
+        at = piece.end
+    parts.append(payload[at:])
+    return Redacted(b"".join(parts), tuple(rows))
+
+
+def _apart(made: Redacted, keys: set[bytes], payload: bytes) -> Redacted:
+    """A key that no other key is: two secrets as keys of one map would be one key twice."""
+    name = made.payload
+    for number in itertools.count(2):
+        if name not in keys and name not in payload:
+            break
+        name = made.payload + b"~%d" % number
+    keys.add(name)
+    return Redacted(name, made.rows)

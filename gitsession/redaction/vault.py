@@ -1,0 +1,159 @@
+"""The vault: the originals of payloads that were redacted, on this machine and nowhere else (docs/secrets.md).
+
+One SQLite file that only its owner can read. A row is the whole payload, so nothing has to be put together again. What
+is kept is on the disk when ``keep`` returns; the entry is written after it, so there is none without its original.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import zlib
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from gitsession.errors import Ambiguous, Corrupt, Unavailable
+from gitsession.redaction.original import Original
+
+FILE = "vault.db"
+VERSION = 1
+_WAIT_SECONDS = 30.0
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS originals (
+    digest BLOB NOT NULL, chain BLOB NOT NULL, source TEXT NOT NULL, payload BLOB NOT NULL, bytes INTEGER NOT NULL
+);
+CREATE INDEX IF NOT EXISTS by_digest ON originals (digest);
+"""
+
+
+class Vault:
+    """The originals in ``file``; ``None``: in memory, for a store that is there. Threads may share it."""
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+        self._lock = threading.Lock()
+        self._db: sqlite3.Connection | None = None
+        self._pid = os.getpid()
+
+    def keep(self, originals: Iterable[Original]) -> None:
+        """Keep them, each once; they are on the disk when this returns. Raises ``Unavailable`` and ``Corrupt``."""
+        with self._lock:
+            try:
+                db = self._open(make=True)
+                assert db is not None
+                with db:
+                    db.execute("BEGIN IMMEDIATE")
+                    for each in originals:
+                        if each.payload not in _payloads(db, each.digest, each.chain):
+                            row = each.digest, each.chain, each.source, zlib.compress(each.payload), len(each.payload)
+                            db.execute("INSERT INTO originals VALUES (?, ?, ?, ?, ?)", row)
+            except sqlite3.OperationalError as error:
+                raise Unavailable(f"cannot write the vault {self._file}: {error}") from error
+            except sqlite3.DatabaseError as error:
+                raise self._corrupt(error) from error
+            except OSError as error:
+                raise Unavailable(f"cannot write the vault {self._file}: {error.strerror}") from error
+
+    def original(self, digest: bytes, chain: bytes) -> bytes | None:
+        """The original of an entry; ``None`` where it is not here.
+
+        Raises ``Ambiguous`` where there are several for one place, which differ in what is hidden; ``Corrupt``.
+        """
+        with self._lock:
+            try:
+                db = self._open(make=False)
+                if db is None:
+                    return None
+                found = _payloads(db, digest, chain) or _payloads(db, digest)
+                if len(found) > 1:
+                    sources = db.execute("SELECT source, bytes FROM originals WHERE digest = ?", (digest,)).fetchall()
+                    raise Ambiguous(
+                        f"the vault has {len(found)} originals of one entry, which differ in what is hidden",
+                        [f"{source or 'written here'}, {size:,} bytes" for source, size in sources],
+                    )
+            except (sqlite3.DatabaseError, zlib.error) as error:
+                raise self._corrupt(error) from error
+        return next(iter(found), None)
+
+    def forget(self, digests: Iterable[bytes]) -> int:
+        """Take the originals of entries away for good, and what the file still held of them; how many there were.
+
+        Raises ``Unavailable`` and ``Corrupt``.
+        """
+        with self._lock:
+            try:
+                db = self._open(make=False)
+                if db is None:
+                    return 0
+                with db:
+                    gone = sum(
+                        db.execute("DELETE FROM originals WHERE digest = ?", (digest,)).rowcount for digest in digests
+                    )
+                if gone:
+                    db.execute("VACUUM")
+            except sqlite3.OperationalError as error:
+                raise Unavailable(f"cannot write the vault {self._file}: {error}") from error
+            except sqlite3.DatabaseError as error:
+                raise self._corrupt(error) from error
+        return gone
+
+    def digests(self) -> set[bytes]:
+        """Of which entries there are originals. Raises ``Corrupt``."""
+        with self._lock:
+            try:
+                db = self._open(make=False)
+                return {row[0] for row in db.execute("SELECT digest FROM originals")} if db is not None else set()
+            except sqlite3.DatabaseError as error:
+                raise self._corrupt(error) from error
+
+    def close(self) -> None:
+        """Let go of the file. It is opened again where it is needed."""
+        with self._lock:
+            if self._db is not None and self._pid == os.getpid():
+                self._db.close()
+            self._db = None
+
+    def _open(self, *, make: bool) -> sqlite3.Connection | None:
+        if self._db is not None and self._pid == os.getpid():
+            return self._db
+        name = ":memory:"
+        if self._file is not None:
+            name = os.fspath(self._file)
+            if make:
+                with suppress(FileExistsError):
+                    os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+                    _sync_folder(os.path.dirname(name))
+            elif not os.path.exists(name):
+                return None
+        db = sqlite3.connect(name, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False)
+        try:
+            # EXTRA: what was committed survives a power cut also where it is the deleted journal that says so.
+            for pragma in ("journal_mode = DELETE", "synchronous = EXTRA", "secure_delete = ON"):
+                db.execute(f"PRAGMA {pragma}").fetchall()
+            if make or self._file is None:
+                db.executescript(_TABLES)
+                db.execute(f"PRAGMA user_version = {VERSION}")
+        except BaseException:
+            db.close()
+            raise
+        self._db, self._pid = db, os.getpid()
+        return db
+
+    def _corrupt(self, error: Exception) -> Corrupt:
+        return Corrupt(f"the vault {self._file} is damaged: {error}", hint="what it hid is in the agents' own files")
+
+
+def _payloads(db: sqlite3.Connection, digest: bytes, chain: bytes | None = None) -> set[bytes]:
+    where, values = ("digest = ?", (digest,)) if chain is None else ("digest = ? AND chain = ?", (digest, chain))
+    return {zlib.decompress(row[0]) for row in db.execute(f"SELECT payload FROM originals WHERE {where}", values)}
+
+
+def _sync_folder(folder: str) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

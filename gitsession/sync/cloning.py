@@ -1,0 +1,119 @@
+"""A store made of what a remote has: as git clones a mirror, judged, and only then in its place.
+
+Refs come packed, in one file: a store of 10,000 sessions is a few files and not tens of thousands. It is made beside
+the place it is meant for, and gets its name by one rename: a kill leaves no half store.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from gitsession.errors import NotAStore, Refused, Unavailable
+from gitsession.store import config, create, gitcli, packedrefs
+from gitsession.store.base import Oid
+from gitsession.store.durable import make_directories, sync_directory, write_new
+from gitsession.store.git import GitDoor
+from gitsession.store.gitstore import GitStore
+from gitsession.store.refnames import SYMBOLIC
+from gitsession.sync import remotes, syncing, transport
+from gitsession.sync.judged import Proposed, Reader, judge
+from gitsession.sync.quarantine import PLACE, Quarantine
+from gitsession.sync.reconcile import SyncedBranch
+from gitsession.sync.remotes import DEFAULT, Remote
+from gitsession.sync.syncing import SyncReport
+from gitsession.sync.transport import Talk
+
+_HEADS = "refs/heads/"
+
+
+def clone(url: str, path: Path, talk: Talk, *, filter: str = "", namespace: str = "") -> SyncReport:
+    """Make a store at ``path`` of what is at ``url``, which becomes its remote ``origin``. An empty one is a beginning.
+
+    ``filter``: leave out what git's filter says (``blob:limit=64k``); it is fetched when it is read. ``namespace``: it
+    is shared with a code repository. Raises ``Refused``, ``NotAStore``, ``InvalidName`` and ``Unavailable``.
+    """
+    path = Path(os.path.abspath(path))
+    if os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir())):
+        raise Refused(f"{path} is there already", hint="name a new folder")
+    aside = path.parent / f".{path.name}.{secrets.token_hex(6)}.tmp"
+    try:
+        create.create(aside)
+        remote = remotes.add(aside, DEFAULT, url, namespace=namespace)
+        if namespace:
+            with GitStore.open(aside) as store:
+                report = syncing.pull(store, remote, talk)
+        else:
+            report = _fill(aside, remote, talk, filter)
+        os.rename(aside, path)
+        sync_directory(path.parent)
+    except OSError as error:
+        raise Unavailable(f"cannot make a store at {path}: {error.strerror}") from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return report
+
+
+def _fill(path: Path, remote: Remote, talk: Talk, filter: str) -> SyncReport:
+    """Bring what the remote has into the empty store at ``path``, which nobody else knows yet."""
+    make_directories(path / PLACE)
+    apart = path / PLACE / "clone"
+    words = ["-c", "core.fsync=all", "clone", "--bare", "--no-tags", "--template=", "--no-local"]
+    words += ["-c", "fetch.fsckObjects=true", "-c", "transfer.fsckObjects=true"]
+    words += [f"--filter={filter}"] if filter else []
+    words += ["--progress"] if talk.told else ["--no-progress"]
+    words += ["--end-of-options", remote.url, str(apart)]
+    answer = gitcli.talk(None, *words, told=talk.told, interactive=talk.interactive)
+    if answer.code:
+        raise transport.failure(remote, answer)
+    found = {name: oid for name, oid in GitDoor(apart).refs(_HEADS).items() if not oid.startswith(SYMBOLIC)}
+    _check(remote, found)
+    theirs = {ref: oid for ref, oid in found.items() if remote.there(ref) is not None}
+    refused = {}
+    with GitStore.open(path) as store:
+        read = Reader(apart, store)
+        for refusal in judge(read, [Proposed(ref, None, oid) for ref, oid in sorted(theirs.items())], {}):
+            refused[refusal.ref] = SyncedBranch(refusal.ref, "refused", why=refusal.what)
+    good = {ref: oid for ref, oid in theirs.items() if ref not in refused}
+    fetched = Quarantine(path, remote, {}, at=apart)
+    if len(good) < len(found):
+        fetched.keep_only(good.values())
+    fetched.move_in()
+    if filter:
+        _promise(path, remote, filter)
+    _put(path, {**good, **{remote.tracking(ref): oid for ref, oid in good.items()}})
+    shutil.rmtree(path / PLACE, ignore_errors=True)
+    new = [SyncedBranch(ref, "new", None, oid) for ref, oid in good.items() if ref != create.MAIN]
+    return SyncReport(remote.name, tuple(sorted((*new, *refused.values()), key=lambda branch: branch.ref)))
+
+
+def _check(remote: Remote, found: Mapping[str, Oid]) -> None:
+    """Raises ``NotAStore`` unless it is a store, or nothing yet."""
+    if found and found.get(create.MAIN) != create.first_commit()[0]:
+        raise NotAStore(
+            f"{remotes.plain(remote.url)} is no store of sessions: its branch main is something else",
+            hint="sessions beside code come with `gitsession clone --namespace gitsession`",
+        )
+
+
+def _promise(path: Path, remote: Remote, filter: str) -> None:
+    """What was left out is the remote's to give."""
+    file = str(path / config.FILE)
+    settings = {
+        "core.repositoryformatversion": "1",
+        "extensions.partialClone": remote.name,
+        f"remote.{remote.name}.promisor": "true",
+        f"remote.{remote.name}.partialclonefilter": filter,
+    }
+    for key, value in settings.items():
+        gitcli.run(None, "config", "--file", file, key, value)
+
+
+def _put(path: Path, held: Mapping[str, Oid]) -> None:
+    """All refs in one file. The first commit, which every store has, is a file of its own already."""
+    packed = {ref: oid for ref, oid in held.items() if ref != create.MAIN}
+    write_new(path / packedrefs.FILE, packedrefs.changed(b"", put=packed))
+    sync_directory(path)

@@ -1,0 +1,246 @@
+"""What is to be purged, worked out before anything is: one entry, a session, or all that says a text. Reads only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from gitsession.codec.digest import digest as digest_of
+from gitsession.errors import NotFound
+from gitsession.model.entries import Fork
+from gitsession.session import content, graph, oplog
+from gitsession.session.gaps import DAMAGE
+from gitsession.session.node import Node, before, load
+from gitsession.session.purged import FILE, Tombstones
+from gitsession.store import refs
+from gitsession.store.base import ObjectStore, Oid
+from gitsession.workspace import trees
+
+NESTED_MAX = 3
+"""So often a text may be JSON within JSON, and is found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """An entry that goes. ``session``: one whose ref leads to it; ``digest``: what the set calls it."""
+
+    session: str
+    node: Node
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileHit:
+    """A captured file that goes, in every checkpoint that holds it. ``path``: where one of them has it."""
+
+    session: str
+    path: str
+    oid: Oid
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What a purge does not reach, and why."""
+
+    where: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """``more``: what the set grows by. ``problems``: what stays nevertheless."""
+
+    more: Tombstones = field(default_factory=Tombstones)
+    entries: tuple[Hit, ...] = ()
+    files: tuple[FileHit, ...] = ()
+    sessions: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.more
+
+
+def entry(store: ObjectStore, sid: str, found: Node) -> Wanted:
+    """One entry. Raises ``NotFound`` for one at which a session begins: that goes with the session."""
+    if _begins(found):
+        raise NotFound(
+            f"{found.oid[:12]} is where session {sid} begins: it goes with the whole session",
+            hint="`gitsession purge SESSION`, without an entry",
+        )
+    return _wanted(store, [Hit(sid, found, _digest(store, found))], [])
+
+
+def session(store: ObjectStore, sid: str) -> Wanted:
+    """All of a session; what a fork of it shares stays with the fork. Raises ``NotFound``."""
+    found = store.refs(refs.session(sid))
+    if not found:
+        raise NotFound(f"no session {sid}")
+    began = {_digest(store, _beginning(store, sid, value)) for value in found.values()}
+    more = Tombstones(sessions={sid: frozenset(began)})
+    shared = [
+        Problem(other, "was forked from it, and keeps what they share")
+        for other in sorted(_sharing(store, sid, found.values()))
+    ]
+    hits = [Hit(sid, node, "") for node in _own(store, sid)]
+    return Wanted(more, tuple(hits), (), (sid,), (*shared, *_at_remotes(store, {hit.node.oid for hit in hits})))
+
+
+def saying(store: ObjectStore, text: str, sids: Iterable[str] | None = None) -> Wanted:
+    """Every entry that says ``text``, letter by letter, and every captured file; in all sessions, or in ``sids``.
+
+    Found in JSON and in JSON within it, too; in summaries, titles and labels. Not found where it was changed on the
+    way: encoded otherwise, or cut in two.
+    """
+    every = sorted({refs.session_of(name) for name in store.refs(refs.SESSIONS)} - {""})
+    spelled = spellings(text)
+    entries: dict[Oid, Hit] = {}
+    files: dict[Oid, FileHit] = {}
+    problems: list[Problem] = []
+    searched: dict[Oid, bool] = {}
+    for sid in every if sids is None else sids:
+        for node in _all(store, sid):
+            try:
+                parts = content.kept(store, node)
+                data = content.whole(store, node, parts)
+            except DAMAGE as error:
+                problems.append(Problem(node.oid, f"cannot be read, so it was not searched: {error}"))
+                continue
+            if says(data, text, spelled):
+                if _begins(node):
+                    problems.append(Problem(node.oid, f"session {sid} begins with it: purge the whole session"))
+                else:
+                    entries.setdefault(node.oid, Hit(sid, node, digest_of(parts.stored, parts.holes).hex()))
+            for path, oid in _files(store, parts.files):
+                if oid not in searched:
+                    searched[oid] = any(spelling in store.read(oid)[1] for spelling in spelled)
+                if searched[oid]:
+                    files.setdefault(oid, FileHit(sid, path, oid))
+    found = _wanted(store, entries.values(), files.values())
+    told = (*found.problems, *problems, *_in_commands(store, text))
+    return Wanted(found.more, found.entries, found.files, (), told)
+
+
+def spellings(text: str) -> tuple[bytes, ...]:
+    """The bytes by which ``text`` stands in a payload: as it is, and escaped as JSON does, again and again."""
+    found = {text}
+    for _ in range(NESTED_MAX):
+        found |= {json.dumps(one, ensure_ascii=ascii)[1:-1] for one in found for ascii in (False, True)}
+    return tuple(sorted(one.encode("utf-8", "surrogatepass") for one in found))
+
+
+def says(data: bytes, text: str, spelled: tuple[bytes, ...]) -> bool:
+    """Whether a payload says ``text``. ``spelled``: of ``spellings``."""
+    if any(spelling in data for spelling in spelled):
+        return True
+    if b"\\" not in data:
+        return False
+    return any(text in string for line in data.split(b"\n") for string in _strings(line))
+
+
+def _strings(line: bytes) -> Iterator[str]:
+    """Every string and key of a line of JSON: what escapes as nobody else does is found so."""
+    try:
+        todo = [json.loads(line)]
+    except (ValueError, RecursionError):
+        return
+    while todo:
+        value = todo.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, list):
+            todo += value
+        elif isinstance(value, dict):
+            todo += [*value.keys(), *value.values()]
+
+
+def _wanted(store: ObjectStore, entries: Iterable[Hit], files: Iterable[FileHit]) -> Wanted:
+    entries, files = tuple(entries), tuple(files)
+    keys = {hit.digest for hit in entries} | {FILE + hit.oid for hit in files}
+    more = Tombstones(frozenset(keys))
+    return Wanted(more, entries, files, (), _at_remotes(store, {hit.node.oid for hit in entries}))
+
+
+def _all(store: ObjectStore, sid: str) -> Iterator[Node]:
+    """Every entry that a ref of a session leads to, those that it shares too, each once."""
+    seen: set[Oid] = set()
+    for value in store.refs(refs.session(sid)).values():
+        oid: Oid | None = value
+        while oid is not None and oid not in seen:
+            seen.add(oid)
+            try:
+                node = load(store, oid)
+            except DAMAGE:
+                oid = before(store, oid)
+                continue
+            if not node.is_tombstone:
+                yield node
+            oid = node.parent
+
+
+def _own(store: ObjectStore, sid: str) -> Iterator[Node]:
+    """The entries of a session without those of the one it was forked from."""
+    seen: set[Oid] = set()
+    for value in store.refs(refs.session(sid)).values():
+        for node in graph.line(store, value):
+            if node.oid in seen:
+                break
+            seen.add(node.oid)
+            yield node
+            if content.begins_fork(store, node, sid):
+                break
+
+
+def _beginning(store: ObjectStore, sid: str, leaf: Oid) -> Node:
+    return next(
+        node for node in graph.line(store, leaf) if node.parent is None or content.begins_fork(store, node, sid)
+    )
+
+
+def _sharing(store: ObjectStore, sid: str, leaves: Iterable[Oid]) -> set[str]:
+    """Other sessions that lead to an entry of this one."""
+    own = {node.oid for node in _own(store, sid)}
+    found = set()
+    for name, value in store.refs(refs.SESSIONS).items():
+        other = refs.session_of(name)
+        if other and other != sid and other not in found and any(node.oid in own for node in _line(store, value)):
+            found.add(other)
+    return found
+
+
+def _line(store: ObjectStore, leaf: Oid) -> Iterator[Node]:
+    try:
+        yield from graph.line(store, leaf)
+    except DAMAGE:
+        return
+
+
+def _digest(store: ObjectStore, node: Node) -> str:
+    parts = content.kept(store, node)
+    return node.replaces.hex() or digest_of(parts.stored, parts.holes).hex()
+
+
+def _begins(node: Node) -> bool:
+    return node.source is None and (node.parent is None or node.kind == Fork.kind)
+
+
+def _files(store: ObjectStore, tree: Oid | None) -> Iterator[tuple[str, Oid]]:
+    for path, file in trees.walk(store, tree):
+        yield path, file.oid
+
+
+def _at_remotes(store: ObjectStore, oids: set[Oid]) -> tuple[Problem, ...]:
+    """Remotes that are known to hold one of ``oids``."""
+    found: dict[str, None] = {}
+    for name, value in store.refs("refs/remotes/").items():
+        remote = name.removeprefix("refs/remotes/").partition("/")[0]
+        if remote not in found and refs.target(value) is None and any(node.oid in oids for node in _line(store, value)):
+            found[remote] = None
+    return tuple(Problem(remote, "this remote has it, until it hears of the purge by a push") for remote in found)
+
+
+def _in_commands(store: ObjectStore, text: str) -> Iterator[Problem]:
+    for operation in oplog.history(store):
+        if text in operation.command and operation.command.split(" ")[0] not in ("label", "name"):
+            yield Problem(operation.id, f"the operation log says it: {operation.command[:80]}")

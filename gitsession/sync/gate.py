@@ -1,0 +1,128 @@
+"""The last look before anything leaves: is there a secret in what is about to be pushed?
+
+Entries are redacted when they are kept; what was kept before there was a rule for it, or while that was switched off,
+is found here. What is to go nevertheless is named in the store's configuration, by digest and rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from gitsession.codec.digest import digest as digest_of
+from gitsession.codec.digest import to_base64url
+from gitsession.errors import Corrupt, Malformed, MissingObject
+from gitsession.redaction.guard import in_file, scanner
+from gitsession.redaction.payloads import find, redact
+from gitsession.redaction.scan import Scanner
+from gitsession.session import content
+from gitsession.session.node import Node, load
+from gitsession.store import config, gitcli, refs
+from gitsession.store.base import ObjectStore, Oid
+from gitsession.store.gitstore import GitStore
+from gitsession.sync.proposals import Proposed
+from gitsession.workspace import trees
+
+ALLOWED = "gitsession.allowSecret"
+_CHAIN_CHARS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An entry with a secret in it. ``path``: of the file, where a checkpoint has it; ``key``: what `gate allow` keeps.
+
+    Nothing here tells anything of the secret but the rule that found it.
+    """
+
+    ref: str
+    session: str
+    oid: Oid
+    chain: str
+    rule: str
+    path: str
+    key: str
+
+    @property
+    def address(self) -> str:
+        return f"{self.session}@{self.chain[:_CHAIN_CHARS]}"
+
+    def __str__(self) -> str:
+        return f"{self.address}{f', file {self.path!a}' if self.path else ''}: {self.rule}"
+
+
+def scan_new(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = ()) -> list[Found]:
+    """The secrets in what is new to whoever has the refs as ``moves`` say they were, and are not allowed to go.
+
+    ``known``: what else they have. Each rule is told once for an entry or a file. Rules count also where redaction is
+    switched off. What cannot be read is not looked at: it cannot be pushed either. Raises ``Refused`` and ``NotFound``
+    where the user's own rules are unfit.
+    """
+    moves = [move for move in moves if move.new is not None]
+    new = _new(store, [move.new for move in moves if move.new], [*known, *(move.old for move in moves if move.old)])
+    look = scanner(config.redaction(store.git_dir).rules) if new else None
+    allowed = set(allowances(store)) if new else set()
+    seen: set[Oid] = set()
+    found = []
+    for move in moves:
+        todo = [move.new] if refs.session_of(move.ref) else []
+        while todo and look is not None:
+            oid = todo.pop()
+            if oid is None or oid not in new or oid in seen:
+                continue
+            seen.add(oid)
+            try:
+                node = load(store, oid)
+                todo += [node.second_parent, node.parent]
+                found += [hit for hit in _entry(store, node, move.ref, look, seen) if hit.key not in allowed]
+            except (Malformed, Corrupt, MissingObject):
+                continue
+    return found
+
+
+def allowances(store: GitStore) -> list[str]:
+    """What may go: ``<digest of the entry>:<rule>``, ``file:<oid>:<rule>``."""
+    told = gitcli.run(store.git_dir, "config", "--local", "--null", "--get-all", ALLOWED, accept=(0, 1)).out
+    return [value for value in told.decode("utf-8", "surrogateescape").split("\0") if value]
+
+
+def allow(store: GitStore, found: Iterable[Found]) -> int:
+    """Let these go from now on; how many are new."""
+    there = set(allowances(store))
+    keys = sorted({hit.key for hit in found} - there)
+    for key in keys:
+        gitcli.run(store.git_dir, "config", "--local", "--add", ALLOWED, key)
+    return len(keys)
+
+
+def at(store: GitStore, session: str, node: Node, rule: str = "") -> list[Found]:
+    """What is found in one entry, whatever is allowed; by ``rule`` only, where one is named."""
+    look = scanner(config.redaction(store.git_dir).rules)
+    found = _entry(store, node, refs.leaf(session), look, set())
+    return [hit for hit in found if rule in ("", hit.rule)]
+
+
+def _new(store: GitStore, tips: Iterable[Oid], olds: Iterable[Oid]) -> set[Oid]:
+    """The commits that lead to ``tips`` and to none of ``olds``, as far as those are here."""
+    here = [oid for oid in dict.fromkeys(olds) if store.contains(oid)]
+    words = "".join([*(f"{tip}\n" for tip in tips), *(f"^{oid}\n" for oid in here)])
+    return set(gitcli.run(store.git_dir, "rev-list", "--stdin", stdin=words.encode()).out.decode().split())
+
+
+def _entry(store: ObjectStore, node: Node, ref: str, look: Scanner, seen: set[Oid]) -> Iterator[Found]:
+    session, chain = refs.session_of(ref), to_base64url(node.chain)
+    parts = content.kept(store, node)
+    digest = digest_of(parts.stored, parts.holes).hex()
+    rows = redact(parts.form, content.whole(store, node, parts), look).rows
+    for rule in sorted({rule for *_, rule in rows}):
+        yield Found(ref, session, node.oid, chain, rule, "", f"{digest}:{rule}")
+    if parts.files is None:
+        return
+    before = content.files_of(store, node.parent) if node.parent else None
+    for path, (_, now) in trees.diff(store, before, parts.files).items():
+        if now is None or now.oid in seen or not store.contains(now.oid):
+            continue
+        seen.add(now.oid)
+        data = store.read(now.oid)[1]
+        if in_file(data, look) is not None:
+            for rule in sorted({hit.rule for hit in find(data, look)}):
+                yield Found(ref, session, node.oid, chain, rule, path, f"file:{now.oid}:{rule}")

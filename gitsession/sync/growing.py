@@ -1,0 +1,63 @@
+"""The set of what was purged, as a remote has it, joined with ours: before anything else that comes from there.
+
+What the joined set says is carried out here at once; then what else was fetched is judged by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gitsession.errors import Corrupt, Malformed, MissingObject
+from gitsession.store import refs
+from gitsession.store.base import Kind, Oid, Reader
+from gitsession.store.gitstore import GitStore
+from gitsession.store.objects import SUBMODULE_MODE, parse_commit, parse_tree
+from gitsession.sync import purging, tombstones
+from gitsession.sync.reconcile import SyncedBranch
+
+
+def join(store: GitStore, apart: Reader, theirs: Oid | None) -> list[SyncedBranch]:
+    """Take ``theirs`` into our set; what became of it, and of every ref that was led elsewhere by it.
+
+    ``apart``: reads what was fetched, and what is here. Raises ``Refused`` and ``Unavailable`` as a purge does.
+    """
+    ours = store.ref(refs.TOMBSTONES)
+    if theirs is None or theirs == ours:
+        return []
+    try:
+        merged = tombstones.merge(apart, ours, theirs)
+        copied = dict(_behind(store, apart, theirs))
+    except (Malformed, MissingObject, Corrupt) as error:
+        return [SyncedBranch(refs.TOMBSTONES, "refused", ours, ours, why=str(error))]
+    if merged.oid == ours:
+        return [SyncedBranch(refs.TOMBSTONES, "ahead", ours, ours)]
+    with store.transaction() as tx:
+        tx.put_all(copied)
+        tx.put_all(merged.objects)
+        tx.move(refs.TOMBSTONES, merged.oid, expected=ours)
+    moved = purging.apply(store).moved
+    gone = [SyncedBranch(ref, "purged", None, store.ref(ref)) for ref in moved if ref.startswith(refs.SESSIONS)]
+    return [SyncedBranch(refs.TOMBSTONES, "forwarded" if ours else "new", ours, merged.oid), *gone]
+
+
+def _behind(store: GitStore, apart: Reader, tip: Oid) -> Iterator[tuple[Oid, tuple[Kind, bytes]]]:
+    """The objects that ``tip`` leads to and the store lacks."""
+    todo, seen = [tip], {tip}
+    while todo:
+        oid = todo.pop()
+        if store.contains(oid):
+            continue
+        kind, data = apart.read(oid)
+        yield oid, (kind, data)
+        for other in _named(kind, data):
+            if other not in seen:
+                seen.add(other)
+                todo.append(other)
+
+
+def _named(kind: Kind, data: bytes) -> list[Oid]:
+    if kind == "commit":
+        commit = parse_commit(data)
+        return [commit.tree, *commit.parents]
+    rows = parse_tree(data) if kind == "tree" else []
+    return [oid for mode, _, oid in rows if mode != SUBMODULE_MODE]

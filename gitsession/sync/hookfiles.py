@@ -1,0 +1,85 @@
+"""Putting our hooks into a repository, in front of those that are there, and taking them out again.
+
+A hook that was there is kept as ``<name>.local``; ours asks it. Each step can be killed and done again: at no moment is
+there no hook where there was one.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+
+import gitsession
+from gitsession.errors import Refused
+
+KEPT = ".local"
+_MARK = b"# gitsession: "
+_SHIPPED = Path(gitsession.__file__).parent / "hooks"
+_BESIDE = Path(gitsession.__file__).parents[1] / "hooks"
+"""Where the scripts are: in the package as it is installed, and beside it in a checkout."""
+
+MISSING, CURRENT, OLDER, OTHER = "missing", "installed", "of another release", "another hook"
+
+
+def script(name: str) -> bytes:
+    """The hook as this release has it."""
+    shipped = _SHIPPED / name
+    return (shipped if shipped.exists() else _BESIDE / name).read_bytes()
+
+
+def state(folder: Path, name: str) -> str:
+    """What stands in the place of a hook: ``MISSING``, ``CURRENT``, ``OLDER`` or ``OTHER``."""
+    try:
+        there = (folder / name).read_bytes()
+    except FileNotFoundError:
+        return MISSING
+    if there == script(name):
+        return CURRENT
+    return OLDER if _MARK in there[:200] else OTHER
+
+
+def is_kept(folder: Path, name: str) -> bool:
+    """Whether another hook stands behind ours."""
+    return os.path.lexists(folder / (name + KEPT))
+
+
+def put(folder: Path, name: str) -> bool:
+    """Have ours there; whether that took anything. Raises ``Refused`` where there is no place for the other one."""
+    found = state(folder, name)
+    if found == CURRENT and os.access(folder / name, os.X_OK):
+        return False
+    folder.mkdir(exist_ok=True)
+    if found == OTHER:
+        if is_kept(folder, name) and not _same(folder / name, folder / (name + KEPT)):
+            raise Refused(f"{folder / name} is another hook, and {name}{KEPT} is taken", hint="move one of them away")
+        with suppress(FileExistsError):
+            os.link(folder / name, folder / (name + KEPT), follow_symlinks=False)
+    aside = folder / f".{name}.{secrets.token_hex(6)}.tmp"
+    try:
+        aside.write_bytes(script(name))
+        aside.chmod(0o755)
+        os.rename(aside, folder / name)
+    finally:
+        with suppress(FileNotFoundError):
+            aside.unlink()
+    return True
+
+
+def take_out(folder: Path, name: str) -> bool:
+    """Have it as it was before ``put``; whether that took anything. Another hook in our place stays."""
+    if state(folder, name) not in (CURRENT, OLDER):
+        return False
+    if is_kept(folder, name):
+        os.rename(folder / (name + KEPT), folder / name)
+    else:
+        (folder / name).unlink()
+    return True
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        return os.path.samestat(os.lstat(one), os.lstat(other))
+    except FileNotFoundError:
+        return False

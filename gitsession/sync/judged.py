@@ -1,0 +1,68 @@
+"""What was fetched is judged by our rules (``sync.judging``) before it reaches a ref of the store's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from math import inf
+from pathlib import Path
+
+from gitsession.session import purged
+from gitsession.store import refs
+from gitsession.store.base import Kind, ObjectStore, Oid
+from gitsession.store.git import GitDoor
+from gitsession.sync import judging
+from gitsession.sync.proposals import Limits, Proposed, Refusal
+from gitsession.sync.reading import GitReader
+
+__all__ = ["Proposed", "Reader", "Refusal", "judge"]
+
+SESSIONS_AT_ONCE = 200
+
+LIMITS = Limits(entries=10_000_000, seconds=inf)
+"""Whoever fetches has asked for it: what a server is guarded against is only much, and not wrong."""
+
+
+class Reader:
+    """What was fetched, and what the store has."""
+
+    def __init__(self, git_dir: Path, store: ObjectStore) -> None:
+        self.git_dir, self.store = git_dir, store
+        self._door = GitDoor(git_dir)
+
+    def read(self, oid: Oid) -> tuple[Kind, bytes]:
+        return self._door.read(oid) if self._door.contains(oid) else self.store.read(oid)
+
+    def contains(self, oid: Oid) -> bool:
+        return self._door.contains(oid) or self.store.contains(oid)
+
+
+def judge(read: Reader, moves: list[Proposed], known: Mapping[str, Oid]) -> list[Refusal]:
+    """Why refs may not be moved so; none where all may. ``known``: refs whose lines were judged before.
+
+    A clone that leaves large blobs out is judged without them.
+    """
+    gone = purged.read(read.store)
+    good = dict(known)
+    found: list[Refusal] = []
+    with GitReader(read.git_dir, good) as apart:
+        for some in _portions(moves):
+            refused = judging.judge(apart, some, gone, LIMITS, partial=_is_partial(read.git_dir))
+            bad = {refusal.ref for refusal in refused}
+            good |= {move.ref: move.new for move in some if move.new is not None and move.ref not in bad}
+            found += refused
+    return found
+
+
+def _portions(moves: Iterable[Proposed]) -> Iterator[list[Proposed]]:
+    """Sessions whole, and not all at once: of each entry that is judged a few words are held."""
+    by_session: dict[str, list[Proposed]] = {}
+    for move in moves:
+        by_session.setdefault(refs.session_of(move.ref), []).append(move)
+    sids = iter(sorted(by_session))
+    while group := list(islice(sids, SESSIONS_AT_ONCE)):
+        yield [move for sid in group for move in by_session[sid]]
+
+
+def _is_partial(git_dir: Path) -> bool:
+    return any((git_dir / "objects" / "pack").glob("*.promisor"))

@@ -1,0 +1,187 @@
+"""Lines of good entries: do they go forward, begin where their session does, and hold what belongs on their ref?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+from gitsession.errors import GitSessionError
+from gitsession.model.entries import Fork, Session
+from gitsession.session import content, names
+from gitsession.session.node import Node, load
+from gitsession.session.verify import starts
+from gitsession.store import refs
+from gitsession.store.base import Oid, Reader
+from gitsession.sync import entry_rules
+from gitsession.sync.proposals import Fault, Refusal
+from gitsession.sync.reading import GitReader
+
+_BRANCH, _META, _FILES = range(3)
+
+
+class Below(NamedTuple):
+    """What the new part of a line stands on: ``old``, an entry that was there, or ``root``, a new one.
+
+    ``forks``: the sessions that begin in it with a ``fork`` entry. Shared by the entries of a line.
+    """
+
+    old: Oid | None
+    root: Oid | None
+    forks: frozenset[str]
+
+
+class Seen(NamedTuple):
+    """What is kept of a good entry. ``misfits``: on what kinds of refs it has no place; ``kind``, for words."""
+
+    below: Below
+    starts: bool
+    misfits: tuple[Fault | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A ref as it is proposed. ``seen``: its end, ``None`` where that was there before."""
+
+    ref: str
+    old: Oid | None
+    new: Oid
+    seen: Seen | None
+
+    @property
+    def sid(self) -> str:
+        return refs.session_of(self.ref)
+
+    @property
+    def branch(self) -> str:
+        return self.ref.rpartition("/")[2]
+
+    @property
+    def old_below(self) -> Oid | None:
+        """The newest entry of it that was there before; ``None`` where all of it is new."""
+        return self.new if self.seen is None else self.seen.below.old
+
+
+def see(read: Reader, node: Node, before: Seen | None) -> Seen:
+    """``before``: what was seen of its parent, if that is new too."""
+    if before is not None:
+        below = before.below
+    else:
+        below = Below(node.parent, None if node.parent else node.oid, frozenset())
+    if node.kind == Fork.kind and node.source is None:
+        entry = content.entry_of(read, node)
+        below = below._replace(forks=below.forks | {entry.session}) if isinstance(entry, Fork) else below
+    return Seen(below, starts(node), _misfits(node))
+
+
+def refusals(
+    read: GitReader, lines: Sequence[Line], parents: Mapping[Oid, tuple[Oid, ...]], seen: Mapping[Oid, Seen]
+) -> Iterator[Refusal]:
+    passed: set[Oid] = set()
+    for line in lines:
+        fault = _rewinds(read, line) or _holds_what_has_no_place(read, line, parents, seen, passed)
+        if fault is not None:
+            yield Refusal(line.ref, line.new, fault.what, fault.rule)
+    by_session: dict[str, list[Line]] = {}
+    for line in lines:
+        if line.old is None:
+            by_session.setdefault(line.sid, []).append(line)
+    for sid, begun in by_session.items():
+        yield from _beginnings(read, sid, begun)
+
+
+def _rewinds(read: GitReader, line: Line) -> Fault | None:
+    """Forward is along first parents: a second one leads to what the line only speaks of."""
+    below = line.old_below
+    if line.old is None or below == line.old:
+        return None
+    if below is not None and read.is_on_line(line.old, below):
+        return None
+    return Fault("rewind", "not what it was, gone on: fetch, and see `gitsession sync`; nothing is ever rewound here")
+
+
+def _holds_what_has_no_place(
+    read: GitReader,
+    line: Line,
+    parents: Mapping[Oid, tuple[Oid, ...]],
+    seen: Mapping[Oid, Seen],
+    passed: set[Oid],
+) -> Fault | None:
+    """``passed``: what was found to have its place on a branch; it is not looked at again."""
+    where = _BRANCH if refs.is_branch(line.branch) else _META if _is_meta(line.branch) else _FILES
+    at: Oid | None = line.new
+    while at is not None and at in seen and at not in passed:
+        found = seen[at]
+        if where != _BRANCH and found.starts:
+            return None
+        misfit = found.misfits[where]
+        if misfit is not None:
+            return misfit._replace(what=f"{misfit.what} {line.branch!r}")
+        if where == _BRANCH:
+            passed.add(at)
+        at = next(iter(parents[at]), None)
+    if where == _BRANCH or at == line.old:
+        return None
+    while at is not None:  # a line of bookkeeping that begins in what was there: down to where its session begins
+        node = load(read, at)
+        if starts(node):
+            return None
+        misfit = _misfits(node)[where]
+        if misfit is not None:
+            return misfit._replace(what=f"it goes on from {at[:10]}: {misfit.what} {line.branch!r}")
+        at = node.parent
+    return None
+
+
+def _beginnings(read: GitReader, sid: str, begun: Sequence[Line]) -> Iterator[Refusal]:
+    """New refs of a session begin with the root that the session has."""
+
+    @cache
+    def root(line: Line) -> Oid:
+        below = line.seen.below if line.seen is not None else None
+        return below.root if below is not None and below.root else read.root(line.old_below or line.new)
+
+    prefix = refs.session(sid)
+    there = {name: oid for name, oid in read.known.items() if name.startswith(prefix)}
+    if there:
+        ends = set(there.values())
+        strangers = [line for line in begun if line.old_below not in ends]
+        expected = read.root(next(iter(there.values()))) if strangers else ""
+    else:
+        strangers = list(begun)
+        expected = _first_root(read, sid, begun, root)
+        if not expected:
+            what = "the session that it begins with has another name, and no `fork` entry begins this one"
+            yield from (Refusal(line.ref, root(line), what, "root") for line in begun)
+            return
+    for line in strangers:
+        if root(line) != expected:
+            what = f"it begins with {root(line)[:10]}, and its session with {expected[:10]}: two roots"
+            yield Refusal(line.ref, root(line), what, "root")
+
+
+def _first_root(read: GitReader, sid: str, begun: Iterable[Line], root: Callable[[Line], Oid]) -> Oid:
+    """Where a session that is new here begins; "" where it is another session's beginning."""
+    in_order = sorted(begun, key=lambda line: (not refs.is_branch(line.branch), line.branch != refs.MAIN, line.branch))
+    for line in in_order:
+        if line.seen is not None and sid in line.seen.below.forks:
+            return root(line)
+    first = root(in_order[0])
+    try:
+        entry = content.entry_of(read, load(read, first))
+    except GitSessionError:
+        return ""
+    if not isinstance(entry, Session) or entry.source_id is None:
+        return first
+    lengths = (names.LENGTH, names.LENGTH_TAKEN)
+    named = {names.derived(entry.agent, entry.source_id, entry.at_ms, length=length) for length in lengths}
+    return first if sid in named else ""
+
+
+def _misfits(node: Node) -> tuple[Fault | None, ...]:
+    return tuple(entry_rules.misfit(node, on) for on in ("branch", refs.META, refs.FILES))
+
+
+def _is_meta(branch: str) -> bool:
+    return branch.partition(".")[0] == refs.META

@@ -1,0 +1,122 @@
+"""A commit of a project says in which session it was made: a trailer, put there by a hook of the user's own repository.
+
+``Session: <session>@<beginning of the entry's chain>``. The chain, because it outlives whatever rewrites commits.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from gitsession.codec.digest import to_base64url
+from gitsession.errors import NotFound, Refused
+from gitsession.session.node import Node
+from gitsession.store import gitcli
+from gitsession.sync import hookfiles
+from gitsession.workspace import beside
+
+HOOK = "prepare-commit-msg"
+PROGRAM = "gitsession.link"
+HOURS = "gitsession.linkHours"
+HOURS_DEFAULT = 4.0
+TRAILER = "Session"
+_CHAIN_CHARS = 12
+_COMMENT = "#"
+
+
+class Held(Protocol):
+    """Of a session: where it was held, and when anything was said in it last."""
+
+    @property
+    def project(self) -> str | None: ...
+    @property
+    def updated_ms(self) -> int: ...
+
+
+H = TypeVar("H", bound=Held)
+
+
+def enable(folder: Path, program: Sequence[str], hours: float | None = None) -> bool:
+    """Have commits in the repository of ``folder`` name their sessions; whether that changed anything.
+
+    ``program``: how the hook runs us; ``hours``: how long a session counts as going on. Raises ``NotFound`` where there
+    is no repository, ``Refused`` where its hooks lie elsewhere.
+    """
+    git_dir = _repository(folder)
+    wanted = {PROGRAM: shlex.join(program), **({HOURS: f"{hours:g}"} if hours is not None else {})}
+    changed = False
+    for name, value in wanted.items():
+        if _setting(git_dir, name) != value:
+            gitcli.run(git_dir, "config", "--local", name, value)
+            changed = True
+    return hookfiles.put(git_dir / "hooks", HOOK) or changed
+
+
+def disable(folder: Path) -> bool:
+    """Take that back; whether there was anything to take back. Trailers that are written stay."""
+    git_dir = _repository(folder)
+    changed = hookfiles.take_out(git_dir / "hooks", HOOK)
+    for name in (PROGRAM, HOURS):
+        changed |= gitcli.run(git_dir, "config", "--local", "--unset-all", name, accept=(0, 5)).code == 0
+    return changed
+
+
+def is_enabled(folder: Path) -> bool:
+    git_dir = _repository(folder)
+    return hookfiles.state(git_dir / "hooks", HOOK) == hookfiles.CURRENT and bool(_setting(git_dir, PROGRAM))
+
+
+def going_on(rows: Iterable[H], folder: Path, now_ms: int) -> H | None:
+    """Of ``rows``, the session held in the working tree of ``folder`` in which something was said last, if that is not
+    long ago.
+    """
+    found = beside.find(str(folder))
+    if not found.git_dir:
+        return None
+    said = _setting(Path(found.common_dir), HOURS)
+    hours = float(said) if said.replace(".", "", 1).isdecimal() else HOURS_DEFAULT
+    inside = f"{found.top.rstrip('/')}/"
+    held = [row for row in rows if row.project is not None and f"{row.project.rstrip('/')}/".startswith(inside)]
+    newest = max(held, key=lambda row: row.updated_ms, default=None)
+    return newest if newest is not None and now_ms - newest.updated_ms <= hours * 3_600_000 else None
+
+
+def address(sid: str, node: Node) -> str:
+    return f"{sid}@{to_base64url(node.chain)[:_CHAIN_CHARS]}"
+
+
+def add(message: Path, value: str) -> bool:
+    """Put the trailer into the file of a commit's message; whether it is there now.
+
+    A message that is still empty stays so: whoever leaves it empty gives the commit up.
+    """
+    text = message.read_bytes()
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith(_COMMENT.encode())]
+    if not lines:
+        return False
+    words = ("interpret-trailers", "--if-exists", "doNothing", "--trailer", f"{TRAILER}: {value}")
+    told = gitcli.run(None, *words, stdin=text, timeout_seconds=5).out
+    message.write_bytes(told)
+    return True
+
+
+def _repository(folder: Path) -> Path:
+    """The git directory that has the hooks."""
+    found = beside.find(str(folder.resolve()))
+    if not found.git_dir:
+        raise NotFound(f"{folder} is in no git repository")
+    git_dir = Path(found.common_dir)
+    elsewhere = _setting(git_dir, "core.hooksPath") or gitcli.user_setting("core.hooksPath")
+    if elsewhere:
+        raise Refused(
+            f"the hooks of {found.top} lie in {elsewhere}, which is not ours to write to",
+            hint=f'a line in its {HOOK} does it: gitsession link message "$1" || true',
+        )
+    return git_dir
+
+
+def _setting(git_dir: Path, name: str) -> str:
+    told = gitcli.run(git_dir, "config", "--local", "--null", "--get", name, accept=(0, 1)).out
+    return told.decode("utf-8", "surrogateescape").rstrip("\0")

@@ -1,0 +1,280 @@
+"""A purge where it happens: every ref led to the history without what was purged, every local copy gone.
+
+    0  the mark `purge-pending` is on disk; from here on whoever opens the store goes on where this one stopped
+    1  the set has grown (``add``; who syncs has merged it): every way to write knows of it
+    2  every ref to what the rewrite makes of it, in one record: sessions, what remotes have, trash, operation log
+    3  objects dropped by name; what is derived, spooled, set aside and left over, too
+    4  the mark goes, and what was looked at is noted, so that the next look is at news only
+
+Each step may be done again, to the same end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gitsession.codec import message
+from gitsession.codec.digest import digest as digest_of
+from gitsession.codec.holes import Stored
+from gitsession.errors import Corrupt, RefMoved, Refused, Unavailable
+from gitsession.session import content, node, oplog, purged, tombstone
+from gitsession.session.node import Node
+from gitsession.session.purged import Replacement, Tombstones
+from gitsession.store import create, gitcli, peek, refs
+from gitsession.store.base import Kind, Oid, Reader, RefValue
+from gitsession.store.dropping import Sweep, check_alone
+from gitsession.store.dropping import finish as finish_dropping
+from gitsession.store.durable import replace as replace_file
+from gitsession.store.durable import sync_directory
+from gitsession.store.gitstore import GitStore
+from gitsession.sync import renamed, tombstones, traces, victims
+from gitsession.sync.rewriting import Rewriter
+from gitsession.sync.rewriting_log import rewrite_log
+
+DONE = f"{create.CONTROL}/purged"
+TRIES = 6
+_LOOK_AFRESH = 256
+"""So many refs that moved since: the next look is to begin there."""
+
+_OURS = ("refs/heads/", "refs/remotes/", "refs/gitsession/")
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """``moved``: refs; ``dropped``: objects; ``mapped``: commits that are others now, old to new."""
+
+    moved: tuple[str, ...] = ()
+    dropped: int = 0
+    mapped: Mapping[Oid, Oid] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a set would take away from a store: entries that go, and refs that then lead elsewhere."""
+
+    gone: tuple[Node, ...]
+    moved: tuple[str, ...]
+
+
+def is_pending(store: GitStore) -> bool:
+    """Whether a purge was begun here and has not ended."""
+    return create.is_purge_pending(store.git_dir)
+
+
+def add(store: GitStore, more: Tombstones, at_ms: int) -> Applied:
+    """Purge ``more``, and finish what was begun. Raises ``Refused`` where it cannot be done, ``Unavailable``."""
+    check(store)
+    _begin(store)
+    while True:
+        tip = store.ref(refs.TOMBSTONES)
+        grown = tombstones.added(store, tip, more, at_ms)
+        if grown.oid == tip:
+            break
+        try:
+            with store.transaction() as tx:
+                tx.put_all(grown.objects)
+                tx.move(refs.TOMBSTONES, grown.oid, expected=tip)
+            break
+        except RefMoved:
+            continue
+    return apply(store)
+
+
+def replace(store: GitStore, replacements: Mapping[str, tuple[str, Stored]], at_ms: int) -> Applied:
+    """Put others in the place of entries: by digest, the form and what is stored from now on.
+
+    The chains of what follows stay. Each has the kind and the author of what it replaces: a tombstone in its place
+    must say the same whatever stood there last. Raises ``Refused`` as ``add``, ``Malformed`` for what is no payload.
+    """
+    found = {digest: Replacement(form, stored) for digest, (form, stored) in replacements.items()}
+    same = {digest for digest, by in found.items() if by.digest == digest}
+    kept = {digest: by for digest, by in found.items() if digest not in same}
+    for one in preview(store, Tombstones(frozenset(kept))).gone:
+        by = kept.get(one.replaces.hex()) or kept.get(_digest_of(store, one))
+        words = tombstone.words_of(one, by) if by is not None else None
+        if words is not None and (message.kind_of(words), words.role) != (one.kind, one.role):
+            raise Refused(f"what is to replace {one.oid[:12]} is no {one.role} {one.kind}: {words.role} {words.kind}")
+    return add(store, Tombstones(replaced=kept), at_ms) if kept else Applied()
+
+
+def _digest_of(store: GitStore, one: Node) -> str:
+    parts = content.kept(store, one)
+    return digest_of(parts.stored, parts.holes).hex()
+
+
+def check(store: GitStore) -> None:
+    """Raises ``Refused`` where a purge would leave a copy, or take what it must not."""
+    if store.read_only:
+        raise Unavailable(f"{store.git_dir} is read-only here")
+    check_alone(store.git_dir)
+    if store.damage():
+        raise Refused("a file of the journal is damaged, and may hold it", hint="`gitsession repair` first")
+
+
+def preview(store: GitStore, more: Tombstones) -> Preview:
+    """What ``add`` would do. Reads only."""
+    rewriter = Rewriter(store, purged.read(store) | more)
+    named = _named(store)
+    moved = tuple(name for name, oid in named.items() if rewriter.ref(name, oid) != oid)
+    gone = [node.load(store, oid) for oid in rewriter.gone()]
+    return Preview(tuple(gone), moved)
+
+
+def apply(store: GitStore, found: Tombstones | None = None) -> Applied:
+    """Make the store what the set says. Cheap where nothing is to do.
+
+    Raises ``Refused`` where it cannot be done here, ``Unavailable`` where others keep writing.
+    """
+    found = purged.read(store) if found is None else found
+    tip = store.ref(refs.TOMBSTONES)
+    if not found and not is_pending(store):
+        return Applied()
+    done = _done(store.git_dir)
+    if done.tip == tip and not is_pending(store):
+        if done.fingerprint == peek.fingerprint(store.git_dir):
+            return Applied()
+        named = _named(store)
+        rewriter = Rewriter(store, found, clean=done.refs)
+        if all(rewriter.ref(name, oid) == oid for name, oid in named.items()):
+            if len(set(named.values()) - done.refs) > _LOOK_AFRESH:
+                _note_done(store, tip)
+            return Applied()
+    check(store)
+    _begin(store)
+    applied = _carry_out(store, found)
+    _note_done(store, store.ref(refs.TOMBSTONES))
+    (store.git_dir / create.PURGE_PENDING).unlink(missing_ok=True)
+    sync_directory(store.git_dir / create.CONTROL)
+    return applied
+
+
+def _carry_out(store: GitStore, found: Tombstones) -> Applied:
+    moved: set[str] = set()
+    mapped: dict[Oid, Oid] = {}
+    with store.locked():
+        finish_dropping(store.git_dir)
+    for _ in range(TRIES):
+        try:
+            rewriter, changed = _move_refs(store, found)
+        except RefMoved:
+            continue
+        moved |= changed
+        mapped |= rewriter.mapped
+        dropped = _drop(store, found, rewriter)
+        if dropped is not None:
+            return Applied(tuple(sorted(moved)), dropped, mapped)
+    raise Unavailable("others keep writing to the store", hint="what was begun goes on when it is opened again")
+
+
+def _drop(store: GitStore, found: Tombstones, rewriter: Rewriter) -> int | None:
+    """Step 3: how many objects are gone; ``None`` where others wrote meanwhile, and all is to be done again."""
+    sweep = Sweep(store)
+    kinds, log = sweep.kinds(), store.ref(refs.OPLOG)
+    going = victims.find(store, found, kinds, _every_ref(store).values(), rewriter)
+    words = traces.words_of(victims.texts(store, [oid for oid in rewriter.gone() if oid in kinds]))
+    hidden = store.vault.digests()
+    if hidden:
+        named = {bytes.fromhex(key) for key in {*found.removed, *found.replaced} if ":" not in key}
+        store.vault.forget(hidden & {*named, *victims.digests(store, going, kinds)})
+    with store.locked():
+        traces.remove(store.git_dir, words, files_too=found.has_files)
+
+    def is_settled() -> bool:
+        now = _every_ref(store)
+        return not going & set(now.values()) and _leads_nowhere_new(store, rewriter, now, log, going)
+
+    return len(going) if sweep.drop(going, is_settled) else None
+
+
+def _move_refs(store: GitStore, found: Tombstones) -> tuple[Rewriter, set[str]]:
+    """Step 2. Raises ``RefMoved`` where somebody was faster."""
+    rewriter = Rewriter(store, found)
+    named = _named(store)
+    _refuse_tags(store, rewriter)
+    new = {name: rewriter.ref(name, oid) for name, oid in named.items()}
+    log = store.ref(refs.OPLOG)
+    if log is not None:
+        named[refs.OPLOG], new[refs.OPLOG] = log, rewrite_log(store, log, rewriter)
+    moved = {name for name, oid in new.items() if oid != named[name]}
+    gone = {name for name in moved if name.startswith(refs.TRASH) and rewriter.is_purged(name)}
+    if moved:
+        renamed.add(store.git_dir, rewriter.mapped)
+        with store.transaction() as tx:
+            tx.put_all(rewriter.objects)
+            for name in sorted(moved):
+                tx.move(name, None if name in gone else new[name], expected=named[name])
+    return rewriter, moved
+
+
+def _leads_nowhere_new(
+    store: GitStore, rewriter: Rewriter, now: Mapping[str, Oid], log: RefValue | None, going: set[Oid]
+) -> bool:
+    """Whether what refs and commands name by now, which others may have written, is what the rewrite leaves."""
+    for operation in oplog.back(store, store.ref(refs.OPLOG)):
+        if operation.id == log:
+            break
+        if going & set(operation.named):
+            return False
+    return all(rewriter.ref(name, oid) == oid for name, oid in now.items() if name != refs.OPLOG)
+
+
+def _named(store: GitStore) -> dict[str, Oid]:
+    """The refs that the rewrite moves, but the operation log."""
+    return {name: value for name, value in _every_ref(store).items() if name not in (refs.OPLOG, refs.TOMBSTONES)}
+
+
+def _every_ref(store: GitStore) -> dict[str, Oid]:
+    """The refs that lead to commits. Other people's may lead to anything."""
+    found = {}
+    for name, value in store.refs("refs/").items():
+        if refs.target(value) is None and (name.startswith(_OURS) or _is_commit(store, value)):
+            found[name] = value
+    return found
+
+
+def _is_commit(reader: Reader, oid: Oid) -> bool:
+    try:
+        kind: Kind = reader.read(oid)[0]
+    except Corrupt:  # a tag: see ``_refuse_tags``
+        return False
+    return kind == "commit"
+
+
+def _refuse_tags(store: GitStore, rewriter: Rewriter) -> None:
+    """A tag has a name of its own for what it leads to, and may be signed: it is its owner's to take away."""
+    told = gitcli.run(store.git_dir, "for-each-ref", "--format=%(refname) %(objecttype) %(*objectname) %(*objecttype)")
+    for line in told.out.decode("utf-8", "replace").splitlines():
+        name, kind, *to = line.split(" ")
+        if kind == "tag" and to[1:] == ["commit"] and rewriter.commit(to[0]) != to[0]:
+            raise Refused(f"the tag {name} leads to what is to be purged", hint="`git tag -d` takes it away")
+
+
+def _begin(store: GitStore) -> None:
+    file = store.git_dir / create.PURGE_PENDING
+    if not file.exists():
+        replace_file(file, b"", by=file.with_suffix(".tmp"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    tip: Oid | None
+    refs: frozenset[Oid]
+    fingerprint: str
+
+
+def _done(git_dir: Path) -> _Done:
+    try:
+        value = json.loads((git_dir / DONE).read_bytes())
+        return _Done(value["tip"], frozenset(value["refs"]), value["fingerprint"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return _Done("", frozenset(), "")
+
+
+def _note_done(store: GitStore, tip: RefValue | None) -> None:
+    fingerprint = peek.fingerprint(store.git_dir)
+    seen = sorted(set(_named(store).values()))
+    data = json.dumps({"tip": tip, "refs": seen, "fingerprint": fingerprint}).encode()
+    replace_file(store.git_dir / DONE, data, by=store.git_dir / f"{DONE}.tmp")

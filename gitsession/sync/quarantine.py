@@ -1,0 +1,125 @@
+"""A place apart from which git talks to a remote: nothing that is fetched is in the store until it was judged.
+
+A bare repository below the store, made for one talk: it borrows the store's objects, and of its configuration only what
+cannot run a program. What it fetches lies in packs of its own. Those that are good move into the store, by one rename
+each.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from gitsession.errors import Unavailable
+from gitsession.store import create, gitcli, pack, packedrefs
+from gitsession.store.base import Oid
+from gitsession.store.durable import make_directories, sync_directory
+from gitsession.store.git import GitDoor
+from gitsession.store.refnames import SYMBOLIC
+from gitsession.sync.remotes import Remote
+
+PLACE = f"{create.CONTROL}/incoming"
+
+_CONFIG = """\
+[core]
+	repositoryformatversion = 0
+	bare = true
+[fetch]
+	fsckObjects = true
+	unpackLimit = 1
+"""
+_FILES = {"HEAD": "ref: refs/heads/none\n", "objects/info/alternates": "../../../../objects\n"}
+
+
+class Quarantine:
+    """To be used in a ``with``, by a holder of the sync lock: what killed ones left is removed."""
+
+    def __init__(self, store_dir: Path, remote: Remote, known: Mapping[str, Oid], *, at: Path | None = None) -> None:
+        """``known``: refs that it begins with, so that git asks only for what is new. ``at``: what was fetched already
+        lies there.
+        """
+        self._store_dir = store_dir
+        self._remote = remote
+        self._known = known
+        self.git_dir = at or store_dir / PLACE / secrets.token_hex(8)
+
+    def __enter__(self) -> Self:
+        try:
+            shutil.rmtree(self._store_dir / PLACE, ignore_errors=True)
+            make_directories(self._store_dir / PLACE)
+            for folder in ("objects/info", "objects/pack", "refs"):
+                (self.git_dir / folder).mkdir(mode=0o700, parents=True)
+            for name, text in {**_FILES, "config": _CONFIG + _section(self._remote)}.items():
+                (self.git_dir / name).write_bytes(text.encode("utf-8", "surrogateescape"))
+            plain = {name: oid for name, oid in self._known.items() if not oid.startswith(SYMBOLIC)}
+            (self.git_dir / packedrefs.FILE).write_bytes(packedrefs.changed(b"", put=plain))
+        except OSError as error:
+            raise Unavailable(f"cannot make room for what is fetched: {error.strerror}") from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        shutil.rmtree(self.git_dir, ignore_errors=True)
+
+    def refs(self, prefix: str) -> Mapping[str, Oid]:
+        """What was fetched; no symbolic refs."""
+        found = GitDoor(self.git_dir).refs(prefix)
+        return {name: value for name, value in found.items() if not value.startswith(SYMBOLIC)}
+
+    def keep_only(self, tips: Iterable[Oid]) -> None:
+        """Leave out what only others than ``tips`` lead to."""
+        named = "".join(f"{oid}\n" for oid in dict.fromkeys(tips))
+        known = "".join(f"^{oid}\n" for oid in set(self._known.values()) if not oid.startswith(SYMBOLIC))
+        before = self._packs()
+        made: list[str] = []
+        if named:
+            words = ("pack-objects", "--revs", "--delta-base-offset", "-q", "objects/pack/pack")
+            made = gitcli.run(self.git_dir, *words, stdin=(named + known).encode()).out.decode().split()
+        for name in set(before) - {f"pack-{one}" for one in made}:
+            for suffix in (".idx", ".rev", ".pack"):
+                (self.git_dir / f"objects/pack/{name}{suffix}").unlink(missing_ok=True)
+
+    def move_in(self) -> list[str]:
+        """Give the store what was fetched, kept until the refs have moved; the packs. For a holder of its lock.
+
+        Raises ``OSError``. They are durable when this returns.
+        """
+        there = self._store_dir / "objects" / "pack"
+        moved = []
+        for name in self._packs():
+            if (there / f"{name}.idx").exists():
+                continue
+            pack.keep(self._store_dir / create.KEEP, there / f"{name}.keep")
+            for suffix in (".pack", ".rev", ".promisor", ".idx"):  # a pack is there when its index is
+                file = self.git_dir / f"objects/pack/{name}{suffix}"
+                if file.exists():
+                    _sync(file)
+                    os.rename(file, there / f"{name}{suffix}")
+            moved.append(name)
+        sync_directory(there)
+        return moved
+
+    def _packs(self) -> list[str]:
+        folder = self.git_dir / "objects" / "pack"
+        return sorted(file.stem for file in folder.glob("pack-*.idx") if file.with_suffix(".pack").exists())
+
+
+def _section(remote: Remote) -> str:
+    """What git's configuration says of the remote."""
+    escaped = {"\\": "\\\\", '"': '\\"', "\n": "\\n"}
+    lines = [f'\t{key} = "{"".join(escaped.get(one, one) for one in value)}"\n' for key, value in remote.settings]
+    return f'[remote "{remote.name}"]\n' + "".join(lines)
+
+
+def _sync(file: Path) -> None:
+    fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,117 @@
+"""What a server's hooks do: judge what is pushed before it is taken in, and take out what was purged elsewhere.
+
+git has put what was pushed into a quarantine by then, and throws that away where `pre-receive` says no: a refused push
+leaves nothing behind. A repository that is a store of ours may hold entries that git does not know of yet; they go to
+git first, so that the push is judged against what is really there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gitsession.errors import GitSessionError, Malformed
+from gitsession.session.purged import NONE, at
+from gitsession.store import create, gitcli, refs
+from gitsession.store.base import Oid
+from gitsession.store.gitstore import GitStore
+from gitsession.sync import server
+from gitsession.sync.judging import judge
+from gitsession.sync.proposals import Limits, Proposed, Refusal
+from gitsession.sync.reading import GitReader
+
+if TYPE_CHECKING:
+    from gitsession.sync.purging import Applied
+
+_NONE = "0" * 40
+_NAMED_MAX = 64
+"""Sessions whose refs are asked for by name; where more are pushed, all refs are listed."""
+
+_SETTINGS = {
+    "gitsession.maxEntries": "entries",
+    "gitsession.maxSeconds": "seconds",
+    "gitsession.maxPayloadBytes": "payload_bytes",
+    "gitsession.maxWholeBytes": "whole_bytes",
+    "gitsession.maxFileBytes": "file_bytes",
+    "gitsession.maxNames": "names",
+}
+"""The limits that a server's owner may set, in its git configuration."""
+
+
+def moves(lines: Iterable[str]) -> list[Proposed]:
+    """What git tells its hooks: ``<old> <new> <ref>`` a line. Raises ``Malformed``."""
+    found = []
+    for line in lines:
+        words = line.rstrip("\n").split(" ", 2)
+        if len(words) == 3:
+            old, new, ref = words
+            found.append(Proposed(ref, None if old == _NONE else old, None if new == _NONE else new))
+        elif words != [""]:
+            raise Malformed(f"not what git tells a hook: {line[:80]!r}")
+    return found
+
+
+def pre(git_dir: Path, proposed: Sequence[Proposed], environ: Mapping[str, str]) -> list[Refusal]:
+    """Why the push cannot be taken. ``environ``: where the hook's quarantine is."""
+    flush(git_dir)
+    variables = gitcli.quarantine(environ)
+    settings = server.ours(git_dir)
+    allowed = settings.get(server.ALLOWED.lower(), [])
+    with GitReader(git_dir, there(git_dir, proposed), variables) as read:
+        tip = read.known.get(refs.TOMBSTONES)
+        gone = NONE if tip is None else at(read, tip)
+        return judge(read, proposed, gone, limits(settings), allowed=allowed)
+
+
+def post(git_dir: Path) -> Applied | None:
+    """Take out what was purged, here too: also what came in while that was being pushed. ``None``: nothing was.
+
+    Raises ``NotAStore`` where the repository is none, so that only its owner can, and ``Unavailable``.
+    """
+    from gitsession.sync import purging  # slow to load, and a push that judges waits for this module
+
+    if not _listed(git_dir, refs.TOMBSTONES):
+        return None
+    with GitStore.open(git_dir) as store:
+        return purging.apply(store)
+
+
+def flush(git_dir: Path) -> GitSessionError | None:
+    """Hand over to git what a store holds back; what kept it from that. Nothing is lost where it fails."""
+    if not (git_dir / create.JOURNAL).is_dir():
+        return None
+    try:
+        with GitStore.open(git_dir) as store:
+            store.flush()
+    except GitSessionError as error:
+        return error
+    return None
+
+
+def there(git_dir: Path, proposed: Collection[Proposed]) -> dict[str, Oid]:
+    """The refs that are there, as far as they matter for what is proposed."""
+    sids = {refs.session_of(move.ref) for move in proposed} - {""}
+    named = [refs.session(sid).rstrip("/") for sid in sorted(sids)] if len(sids) <= _NAMED_MAX else []
+    others = [refs.TOMBSTONES, *(move.ref for move in proposed if not refs.session_of(move.ref))]
+    found = _listed(git_dir, *named, *others) if len(sids) <= _NAMED_MAX else {}
+    if sids <= {refs.session_of(name) for name in found}:
+        return found
+    return _listed(git_dir, refs.SESSIONS, *others)  # a session that is new here may be another one's fork
+
+
+def limits(settings: Mapping[str, Sequence[str]]) -> Limits:
+    """What the repository's configuration says, else ours. Raises ``Malformed``."""
+    chosen: dict[str, int] = {}
+    for name, field in _SETTINGS.items():
+        for said in settings.get(name.lower(), ())[-1:]:
+            if not said.isdecimal():
+                raise Malformed(f"expected a number, found {said[:40]!r}", where=name)
+            chosen[field] = int(said)
+    return Limits(**chosen)
+
+
+def _listed(git_dir: Path, *patterns: str) -> dict[str, Oid]:
+    told = gitcli.run(git_dir, "for-each-ref", "--format=%(objectname) %(refname)", *patterns).out
+    lines = told.decode("utf-8", "surrogateescape").splitlines()
+    return {name: oid for oid, _, name in (line.partition(" ") for line in lines)}

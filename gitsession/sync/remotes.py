@@ -1,0 +1,205 @@
+"""Other repositories by name, as git's own configuration has them: what is called how there, here, and in between.
+
+A remote that is a store of its own has our refs under our names. One that is shared with a code repository has
+sessions below ``refs/gitsession/sessions/`` and what is the store's own below ``refs/gitsession/store/``, where no
+branch list shows them and no clone carries them. ``tracking`` refs say here what a remote was last seen to hold.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gitsession.errors import InvalidName, NotFound, Refused
+from gitsession.store import config, create, gitcli, refs
+
+HOME = "gitsession.home"
+NAMESPACE = "gitsession"
+DEFAULT = "origin"
+
+SAFE = ("url", "pushurl", "proxy", "promisor", "partialclonefilter")
+"""What git is told of a remote. A store may come from anybody: its configuration could name programs to run as ssh, as
+the other side, or for a password. Those are the user's own configuration to name.
+"""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_NAMESPACE = re.compile(r"[a-z0-9][a-z0-9_-]{0,30}")
+_HEADS = "refs/heads/"
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """``places``: which refs of ours lie where on the remote, as pairs of beginnings. ``is_home``: it rules names.
+
+    ``is_named``: git's configuration knows it; a bundle is asked by its address, and remembered by nothing.
+    ``settings``: of what the store's configuration says of it, what cannot name a program to run.
+    """
+
+    name: str
+    url: str
+    places: tuple[tuple[str, str], ...] = field(default=())
+    is_home: bool = False
+    is_named: bool = True
+    settings: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def address(self) -> str:
+        """What git is told."""
+        return self.name if self.is_named else self.url
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether it is shared with a code repository."""
+        return self.places != _OWN
+
+    def there(self, ref: str) -> str | None:
+        """What a ref of ours is called on the remote; ``None`` for what does not go there."""
+        for near, far in self.places:
+            if ref == near or (near.endswith("/") and ref.startswith(near)):
+                return far + ref.removeprefix(near)
+        return None
+
+    def tracking(self, ref: str) -> str:
+        """The ref that says what the remote was last seen to hold of ``ref``."""
+        return f"{self.tracks}{ref.removeprefix(_HEADS)}"
+
+    @property
+    def tracks(self) -> str:
+        """What all of those begin with."""
+        return f"{refs.TRACKING}{self.name}/"
+
+    def here(self, tracking: str) -> str:
+        """The ref of ours that a tracking ref speaks of."""
+        return _HEADS + tracking.removeprefix(self.tracks)
+
+    def fetched(self) -> list[str]:
+        """The refspecs that bring all that is ours into the tracking refs."""
+        return [f"+{far}*:{self.tracking(near)}*" for near, far in self.places]
+
+
+_OWN = tuple((place, place) for place in (refs.OURS, refs.SESSIONS, create.MAIN))
+
+
+def _shared(namespace: str) -> tuple[tuple[str, str], ...]:
+    return ((refs.OURS, f"refs/{namespace}/store/"), (refs.SESSIONS, f"refs/{namespace}/sessions/"))
+
+
+def listed(git_dir: Path) -> list[Remote]:
+    """The remotes that have a URL, by name."""
+    said = _settings(git_dir)
+    urls = {name: said[f"remote.{name}.url"][0] for name in _names(said)}
+    home = said.get(HOME, [""])[-1] or (next(iter(urls)) if len(urls) == 1 else DEFAULT)
+    found = []
+    for name, url in sorted(urls.items()):
+        pushed = said.get(f"remote.{name}.push", [])
+        far = next((spec.partition(":")[2] for spec in pushed if spec.startswith(f"{refs.SESSIONS}*:")), "")
+        match = re.fullmatch(r"refs/([^/*]+)/sessions/\*", far)
+        places = _shared(match[1]) if match and match[1] != "heads" else _OWN
+        told = tuple((key, value) for key in SAFE for value in said.get(f"remote.{name}.{key}", []))
+        found.append(Remote(name, url, places, is_home=name == home, settings=told))
+    return found
+
+
+def find(git_dir: Path, name: str = "") -> Remote:
+    """The remote ``name``, by default the home remote. Raises ``NotFound``."""
+    there = listed(git_dir)
+    found = next((remote for remote in there if remote.name == name or (not name and remote.is_home)), None)
+    if found is not None:
+        return found
+    if not there:
+        raise NotFound("this store has no remote", hint="`gitsession remote add origin URL` names one")
+    names = ", ".join(remote.name for remote in there)
+    if not name:
+        raise NotFound(
+            f"which remote? There are {names}", hint=f"name one, or make one the home: git config {HOME} NAME"
+        )
+    raise NotFound(f"no remote {name[:80]!r}", hint=f"there are {names}")
+
+
+def add(git_dir: Path, name: str, url: str, *, namespace: str = "", home: bool = False) -> Remote:
+    """Remember a remote. ``namespace``: it is shared with a code repository, sessions lie below ``refs/<namespace>/``.
+
+    Raises ``InvalidName`` and ``Refused``, where there is a remote of that name.
+    """
+    if not _NAME.fullmatch(name) or name.endswith((".lock", ".")) or ".." in name:
+        raise InvalidName(f"{name[:80]!r} cannot be a remote", hint="use letters, digits, ., - and _")
+    if namespace and (not _NAMESPACE.fullmatch(namespace) or namespace in ("heads", "tags", "remotes", "notes")):
+        raise InvalidName(f"{namespace[:80]!r} cannot be a namespace", hint="gitsession is the usual one")
+    if any(remote.name == name for remote in listed(git_dir)):
+        raise Refused(f"there is a remote {name!r}", hint="choose another name, or remove it first")
+    where = address(url)
+    made = Remote(name, where, _shared(namespace) if namespace else _OWN)
+    for key in ("fetch", "push"):
+        _config(git_dir, "--unset-all", f"remote.{name}.{key}", accept=(0, 5))
+    _config(git_dir, f"remote.{name}.url", where)
+    for spec in _fetch_specs(made):
+        _config(git_dir, "--add", f"remote.{name}.fetch", spec)
+    for near, far in made.places:
+        end = "*" if near.endswith("/") else ""
+        _config(git_dir, "--add", f"remote.{name}.push", f"{near}{end}:{far}{end}")
+    if home:
+        _config(git_dir, HOME, name)
+    return find(git_dir, name)
+
+
+def file(path: Path) -> Remote:
+    """A bundle, or a repository that is looked at once. Raises ``NotFound``."""
+    if not path.exists():
+        raise NotFound(f"there is no {path}")
+    return Remote("bundle", os.path.abspath(path), _OWN, is_named=False)
+
+
+def remove(git_dir: Path, name: str) -> Remote:
+    """Forget a remote; what was fetched from it stays. Raises ``NotFound``."""
+    found = find(git_dir, name)
+    if not name:
+        raise NotFound("which remote is to be forgotten?", hint=f"for example {found.name}")
+    _config(git_dir, "--remove-section", f"remote.{name}")
+    if _settings(git_dir).get(HOME, [""])[-1] == name:
+        _config(git_dir, "--unset-all", HOME)
+    return found
+
+
+def address(url: str) -> str:
+    """A URL as git is to have it: a path on this machine whole. Raises ``InvalidName``."""
+    if not url or url.startswith("-") or "\n" in url or "\0" in url:
+        raise InvalidName(f"{url[:80]!r} is no address of a repository")
+    is_url = "://" in url or ":" in url.partition("/")[0]
+    return url if is_url else os.path.abspath(os.path.expanduser(url))
+
+
+def plain(url: str) -> str:
+    """A URL as it may be shown: without a password."""
+    return re.sub(r"(?<=://)[^/@\s]*@", "", url)
+
+
+def _fetch_specs(remote: Remote) -> Iterator[str]:
+    """So that plain `git fetch` moves every line that can move forward, refuses the rest by name, and loses nothing."""
+    if remote.is_shared:
+        yield from remote.fetched()
+    else:
+        yield f"+{_HEADS}*:{remote.tracks}*"
+    yield f"{remote.there(refs.SESSIONS)}*:{refs.SESSIONS}*"
+
+
+def _settings(git_dir: Path) -> dict[str, list[str]]:
+    words = ("config", "--file", str(git_dir / config.FILE), "--null", "--get-regexp", r"^(remote\.|gitsession\.home)")
+    told = gitcli.run(None, *words, accept=(0, 1)).out.decode("utf-8", "surrogateescape")
+    found: dict[str, list[str]] = {}
+    for setting in told.split("\0"):
+        key, _, value = setting.partition("\n")
+        if key:
+            found.setdefault(key, []).append(value)
+    return found
+
+
+def _names(said: dict[str, list[str]]) -> list[str]:
+    keys = (key for key in said if key.startswith("remote.") and key.endswith(".url"))
+    return [name for key in keys if _NAME.fullmatch(name := key.removeprefix("remote.").removesuffix(".url"))]
+
+
+def _config(git_dir: Path, *words: str, accept: tuple[int, ...] = (0,)) -> None:
+    gitcli.run(None, "config", "--file", str(git_dir / config.FILE), *words, accept=accept)

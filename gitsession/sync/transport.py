@@ -1,0 +1,172 @@
+"""git as the carrier: what a fetch and a push say, and what went wrong, in one line.
+
+Credentials, ssh, proxies and `insteadOf` are git's business: it runs with the user's own configuration.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from gitsession.errors import GitSessionError, Unavailable
+from gitsession.store import gitcli
+from gitsession.store.base import Oid
+from gitsession.store.gitcli import Answer, Told
+from gitsession.sync.remotes import Remote, plain
+
+FIRST_CHUNK, CHUNK_MAX = 200, 3200
+"""Refs of one push: each push costs the list of all refs there, and a refusal may hit all that were pushed with it."""
+
+_OFFLINE = re.compile(
+    r"could not resolve|connection (refused|timed out|reset|closed)|network is unreachable|no route to host|"
+    r"failed to connect|temporary failure|operation timed out|early eof|remote end hung up|unable to connect",
+    re.IGNORECASE,
+)
+_LOCKED_OUT = re.compile(
+    r"authentication failed|permission denied|could not read (username|password)|terminal prompts disabled|"
+    r"access denied|host key verification failed|\b40[13]\b",
+    re.IGNORECASE,
+)
+_NOT_THERE = re.compile(
+    r"does not appear to be a git repository|repository not found|not found|does not exist|no such file", re.IGNORECASE
+)
+_NOISE = ("fatal: ", "error: ", "remote: ", "ssh: ", "warning: ")
+_STATUS = re.compile(r"([ +\-*!=])\t([^\t:]*):([^\t]*)\t(.*)")
+_COUNTING = re.compile(r"(Enumerating|Counting|Compressing|Resolving|Total|Checking|Unpacking|Processing) ")
+_REASON = re.compile(r"\((.*)\)\s*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """How git talks to the user meanwhile. ``told``: gets its progress; ``interactive``: it may ask for a password."""
+
+    told: Told | None = None
+    interactive: bool = False
+
+
+class Pushed(NamedTuple):
+    """What became of one ref. ``moved``: it was refused because the remote has moved on; ``why``: in git's words."""
+
+    ok: bool
+    moved: bool
+    why: str
+
+
+@dataclass
+class Results:
+    """What became of each ref that was pushed, by our name for it. ``said``: what the other side said besides."""
+
+    refs: dict[str, Pushed] = field(default_factory=dict)
+    said: list[str] = field(default_factory=list)
+
+
+def fetch(git_dir: Path, remote: Remote, specs: Sequence[str], talk: Talk) -> None:
+    """Fetch ``specs`` from ``remote`` into the refs they name in ``git_dir``. Raises ``Unavailable``, ``Unfit``."""
+    words = ["-c", "core.fsync=none,objects", "fetch", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"]
+    words += ["--no-recurse-submodules", "--prune", "--refmap=", *_progress(talk), "--end-of-options", remote.address]
+    answer = gitcli.talk(git_dir, *words, *specs, told=talk.told, interactive=talk.interactive)
+    if answer.code:
+        raise failure(remote, answer)
+
+
+def advertised(git_dir: Path, remote: Remote, talk: Talk) -> dict[str, Oid]:
+    """What the remote has, by its own names. Raises ``Unavailable``."""
+    words = ("ls-remote", "--refs", "--end-of-options", remote.address)
+    answer = gitcli.talk(git_dir, *words, told=talk.told, interactive=talk.interactive)
+    if answer.code:
+        raise failure(remote, answer)
+    lines = (line.split("\t") for line in answer.out.decode("utf-8", "replace").splitlines())
+    return {parts[1]: parts[0] for parts in lines if len(parts) == 2}
+
+
+def push(git_dir: Path, remote: Remote, wanted: Mapping[str, tuple[Oid, str]], talk: Talk) -> Results:
+    """Push refs, each to its own name there: ``wanted`` says of each of ours what it holds and what it is called there.
+
+    In chunks, that grow as they go through; of one that is refused as a whole the halves are tried. Nothing is forced.
+    Raises ``Unavailable`` where the remote cannot be reached; what went through before is known to its tracking refs.
+    """
+    done = Results()
+    waiting, size = list(wanted), FIRST_CHUNK
+    while waiting:
+        chunk, waiting = waiting[:size], waiting[size:]
+        found = _push_chunk(git_dir, remote, {ref: wanted[ref] for ref in chunk}, talk, done)
+        spoilt = [ref for ref in chunk if not found[ref].ok and not found[ref].moved]
+        if len(chunk) > 1 and len(spoilt) > 1 and len({found[ref].why for ref in spoilt}) == 1:
+            size = max(1, len(chunk) // 2)
+            done.refs |= {ref: found[ref] for ref in chunk if ref not in set(spoilt)}
+            waiting = spoilt + waiting
+            continue
+        done.refs |= found
+        size = min(size * 2, CHUNK_MAX)
+    return done
+
+
+def _push_chunk(
+    git_dir: Path, remote: Remote, chunk: Mapping[str, tuple[Oid, str]], talk: Talk, done: Results
+) -> dict[str, Pushed]:
+    specs = [f"{oid}:{there}" for oid, there in chunk.values()]
+    words = ["push", "--porcelain", "--no-verify", "--no-follow-tags", "--recurse-submodules=no"]
+    words += [*_progress(talk), "--end-of-options", remote.address, *specs]
+    answer = gitcli.talk(git_dir, *words, told=talk.told, interactive=talk.interactive)
+    told = {
+        row[3]: row for line in answer.out.decode("utf-8", "replace").splitlines() if (row := _STATUS.fullmatch(line))
+    }
+    if not told:
+        raise failure(remote, answer)
+    done.said += [line for line in _remote_lines(answer.err) if line not in done.said]
+    return {ref: _pushed(told.get(there)) for ref, (_, there) in chunk.items()}
+
+
+def _pushed(row: re.Match[str] | None) -> Pushed:
+    if row is None:
+        return Pushed(ok=False, moved=False, why="git said nothing of it")
+    if row[1] != "!":
+        return Pushed(ok=True, moved=False, why="")
+    reason = _REASON.search(row[4])
+    why = reason[1] if reason else row[4]
+    moved = row[4].startswith("[rejected]") or why in ("failed to update ref", "incorrect old value provided")
+    return Pushed(ok=False, moved=moved or "cannot lock ref" in why, why=why)
+
+
+def failure(remote: Remote, answer: Answer) -> GitSessionError:
+    """What went wrong, in one line; trying again may work."""
+    lines = [line.strip() for line in plain(answer.err).replace("\r", "\n").split("\n") if line.strip()]
+    fatal = [line for line in lines if line.startswith(("fatal: ", "error: ", "ssh: ", "remote: "))]
+    said = " ".join(lines)
+    where = f"the remote {remote.name} ({plain(remote.url)})"
+    about = next((line for line in fatal if _OFFLINE.search(line) or _LOCKED_OUT.search(line)), "")
+    words = _short(about or (fatal or lines or ["no message"])[0])
+    if _LOCKED_OUT.search(said):
+        hint = f"`gitsession git ls-remote {remote.name}` lets git ask for a password, or tell more"
+        return Unavailable(f"{where} does not let us in: {words}", hint=hint)
+    if _OFFLINE.search(said):
+        return Unavailable(f"{where} cannot be reached: {words}", hint="nothing is lost: try again when you are online")
+    if _NOT_THERE.search(said):
+        return Unavailable(f"{where} is not there: {words}", hint="`gitsession remote` lists the addresses")
+    return Unfit(f"git could not talk to {where}: {words}")
+
+
+class Unfit(Unavailable):
+    """Something went wrong that is not the way there: perhaps one ref or object that git does not take."""
+
+
+def _short(line: str) -> str:
+    for noise in _NOISE:
+        line = line.removeprefix(noise)
+    return line[:300]
+
+
+def _remote_lines(err: str) -> list[str]:
+    """What the other side's hooks said."""
+    lines = (line.strip() for line in err.replace("\r", "\n").split("\n") if line.startswith("remote: "))
+    told = [line.removeprefix("remote: ").strip() for line in lines]
+    return [
+        line for line in told if line and not re.match(r"(Counting|Compressing|Total|Enumerating|Resolving) ", line)
+    ]
+
+
+def _progress(talk: Talk) -> list[str]:
+    return ["--progress"] if talk.told else ["--no-progress"]

@@ -1,0 +1,75 @@
+"""Files that are written and wait to be put in their places: synced at one time, for a disk that is asked for many
+together writes them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import NamedTuple, TypeVar
+
+from gitsession.workspace.judging import Change
+from gitsession.workspace.looking import Status
+from gitsession.workspace.placing import Ready
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+AT_ONCE = 8
+FILES, BYTES = 64, 32 << 20
+"""So much waits at most: each file takes two handles, and its bytes on the disk."""
+
+
+class Waiting(NamedTuple):
+    """A file that is ready to take the place of what was ``seen``."""
+
+    change: Change
+    seen: Status | None
+    ready: Ready
+
+
+class Batch:
+    """Those that wait. ``drop`` it in the end."""
+
+    def __init__(self, threads: ThreadPoolExecutor) -> None:
+        self._threads = threads
+        self._waiting: list[Waiting] = []
+        self._bytes = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._waiting) >= FILES or self._bytes >= BYTES
+
+    def add(self, change: Change, seen: Status | None, ready: Ready, size: int) -> None:
+        self._waiting.append(Waiting(change, seen, ready))
+        self._bytes += size
+
+    def synced(self) -> Iterator[tuple[Waiting, OSError | None]]:
+        """Each, once all are on the disk; or why one is not."""
+        failed = at_once(self._threads, lambda each: _failure(each.ready.sync), self._waiting)
+        return zip(self._waiting, failed, strict=True)
+
+    def drop(self) -> None:
+        """Let go of all of it."""
+        for each in self._waiting:
+            with suppress(OSError):
+                each.ready.drop()
+        self._waiting.clear()
+        self._bytes = 0
+
+
+def at_once(threads: ThreadPoolExecutor, step: Callable[[T], R], them: Collection[T]) -> list[R]:
+    """What ``step`` makes of each, in their order."""
+    return [step(each) for each in them] if len(them) < 2 else list(threads.map(step, them))
+
+
+def _failure(step: Callable[[], None]) -> OSError | None:
+    try:
+        step()
+    except OSError as error:
+        return error
+    return None

@@ -1,0 +1,59 @@
+"""A purge while it is being hurt: a store with a secret in its journal, its packs, a title, and a captured file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from builders import START_MS, Clock, nonces
+from purged import SECRET
+
+from gitsession.api import Store
+from gitsession.model.entries import Message
+from gitsession.store.gitstore import GitStore
+
+PURGE = "purge"
+"""The run that is hurt."""
+
+_URANDOM = os.urandom
+
+
+def prepare(place: Path) -> None:
+    """Entries in packs and in the journal, on two branches, and commands that were undone."""
+    os.urandom = nonces(b"purge")
+    try:
+        clock = Clock()
+        with Store.create(place, clock=clock) as store:
+            session = store.new_session(agent="agent", cwd="/work")
+            session.append(Message.user("first"))
+            session.append(Message.user(SECRET))
+            session.append(Message.user("last"))
+            session.branch("side")
+            session.rename(SECRET)
+            session.rename("harmless")
+            sid = session.id
+            store.flush()
+            store.sessions()
+        with Store.open(place, clock=clock, flush_on_close=False) as store:
+            store.session(sid).append(Message.user(f"again: {SECRET}"))
+            store.undo()
+    finally:
+        os.urandom = _URANDOM
+
+
+def do(place: str) -> None:
+    with Store.open(place, clock=Clock(START_MS + 10**6)) as store:
+        carry_out(store)
+
+
+def carry_out(store: Store) -> None:
+    what = store.plan_purge(text=SECRET)
+    if not what.is_empty:
+        store.purge(what)
+
+
+def settle(place: Path) -> GitStore:
+    """What the next program does: it opens the store, and purges what is left to be purged."""
+    with Store.open(place, clock=Clock(START_MS + 2 * 10**6)) as store:
+        carry_out(store)
+    return GitStore.open(place)

@@ -1,0 +1,78 @@
+"""Words for tests of purges: what is purged, and where it could still stand."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from gitsession.codec.digest import digest as digest_of
+from gitsession.session import content, graph
+from gitsession.session.node import Node
+from gitsession.session.purged import SESSION, Tombstones
+from gitsession.store import refs
+from gitsession.store.base import ObjectStore
+from gitsession.store.gitstore import GitStore
+from gitsession.sync import purging
+
+SECRET = "the password is hunter2-hunter2"
+
+
+def key_of(store: ObjectStore, node: Node) -> str:
+    """What the set calls an entry."""
+    parts = content.kept(store, node)
+    return digest_of(parts.stored, parts.holes).hex()
+
+
+def entries(store: ObjectStore) -> dict[str, Node]:
+    """Every entry that a session's ref leads to, by oid."""
+    return {
+        node.oid: node for value in store.refs(refs.SESSIONS).values() for node in graph.line(store, value)
+    }
+
+
+def find(store: ObjectStore, text: str = SECRET) -> Node:
+    """The one entry whose subject has ``text``."""
+    [found] = [node for node in entries(store).values() if text in node.subject]
+    return found
+
+
+def keys(store: ObjectStore, *nodes: Node) -> Tombstones:
+    return Tombstones(frozenset(key_of(store, node) for node in nodes))
+
+
+def purge(store: GitStore, *nodes: Node) -> purging.Applied:
+    return purging.add(store, keys(store, *nodes), 1000)
+
+
+def whole(store: ObjectStore, sid: str) -> Tombstones:
+    """A whole session."""
+    began = {
+        key_of(store, list(graph.line(store, value))[-1]) for value in store.refs(refs.session(sid)).values()
+    }
+    return Tombstones(sessions={sid: frozenset(began)})
+
+
+def traces(store: GitStore, text: str = SECRET) -> list[str]:
+    """Where ``text`` stands: in every file below the store, and in every object, inflated."""
+    found = []
+    for parent, _, names in os.walk(store.git_dir):
+        for name in names:
+            if text.encode() in Path(parent, name).read_bytes():
+                found.append(os.path.join(parent, name))
+    command = ["git", "-C", store.git_dir, "cat-file", "--batch-all-objects", "--batch", "--unordered"]
+    listed = subprocess.run(command, capture_output=True, check=True).stdout
+    return found + (["an object"] if text.encode() in listed else [])
+
+
+def chains(store: ObjectStore, ref: str) -> list[bytes]:
+    return [node.chain for node in graph.line(store, store.ref(ref) or "")]
+
+
+def subjects(store: ObjectStore, ref: str) -> list[str]:
+    """From the root to the leaf."""
+    return [node.subject for node in graph.line(store, store.ref(ref) or "")][::-1]
+
+
+def session_key(sid: str) -> str:
+    return SESSION + sid

@@ -1,0 +1,191 @@
+"""Words for what is pushed: entries that are right but for one thing, put together by hand, and a real `git push`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import sha1
+from pathlib import Path
+
+from builders import Clock, begun, on_disk
+
+from gitsession.cli.enabling import runner
+from gitsession.codec.holes import Stored
+from gitsession.model import entries as kinds
+from gitsession.model.entries import Entry, Message
+from gitsession.session import keep
+from gitsession.session.node import Node, load
+from gitsession.session.node import parse as parse_node
+from gitsession.store import refs
+from gitsession.store.base import Oid
+from gitsession.store.gitstore import GitStore
+from gitsession.store.objects import oid_of
+from gitsession.sync import server
+
+NONCE = bytes(16)
+PUSH_SECONDS = 120
+Row = tuple[str, bytes, Oid]
+
+
+def bare(path: Path) -> Path:
+    """An empty repository, as somebody makes one on a server."""
+    subprocess.run(["git", "init", "-q", "--bare", "-b", "master", str(path)], check=True)
+    return path
+
+
+def hub(path: Path, *, strict: bool = True) -> Path:
+    """A server of sessions. ``strict``: git's own check comes first, as it is installed; else ours stands alone."""
+    server.install(bare(path), runner())
+    if not strict:
+        subprocess.run(["git", f"--git-dir={path}", "config", "transfer.fsckObjects", "false"], check=True)
+    return path
+
+
+def push(client: Path, to: Path, *refspecs: str, options: Iterable[str] = ()) -> subprocess.CompletedProcess[str]:
+    """What git itself says of it."""
+    command = ["git", f"--git-dir={client}", "push", *options, str(to), *refspecs]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PUSH_SECONDS)
+
+
+def everything_in(repository: Path) -> tuple[str, str]:
+    """Its refs, and the names of all its objects."""
+    git = ["git", f"--git-dir={repository}"]
+    words = (["for-each-ref"], ["cat-file", "--batch-all-objects", "--batch-check", "--unordered"])
+    refs_of, objects = (subprocess.run([*git, *w], capture_output=True, text=True, check=True).stdout for w in words)
+    return refs_of, "".join(sorted(objects.splitlines(keepends=True)))
+
+
+def user(text: str = "more", at_ms: int = 1_800_000_000_000) -> Message:
+    return Message.user(text, at_ms=at_ms)
+
+
+def checkpoint(at_ms: int = 1_800_000_000_000) -> kinds.Checkpoint:
+    return kinds.Checkpoint(at_ms=at_ms, mode="workspace")
+
+
+@dataclass
+class Client:
+    """A store with a session, and hands to make what no store of ours makes."""
+
+    store: GitStore
+    sid: str
+
+    @classmethod
+    def begin(cls, path: Path) -> Client:
+        """``main`` with two messages, and ``meta`` and ``files`` as a session has them."""
+        store = on_disk(path)
+        session = begun(store, "hi", "there", clock=Clock())
+        client = cls(store, session.id)
+        root = client.root
+        at_ms = root.author_seconds * 1000
+        title = client.entry(kinds.Title(at_ms=at_ms, title="A title"), root)
+        kept = client.entry(checkpoint(at_ms), root, files=client.files(("100644", b"a", b"words")))
+        store.flush()
+        for name, node in ((refs.META, title), (refs.FILES, kept)):
+            client.git("update-ref", refs.leaf(client.sid, name), node.oid)
+        return client
+
+    @property
+    def path(self) -> Path:
+        return self.store.git_dir
+
+    @property
+    def leaf(self) -> Node:
+        return load(self.store, self.store.ref(refs.leaf(self.sid)) or "")
+
+    @property
+    def root(self) -> Node:
+        node = self.leaf
+        while node.parent:
+            node = load(self.store, node.parent)
+        return node
+
+    def on(self, branch: str) -> Node:
+        return load(self.store, self.store.ref(refs.leaf(self.sid, branch)) or "")
+
+    def ref(self, branch: str = refs.MAIN) -> str:
+        return refs.leaf(self.sid, branch)
+
+    def git(self, *words: str, stdin: bytes = b"") -> str:
+        return self.git_bytes(*words, stdin=stdin).decode().strip()
+
+    def git_bytes(self, *words: str, stdin: bytes = b"") -> bytes:
+        command = ["git", f"--git-dir={self.path}", *words]
+        env = {**os.environ, "GIT_AUTHOR_DATE": "1800000000 +0000", "GIT_COMMITTER_DATE": "1800000000 +0000"}
+        env |= {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+        return subprocess.run(command, input=stdin, capture_output=True, check=True, env=env).stdout
+
+    # -- objects
+
+    def commit(self, node: Node) -> bytes:
+        """The bytes of its commit."""
+        return self.git_bytes("cat-file", "commit", node.oid)
+
+    def put(self, kind: str, data: bytes) -> Oid:
+        """Any bytes as an object; git is not asked what it thinks of them."""
+        whole = f"{kind} {len(data)}\0".encode() + data
+        oid = sha1(whole, usedforsecurity=False).hexdigest()
+        place = self.path / "objects" / oid[:2] / oid[2:]
+        if not place.exists():
+            place.parent.mkdir(exist_ok=True)
+            place.write_bytes(zlib.compress(whole))
+        return oid
+
+    def tree(self, *rows: Row) -> Oid:
+        """Rows as they are given, in that order."""
+        return self.put("tree", b"".join(b"%b %b\0%b" % (m.encode(), name, bytes.fromhex(o)) for m, name, o in rows))
+
+    def files(self, *rows: tuple[str, bytes, bytes]) -> Oid:
+        """A tree of files: mode, name, content."""
+        return self.tree(*((mode, name, self.put("blob", data)) for mode, name, data in rows))
+
+    def entry(
+        self,
+        entry: Entry,
+        parent: Node | None = None,
+        *,
+        files: Oid | None = None,
+        payload: bytes | None = None,
+        stored: Stored | None = None,
+        tree: Oid | None = None,
+        more: Iterable[Row] = (),
+        second_parent: Oid | None = None,
+        old: bytes = b"",
+        new: bytes = b"",
+    ) -> Node:
+        """An entry of our own after ``parent``, right in all but what is given.
+
+        ``payload``: other bytes, with their chain; ``stored``: with holes; ``more``: rows of its tree;
+        ``old`` is put in place of ``new`` in the commit.
+        """
+        draft = keep.own(entry, NONCE, None)
+        if payload is not None:
+            draft = keep.Draft(draft.form, Stored(payload, b"", ()), draft.headline)
+        if stored is not None:
+            draft = keep.Draft(draft.form, stored, draft.headline)
+        draft = keep.Draft(draft.form, draft.stored, draft.headline, files=files, second_parent=second_parent)
+        made = keep.put_tree(self, draft.form, draft.stored, files)
+        if more:
+            rows = [(m, n.encode(), o) for m, n, o in _rows(self, made)]
+            names = {name for _, name, _ in more}
+            made = self.tree(*sorted([*(row for row in rows if row[1] not in names), *more], key=lambda row: row[1]))
+        data, _ = keep.commit_of(draft, tree or made, parent)
+        assert old in data
+        data = data.replace(old, new, 1) if old else data
+        oid = self.put("commit", data)
+        try:
+            return parse_node(oid, data)
+        except Exception:
+            return Node(oid, made, None, None, "", 0, 0, "", b"", None, "", "")
+
+
+def _rows(client: Client, tree: Oid) -> list[tuple[str, str, Oid]]:
+    told = client.git("ls-tree", tree)
+    rows = [line.split(maxsplit=3) for line in told.splitlines()]
+    return [(mode if mode != "040000" else "40000", name, oid) for mode, _, oid, name in rows]
+
+
+__all__ = ["NONCE", "Client", "bare", "checkpoint", "everything_in", "hub", "oid_of", "push", "user"]

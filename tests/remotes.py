@@ -1,0 +1,95 @@
+"""Words for tests of sync: stores with a hub between them."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from builders import begun, on_disk, session
+from raw import git
+
+from gitsession.model.entries import Message
+from gitsession.session import graph
+from gitsession.store import create, refs
+from gitsession.store.base import ObjectStore, Oid
+from gitsession.store.gitstore import GitStore
+from gitsession.sync import remotes, syncing
+from gitsession.sync.remotes import Remote
+
+__all__ = ["begun", "git", "hub", "said", "session", "shared", "store_with", "sync", "there"]
+
+
+def hub(path: Path) -> Path:
+    """A bare repository as a server keeps it: every object is checked, nothing goes back."""
+    subprocess.run(["git", "init", "-q", "--bare", "-b", "main", str(path)], check=True)
+    for setting in ("transfer.fsckObjects=true", "receive.denyNonFastForwards=true", "receive.denyDeletes=true"):
+        git(path, "config", *setting.split("="))
+    git(path, "config", "gc.auto", "0")
+    return path
+
+
+def store_with(path: Path, *urls: Path, home: str = "") -> GitStore:
+    """A store with a remote for each of ``urls``: ``origin``, then by their names."""
+    store = on_disk(path)
+    for number, url in enumerate(urls):
+        name = url.stem if number else "origin"
+        remotes.add(path, name, str(url), home=name == home)
+    return store
+
+
+def remote(store: GitStore, name: str = "") -> Remote:
+    return remotes.find(store.git_dir, name)
+
+
+def sync(store: GitStore, name: str = "") -> dict[str, str]:
+    """What became of every ref that is not as it was, by the last words of its name."""
+    return told(syncing.sync(store, remote(store, name)))
+
+
+def pull(store: GitStore, name: str = "") -> dict[str, str]:
+    return told(syncing.pull(store, remote(store, name)))
+
+
+def push(store: GitStore, name: str = "", *sessions: str) -> dict[str, str]:
+    return told(syncing.push(store, remote(store, name), sessions=sessions))
+
+
+def told(report: syncing.SyncReport) -> dict[str, str]:
+    return {
+        branch.ref.rpartition("/")[2]: branch.outcome
+        for branch in report.branches
+        if branch.outcome != "same" and branch.ref != create.MAIN
+    }
+
+
+def shared(store: ObjectStore) -> dict[str, str]:
+    """The refs that are the same everywhere once all is synced."""
+    return dict(store.refs("refs/heads/"))
+
+
+def there(path: Path) -> dict[str, str]:
+    """The same of a repository that git alone keeps."""
+    rows = git(path, "for-each-ref", "--format=%(refname) %(objectname)", "refs/heads").splitlines()
+    return dict(row.split(" ") for row in rows)
+
+
+def said(store: ObjectStore, sid: str) -> dict[str, list[str]]:
+    """The words of every branch, the oldest first."""
+    return {
+        name: [node.subject.partition(": ")[2] for node in graph.line(store, oid)][-2::-1]
+        for name, oid in graph.branches(store, sid).items()
+    }
+
+
+def say(store: GitStore, sid: str, text: str, branch: str | None = None) -> Oid:
+    return session(store, sid, branch).append(Message.user(text)).oid
+
+
+def meta_kinds(store: ObjectStore, sid: str) -> list[str]:
+    return [node.kind for node in graph.line(store, store.ref(refs.meta(sid)) or "")][::-1]
+
+
+def everywhere(stores: Mapping[str, GitStore], path: Path) -> bool:
+    """Whether all stores and the hub have the same refs."""
+    return all(shared(store) == there(path) for store in stores.values())

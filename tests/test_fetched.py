@@ -1,0 +1,88 @@
+"""What comes from a remote that checks nothing is judged here, by the judge of the servers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from builders import begun, session
+from pushed import Client, bare, checkpoint, push, user
+
+from gitsession import Message, Store
+from gitsession.errors import GitSessionError
+from gitsession.model.entries import Entry
+from gitsession.session.node import Node
+from gitsession.store import create, refs
+from gitsession.sync import judged
+
+EVERYTHING = ("refs/heads/*:refs/heads/*",)
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Client:
+    return Client.begin(tmp_path / "theirs.git")
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> Path:
+    """A repository without any hook."""
+    return bare(tmp_path / "remote.git")
+
+
+@pytest.fixture
+def ours(tmp_path: Path, remote: Path):
+    with Store.create(tmp_path / "ours.git") as store:
+        store.add_remote("origin", str(remote))
+        yield store
+
+
+def altered(client: Client, entry: Entry) -> Node:
+    return client.entry(entry, client.leaf, old=b"user: more", new=b"user: less")
+
+
+def test_a_bad_line_is_refused_by_its_reason_and_the_others_come(client: Client, remote: Path, ours: Store) -> None:
+    good = begun(client.store, "good")
+    client.store.flush()
+    bad = altered(client, user())
+    push(client.path, remote, *EVERYTHING, f"{bad.oid}:{client.ref('side')}")
+    told = {branch.ref: branch for branch in ours.pull("origin").branches}
+    assert told[client.ref("side")].outcome == "refused"
+    assert "the commit message is not the one its payload has" in told[client.ref("side")].why
+    assert told[client.ref()].outcome == "new"
+    assert told[refs.leaf(good.id)].outcome == "new"
+    assert ours.objects.ref(client.ref("side")) is None
+    assert not ours.objects.contains(bad.oid)
+
+
+def test_a_tree_that_leads_out_of_the_workspace_does_not_come(client: Client, remote: Path, ours: Store) -> None:
+    evil = client.entry(checkpoint(), client.on("files"), files=client.files(("100644", b"..", b"evil")))
+    push(client.path, remote, *EVERYTHING, f"{evil.oid}:{client.ref('files-x')}")
+    try:
+        told = {branch.ref: branch.outcome for branch in ours.pull("origin").branches}
+        assert told[client.ref("files-x")] == "refused"
+    except GitSessionError as error:  # git's own check may have been first
+        assert "files-x" in str(error) or "hasDotdot" in str(error)
+    assert not ours.objects.contains(evil.oid)
+
+
+def test_lines_that_diverged_are_judged_from_where_they_parted(client: Client, remote: Path, ours: Store) -> None:
+    push(client.path, remote, *EVERYTHING)
+    ours.pull("origin")
+    ours.session(client.sid).append(Message.user("ours"))
+    session(client.store, client.sid).append(Message.user("theirs"))
+    client.store.flush()
+    push(client.path, remote, *EVERYTHING)
+    told = {branch.ref: branch.outcome for branch in ours.pull("origin").branches}
+    assert told[client.ref()] == "forked"
+
+
+def test_more_sessions_than_are_judged_at_once_come(
+    client: Client, remote: Path, ours: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judged, "SESSIONS_AT_ONCE", 2)
+    for n in range(5):
+        begun(client.store, str(n))
+    client.store.flush()
+    push(client.path, remote, *EVERYTHING)
+    assert {branch.outcome for branch in ours.pull("origin").branches if branch.ref != create.MAIN} == {"new"}
+    assert len(ours.sessions()) == 6

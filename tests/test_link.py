@@ -1,0 +1,167 @@
+"""Commits of a project that say in which session they were made, by a real git with our hook in it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from gitsession import Message, Store
+from gitsession.cli import app as command_line
+from gitsession.errors import Refused
+from gitsession.sync import linking
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with our hook; the store is the user's own."""
+    monkeypatch.setenv("GITSESSION_DIR", str(tmp_path / "store.git"))
+    for who in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{who}_NAME", "A")
+        monkeypatch.setenv(f"GIT_{who}_EMAIL", "a@b")
+    place = tmp_path / "project"
+    place.mkdir()
+    git(place, "init", "-q", "-b", "main")
+    assert command_line.run(["link", "enable", str(place)]) == 0
+    return place
+
+
+def git(place: Path, *words: str, stdin: str = "", editor: str = "true") -> str:
+    env = {**os.environ, "GIT_EDITOR": editor}
+    done = subprocess.run(["git", *words], cwd=place, input=stdin, capture_output=True, text=True, check=False, env=env)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def session_in(place: Path, *words: str, ago_hours: float = 0) -> str:
+    """A session held there; its newest entry's address."""
+    at_ms = int(time.time() * 1000 - ago_hours * HOUR_MS)
+    with Store.open(os.environ["GITSESSION_DIR"] if Path(os.environ["GITSESSION_DIR"]).exists() else None,
+                    clock=lambda: at_ms) as store:  # fmt: skip
+        session = store.new_session(agent="agent", cwd=str(place))
+        node = [session.append(Message.user(text)) for text in words][-1]
+        return linking.address(session.id, node)
+
+
+@pytest.fixture
+def store(project: Path) -> None:
+    Store.create(os.environ["GITSESSION_DIR"]).close()
+
+
+def commit(place: Path, *words: str, **how: str) -> str:
+    """The value of its trailer, "" where there is none."""
+    git(place, "commit", "-q", "--allow-empty", *(words or ("-m", "Work")), **how)
+    return git(place, "log", "-1", "--format=%(trailers:key=Session,valueonly)")
+
+
+@pytest.mark.usefixtures("store")
+def test_a_commit_names_the_newest_entry_of_the_session_that_goes_on(project: Path) -> None:
+    session_in(project, "earlier", ago_hours=1)
+    newest = session_in(project, "hi", "more")
+    assert commit(project) == newest
+    assert command_line.run(["show", newest]) == 0
+
+
+@pytest.mark.usefixtures("store")
+def test_a_session_below_the_top_counts_and_one_elsewhere_does_not(project: Path, tmp_path: Path) -> None:
+    (project / "sub").mkdir()
+    (tmp_path / "project-2").mkdir()
+    inside = session_in(project / "sub", "hi", ago_hours=1)
+    session_in(tmp_path / "project-2", "elsewhere")
+    assert commit(project) == inside
+
+
+@pytest.mark.usefixtures("store")
+def test_what_was_said_long_ago_is_no_session_that_goes_on(project: Path) -> None:
+    old = session_in(project, "hi", ago_hours=5)
+    assert commit(project) == ""
+    linking.enable(project, ["true"], 6)  # it writes the settings only
+    assert command_line.run(["link", "enable", str(project), "--hours", "6"]) == 0
+    assert commit(project) == old
+
+
+@pytest.mark.usefixtures("store")
+def test_a_worktree_has_its_own_sessions(project: Path, tmp_path: Path) -> None:
+    session_in(project, "in the first")
+    commit(project)
+    git(project, "worktree", "add", "-q", str(tmp_path / "tree"), "-b", "side")
+    assert commit(tmp_path / "tree") == ""
+    there = session_in(tmp_path / "tree", "in the second")
+    assert commit(tmp_path / "tree") == there
+
+
+@pytest.mark.usefixtures("store")
+def test_trailers_that_are_there_stay_and_ours_joins_them(project: Path) -> None:
+    newest = session_in(project, "hi")
+    assert commit(project, "-m", "Work", "-m", "Signed-off-by: A <a@b>") == newest
+    assert "Signed-off-by: A <a@b>\nSession: " in git(project, "log", "-1", "--format=%B")
+    assert commit(project, "-m", "Work\n\nSession: mine") == "mine"
+
+
+@pytest.mark.usefixtures("store")
+def test_an_amended_commit_keeps_what_it_said(project: Path) -> None:
+    first = session_in(project, "hi")
+    commit(project)
+    session_in(project, "later")
+    assert commit(project, "--amend", "--no-edit") == first
+
+
+@pytest.mark.usefixtures("store")
+def test_a_message_left_empty_goes_on_giving_the_commit_up(project: Path) -> None:
+    session_in(project, "hi")
+    done = subprocess.run(
+        ["git", "commit", "--allow-empty"], cwd=project, capture_output=True, text=True, check=False,
+        env={**os.environ, "GIT_EDITOR": "true"},
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "empty commit message" in done.stderr
+
+
+BROKEN = {
+    "there is no store": lambda at: None,
+    "the store is damaged": lambda at: (at.mkdir(), (at / "gitsession").mkdir(), (at / "HEAD").write_text("")),
+    "gitsession is gone": lambda at: subprocess.run(
+        ["git", "-C", str(at.parent / "project"), "config", linking.PROGRAM, "/nowhere/gitsession"], check=True
+    ),
+}
+
+
+@pytest.mark.parametrize("break_it", BROKEN.values(), ids=BROKEN)
+def test_no_commit_fails_for_us(project: Path, tmp_path: Path, break_it) -> None:
+    break_it(tmp_path / "store.git")
+    assert commit(project) == ""
+
+
+def test_a_hook_that_is_there_is_run_first_and_may_stop_the_commit(project: Path) -> None:
+    linking.disable(project)
+    hook = project / ".git/hooks" / linking.HOOK
+    hook.write_text('#!/bin/sh\necho "theirs" >> "$1"\n')
+    hook.chmod(0o755)
+    assert linking.enable(project, ["true"])
+    commit(project)
+    assert "theirs" in git(project, "log", "-1", "--format=%B")
+    (project / ".git/hooks" / f"{linking.HOOK}.local").write_text("#!/bin/sh\nexit 1\n")
+    done = subprocess.run(["git", "commit", "--allow-empty", "-qm", "x"], cwd=project, capture_output=True, check=False)
+    assert done.returncode == 1
+    assert linking.disable(project)
+    assert hook.read_text() == "#!/bin/sh\nexit 1\n"
+    assert not linking.disable(project)
+
+
+def test_hooks_that_lie_elsewhere_are_not_written_to(project: Path) -> None:
+    git(project, "config", "core.hooksPath", ".husky")
+    with pytest.raises(Refused, match="husky") as refused:
+        linking.enable(project, ["true"])
+    assert "gitsession link message" in refused.value.hint
+
+
+def test_enabling_twice_changes_nothing_the_second_time(project: Path) -> None:
+    words = ["gitsession", "--store", "it"]
+    linking.enable(project, words)
+    assert not linking.enable(project, words)
+    assert linking.is_enabled(project)

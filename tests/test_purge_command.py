@@ -1,0 +1,278 @@
+"""purge, rm, restore and retain as a user meets them; and what a store says of a session after them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from builders import START_MS, Clock, header, said
+from purged import SECRET, find, traces
+
+from gitsession import Message, Store, text
+from gitsession.cli import app as command_line
+from gitsession.cli import exits
+from gitsession.errors import NotFound, Refused
+from gitsession.model.blocks import ToolCall
+from gitsession.session import trash
+from gitsession.store import refs
+from gitsession.sync.retention import Rules
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture
+def run(here: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
+    def run(*words: str, code: int = 0, err: bool = False) -> str:
+        capfdbinary.readouterr()
+        ended = command_line.run(words)
+        out, complaint = capfdbinary.readouterr()
+        assert ended == code, complaint.decode()
+        return (complaint if err else out).decode()
+
+    return run
+
+
+@pytest.fixture
+def imported(run: Run, here: Path) -> str:
+    """A session of pi, of which the second entry says the secret, and the third repeats it within JSON in JSON."""
+    nested = json.dumps({"out": json.dumps({"said": f'"{SECRET}"\n'})})
+    lines = [
+        header("0199-abcd", cwd=str(here)),
+        said("aaaa1111", None, "Fix the login redirect", at=1),
+        said("bbbb2222", "aaaa1111", SECRET, role="assistant", at=2),
+        said("cccc3333", "bbbb2222", nested, at=3),
+        said("dddd4444", "cccc3333", "All is well", role="assistant", at=4),
+    ]
+    (here / "session.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    run("import", "session.jsonl")
+    return json.loads(run("ls", "--json"))["sessions"][0]["session"]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.create(tmp_path / "front.git", clock=Clock()) as made:
+        yield made
+
+
+def ids(run: Run) -> list[str]:
+    return [session["session"] for session in json.loads(run("ls", "--json"))["sessions"]]
+
+
+def test_all_that_says_a_text_is_listed_and_then_gone(run: Run, imported: str) -> None:
+    told = json.loads(run("purge", "--match", SECRET, "--dry-run", "--json"))
+    assert [entry["kind"] for entry in told["entries"]] == ["message", "message"]
+    assert told["dropped"] is None
+    assert SECRET.split()[0] in run("log", imported)
+    done = json.loads(run("purge", "--match", SECRET, "--yes", "--json"))
+    assert done["dropped"] > 0
+    assert "purged: assistant message" in run("log", imported)
+    assert run("verify").splitlines()[-1].endswith("0 problems")
+    with Store.open() as opened:
+        assert traces(opened.objects) == []
+    run("purge", "--match", SECRET, "--yes", code=exits.NOTHING)
+
+
+def test_one_entry_by_its_address(run: Run, imported: str) -> None:
+    run("purge", f"{imported}@bbbb2222", "--yes")
+    lines = run("log", imported).splitlines()
+    assert sum("purged: assistant message" in line for line in lines) == 1
+    assert sum("Fix the login redirect" in line for line in lines) == 1
+
+
+def test_an_old_oid_leads_to_the_entry_and_is_said(run: Run, imported: str) -> None:
+    old = json.loads(run("show", f"{imported}@leaf", "--json"))
+    run("purge", f"{imported}@bbbb2222", "--yes")
+    assert "since a purge" in run("show", f"{imported}@{old['id'][:10]}", err=True)
+    new = json.loads(run("show", f"{imported}@{old['id'][:10]}", "--json"))
+    assert new["chain"] == old["chain"]
+    assert new["id"] != old["id"]
+
+
+def test_a_whole_session_is_listed_no_more_and_not_taken_in_again(run: Run, imported: str) -> None:
+    run("purge", imported, "--yes")
+    assert json.loads(run("ls", "--json", code=exits.NOTHING))["sessions"] == []
+    assert "it was purged" in run("import", "session.jsonl")
+    assert json.loads(run("ls", "--json", code=exits.NOTHING))["sessions"] == []
+    assert run("verify").splitlines()[-1].endswith("0 problems")
+
+
+def test_without_a_terminal_yes_must_be_said(run: Run, imported: str) -> None:
+    assert "say --yes" in run("purge", imported, code=exits.USAGE, err=True)
+    assert ids(run) == [imported]
+
+
+def test_what_is_to_be_purged_must_be_said(run: Run, imported: str) -> None:
+    run("purge", "--yes", code=exits.USAGE)
+    run("purge", f"{imported}@root", "--yes", code=exits.NOT_FOUND)
+    run("purge", "nothing-like-it", "--yes", code=exits.NOT_FOUND)
+
+
+def test_a_session_goes_into_the_trash_and_comes_back(run: Run, imported: str) -> None:
+    before = run("log", imported)
+    run("rm", imported)
+    run("ls", code=exits.NOTHING)
+    run("log", imported, code=exits.NOT_FOUND)
+    listed = json.loads(run("ls", "--trash", "--json"))["sessions"]
+    assert [(row["session"], row["entries"]) for row in listed] == [(imported, 4)]
+    assert imported in run("ls", "--trash")
+    run("restore", imported)
+    assert run("log", imported) == before
+    run("ls", "--trash", code=exits.NOTHING)
+    run("rm", imported)
+    run("undo")
+    assert ids(run) == [imported]
+    run("redo")
+    run("restore", "nothing-like-it", code=exits.NOT_FOUND)
+    assert "verify" not in run("verify")
+
+
+def test_from_the_trash_it_can_be_purged(run: Run, imported: str) -> None:
+    run("rm", imported)
+    run("purge", imported, "--yes")
+    run("ls", "--trash", code=exits.NOTHING)
+    with Store.open() as opened:
+        assert traces(opened.objects) == []
+        assert opened.verify().problems == []
+
+
+def test_retain_lists_what_would_go_and_then_lets_it_go(run: Run, imported: str) -> None:
+    run("retain", code=exits.USAGE)
+    run("retain", "--older-than", "2026-01-01", code=exits.NOTHING)
+    told = json.loads(run("retain", "--older-than", "2026-03-01", "--dry-run", "--json"))
+    assert [(row["session"], row["why"]) for row in told["sessions"]] == [(imported, "age")]
+    assert ids(run) == [imported]
+    run("retain", "--older-than", "2026-03-01", "--keep", "1", code=exits.NOTHING)
+    run("label", f"{imported}@leaf", "keep this")
+    run("retain", "--older-than", "2026-03-01", "--label", "keep this", code=exits.NOTHING)
+    run("retain", "--max-bytes", "1k", "--older-than", "2000-01-01")
+    run("ls", code=exits.NOTHING)
+    run("undo")
+    assert ids(run) == [imported]
+    run("retain", "--keep", "0", "--purge", code=exits.USAGE)
+    run("retain", "--keep", "0", "--purge", "--yes")
+    run("ls", "--trash", code=exits.NOTHING)
+    run("retain", "--max-bytes", "many", code=exits.USAGE)
+
+
+def test_rules_are_told_apart(store: Store) -> None:
+    for number in range(4):
+        session = store.new_session(agent="agent")
+        session.append(Message.user(f"words {number} " + "x" * 1000 * number))
+        if number == 0:
+            session.label("leaf", "mine")
+    newest = [row.first_words for row in store.sessions()]
+    assert [each.row.first_words for each in store.plan_retention(Rules(keep=2))] == newest[2:]
+    assert [each.row.first_words for each in store.plan_retention(Rules(keep=2, label="mine"))] == newest[2:3]
+    far = START_MS + 10**9
+    assert len(store.plan_retention(Rules(before_ms=far))) == 4
+    assert len(store.plan_retention(Rules(before_ms=far, keep=3))) == 1
+    store.flush()
+    assert len(store.plan_retention(Rules(bytes_max=0))) == 4
+    assert store.plan_retention(Rules(bytes_max=1 << 30)) == []
+
+
+def test_a_trashed_session_is_not_overwritten_by_one_that_came_back(store: Store) -> None:
+    session = store.new_session(agent="agent")
+    session.append(Message.user("first"))
+    first = session.leaf
+    assert first is not None
+    store.remove(session.id)
+    objects = store.objects
+    with objects.transaction() as tx:  # as a fetch by plain git would
+        tx.move(refs.leaf(session.id), first.oid, expected=None)
+    store.remove(session.id)
+    assert trash.is_trashed(objects, session.id)
+    with objects.transaction() as tx:
+        tx.move(refs.leaf(session.id), first.parent, expected=None)
+    store.restore(session.id)
+    assert objects.ref(refs.leaf(session.id)) == first.oid
+    with pytest.raises(NotFound):
+        store.restore(session.id)
+
+
+def test_a_call_whose_result_was_purged_is_still_a_request(store: Store) -> None:
+    session = store.new_session(agent="agent")
+    session.append(Message.user("look"))
+    call = ToolCall(id="c1", name="bash", arguments={"command": "ls"})
+    session.append(Message.assistant([text("I look"), call], provider="anthropic", model="claude"))
+    session.append(Message(role="tool", content=(text(SECRET),), tool_call_id="c1", tool_name="bash"))
+    session.append(Message.user("and?"))
+    store.purge(store.plan_purge(text=SECRET))
+    for provider in ("anthropic", "openai-chat", "openai-responses"):
+        told = json.dumps(session.context().request(provider))
+        assert SECRET not in told
+        assert "not answered" in told
+    assert [type(entry).__name__ for entry in session.context().messages] == ["Message"] * 3
+
+
+def test_a_handle_forgets_what_it_had_read(store: Store) -> None:
+    session = store.new_session(agent="agent")
+    session.append(Message.user("first"))
+    session.append(Message.user(SECRET))
+    session.append(Message.user("last"))
+    assert SECRET in str(session.context().messages)
+    assert len(store.search("hunter2")) == 1
+    store.purge(store.plan_purge(session.id, find(store.objects)))
+    assert SECRET not in str(session.context().messages)
+    assert store.search("hunter2") == []
+    assert store.search("last")
+    store.flush()
+    assert traces(store.objects) == []
+
+
+def test_a_captured_file_goes_from_every_checkpoint(store: Store, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "a.txt").write_text("harmless\n")
+    (work / ".env").write_text(f"{SECRET}\n")
+    session = store.new_session(agent="agent", cwd=str(work))
+    session.append(Message.user("first"))
+    session.take_checkpoint(workspace=work)
+    (work / "a.txt").write_text("changed\n")
+    session.take_checkpoint(workspace=work)
+    what = store.plan_purge(text=SECRET)
+    assert [file.path for file in what.files] == [".env"]
+    store.purge(what)
+    assert traces(store.objects) == []
+    assert store.verify().problems == []
+
+
+def test_a_rewind_restores_no_file_whose_bytes_were_purged(store: Store, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "notes.txt").write_text(f"{SECRET}\n")
+    (work / "other.txt").write_text("one\n")
+    session = store.new_session(agent="agent", cwd=str(work))
+    session.append(Message.user("first"))
+    with session.checkpoint(work):
+        (work / "notes.txt").write_text("harmless\n")
+        (work / "other.txt").write_text("two\n")
+    session.append(Message.user("second"))
+    store.purge(store.plan_purge(text=SECRET))
+    session.rewind(session.plan_rewind("leaf", "files", workspace=work))
+    session.rewind(session.plan_rewind("leaf~1", "files", workspace=work))
+    assert (work / "notes.txt").read_text() == "harmless\n"
+    assert (work / "other.txt").read_text() == "one\n"
+
+
+def test_a_rewind_that_has_not_ended_is_ended_first(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    from types import SimpleNamespace
+
+    from gitsession.rewind import intent
+
+    session = store.new_session(agent="agent")
+    session.append(Message.user(SECRET))
+    session.append(Message.user("more"))
+    monkeypatch.setattr(intent, "pending", lambda objects: [SimpleNamespace(words="rewind of /work, 3 files")])
+    with pytest.raises(Refused, match="has not ended"):
+        store.purge(store.plan_purge(text=SECRET))

@@ -1,0 +1,491 @@
+"""After a purge nothing of a store holds what was purged, and all else is as it was."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from builders import (
+    Clock,
+    all_refs,
+    assert_clean,
+    assert_git_agrees,
+    begun,
+    bring,
+    exported,
+    fork,
+    git,
+    on_disk,
+    pi_file,
+    session,
+    talk,
+)
+from purged import SECRET, chains, entries, find, key_of, keys, purge, session_key, subjects, traces, whole
+
+from gitsession.codec import holes, payload
+from gitsession.errors import LeafMoved, NotFound, RefMoved, Refused
+from gitsession.model.entries import BranchSummary, Message
+from gitsession.session import graph, oplog, purged
+from gitsession.session import verify as verifying
+from gitsession.store import create, dropping, frames, refs
+from gitsession.store.gitstore import GitStore
+from gitsession.sync import purging, renamed
+
+
+@pytest.fixture
+def store(tmp_path: Path):
+    with on_disk(tmp_path / "store.git") as made:
+        yield made
+
+
+def assert_gone(store: GitStore) -> None:
+    assert traces(store) == []
+    assert_clean(store)
+    assert_git_agrees(store)
+
+
+def test_an_entry_in_the_middle_of_a_line_leaves_its_tombstone(store) -> None:
+    said = begun(store, "first", SECRET, "last")
+    ref = refs.leaf(said.id)
+    before = chains(store, ref)
+    store.flush()
+    assert traces(store)
+    purge(store, find(store))
+    assert subjects(store, ref)[1:] == ["user: first", "purged: user message", "user: last"]
+    assert chains(store, ref) == before
+    assert_gone(store)
+
+
+def test_what_only_the_journal_holds_goes_too(store) -> None:
+    begun(store, "first", SECRET)
+    assert store.pending
+    assert traces(store)
+    purge(store, find(store))
+    assert_gone(store)
+
+
+def test_a_session_goes_on_behind_a_tombstone(store) -> None:
+    said = begun(store, "first", SECRET)
+    purge(store, find(store))
+    said.append(Message.user("and now"))
+    assert subjects(store, refs.leaf(said.id))[1:] == ["user: first", "purged: user message", "user: and now"]
+    assert_gone(store)
+
+
+def test_branches_forks_and_second_parents_are_rewritten_too(store) -> None:
+    said = begun(store, "first", SECRET, "last")
+    secret = find(store)
+    said.branch("side", secret)
+    side = said.on("side")
+    side.append(Message.user("beside"))
+    side.append(BranchSummary(summary="what was said"), summarises=said.leaf)
+    forked = fork(said)
+    forked.append(Message.user("elsewhere"))
+    purge(store, secret)
+    assert "purged: user message" in subjects(store, refs.leaf(said.id, "side"))
+    assert "purged: user message" in subjects(store, refs.leaf(forked.id))
+    assert_gone(store)
+
+
+def test_a_title_and_a_label_go_with_the_words_of_their_commands(store) -> None:
+    said = begun(store, "first")
+    said.rename(SECRET)
+    said.label("leaf", SECRET)
+    said.rename("harmless")
+    store.flush()
+    secrets = [node for node in entries(store).values() if SECRET in node.subject]
+    assert len(secrets) == 2
+    purge(store, *secrets)
+    assert_gone(store)
+    assert [operation.command for operation in oplog.history(store)][1:] == [f"label {said.id}", f"name {said.id}"]
+
+
+def test_older_commands_are_undone_after_it(store) -> None:
+    said = begun(store, "first", SECRET, "last")
+    said.branch("side", "leaf")
+    purge(store, find(store))
+    oplog.undo(store, 1)
+    assert list(said.branches()) == ["main"]
+    oplog.redo(store, 2)
+    assert list(said.branches()) == ["main", "side"]
+    assert_gone(store)
+
+
+def test_what_was_undone_goes_too(store) -> None:
+    said = begun(store, "first")
+    said.branch("side", "leaf")
+    said.on("side").append(Message.user(SECRET))
+    secret = find(store)
+    with store.transaction() as tx:
+        tx.move(refs.leaf(said.id, "side"), None, expected=secret.oid)
+    store.flush()
+    purging.add(store, keys(store, secret), 1)
+    assert_gone(store)
+
+
+def test_a_purge_that_finds_nothing_changes_no_session(store) -> None:
+    begun(store, "first")
+    before = all_refs(store)
+    purging.add(store, purged.Tombstones(frozenset({"ab" * 32})), 1)
+    after = all_refs(store)
+    assert {name: value for name, value in after.items() if name != refs.TOMBSTONES} == before
+    assert_gone(store)
+
+
+def test_twice_is_once(store) -> None:
+    begun(store, "first", SECRET)
+    secret = find(store)
+    key = keys(store, secret)
+    purging.add(store, key, 1)
+    before = all_refs(store)
+    assert purging.add(store, key, 2) == purging.Applied()
+    assert purging.apply(store) == purging.Applied()
+    assert all_refs(store) == before
+
+
+def test_objects_that_others_have_under_way_stay(store) -> None:
+    begun(store, "first", SECRET)
+    store.flush()
+    blob = git(store, "hash-object", "-w", "--stdin")  # of nothing: no commit holds it
+    purge(store, find(store))
+    assert store.contains(blob.strip())
+
+
+def test_a_blob_that_no_commit_holds_yet_goes_if_it_is_the_entry(store, tmp_path) -> None:
+    begun(store, "first", SECRET)
+    secret = find(store)
+    data = payload.encode(Message.user(SECRET + " again", at_ms=1), bytes(16))
+    file = tmp_path / "payload"
+    file.write_bytes(data)
+    git(store, "hash-object", "-w", str(file))
+    digest = key_of(store, secret)
+    from gitsession.codec.digest import digest as digest_of
+
+    purging.add(store, purged.Tombstones(frozenset({digest, digest_of(data).hex()})), 1)
+    assert_gone(store)
+
+
+# ---- whole sessions
+
+
+def test_of_a_whole_session_one_tombstone_is_left(store) -> None:
+    said = begun(store, "first", SECRET)
+    said.rename(SECRET)
+    said.branch("side", "leaf")
+    store.flush()
+    purging.add(store, whole(store, said.id), 1)
+    values = set(store.refs(refs.session(said.id)).values())
+    assert len(values) == 1
+    assert subjects(store, refs.leaf(said.id)) == ["purged: session"]
+    assert_gone(store)
+
+
+def test_a_fork_keeps_what_it_shares_with_a_purged_session(store) -> None:
+    said = begun(store, "shared")
+    forked = fork(said)
+    said.append(Message.user(SECRET))
+    forked.append(Message.user("elsewhere"))
+    before = store.ref(refs.leaf(forked.id))
+    purging.add(store, whole(store, said.id), 1)
+    assert store.ref(refs.leaf(forked.id)) == before
+    assert_gone(store)
+
+
+def test_a_purged_fork_leaves_the_session_that_it_began_on(store) -> None:
+    said = begun(store, "shared")
+    forked = fork(said)
+    forked.append(Message.user(SECRET))
+    fork_entry = next(node for node in graph.line(store, store.ref(refs.leaf(forked.id))) if node.kind == "fork")
+    before = store.ref(refs.leaf(said.id))
+    began = frozenset({key_of(store, fork_entry)})
+    purging.add(store, purged.Tombstones(sessions={forked.id: began}), 1)
+    assert store.ref(refs.leaf(said.id)) == before
+    assert subjects(store, refs.leaf(forked.id))[-1] == "purged: fork"
+    assert_gone(store)
+
+
+def test_nothing_is_appended_to_a_purged_session(store) -> None:
+    said = begun(store, "first")
+    purging.add(store, whole(store, said.id), 1)
+    for write in (
+        lambda: said.append(Message.user("more")),
+        lambda: said.rename("title"),
+        lambda: said.branch("side"),
+        lambda: fork(said),
+    ):
+        with pytest.raises(Refused):
+            write()
+
+
+# ---- taken in again
+
+
+def test_what_was_purged_is_not_imported_again(store) -> None:
+    lines = talk("a", "b", "c")
+    done = bring(store, pi_file(*lines))
+    purge(store, find(store, "words of b"))
+    before = all_refs(store)
+    again = bring(store, pi_file(*lines))
+    assert (again.new, again.moves) == (0, ())
+    assert all_refs(store) == before
+    assert traces(store, "words of b") == []
+    grown = bring(store, pi_file(*lines, *talk("d", after="c")))
+    assert grown.new == 1
+    assert traces(store, "words of b") == []
+    assert list(graph.branches(store, done.session)) == ["main"]
+    assert_clean(store)
+
+
+def test_a_store_that_knows_of_it_takes_in_the_tombstone(store, tmp_path) -> None:
+    lines = talk("a", "b", "c")
+    bring(store, pi_file(*lines))
+    key = keys(store, find(store, "words of b"))
+    purging.add(store, key, 1)
+    with on_disk(tmp_path / "other.git") as other:
+        purging.add(other, key, 5)
+        bring(other, pi_file(*lines))
+        assert traces(other, "words of b") == []
+        assert other.refs(refs.SESSIONS) == store.refs(refs.SESSIONS)
+        assert_clean(other)
+
+
+def test_a_purged_session_is_not_imported_again(store) -> None:
+    done = bring(store, pi_file(*talk("a", "b")))
+    purging.add(store, whole(store, done.session), 1)
+    before = all_refs(store)
+    again = bring(store, pi_file(*talk("a", "b", "c")))
+    assert again.is_purged
+    assert again.session == done.session
+    assert all_refs(store) == before
+
+
+def test_a_header_that_was_purged_is_not_taken_in_again(store) -> None:
+    data = pi_file(*talk("a"), cwd="/work/" + SECRET)
+    bring(store, data)
+    header = next(node for node in entries(store).values() if node.kind == "session" and node.source is not None)
+    purge(store, header)
+    assert traces(store) == []
+    bring(store, data)
+    bring(store, pi_file(*talk("a", "b"), cwd="/work/" + SECRET))
+    assert_gone(store)
+
+
+def test_an_export_leaves_out_what_was_purged(store) -> None:
+    done = bring(store, pi_file(*talk("a", "b", "c")))
+    purge(store, find(store, "words of b"))
+    data = exported(store, done.session)
+    assert b"words of b" not in data
+    assert b"words of c" in data
+
+
+# ---- replaced
+
+
+def redact(store: GitStore, node, text: str = "the password is [redacted:password]") -> purging.Applied:
+    data = payload.encode(Message.user(text, at_ms=node.author_seconds * 1000), bytes(16))
+    return purging.replace(store, {key_of(store, node): ("cbor", holes.Stored(data, b"", ()))}, 1)
+
+
+def test_an_entry_is_replaced_and_its_chain_stays(store) -> None:
+    said = begun(store, "first", SECRET, "last")
+    ref = refs.leaf(said.id)
+    before = chains(store, ref)
+    redact(store, find(store))
+    assert subjects(store, ref)[2] == "user: the password is [redacted:password]"
+    assert chains(store, ref) == before
+    assert_gone(store)
+
+
+def test_a_removal_beats_a_replacement_whatever_came_first(store) -> None:
+    said = begun(store, "first", SECRET, "last")
+    secret = find(store)
+    key = keys(store, secret)
+    redact(store, secret)
+    purging.add(store, key, 2)
+    assert subjects(store, refs.leaf(said.id))[2] == "purged: user message"
+    assert_gone(store)
+
+
+def test_of_two_replacements_one_stands_everywhere(store, tmp_path) -> None:
+    said = begun(store, "first", SECRET, "last")
+    secret = find(store)
+    store.flush()
+    shutil.copytree(store.git_dir, tmp_path / "other.git")
+    redact(store, secret, "one way")
+    with GitStore.open(tmp_path / "other.git") as other:
+        redact(other, secret, "another way")
+        both = purged.read(store) | purged.read(other)
+        for each in (store, other):
+            purging.add(each, both, 9)
+        assert store.refs(refs.SESSIONS) == other.refs(refs.SESSIONS)
+    assert said.leaf is not None
+    assert_gone(store)
+
+
+# ---- those who looked before
+
+
+def test_who_looked_before_the_purge_cannot_bring_it_back(store) -> None:
+    said = begun(store, "first", SECRET, "last")
+    store.flush()
+    with GitStore.open(store.git_dir) as stale:
+        old = session(stale, said.id)
+        node = old.leaf
+        assert old.line()
+        purge(store, find(store))
+        assert node is not None
+        with pytest.raises((NotFound, RefMoved, LeafMoved, Refused)):
+            old.append(Message.user("on top"), expected=node)
+        with pytest.raises(RefMoved):
+            old.append(Message.user("on top"), expected=node, on_moved="fork")
+        with pytest.raises(Exception, match="no such object"):
+            old.branch("side", node)
+        old.append(Message.user("behind what stands there"))
+        stale.flush()
+    assert_gone(store)
+
+
+def test_an_import_that_was_worked_out_before_begins_again(store, monkeypatch) -> None:
+    from gitsession.exchange import bring_in
+
+    lines = talk("a", "b", "c")
+    bring(store, pi_file(*lines))
+    store.flush()
+    carried_out = bring_in._Plan.carry_out
+    count = 0
+
+    def purged_meanwhile(plan, command):
+        nonlocal count
+        count += 1
+        if count == 1:
+            with GitStore.open(store.git_dir) as other:
+                purge(other, find(other, "words of b"))
+        return carried_out(plan, command)
+
+    monkeypatch.setattr(bring_in._Plan, "carry_out", purged_meanwhile)
+    bring(store, pi_file(*lines, *talk("d", after="b")))
+    assert count == 2
+    assert traces(store, "words of b") == []
+    assert_clean(store)
+    assert_git_agrees(store)
+
+
+def test_an_old_address_is_known_by_its_new_name(store) -> None:
+    said = begun(store, "first", SECRET, "last")
+    old = said.leaf
+    assert old is not None
+    purge(store, find(store))
+    assert renamed.look_up(store.git_dir, old.oid[:8]) == [(old.oid, store.ref(refs.leaf(said.id)))]
+
+
+def test_a_fetch_that_brings_it_back_is_undone_by_the_next_look(store, tmp_path) -> None:
+    said = begun(store, "first", SECRET, "last")
+    store.flush()
+    clone = tmp_path / "clone.git"
+    subprocess.run(["git", "clone", "-q", "--mirror", store.git_dir, clone], check=True)
+    purge(store, find(store))
+    git(store, "fetch", "-q", str(clone), f"{refs.leaf(said.id)}:{refs.leaf(said.id, 'theirs')}")
+    assert traces(store)
+    purging.apply(store)
+    assert_gone(store)
+
+
+# ---- what else may hold it
+
+
+def test_leftovers_beside_the_objects_go(store) -> None:
+    begun(store, "first", SECRET)
+    store.flush()
+    control = store.git_dir / create.CONTROL
+    for name in ("index.db", "index.db-wal", "search.db", "quarantine/old", "spool/a.bad", "spool/failures"):
+        (control / name).parent.mkdir(exist_ok=True)
+        (control / name).write_text(SECRET)
+    (control / "spool/b.event").write_text(f'{{"text": "{SECRET}"}}')
+    (control / "spool/c.event").write_text('{"text": "other words"}')
+    (store.git_dir / "FETCH_HEAD").write_text(SECRET)
+    (store.git_dir / "logs/refs").mkdir(parents=True)
+    (store.git_dir / "logs/refs/x").write_text(SECRET)
+    (control / f"journal/{frames.TEMPORARY}9").write_text(SECRET)
+    purge(store, find(store))
+    assert_gone(store)
+    assert (control / "spool/c.event").exists()
+
+
+def test_a_store_that_shares_objects_is_refused(store, tmp_path) -> None:
+    begun(store, "first", SECRET)
+    before = all_refs(store)
+    info = store.git_dir / "objects/info"
+    info.mkdir(exist_ok=True)
+    (info / "alternates").write_text(str(tmp_path))
+    with pytest.raises(Refused, match="borrows objects"):
+        purge(store, find(store))
+    (info / "alternates").unlink()
+    git(store, "config", "extensions.preciousObjects", "true")
+    with pytest.raises(Refused, match="others borrow"):
+        purge(store, find(store))
+    assert all_refs(store) == before
+
+
+def test_a_tag_that_leads_to_it_is_refused_by_name(store) -> None:
+    begun(store, "first", SECRET)
+    secret = find(store)
+    git(store, "-c", "user.name=x", "-c", "user.email=x", "tag", "-a", "-m", "mine", "mine", secret.oid)
+    with pytest.raises(Refused, match="refs/tags/mine"):
+        purge(store, secret)
+    git(store, "tag", "-d", "mine")
+    purging.apply(store)
+    assert_gone(store)
+
+
+def test_a_light_tag_is_moved(store) -> None:
+    begun(store, "first", SECRET)
+    secret = find(store)
+    git(store, "tag", "mine", secret.oid)
+    purge(store, secret)
+    assert_gone(store)
+
+
+def test_verify_names_an_entry_that_came_back_and_a_tombstone_that_nobody_made(store, tmp_path) -> None:
+    begun(store, "first", SECRET)
+    secret = find(store)
+    store.flush()
+    shutil.copytree(store.git_dir, tmp_path / "other.git")
+    key = key_of(store, secret)
+    with store.transaction() as tx:
+        grown = purging.tombstones.added(store, None, purged.Tombstones(frozenset({key})), 1)
+        tx.put_all(grown.objects)
+        tx.move(refs.TOMBSTONES, grown.oid, expected=None)
+    assert [f"the entry {key} was purged"] == [found.what for found in verifying.verify(store).problems]
+    with GitStore.open(tmp_path / "other.git") as other:
+        purge(other, secret)
+        tip = other.ref(refs.TOMBSTONES)
+        with other.transaction() as tx:
+            tx.move(refs.TOMBSTONES, None, expected=tip)
+        assert [f"a tombstone of {key}, which was not purged"] == [
+            found.what for found in verifying.verify(other).problems
+        ]
+
+
+def test_a_drop_that_was_cut_short_is_finished(store) -> None:
+    begun(store, "first", SECRET)
+    store.flush()
+    secret = find(store)
+    finish = dropping.finish
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dropping, "finish", lambda git_dir: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            purge(store, secret)
+    assert finish is dropping.finish
+    assert purging.is_pending(store)
+    purging.apply(store)
+    assert not purging.is_pending(store)
+    assert_gone(store)
+
+
+def test_the_set_knows_sessions_by_their_key(store) -> None:
+    said = begun(store, "first")
+    purging.add(store, whole(store, said.id), 1)
+    assert session_key(said.id) in purged.read(store)
+    assert Clock()() > 0

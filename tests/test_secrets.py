@@ -1,0 +1,425 @@
+"""No secret in an object, a journal, an index or a file that is left; the original on this machine and nowhere else."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from builders import Clock, entry, header, joined, pi_file, said
+from secret_shapes import Shape, a_password, a_token
+
+from gitsession import Message, Store
+from gitsession.codec import holes
+from gitsession.errors import Ambiguous, NotFound, Refused, Unavailable
+from gitsession.exchange.bring_in import BroughtIn
+from gitsession.model.blocks import Text, Thinking, ToolCall
+from gitsession.model.entries import Compaction
+from gitsession.redaction.original import Original
+from gitsession.redaction.vault import Vault
+from gitsession.session.content import kept, payload_of
+from gitsession.session.node import Node
+
+TOKEN, PASSWORD = a_token(), a_password()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.create(tmp_path / "store.git", clock=Clock()) as store:
+        yield store
+
+
+def place_of(store: Store) -> Path:
+    return store.objects.git_dir
+
+
+def traces(store: Store, *shapes: Shape) -> list[str]:
+    """Where a store tells what is hidden: in files as they are, in git's objects inflated. The vault is left out."""
+    place = place_of(store)
+    found = [
+        str(file.relative_to(place))
+        for file in place.rglob("*")
+        if file.is_file() and file.name != "vault.db" and any(shape.is_in(file.read_bytes()) for shape in shapes)
+    ]
+    store.flush()
+    objects = subprocess.run(
+        ["git", "-C", place, "cat-file", "--batch-all-objects", "--batch"], capture_output=True, check=True
+    ).stdout
+    return found + ["an object"] * any(shape.is_in(objects) for shape in shapes)
+
+
+def configure(store: Store, key: str, value: str) -> None:
+    subprocess.run(["git", "-C", place_of(store), "config", key, value], check=True)
+
+
+def take(store: Store, file: Path, *, final: bool = False) -> BroughtIn:
+    [done] = store.import_file(file, final=final)
+    return done
+
+
+def bring(store: Store, folder: Path, data: bytes, name: str = "s.jsonl") -> str:
+    file = folder / name
+    file.write_bytes(data)
+    return take(store, file).session
+
+
+def clone_of(store: Store, folder: Path) -> Store:
+    """As a mirror by git, without what is not git's."""
+    store.flush()
+    subprocess.run(["git", "clone", "-q", "--mirror", place_of(store), folder], check=True)
+    return Store.open(folder, clock=Clock())
+
+
+def text_of(message: object) -> str:
+    return json.dumps(message, default=str)
+
+
+# ---- before an object exists
+
+
+def test_an_append_leaves_no_secret_but_in_the_vault(store: Store) -> None:
+    session = store.new_session(agent="x", cwd=f"/work/{TOKEN.text}")
+    session.append(Message.user(f"use {TOKEN.text}"))
+    session.append(
+        Message.assistant([Text("ok"), ToolCall("1", "bash", {"command": "env", TOKEN.text: [PASSWORD.text]})])
+    )
+    session.append(Compaction(summary=f"They used {TOKEN.text}", first_kept=None))
+    assert traces(store, TOKEN, PASSWORD) == []
+    assert session.read(session.line()[1]).content == (Text("use [redacted:github-token]"),)
+    assert store.verify().problems == []
+
+
+def test_titles_labels_and_the_words_of_commands_are_redacted(store: Store) -> None:
+    session = store.new_session(agent="x")
+    node = session.append(Message.user("hi"))
+    session.rename(f"about {TOKEN.text}")
+    session.label(node, TOKEN.text)
+    forked = session.fork(node)
+    forked.append(Message.user(PASSWORD.text))
+    assert store.catalogue().session(session.id) is not None
+    assert traces(store, TOKEN, PASSWORD) == []
+    assert any("[redacted:github-token]" in operation.command for operation in store.operations())
+
+
+def a_file() -> bytes:
+    return joined(
+        header(cwd="/work", title=f"with {TOKEN.text}"),
+        said("a1", None, f"here:\n{PASSWORD.text}\nand {TOKEN.text}"),
+        said("a2", "a1", "long " + "words " * 20_000 + TOKEN.text, role="assistant", at=2),
+        entry("custom", "a3", "a2", at=3, customType="x", data={TOKEN.text: {"api_key": "k"}}),
+        b"no json " + TOKEN.text.encode(),
+        said("a4", "a3", "the end", at=4),
+    )
+
+
+def test_an_import_leaves_no_secret_but_in_the_vault(store: Store, tmp_path: Path) -> None:
+    sid = bring(store, tmp_path, a_file())
+    list(store.search("words"))
+    store.catalogue().sessions()
+    assert traces(store, TOKEN, PASSWORD) == []
+    assert store.verify().problems == []
+    (tmp_path / "s.jsonl").write_bytes(a_file() + said("a5", "a4", TOKEN.text))  # a line that waits for its end
+    take(store, tmp_path / "s.jsonl", final=True)
+    assert traces(store, TOKEN, PASSWORD) == []
+    assert len(store.session(sid).line()) == 7
+
+
+def test_the_vault_is_its_owners_alone(store: Store) -> None:
+    session = store.new_session(agent="x")
+    session.append(Message.user("hi"))
+    vault = place_of(store) / "gitsession/vault.db"
+    assert not vault.exists(), "who hides nothing pays nothing"
+    session.append(Message.user(TOKEN.text))
+    assert stat.S_IMODE(vault.stat().st_mode) == 0o600
+
+
+def test_an_entry_is_not_written_where_its_original_cannot_be_kept(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = store.new_session(agent="x")
+    session.append(Message.user("hi"))
+
+    def full(*_: object) -> None:
+        raise Unavailable("no space left")
+
+    monkeypatch.setattr(Vault, "keep", full)
+    with pytest.raises(Unavailable):
+        session.append(Message.user(TOKEN.text))
+    assert len(session.line()) == 2
+    monkeypatch.undo()
+    session.append(Message.user(TOKEN.text))
+    assert len(session.line()) == 3
+
+
+def test_it_can_be_switched_off(store: Store) -> None:
+    configure(store, "gitsession.redact", "false")
+    session = store.new_session(agent="x")
+    session.append(Message.user(TOKEN.text))
+    assert TOKEN.text in session.line()[-1].subject
+
+
+# ---- on this machine, and elsewhere
+
+
+def test_a_context_is_exact_here_and_has_the_digest_that_it_has_elsewhere(store: Store, tmp_path: Path) -> None:
+    session = store.new_session(agent="x")
+    session.append(Message.user(f"use {TOKEN.text}"))
+    session.append(Message.user("and now?"))
+    here = session.context()
+    assert TOKEN.is_in(text_of(here.request("anthropic")))
+    assert here.hidden == 0
+    with clone_of(store, tmp_path / "clone.git") as other:
+        there = other.session(session.id).context()
+        assert there.hidden == 1
+        assert "[redacted:github-token]" in text_of(there.request("anthropic"))
+        assert there.digest == here.digest
+    again = session.context()
+    assert TOKEN.is_in(text_of(again.messages)), "also from what the handle remembers"
+    assert again.digest == here.digest
+
+
+def test_an_import_fills_the_vault_of_a_machine_that_had_none(store: Store, tmp_path: Path) -> None:
+    sid = bring(store, tmp_path, a_file())
+    with clone_of(store, tmp_path / "clone.git") as other:
+        assert other.session(sid).context().hidden > 0
+        assert bring(other, tmp_path, a_file()) == sid
+        assert other.session(sid).branches() == store.session(sid).branches()
+        assert other.session(sid).context().hidden == 0
+        assert other.export(sid, with_secrets=True).data == a_file()
+
+
+def test_an_export_hides_and_counts_and_gives_all_where_it_is_asked_to(store: Store, tmp_path: Path) -> None:
+    sid = bring(store, tmp_path, a_file())
+    for as_it_came in (False, True):
+        sent = store.export(sid, as_it_came=as_it_came)
+        assert not TOKEN.is_in(sent.data)
+        assert sent.hidden == 6
+        exact = store.export(sid, as_it_came=as_it_came, with_secrets=True)
+        assert exact.data == a_file()
+        assert exact.hidden == 0
+    for to in ("markdown", "jsonl"):
+        assert not TOKEN.is_in(store.export(sid, to=to).data)
+        assert TOKEN.is_in(store.export(sid, to=to, with_secrets=True).data)
+
+
+def test_who_goes_on_with_a_session_has_it_as_it_was(store: Store, tmp_path: Path) -> None:
+    session = store.new_session(agent="pi", cwd=str(tmp_path))
+    session.append(Message.user(f"use {TOKEN.text}"))
+    session.append(Message.assistant("yes"))
+    done = store.resume(session.id, agent="pi", cwd=tmp_path)
+    assert TOKEN.is_in(done.file.read_bytes())
+    done.file.write_bytes(done.file.read_bytes() + said("b1", None, "on we go", at=100) + b"\n")
+    before = len(session.tree().nodes)
+    store.import_file(done.file)
+    assert len(session.tree().nodes) == before + 1, "what is ours is known again, though it is hidden here"
+    assert traces(store, TOKEN) == []
+
+
+def test_what_a_model_signed_is_left_out_where_it_is_hidden(store: Store, tmp_path: Path) -> None:
+    session = store.new_session(agent="x")
+    session.append(Message.user("think"))
+    thought = Thinking(f"I know {TOKEN.text}", signature="c2ln")
+    session.append(Message.assistant([thought, Thinking("fine", signature="c2ln"), Text("done")]))
+    assert TOKEN.is_in(text_of(session.context().request("anthropic")))
+    with clone_of(store, tmp_path / "clone.git") as other:
+        blocks = other.session(session.id).context().messages[-1].content
+        assert [block.text for block in blocks] == ["fine", "done"]
+
+
+def test_two_originals_of_one_entry_are_both_kept_and_neither_is_shown(store: Store) -> None:
+    session = store.new_session(agent="x")
+    session.append(Message.user("hi"))
+    node = session.append(Message.user(TOKEN.text))
+    vault = store.objects.vault
+    [digest] = vault.digests()
+    vault.keep([Original(digest, node.chain, b"another", "x y 1")])
+    with pytest.raises(Ambiguous) as told:
+        vault.original(digest, node.chain)
+    assert len(told.value.candidates) == 2
+    context = session.context()
+    assert context.hidden == 1
+    assert not TOKEN.is_in(text_of(context.messages))
+
+
+def test_a_placeholder_that_somebody_typed_is_text(store: Store) -> None:
+    session = store.new_session(agent="x")
+    node = session.append(Message.user("[redacted:github-token] is what it says"))
+    assert holes.hidden(kept(store.objects, node).holes) == []
+    assert session.context().hidden == 0
+
+
+# ---- other rules
+
+
+def nodes_of(store: Store, sid: str) -> set[str]:
+    return {node.oid for node in store.session(sid).tree().nodes.values()}
+
+
+def test_what_was_stored_before_there_were_rules_stays_itself(store: Store, tmp_path: Path) -> None:
+    configure(store, "gitsession.redact", "false")
+    sid = bring(store, tmp_path, a_file())
+    before = nodes_of(store, sid)
+    store.close()
+    configure(store, "gitsession.redact", "true")
+    with Store.open(place_of(store), clock=Clock()) as again:
+        done = take(again, tmp_path / "s.jsonl")
+        assert done.new == 0
+        assert nodes_of(again, sid) == before
+        assert list(again.session(sid).branches()) == ["main"]
+        grown = a_file() + said("a5", "a4", f"more {TOKEN.text}", at=5) + b"\n"
+        bring(again, tmp_path, grown)
+        assert len(nodes_of(again, sid)) == len(before) + 1
+        assert list(again.session(sid).branches()) == ["main"]
+        assert again.export(sid, with_secrets=True).data == grown
+
+
+def test_what_was_stored_by_other_rules_stays_itself(store: Store, tmp_path: Path) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[[rule]]\nname = "words"\npattern = "and|the end"\nsamples = ["and"]\n')
+    configure(store, "gitsession.rules", str(rules))
+    sid = bring(store, tmp_path, a_file())
+    before = nodes_of(store, sid)
+    assert "[redacted:words]" in str([node.subject for node in store.session(sid).line()])
+    store.close()
+    configure(store, "gitsession.rules", "")
+    with Store.open(place_of(store), clock=Clock()) as again:
+        assert take(again, tmp_path / "s.jsonl").new == 0
+        assert nodes_of(again, sid) == before
+        assert again.export(sid, with_secrets=True).data == a_file()
+
+
+def test_a_file_in_which_only_a_secret_changed_is_the_same_file(store: Store, tmp_path: Path) -> None:
+    sid = bring(store, tmp_path, a_file())
+    before = nodes_of(store, sid)
+    bring(store, tmp_path, a_file().replace(TOKEN.hidden[0].encode(), a_token(1).hidden[0].encode()))
+    assert nodes_of(store, sid) == before
+
+
+def test_what_differs_beside_a_secret_is_another_entry(store: Store, tmp_path: Path) -> None:
+    sid = bring(store, tmp_path, a_file())
+    before = nodes_of(store, sid)
+    bring(store, tmp_path, a_file().replace(b"here:", b"there:"))
+    assert len(nodes_of(store, sid)) > len(before)
+
+
+# ---- rules of the user's own
+
+
+BAD_RULES = {
+    "no TOML": ("[[rule", "rules.toml"),
+    "another table": ("[rules]\n", "nothing else"),
+    "no name": ("[[rule]]\npattern = 'x'\nsamples = ['x']\n", "name is a text"),
+    "a name of ours": ("[[rule]]\nname = 'jwt'\npattern = 'x'\nsamples = ['x']\n", "none of ours"),
+    "a name that no placeholder can hold": ("[[rule]]\nname = 'A b'\npattern = 'x'\nsamples = ['x']\n", "'A b'"),
+    "no pattern": ("[[rule]]\nname = 'acme'\nsamples = ['x']\n", "pattern is a text"),
+    "a pattern that is none": ("[[rule]]\nname = 'acme'\npattern = '('\nsamples = ['x']\n", "the pattern is none"),
+    "a pattern of nothing": ("[[rule]]\nname = 'acme'\npattern = 'x*'\nsamples = ['x']\n", "nothing"),
+    "no samples": ("[[rule]]\nname = 'acme'\npattern = 'x'\n", "at least one"),
+    "a sample that it does not find": ("[[rule]]\nname = 'acme'\npattern = 'x'\nsamples = ['y']\n", "its own sample"),
+    "a word that its sample has not": (
+        "[[rule]]\nname = 'acme'\npattern = 'x'\nwords = ['z']\nsamples = ['x']\n", "its own sample"
+    ),
+    "what it must not find": ("[[rule]]\nname = 'acme'\npattern = 'x'\nsamples = ['x']\nnever = ['axe']\n", "must not"),
+    "a field that there is not": ("[[rule]]\nname = 'acme'\npattern = 'x'\nsample = 'x'\n", "nothing else"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "told"), BAD_RULES.values(), ids=BAD_RULES)
+def test_a_rule_that_protects_nobody_is_refused_and_nothing_is_written(
+    store: Store, tmp_path: Path, text: str, told: str
+) -> None:
+    (tmp_path / "rules.toml").write_text(text)
+    configure(store, "gitsession.rules", str(tmp_path / "rules.toml"))
+    with pytest.raises(Refused, match=told):
+        store.new_session(agent="x").append(Message.user("hi"))
+    assert store.catalogue().sessions() == []
+
+
+def test_a_file_of_rules_that_is_not_there_is_named(store: Store, tmp_path: Path) -> None:
+    configure(store, "gitsession.rules", str(tmp_path / "none.toml"))
+    with pytest.raises(NotFound, match=r"none\.toml"):
+        store.new_session(agent="x").append(Message.user("hi"))
+
+
+def test_rules_of_the_users_own_are_used(store: Store, tmp_path: Path) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text("[[rule]]\nname = 'acme'\npattern = 'acme-(?P<secret>[0-9]+)'\nsamples = ['acme-12']\n")
+    configure(store, "gitsession.rules", str(rules))
+    session = store.new_session(agent="x")
+    session.append(Message.user("it is acme-123456, yes"))
+    assert session.line()[-1].subject == "user: it is acme-[redacted:acme], yes"
+
+
+# ---- files
+
+
+def test_a_file_with_a_secret_is_not_kept_and_told(store: Store, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / ".env").write_text(PASSWORD.text + "\n")
+    (work / "plain.txt").write_text("nothing to hide\n")
+    session = store.new_session(agent="x", cwd=str(work))
+    session.append(Message.user("hi"))
+    for paths in (None, [".env", "plain.txt"]):
+        node = session.take_checkpoint(workspace=work, paths=paths)
+        assert (".env", "secret: assigned-password") in session.read(node).skipped
+        assert session.read(node).paths in ((), ("plain.txt",))
+    assert traces(store, PASSWORD) == []
+
+
+# ---- what is stored already
+
+
+def test_what_was_stored_with_secrets_is_found_and_hidden(store: Store, tmp_path: Path) -> None:
+    configure(store, "gitsession.redact", "false")
+    sid = bring(store, tmp_path, a_file())
+    session = store.new_session(agent="x")
+    session.append(Message.user(f"use {TOKEN.text}"))
+    session.append(Message.user("and then?"))
+    chains = [node.chain for node in session.line()]
+    assert "an object" in traces(store, TOKEN)
+    store.close()
+    configure(store, "gitsession.redact", "true")
+    with Store.open(place_of(store), clock=Clock()) as again:
+        found = list(again.secrets())
+        assert {each.session for each in found} == {sid, session.id}
+        assert {each.rule for each in found} == {"github-token", "assigned-password"}
+        done = again.redact(found)
+        assert done.entries == 6
+        assert list(again.secrets()) == []
+        assert traces(again, TOKEN, PASSWORD) == []
+        assert again.verify().problems == []
+        assert [node.chain for node in again.session(session.id).line()] == chains
+        assert again.export(sid, with_secrets=True).data == a_file()
+        assert take(again, tmp_path / "s.jsonl").new == 0
+        assert TOKEN.is_in(text_of(again.session(session.id).context().messages))
+
+
+def test_a_purge_takes_the_original_too(store: Store) -> None:
+    session = store.new_session(agent="x")
+    session.append(Message.user("hi"))
+    node = session.append(Message.user(TOKEN.text))
+    session.append(Message.user(PASSWORD.text))
+    store.purge(store.plan_purge(session.id, node))
+    vault = place_of(store) / "gitsession/vault.db"
+    with sqlite3.connect(vault) as db:
+        assert db.execute("SELECT count(*) FROM originals").fetchone() == (1,)
+    assert PASSWORD.is_in(text_of(session.context().messages))
+
+
+def test_the_payload_of_an_entry_is_what_is_stored(store: Store) -> None:
+    session = store.new_session(agent="x")
+    session.append(Message.user("hi"))
+    node: Node = session.append(Message.user(TOKEN.text))
+    assert not TOKEN.is_in(payload_of(store.objects, node))
+
+
+def test_pi_files_say_the_same_with_and_without_secrets(store: Store, tmp_path: Path) -> None:
+    data = pi_file(said("a1", None, "nothing to hide"))
+    sid = bring(store, tmp_path, data)
+    assert store.export(sid).data == data
+    assert store.export(sid).hidden == 0

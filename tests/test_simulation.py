@@ -1,0 +1,77 @@
+"""Stores at random, and whether what judges them could see them go wrong (tests/simulation.py)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from faults.shim import scratch
+from simulation import simulate
+
+from gitsession.store import lines
+from gitsession.sync import reconcile
+
+SEEDS = int(os.environ.get("GITSESSION_SIMULATIONS", "200"))
+STEPS = 20
+PARTS = 10
+
+
+@pytest.fixture
+def folder():
+    """In memory where that can be: what is asked here is not whether a disk keeps what was synced."""
+    made = Path(scratch())
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+@pytest.mark.promise("P42")
+@pytest.mark.parametrize("part", range(PARTS))
+def test_what_was_acknowledged_is_everywhere_and_everywhere_is_the_same(part, folder, faults):
+    for seed in range(part, SEEDS, PARTS):
+        with faults.one():
+            outcome = simulate(seed, folder, STEPS)
+            assert outcome.is_good, f"seed {seed}: {outcome}"
+
+
+def caught(folder, most: int = 60) -> bool:
+    """Whether a run among the first shows that something is wrong."""
+    for seed in range(most):
+        try:
+            if not simulate(seed, folder, STEPS * 2).is_good:
+                return True
+        except Exception:  # a break may be so bad that the run cannot go on
+            return True
+    return False
+
+
+def test_names_by_writer_that_overwrite_are_caught(folder, monkeypatch):
+    """The rule as it was first written: what stepped aside before, and was never sent, is lost."""
+
+    def by_writer(read, held, name, ours, theirs):
+        folder, _, branch = name.rpartition("/")
+        return f"{folder}/{branch.partition('.')[0]}.aaaaaaaa"
+
+    def overwriting(store, tx, ref, end):
+        tx.move(ref, end, expected=store.ref(ref))
+
+    monkeypatch.setattr(lines, "aside", by_writer)
+    monkeypatch.setattr(reconcile, "_bring_to", overwriting)
+    assert caught(folder)
+
+
+def test_names_by_the_end_of_a_line_are_caught(folder, monkeypatch):
+    """The line moves on after a crash, and gets a second name."""
+    key = lines._key
+    monkeypatch.setattr(lines, "_key", lambda read, ours, theirs: key(read, ours, None))
+    assert caught(folder)
+
+
+def test_to_take_the_name_without_stepping_aside_is_caught(folder, monkeypatch):
+    def taken(store, tx, ref, mine, there):
+        tx.move(ref, there, expected=mine)
+        return reconcile.SyncedBranch(ref, "forwarded", mine, there)
+
+    monkeypatch.setattr(reconcile, "_step_aside", taken)
+    assert caught(folder)

@@ -1,0 +1,153 @@
+"""Undo of what a remote may have: nothing that was published goes back or goes away."""
+
+from __future__ import annotations
+
+import pytest
+from builders import Clock, session, title_of
+from remotes import begun, hub, push, said, shared, store_with, sync, there
+
+from gitsession.errors import Refused
+from gitsession.model.entries import Message
+from gitsession.session import oplog
+from gitsession.session.active import active
+from gitsession.store import intents, refs
+
+CLOCK = Clock()
+
+
+@pytest.fixture
+def store(tmp_path):
+    with store_with(tmp_path / "a.git", hub(tmp_path / "hub.git")) as store:
+        yield store
+
+
+def undo(store):
+    return oplog.undo(store, CLOCK())
+
+
+def redo(store):
+    return oplog.redo(store, CLOCK())
+
+
+def logged(store, text="asked"):
+    """A session with an entry that the operation log knows."""
+    made = begun(store, "hi")
+    made.append(Message.user(text), command="append", activate=True)
+    return made
+
+
+def test_what_nobody_has_goes_back(store):
+    made = logged(store)
+    assert undo(store).stays == ()
+    assert said(store, made.id) == {"main": ["hi"]}
+
+
+def test_an_entry_that_was_published_stays_and_the_talk_goes_on_from_before_it(store, tmp_path):
+    made = logged(store)
+    sync(store)
+    [stay] = undo(store).stays
+    assert (stay.ref, stay.remote, stay.instead) == (refs.leaf(made.id), "origin", "undo-1")
+    assert said(store, made.id) == {"main": ["hi", "asked"], "undo-1": ["hi"]}
+    assert active(store, made.id) == "undo-1"
+    assert sync(store) == {"undo-1": "ahead"}
+    assert shared(store) == there(tmp_path / "hub.git")
+
+
+def test_it_is_done_again_by_going_back_to_where_it_stayed(store):
+    made = logged(store)
+    sync(store)
+    undo(store)
+    assert redo(store).stays == ()
+    assert said(store, made.id) == {"main": ["hi", "asked"]}
+    assert active(store, made.id) == "main"
+    undo(store)
+    assert active(store, made.id) == "undo-1"
+
+
+def test_done_again_after_the_undo_was_published_both_stay(store):
+    made = logged(store)
+    sync(store)
+    undo(store)
+    sync(store)
+    [stay] = redo(store).stays
+    assert (stay.ref, stay.instead) == (refs.leaf(made.id, "undo-1"), "")
+    assert active(store, made.id) == "main"
+    assert set(said(store, made.id)) == {"main", "undo-1"}
+
+
+def test_a_branch_that_was_published_stays(store):
+    made = begun(store, "hi")
+    made.branch("side")
+    sync(store)
+    [stay] = undo(store).stays
+    assert (stay.ref, stay.instead) == (refs.leaf(made.id, "side"), "")
+    assert set(said(store, made.id)) == {"main", "side"}
+
+
+def test_the_next_undo_takes_the_command_before_it(store):
+    made = begun(store, "hi")
+    made.branch("unpublished")
+    sync(store)
+    made.branch("later")
+    undo(store)
+    undo(store)
+    assert set(said(store, made.id)) == {"main", "unpublished"}
+
+
+def test_a_switch_goes_back_though_its_branch_was_published(store):
+    made = begun(store, "hi")
+    made.branch("side")
+    made.switch("side")
+    sync(store)
+    assert undo(store).stays == ()
+    assert active(store, made.id) == "main"
+
+
+def test_a_title_that_was_published_is_not_taken_back(store):
+    made = begun(store, "hi")
+    made.rename("mine")
+    sync(store)
+    with pytest.raises(Refused, match="published"):
+        undo(store)
+    assert title_of(store, made.id) == "mine"
+
+
+def test_what_is_published_under_another_name_may_go(store):
+    made = begun(store, "hi")
+    sync(store)
+    made.branch("side")
+    assert undo(store).stays == ()
+    assert set(said(store, made.id)) == {"main"}
+
+
+def test_a_push_that_was_killed_counts_until_the_remote_tells(store, tmp_path):
+    made = logged(store)
+    store.flush()
+    ref = refs.leaf(made.id)
+    intents.note(store.git_dir, "origin", {ref: store.ref(ref)})
+    assert [stay.instead for stay in undo(store).stays] == ["undo-1"]
+    redo(store)
+    push(store)  # the remote took it, and says so
+    assert not list(intents.noted(store.git_dir))
+    assert [stay.instead for stay in undo(store).stays] == ["undo-1"]
+
+
+def test_the_undo_that_git_would_take_back_is_not_made(store, tmp_path):
+    """Moved back or deleted here, plain `git fetch` would bring both again: so they stay."""
+    made = logged(store)
+    made.branch("side")
+    sync(store)
+    undo(store)
+    undo(store)
+    before = shared(store)
+    assert before[refs.leaf(made.id)] == there(tmp_path / "hub.git")[refs.leaf(made.id)]
+    sync(store)
+    assert {name: shared(store)[name] for name in before} == before
+
+
+def test_what_was_said_since_on_a_line_that_is_published_is_not_carried_away(store):
+    made = logged(store)
+    sync(store)
+    session(store, made.id, "main").append(Message.user("more"))
+    assert [stay.instead for stay in undo(store).stays] == ["undo-1"]
+    assert said(store, made.id)["main"] == ["hi", "asked", "more"]
