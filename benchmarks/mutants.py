@@ -46,7 +46,46 @@ RESTORE = "tests/test_restore.py"
 HOSTILE = "tests/test_hostile_checkpoints.py"
 FORKED = "        if os.getpid() != self._pid:\n            self._after_fork()\n"
 
+SERVER = "tests/test_server.py"
+GATE = "tests/test_gate.py::test_our_push_holds_back_what_would_take_a_secret_along_and_sends_the_rest"
+
 BREAKS = [
+    # -- receiving
+    one(
+        "what any ref leads to counts as judged",
+        "sync/receiving.py",
+        "found = _listed(git_dir, *named, *others) if",
+        "found = _listed(git_dir) if",
+        f"{SERVER}::test_what_came_in_unchecked_is_checked_when_a_session_leads_to_it",
+    ),
+    one(
+        "a push into a store is judged without what its programs hold back",
+        "sync/receiving.py",
+        "    flush(git_dir)\n    variables",
+        "    variables",
+        f"{SERVER}::test_a_push_into_a_store_is_judged_against_what_its_programs_hold_back",
+    ),
+    one(
+        "a new ref may lead into history that is not rewritten yet",
+        "sync/judging.py",
+        "if line.old is not None or below is None or below in seen:",
+        "if below is None or below not in seen:",
+        f"{SERVER}::test_a_new_ref_into_history_that_is_not_rewritten_yet_is_refused",
+    ),
+    one(
+        "the set of what was purged may shrink",
+        "sync/tombstone_rules.py",
+        "if move.old is not None and not purged.at(read, move.old) <= after:",
+        "if move.old is None and not after:",
+        f"{SERVER}::test_the_set_of_what_was_purged_only_grows",
+    ),
+    one(
+        "of two refs with one secret the second goes",
+        "sync/gate.py",
+        "found.items() if oid in new)",
+        "found.items() if hit.ref == move.ref)",
+        GATE,
+    ),
     # -- acknowledging
     one(
         "the journal is not synced",

@@ -45,6 +45,7 @@ PROMISES = {
     "P31": "objects are size-gated before they are inflated",
     "P32": "nothing in a session drives the terminal",
     "P33": "a hostile store runs no code",
+    "P34": "what is pushed or fetched and is not what the format says is refused, and leaves nothing",
     "P35": "nobody else reads a store, whatever the umask",
     "P39": "a repository of an unknown kind is named, not crashed on",
     "P40": "a new store does not depend on the user's configuration",

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from builders import begun
+from promises import Faults
 from pushed import Client, checkpoint, everything_in, hub, push, user
 
 from gitsession.codec import cbor
@@ -487,20 +488,22 @@ def _(client: Client) -> str:
 # ---- each of them
 
 
+@pytest.mark.promise("P34")
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_push_is_refused_by_its_reason_and_leaves_nothing(
-    name: str, client: Client, server: tuple[Path, object]
+    name: str, client: Client, server: tuple[Path, object], faults: Faults
 ) -> None:
     wanted = BAD[name]
     refspecs = wanted.make(client)
     place, before = server
-    done = push(client.path, place, *([refspecs] if isinstance(refspecs, str) else refspecs))
-    assert done.returncode == 1, done.stderr
-    told = [line for line in done.stderr.splitlines() if "gitsession: refused refs/" in line]
-    assert any(wanted.says in line and f"[{wanted.rule}]" in line for line in told), done.stderr
-    assert "pre-receive hook declined" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert everything_in(place) == before
+    with faults.one():
+        done = push(client.path, place, *([refspecs] if isinstance(refspecs, str) else refspecs))
+        assert done.returncode == 1, done.stderr
+        told = [line for line in done.stderr.splitlines() if "gitsession: refused refs/" in line]
+        assert any(wanted.says in line and f"[{wanted.rule}]" in line for line in told), done.stderr
+        assert "pre-receive hook declined" in done.stderr
+        assert "Traceback" not in done.stderr
+        assert everything_in(place) == before
 
 
 def test_there_are_enough_of_them() -> None:

@@ -191,3 +191,39 @@ def test_what_others_brought_of_what_we_wrote_is_no_other_line(tmp_path, what):
 def test_who_has_what_we_wrote_and_more_keeps_it(tmp_path):
     now, _, moved = grown(tmp_path / "store.git", "more")
     assert now == moved
+
+
+# ---- what remotes were seen to hold
+
+
+def test_many_tracking_refs_come_by_one_write_and_no_file_each(tmp_path):
+    path = tmp_path / "store.git"
+    with on_disk(path) as store:
+        oid = begun(store, "hi").leaf.oid
+        names = [f"{refs.TRACKING}origin/sessions/s{n}/main" for n in range(100)]
+        with store.transaction() as tx:
+            for name in names:
+                tx.move(name, oid, expected=None)
+        store.flush()
+        assert store.last_flush_error is None
+        assert not list((path / "refs/remotes").rglob("main"))
+        assert set(git(path, "for-each-ref", "--format=%(refname)", refs.TRACKING).split()) == set(names)
+        with store.transaction() as tx:
+            tx.move(names[0], store.ref("refs/heads/main"), expected=oid)
+        store.flush()
+        assert git(path, "rev-parse", names[0]) == store.ref("refs/heads/main")
+
+
+def test_a_tracking_ref_that_git_moved_meanwhile_stays_and_has_nothing_beside_it(tmp_path):
+    path = tmp_path / "store.git"
+    with on_disk(path) as store:
+        made = begun(store, "hi", "there")
+        store.flush()
+        one, other = (node.oid for node in made.line()[1:])
+        name = f"{refs.TRACKING}origin/sessions/{made.id}/main"
+        with store.transaction() as tx:
+            tx.move(name, one, expected=None)
+        git(path, "update-ref", name, other)
+        store.flush()
+        assert store.refs(refs.TRACKING) == {name: other}
+        assert store.sidestepped == []

@@ -10,6 +10,7 @@ import pytest
 from builders import Clock, assert_clean, assert_git_agrees, bring, leaves, on_disk, pi_file, session, talk, title_of
 from remotes import begun, git, hub, meta_kinds, pull, push, remote, said, say, shared, store_with, sync, there, told
 
+from gitsession.api import Store
 from gitsession.codec.digest import to_base32
 from gitsession.errors import NotFound, Refused, Unavailable
 from gitsession.model.entries import Message, Usage
@@ -163,6 +164,15 @@ def test_labels_and_titles_make_no_branch(two):
     assert title_of(two.a, two.sid) == title_of(two.b, two.sid)
     assert list(leaves(two.a, two.sid)) == ["main"]
     two.clean()
+
+
+def test_what_is_said_again_behind_others_is_not_missed_where_it_stood(two):
+    """The operation log knows the commit that held it; another one does now."""
+    session(two.a, two.sid).rename("of a")
+    session(two.b, two.sid).rename("of b")
+    sync(two.a)
+    sync(two.b)
+    assert Store(two.b).verify().problems == []
 
 
 def test_what_was_used_makes_no_branch(two):

@@ -23,6 +23,7 @@ from benchmarks.rows import (
     rewinding,
     searching,
     starting,
+    syncing,
     verifying,
     writers,
 )
@@ -54,6 +55,7 @@ ROWS: dict[str, Row] = {
     "verify": verifying,
     "checkpoint": checkpoint,
     "rewind": rewinding,
+    "sync": syncing,
     "receive": receiving,
     "start": starting,
 }

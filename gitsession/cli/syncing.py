@@ -48,6 +48,8 @@ def tell(app: App, schema: str, report: SyncReport, *, as_json: bool) -> int:
         emit(schema, {"remote": report.remote, "branches": [_object(branch) for branch in report.branches]})
     else:
         _tell(app, report, _WORDS | (_SENT if schema == "push" else {}))
+    if any(branch.secret for branch in report.branches):
+        return exits.SECRETS
     return exits.REFUSED if report.of("refused") else exits.OK
 
 

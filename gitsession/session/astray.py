@@ -5,7 +5,8 @@ is known of a ref is what the last clean check saw (store/verified.py) and what 
 mark, the whole operation log; and of refs in neither, that the catalogue saw them.
 
 A ref that others moved while our line went on beside it (store/chains.py) has lost nothing: what it held is still on a
-line of its session.
+line of its session. Nor has one whose entries were said again behind what others had said there (sync/reconcile.py):
+their commits are others, what they hold is the same.
 """
 
 from __future__ import annotations
@@ -93,22 +94,32 @@ def _compare(store: ObjectStore, known: _Known) -> Iterator[Astray]:
 
 
 def _is_kept(store: ObjectStore, name: str, was: RefValue, there: Mapping[str, RefValue]) -> bool:
-    """Whether a line of the session of ``name``, its own first, still leads to ``was``; also where damage hides it."""
+    """Whether a line of the session of ``name``, its own first, still leads to ``was``, or to entries that hold what
+    those behind ``was`` do; also where damage hides it.
+    """
     if refs.target(was) is not None or there[name] == was:
         return True
     folder = name.rpartition("/")[0] + "/"
-    seen: set[Oid] = set()
-    for value in (there[name], *(value for other, value in there.items() if other.startswith(folder))):
-        oid: Oid | None = value if refs.target(value) is None else None
-        while oid is not None and oid not in seen:
-            seen.add(oid)
-            try:
-                oid = next(iter(parse_commit(store.read(oid)[1]).parents), None)
-            except GitSessionError:
+    seen: dict[Oid, Oid] = {}  # the tree of each commit
+    try:
+        for value in (there[name], *(value for other, value in there.items() if other.startswith(folder))):
+            seen.update(_trees(store, value if refs.target(value) is None else None, seen))
+            if was in seen:
                 return True
-        if was in seen:
-            return True
-    return False
+        return set(_trees(store, was, seen).values()) <= set(seen.values())
+    except GitSessionError:
+        return True
+
+
+def _trees(store: ObjectStore, end: Oid | None, seen: Mapping[Oid, Oid]) -> dict[Oid, Oid]:
+    """The commits of a line that are not ``seen`` yet, from its end on, each with its tree."""
+    found: dict[Oid, Oid] = {}
+    oid = end
+    while oid is not None and oid not in seen:
+        commit = parse_commit(store.read(oid)[1])
+        found[oid] = commit.tree
+        oid = next(iter(commit.parents), None)
+    return found
 
 
 def _end_of_log(store: ObjectStore) -> RefValue | None:

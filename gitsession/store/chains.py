@@ -10,7 +10,8 @@ A chain is every value a ref had since the journal began. What the repository ho
                                      with goes along
     5. we cannot move it for now  -> it is left for the next flush, and holds up no other ref
 
-Symbolic refs and deletions hold no history: where others moved those, theirs stays and that is all.
+Symbolic refs and deletions hold no history, and tracking refs only say what was seen: where others moved those, theirs
+stays and that is all.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from gitsession.store.refnames import SYMBOLIC
 from gitsession.store.refwriter import RefWriter
 from gitsession.store.staging import Move
 
+_MANY = 32
+
 Chain = list[RefValue | None]
 
 
@@ -38,15 +41,25 @@ def move_to_ends(
     """
     _, failed = writer.delete({name: set(chain) for name, chain in chains.items() if chain[-1] is None})
     ends = {name: end for name, chain in chains.items() if (end := chain[-1]) is not None}
+    _put_tracking(ends, writer)
     writer.prepare(ends)
     for name, end in ends.items():
         try:
-            if not writer.move(name, end, ours=set(chains[name])) and not end.startswith(SYMBOLIC):
+            is_line = not end.startswith(SYMBOLIC) and not name.startswith(refs.TRACKING)
+            if not writer.move(name, end, ours=set(chains[name])) and is_line:
                 side = _meet(name, chains, end, writer, read)
                 sidestepped += [(name, side)] if side else []
         except (OSError, GitSessionError) as error:
             failed[name] = error
     return [_left(name, chains[name], writer) for name in failed], next(iter(failed.values()), None)
+
+
+def _put_tracking(ends: dict[str, RefValue], writer: RefWriter) -> None:
+    """Many tracking refs at once, as a first sync of many sessions brings them, are one write; they leave ``ends``."""
+    tracking = {name: end for name, end in ends.items() if name.startswith(refs.TRACKING)}
+    if len(tracking) > _MANY:
+        for name in writer.put_packed({name: end for name, end in tracking.items() if not end.startswith(SYMBOLIC)}):
+            del ends[name]
 
 
 def _meet(name: str, chains: Mapping[str, Chain], end: Oid, writer: RefWriter, read: Read) -> str | None:

@@ -108,6 +108,21 @@ class RefWriter:
             _remove_empty_up(directory, self._git_dir / "refs")
         return len(loose) - len(failed)
 
+    def put_packed(self, new: Mapping[str, RefValue]) -> set[str]:
+        """Put refs that are no files of their own into ``packed-refs``, all by one write; which ones.
+
+        For those that only say what was seen elsewhere: whoever moves one meanwhile has seen it later. Raises
+        ``Unavailable``, ``Corrupt`` and ``OSError``.
+        """
+        done: dict[str, RefValue] = {}
+
+        def with_new(data: bytes) -> bytes:
+            done.update({name: oid for name, oid in new.items() if not os.path.lexists(self._git_dir / name)})
+            return packedrefs.changed(data, put=done)
+
+        self._change_packed(with_new)
+        return set(done)
+
     def rebuild_packed(self, put: Mapping[str, RefValue]) -> None:
         """Drop the damaged lines of ``packed-refs`` as it is by now, and put ``put`` into it."""
         self._change_packed(lambda data: packedrefs.rebuilt(data, put))

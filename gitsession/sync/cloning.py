@@ -80,7 +80,7 @@ def _fill(path: Path, remote: Remote, talk: Talk, filter: str) -> SyncReport:
     good = {ref: oid for ref, oid in theirs.items() if ref not in refused}
     fetched = Quarantine(path, remote, {}, at=apart)
     if len(good) < len(found):
-        fetched.keep_only(good.values())
+        fetched.keep_only(good.values(), [])
     fetched.move_in()
     if filter:
         _promise(path, remote, filter)

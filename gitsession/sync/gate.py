@@ -57,11 +57,13 @@ def scan_new(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = 
     switched off. What cannot be read is not looked at: it cannot be pushed either. Raises ``Refused`` and ``NotFound``
     where the user's own rules are unfit.
     """
+    store.flush()
     moves = [move for move in moves if move.new is not None]
     new = _new(store, [move.new for move in moves if move.new], [*known, *(move.old for move in moves if move.old)])
     look = scanner(config.redaction(store.git_dir).rules) if new else None
     allowed = set(allowances(store)) if new else set()
     seen: set[Oid] = set()
+    files: dict[Oid, tuple[str, ...]] = {}
     found = []
     for move in moves:
         todo = [move.new] if refs.session_of(move.ref) else []
@@ -73,10 +75,23 @@ def scan_new(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = 
             try:
                 node = load(store, oid)
                 todo += [node.second_parent, node.parent]
-                found += [hit for hit in _entry(store, node, move.ref, look, seen) if hit.key not in allowed]
+                found += [hit for hit in _entry(store, node, move.ref, look, files) if hit.key not in allowed]
             except (Malformed, Corrupt, MissingObject):
                 continue
     return found
+
+
+def held_back(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = ()) -> dict[str, Found]:
+    """The refs that would take a secret along, each with one that it would. Raises as ``scan_new``."""
+    moves, known = list(moves), list(known)
+    found = {hit.oid: hit for hit in reversed(scan_new(store, moves, known))}
+    held: dict[str, Found] = {}
+    for move in moves if found else ():
+        new = _new(store, [move.new], [*known, *([move.old] if move.old else [])]) if move.new else set()
+        hit = next((hit for oid, hit in found.items() if oid in new), None)
+        if hit is not None:
+            held[move.ref] = hit
+    return held
 
 
 def allowances(store: GitStore) -> list[str]:
@@ -97,7 +112,7 @@ def allow(store: GitStore, found: Iterable[Found]) -> int:
 def at(store: GitStore, session: str, node: Node, rule: str = "") -> list[Found]:
     """What is found in one entry, whatever is allowed; by ``rule`` only, where one is named."""
     look = scanner(config.redaction(store.git_dir).rules)
-    found = _entry(store, node, refs.leaf(session), look, set())
+    found = _entry(store, node, refs.leaf(session), look, {})
     return [hit for hit in found if rule in ("", hit.rule)]
 
 
@@ -108,7 +123,10 @@ def _new(store: GitStore, tips: Iterable[Oid], olds: Iterable[Oid]) -> set[Oid]:
     return set(gitcli.run(store.git_dir, "rev-list", "--stdin", stdin=words.encode()).out.decode().split())
 
 
-def _entry(store: ObjectStore, node: Node, ref: str, look: Scanner, seen: set[Oid]) -> Iterator[Found]:
+def _entry(
+    store: ObjectStore, node: Node, ref: str, look: Scanner, files: dict[Oid, tuple[str, ...]]
+) -> Iterator[Found]:
+    """``files``: of those that were looked at, the rules that found something."""
     session, chain = refs.session_of(ref), to_base64url(node.chain)
     parts = content.kept(store, node)
     digest = digest_of(parts.stored, parts.holes).hex()
@@ -119,10 +137,11 @@ def _entry(store: ObjectStore, node: Node, ref: str, look: Scanner, seen: set[Oi
         return
     before = content.files_of(store, node.parent) if node.parent else None
     for path, (_, now) in trees.diff(store, before, parts.files).items():
-        if now is None or now.oid in seen or not store.contains(now.oid):
+        if now is None or not store.contains(now.oid):
             continue
-        seen.add(now.oid)
-        data = store.read(now.oid)[1]
-        if in_file(data, look) is not None:
-            for rule in sorted({hit.rule for hit in find(data, look)}):
-                yield Found(ref, session, node.oid, chain, rule, path, f"file:{now.oid}:{rule}")
+        if now.oid not in files:
+            data = store.read(now.oid)[1]
+            is_clean = in_file(data, look) is None
+            files[now.oid] = () if is_clean else tuple(sorted({hit.rule for hit in find(data, look)}))
+        for rule in files[now.oid]:
+            yield Found(ref, session, node.oid, chain, rule, path, f"file:{now.oid}:{rule}")

@@ -22,7 +22,7 @@ from gitsession.errors import GitSessionError, InvalidName, MissingObject
 from gitsession.session import content
 from gitsession.session.node import Node
 from gitsession.session.purged import NONE, Tombstones
-from gitsession.store import create, refs
+from gitsession.store import create, layout, refs
 from gitsession.store.base import Oid
 from gitsession.store.refnames import check_ref_name
 from gitsession.sync import entry_rules, line_rules, main_rules, tombstone_rules
@@ -189,8 +189,8 @@ class _Judge:
         try:
             fault = self._words_fault(node, before)
             if fault is None:
-                files = content.files_of(self._read, node.oid)
-                base = content.files_of(self._read, before.oid) if before is not None and files else None
+                files = self._files(node)
+                base = self._files(before) if before is not None and files else None
                 fault = self._trees.fault(files, base) if files else None
             if fault is None and (self._tombstones or node.is_tombstone or node.replaces):
                 fault = entry_rules.purged(self._read, node, self._tombstones)
@@ -199,6 +199,11 @@ class _Judge:
         except GitSessionError as error:
             return Fault("unreadable", str(error))
         return fault
+
+    def _files(self, node: Node) -> Oid | None:
+        """The tree of files of a good entry."""
+        rows = content.tree_of(self._read, node.tree)
+        return next((oid for _, name, oid in rows if name == layout.FILES), None)
 
     def _words_fault(self, node: Node, before: Node | None) -> Fault | None:
         """Words are judged where the session's view is ours. Nearly all are, so that is asked where they do not fit."""

@@ -72,15 +72,15 @@ class Quarantine:
         found = GitDoor(self.git_dir).refs(prefix)
         return {name: value for name, value in found.items() if not value.startswith(SYMBOLIC)}
 
-    def keep_only(self, tips: Iterable[Oid]) -> None:
-        """Leave out what only others than ``tips`` lead to."""
+    def keep_only(self, tips: Iterable[Oid], known: Iterable[Oid]) -> None:
+        """Leave out what only others than ``tips`` lead to, and what the store's refs lead to: ``known``."""
         named = "".join(f"{oid}\n" for oid in dict.fromkeys(tips))
-        known = "".join(f"^{oid}\n" for oid in set(self._known.values()) if not oid.startswith(SYMBOLIC))
+        here = "".join(f"^{oid}\n" for oid in set(known) if not oid.startswith(SYMBOLIC))
         before = self._packs()
         made: list[str] = []
         if named:
             words = ("pack-objects", "--revs", "--delta-base-offset", "-q", "objects/pack/pack")
-            made = gitcli.run(self.git_dir, *words, stdin=(named + known).encode()).out.decode().split()
+            made = gitcli.run(self.git_dir, *words, stdin=(named + here).encode()).out.decode().split()
         for name in set(before) - {f"pack-{one}" for one in made}:
             for suffix in (".idx", ".rev", ".pack"):
                 (self.git_dir / f"objects/pack/{name}{suffix}").unlink(missing_ok=True)

@@ -5,7 +5,9 @@ What is read ahead is a window of entries, so that git answers many questions in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import contextlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self, cast
@@ -19,6 +21,8 @@ from gitsession.store.objects import parse_commit, parse_tree
 COMMIT_BYTES_MAX = 64 << 10
 TREE_BYTES_MAX = 64 << 10
 """Of an entry's commit, and of its tree: one of ours has a fraction of it."""
+
+_TREE = re.compile(rb"\Atree ([0-9a-f]{40})\n")
 
 _AHEAD_BYTES_MAX = 1 << 20
 _WINDOW_BYTES_MAX = 32 << 20
@@ -71,13 +75,13 @@ class GitReader:
     def ahead(self, commits: Sequence[Oid]) -> None:
         """Read what entries are made of, as far as it is small, in a few questions. What was read before is let go."""
         self._window, self._heads = {}, {}
-        trees = [parse_commit(data).tree for data in self._fetch(commits, "commit", COMMIT_BYTES_MAX)]
-        rows = [row for data in self._fetch(trees, "tree", TREE_BYTES_MAX) for row in parse_tree(data)]
+        trees = [tree for data in self._fetch(commits, "commit", COMMIT_BYTES_MAX) for tree in _TREE.findall(data)]
+        rows = _rows(self._fetch([tree.decode() for tree in trees], "tree", TREE_BYTES_MAX))
         kept = [oid for mode, name, oid in rows if name == layout.BLOBS and mode == layout.TREE_MODE]
-        lifted = [row for data in self._fetch(kept, "tree", TREE_BYTES_MAX) for row in parse_tree(data)]
+        lifted = _rows(self._fetch(kept, "tree", TREE_BYTES_MAX))
         self._fetch([oid for mode, _, oid in (*rows, *lifted) if mode != layout.TREE_MODE], "blob", _AHEAD_BYTES_MAX)
 
-    def _fetch(self, oids: Iterable[Oid], kind: str, most: int) -> Iterator[bytes]:
+    def _fetch(self, oids: Iterable[Oid], kind: str, most: int) -> list[bytes]:
         """Those that are what they should be, and small. Whoever is asked for another one later says what is wrong."""
         wanted = [oid for oid in dict.fromkeys(oids) if oid not in self._heads]
         self._heads |= zip(wanted, self.heads(wanted), strict=True)
@@ -90,7 +94,7 @@ class GitReader:
                 fit.append(oid)
         found = self._contents(fit)
         self._window |= found
-        return _readable(found)
+        return [data for _, data in found.values()]
 
     def _contents(self, oids: Sequence[Oid]) -> dict[Oid, tuple[Kind, bytes]]:
         found = {}
@@ -156,11 +160,10 @@ class GitReader:
         self.close()
 
 
-def _readable(found: Mapping[Oid, tuple[Kind, bytes]]) -> Iterator[bytes]:
-    """The bytes of those that can be taken apart."""
-    for kind, data in found.values():
-        try:
-            parse_commit(data) if kind == "commit" else parse_tree(data) if kind == "tree" else None
-        except Malformed:
-            continue
-        yield data
+def _rows(trees: Iterable[bytes]) -> list[tuple[str, str, Oid]]:
+    """What trees hold, those that can be taken apart; of the others the judge will say so."""
+    found: list[tuple[str, str, Oid]] = []
+    for data in trees:
+        with contextlib.suppress(Malformed):
+            found += parse_tree(data)
+    return found

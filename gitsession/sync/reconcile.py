@@ -41,7 +41,7 @@ SMALL_TALK = frozenset({Label.kind, Title.kind, Usage.kind})
 class SyncedBranch:
     """What became of one ref. ``beside``: the ref on which the other line goes on; ``why``: it was refused.
 
-    ``old``, ``new``: what it held here, and holds.
+    ``old``, ``new``: what it held here, and holds. ``secret``: it was held back, for one would have gone with it.
     """
 
     ref: str
@@ -50,6 +50,7 @@ class SyncedBranch:
     new: Oid | None = None
     beside: str = ""
     why: str = ""
+    secret: bool = False
 
 
 def reconcile(store: ObjectStore, tx: Transaction, theirs: Mapping[str, Oid], *, is_home: bool) -> list[SyncedBranch]:

@@ -20,7 +20,7 @@ from gitsession.store import create, intents, lines, refs
 from gitsession.store.base import Oid, Transaction
 from gitsession.store.gitstore import GitStore
 from gitsession.store.lock import StoreLock
-from gitsession.sync import growing, transport
+from gitsession.sync import gate, growing, transport
 from gitsession.sync.judged import Proposed, Reader, judge
 from gitsession.sync.quarantine import Quarantine
 from gitsession.sync.reconcile import SyncedBranch, reconcile
@@ -142,7 +142,7 @@ def _take_in(store: GitStore, remote: Remote, talk: Talk) -> list[SyncedBranch]:
     with Quarantine(store.git_dir, remote, _known(store, remote)) as place:
         refused = _fetch_apart(place, remote, talk)
         there = place.refs(remote.tracks)
-        _check_is_store(remote, {remote.here(name): oid for name, oid in there.items()})
+        _check_is_store(remote, {remote.here(name): oid for name, oid in there.items()}, Reader(place.git_dir, store))
         fetched = {ref: oid for ref, oid in _of_ours(remote, there).items() if ref not in refused}
         joined = growing.join(store, Reader(place.git_dir, store), fetched.get(refs.TOMBSTONES))
         _flush(store)
@@ -151,7 +151,7 @@ def _take_in(store: GitStore, remote: Remote, talk: Talk) -> list[SyncedBranch]:
         refused |= _judge(store, place, theirs, known)
         theirs = {ref: oid for ref, oid in theirs.items() if ref not in refused}
         if refused:
-            place.keep_only({**theirs, **_tombstones(fetched)}.values())
+            place.keep_only({**theirs, **_tombstones(fetched)}.values(), known.values())
         with store.transaction() as tx:
             try:
                 place.move_in()
@@ -284,9 +284,10 @@ def _send(
 ) -> SyncReport:
     _flush(store)
     wanted, branches = _wanted(store, remote, set(only), set(leave))
-    if not wanted:
-        return SyncReport(remote.name, tuple(branches))
     before = store.refs(remote.tracks)
+    branches += _hold_back(store, remote, wanted, before)
+    if not wanted:
+        return SyncReport(remote.name, tuple(sorted(branches, key=lambda one: one.ref)))
     try:
         with Quarantine(store.git_dir, remote, {}) as place:
             if not remote.is_shared and store.ref(remote.tracking(create.MAIN)) is None:
@@ -313,16 +314,47 @@ def _send(
     return SyncReport(remote.name, tuple(branches), frozenset(took), tuple(done.said), whole)
 
 
-def _check_is_store(remote: Remote, there: Mapping[str, Oid]) -> None:
-    """Raises ``Refused`` where a remote has other branches than a store's: sessions must not mix with code."""
+def _hold_back(
+    store: GitStore, remote: Remote, wanted: dict[str, tuple[Oid, str]], before: Mapping[str, Oid]
+) -> list[SyncedBranch]:
+    """Take out of ``wanted`` what would take a secret along."""
+    moves = [Proposed(ref, before.get(remote.tracking(ref)), oid) for ref, (oid, _) in wanted.items()]
+    held = gate.held_back(store, moves, before.values())
+    return [
+        SyncedBranch(
+            ref,
+            "refused",
+            before.get(remote.tracking(ref)),
+            wanted.pop(ref)[0],
+            why=f"a secret in {hit}: `gitsession redact` hides it, `gitsession gate allow` lets it go",
+            secret=True,
+        )
+        for ref, hit in held.items()
+    ]
+
+
+def _check_is_store(remote: Remote, there: Mapping[str, Oid], read: Reader | None = None) -> None:
+    """Raises ``Refused`` where a remote has other branches than a store's: sessions must not mix with code.
+
+    ``read``: reads what the refs lead to, where it was fetched.
+    """
     main = there.get(create.MAIN)
     others = [] if main else [ref for ref in there if ref.startswith(_HEADS) and remote.there(ref) is None]
-    if others or (main is not None and main != create.first_commit()[0]):
+    if others or not (main is None or _begins_a_store(main, read)):
         what = others[0].removeprefix(_HEADS) if others else "main"
         raise Refused(
             f"{remote.name} is no store of sessions: its branch {what[:80]} is none of a store's",
             hint="beside code, sessions lie apart: `gitsession remote add NAME URL --namespace gitsession`",
         )
+
+
+def _begins_a_store(main: Oid, read: Reader | None) -> bool:
+    """Every store's main goes on from the commit that all of them have."""
+    first = create.first_commit()[0]
+    try:
+        return main == first or (read is not None and lines.holds(read.read, main, first))
+    except GitSessionError:
+        return False
 
 
 def _wanted(

@@ -1,0 +1,137 @@
+"""What goes over the wire, and how long it takes: one new entry in a store of many sessions, against plain `git push`
+with the refspecs that a store comes with; a first clone, against `git clone --mirror`; the first push of all sessions.
+
+The server is a bare repository on the same disk. Bytes are counted by a stand-in for ssh. Every push costs the list of
+the server's refs, 88 bytes each, whoever pushes: the table says how much that is.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks import wire
+from benchmarks.figures import Line, Table
+from benchmarks.measure import Duel, seconds
+from benchmarks.workshop import Workshop
+from gitsession import Message, Store
+
+TITLE = "Sync"
+
+BAR = 0.5
+BEYOND_MAX = 4096
+
+
+def measure(shop: Workshop) -> Iterator[Line | Table]:
+    sizes = shop.pick([5], [1000], [1000, 10_000])
+    rows = []
+    for sessions in sizes:
+        store, hub = _synced(shop, sessions)
+        yield _entries(shop, store, hub, sessions)
+        rows += _on_the_wire(shop, store, hub, sessions)
+        yield _clones(shop, hub, sessions)
+    yield _first_push(shop, sizes[0])
+    columns = ["sessions", "one new entry", "up", "down", "of it the list of refs", "beyond it"]
+    yield Table("Bytes on the wire", columns, rows)
+
+
+def _hub(path: Path) -> Path:
+    subprocess.run(["git", "init", "-q", "--bare", "-b", "main", str(path)], check=True)
+    return path
+
+
+def _synced(shop: Workshop, sessions: int) -> tuple[Path, Path]:
+    """A store of many sessions, and a server that has them all."""
+    path = shop.copy(shop.many_sessions(sessions))
+    hub = _hub(shop.folder() / "hub.git")
+    with Store.open(path) as store:
+        store.maintain()
+        store.add_remote("origin", str(hub))
+        store.sync()
+    for repository in (path, hub):
+        subprocess.run(["git", f"--git-dir={repository}", "pack-refs", "--all"], check=True)
+    return path, hub
+
+
+def _say(store: Store, number: int) -> None:
+    store.session(store.sessions()[0].sid).append(Message.user(f"one more, {number}"))
+    store.flush()
+
+
+def _entries(shop: Workshop, path: Path, hub: Path, sessions: int) -> Line:
+    """One new entry, pushed by us and by git in turn."""
+    found = Duel()
+    rounds = shop.pick(1, 5, 7)
+    with Store.open(path) as store:
+        for _ in range(shop.runs):
+            ours, theirs = [], []
+            for number in range(rounds):
+                _say(store, number)
+                ours.append(seconds(lambda _: store.push()))
+                _say(store, number)
+                theirs.append(seconds(lambda _: _git(path, "push", "-q", "origin")))
+            found.add(ours, theirs)
+    return found.line(f"push of one entry, {sessions:,} sessions", "git push", BAR)
+
+
+def _on_the_wire(shop: Workshop, path: Path, hub: Path, sessions: int) -> Iterator[list[str]]:
+    told = subprocess.run(
+        ["git", f"--git-dir={hub}", "receive-pack", "--advertise-refs", str(hub)], capture_output=True
+    )
+    listed = len(told.stdout)
+    with Store.open(path) as store, wire.counted(shop.folder()) as since:
+        store.remove_remote("origin")
+        store.add_remote("origin", f"ssh://stand-in{hub}")
+        store.sync()
+        since()
+        works = {
+            "gitsession push": lambda: store.push(),
+            "git push": lambda: _git(path, "push", "-q", "origin"),
+            "gitsession sync": lambda: store.sync(),
+        }
+        for number, (what, work) in enumerate(works.items()):
+            _say(store, 100 + number)
+            work()
+            went = since()
+            beyond = went.up + went.down - listed
+            told_as = f"{beyond:,}" if "push" in what else f"{beyond:,} (it fetches too)"
+            yield [f"{sessions:,}", what, f"{went.up:,}", f"{went.down:,}", f"{listed:,}", told_as]
+
+
+def _clones(shop: Workshop, hub: Path, sessions: int) -> Line:
+    found = Duel()
+    for _ in range(shop.runs):
+        places = shop.folder(), shop.folder()
+        ours = seconds(lambda _, place=places[0]: Store.clone(str(hub), place / "store.git")[0].close())
+        theirs = seconds(
+            lambda _, place=places[1]: subprocess.run(
+                ["git", "clone", "-q", "--mirror", "--no-local", str(hub), str(place / "mirror.git")], check=True
+            )
+        )
+        found.add([ours], [theirs])
+        for place in places:
+            shutil.rmtree(place)
+    why = "Ours judges every entry, too."
+    line = found.line(f"clone of {sessions:,} sessions", "git clone --mirror")
+    return Line(line.what, line.peer, line.bar, line.ratio, line.ours, line.theirs, line.unit, why)
+
+
+def _first_push(shop: Workshop, sessions: int) -> Line:
+    found = Duel()
+    for _ in range(shop.runs):
+        path = shop.copy(shop.many_sessions(sessions))
+        one, other = (_hub(shop.folder() / "hub.git") for _ in range(2))
+        with Store.open(path) as store:
+            store.add_remote("origin", str(one))
+            ours = seconds(lambda _, store=store: store.push())
+        theirs = seconds(
+            lambda _, path=path, other=other: _git(path, "push", "-q", str(other), "refs/heads/*:refs/heads/*")
+        )
+        found.add([ours], [theirs])
+    return found.line(f"first push of {sessions:,} sessions", "git push")
+
+
+def _git(path: Path, *words: str) -> None:
+    subprocess.run(["git", f"--git-dir={path}", *words], check=True)

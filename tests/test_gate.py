@@ -1,0 +1,183 @@
+"""A secret that is in the store already does not leave it: by our push, and by plain `git push` with our hook."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from builders import Clock, begun, bring, fork, pi_file, talk
+from checkpoints import held
+from pushed import bare, everything_in, push
+
+from gitsession.cli import app as command_line
+from gitsession.model.entries import Message
+from gitsession.store import create, refs
+from gitsession.store.gitstore import GitStore
+from gitsession.sync import gate, hookfiles
+from gitsession.sync.proposals import Proposed
+
+KEY = "AKIA" + "Z3KQ7XJ2M5TB6WPL"  # joined here, so that no file of ours looks as if it held one
+OTHER = "AKIA" + "Q5NV2RC7D3HY4SGF"
+RULE = "aws-access-key"
+SESSIONS = "refs/heads/sessions/*:refs/heads/sessions/*"
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Redaction is off: what is said is kept as it is."""
+    create.create(tmp_path / "store.git")
+    with (tmp_path / "store.git/config").open("a") as config:
+        config.write("[gitsession]\n\tredact = false\n")
+    monkeypatch.setenv("GITSESSION_DIR", str(tmp_path / "store.git"))
+    with GitStore.open(tmp_path / "store.git") as made:
+        yield made
+
+
+def told(store: GitStore, *olds: str) -> list[tuple[str, str, str]]:
+    """What is found in all there is: session, rule, path."""
+    store.flush()
+    moves = [Proposed(ref, None, oid) for ref, oid in store.refs(refs.SESSIONS).items()]
+    return [(hit.session, hit.rule, hit.path) for hit in gate.scan_new(store, moves, olds)]
+
+
+def test_what_was_said_is_found_in_its_entry_by_its_rule(store) -> None:
+    said = begun(store, "hi", f"the key is {KEY}", "thanks")
+    assert told(store) == [(said.id, RULE, "")]
+
+
+def test_what_the_other_side_has_is_not_looked_at_again(store) -> None:
+    said = begun(store, f"the key is {KEY}")
+    leaf = said.leaf.oid
+    assert told(store, leaf) == []
+    said.append(Message.user(f"and {OTHER}"))
+    assert told(store, leaf) == [(said.id, RULE, "")]
+
+
+def test_an_entry_that_two_sessions_share_is_told_once(store) -> None:
+    said = begun(store, f"the key is {KEY}")
+    fork(said)
+    assert len(told(store)) == 1
+
+
+def test_titles_branches_that_were_left_and_files_are_looked_at(store) -> None:
+    said = begun(store, "hi")
+    said.rename(f"About {KEY}")
+    at = said.leaf
+    held(store, said.id, {"src/.env": f"AWS_ACCESS_KEY_ID={OTHER}\n", "src/plain.txt": "nothing"}, at)
+    assert {(rule, path) for _, rule, path in told(store)} >= {(RULE, ""), (RULE, "src/.env")}
+
+
+def test_a_file_that_does_not_change_is_told_once(store) -> None:
+    said = begun(store, "hi", clock=Clock())
+    for n in range(3):
+        held(store, said.id, {".env": f"AWS_ACCESS_KEY_ID={OTHER}\n", "n": str(n)}, said.leaf)
+    assert len(told(store)) == 1
+
+
+def test_what_is_allowed_goes_and_nothing_else(store) -> None:
+    said = begun(store, f"the key is {KEY}", f"another is {OTHER}")
+    first = said.line()[-2]
+    assert gate.allow(store, gate.at(store, said.id, first, RULE)) == 1
+    assert gate.allow(store, gate.at(store, said.id, first, RULE)) == 0
+    [left] = gate.scan_new(store, [Proposed(refs.leaf(said.id), None, said.leaf.oid)])
+    assert left.oid == said.leaf.oid
+    assert KEY not in (store.git_dir / "config").read_text()
+
+
+def test_rules_of_the_users_own_count(store, tmp_path: Path) -> None:
+    (tmp_path / "rules.toml").write_text(
+        "[[rule]]\nname = 'acme'\npattern = 'acme_[0-9]{6}'\nwords = ['acme_']\nsamples = ['acme_123456']\n"
+    )
+    with (store.git_dir / "config").open("a") as config:
+        config.write(f"[gitsession]\n\trules = {tmp_path / 'rules.toml'}\n")
+    begun(store, "acme_654321")
+    assert [rule for _, rule, _ in told(store)] == ["acme"]
+
+
+# ---- plain git
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> Path:
+    return bare(tmp_path / "remote.git")
+
+
+def test_plain_git_push_stops_with_entry_and_rule(store, remote: Path, capsys) -> None:
+    said = begun(store, "hi")
+    assert command_line.run(["gate", "install"]) == 0
+    store.flush()
+    assert push(store.git_dir, remote, SESSIONS).returncode == 0
+    said.append(Message.user(f"the key is {KEY}"))
+    store.flush()
+    done = push(store.git_dir, remote, SESSIONS)
+    assert done.returncode == 1
+    [hit] = gate.scan_new(store, [Proposed(refs.leaf(said.id), None, said.leaf.oid)])
+    assert f"a secret in {hit.address}: {RULE}" in done.stderr
+    assert KEY not in done.stderr
+    capsys.readouterr()
+    assert command_line.run(["gate", "allow", hit.address, RULE]) == 0
+    assert push(store.git_dir, remote, SESSIONS).returncode == 0
+
+
+def test_a_hook_that_is_there_is_asked_first_and_comes_back(store, remote: Path, tmp_path: Path) -> None:
+    begun(store, "hi")
+    hooks = store.git_dir / "hooks"
+    hooks.mkdir(exist_ok=True)
+    (hooks / "pre-push").write_text(f'#!/bin/sh\ncat > "{tmp_path}/told"\nexit 1\n')
+    (hooks / "pre-push").chmod(0o755)
+    assert command_line.run(["gate", "install"]) == 0
+    store.flush()
+    assert push(store.git_dir, remote, SESSIONS).returncode == 1
+    assert "refs/heads/sessions" in (tmp_path / "told").read_text()
+    assert command_line.run(["gate", "uninstall"]) == 0
+    assert hookfiles.state(hooks, "pre-push") == hookfiles.OTHER
+    assert not hookfiles.is_kept(hooks, "pre-push")
+
+
+def test_without_gitsession_nothing_is_pushed(store, remote: Path) -> None:
+    begun(store, "hi")
+    assert command_line.run(["gate", "install"]) == 0
+    with (store.git_dir / "config").open("a") as config:
+        config.write("[gitsession]\n\tgate = /nowhere/gitsession\n")
+    store.flush()
+    done = push(store.git_dir, remote, SESSIONS)
+    assert done.returncode == 1
+    assert "nothing is pushed" in done.stderr
+
+
+def test_an_imported_session_is_looked_at_in_its_agents_words(store, monkeypatch: pytest.MonkeyPatch) -> None:
+    escaped = KEY.replace("A", "\\u0041", 1).encode()
+    lines = [line.replace(b"words of a", escaped) for line in talk("a", "b")]
+    sid = bring(store, pi_file(*lines)).session
+    assert told(store) == [(sid, RULE, "")]
+
+
+# ---- our own push
+
+
+@pytest.fixture
+def home(store, remote: Path) -> Path:
+    """The remote that the store is synced with."""
+    assert command_line.run(["remote", "add", "origin", str(remote)]) == 0
+    return remote
+
+
+@pytest.mark.parametrize("how", ["push", "sync"])
+def test_our_push_holds_back_what_would_take_a_secret_along_and_sends_the_rest(store, home: Path, how, capsys) -> None:
+    clean = begun(store, "hi")
+    said = begun(store, "hi", f"the key is {KEY}", "thanks")
+    said.branch("side", "leaf")
+    said.branch("early", "root")
+    assert command_line.run([how]) == 6
+    told = capsys.readouterr()
+    assert f"a secret in {said.id}@" in told.out + told.err
+    assert KEY not in told.out + told.err
+    there = everything_in(home)[0]
+    assert refs.leaf(clean.id) in there
+    assert refs.leaf(said.id, "early") in there
+    assert refs.leaf(said.id) not in there
+    assert refs.leaf(said.id, "side") not in there
+    hit = next(iter(gate.scan_new(store, [Proposed(refs.leaf(said.id), None, said.leaf.oid)])))
+    assert command_line.run(["gate", "allow", hit.address]) == 0
+    assert command_line.run([how]) == 0
+    assert refs.leaf(said.id, "side") in everything_in(home)[0]

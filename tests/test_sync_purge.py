@@ -1,0 +1,128 @@
+"""What one store purges goes from the server and from every other store, and nothing else goes."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+from builders import assert_clean, assert_git_agrees, session
+from purged import SECRET, find, purge, traces
+from pushed import hub as server
+from remotes import begun, git, hub, pull, remote, said, say, shared, store_with, sync, there
+
+from gitsession.session import oplog
+from gitsession.store import refs
+from gitsession.sync import syncing
+
+
+class Three:
+    """Three stores that have one session, with SECRET in the middle, and a server between them."""
+
+    def __init__(self, folder, make):
+        self.hub = make(folder / "hub.git")
+        self.a, self.b, self.c = self.stores = [store_with(folder / f"{name}.git", self.hub) for name in "abc"]
+        self.sid = begun(self.a, "first", SECRET, "last").id
+        for store in self.stores:
+            sync(store)
+
+    def settle(self, rounds=2):
+        for _ in range(rounds):
+            for store in self.stores:
+                sync(store)
+
+    def texts_at_the_hub(self):
+        told = subprocess.run(
+            ["git", f"--git-dir={self.hub}", "cat-file", "--batch-all-objects", "--batch"],
+            capture_output=True, check=True,
+        )  # fmt: skip
+        return told.stdout.count(SECRET.encode())
+
+
+@pytest.fixture
+def three(tmp_path):
+    made = Three(tmp_path, server)
+    yield made
+    for store in made.stores:
+        store.close()
+
+
+@pytest.mark.timeout(300)
+def test_a_purge_reaches_everybody_and_takes_nothing_else(three):
+    """B went on at its end and cut a branch at what is purged; C sums it up."""
+    say(three.b, three.sid, "of b")
+    session(three.b, three.sid).branch("cut", at=find(three.b))
+    three.b.flush()
+    purge(three.a, find(three.a))
+    sync(three.a)
+    assert three.texts_at_the_hub() == 0
+    assert shared(three.a) == there(three.hub)
+    three.settle()
+    assert shared(three.a) == shared(three.b) == shared(three.c) == there(three.hub)
+    assert three.texts_at_the_hub() == 0
+    for store in three.stores:
+        assert traces(store) == []
+        assert_clean(store)
+        assert_git_agrees(store)
+    words = said(three.c, three.sid)
+    assert words == {"main": ["first", "user message", "last", "of b"], "cut": ["first", "user message"]}
+
+
+def test_a_stale_store_is_told_what_was_purged(three):
+    purge(three.a, find(three.a))
+    sync(three.a)
+    report = syncing.pull(three.b, remote(three.b))
+    assert {one.ref for one in report.of("purged", "same")} >= {refs.leaf(three.sid)}
+    assert traces(three.b) == []
+
+
+def test_two_purge_at_once_and_come_together(three):
+    other = begun(three.a, "more", "of " + SECRET[::-1]).id
+    three.settle()
+    purge(three.a, find(three.a))
+    purge(three.b, find(three.b, SECRET[::-1]))
+    three.settle()
+    assert shared(three.a) == shared(three.b) == shared(three.c) == there(three.hub)
+    assert said(three.c, three.sid)["main"] == ["first", "user message", "last"]
+    assert said(three.c, other)["main"] == ["more", "user message"]
+
+
+def test_without_hooks_what_a_server_still_has_does_not_come_in(tmp_path):
+    made = Three(tmp_path, hub)
+    purge(made.a, find(made.a))
+    report = syncing.sync(made.a, remote(made.a))
+    assert [one.ref for one in report.of("refused")] == [refs.leaf(made.sid)]
+    assert traces(made.a) == []
+    report = syncing.sync(made.b, remote(made.b))
+    assert traces(made.b) == []
+    say(made.b, made.sid, "more")
+    syncing.sync(made.b, remote(made.b))
+    assert said(made.b, made.sid)["main"][-1] == "more"
+    for store in made.stores:
+        store.close()
+
+
+def test_what_is_in_the_trash_does_not_come_back(three):
+    from gitsession.api import Store
+
+    Store(three.a, tends=False).remove(three.sid)
+    assert pull(three.a) == {}
+    assert refs.leaf(three.sid) not in shared(three.a)
+    oplog.undo(three.a, 1)
+    assert pull(three.a) == {}
+    assert refs.leaf(three.sid) in shared(three.a)
+
+
+def test_plain_git_may_stand_between(three):
+    purge(three.a, find(three.a))
+    sync(three.a)
+    done = subprocess.run(["git", f"--git-dir={three.b.git_dir}", "fetch"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1  # rewritten: no fast-forward
+    say(three.b, three.sid, "more")
+    three.b.flush()
+    done = subprocess.run(["git", f"--git-dir={three.b.git_dir}", "push"], capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    three.settle()
+    assert shared(three.a) == shared(three.b) == there(three.hub)
+    assert said(three.a, three.sid)["main"] == ["first", "user message", "last", "more"]
+    assert traces(three.b) == []
+    assert git(three.hub, "fsck", "--strict", "--no-dangling") == ""
