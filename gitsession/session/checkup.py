@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 
 from gitsession.errors import GitSessionError, Unavailable
 from gitsession.session import astray, rounds
@@ -61,11 +60,13 @@ def verify(
         known = frozenset(value for name, value in mark.refs.items() if refs.parse(name))
         report = entries.verify(store, sample=sample, max_seconds=max_seconds, known=known, refuse=refuse)
     else:
-        with ThreadPoolExecutor(1) as pool:  # git's check is another process: it runs beside ours
-            told = pool.submit(gitcli.fsck, store.git_dir)
-            report = entries.verify(store, sample=sample, max_seconds=max_seconds, refuse=refuse, notices=notices)
-            # After ours, which say which entries are hit; git says some things once for each way that it found there.
-            report.problems += [Finding("git fsck", line) for line in dict.fromkeys(told.result())]
+        told = gitcli.begin_fsck(store.git_dir)  # another process: it runs beside ours
+        try:
+            report = entries.verify(store, refuse=refuse, notices=notices)
+        finally:
+            lines = told()
+        # After ours, which say which entries are hit; git says some things once for each way that it found there.
+        report.problems += [Finding("git fsck", line) for line in dict.fromkeys(lines)]
     report.problems[:0] = problems
     if report.whole and not report.problems and not store.read_only:
         with contextlib.suppress(OSError):  # then the next one looks at everything again

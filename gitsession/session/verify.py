@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from gitsession.errors import GitSessionError, NotFound
@@ -12,9 +12,9 @@ from gitsession.formats import FORMATS, is_document
 from gitsession.formats.record import TAIL
 from gitsession.model.entries import KINDS, Fork, Session
 from gitsession.model.headline import VIEW
-from gitsession.session import content, graph, oplog, purged, seals, semantics
+from gitsession.session import content, graph, oplog, purged, seals, semantics, sharing
 from gitsession.session.check import check
-from gitsession.session.findings import Report
+from gitsession.session.findings import Finding, Report
 from gitsession.session.manifests import Manifests, Refuse
 from gitsession.session.meta import is_of_ours
 from gitsession.session.node import Node, load
@@ -55,6 +55,9 @@ def verify(
     if sample is not None and sample < len(chosen):
         report.whole = False
         chosen = random.sample(chosen, sample)
+    if until is None:
+        walk.check_all(chosen)
+        chosen = []
     for oid in chosen:
         if until is not None and time.monotonic() > until:
             report.whole = False
@@ -107,6 +110,21 @@ class Walk:
                 self._report.add(oid, what, self._leads[oid])
         except GitSessionError as error:
             self._report.add(oid, str(error).removeprefix(f"{oid}: "), self._leads[oid])
+
+    def check_all(self, oids: Sequence[Oid]) -> None:
+        """Each of ``oids`` by itself; in several processes, where that is worth it."""
+        for checked, problems in sharing.share(oids, self._found):
+            self._report.checked += checked
+            self._report.problems += problems
+
+    def _found(self, oids: Sequence[Oid]) -> tuple[int, list[Finding]]:
+        kept, self._report = self._report, Report()
+        try:
+            for oid in oids:
+                self.check(oid)
+            return self._report.checked, self._report.problems
+        finally:
+            self._report = kept
 
     def judge(self, *, notices: bool = False) -> None:
         """What the entries say of each other."""
