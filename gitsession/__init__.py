@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False  # not from typing, which alone takes as long as Python itself to start
 if TYPE_CHECKING:
     from gitsession.api import Session, Store
+    from gitsession.api.purges import Trashed
     from gitsession.api.redacting import Redaction
     from gitsession.checkpoint.at import FileChange, Files
     from gitsession.compaction.background import Background
@@ -78,8 +79,11 @@ if TYPE_CHECKING:
     from gitsession.session.origin import Origin
     from gitsession.session.secrets import FoundSecret, SecretSearch
     from gitsession.store.maintain import Maintained
+    from gitsession.sync.finding import PurgePlan
+    from gitsession.sync.purging import Purged
     from gitsession.sync.reconcile import SyncedBranch
     from gitsession.sync.remotes import Remote
+    from gitsession.sync.retention import Expired, Retention
     from gitsession.sync.syncing import SyncReport
     from gitsession.sync.transport import Talk
 
@@ -99,6 +103,7 @@ __all__ = [
     "CustomMessage",
     "Drained",
     "Entry",
+    "Expired",
     "Extractive",
     "File",
     "FileChange",
@@ -134,6 +139,8 @@ __all__ = [
     "Plan",
     "Policy",
     "Prune",
+    "PurgePlan",
+    "Purged",
     "Redaction",
     "Refused",
     "Remote",
@@ -142,6 +149,7 @@ __all__ = [
     "Request",
     "Reset",
     "Resumption",
+    "Retention",
     "RewindPlan",
     "Rewound",
     "Row",
@@ -166,6 +174,7 @@ __all__ = [
     "Tokens",
     "ToolCall",
     "ToolsChange",
+    "Trashed",
     "Tree",
     "Unavailable",
     "Unknown",
@@ -253,8 +262,12 @@ _NAMES = {
     "gitsession.session.oplog": ["Operation"],
     "gitsession.session.origin": ["Origin"],
     "gitsession.store.maintain": ["Maintained"],
+    "gitsession.api.purges": ["Trashed"],
+    "gitsession.sync.finding": ["PurgePlan"],
+    "gitsession.sync.purging": ["Purged"],
     "gitsession.sync.reconcile": ["SyncedBranch"],
     "gitsession.sync.remotes": ["Remote"],
+    "gitsession.sync.retention": ["Expired", "Retention"],
     "gitsession.session.secrets": ["FoundSecret", "SecretSearch"],
     "gitsession.api.redacting": ["Redaction"],
     "gitsession.sync.syncing": ["SyncReport"],

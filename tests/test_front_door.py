@@ -12,6 +12,7 @@ import pytest
 
 import gitsession
 from gitsession import Session, Store
+from gitsession.api.purges import Trashed
 from gitsession.api.redacting import Redaction
 from gitsession.checkpoint.at import FileChange, Files
 from gitsession.checkpoint.taking import Phase
@@ -21,7 +22,10 @@ from gitsession.rewind.perform import Rewound
 from gitsession.rewind.plan import RewindPlan, What
 from gitsession.session.findings import Sealed
 from gitsession.session.secrets import FoundSecret, SecretSearch
+from gitsession.sync.finding import PurgePlan
+from gitsession.sync.purging import Purged
 from gitsession.sync.remotes import Remote
+from gitsession.sync.retention import Expired, Retention
 from gitsession.sync.syncing import SyncReport
 from gitsession.sync.transport import Talk
 
@@ -39,6 +43,7 @@ LATER = {
     each.__name__: each for each in (Drained, FileChange, Files, Remote, RewindPlan, Rewound, Sealed, SyncReport, Talk)
 }
 LATER |= {each.__name__: each for each in (FoundSecret, Redaction, SecretSearch)}
+LATER |= {each.__name__: each for each in (Expired, Purged, PurgePlan, Retention, Trashed)}
 LATER |= {"Phase": Phase, "What": What}
 """What methods name and their modules load only when they are called."""
 

@@ -17,7 +17,7 @@ from gitsession.errors import NotFound, Refused
 from gitsession.model.blocks import ToolCall
 from gitsession.session import trash
 from gitsession.store import refs
-from gitsession.sync.retention import Rules
+from gitsession.sync.retention import Retention
 
 Run = Callable[..., str]
 
@@ -171,14 +171,14 @@ def test_rules_are_told_apart(store: Store) -> None:
         if number == 0:
             session.label("leaf", "mine")
     newest = [row.first_words for row in store.sessions()]
-    assert [each.row.first_words for each in store.plan_retention(Rules(keep=2))] == newest[2:]
-    assert [each.row.first_words for each in store.plan_retention(Rules(keep=2, label="mine"))] == newest[2:3]
+    assert [each.row.first_words for each in store.plan_retention(Retention(keep=2))] == newest[2:]
+    assert [each.row.first_words for each in store.plan_retention(Retention(keep=2, label="mine"))] == newest[2:3]
     far = START_MS + 10**9
-    assert len(store.plan_retention(Rules(before_ms=far))) == 4
-    assert len(store.plan_retention(Rules(before_ms=far, keep=3))) == 1
+    assert len(store.plan_retention(Retention(before_ms=far))) == 4
+    assert len(store.plan_retention(Retention(before_ms=far, keep=3))) == 1
     store.flush()
-    assert len(store.plan_retention(Rules(bytes_max=0))) == 4
-    assert store.plan_retention(Rules(bytes_max=1 << 30)) == []
+    assert len(store.plan_retention(Retention(bytes_max=0))) == 4
+    assert store.plan_retention(Retention(bytes_max=1 << 30)) == []
 
 
 def test_a_trashed_session_is_not_overwritten_by_one_that_came_back(store: Store) -> None:
@@ -244,6 +244,22 @@ def test_a_captured_file_goes_from_every_checkpoint(store: Store, tmp_path: Path
     assert [file.path for file in what.files] == [".env"]
     store.purge(what)
     assert traces(store.objects) == []
+    assert store.verify().problems == []
+
+
+def test_a_file_that_still_has_purged_bytes_is_not_captured_again(store: Store, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "notes.txt").write_text(f"{SECRET}\n")
+    session = store.new_session(agent="agent", cwd=str(work))
+    session.append(Message.user("first"))
+    session.take_checkpoint(workspace=work)
+    store.purge(store.plan_purge(text=SECRET))
+    (work / "other.txt").write_text("more\n")
+    taken = session.take_checkpoint(workspace=work)
+    store.flush()
+    assert traces(store.objects) == []
+    assert session.read(taken).skipped == (("notes.txt", "secret: purged"),)
     assert store.verify().problems == []
 
 

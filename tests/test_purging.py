@@ -140,8 +140,8 @@ def test_twice_is_once(store) -> None:
     key = keys(store, secret)
     purging.add(store, key, 1)
     before = all_refs(store)
-    assert purging.add(store, key, 2) == purging.Applied()
-    assert purging.apply(store) == purging.Applied()
+    assert purging.add(store, key, 2) == purging.Purged()
+    assert purging.apply(store) == purging.Purged()
     assert all_refs(store) == before
 
 
@@ -283,7 +283,7 @@ def test_an_export_leaves_out_what_was_purged(store) -> None:
 # ---- replaced
 
 
-def redact(store: GitStore, node, text: str = "the password is [redacted:password]") -> purging.Applied:
+def redact(store: GitStore, node, text: str = "the password is [redacted:password]") -> purging.Purged:
     data = payload.encode(Message.user(text, at_ms=node.author_seconds * 1000), bytes(16))
     return purging.replace(store, {key_of(store, node): ("cbor", holes.Stored(data, b"", ()))}, 1)
 
@@ -489,3 +489,41 @@ def test_the_set_knows_sessions_by_their_key(store) -> None:
     purging.add(store, whole(store, said.id), 1)
     assert session_key(said.id) in purged.read(store)
     assert Clock()() > 0
+
+
+# ---- beside secrets that are hidden
+
+TOKEN = "ghp_" + "".join("aZ9bY8cX7dW6eV5fU4gT3hS2iR1jQ0kP9lO8"[n % 36] for n in range(36))
+
+
+def with_token(*ids: str) -> list[bytes]:
+    """Messages of which the second says a token."""
+    return [one.replace(b"words of b", f"my token is {TOKEN}".encode()) for one in talk(*ids)]
+
+
+def test_a_purge_takes_the_original_out_of_the_vault(store) -> None:
+    bring(store, pi_file(*with_token("a", "b", "c")))
+    [hidden] = [node for node in entries(store).values() if "my token" in node.subject]
+    assert TOKEN not in hidden.subject
+    assert store.vault.digests()
+    purge(store, hidden)
+    assert store.vault.digests() == set()
+    assert traces(store, TOKEN) == []
+    bring(store, pi_file(*with_token("a", "b", "c")))
+    assert store.vault.digests() == set()
+    assert_gone(store)
+
+
+def test_what_was_purged_as_it_was_written_stays_away_though_it_is_redacted_by_now(store) -> None:
+    git(store, "config", "gitsession.redact", "false")
+    with GitStore.open(store.git_dir) as older:
+        bring(older, pi_file(*with_token("a", "b", "c")))
+        [told] = [node for node in entries(older).values() if TOKEN[:20] in node.subject]
+        purge(older, told)
+        before = older.refs(refs.SESSIONS)
+    git(store, "config", "gitsession.redact", "true")
+    with GitStore.open(store.git_dir) as newer:
+        done = bring(newer, pi_file(*with_token("a", "b", "c")))
+        assert (done.new, done.moves) == (0, ())
+        assert newer.refs(refs.SESSIONS) == before
+        assert traces(newer, TOKEN) == []

@@ -6,6 +6,7 @@ import json
 import sqlite3
 import stat
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,12 +18,14 @@ from gitsession import Message, Store
 from gitsession.codec import holes
 from gitsession.errors import Ambiguous, NotFound, Refused, Unavailable
 from gitsession.exchange.bring_in import BroughtIn
+from gitsession.live import glance, spool
 from gitsession.model.blocks import Text, Thinking, ToolCall
 from gitsession.model.entries import Compaction
 from gitsession.redaction.original import Original
 from gitsession.redaction.vault import Vault
 from gitsession.session.content import kept, payload_of
 from gitsession.session.node import Node
+from gitsession.workspace.root import Root
 
 TOKEN, PASSWORD = a_token(), a_password()
 
@@ -423,3 +426,49 @@ def test_pi_files_say_the_same_with_and_without_secrets(store: Store, tmp_path: 
     sid = bring(store, tmp_path, data)
     assert store.export(sid).data == data
     assert store.export(sid).hidden == 0
+
+
+# ---- commands
+
+
+def gitsession(store: Store, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "gitsession", "--store", place_of(store), *words], capture_output=True, text=True
+    )
+    assert done.returncode == code, done.stderr
+    return done
+
+
+def test_commands_list_hide_and_give_back(store: Store, tmp_path: Path) -> None:
+    configure(store, "gitsession.redact", "false")
+    sid = bring(store, tmp_path, a_file())
+    store.flush()
+    configure(store, "gitsession.redact", "true")
+    told = gitsession(store, "redact", "--dry-run", code=6)
+    assert f"{sid}@" in told.stdout
+    assert "github-token" in told.stdout
+    assert not TOKEN.is_in(told.stdout)
+    found = json.loads(gitsession(store, "redact", sid, "--dry-run", "--json", code=6).stdout)
+    assert {each["rule"] for each in found["found"]} == {"github-token", "assigned-password"}
+    assert found["hidden"] is None
+    assert "hidden: 5 entries" in gitsession(store, "redact", sid).stdout
+    assert gitsession(store, "redact").stdout == "no secrets found\n"
+    told = gitsession(store, "export", sid)
+    assert not TOKEN.is_in(told.stdout)
+    assert "6 secrets are placeholders here; --with-secrets shows what this machine has" in told.stderr
+    assert gitsession(store, "export", sid, "--with-secrets").stdout.encode() == a_file()
+    shown = json.loads(gitsession(store, "show", f"{sid}@a2", "--json").stdout)
+    assert [each["rule"] for each in shown["hidden"]] == ["github-token"]
+
+
+def test_a_hook_leaves_no_secret_of_a_file_in_the_spool(store: Store, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / ".env").write_text(PASSWORD.text + "\n")
+    (work / "plain.txt").write_text("nothing to hide\n")
+    with Root.open(work, home=tmp_path / "home", store=place_of(store)) as root:
+        event = glance.spooled(place_of(store), root, {"event": "x", "agent": "y"}, wait_seconds=5)
+    waiting = Path(spool.path(str(place_of(store)), event)).read_bytes()
+    assert b"nothing to hide" in waiting
+    assert b"secret: assigned-password" in waiting
+    assert not PASSWORD.is_in(waiting)

@@ -24,7 +24,8 @@ class Catalogues:
         if found is None:
             found = self._open[me] = Catalogue(self._objects.git_dir)
         if fresh and not found.is_fresh():
-            update.refresh(found, self._objects)
+            with self._objects.asking_nobody():
+                update.refresh(found, self._objects)
         return found
 
     def close(self) -> None:

@@ -16,9 +16,9 @@ from gitsession.session.node import Node
 from gitsession.session.trash import InTrash
 from gitsession.store.gitstore import GitStore
 from gitsession.sync import finding, purging, retention
-from gitsession.sync.finding import Wanted
-from gitsession.sync.purging import Applied
-from gitsession.sync.retention import Leaves, Rules
+from gitsession.sync.finding import PurgePlan
+from gitsession.sync.purging import Purged
+from gitsession.sync.retention import Expired, Retention
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def trashed(objects: GitStore) -> list[Trashed]:
     return sorted(found, key=lambda one: (-one.updated_ms, one.sid))
 
 
-def wanted(objects: GitStore, sid: str | None, at: Node | None, text: str) -> Wanted:
+def wanted(objects: GitStore, sid: str | None, at: Node | None, text: str) -> PurgePlan:
     """What is to be purged: an entry, a session, or what says ``text``, in one session or in all."""
     view = InTrash(objects) if sid is not None and not graph.branches(objects, sid) else objects
     if text:
@@ -52,7 +52,7 @@ def wanted(objects: GitStore, sid: str | None, at: Node | None, text: str) -> Wa
         if at is None or any(hit.node.oid == at.oid for hit in found.entries):
             return found
         one = finding.entry(view, sid or "", at)
-        return Wanted(
+        return PurgePlan(
             one.more | found.more, (*one.entries, *found.entries), found.files, (), (*one.problems, *found.problems)
         )
     if sid is None:
@@ -60,7 +60,9 @@ def wanted(objects: GitStore, sid: str | None, at: Node | None, text: str) -> Wa
     return finding.session(view, sid) if at is None else finding.entry(view, sid, at)
 
 
-def purge(objects: GitStore, catalogues: Catalogues, memory: Memory, what: Wanted, clock: Callable[[], int]) -> Applied:
+def purge(
+    objects: GitStore, catalogues: Catalogues, memory: Memory, what: PurgePlan, clock: Callable[[], int]
+) -> Purged:
     """Carry it out, and forget what this handle remembers of it."""
     from gitsession.rewind import intent
 
@@ -75,7 +77,7 @@ def purge(objects: GitStore, catalogues: Catalogues, memory: Memory, what: Wante
         memory.clear()
 
 
-def settle(objects: GitStore, catalogues: Catalogues, memory: Memory) -> Applied:
+def settle(objects: GitStore, catalogues: Catalogues, memory: Memory) -> Purged:
     """Make the store what the set of tombstones says, where anything came in that it is not. Cheap otherwise."""
     applied = purging.apply(objects)
     if applied.moved or applied.dropped:
@@ -84,7 +86,7 @@ def settle(objects: GitStore, catalogues: Catalogues, memory: Memory) -> Applied
     return applied
 
 
-def leaving(objects: GitStore, catalogues: Catalogues, rules: Rules) -> list[Leaves]:
+def leaving(objects: GitStore, catalogues: Catalogues, rules: Retention) -> list[Expired]:
     """The sessions that the rules let go, the newest first."""
     catalogue = catalogues.get()
 
@@ -96,7 +98,7 @@ def leaving(objects: GitStore, catalogues: Catalogues, rules: Rules) -> list[Lea
     )
 
 
-def let_go(objects: GitStore, leaves: list[Leaves], at_ms: int) -> None:
+def let_go(objects: GitStore, leaves: list[Expired], at_ms: int) -> None:
     """Into the trash, as one command."""
     group = secrets.token_hex(8)
     for each in leaves:

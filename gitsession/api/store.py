@@ -49,10 +49,10 @@ if TYPE_CHECKING:
     from gitsession.live.drain import Drained
     from gitsession.rewind.perform import Rewound
     from gitsession.session.secrets import FoundSecret, SecretSearch
-    from gitsession.sync.finding import Wanted
-    from gitsession.sync.purging import Applied
+    from gitsession.sync.finding import PurgePlan
+    from gitsession.sync.purging import Purged
     from gitsession.sync.remotes import Remote
-    from gitsession.sync.retention import Leaves, Rules
+    from gitsession.sync.retention import Expired, Retention
     from gitsession.sync.syncing import SyncReport
     from gitsession.sync.transport import Talk
 
@@ -80,6 +80,10 @@ class Store:
     def __init__(self, objects: GitStore, clock: Callable[[], int] = now_ms, *, tends: bool = True) -> None:
         """Use ``open`` or ``create``."""
         self.objects = objects
+        if create.is_partial(objects.git_dir):
+            from gitsession.sync import promised
+
+            promised.follow(objects)
         self._clock = clock
         self._tends = tends
         self._projects: dict[str, str | None] = {}
@@ -165,7 +169,8 @@ class Store:
         rows = (row for row in catalogue.sessions() if is_of(row, project, identity))
         among = {row.sid: row for row in rows if agent in ("", row.agent)}
         wanted = search.Wanted(query=query, sessions=among, role=role, since_ms=since_ms, most=most)
-        return search.search(catalogue, self.objects, wanted)
+        with self.objects.asking_nobody():
+            return search.search(catalogue, self.objects, wanted)
 
     def follow(self, *, every: float = following.EVERY_SECONDS, idle: bool = False) -> Iterator[News | None]:
         """Every entry that comes from now on, whoever writes it: ``News`` (``session``, ``branch``, ``node``).
@@ -458,7 +463,7 @@ class Store:
 
         return purges.trashed(self.objects)
 
-    def plan_purge(self, sid: str | None = None, at: Node | None = None, *, text: str = "") -> Wanted:
+    def plan_purge(self, sid: str | None = None, at: Node | None = None, *, text: str = "") -> PurgePlan:
         """What a purge would take: a session, here or in the trash; the entry ``at`` of it; or what says ``text``, in
         it or in all sessions. Reads only. Raises ``NotFound``.
         """
@@ -466,7 +471,7 @@ class Store:
 
         return purges.wanted(self.objects, sid, at, text)
 
-    def purge(self, what: Wanted) -> Applied:
+    def purge(self, what: PurgePlan) -> Purged:
         """Take it out of this store for good: nothing of it is left, and no ``undo`` brings it back.
 
         Raises ``Refused`` where a copy would stay, ``Unavailable`` where others keep writing; what was begun goes on
@@ -492,7 +497,7 @@ class Store:
 
         return redacting.redact(self.objects, self._catalogues, self._memory, found, self._clock)
 
-    def settle_purges(self) -> Applied:
+    def settle_purges(self) -> Purged:
         """Purge what came in that was purged before: from a remote, or by plain git. Cheap where nothing did."""
         from gitsession.api import purges
 
@@ -504,13 +509,13 @@ class Store:
             if not self.objects.read_only and self.objects.ref(refs.TOMBSTONES) is not None:
                 self.settle_purges()
 
-    def plan_retention(self, rules: Rules) -> list[Leaves]:
+    def plan_retention(self, rules: Retention) -> list[Expired]:
         """The sessions that ``rules`` let go. Reads only."""
         from gitsession.api import purges
 
         return purges.leaving(self.objects, self._catalogues, rules)
 
-    def retain(self, leaves: list[Leaves]) -> None:
+    def retain(self, leaves: list[Expired]) -> None:
         """Put them into the trash, as one command."""
         from gitsession.api import purges
 

@@ -15,8 +15,10 @@ from gitsession.checkpoint.running import Running
 from gitsession.checkpoint.timeline import AFTER, BEFORE, EDITED, WORKSPACE
 from gitsession.codec.sayable import sayable, whole
 from gitsession.model.entries import Checkpoint
+from gitsession.session import purged
 from gitsession.session.node import Node
 from gitsession.store.gitstore import GitStore
+from gitsession.store.objects import oid_of
 from gitsession.workspace import trees
 from gitsession.workspace.capture import capture, named, put
 from gitsession.workspace.root import Root
@@ -68,8 +70,7 @@ def take_in_turn(
     """The same for who has the turn already."""
     said = {"phase": phase, "workspace": place_of(root), "at_ms": at_ms}
     said |= {"call": sayable(why.call), "reason": sayable(why.reason)}
-    guard = store.guard
-    limits = caps()._replace(secret=None if guard is None else guard.in_file)
+    limits = caps()._replace(secret=_withheld_by(store))
     if paths is None:
         seen = capture(store, root, places.folder_of(store, root.path), caps=limits)
         entry = Checkpoint(mode=WORKSPACE, skipped=_skipped(seen.skipped), appeared=tuple(seen.appeared), **said)  # type: ignore[arg-type]
@@ -84,6 +85,20 @@ def take_in_turn(
         lambda tx, before: trees.patch(store, tx, before.files if before else None, states, levels=levels),
         why.target,
     )
+
+
+def _withheld_by(store: GitStore) -> Callable[[bytes], str | None] | None:
+    """By which rule a file is left out: for a secret in it, or because its bytes were purged."""
+    guard, gone = store.guard, purged.read(store)
+    if not gone.has_files:
+        return None if guard is None else guard.in_file
+
+    def rule(data: bytes) -> str | None:
+        if gone.has_file(oid_of("blob", data)):
+            return purged.RULE
+        return None if guard is None else guard.in_file(data)
+
+    return rule
 
 
 def _skipped(left_out: Sequence[Skipped]) -> tuple[tuple[str, str], ...]:

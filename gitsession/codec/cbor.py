@@ -103,9 +103,14 @@ class Piece(NamedTuple):
 
 
 def pieces(data: bytes) -> list[Piece]:
-    """Every string of ``data``, which ``encode`` wrote, keys included, in order."""
+    """Every string of ``data``, which ``encode`` wrote, keys included, in order. Raises ``Malformed``."""
     found: list[Piece] = []
-    _walk_all(data, 0, (), found)
+    try:
+        end = _walk_all(data, 0, (), found)
+    except (IndexError, UnicodeDecodeError, RecursionError):
+        end = -1
+    if end != len(data):
+        raise Malformed("not CBOR of our profile")
     return found
 
 

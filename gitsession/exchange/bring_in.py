@@ -135,7 +135,8 @@ class _Plan:
 
     @functools.cached_property
     def guard(self) -> Guard | None:
-        return self.store.guard
+        guard = self.store.guard
+        return None if guard is None else guard.narrowed(record.payload for record in self.source.records)
 
     def put(self, kind: Kind, data: bytes) -> Oid:
         oid = oid_of(kind, data)
@@ -219,7 +220,7 @@ class _Plan:
             return source.source_id, begun_here
         for length in (names.LENGTH, names.LENGTH_TAKEN):
             sid = names.derived(source.agent, source.source_id, source.started_ms, length=length)
-            self.root = self._root(sid, self.guard)
+            self.root = self._root(sid, self.store.guard)
             try:
                 tree = graph.tree(self.store, sid)
             except NotFound:

@@ -6,6 +6,7 @@ import posixpath
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from gitsession.session import purged
 from gitsession.store.base import ObjectStore, Oid
 from gitsession.store.objects import oid_of
 from gitsession.workspace import names, trees
@@ -24,6 +25,8 @@ class Contents:
 
     def withheld(self, data: bytes) -> str | None:
         """Why a file is left out that was this; ``None`` where nothing is in the way."""
+        if purged.read(self.store).has_file(oid_of("blob", data)):
+            return withheld(purged.RULE)
         rule = self.store.guard.in_file(data) if self.store.guard is not None else None
         return None if rule is None else withheld(rule)
 

@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeAlias
 
 from gitsession.codec import cbor
 from gitsession.codec.lift import is_image
+from gitsession.errors import Malformed
 from gitsession.redaction.escapes import Way, decoded, way
 from gitsession.redaction.looks import is_text
 from gitsession.redaction.scan import Hit, Scanner
@@ -66,18 +67,17 @@ def redact(form: str, payload: bytes, scanner: Scanner) -> Redacted:
 
 def find(data: bytes, scanner: Scanner, *, is_json: bool = False) -> list[Hit]:
     """The hits in ``data``, in order: as it is, and with escapes undone as long as there are any."""
-    hits = [] if is_json and b"\\" in data else scanner.scan_bytes(data)
     views = [data]
     ways: list[Way] = []
-    while len(views) <= LEVELS_MAX and b"\\" in views[-1]:
-        inner = decoded(views[-1])
-        if inner == views[-1]:
-            break
+    inner = decoded(data)
+    hits = [] if is_json and inner != data else scanner.scan_bytes(data)  # JSON says what its strings say
+    while len(views) <= LEVELS_MAX and inner != views[-1]:
         views.append(inner)
         found = scanner.scan_bytes(inner)
         if found:
             ways += [way(view) for view in views[len(ways) : -1]]
             hits += [_through(ways, hit) for hit in found]
+        inner = decoded(inner)
     return hits if len(views) == 1 else scanner.settle(hits, data)
 
 
@@ -169,7 +169,7 @@ _REFERENCES = frozenset(
 def _in_cbor(payload: bytes, scanner: Scanner) -> Redacted:
     try:
         pieces = cbor.pieces(payload)
-    except (IndexError, ValueError, RecursionError):
+    except Malformed:
         return _replaced(payload, find(payload, scanner))
     pieces = [piece for piece in pieces if _may_hold(payload, piece)]
     view, starts = _view(payload, pieces)

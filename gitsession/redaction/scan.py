@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -20,6 +21,13 @@ CHECKED = 512
 
 STEMS = tuple(b"pass pwd secret token key auth cookie :// bearer login sig= signature= -----begin".split())
 """What is in most of the words of rules that go by where a secret stands: a few looks instead of many."""
+
+_ESCAPED = re.compile(rb"(?:\A| )(?:[nrtbf]|u00[01][0-9a-fA-F])([^ ]+)")
+_SLASH = re.compile(rb"\\+/")
+_LETTER = re.compile(rb"(?i)\\u00(?:2[bdef]|[3-7][0-9a-f])")
+"""A letter or sign of words that is written as an escape. Control characters and quotation marks are in none."""
+
+_BATCH_BYTES = 4 << 20
 
 _REST = re.compile(rb"""[^\s"'`\\<>,;]*""")
 
@@ -46,8 +54,8 @@ class Scanner:
         self._tokens = _by_word(rule for rule in own if rule.is_token)
         self._folded = _by_word(rule for rule in own if not rule.is_token and rule.folds)
         self._plain = _by_word(rule for rule in own if not rule.is_token and not rule.folds)
-        words = [*(word for word, _ in self._folded), *(word.lower() for word, _ in self._plain)]
-        self._stems = (*STEMS, *(word for word in words if not any(stem in word for stem in STEMS)))
+        self._stems = _stems([*(word for word, _ in self._folded), *(word.lower() for word, _ in self._plain)])
+        self._always = any(not rule.words for rule in self._extra)
 
     def scan(self, text: str) -> list[Hit]:
         """The hits in ``text``, in order, none over another; offsets are of characters."""
@@ -72,25 +80,51 @@ class Scanner:
 
     def may_hold(self, data: bytes) -> bool:
         """Whether a scan could find anything in ``data``, or in the strings that it holds. Mostly it could not."""
-        if b"\\u" in data or b"\\/" in data or any(not rule.words for rule in self._extra):
+        if self._always or _disguises(data):
             return True
         lower = data.lower()
         for stem in self._stems:
             if stem in lower:
                 return True
-        if max(map(len, data.translate(_RUNS).split()), default=0) >= RUN_MIN:
+        if self._tokens and max(map(len, data.translate(_RUNS).split()), default=0) >= RUN_MIN:
             runs = _runs(data)
-            if any(word in runs for word, _ in self._tokens):
-                return True
+            for word, _ in self._tokens:
+                if word in runs:
+                    return True
         return any(word in data for rule in self._extra for word in rule.words)
 
+    def narrowed(self, texts: Iterable[bytes]) -> Scanner:
+        """One that finds the same in ``texts``, and asks for nothing that is in none of them."""
+        here: set[bytes] = set()
+        for text in _batches(texts):
+            if _disguises(text):
+                text = _SLASH.sub(b"/", text)
+                if _LETTER.search(text):
+                    return self
+            runs, lower = _unescaped(b" ".join(set(_runs(text).split()))), text.lower()
+            missing = [stem for stem in self._stems if stem not in lower]
+            for word, rules in self._tokens:
+                if word not in here and word in runs and any(_finds(rule, word, runs) for rule in rules):
+                    here.add(word)
+            here.update([word for word, _ in self._plain if word in text])
+            for word, _ in self._folded:
+                if word not in here and not any(stem in word for stem in missing) and word in lower:
+                    here.add(word)
+        found = copy.copy(self)
+        found._tokens, found._plain, found._folded = (
+            tuple((word, rules) for word, rules in table if word in here)
+            for table in (self._tokens, self._plain, self._folded)
+        )
+        found._stems = _stems([*(word for word, _ in found._folded), *(word.lower() for word, _ in found._plain)])
+        return found
+
     def _found(self, data: bytes) -> Iterator[Hit]:
-        runs = _runs(data)
+        runs = _runs(data) if self._tokens else b""
         if runs:
             for word, rules in self._tokens:
                 if word in runs:
                     for rule in rules:
-                        if any(True for _ in _hits(rule, word, runs, runs)):
+                        if _finds(rule, word, runs):
                             yield from _hits(rule, word, data, data)
         for word, rules in self._plain:
             if word in data:
@@ -106,9 +140,41 @@ class Scanner:
                 yield from _anywhere(rule, data)
 
 
+def _stems(words: list[bytes]) -> tuple[bytes, ...]:
+    """What is in ``words``, each of which has one of these in it."""
+    stems = [stem for stem in STEMS if any(stem in word for word in words)]
+    return (*stems, *(word for word in words if not any(stem in word for stem in stems)))
+
+
+def _disguises(data: bytes) -> bool:
+    """Whether escapes may stand in the middle of a word: all others end one."""
+    return b"\\/" in data or (b"\\u00" in data and _LETTER.search(data) is not None)
+
+
+def _batches(texts: Iterable[bytes]) -> Iterator[bytes]:
+    batch: list[bytes] = []
+    size = 0
+    for text in texts:
+        batch.append(text)
+        size += len(text)
+        if size > _BATCH_BYTES:
+            yield b"\n".join(batch)
+            batch, size = [], 0
+    yield b"\n".join(batch)
+
+
 def _runs(data: bytes) -> bytes:
     """The words of ``data`` that are long enough for a token."""
     return b" ".join([run for run in data.translate(_RUNS).split() if len(run) >= RUN_MIN])
+
+
+def _unescaped(runs: bytes) -> bytes:
+    """``runs``, and each that may have the end of an escape at its beginning without it."""
+    return b" ".join([runs, *_ESCAPED.findall(runs)])
+
+
+def _finds(rule: Rule, word: bytes, runs: bytes) -> bool:
+    return next(_hits(rule, word, runs, runs), None) is not None
 
 
 def _by_word(rules: Iterable[Rule]) -> Sequence[tuple[bytes, tuple[Rule, ...]]]:

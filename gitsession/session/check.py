@@ -53,6 +53,8 @@ def check(
     if manifests is not None and parts.files is not None:
         yield from manifests.problems(parts.files)
     data = content.whole(store, node, parts)
+    if any(not _is_placeholder(data, row) for row in holes.hidden(parts.holes)):
+        yield "a placeholder for a secret is not where the holes say"
     headline = _headline(node, parts.form, data) if judge_words or node.is_tombstone else None
     if headline is None:
         return
@@ -98,6 +100,10 @@ def _headline(node: Node, form: str, data: bytes) -> Headline | None:
     if form != expected:
         raise Malformed(f"kept as {layout.payload(form)}, expected {layout.payload(expected)}")
     return own_headline.headline(payload.decode(data)[0]) if format is None else format.headline(data)
+
+
+def _is_placeholder(data: bytes, row: holes.Hidden) -> bool:
+    return data[row.offset : row.offset + row.length].startswith(f"[redacted:{row.rule}]".encode())
 
 
 def _tree_problems(store: Reader, oid: Oid, rows: Rows) -> Iterator[str]:

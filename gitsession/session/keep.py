@@ -94,8 +94,11 @@ def safe(format: Format, data: bytes, guard: Guard | None) -> Safe:
     rows: tuple[Row, ...] = ()
     if guard is not None:
         data, rows = guard.redact(format.FORM, data)
-    is_json = format.FORM in ("json", "jsonl")
-    return Safe(data, holes.cut(data, lift.spans_in_json(data) if is_json else (), rows), bool(rows))
+    return Safe(data, _cut(format.FORM, data, rows), bool(rows))
+
+
+def _cut(form: str, data: bytes, rows: tuple[Row, ...] = ()) -> Stored:
+    return holes.cut(data, lift.spans_in_json(data) if form in ("json", "jsonl") else (), rows)
 
 
 def imported(format: Format, record: Record, guard: Guard | None, made: Safe | None = None) -> Draft:
@@ -107,6 +110,14 @@ def imported(format: Format, record: Record, guard: Guard | None, made: Safe | N
     source = SourceRef.of(format.AGENT, id, record.line)
     original = record.payload if made.is_redacted else None
     return Draft(format.FORM, made.stored, format.headline(made.payload), source, original=original)
+
+
+def digests(draft: Draft) -> list[str]:
+    """What a set of what was purged may call an entry: as it is stored; an agent's also as it was written."""
+    stored = [draft.stored]
+    if draft.original is not None and draft.form != layout.OWN:
+        stored.append(_cut(draft.form, draft.original))
+    return [digest_of(one.payload, one.holes).hex() for one in stored]
 
 
 def put(objects: Entries, parent: Node | None, draft: Draft) -> Node:

@@ -29,6 +29,9 @@ FILE, SESSION = "file:", "session:"
 WITHHELD = b"[purged]\n"
 """What a captured file holds whose bytes were purged. No file is restored from it."""
 
+RULE = "purged"
+"""Why a file is left out that still has such bytes."""
+
 WITHHELD_OID = oid_of("blob", WITHHELD)
 
 _FOLDERS: Final = {

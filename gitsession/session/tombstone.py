@@ -5,13 +5,13 @@ So every store makes the same commit of it, whoever purged what first. FROZEN, a
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gitsession.codec import headline as own_headline
 from gitsession.codec import holes, message, payload
-from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.holes import Encoding, Stored
 from gitsession.codec.payload import NONCE_BYTES
 from gitsession.errors import Malformed, Refused
@@ -75,18 +75,22 @@ def replaced(node: Node, digest: str, by: Replacement, files: Oid | None, parent
 def put_or_stand_in(to: keep.Entries, parent: Node | None, draft: keep.Draft, purged: Tombstones) -> Node:
     """Keep ``draft`` after ``parent``; where it was purged, what stands in its place: the same commit as in any store.
 
+    It is asked for as it is stored, and as it was written: a secret may have been purged that is hidden by now.
     Raises as ``replaced``.
     """
-    digest = digest_of(draft.stored.payload, draft.stored.holes).hex() if purged else ""
-    if not purged.has_entry(digest):
+    digest = next((one for one in keep.digests(draft) if purged.has_entry(one)), None) if purged else None
+    if digest is None:
         return keep.put(to, parent, draft)
-    _, node = keep.commit_of(draft, EMPTY_TREE, parent)
+    _, node = keep.commit_of(dataclasses.replace(draft, of=bytes.fromhex(digest)), EMPTY_TREE, parent)
     by = purged.instead(digest)
     parents = [oid for oid in (node.parent, node.second_parent) if oid is not None]
     made = replaced(node, digest, by, draft.files, parents) if by else of_entry(node, digest, parents)
     for kind, data in (*made.objects.values(), ("commit", made.commit)):
         to.put(kind, data)
-    return parse(made.oid, made.commit)
+    stands = parse(made.oid, made.commit)
+    if by is not None and draft.original is not None and holes.hidden(by.stored.holes):
+        to.keep_original(keep.original_of(stands, by.stored.payload, by.stored.holes, draft.original))
+    return stands
 
 
 def words_of(node: Node, by: Replacement) -> Headline:

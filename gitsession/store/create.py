@@ -113,6 +113,16 @@ def check(path: Path | str, *, damaged: bool = False) -> None:
         check_marker(path)
 
 
+def is_partial(path: Path) -> bool:
+    """Whether it is a clone that left something out."""
+    return any((path / "objects" / "pack").glob("*.promisor"))
+
+
+def is_shallow(path: Path) -> bool:
+    """Whether it is a clone that was cut off: its oldest entries are not there."""
+    return (path / "shallow").exists()
+
+
 def check_readable(path: Path) -> None:
     """Raises ``Unavailable`` where a file that a store keeps may not be read: what then looks damaged is not."""
     access.require(path / name for name in _KEPT)

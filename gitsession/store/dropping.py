@@ -55,12 +55,16 @@ class Sweep:
         return dict(line.split(" ", 1) for line in told.splitlines())
 
     def drop(self, victims: AbstractSet[Oid], is_settled: Callable[[], bool]) -> bool:
-        """Drop ``victims``; false where others wrote meanwhile, and all has to be worked out again.
+        """Drop ``victims``; false where others wrote meanwhile, and all has to be worked out again. For a holder of
+        ``packing``.
 
         ``is_settled``: asked under the lock, whether no ref leads to a victim. Raises ``Unavailable``.
         """
-        going = [name for name in self._seen if name.endswith(".idx") and self._holds(name, victims)]
-        self._pack_without(going, victims)
+        try:
+            going = [name for name in self._seen if name.endswith(".idx") and self._holds(name, victims)]
+            self._pack_without(going, victims)
+        except FileNotFoundError:
+            return False  # another git has put packs in the place of those
         with self._store.locked():
             self._store.flush_held()
             if not self._is_as_seen(victims) or not is_settled():
@@ -94,7 +98,11 @@ class Sweep:
         now = packs.files(str(self._directory)).keys()
         if not self._seen <= now:
             return False  # another git put packs in the place of those: what is in them was not looked at
-        return not any(self._holds(name, victims) for name in now if name.endswith(".idx") and name not in self._seen)
+        new = [name for name in now if name.endswith(".idx") and name not in self._seen]
+        try:
+            return not any(self._holds(name, victims) for name in new)
+        except FileNotFoundError:
+            return False
 
 
 def check_alone(git_dir: Path) -> None:

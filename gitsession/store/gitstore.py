@@ -26,8 +26,8 @@ import functools
 import itertools
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias, get_args
@@ -72,7 +72,8 @@ class GitStore:
 
     ``last_flush_error`` is what kept the last flush, or a ref in it, from being handed over to git: nothing that was
     acknowledged is lost by it. ``sidestepped`` lists the refs that others had moved, with the name ours has now;
-    ``set_aside`` the damaged files of the journal that a flush has put aside for ``gitsession repair``.
+    ``set_aside`` the damaged files of the journal that a flush has put aside for ``gitsession repair``. ``promised``
+    brings an object that a clone left out, if it is set.
     """
 
     def __init__(self, git_dir: Path, *, durability: Durability, flush_on_close: bool, read_only: bool) -> None:
@@ -80,6 +81,8 @@ class GitStore:
         self.last_flush_error: Exception | None = None
         self.sidestepped: list[tuple[str, str]] = []
         self.set_aside: list[str] = []
+        self.promised: Callable[[Oid], None] | None = None
+        self._asking = threading.local()
         self._git_dir = git_dir
         self._sync = durability != "none"
         self._sync_appends = durability == "entry"
@@ -158,7 +161,22 @@ class GitStore:
             return self._git.read(oid)
         except (MissingObject, Corrupt):
             self._tail()
-        return self._in_memory(oid) or self._git.read(oid)
+        try:
+            return self._in_memory(oid) or self._git.read(oid)
+        except MissingObject:
+            if self.promised is None or getattr(self._asking, "nobody", False):
+                raise
+        self.promised(oid)
+        return self._git.read(oid)
+
+    @contextmanager
+    def asking_nobody(self) -> Iterator[None]:
+        """Meanwhile this thread takes what was left out for missing: who looks at everything does not fetch it all."""
+        before, self._asking.nobody = getattr(self._asking, "nobody", False), True
+        try:
+            yield
+        finally:
+            self._asking.nobody = before
 
     def contains(self, oid: Oid) -> bool:
         if self._in_memory(oid) or self._git.contains(oid):

@@ -19,6 +19,7 @@ from gitsession.errors import Corrupt, Unavailable
 from gitsession.store import create, damage, frames, gitcli, pack
 from gitsession.store.deltify import deltify, lone_indexes
 from gitsession.store.gitstore import GitStore
+from gitsession.store.packing import packing
 
 PACKS_MAX = 50
 
@@ -60,7 +61,8 @@ def _maintain(store: GitStore) -> Maintained:
         removed = tuple(_remove_leftovers(git_dir))
         store.pack_refs()
     try:
-        _repack(git_dir, deltify(store))
+        with packing(git_dir):
+            _repack(git_dir, deltify(store))
     except Unavailable:
         for bad in damage.glance(git_dir):
             raise Corrupt(f"{bad.path}: {bad.what}; git cannot repack", hint=_MEND) from None

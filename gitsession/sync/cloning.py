@@ -73,12 +73,13 @@ def _fill(path: Path, remote: Remote, talk: Talk, filter: str) -> SyncReport:
     _check(remote, found)
     theirs = {ref: oid for ref, oid in found.items() if remote.there(ref) is not None}
     refused = {}
+    fetched = Quarantine(path, remote, {}, at=apart)
+    fetched.cut_off()
     with GitStore.open(path) as store:
         read = Reader(apart, store)
         for refusal in judge(read, [Proposed(ref, None, oid) for ref, oid in sorted(theirs.items())], {}):
             refused[refusal.ref] = SyncedBranch(refusal.ref, "refused", why=refusal.what)
     good = {ref: oid for ref, oid in theirs.items() if ref not in refused}
-    fetched = Quarantine(path, remote, {}, at=apart)
     if len(good) < len(found):
         fetched.keep_only(good.values(), [])
     fetched.move_in()

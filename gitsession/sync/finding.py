@@ -48,7 +48,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PurgePlan:
     """``more``: what the set grows by. ``problems``: what stays nevertheless."""
 
     more: Tombstones = field(default_factory=Tombstones)
@@ -62,7 +62,7 @@ class Wanted:
         return not self.more
 
 
-def entry(store: ObjectStore, sid: str, found: Node) -> Wanted:
+def entry(store: ObjectStore, sid: str, found: Node) -> PurgePlan:
     """One entry. Raises ``NotFound`` for one at which a session begins: that goes with the session."""
     if _begins(found):
         raise NotFound(
@@ -72,7 +72,7 @@ def entry(store: ObjectStore, sid: str, found: Node) -> Wanted:
     return _wanted(store, [Hit(sid, found, _digest(store, found))], [])
 
 
-def session(store: ObjectStore, sid: str) -> Wanted:
+def session(store: ObjectStore, sid: str) -> PurgePlan:
     """All of a session; what a fork of it shares stays with the fork. Raises ``NotFound``."""
     found = store.refs(refs.session(sid))
     if not found:
@@ -84,10 +84,10 @@ def session(store: ObjectStore, sid: str) -> Wanted:
         for other in sorted(_sharing(store, sid, found.values()))
     ]
     hits = [Hit(sid, node, "") for node in _own(store, sid)]
-    return Wanted(more, tuple(hits), (), (sid,), (*shared, *_at_remotes(store, {hit.node.oid for hit in hits})))
+    return PurgePlan(more, tuple(hits), (), (sid,), (*shared, *_at_remotes(store, {hit.node.oid for hit in hits})))
 
 
-def saying(store: ObjectStore, text: str, sids: Iterable[str] | None = None) -> Wanted:
+def saying(store: ObjectStore, text: str, sids: Iterable[str] | None = None) -> PurgePlan:
     """Every entry that says ``text``, letter by letter, and every captured file; in all sessions, or in ``sids``.
 
     Found in JSON and in JSON within it, too; in summaries, titles and labels. Not found where it was changed on the
@@ -119,7 +119,7 @@ def saying(store: ObjectStore, text: str, sids: Iterable[str] | None = None) -> 
                     files.setdefault(oid, FileHit(sid, path, oid))
     found = _wanted(store, entries.values(), files.values())
     told = (*found.problems, *problems, *_in_commands(store, text))
-    return Wanted(found.more, found.entries, found.files, (), told)
+    return PurgePlan(found.more, found.entries, found.files, (), told)
 
 
 def spellings(text: str) -> tuple[bytes, ...]:
@@ -155,11 +155,11 @@ def _strings(line: bytes) -> Iterator[str]:
             todo += [*value.keys(), *value.values()]
 
 
-def _wanted(store: ObjectStore, entries: Iterable[Hit], files: Iterable[FileHit]) -> Wanted:
+def _wanted(store: ObjectStore, entries: Iterable[Hit], files: Iterable[FileHit]) -> PurgePlan:
     entries, files = tuple(entries), tuple(files)
     keys = {hit.digest for hit in entries} | {FILE + hit.oid for hit in files}
     more = Tombstones(frozenset(keys))
-    return Wanted(more, entries, files, (), _at_remotes(store, {hit.node.oid for hit in entries}))
+    return PurgePlan(more, entries, files, (), _at_remotes(store, {hit.node.oid for hit in entries}))
 
 
 def _all(store: ObjectStore, sid: str) -> Iterator[Node]:

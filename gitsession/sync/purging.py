@@ -19,7 +19,7 @@ from pathlib import Path
 from gitsession.codec import message
 from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.holes import Stored
-from gitsession.errors import Corrupt, RefMoved, Refused, Unavailable
+from gitsession.errors import Corrupt, MissingObject, RefMoved, Refused, Unavailable
 from gitsession.session import content, node, oplog, purged, tombstone
 from gitsession.session.node import Node
 from gitsession.session.purged import Replacement, Tombstones
@@ -30,6 +30,7 @@ from gitsession.store.dropping import finish as finish_dropping
 from gitsession.store.durable import replace as replace_file
 from gitsession.store.durable import sync_directory
 from gitsession.store.gitstore import GitStore
+from gitsession.store.packing import packing
 from gitsession.sync import renamed, tombstones, traces, victims
 from gitsession.sync.rewriting import Rewriter
 from gitsession.sync.rewriting_log import rewrite_log
@@ -39,11 +40,12 @@ TRIES = 6
 _LOOK_AFRESH = 256
 """So many refs that moved since: the next look is to begin there."""
 
+_APART = (refs.OPLOG, refs.TOMBSTONES)
 _OURS = ("refs/heads/", "refs/remotes/", "refs/gitsession/")
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class Purged:
     """``moved``: refs; ``dropped``: objects; ``mapped``: commits that are others now, old to new."""
 
     moved: tuple[str, ...] = ()
@@ -64,7 +66,7 @@ def is_pending(store: GitStore) -> bool:
     return create.is_purge_pending(store.git_dir)
 
 
-def add(store: GitStore, more: Tombstones, at_ms: int) -> Applied:
+def add(store: GitStore, more: Tombstones, at_ms: int) -> Purged:
     """Purge ``more``, and finish what was begun. Raises ``Refused`` where it cannot be done, ``Unavailable``."""
     check(store)
     _begin(store)
@@ -83,7 +85,7 @@ def add(store: GitStore, more: Tombstones, at_ms: int) -> Applied:
     return apply(store)
 
 
-def replace(store: GitStore, replacements: Mapping[str, tuple[str, Stored]], at_ms: int) -> Applied:
+def replace(store: GitStore, replacements: Mapping[str, tuple[str, Stored]], at_ms: int) -> Purged:
     """Put others in the place of entries: by digest, the form and what is stored from now on.
 
     The chains of what follows stay. Each has the kind and the author of what it replaces: a tombstone in its place
@@ -97,7 +99,7 @@ def replace(store: GitStore, replacements: Mapping[str, tuple[str, Stored]], at_
         words = tombstone.words_of(one, by) if by is not None else None
         if words is not None and (message.kind_of(words), words.role) != (one.kind, one.role):
             raise Refused(f"what is to replace {one.oid[:12]} is no {one.role} {one.kind}: {words.role} {words.kind}")
-    return add(store, Tombstones(replaced=kept), at_ms) if kept else Applied()
+    return add(store, Tombstones(replaced=kept), at_ms) if kept else Purged()
 
 
 def _digest_of(store: GitStore, one: Node) -> str:
@@ -123,35 +125,46 @@ def preview(store: GitStore, more: Tombstones) -> Preview:
     return Preview(tuple(gone), moved)
 
 
-def apply(store: GitStore, found: Tombstones | None = None) -> Applied:
+def apply(store: GitStore, found: Tombstones | None = None) -> Purged:
     """Make the store what the set says. Cheap where nothing is to do.
 
     Raises ``Refused`` where it cannot be done here, ``Unavailable`` where others keep writing.
     """
-    found = purged.read(store) if found is None else found
     tip = store.ref(refs.TOMBSTONES)
+    if found is None:
+        found = tombstones.NONE if tip is None else tombstones.at(store, tip)
     if not found and not is_pending(store):
-        return Applied()
+        return Purged()
     done = _done(store.git_dir)
-    if done.tip == tip and not is_pending(store):
-        if done.fingerprint == peek.fingerprint(store.git_dir):
-            return Applied()
-        named = _named(store)
-        rewriter = Rewriter(store, found, clean=done.refs)
-        if all(rewriter.ref(name, oid) == oid for name, oid in named.items()):
-            if len(set(named.values()) - done.refs) > _LOOK_AFRESH:
-                _note_done(store, tip)
-            return Applied()
+    if done.tip == tip and not is_pending(store) and _is_as_said(store, found, done):
+        return Purged()
     check(store)
     _begin(store)
-    applied = _carry_out(store, found)
-    _note_done(store, store.ref(refs.TOMBSTONES))
+    with packing(store.git_dir):
+        applied, settled = _carry_out(store, found)
+    _note(store.git_dir, _Done(tip, settled, ""))
     (store.git_dir / create.PURGE_PENDING).unlink(missing_ok=True)
     sync_directory(store.git_dir / create.CONTROL)
     return applied
 
 
-def _carry_out(store: GitStore, found: Tombstones) -> Applied:
+def _is_as_said(store: GitStore, found: Tombstones, done: _Done) -> bool:
+    """Whether the store holds nothing of what was purged, as far as it is not known from the last look."""
+    fingerprint = peek.fingerprint(store.git_dir)  # before the look: what moves after it is news to the next one
+    if done.fingerprint == fingerprint:
+        return True
+    named = _named(store)
+    rewriter = Rewriter(store, found, clean=done.refs)
+    if not all(rewriter.ref(name, oid) == oid for name, oid in named.items()):
+        return False
+    seen = frozenset(named.values())
+    if not done.fingerprint or len(seen - done.refs) > _LOOK_AFRESH:
+        _note(store.git_dir, _Done(done.tip, seen, fingerprint))
+    return True
+
+
+def _carry_out(store: GitStore, found: Tombstones) -> tuple[Purged, frozenset[Oid]]:
+    """Steps 2 and 3; and what refs held when nothing of it was left."""
     moved: set[str] = set()
     mapped: dict[Oid, Oid] = {}
     with store.locked():
@@ -163,14 +176,16 @@ def _carry_out(store: GitStore, found: Tombstones) -> Applied:
             continue
         moved |= changed
         mapped |= rewriter.mapped
-        dropped = _drop(store, found, rewriter)
-        if dropped is not None:
-            return Applied(tuple(sorted(moved)), dropped, mapped)
+        dropped, settled = _drop(store, found, rewriter)
+        if settled is not None:
+            return Purged(tuple(sorted(moved)), dropped, mapped), settled
     raise Unavailable("others keep writing to the store", hint="what was begun goes on when it is opened again")
 
 
-def _drop(store: GitStore, found: Tombstones, rewriter: Rewriter) -> int | None:
-    """Step 3: how many objects are gone; ``None`` where others wrote meanwhile, and all is to be done again."""
+def _drop(store: GitStore, found: Tombstones, rewriter: Rewriter) -> tuple[int, frozenset[Oid] | None]:
+    """Step 3: how many objects are gone, and what refs held then; ``None`` where others wrote meanwhile, and all is to
+    be done again.
+    """
     sweep = Sweep(store)
     kinds, log = sweep.kinds(), store.ref(refs.OPLOG)
     going = victims.find(store, found, kinds, _every_ref(store).values(), rewriter)
@@ -182,11 +197,14 @@ def _drop(store: GitStore, found: Tombstones, rewriter: Rewriter) -> int | None:
     with store.locked():
         traces.remove(store.git_dir, words, files_too=found.has_files)
 
+    held: dict[str, Oid] = {}
+
     def is_settled() -> bool:
         now = _every_ref(store)
+        held.update({name: oid for name, oid in now.items() if name not in _APART})
         return not going & set(now.values()) and _leads_nowhere_new(store, rewriter, now, log, going)
 
-    return len(going) if sweep.drop(going, is_settled) else None
+    return (len(going), frozenset(held.values())) if sweep.drop(going, is_settled) else (0, None)
 
 
 def _move_refs(store: GitStore, found: Tombstones) -> tuple[Rewriter, set[str]]:
@@ -223,7 +241,7 @@ def _leads_nowhere_new(
 
 def _named(store: GitStore) -> dict[str, Oid]:
     """The refs that the rewrite moves, but the operation log."""
-    return {name: value for name, value in _every_ref(store).items() if name not in (refs.OPLOG, refs.TOMBSTONES)}
+    return {name: value for name, value in _every_ref(store).items() if name not in _APART}
 
 
 def _every_ref(store: GitStore) -> dict[str, Oid]:
@@ -238,7 +256,7 @@ def _every_ref(store: GitStore) -> dict[str, Oid]:
 def _is_commit(reader: Reader, oid: Oid) -> bool:
     try:
         kind: Kind = reader.read(oid)[0]
-    except Corrupt:  # a tag: see ``_refuse_tags``
+    except (Corrupt, MissingObject):  # a tag (``_refuse_tags``), or one that leads nowhere
         return False
     return kind == "commit"
 
@@ -260,6 +278,8 @@ def _begin(store: GitStore) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Done:
+    """``tip``: the set that was carried out; ``refs``: what they held; ``fingerprint``: of the store then, if known."""
+
     tip: Oid | None
     refs: frozenset[Oid]
     fingerprint: str
@@ -273,8 +293,6 @@ def _done(git_dir: Path) -> _Done:
         return _Done("", frozenset(), "")
 
 
-def _note_done(store: GitStore, tip: RefValue | None) -> None:
-    fingerprint = peek.fingerprint(store.git_dir)
-    seen = sorted(set(_named(store).values()))
-    data = json.dumps({"tip": tip, "refs": seen, "fingerprint": fingerprint}).encode()
-    replace_file(store.git_dir / DONE, data, by=store.git_dir / f"{DONE}.tmp")
+def _note(git_dir: Path, done: _Done) -> None:
+    data = json.dumps({"tip": done.tip, "refs": sorted(done.refs), "fingerprint": done.fingerprint}).encode()
+    replace_file(git_dir / DONE, data, by=git_dir / f"{DONE}.tmp")

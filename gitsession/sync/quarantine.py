@@ -39,10 +39,19 @@ _FILES = {"HEAD": "ref: refs/heads/none\n", "objects/info/alternates": "../../..
 class Quarantine:
     """To be used in a ``with``, by a holder of the sync lock: what killed ones left is removed."""
 
-    def __init__(self, store_dir: Path, remote: Remote, known: Mapping[str, Oid], *, at: Path | None = None) -> None:
+    def __init__(
+        self,
+        store_dir: Path,
+        remote: Remote,
+        known: Mapping[str, Oid],
+        *,
+        at: Path | None = None,
+        beside_others: bool = False,
+    ) -> None:
         """``known``: refs that it begins with, so that git asks only for what is new. ``at``: what was fetched already
-        lies there.
+        lies there. ``beside_others``: not by the holder of the sync lock, so that nothing is swept.
         """
+        self._sweeps = not beside_others
         self._store_dir = store_dir
         self._remote = remote
         self._known = known
@@ -50,7 +59,8 @@ class Quarantine:
 
     def __enter__(self) -> Self:
         try:
-            shutil.rmtree(self._store_dir / PLACE, ignore_errors=True)
+            if self._sweeps:
+                shutil.rmtree(self._store_dir / PLACE, ignore_errors=True)
             make_directories(self._store_dir / PLACE)
             for folder in ("objects/info", "objects/pack", "refs"):
                 (self.git_dir / folder).mkdir(mode=0o700, parents=True)
@@ -66,6 +76,10 @@ class Quarantine:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         shutil.rmtree(self.git_dir, ignore_errors=True)
+
+    def cut_off(self) -> None:
+        """From now on git asks nobody for what is not here: what a clone left out is missing, and told so."""
+        (self.git_dir / "config").write_text(_CONFIG)
 
     def refs(self, prefix: str) -> Mapping[str, Oid]:
         """What was fetched; no symbolic refs."""
@@ -85,8 +99,9 @@ class Quarantine:
             for suffix in (".idx", ".rev", ".pack"):
                 (self.git_dir / f"objects/pack/{name}{suffix}").unlink(missing_ok=True)
 
-    def move_in(self) -> list[str]:
-        """Give the store what was fetched, kept until the refs have moved; the packs. For a holder of its lock.
+    def move_in(self, *, kept: bool = True) -> list[str]:
+        """Give the store what was fetched, kept until the refs have moved; the packs. For a holder of its lock, unless
+        refs lead there already (``kept=False``).
 
         Raises ``OSError``. They are durable when this returns.
         """
@@ -95,7 +110,8 @@ class Quarantine:
         for name in self._packs():
             if (there / f"{name}.idx").exists():
                 continue
-            pack.keep(self._store_dir / create.KEEP, there / f"{name}.keep")
+            if kept:
+                pack.keep(self._store_dir / create.KEEP, there / f"{name}.keep")
             for suffix in (".pack", ".rev", ".promisor", ".idx"):  # a pack is there when its index is
                 file = self.git_dir / f"objects/pack/{name}{suffix}"
                 if file.exists():

@@ -22,7 +22,7 @@ from gitsession.sync.proposals import Limits, Proposed, Refusal
 from gitsession.sync.reading import GitReader
 
 if TYPE_CHECKING:
-    from gitsession.sync.purging import Applied
+    from gitsession.sync.purging import Purged
 
 _NONE = "0" * 40
 _NAMED_MAX = 64
@@ -64,7 +64,7 @@ def pre(git_dir: Path, proposed: Sequence[Proposed], environ: Mapping[str, str])
         return judge(read, proposed, gone, limits(settings), allowed=allowed)
 
 
-def post(git_dir: Path) -> Applied | None:
+def post(git_dir: Path) -> Purged | None:
     """Take out what was purged, here too: also what came in while that was being pushed. ``None``: nothing was.
 
     Raises ``NotAStore`` where the repository is none, so that only its owner can, and ``Unavailable``.

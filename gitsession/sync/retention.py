@@ -11,7 +11,7 @@ from gitsession.store.gitstore import GitStore
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class Retention:
     """``before_ms``: what was not gone on with since may go. ``keep``: the newest so many stay. ``bytes_max``: of all
     together, the newest first. ``label``: a session with an entry so labelled stays. ``None``, and "": no rule.
     """
@@ -23,7 +23,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaves:
+class Expired:
     """A session that goes, and why. ``size_bytes``: what its objects take on the disk, where that was asked."""
 
     row: Row
@@ -32,8 +32,8 @@ class Leaves:
 
 
 def chosen(
-    rows: Iterable[Row], rules: Rules, *, labels: Callable[[str], set[str]], size: Callable[[str], int]
-) -> list[Leaves]:
+    rows: Iterable[Row], rules: Retention, *, labels: Callable[[str], set[str]], size: Callable[[str], int]
+) -> list[Expired]:
     """``rows``: the newest first. ``labels`` and ``size`` of a session are asked only where a rule wants them.
 
     One that a rule lets go goes, unless ``keep`` or ``label`` holds it; ``keep`` alone lets all others go.
@@ -45,13 +45,13 @@ def chosen(
         bytes_here = size(row.sid) if rules.bytes_max is not None else None
         why = _why(row, rules, total + (bytes_here or 0))
         if why and not held:
-            found.append(Leaves(row, why, bytes_here))
+            found.append(Expired(row, why, bytes_here))
         else:
             total += bytes_here or 0
     return found
 
 
-def _why(row: Row, rules: Rules, total: int) -> str:
+def _why(row: Row, rules: Retention, total: int) -> str:
     if rules.before_ms is not None and row.updated_ms < rules.before_ms:
         return "age"
     if rules.bytes_max is not None and total > rules.bytes_max:

@@ -20,7 +20,7 @@ from gitsession.store import create, intents, lines, refs
 from gitsession.store.base import Oid, Transaction
 from gitsession.store.gitstore import GitStore
 from gitsession.store.lock import StoreLock
-from gitsession.sync import gate, growing, transport
+from gitsession.sync import gate, growing, tombstones, transport
 from gitsession.sync.judged import Proposed, Reader, judge
 from gitsession.sync.quarantine import Quarantine
 from gitsession.sync.reconcile import SyncedBranch, reconcile
@@ -119,6 +119,11 @@ def _alone(store: GitStore) -> Iterator[None]:
     """One at a time; appends go on. Raises ``Unavailable``."""
     if store.read_only:
         raise Unavailable(f"{store.git_dir} is read-only here")
+    if create.is_shallow(store.git_dir):
+        raise Refused(
+            f"{store.git_dir} is a shallow clone: the oldest entries of its lines are not there",
+            hint="`gitsession git fetch --unshallow` brings them",
+        )
     try:
         lock = StoreLock(store.git_dir / LOCK)
     except OSError as error:
@@ -141,6 +146,7 @@ def _take_in(store: GitStore, remote: Remote, talk: Talk) -> list[SyncedBranch]:
     _flush(store)
     with Quarantine(store.git_dir, remote, _known(store, remote)) as place:
         refused = _fetch_apart(place, remote, talk)
+        place.cut_off()
         there = place.refs(remote.tracks)
         _check_is_store(remote, {remote.here(name): oid for name, oid in there.items()}, Reader(place.git_dir, store))
         fetched = {ref: oid for ref, oid in _of_ours(remote, there).items() if ref not in refused}
@@ -369,8 +375,8 @@ def _wanted(
         if there == oid or ref in leave or (only and refs.session_of(ref) not in only and ref not in _whole(only)):
             continue
         name = ref
-        if there is not None and not lines.holds(store.read, oid, there):
-            if lines.holds(store.read, there, oid):
+        if there is not None and not _holds(store, ref, oid, there):
+            if _holds(store, ref, there, oid):
                 continue  # the remote has more
             if remote.is_home or refs.parse(ref) is None:
                 refused.append(SyncedBranch(ref, "refused", there, oid, why=_BEHIND))
@@ -392,6 +398,13 @@ def _wanted(
 def _whole(only: set[str]) -> set[str]:
     """Beside the sessions that are asked for: what is the store's as a whole, or what is asked for by its own name."""
     return only if refs.TOMBSTONES in only else {create.MAIN, refs.TOMBSTONES}
+
+
+def _holds(store: GitStore, ref: str, new: Oid, old: Oid) -> bool:
+    """Whether ``new`` goes on from ``old``: a line by first parents, a set from either of the two it was made of."""
+    if ref == refs.TOMBSTONES:
+        return new == old or tombstones.is_behind(store, old, new)
+    return lines.holds(store.read, new, old)
 
 
 def _ours_to_send(store: GitStore, remote: Remote) -> dict[str, Oid]:

@@ -13,7 +13,7 @@ from gitsession.session.purged import NONE, Replacement, Tombstones, at, read
 from gitsession.store.base import Kind, Oid, Reader
 from gitsession.store.objects import SECONDS_MAX, encode_commit, oid_of, parse_commit
 
-__all__ = ["NONE", "Merged", "Replacement", "Tombstones", "added", "at", "merge", "read"]
+__all__ = ["NONE", "Merged", "Replacement", "Tombstones", "added", "at", "is_behind", "merge", "read"]
 
 AUTHOR = "gitsession"
 
@@ -44,9 +44,9 @@ def merge(reader: Reader, ours: Oid | None, theirs: Oid | None) -> Merged:
     """
     if ours is None or theirs is None or ours == theirs:
         return Merged(theirs if ours is None else ours)
-    if _is_behind(reader, ours, theirs):
+    if is_behind(reader, ours, theirs):
         return Merged(theirs)
-    if _is_behind(reader, theirs, ours):
+    if is_behind(reader, theirs, ours):
         return Merged(ours)
     union = at(reader, ours) | at(reader, theirs)
     return _committed(union, sorted([ours, theirs]), max(_seconds(reader, ours), _seconds(reader, theirs)) + 1)
@@ -71,7 +71,7 @@ def _seconds(reader: Reader, oid: Oid) -> int:
     return parse_commit(reader.read(oid)[1]).committer_seconds
 
 
-def _is_behind(reader: Reader, old: Oid, new: Oid) -> bool:
+def is_behind(reader: Reader, old: Oid, new: Oid) -> bool:
     """Whether ``old`` is an ancestor of ``new``, by any parent."""
     todo, seen = [new], {new}
     while todo:

@@ -14,8 +14,8 @@ from gitsession.errors import NotFound
 
 if TYPE_CHECKING:
     from gitsession.session.node import Node
-    from gitsession.sync.finding import Wanted
-    from gitsession.sync.purging import Applied
+    from gitsession.sync.finding import PurgePlan
+    from gitsession.sync.purging import Purged
 
 _SHOWN = 20
 _ALWAYS = (
@@ -45,7 +45,7 @@ def command(app: App, entry: str | None, text: str, dry_run: bool, consent: bool
     what = store.plan_purge(sid, at, text=text)
     if not as_json:
         _tell(what)
-    done: Applied | None = None
+    done: Purged | None = None
     if not what.is_empty and not dry_run:
         confirm(f"purge {_sum(what)} for good?", consent=consent)
         done = store.purge(what)
@@ -71,14 +71,14 @@ def _address(app: App, entry: str) -> tuple[str, Node | None]:
     return session.id, found
 
 
-def _sum(what: Wanted) -> str:
+def _sum(what: PurgePlan) -> str:
     parts = [count(len(what.sessions), "session")] if what.sessions else []
     parts += [count(len(what.entries), "entry", "entries")] if what.entries else []
     parts += [count(len(what.files), "captured file")] if what.files else []
     return ", ".join(parts)
 
 
-def _tell(what: Wanted) -> None:
+def _tell(what: PurgePlan) -> None:
     for hit in what.entries[:_SHOWN]:
         say(f"{hit.session}  {hit.node.oid[:12]}  {hit.node.subject}")
     if len(what.entries) > _SHOWN:
@@ -92,7 +92,7 @@ def _tell(what: Wanted) -> None:
             say(f"not reached: {words}")
 
 
-def _document(what: Wanted, done: Applied | None, *, dry_run: bool) -> dict[str, Any]:
+def _document(what: PurgePlan, done: Purged | None, *, dry_run: bool) -> dict[str, Any]:
     return {
         "checked": len(what.entries),
         "sessions": list(what.sessions),

@@ -14,7 +14,7 @@ from gitsession.cli.output import clock, count, emit, json_option, say, shorten
 from gitsession.cli.purging import confirm, consent_option
 
 if TYPE_CHECKING:
-    from gitsession.sync.retention import Leaves
+    from gitsession.sync.retention import Expired
 
 _SIZE = re.compile(r"([0-9]{1,12})([kmgt]?)b?", re.IGNORECASE)
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
@@ -47,12 +47,12 @@ def command(
     consent: bool, as_json: bool,
 ) -> int:  # fmt: skip
     """Let old sessions go into the trash, by age, number and size. Nothing goes unless this is run."""
-    from gitsession.sync.retention import Rules
+    from gitsession.sync.retention import Retention
 
     if before is None and keep is None and max_bytes is None:
         raise click.UsageError("by which rule? --older-than, --keep or --max-bytes")
     store = app.store()
-    leaves = store.plan_retention(Rules(before_ms=before, keep=keep, bytes_max=max_bytes, label=label))
+    leaves = store.plan_retention(Retention(before_ms=before, keep=keep, bytes_max=max_bytes, label=label))
     if not as_json:
         _tell(leaves)
     if leaves and not dry_run:
@@ -70,12 +70,12 @@ def command(
     return exits.OK if leaves else exits.NOTHING
 
 
-def _tell(leaves: list[Leaves]) -> None:
+def _tell(leaves: list[Expired]) -> None:
     for each in leaves:
         size = "" if each.size_bytes is None else f"{each.size_bytes:>12,} B  "
         say(f"{each.row.sid}  {clock(each.row.updated_ms)}  {each.why:<6}  {size}{shorten(each.row.name, 60)}")
 
 
-def _document(each: Leaves) -> dict[str, object]:
+def _document(each: Expired) -> dict[str, object]:
     row = each.row
     return {"session": row.sid, "title": row.name, "updated": row.updated_ms, "why": each.why, "bytes": each.size_bytes}

@@ -1,0 +1,100 @@
+"""Clones that left something out: read as if they had it, and never taken for short sessions."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+from builders import assert_git_agrees, bring, pi_file, said
+from remotes import begun, git, hub, remote, say, shared, store_with, sync
+
+from gitsession.api import Store
+from gitsession.errors import Corrupt, GitSessionError, MissingObject, Refused
+from gitsession.model.entries import Message
+from gitsession.session.content import payload_of
+from gitsession.store.gitstore import GitStore
+from gitsession.sync import syncing
+
+LARGE = "x" * 100_000
+
+
+@pytest.fixture
+def url(tmp_path):
+    """A hub with one session that has a large text in it."""
+    path = hub(tmp_path / "hub.git")
+    git(path, "config", "uploadpack.allowFilter", "true")
+    with store_with(tmp_path / "a.git", path) as store:
+        bring(store, pi_file(said("a", None, LARGE), said("b", "a", "small", role="assistant")))
+        sync(store)
+    return path
+
+
+def large_of(store):
+    """The payload of the entry with the large text."""
+    [row] = store.sessions()
+    nodes = store.session(row.sid).line()
+    return payload_of(store.objects, nodes[1])
+
+
+@pytest.fixture
+def clone(url, tmp_path):
+    made, report = Store.clone(f"file://{url}", tmp_path / "clone.git", filter="blob:limit=64k")
+    assert report.of("refused") == []
+    with made:
+        yield made
+
+
+def test_what_was_left_out_is_fetched_when_it_is_read(clone):
+    sizes = git(clone.objects.git_dir, "count-objects", "-v")
+    assert LARGE.encode() in large_of(clone)
+    assert git(clone.objects.git_dir, "count-objects", "-v") != sizes
+    assert_git_agrees(clone.objects)
+
+
+def test_what_is_there_asks_nobody(clone, url):
+    url.rename(url.with_name("away"))
+    [row] = clone.sessions()
+    assert "small" in str(clone.session(row.sid).resolve("leaf").subject)
+
+
+def test_who_cannot_reach_the_remote_is_told_what_is_the_matter(clone, url):
+    url.rename(url.with_name("away"))
+    with pytest.raises(MissingObject, match="origin does not give it"):
+        large_of(clone)
+
+
+def test_by_itself_the_store_reaches_out_to_nobody(clone, tmp_path):
+    with GitStore.open(clone.objects.git_dir) as store:
+        [row] = clone.sessions()
+        nodes = clone.session(row.sid).line()
+        with pytest.raises(MissingObject):
+            payload_of(store, nodes[1])
+
+
+def test_it_is_synced_like_any_other(clone, url, tmp_path):
+    sid = begun(clone.objects, "from the clone").id
+    [old] = [row.sid for row in clone.sessions() if row.sid != sid]
+    with GitStore.open(tmp_path / "a.git") as store:
+        say(store, old, "more")
+        sync(store)
+        clone.sync()
+        sync(store)
+        assert shared(store) == shared(clone.objects)
+    assert clone.session(old).line()[-1].subject == "user: more"
+
+
+def test_a_shallow_clone_is_no_short_session(url, tmp_path):
+    path = tmp_path / "shallow.git"
+    subprocess.run(["git", "clone", "-q", "--bare", "--depth", "1", f"file://{url}", str(path)], check=True)
+    with Store.open(path) as store:
+        for row in store.sessions():
+            with pytest.raises((Corrupt, GitSessionError)):
+                store.session(row.sid).line()
+        store.objects.flush()
+        from gitsession.sync import remotes
+
+        remotes.remove(path, "origin")
+        remotes.add(path, "origin", str(url))
+        with pytest.raises(Refused, match="shallow"):
+            syncing.sync(store.objects, remote(store.objects))
+        begun(store.objects, "goes on").append(Message.user("more"))

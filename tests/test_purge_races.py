@@ -1,0 +1,142 @@
+"""Others write while a purge runs: what they wrote is there afterwards, and what was purged is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from builders import assert_clean, assert_git_agrees, begun, on_disk, session
+from purged import SECRET, find, keys, subjects, traces
+
+from gitsession.errors import Unavailable
+from gitsession.model.entries import Message
+from gitsession.store import refs
+from gitsession.store.gitstore import GitStore
+from gitsession.sync import purging
+from gitsession.sync import traces as traces_of
+
+
+@pytest.fixture
+def store(tmp_path: Path):
+    with on_disk(tmp_path / "store.git") as made:
+        yield made
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, name: str, write) -> list[int]:
+    """``write`` runs each time just before the step ``name`` of a purge; how often it did."""
+    module = {"_move_refs": purging, "_drop": purging, "remove": traces_of}[name]
+    step = getattr(module, name)
+    runs: list[int] = []
+
+    def first(*words, **named):
+        runs.append(len(runs))
+        write(len(runs))
+        return step(*words, **named)
+
+    monkeypatch.setattr(module, name, first)
+    return runs
+
+
+@pytest.mark.parametrize("step", ["_move_refs", "_drop"])
+def test_an_entry_that_another_process_appends_meanwhile_stays(store, monkeypatch, step) -> None:
+    said = begun(store, "first", SECRET, "last")
+    store.flush()
+    key = keys(store, find(store))
+
+    def write(run: int) -> None:
+        if run == 1:
+            with GitStore.open(store.git_dir) as other:
+                session(other, said.id).append(Message.user("meanwhile"))
+
+    assert meanwhile(monkeypatch, step, write) == []
+    purging.add(store, key, 1)
+    assert subjects(store, refs.leaf(said.id))[-1] == "user: meanwhile"
+    assert traces(store) == []
+    assert_clean(store)
+    assert_git_agrees(store)
+
+
+def test_a_branch_that_a_stale_process_starts_meanwhile_is_rewritten_before_anything_is_dropped(
+    store, monkeypatch
+) -> None:
+    said = begun(store, "first", SECRET, "last")
+    store.flush()
+    old = said.leaf
+    assert old is not None
+    key = keys(store, find(store))
+    from gitsession.store.dropping import Sweep
+
+    drop = Sweep.drop
+    runs: list[bool] = []
+
+    def raced(self, victims, is_settled):
+        if not runs:
+            with GitStore.open(store.git_dir) as other, other.transaction() as tx:
+                tx.move(refs.leaf(said.id, "late"), old.oid, expected=None)
+        runs.append(drop(self, victims, is_settled))
+        return runs[-1]
+
+    monkeypatch.setattr(Sweep, "drop", raced)
+    purging.add(store, key, 1)
+    assert runs == [False, True]
+    assert "purged: user message" in subjects(store, refs.leaf(said.id, "late"))
+    assert traces(store) == []
+    assert_clean(store)
+    assert_git_agrees(store)
+
+
+def test_who_never_stops_writing_what_was_purged_is_told_of(store, monkeypatch) -> None:
+    said = begun(store, "first", SECRET, "last")
+    store.flush()
+    old = said.leaf
+    assert old is not None
+    key = keys(store, find(store))
+    from gitsession.store.dropping import Sweep
+
+    monkeypatch.setattr(Sweep, "drop", lambda self, victims, is_settled: False)
+    with pytest.raises(Unavailable, match="keep writing"):
+        purging.add(store, key, 1)
+    assert purging.is_pending(store)
+    monkeypatch.undo()
+    purging.apply(store)
+    assert traces(store) == []
+
+
+def test_git_that_repacks_meanwhile_changes_nothing(store, monkeypatch) -> None:
+    from raw import git
+
+    said = begun(store, "first", SECRET, "last")
+    store.flush()
+    begun(store, "another session")
+    store.flush()
+    key = keys(store, find(store))
+    from gitsession.store.dropping import Sweep
+
+    drop = Sweep.drop
+    runs: list[bool] = []
+
+    def raced(self, victims, is_settled):
+        if not runs:
+            git(store.git_dir, "repack", "-a", "-d", "-q", "-k")
+        runs.append(drop(self, victims, is_settled))
+        return runs[-1]
+
+    monkeypatch.setattr(Sweep, "drop", raced)
+    purging.add(store, key, 1)
+    assert runs == [False, True]
+    assert traces(store) == []
+    assert subjects(store, refs.leaf(said.id))[-1] == "user: last"
+    assert_git_agrees(store)
+
+
+def test_a_maintenance_of_ours_waits_for_a_purge_that_packs(store, monkeypatch) -> None:
+    from functools import partial
+
+    from gitsession.store import maintain
+    from gitsession.store.packing import packing
+
+    begun(store, "first")
+    monkeypatch.setattr(maintain, "packing", partial(packing, wait_seconds=0.01))
+    with packing(store.git_dir), pytest.raises(Unavailable):
+        maintain.maintain(store)
+    maintain.maintain(store)

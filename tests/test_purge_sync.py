@@ -1,0 +1,160 @@
+"""A purge in one store is a purge in all: by a server with our hooks, and from clones that know nothing of it yet."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from builders import assert_clean, assert_git_agrees, session
+from purged import SECRET, find, keys, purge, traces
+from raw import git
+from remotes import everywhere, hub, say, shared, store_with, sync, there
+
+from gitsession.model.entries import BranchSummary, Message
+from gitsession.session import graph
+from gitsession.session import session as sessions
+from gitsession.store import refs
+from gitsession.store.gitstore import GitStore
+from gitsession.sync import purging, server, tombstones
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> list[str]:
+    return [sys.executable, "-m", "gitsession"]
+
+
+@pytest.fixture
+def place(tmp_path: Path, runner: list[str]) -> Path:
+    """A hub with our hooks."""
+    made = hub(tmp_path / "hub.git")
+    server.install(made, runner)
+    return made
+
+
+def held(path: Path) -> bool:
+    """Whether an object of a repository says the secret."""
+    command = ["git", "-C", path, "cat-file", "--batch-all-objects", "--batch", "--unordered"]
+    return SECRET.encode() in subprocess.run(command, capture_output=True, check=True).stdout
+
+
+def plain_push(store: GitStore) -> str:
+    """What `git push` says, with the refspecs of a store."""
+    store.flush()
+    done = subprocess.run(
+        ["git", "-C", store.git_dir, "push", "origin", "refs/heads/sessions/*:refs/heads/sessions/*"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0, done.stderr
+    return done.stderr
+
+
+def test_a_purge_reaches_every_store_and_the_hub_and_stays(tmp_path: Path, place: Path) -> None:
+    """The three stores of the page on sync: one purges, one has gone on and cut a branch there, one sums it up."""
+    stores = {name: store_with(tmp_path / f"{name}.git", place) for name in "abc"}
+    a, b, c = stores.values()
+    try:
+        said = sessions.Session.new(a, "agent", "/work", lambda: 1000)
+        for words in ("first", SECRET, "last"):
+            said.append(Message.user(words, at_ms=1000))
+        for store in stores.values():
+            sync(store)
+        secret = find(a)
+        there_c = session(c, said.id)
+        tip = there_c.leaf
+        assert tip is not None
+        there_c.branch("sum", graph.load(c, c.ref(refs.leaf(said.id)) or "").parent and tip)
+        there_c.on("sum").append(BranchSummary(summary="what was said", at_ms=2000), summarises=tip)
+        there_b = session(b, said.id)
+        there_b.branch("fork", find(b))
+        there_b.on("fork").append(Message.user("from the fork", at_ms=3000))
+        say(b, said.id, "only here", "main")
+
+        purge(a, secret)
+        assert traces(a) == []
+        sync(a)
+        assert not held(place)
+        assert there(place)[refs.TOMBSTONES] == a.ref(refs.TOMBSTONES)
+
+        told = plain_push(b)
+        assert "purged" in told
+        assert not held(place)
+        plain_push(c)
+        assert not held(place)
+
+        for store in (b, c, a, b):
+            sync(store)
+        assert everywhere(stores, place)
+        branches = set(graph.branches(a, said.id))
+        assert branches == {"main", "fork", "sum"}
+        for store in stores.values():
+            assert traces(store) == []
+            assert_clean(store)
+            assert_git_agrees(store)
+        words = {node.subject for node in graph.line(a, a.ref(refs.leaf(said.id, "fork")) or "")}
+        assert {"user: first", "purged: user message", "user: from the fork"} <= words
+        assert "user: only here" in {node.subject for node in graph.line(a, a.ref(refs.leaf(said.id)) or "")}
+        assert git(place, "fsck", "--strict", "--no-dangling", "--no-progress") == ""
+        assert not held(place)
+    finally:
+        for store in stores.values():
+            store.close()
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_two_stores_that_purge_two_things_end_alike(tmp_path: Path, place: Path, first: bool) -> None:
+    """``first``: whether the set of the store that comes later is the first parent of their union."""
+    stores = {name: store_with(tmp_path / f"{name}.git", place) for name in "ab"}
+    a, b = stores.values()
+    try:
+        said = sessions.Session.new(a, "agent", "/work", lambda: 1000)
+        for words in ("first", SECRET, f"{SECRET} twice", "last"):
+            said.append(Message.user(words, at_ms=1000))
+        sync(a)
+        sync(b)
+        purge(a, find(a, f"user: {SECRET} twice"))
+        line = graph.line(b, b.ref(refs.leaf(said.id)) or "")
+        more = keys(b, next(node for node in line if node.subject.endswith(SECRET)))
+        other = a.ref(refs.TOMBSTONES) or ""
+        times = (n * 1000 for n in range(1000))
+        at_ms = next(at for at in times if ((tombstones.added(b, None, more, at).oid or "") < other) == first)
+        purging.add(b, more, at_ms)
+        for store in (a, b, a, b):
+            sync(store)
+        assert everywhere(stores, place)
+        assert set(graph.branches(a, said.id)) == {"main"}
+        assert traces(a) == traces(b) == []
+        assert not held(place)
+        assert shared(a) == there(place)
+    finally:
+        for store in stores.values():
+            store.close()
+
+
+def test_a_server_without_hooks_keeps_the_old_line_and_no_store_takes_it_in(tmp_path: Path) -> None:
+    plain = hub(tmp_path / "plain.git")
+    stores = {name: store_with(tmp_path / f"{name}.git", plain) for name in "ab"}
+    a, b = stores.values()
+    try:
+        said = sessions.Session.new(a, "agent", "/work", lambda: 1000)
+        other = sessions.Session.new(a, "agent", "/work", lambda: 1000)
+        for words in ("first", SECRET, "last"):
+            said.append(Message.user(words, at_ms=1000))
+        other.append(Message.user("elsewhere", at_ms=1000))
+        sync(a)
+        sync(b)
+        purge(a, find(a))
+        other.append(Message.user("more", at_ms=2000))
+        for store in (a, b):
+            assert sync(store)["main"] in ("refused", "purged", "forwarded", "ahead")
+            assert traces(store) == []
+            assert_clean(store)
+        assert held(plain), "what this page says of such servers"
+        assert there(plain)[refs.leaf(other.id)] == b.ref(refs.leaf(other.id)) == a.ref(refs.leaf(other.id))
+        assert a.ref(refs.leaf(said.id)) == b.ref(refs.leaf(said.id))
+    finally:
+        for store in stores.values():
+            store.close()

@@ -1,0 +1,160 @@
+"""Whatever is planted in whatever payload: what is stored parses, tells nothing, and is known again as what it was."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from secret_shapes import CONTEXTS, SHAPES, Shape, a_token, nested
+
+from gitsession.codec import cbor, holes, payload
+from gitsession.errors import Malformed
+from gitsession.model.entries import Custom
+from gitsession.redaction.escapes import decoded, way
+from gitsession.redaction.matching import matches
+from gitsession.redaction.original import Original
+from gitsession.redaction.payloads import placeholder, redact
+from gitsession.redaction.scan import Scanner
+from gitsession.redaction.vault import Vault
+
+SCANNER = Scanner()
+NONCE = bytes(16)
+TOKENS = [a_token(seed) for seed in range(5)]
+
+WORDS = st.text(st.characters(exclude_categories=("Cs",)), max_size=30)
+SECRETS = st.sampled_from([token.text for token in TOKENS])
+PLANTED = st.builds(lambda before, secret, after: f"{before}\n{secret} {after}", WORDS, SECRETS, WORDS)
+LEAVES = st.none() | st.booleans() | st.integers(-(2**60), 2**60) | WORDS | PLANTED
+VALUES = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(WORDS | PLANTED, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def check(original, redacted, *, is_ours=False):
+    assert not any(token.is_in(redacted.payload) for token in TOKENS)
+    end = 0
+    for offset, length, rule in redacted.rows:
+        assert offset >= end
+        end = offset + length
+        assert redacted.payload[offset:end].startswith(placeholder(rule))
+    assert is_ours or matches(redacted.payload, redacted.rows, original)
+    vault = Vault(None)
+    vault.keep([Original(b"d" * 32, b"c" * 32, original)])
+    assert vault.original(b"d" * 32, b"c" * 32) == original
+
+
+@given(VALUES, st.booleans(), st.sampled_from([None, 1]))
+@settings(max_examples=300)
+def test_any_json_stays_json_of_the_same_shape(value, ascii_only, indent):
+    line = json.dumps(value, ensure_ascii=ascii_only, indent=indent).replace("\n", " ").encode()
+    redacted = redact("jsonl", line, SCANNER)
+    check(line, redacted)
+    assert shape_of(json.loads(redacted.payload), keys=False) == shape_of(value, keys=False)
+
+
+@given(st.lists(VALUES, min_size=1, max_size=3))
+@settings(max_examples=100)
+def test_lines_that_ride_together_stay_lines(values):
+    lines = b"\n".join(json.dumps(value).encode() for value in values)
+    redacted = redact("jsonl", lines, SCANNER)
+    check(lines, redacted)
+    assert len([json.loads(line) for line in redacted.payload.split(b"\n")]) == len(values)
+
+
+@given(VALUES)
+@settings(max_examples=300)
+def test_any_entry_of_ours_stays_one(value):
+    data = payload.encode(Custom(at_ms=1, custom_type="x", data=value), NONCE)
+    redacted = redact("cbor", data, SCANNER)
+    check(data, redacted, is_ours=True)  # lengths stand before texts: those are never compared so
+    entry, _ = payload.decode(redacted.payload)
+    assert shape_of(entry.data, keys=True) == shape_of(value, keys=True)
+
+
+@given(st.binary(max_size=200), SECRETS, st.binary(max_size=200), st.sampled_from(["jsonl", "json", "md"]))
+@settings(max_examples=200)
+def test_bytes_that_are_nothing_are_redacted_too(before, secret, after, form):
+    data = before + b"\n" + secret.encode() + b"\n" + after
+    check(data, redact(form, data, SCANNER))
+
+
+def shape_of(value, *, keys):
+    """What it is made of, whatever the texts say. Of two keys of JSON that become one, the last one is read."""
+    if isinstance(value, dict):
+        inner = [shape_of(item, keys=keys) for item in value.values()]
+        return inner if keys else (dict, bool(inner))
+    if isinstance(value, list):
+        return [shape_of(item, keys=keys) for item in value]
+    return type(value)
+
+
+@given(st.text("\\nu0041\"/ab'", max_size=40))
+@settings(max_examples=500)
+def test_the_way_back_from_escapes_leads_to_where_each_began(text):
+    data = text.encode()
+    back, plain = way(data), decoded(data)
+    places = [back.back(at) for at in range(len(plain) + 1)]
+    assert places == sorted(set(places))
+    assert places[0] == 0
+    assert places[-1] == len(data)
+    for at, start in enumerate(places[:-1]):
+        assert decoded(data[start : places[at + 1]]) in (plain[at : at + 1], data[start : places[at + 1]])
+
+
+@pytest.mark.parametrize("sample", SHAPES.values(), ids=SHAPES)
+def test_a_scanner_for_some_texts_finds_in_them_what_the_whole_one_finds(sample):
+    for number, context in enumerate(CONTEXTS.values()):
+        for levels in range(3):
+            text = nested(context.replace("{}", Shape(sample, number).text), levels)
+            for form, data in (("jsonl", json.dumps({"m": text}).encode()), ("md", text.encode())):
+                for each in (data, data.replace(b"/", b"\\/")):
+                    narrow = SCANNER.narrowed([b"other text", each])
+                    assert redact(form, each, narrow) == redact(form, each, SCANNER)
+
+
+NOT_THE_SAME = {
+    "more at the end": (b"a[x]b", [(1, 3, "r")], b"aSECRETbc"),
+    "less at the end": (b"a[x]b", [(1, 3, "r")], b"aSECRET"),
+    "another beginning": (b"a[x]b", [(1, 3, "r")], b"bSECRETb"),
+    "nothing in its place": (b"a[x]b", [(1, 3, "r")], b"ab"),
+    "the parts in another order": (b"a[x]b[x]c[x]d", [(1, 3, "r"), (5, 3, "r"), (9, 3, "r")], b"aScSbSd"),
+    "one is missing": (b"a[x]b[x]c", [(1, 3, "r"), (5, 3, "r")], b"aSc"),
+    "no placeholder": (b"ab", [], b"abc"),
+}
+
+
+@pytest.mark.parametrize(("redacted", "rows", "other"), NOT_THE_SAME.values(), ids=NOT_THE_SAME)
+def test_what_differs_beside_placeholders_is_not_the_same(redacted, rows, other):
+    assert not matches(redacted, rows, other)
+
+
+def table(*rows):
+    return cbor.encode(list(rows))
+
+
+BAD_TABLES = {
+    "a digest": table([0, 5, bytes(32), "vault", "jwt"]),
+    "no rule": table([0, 5, None, "vault"]),
+    "a rule that is no text": table([0, 5, None, "vault", 7]),
+    "a rule without a name": table([0, 5, None, "vault", ""]),
+    "a rule with a long name": table([0, 5, None, "vault", "x" * 41]),
+    "no length": table([0, 0, None, "vault", "jwt"]),
+    "one over another": table([0, 5, None, "vault", "jwt"], [4, 5, None, "vault", "jwt"]),
+    "a hole behind": table([0, 5, None, "vault", "jwt"], [9, 0, bytes(32), "raw"]),
+    "purged with a rule": table([0, 5, None, "purged", "jwt"]),
+    "purged with a digest": table([0, 5, bytes(32), "purged"]),
+}
+
+
+@pytest.mark.parametrize("bad", BAD_TABLES.values(), ids=BAD_TABLES)
+def test_a_table_that_lists_placeholders_wrongly_is_refused(bad):
+    with pytest.raises(Malformed):
+        holes.parse(bad)
+
+
+def test_what_was_purged_stays_as_its_place_says():
+    purged = table([1, 3, None, "purged"])
+    assert holes.fill(b"a[x]b", purged, lambda *_: b"") == b"a[x]b"
+    assert holes.hidden(purged) == []
