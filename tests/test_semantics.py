@@ -19,6 +19,7 @@ from builders import (
     header,
     joined,
     label,
+    on_disk,
     pi_file,
     said,
     shared_files,
@@ -221,6 +222,15 @@ def test_files_that_no_checkpoint_holds_are_a_problem(
     assert told(store) == ""
     spoil(store, session)
     assert words in told(store)
+
+
+def test_contents_that_a_clone_left_out_are_no_problem(tmp_path: Path) -> None:
+    with on_disk(tmp_path / "store.git") as store:
+        session = begun(store)
+        checkpoint(store, session, tree(store, {"a": ("100644", "1" * 40)}))
+        assert "is not there" in told(store)
+        store.promised = lambda oid: None
+        assert told(store) == ""
 
 
 def test_a_tree_that_holds_itself_many_times_over_ends(store: ObjectStore) -> None:

@@ -71,7 +71,7 @@ class Judges:
     """What all entries of a store are held against: what was purged, and which files may be where."""
 
     def __init__(self, store: ObjectStore, report: Report, refuse: Refuse | None) -> None:
-        self.manifests = Manifests(store, refuse)
+        self.manifests = Manifests(store, refuse, is_partial=getattr(store, "promised", None) is not None)
         self.tombstones: Tombstones | None = None
         try:
             self.tombstones = purged.read(store)
