@@ -54,8 +54,8 @@ BREAKS = [
     one(
         "what any ref leads to counts as judged",
         "sync/receiving.py",
-        "found = _listed(git_dir, *named, *others) if",
-        "found = _listed(git_dir) if",
+        "return _listed(git_dir, refs.SESSIONS, *others)",
+        "return _listed(git_dir)",
         f"{SERVER}::test_what_came_in_unchecked_is_checked_when_a_session_leads_to_it",
     ),
     one(

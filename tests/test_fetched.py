@@ -91,3 +91,15 @@ def test_more_sessions_than_are_judged_at_once_come(
     push(client.path, remote, *EVERYTHING)
     assert {branch.outcome for branch in ours.pull("origin").branches if branch.ref != create.MAIN} == {"new"}
     assert len(ours.sessions()) == 6
+
+
+def test_a_set_of_what_was_purged_that_holds_something_else_is_not_joined(
+    client: Client, remote: Path, ours: Store
+) -> None:
+    odd = client.git("commit-tree", "-m", "1 purged", client.files(("100644", b"run.sh", b"evil")))
+    push(client.path, remote, *EVERYTHING, f"{odd}:{refs.TOMBSTONES}")
+    told = {branch.ref: branch.outcome for branch in ours.pull("origin").branches}
+    assert told[refs.TOMBSTONES] == "refused"
+    assert told[client.ref()] == "new"
+    assert ours.objects.ref(refs.TOMBSTONES) is None
+    assert not ours.objects.contains(odd)

@@ -9,17 +9,17 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from builders import assert_clean, begun, fork, session
-from purged import SECRET, find, keys, purge, traces
+from builders import assert_clean, begun, bring, fork, pi_file, session, talk
+from purged import SECRET, find, keys, purge, traces, whole
 from pushed import Client, bare, everything_in, hub, push, user
 
 from gitsession.cli import app as command_line
 from gitsession.cli.enabling import runner
 from gitsession.errors import NotAStore, Refused
-from gitsession.model.entries import Message
+from gitsession.model.entries import Message, Session
 from gitsession.store import create, refs
 from gitsession.store.gitstore import GitStore
-from gitsession.sync import hookfiles, receiving, server, tombstones
+from gitsession.sync import hookfiles, purging, receiving, server, tombstones
 
 SESSIONS = "refs/heads/sessions/*:refs/heads/sessions/*"
 GONE = f"{refs.TOMBSTONES}:{refs.TOMBSTONES}"
@@ -205,6 +205,29 @@ def test_the_hooks_as_they_lie_in_the_source_find_gitsession(tmp_path, client, m
     assert push(client.path, place, f"{client.leaf.oid}:refs/heads/feature").returncode == 1
 
 
+LIMITS = {
+    "no time": ("gitsession.maxSeconds", "0", "judging took longer than 0 s"),
+    "one entry": ("gitsession.maxEntries", "1", "more than 1 new entries in one push"),
+    "payloads of a byte": ("gitsession.maxPayloadBytes", "1", "[size]"),
+    "a limit that is none": ("gitsession.maxNames", "many", "could not be judged"),
+}
+
+
+@pytest.mark.parametrize(("name", "value", "says"), LIMITS.values(), ids=LIMITS)
+def test_the_owner_of_a_server_sets_its_limits(tmp_path: Path, client: Client, name, value, says) -> None:
+    place = hub(tmp_path / "hub.git")
+    git(place, "config", name, value)
+    before = everything_in(place)
+    bring(client.store, pi_file(*talk("a", "b")))
+    client.store.flush()
+    done = push(client.path, place, SESSIONS)
+    assert says in done.stderr
+    assert done.returncode == 1
+    assert everything_in(place) == before
+    git(place, "config", "--unset", name)
+    assert push(client.path, place, SESSIONS).returncode == 0
+
+
 # ---- stores, and repositories of code
 
 
@@ -244,11 +267,13 @@ def test_what_came_in_unchecked_is_checked_when_a_session_leads_to_it(tmp_path: 
     place = bare(tmp_path / "code.git")
     server.install(place, runner(), ["refs/heads/*"])
     assert push(client.path, place, SESSIONS).returncode == 0
-    bad = client.entry(user(), client.leaf, old=b"user: more", new=b"user: less")
-    assert push(client.path, place, f"{bad.oid}:refs/heads/innocent").returncode == 0
-    done = push(client.path, place, f"{bad.oid}:{client.ref()}")
-    assert "the commit message is not" in done.stderr
-    assert done.returncode == 1
+    root = client.entry(Session(at_ms=0, agent="agent", view=1))
+    for before, ref in ((client.leaf, client.ref()), (root, refs.leaf("19700101-aaaaaaaaaaaaa"))):
+        bad = client.entry(user(), before, old=b"user: more", new=b"user: less")
+        assert push(client.path, place, f"{bad.oid}:refs/heads/innocent-{bad.oid}").returncode == 0
+        done = push(client.path, place, f"{bad.oid}:{ref}")
+        assert "the commit message is not" in done.stderr
+        assert done.returncode == 1
 
 
 # ---- what was purged
@@ -300,6 +325,20 @@ def test_what_was_purged_does_not_come_back_from_a_stale_store(shared) -> None:
     assert "[purged]" in done.stderr
     assert done.returncode == 1
     assert everything_in(place) == before
+
+
+def test_a_session_that_was_purged_does_not_come_back_by_another_branch(shared) -> None:
+    one, two, place = shared
+    sid = session_of(one)
+    purging.add(one, whole(one, sid), 1000)
+    assert push(one.git_dir, place, GONE).returncode == 0
+    leaf = two.ref(refs.leaf(sid))
+    done = push(two.git_dir, place, f"{leaf}:{refs.leaf(sid, 'side')}")
+    assert f"session {sid} was purged" in done.stderr, done.stderr
+    assert done.returncode == 1
+    with GitStore.open(place) as there:
+        assert traces(there) == []
+    assert push(one.git_dir, place, SESSIONS).stderr.strip() == "Everything up-to-date"
 
 
 def session_of(store: GitStore) -> str:

@@ -1,4 +1,4 @@
-"""What taking secrets out costs. The scan: of programs and pages as sessions are full of (Python's own library), against
+"""What taking secrets out costs. The scan: of programs and pages as sessions are full of (Python's library), against
 zlib over the same bytes, which every entry pays anyway. The import: of the same files into a store that takes secrets
 out and into one that is set not to. One entry: of 1 KB without a secret, redacted, against its encoding alone.
 """

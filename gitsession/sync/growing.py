@@ -9,10 +9,11 @@ from collections.abc import Iterator
 
 from gitsession.errors import Corrupt, Malformed, MissingObject
 from gitsession.store import refs
-from gitsession.store.base import Kind, Oid, Reader
+from gitsession.store.base import Kind, Oid
 from gitsession.store.gitstore import GitStore
 from gitsession.store.objects import SUBMODULE_MODE, parse_commit, parse_tree
 from gitsession.sync import purging, tombstones
+from gitsession.sync.judged import Reader, unfit
 from gitsession.sync.reconcile import SyncedBranch
 
 
@@ -24,6 +25,9 @@ def join(store: GitStore, apart: Reader, theirs: Oid | None) -> list[SyncedBranc
     ours = store.ref(refs.TOMBSTONES)
     if theirs is None or theirs == ours:
         return []
+    why = unfit(apart, theirs)
+    if why:
+        return [SyncedBranch(refs.TOMBSTONES, "refused", ours, ours, why=why)]
     try:
         merged = tombstones.merge(apart, ours, theirs)
         copied = dict(_behind(store, apart, theirs))

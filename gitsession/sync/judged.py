@@ -11,7 +11,7 @@ from gitsession.session import purged
 from gitsession.store import refs
 from gitsession.store.base import Kind, ObjectStore, Oid
 from gitsession.store.git import GitDoor
-from gitsession.sync import judging
+from gitsession.sync import judging, tombstone_rules
 from gitsession.sync.proposals import Limits, Proposed, Refusal
 from gitsession.sync.reading import GitReader
 
@@ -52,6 +52,14 @@ def judge(read: Reader, moves: list[Proposed], known: Mapping[str, Oid]) -> list
             good |= {move.ref: move.new for move in some if move.new is not None and move.ref not in bad}
             found += refused
     return found
+
+
+def unfit(read: Reader, theirs: Oid) -> str:
+    """Why a set of what was purged, as a remote has it, cannot be joined with ours; "" where it can."""
+    ours = read.store.ref(refs.TOMBSTONES)
+    with GitReader(read.git_dir, {} if ours is None else {refs.TOMBSTONES: ours}) as apart:
+        fault, _ = tombstone_rules.judge(apart, Proposed(refs.TOMBSTONES, None, theirs), purged.NONE, LIMITS)
+    return "" if fault is None else fault.what
 
 
 def _portions(moves: Iterable[Proposed]) -> Iterator[list[Proposed]]:

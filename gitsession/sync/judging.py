@@ -21,7 +21,7 @@ from fnmatch import fnmatchcase
 from gitsession.errors import GitSessionError, InvalidName, MissingObject
 from gitsession.session import content
 from gitsession.session.node import Node
-from gitsession.session.purged import NONE, Tombstones
+from gitsession.session.purged import NONE, SESSION, Tombstones
 from gitsession.store import create, layout, refs
 from gitsession.store.base import Oid
 from gitsession.store.refnames import check_ref_name
@@ -150,6 +150,7 @@ class _Judge:
                 yield Refusal(move.ref, oid, fault.what, fault.rule)
             elif move.new is not None:
                 whole.append(Line(move.ref, move.old, move.new, self._good.get(move.new)))
+        yield from self._of_purged_sessions(whole)
         yield from line_rules.refusals(self._read, whole, self._graph, self._good)
         if self._tombstones:
             yield from self._purged_before(whole)
@@ -218,6 +219,15 @@ class _Judge:
         if fault is not None and fault.rule == "entry" and not known and self._views.is_later(node, self._graph):
             fault = first(judge_words=False)
         return fault
+
+    def _of_purged_sessions(self, lines: Iterable[Line]) -> Iterator[Refusal]:
+        """Of a session that was purged as a whole only tombstones are left."""
+        for line in lines:
+            if SESSION + line.sid in self._tombstones:
+                node = entry_rules.read(self._read, line.new)
+                if isinstance(node, Fault) or not node.is_tombstone:
+                    what = f"session {line.sid} was purged: `gitsession sync` takes it out where it still is"
+                    yield Refusal(line.ref, line.new, what, "purged")
 
     def _purged_before(self, lines: Iterable[Line]) -> Iterator[Refusal]:
         """A new ref may lead into history that was not rewritten yet: all of its line is looked at."""

@@ -151,6 +151,8 @@ def _take_in(store: GitStore, remote: Remote, talk: Talk) -> list[SyncedBranch]:
         _check_is_store(remote, {remote.here(name): oid for name, oid in there.items()}, Reader(place.git_dir, store))
         fetched = {ref: oid for ref, oid in _of_ours(remote, there).items() if ref not in refused}
         joined = growing.join(store, Reader(place.git_dir, store), fetched.get(refs.TOMBSTONES))
+        refused |= {branch.ref: branch for branch in joined if branch.outcome == "refused"}
+        fetched = {ref: oid for ref, oid in fetched.items() if ref not in refused}
         _flush(store)
         known = _known(store, remote)
         theirs = {ref: oid for ref, oid in fetched.items() if ref != refs.TOMBSTONES}

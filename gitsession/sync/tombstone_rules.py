@@ -22,8 +22,7 @@ def judge(read: GitReader, move: Proposed, known: Tombstones, limits: Limits) ->
     try:
         if move.old is not None and not read.leads_to(move.new, move.old):
             return Fault("rewind", "it does not go on from what was purged before: fetch, and `gitsession sync`"), known
-        others = () if move.old is None else (refs.TOMBSTONES,)
-        new = read.new([move.new], others, COMMITS_MAX)
+        new = read.new([move.new], [refs.TOMBSTONES], COMMITS_MAX)
         if new is None:
             return Fault("limit", f"more than {COMMITS_MAX:,} steps at once"), known
         after = _said(read, move.new, limits)
