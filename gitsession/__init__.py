@@ -63,6 +63,7 @@ if TYPE_CHECKING:
         ModelChange,
         Prune,
         Reset,
+        Seal,
         ThinkingChange,
         Title,
         ToolsChange,
@@ -70,13 +71,13 @@ if TYPE_CHECKING:
     )
     from gitsession.rewind.perform import FileOutcome, Rewound
     from gitsession.rewind.plan import RewindPlan
+    from gitsession.session.findings import Covered, Finding, Report, Sealed
     from gitsession.session.gaps import Gap
     from gitsession.session.graph import Tree
     from gitsession.session.node import Node
     from gitsession.session.oplog import Operation
     from gitsession.session.origin import Origin
     from gitsession.session.secrets import FoundSecret, SecretSearch
-    from gitsession.session.verify import Finding, Report
     from gitsession.store.maintain import Maintained
     from gitsession.sync.finding import PurgePlan
     from gitsession.sync.purging import Purged
@@ -97,6 +98,7 @@ __all__ = [
     "Context",
     "ContextEdit",
     "Corrupt",
+    "Covered",
     "Custom",
     "CustomMessage",
     "Drained",
@@ -151,6 +153,8 @@ __all__ = [
     "RewindPlan",
     "Rewound",
     "Row",
+    "Seal",
+    "Sealed",
     "SecretSearch",
     "SentOut",
     "Session",
@@ -243,6 +247,7 @@ _NAMES = {
         "ModelChange",
         "Prune",
         "Reset",
+        "Seal",
         "ThinkingChange",
         "Title",
         "ToolsChange",
@@ -250,12 +255,12 @@ _NAMES = {
     ],
     "gitsession.rewind.perform": ["FileOutcome", "Rewound"],
     "gitsession.rewind.plan": ["RewindPlan"],
+    "gitsession.session.findings": ["Covered", "Finding", "Report", "Sealed"],
     "gitsession.session.gaps": ["Gap"],
     "gitsession.session.graph": ["Tree"],
     "gitsession.session.node": ["Node"],
     "gitsession.session.oplog": ["Operation"],
     "gitsession.session.origin": ["Origin"],
-    "gitsession.session.verify": ["Finding", "Report"],
     "gitsession.store.maintain": ["Maintained"],
     "gitsession.api.purges": ["Trashed"],
     "gitsession.sync.finding": ["PurgePlan"],

@@ -39,6 +39,7 @@ BLOCKS = st.one_of(
 BY_ANNOTATION = {
     "str": TEXT,
     "str | None": st.none() | TEXT,
+    "int": INTEGERS,
     "int | None": st.none() | INTEGERS,
     "bool": st.booleans(),
     "bytes": st.binary(max_size=30),

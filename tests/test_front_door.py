@@ -20,6 +20,7 @@ from gitsession.index.catalogue import Catalogue
 from gitsession.live.drain import Drained
 from gitsession.rewind.perform import Rewound
 from gitsession.rewind.plan import RewindPlan, What
+from gitsession.session.findings import Sealed
 from gitsession.session.secrets import FoundSecret, SecretSearch
 from gitsession.sync.finding import PurgePlan
 from gitsession.sync.purging import Purged
@@ -39,7 +40,7 @@ OFFERED = {
 }
 
 LATER = {
-    each.__name__: each for each in (Drained, FileChange, Files, Remote, RewindPlan, Rewound, SyncReport, Talk)
+    each.__name__: each for each in (Drained, FileChange, Files, Remote, RewindPlan, Rewound, Sealed, SyncReport, Talk)
 }
 LATER |= {each.__name__: each for each in (FoundSecret, Redaction, SecretSearch)}
 LATER |= {each.__name__: each for each in (Expired, Purged, PurgePlan, Retention, Trashed)}

@@ -13,22 +13,43 @@ from gitsession.exchange.repair import Repaired
 from gitsession.index.catalogue import Catalogue
 from gitsession.session import checkup
 from gitsession.session import verify as entries
-from gitsession.session.verify import Report
+from gitsession.session.findings import Report
 from gitsession.store import create
 from gitsession.store.gitstore import GitStore
+from gitsession.workspace.names import tree_refusal
 
 
-def verify(objects: GitStore, sid: str | None, *, sample: int | None, max_seconds: float | None, quick: bool) -> Report:
+def verify(
+    objects: GitStore,
+    sid: str | None,
+    *,
+    sample: int | None,
+    max_seconds: float | None,
+    quick: bool,
+    notices: bool,
+    now_ms: int,
+) -> Report:
     """The whole store, or the entries of one session and what all sessions share. ``Store.verify`` says the rest."""
     if sid is not None:
         create.check_readable(objects.git_dir)
-        report = entries.verify(objects, sid, sample=sample, max_seconds=max_seconds)
+        report = entries.verify(
+            objects, sid, sample=sample, max_seconds=max_seconds, refuse=tree_refusal, notices=notices
+        )
         report.problems[:0] = checkup.files_of_refs(objects)
         return report
     # A catalogue of its own, as it was left: bringing it up to date would read what is to be checked.
     with contextlib.closing(Catalogue(objects.git_dir)) as catalogue:
         seen = catalogue.last_seen_refs()
-    return checkup.verify(objects, seen=seen, sample=sample, max_seconds=max_seconds, quick=quick)
+    return checkup.verify(
+        objects,
+        seen=seen,
+        sample=sample,
+        max_seconds=max_seconds,
+        quick=quick,
+        refuse=tree_refusal,
+        notices=notices,
+        now_ms=now_ms,
+    )
 
 
 def repair(objects: GitStore, sources: Sequence[str | Path], *, dry_run: bool) -> Repaired:

@@ -29,7 +29,7 @@ from gitsession.index.names import Names
 from gitsession.index.states import Known
 from gitsession.live import follow as following
 from gitsession.live.follow import News
-from gitsession.model.entries import Entry, Prune
+from gitsession.model.entries import Entry, Prune, Seal
 from gitsession.session import session as sessions
 from gitsession.session.gaps import Gap
 from gitsession.session.graph import Tree
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from gitsession.checkpoint.taking import Phase
     from gitsession.rewind.perform import Rewound
     from gitsession.rewind.plan import RewindPlan, What
+    from gitsession.session.findings import Sealed
 
 PLAINLY = Writing()
 
@@ -188,6 +189,28 @@ class Session:
     def rename(self, title: str) -> None:
         """Name the session; an empty title takes the name away."""
         self._session.rename(title)
+
+    def seal(self, branch: str | None = None, *, key: str = "") -> Seal:
+        """Sign a branch as it is, by default the one this handle is on, and keep that (docs/verify.md, "Seals").
+
+        ``key``: another than git's ``user.signingKey``. Raises ``NotFound``, ``Unavailable`` where nobody signs, and
+        what reading raises where an entry is lost.
+        """
+        from gitsession.session import seals
+        from gitsession.store.signing import Signing
+
+        made = seals.make(
+            self._objects, self.id, branch or self.branch_name, self._session.clock(), Signing.of_user(), key
+        )
+        self._session.seal(made)
+        return made
+
+    def seals(self) -> list[Sealed]:
+        """The seals of this session, the newest first, and what they are worth."""
+        from gitsession.session import seals
+        from gitsession.store.signing import Signing
+
+        return seals.of_session(self._objects, self.id, Signing.of_user())
 
     # ---- what a model sees
 

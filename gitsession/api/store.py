@@ -34,10 +34,10 @@ from gitsession.live.follow import News
 from gitsession.model.entries import Session as Header
 from gitsession.session import graph, oplog, trash
 from gitsession.session import session as sessions
+from gitsession.session.findings import Report
 from gitsession.session.node import Node
 from gitsession.session.oplog import Operation
 from gitsession.session.shown import Shown
-from gitsession.session.verify import Report
 from gitsession.store import create, gitcli, refs
 from gitsession.store.gitstore import Durability, GitStore
 from gitsession.store.maintain import Maintained, is_due, maintain
@@ -534,13 +534,27 @@ class Store:
         sample: int | None = None,
         max_seconds: float | None = None,
         quick: bool = False,
+        notices: bool = False,
     ) -> Report:
         """Check what is kept: the journal, git's own `fsck --strict`, every entry against docs/format.md.
 
-        ``sid``: only the entries of one session. ``quick``: only what is new since the last check of all that found
-        nothing; where that cannot be told, all. Raises ``Unavailable`` where there is no git.
+        ``sid``: only the entries of one session. ``sample`` and ``max_seconds``: only so many entries, and for so long;
+        of the whole store, the next part of a round that goes on from call to call (``covered``). ``quick``: only what
+        is new since the last check of all that found nothing; where that cannot be told, all. ``notices``: also what
+        is odd and may be as it was written; it needs all there is, so neither a part nor ``quick``.
+        Raises ``Unavailable`` where there is no git.
         """
-        return care.verify(self.objects, sid, sample=sample, max_seconds=max_seconds, quick=quick)
+        if notices and (quick or sample is not None or max_seconds is not None):
+            raise ValueError("notices are of all there is: neither quick, nor of a sample or a limit of time")
+        return care.verify(
+            self.objects,
+            sid,
+            sample=sample,
+            max_seconds=max_seconds,
+            quick=quick,
+            notices=notices,
+            now_ms=self._clock(),
+        )
 
     def repair(self, sources: Sequence[str | Path] = (), *, dry_run: bool = False) -> Repaired:
         """Heal what is damaged from copies, and set damaged files aside; nothing is deleted.

@@ -62,6 +62,7 @@ COMMANDS = {
     "undo": "take back the last command",
     "redo": "do again what was undone",
     "op": "what commands did",
+    "seal": "sign a session, or check who did",
     "remote": "name other repositories",
     "sync": "send and take, until both have the same",
     "pull": "take in what a remote has",

@@ -110,5 +110,6 @@ _MAKERS: dict[type[Entry], Callable[[Any], Headline]] = {
     kinds.SourceFile: _plain("source file", lambda entry: f"{len(entry.superseded)} superseded"),
     kinds.Attachment: _plain("attachment", lambda entry: f"{entry.name}, {len(entry.data):,} bytes"),
     kinds.Project: _plain("project", lambda entry: entry.identity),
+    kinds.Seal: _plain("seal", lambda entry: entry.branch),
     kinds.Tombstone: _tombstone,
 }

@@ -266,6 +266,7 @@ _TYPE_NAMES = {
 _ANNOTATIONS: Mapping[str, Mapping[str, Any]] = {
     "str": {"types": (str,)},
     "str | None": {"types": (str, _NONE)},
+    "int": {"types": (int,)},
     "int | None": {"types": (int, _NONE)},
     "bool": {"types": (bool,)},
     "bytes": {"types": (bytes,)},

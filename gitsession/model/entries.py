@@ -330,6 +330,21 @@ class Project(Entry):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Seal(Entry):
+    """On ``meta``: somebody signed a branch as it was. ``leaf``: the chain of its last entry; ``entries``: how many it
+    had, the root among them. ``format``: ``ssh`` or ``openpgp``, of ``signature`` (armoured).
+    """
+
+    kind: ClassVar[str] = "seal"
+    session: str
+    branch: str
+    leaf: str
+    entries: int
+    format: str
+    signature: bytes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Tombstone(Entry):
     """Stands where a purged entry stood. ``of`` (hexadecimal) is that entry's digest, so that every chain still fits.
 
@@ -369,7 +384,7 @@ KINDS: Mapping[str, type[Entry]] = {
     for kind in (
         Session, Message, ModelChange, ThinkingChange, ModeChange, ToolsChange, Instructions, Injection, Compaction,
         BranchSummary, ContextEdit, Prune, Reset, Label, Title, Custom, CustomMessage, Usage, Permission, Checkpoint,
-        Fork, SourceFile, Attachment, Project, Tombstone,
+        Fork, SourceFile, Attachment, Project, Seal, Tombstone,
     )
 }
 """The kinds an entry of our own may have, by the name its payload states."""

@@ -14,11 +14,12 @@ from gitsession.formats import FORMATS
 from gitsession.model.headline import Headline
 from gitsession.session import content, keep, tombstone
 from gitsession.session.content import Rows
+from gitsession.session.manifests import Manifests
 from gitsession.session.node import Node, load
 from gitsession.session.purged import Tombstones
 from gitsession.store import layout
 from gitsession.store.base import Oid, Reader
-from gitsession.store.objects import parse_commit
+from gitsession.store.objects import oid_of, parse_commit
 
 
 def check(
@@ -28,10 +29,12 @@ def check(
     *,
     judge_words: bool = True,
     tombstones: Tombstones | None = None,
+    manifests: Manifests | None = None,
 ) -> Iterator[str]:
     """What is wrong with one entry; raises where it cannot be read. ``judge_words``: whether its view is ours.
 
-    ``tombstones``: what was purged; without it nobody asks whether a tombstone stands where one may.
+    ``tombstones``: what was purged; without it nobody asks whether a tombstone stands where one may. ``manifests``: who
+    looks into the files that it holds.
     """
     if node.parent is not None and parent is None:
         yield f"its parent {node.parent} cannot be read"
@@ -47,6 +50,8 @@ def check(
         yield "the chain does not fit: the payload, or an entry before it, is not what was written here"
     if tombstones is not None:
         yield from purge_problems(node, digest.hex(), of.hex(), tombstones)
+    if manifests is not None and parts.files is not None:
+        yield from manifests.problems(parts.files)
     data = content.whole(store, node, parts)
     if any(not _is_placeholder(data, row) for row in holes.hidden(parts.holes)):
         yield "a placeholder for a secret is not where the holes say"
@@ -56,8 +61,8 @@ def check(
     lifted = Stored(parts.stored, parts.holes, ())
     stands_for = of if node.is_tombstone or node.replaces else b""
     draft = keep.Draft(parts.form, lifted, headline, node.source, parts.files, node.second_parent, stands_for)
-    expected, made = keep.commit_of(draft, node.tree, parent)
-    if made.oid != node.oid:
+    expected = keep.made_of(draft, node.tree, parent).data
+    if oid_of("commit", expected) != node.oid:
         yield from _commit_problems(expected, store.read(node.oid)[1])
 
 
@@ -102,6 +107,8 @@ def _is_placeholder(data: bytes, row: holes.Hidden) -> bool:
 
 
 def _tree_problems(store: Reader, oid: Oid, rows: Rows) -> Iterator[str]:
+    if len(rows) == 1 and rows[0][0] == layout.FILE_MODE and layout.form_of(rows[0][1]) is not None:
+        return  # most of what there is
     top = {name: (mode, oid) for mode, name, oid in rows}
     for name, (mode, _) in top.items():
         layout.check(name, oid)

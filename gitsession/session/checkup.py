@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 
 from gitsession.errors import GitSessionError, Unavailable
-from gitsession.session import astray
+from gitsession.session import astray, rounds
 from gitsession.session import verify as entries
-from gitsession.session.verify import Finding, Report
+from gitsession.session.findings import Finding, Report
+from gitsession.session.manifests import Refuse
 from gitsession.store import config, create, damage, gitcli, refs, verified
 from gitsession.store.base import RefValue
 from gitsession.store.git import GitDoor
@@ -29,8 +29,14 @@ def verify(
     sample: int | None = None,
     max_seconds: float | None = None,
     quick: bool = False,
+    refuse: Refuse | None = None,
+    notices: bool = False,
+    now_ms: int = 0,
 ) -> Report:
     """Check the whole store. ``seen``: what the refs of sessions held when the catalogue last looked.
+
+    With ``sample`` or ``max_seconds`` it is the next part of a round (``session/rounds.py``), but for what is new, if
+    ``quick``. ``refuse`` and ``notices`` as ``session.verify`` says.
 
     Raises ``Unavailable`` where a file may not be read, or git is wanted and not there.
     """
@@ -40,18 +46,27 @@ def verify(
         store.flush()
     now = verified.present(store.git_dir, dict(store.refs("refs/")))
     mark = verified.read(store.git_dir)
+    is_quick = quick and mark is not None and mark.covers(now)
+    if not is_quick and (sample is not None or max_seconds is not None):
+        report = rounds.go_on(
+            store, seen=seen, sample=sample, max_seconds=max_seconds, refuse=refuse, now_ms=now_ms
+        )
+        report.problems[:0] = problems
+        return report
     gone = astray.find(store, mark, seen=seen, unreadable=store.damaged_refs())
     problems += [Finding(found.name, found.what, found.name) for found in gone]
-    if quick and mark is not None and mark.covers(now):
+    if is_quick and mark is not None:
         problems += _new_files(store, mark, now)
         known = frozenset(value for name, value in mark.refs.items() if refs.parse(name))
-        report = entries.verify(store, sample=sample, max_seconds=max_seconds, known=known)
+        report = entries.verify(store, sample=sample, max_seconds=max_seconds, known=known, refuse=refuse)
     else:
-        with ThreadPoolExecutor(1) as pool:  # git's check is another process: it runs beside ours
-            told = pool.submit(gitcli.fsck, store.git_dir)
-            report = entries.verify(store, sample=sample, max_seconds=max_seconds)
-            # After ours, which say which entries are hit; git says some things once for each way that it found there.
-            report.problems += [Finding("git fsck", line) for line in dict.fromkeys(told.result())]
+        told = gitcli.begin_fsck(store.git_dir)  # another process: it runs beside ours
+        try:
+            report = entries.verify(store, refuse=refuse, notices=notices)
+        finally:
+            lines = told()
+        # After ours, which say which entries are hit; git says some things once for each way that it found there.
+        report.problems += [Finding("git fsck", line) for line in dict.fromkeys(lines)]
     report.problems[:0] = problems
     if report.whole and not report.problems and not store.read_only:
         with contextlib.suppress(OSError):  # then the next one looks at everything again

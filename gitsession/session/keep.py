@@ -166,8 +166,18 @@ def put_tree(to: Objects, form: str, stored: Stored, files: Oid | None = None) -
     return add("tree", encode_tree(entries))
 
 
-def commit_of(draft: Draft, tree: Oid, parent: Node | None) -> tuple[bytes, Node]:
-    """The commit's bytes, and its node."""
+class Made(NamedTuple):
+    """A commit, and what is needed of it to go on behind it."""
+
+    data: bytes
+    chain: bytes
+    message: bytes
+    author_seconds: int
+    committer_seconds: int
+
+
+def made_of(draft: Draft, tree: Oid, parent: Node | None) -> Made:
+    """The commit's bytes."""
     headline = draft.headline
     digest = draft.of or digest_of(draft.stored.payload, draft.stored.holes)
     chain = chain_of(None if parent is None else parent.chain, digest)
@@ -188,6 +198,13 @@ def commit_of(draft: Draft, tree: Oid, parent: Node | None) -> tuple[bytes, Node
         committer_seconds=committer_seconds,
         message=text,
     )
+    return Made(data, chain, text, author_seconds, committer_seconds)
+
+
+def commit_of(draft: Draft, tree: Oid, parent: Node | None) -> tuple[bytes, Node]:
+    """The commit's bytes, and its node."""
+    headline = draft.headline
+    data, chain, text, author_seconds, committer_seconds = made_of(draft, tree, parent)
     return data, Node(
         oid=oid_of("commit", data),
         tree=tree,

@@ -254,6 +254,10 @@ class Session:
         entry = kinds.Title(title=name_of(title) or None, at_ms=self._clock())
         self._append_meta(entry, f"name {self.id} {entry.title or '(none)'}")
 
+    def seal(self, seal: kinds.Seal) -> Node:
+        """Keep a seal (``session/seals.py``)."""
+        return self._append_meta(seal, f"seal {self.id} {seal.branch}")
+
     # ---- how
 
     def _activate(self, tx: Transaction | oplog.Recorder, name: str) -> None:
@@ -293,14 +297,16 @@ class Session:
                 hint="it can be read as it is; upgrade gitsession to write to it",
             )
 
-    def _append_meta(self, entry: Entry, command: str) -> None:
+    def _append_meta(self, entry: Entry, command: str) -> Node:
         self.check_view()
         ref = refs.meta(self.id)
         with oplog.recording(self._store, command, entry.at_ms) as tx:
             seen = self._store.ref(ref)
             parent = self._node(seen) if seen else beginning(self._store, self.id)
             purged.check_goes_on(self._store, self.id, parent)
-            tx.move(ref, keep.put(tx, parent, keep.own(entry, _nonce(), self._store.guard)).oid, expected=seen)
+            node = keep.put(tx, parent, keep.own(entry, _nonce(), self._store.guard))
+            tx.move(ref, node.oid, expected=seen)
+        return node
 
     def _files(self) -> Oid | None:
         """The files as last captured, which entries of our own carry: so that `git diff` works between any two."""

@@ -4,55 +4,31 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 
 from gitsession.errors import GitSessionError, NotFound
 from gitsession.formats import FORMATS, is_document
 from gitsession.formats.record import TAIL
-from gitsession.model.entries import Fork, Session
+from gitsession.model.entries import KINDS, Fork, Session
 from gitsession.model.headline import VIEW
-from gitsession.session import content, graph, oplog, purged
+from gitsession.session import content, graph, oplog, purged, seals, semantics, sharing
 from gitsession.session.check import check
+from gitsession.session.findings import Finding, Report
+from gitsession.session.manifests import Manifests, Refuse
 from gitsession.session.meta import is_of_ours
 from gitsession.session.node import Node, load
 from gitsession.session.purged import Tombstones
+from gitsession.session.semantics import Sessions
 from gitsession.store import refs
 from gitsession.store.base import ObjectStore, Oid
 
-ON_META = frozenset({"session", "title", "label", "source_file", "attachment", "project", "tombstone"})
+ON_META = frozenset({"session", "title", "label", "source_file", "attachment", "project", "seal", "tombstone"})
 """The kinds that ``meta`` may hold: what may change about a session."""
 
 
 ON_FILES = frozenset({"checkpoint", "tombstone"})
 """The kinds that ``files`` may hold."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """``where``: a ref, a file or an object; ``what``: what is wrong there. ``ref``: the branch that leads there."""
-
-    where: str
-    what: str
-    ref: str = ""
-
-    @property
-    def session(self) -> str:
-        """The session that is hit; "" where none is, or several."""
-        parsed = refs.parse(self.ref)
-        return parsed[0] if parsed else ""
-
-
-@dataclass
-class Report:
-    """``checked``: entries; ``whole``: false where time or a sample left entries out."""
-
-    checked: int = 0
-    whole: bool = True
-    problems: list[Finding] = field(default_factory=list)
-
-    def add(self, where: str, what: str, ref: str = "") -> None:
-        self.problems.append(Finding(where, what, ref))
 
 
 def verify(
@@ -62,36 +38,115 @@ def verify(
     sample: int | None = None,
     max_seconds: float | None = None,
     known: Collection[Oid] = (),
+    refuse: Refuse | None = None,
+    notices: bool = False,
 ) -> Report:
     """Check every entry of a session, or of all. ``sample``: only so many entries, drawn at random.
 
     ``known``: entries that were found good with all that is before them; only what came after them is checked.
+    ``refuse``: why a name in a tree of files is none that is ever written. ``notices``: also what is only odd.
     """
     report = Report()
     until = None if max_seconds is None else time.monotonic() + max_seconds
-    nodes, leads = _nodes(store, sid, report, known)
-    later = _of_a_later_view(store, nodes, report)
-    tombstones = _tombstones(store, report)
-    _check_meta(store, sid, nodes, report, tombstones)
-    _check_files(store, sid, nodes, report, tombstones)
+    walk = Walk(store, sid, report, Judges(store, report, refuse), known)
     if sid is None:
-        _check_log(store, report)
-    chosen = [node for node in nodes.values() if node.oid not in known]
+        check_log(store, report)
+    chosen = [oid for oid in walk.nodes if oid not in known]
     if sample is not None and sample < len(chosen):
         report.whole = False
         chosen = random.sample(chosen, sample)
-    for node in chosen:
+    if until is None:
+        walk.check_all(chosen)
+        chosen = []
+    for oid in chosen:
         if until is not None and time.monotonic() > until:
             report.whole = False
             break
-        report.checked += 1
-        try:
-            parent, judge_words = nodes.get(node.parent or ""), node.oid not in later
-            for what in check(store, node, parent, judge_words=judge_words, tombstones=tombstones):
-                report.add(node.oid, what, leads[node.oid])
-        except GitSessionError as error:
-            report.add(node.oid, str(error).removeprefix(f"{node.oid}: "), leads[node.oid])
+        walk.check(oid)
+    walk.judge(notices=notices)
     return report
+
+
+class Judges:
+    """What all entries of a store are held against: what was purged, and which files may be where."""
+
+    def __init__(self, store: ObjectStore, report: Report, refuse: Refuse | None) -> None:
+        self.manifests = Manifests(store, refuse, is_partial=getattr(store, "promised", None) is not None)
+        self.tombstones: Tombstones | None = None
+        try:
+            self.tombstones = purged.read(store)
+        except GitSessionError as error:
+            report.add(refs.TOMBSTONES, str(error))
+
+    def is_purged(self, sid: str) -> bool:
+        """Whether all refs of a session lead to the one tombstone that is left of it."""
+        return self.tombstones is not None and purged.SESSION + sid in self.tombstones
+
+
+class Walk:
+    """The entries that a session's refs lead to, or those of all sessions. What is wrong goes into ``report``."""
+
+    def __init__(
+        self, store: ObjectStore, sid: str | None, report: Report, judges: Judges, known: Collection[Oid] = ()
+    ) -> None:
+        self._store, self._sid, self._report, self._judges = store, sid, report, judges
+        self.nodes, self._leads = _nodes(store, sid, report, known)
+        self._later = _of_a_later_view(store, self.nodes, report)
+
+    def check(self, oid: Oid) -> None:
+        """One entry by itself."""
+        node, judges = self.nodes[oid], self._judges
+        self._report.checked += 1
+        try:
+            parent, judge_words = self.nodes.get(node.parent or ""), oid not in self._later
+            for what in check(
+                self._store,
+                node,
+                parent,
+                judge_words=judge_words,
+                tombstones=judges.tombstones,
+                manifests=judges.manifests,
+            ):
+                self._report.add(oid, what, self._leads[oid])
+        except GitSessionError as error:
+            self._report.add(oid, str(error).removeprefix(f"{oid}: "), self._leads[oid])
+
+    def check_all(self, oids: Sequence[Oid]) -> None:
+        """Each of ``oids`` by itself; in several processes, where that is worth it."""
+        for checked, problems in sharing.share(oids, self._found):
+            self._report.checked += checked
+            self._report.problems += problems
+
+    def _found(self, oids: Sequence[Oid]) -> tuple[int, list[Finding]]:
+        kept, self._report = self._report, Report()
+        try:
+            for oid in oids:
+                self.check(oid)
+            return self._report.checked, self._report.problems
+        finally:
+            self._report = kept
+
+    def judge(self, *, notices: bool = False) -> None:
+        """What the entries say of each other."""
+        store, sid, report, judges = self._store, self._sid, self._report, self._judges
+        leaves = {
+            name: value
+            for name, value in store.refs(refs.session(sid) if sid else refs.SESSIONS).items()
+            if not judges.is_purged(refs.session_of(name))
+        }
+        _check_meta(store, leaves, self.nodes, report)
+        _check_files(leaves, self.nodes, report)
+        sessions = Sessions(leaves, self.nodes, partial(content.entry_of, store))
+        active = store.refs(refs.active(sid) if sid else refs.ACTIVE)
+        for found in semantics.problems(sessions, active, partial(content.files_of, store), judges.manifests):
+            report.add(found.where, found.what, found.ref or self._leads.get(found.where, ""))
+        for sealed in seals.look(sessions):
+            report.seals.append(sealed)
+            problem = seals.problem(sealed)
+            if problem is not None:
+                report.problems.append(problem)
+        if notices:
+            report.notices = list(semantics.notices(sessions))
 
 
 def _nodes(
@@ -132,30 +187,17 @@ def _add_unreached(store: ObjectStore, sid: str, ref: str, nodes: dict[Oid, Node
         leads.setdefault(oid, ref)
 
 
-def _tombstones(store: ObjectStore, report: Report) -> Tombstones | None:
-    try:
-        return purged.read(store)
-    except GitSessionError as error:
-        report.add(refs.TOMBSTONES, str(error))
-        return None
-
-
-def _is_purged(sid: str, tombstones: Tombstones | None) -> bool:
-    """Whether all refs of a session lead to the one tombstone that is left of it."""
-    return tombstones is not None and purged.SESSION + sid in tombstones
-
-
 def _check_meta(
-    store: ObjectStore, sid: str | None, nodes: Mapping[Oid, Node], report: Report, tombstones: Tombstones | None
+    store: ObjectStore, ends: Mapping[str, Oid], nodes: Mapping[Oid, Node], report: Report
 ) -> None:
     """``meta`` stands below the entry at which its session begins, and holds nothing but what belongs there."""
-    for name in store.refs(refs.session(sid) if sid else refs.SESSIONS):
+    for name, value in ends.items():
         parsed = refs.parse(name)
-        if parsed is None or not refs.is_meta(parsed[1]) or _is_purged(parsed[0], tombstones):
+        if parsed is None or not refs.is_meta(parsed[1]):
             continue
-        node = nodes.get(store.ref(name) or "")
+        node = nodes.get(value)
         while node is not None and not starts(node):
-            if node.kind not in ON_META and not stands_for_a_part(node) and not is_of_ours(node):
+            if _is_astray(node, ON_META) and not stands_for_a_part(node) and not is_of_ours(node):
                 report.add(node.oid, f"{node.kind[:40]!r} has no place on {name}")
                 break
             node = nodes.get(node.parent or "")
@@ -164,20 +206,23 @@ def _check_meta(
             report.add(name, "begins in another session")
 
 
-def _check_files(
-    store: ObjectStore, sid: str | None, nodes: Mapping[Oid, Node], report: Report, tombstones: Tombstones | None
-) -> None:
+def _check_files(ends: Mapping[str, Oid], nodes: Mapping[Oid, Node], report: Report) -> None:
     """The line of checkpoints holds nothing else, down to where its session, or the one it was forked from, begins."""
-    for name, value in store.refs(refs.session(sid) if sid else refs.SESSIONS).items():
+    for name, value in ends.items():
         parsed = refs.parse(name)
-        if parsed is None or not refs.is_files(parsed[1]) or _is_purged(parsed[0], tombstones):
+        if parsed is None or not refs.is_files(parsed[1]):
             continue
         node = nodes.get(value)
         while node is not None and not starts(node):
-            if node.kind not in ON_FILES:
+            if _is_astray(node, ON_FILES):
                 report.add(node.oid, f"{node.kind[:40]!r} has no place on {name}", name)
                 break
             node = nodes.get(node.parent or "")
+
+
+def _is_astray(node: Node, places: Collection[str]) -> bool:
+    """Whether it has no place where only ``places`` have one. What a later version puts there is not ours to judge."""
+    return node.kind not in places and (node.source is not None or node.kind in KINDS)
 
 
 def stands_for_a_part(node: Node) -> bool:
@@ -208,10 +253,13 @@ def _reaches(nodes: Mapping[Oid, Node], leaves: Mapping[str, Oid], start: Oid) -
     return None if open_ended else False
 
 
-def _check_log(store: ObjectStore, report: Report) -> None:
+def check_log(store: ObjectStore, report: Report) -> None:
+    """The operation log can be read, and all that it names is there."""
     try:
-        for _ in oplog.history(store):
-            pass
+        for operation in oplog.history(store):
+            for oid in operation.named:
+                if not store.contains(oid):
+                    report.add(refs.OPLOG, f"operation {operation.id} names {oid}, which is not there")
     except GitSessionError as error:
         report.add(refs.OPLOG, str(error))
 

@@ -49,6 +49,33 @@ def find(git_dir: Path, scratch: Path) -> list[BadFile]:
     return [*packs, *_derived(git_dir, packs), *_loose(git_dir)]
 
 
+def named(git_dir: Path) -> list[str]:
+    """The files that hold objects, name them, or tell where they are, below the store, in order."""
+    patterns = ("objects/pack/*.pack", "objects/pack/*.idx", *_DERIVED)
+    found = [file for pattern in patterns for file in git_dir.glob(pattern)]
+    loose = [f"objects/{oid[:2]}/{oid[2:]}" for oid in GitDoor(git_dir).loose()]
+    return sorted([*(file.relative_to(git_dir).as_posix() for file in found), *loose])
+
+
+def problem(git_dir: Path, name: str) -> str:
+    """What is wrong with one of ``named``, "" where nothing is, or where git has taken it away."""
+    file = git_dir / name
+    magic = next((magic for pattern, magic in _DERIVED.items() if Path(name).match(pattern)), None)
+    if magic is not None:
+        what = checksum_problem(file) or ("" if _bytes(file, 0, 4) == magic else "it is something else")
+    elif name.endswith(".pack"):
+        what = _pack_problem(file) or ("" if file.with_suffix(".idx").exists() else "it has no index")
+    elif name.endswith(".idx"):
+        what = _index_problem(file, file.with_suffix(".pack"))
+    else:
+        what = ""
+        try:
+            GitDoor(git_dir).read_loose(name.removeprefix("objects/").replace("/", ""))
+        except GitSessionError as error:
+            what = str(error)
+    return what if file.exists() else ""
+
+
 def glance(git_dir: Path) -> Iterator[BadFile]:
     """What a look at sizes and ends tells of packs and their indexes, without reading them. Raises ``OSError``."""
     directory = git_dir / "objects/pack"

@@ -29,6 +29,7 @@ _FIXED = (
     "maintenance.auto=false",
     "pack.writeReverseIndex=true",  # by which store/deltify.py knows packs that git made, also before git 2.41
 )
+_FSCK_SECONDS = 3600.0
 _USERS_OWN = (
     "GIT_ASKPASS",
     "GIT_CONFIG_GLOBAL",
@@ -272,8 +273,32 @@ def _config_home(home: str) -> str:
 
 def fsck(git_dir: Path) -> list[str]:
     """What `git fsck --strict` complains about, a line each; that it crashed, where it did (git 2.39 can)."""
+    return begin_fsck(git_dir)()
+
+
+def begin_fsck(git_dir: Path) -> Callable[[], list[str]]:
+    """Have git begin with that; what waits for its end. No thread is needed for it. Both raise ``Unavailable``."""
+    import subprocess
+
     words = ("fsck", "--strict", "--no-dangling", "--no-progress")
-    answer = run(git_dir, *words, accept=range(-64, 256), timeout_seconds=3600)
-    told = answer.err + "\n" + answer.out.decode("utf-8", "replace")
-    lines = [line for line in told.split("\n") if line.strip()] if answer.code else []
-    return [*lines, f"git itself was ended by signal {-answer.code}"] if answer.code < 0 else lines
+    try:
+        git = subprocess.Popen(
+            [*_command(git_dir), *words], env=environment(), cwd=git_dir,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+    except FileNotFoundError:
+        raise Unavailable("git is not on the PATH", hint="install git 2.39 or later") from None
+
+    def wait() -> list[str]:
+        try:
+            out, err = git.communicate(timeout=_FSCK_SECONDS)
+        except subprocess.TimeoutExpired:
+            git.kill()
+            git.communicate()
+            raise Unavailable(f"`git fsck` did not end within {_FSCK_SECONDS:g} s") from None
+        code = git.returncode
+        told = f"{err.decode('utf-8', 'replace').strip()}\n{out.decode('utf-8', 'replace')}"
+        lines = [line for line in told.split("\n") if line.strip()] if code else []
+        return [*lines, f"git itself was ended by signal {-code}"] if code < 0 else lines
+
+    return wait

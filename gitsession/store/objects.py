@@ -26,6 +26,13 @@ _OID = re.compile(rb"[0-9a-f]{40}")
 _NAME = re.compile(r"[^\x00-\x20<>\x7f](?:[^\x00-\x1f<>\x7f]*[^\x00-\x20<>\x7f])?")
 _IDENT = re.compile(rb"(?P<name>[^<>\n]*?) ?<[^<>\n]*> (?P<seconds>\d{1,20}) [+-]\d{4}")
 
+_PLAIN = re.compile(
+    rb"tree ([0-9a-f]{40})\n((?:parent [0-9a-f]{40}\n)*)"
+    rb"author ([a-z]{1,40}) <[a-z]{1,40}@gitsession> ([0-9]{1,20}) \+0000\n"
+    rb"committer gitsession <gitsession@gitsession> ([0-9]{1,20}) \+0000\n\n"
+)
+"""The head of a commit of ours; of any other, the slower way tells."""
+
 
 class Commit(NamedTuple):
     """A commit's fields as far as we use them; a parsed commit may have held others (a signature, an encoding)."""
@@ -105,6 +112,13 @@ def encode_commit(
 
 def parse_commit(data: bytes) -> Commit:
     """Any commit, ours or not. Headers that we do not use are passed over. Raises ``Malformed``."""
+    plain = _PLAIN.match(data)
+    if plain is not None:  # as we write them, at one look
+        tree, parents, name, author_seconds, committer_seconds = plain.groups()
+        above = tuple(line[7:].decode() for line in parents.split(b"\n")[:-1])
+        return Commit(
+            tree.decode(), above, name.decode(), int(author_seconds), int(committer_seconds), data[plain.end() :]
+        )
     head, found, message = data.partition(b"\n\n")
     if not found:
         head, message = data.removesuffix(b"\n"), b""

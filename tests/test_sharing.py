@@ -1,0 +1,114 @@
+"""Checks that are shared with processes of our own find what one process finds, whatever becomes of the others."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from builders import Clock, begun
+
+from gitsession.api import Store
+from gitsession.session import sharing
+
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="one process elsewhere")
+
+ALONE = """
+import os, signal, sys
+from gitsession.session import sharing
+sharing.THINGS_MIN, sharing._AT_ONCE = 10, 3
+sharing._processors = lambda: 3
+"""
+"""A process with one thread: that of a test may have more."""
+
+
+def said(program: str, *arguments: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE + program, *arguments], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+@LINUX
+def test_every_thing_is_worked_on_once_and_by_several() -> None:
+    told = said(
+        """
+found = sharing.share(range(100), lambda part: (os.getpid(), list(part)))
+assert sorted(thing for _, part in found for thing in part) == list(range(100))
+print(len({pid for pid, _ in found}))
+"""
+    )
+    assert told == ["3"]
+
+
+@LINUX
+@pytest.mark.parametrize("end", ["os.kill(os.getpid(), signal.SIGKILL)", "raise SystemExit(1)"])
+def test_what_a_process_did_not_come_to_say_is_done_here(end: str) -> None:
+    told = said(
+        f"""
+here = os.getpid()
+def work(part):
+    if os.getpid() != here:
+        {end}
+    return list(part)
+found = sharing.share(range(100), work)
+assert sorted(thing for part in found for thing in part) == list(range(100))
+print("all")
+"""
+    )
+    assert told == ["all"]
+
+
+@LINUX
+def test_a_store_that_is_checked_by_several_says_what_it_says_to_one(tmp_path: Path) -> None:
+    with Store.create(tmp_path / "store.git", clock=Clock()) as store:
+        held = begun(store.objects, *(f"words {number}" for number in range(80)))
+        store.flush()
+        lost = [node.tree for node in held.line()[10:60:10]]
+    program = """
+from gitsession import Store
+from gitsession.store.git import GitDoor
+from gitsession.errors import Corrupt
+read = GitDoor.read
+def broken(door, oid):
+    if oid in sys.argv[2:]:
+        raise Corrupt(f"object {oid} is damaged")
+    return read(door, oid)
+GitDoor.read = broken
+several = sharing._in_processes
+shared = []
+sharing._in_processes = lambda *given: shared.append(1) or several(*given)
+with Store.open(sys.argv[1]) as store:
+    one = store.verify()
+    sharing.THINGS_MIN = 10**6
+    other = store.verify()
+key = lambda found: (found.where, found.what)
+assert sorted(one.problems, key=key) == sorted(other.problems, key=key)
+assert (one.checked, len(shared)) == (other.checked, 1)
+print(len(one.problems))
+"""
+    assert said(program, str(tmp_path / "store.git"), *lost) == ["5"]
+
+
+def test_a_process_with_several_threads_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> list[object]:
+        raise AssertionError("a copy of a process with several threads")
+
+    monkeypatch.setattr(sharing, "_in_processes", refuse)
+    monkeypatch.setattr(sharing, "THINGS_MIN", 1)
+    wait = threading.Event()
+    thread = threading.Thread(target=wait.wait)
+    thread.start()
+    try:
+        assert sharing.share(range(100), _count) == [100]
+    finally:
+        wait.set()
+        thread.join()
+
+
+def _count(part: Sequence[int]) -> int:
+    return len(part)
