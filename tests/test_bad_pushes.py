@@ -431,6 +431,14 @@ bad("a checkpoint on a branch", "place", "'checkpoint' has no place on 'main'")(
 bad("an attachment on a branch", "place", "'attachment' has no place on 'main'")(
     lambda c: after(c, c.entry(kinds.Attachment(at_ms=0, name="blob", data=b""), c.leaf))
 )
+bad("a seal on a branch", "place", "'seal' has no place on 'main'")(
+    lambda c: after(
+        c,
+        c.entry(
+            kinds.Seal(at_ms=0, session="s", branch="main", leaf="l", entries=1, format="ssh", signature=b""), c.leaf
+        ),
+    )
+)
 bad("checkpoints that begin behind a message", "place", "'message' has no place on 'files-x'")(
     lambda c: f"{c.entry(checkpoint(), c.leaf).oid}:{c.ref('files-x')}"
 )

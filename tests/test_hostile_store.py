@@ -118,6 +118,17 @@ EVERY_VERB: dict[str, list[list[str]]] = {
     "redo": [["redo"]],
     "op": [["op", "log"]],
     "seal": [["seal", "@"], ["seal", "@", "--check"]],
+    "remote": [["remote"], ["remote", "add", "other", "../hub.git"]],
+    "push": [["push", "other"]],
+    "pull": [["pull", "other"]],
+    "sync": [["sync"], ["sync", "other"]],
+    "clone": [["clone", ".", "../cloned.git"]],
+    "bundle": [["bundle", "create", "out.bundle"], ["bundle", "take", "out.bundle"]],
+    "rm": [["rm", "@"]],
+    "restore": [["restore", "2"]],
+    "retain": [["retain", "--keep", "1", "--dry-run"], ["retain", "--keep", "1"]],
+    "redact": [["redact", "--dry-run"], ["redact"]],
+    "purge": [["purge", "@@leaf", "--yes"]],
     "verify": [["verify"], ["verify", "--quick"], ["verify", "--notices"], ["verify", "--max-seconds", "60"]],
     "repair": [["repair"]],
     "maintain": [["maintain"]],
@@ -160,6 +171,7 @@ def test_a_store_full_of_planted_commands_runs_none_of_them(store, run, tmp_path
             section, *middle, name = key.split(".")
             head = f'[{section} "{".".join(middle)}"]' if middle else f"[{section}]"
             file.write(f'{head}\n\t{name} = "{value.format(canary=canary, **places)}"\n')
+    assert os.system("git init -q --bare ../hub.git") == 0
     Path("file.jsonl").write_bytes(header("0199-abcd", cwd=os.getcwd()) + b"\n" + said("aaaa1111", None) + b"\n")
     for lines in EVERY_VERB.values():
         for words in lines:
@@ -175,6 +187,7 @@ def test_nobody_else_reads_a_store_or_an_export_whatever_the_umask(tmp_path, run
     monkeypatch.chdir(tmp_path)
     store = tmp_path / "closed.git"
     monkeypatch.setenv("GITSESSION_DIR", str(store))
+    assert os.system("git init -q --bare ../hub.git") == 0
     Path("file.jsonl").write_bytes(header("0199-abcd", cwd=os.getcwd()) + b"\n" + said("aaaa1111", None) + b"\n")
     before = os.umask(umask)
     try:

@@ -20,6 +20,7 @@ from gitsession.model.entries import (
     BranchSummary,
     Checkpoint,
     Project,
+    Seal,
     Session,
     SourceFile,
     Tombstone,
@@ -50,7 +51,7 @@ _FORM = re.compile(
     rb"committer gitsession <gitsession@gitsession> (?:0|[1-9][0-9]{0,9}) \+0000\n\n.*",
     re.DOTALL,
 )
-_NOT_ON_A_BRANCH = {kind.kind for kind in (Attachment, Checkpoint, Project, SourceFile)}
+_NOT_ON_A_BRANCH = {kind.kind for kind in (Attachment, Checkpoint, Project, Seal, SourceFile)}
 
 
 class Heads(Reader, Protocol):
