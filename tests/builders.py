@@ -17,6 +17,8 @@ from gitsession.exchange import send_out
 from gitsession.exchange.bring_in import BroughtIn, bring_in
 from gitsession.formats import FORMATS, claimed
 from gitsession.model.entries import Message
+from gitsession.redaction.guard import Guard
+from gitsession.redaction.vault import Vault
 from gitsession.session import facts, graph
 from gitsession.session import marks as rules
 from gitsession.session import session as sessions
@@ -248,6 +250,14 @@ class Watched:
     def published_to(self, name: str, new: RefValue | None) -> str | None:
         return self.store.published_to(name, new)
 
+    @property
+    def guard(self) -> Guard | None:
+        return self.store.guard
+
+    @property
+    def vault(self) -> Vault:
+        return self.store.vault
+
     def flush(self) -> None:
         self.store.flush()
 
@@ -264,7 +274,7 @@ class _WatchedTransaction:
     def __init__(self, tx: Transaction, put: Counter[str]) -> None:
         self._tx = tx
         self._put = put
-        self.move = tx.move
+        self.move, self.put_all, self.keep_original = tx.move, tx.put_all, tx.keep_original
 
     def put(self, kind: Kind, data: bytes) -> Oid:
         self._put[kind] += 1

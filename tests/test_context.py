@@ -337,9 +337,9 @@ def test_a_memory_that_is_full_lets_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line, "MEMORY_BYTES_MAX", 5_000)
     memory = Memory()
     for number in range(4):
-        memory.keep(f"{number}", Reset(), b"x" * 1_000)
+        memory.keep(f"{number}", Reset(), b"x" * 1_000, hides=False)
     assert [memory.find(f"{number}") is not None for number in range(4)] == [False, False, True, True]
-    memory.keep("4", Reset(), b"x" * 10_000)
+    memory.keep("4", Reset(), b"x" * 10_000, hides=False)
     assert memory.find("4") is not None
 
 

@@ -16,7 +16,6 @@ from gitsession.session import verify as entries
 from gitsession.session.findings import Report
 from gitsession.store import create
 from gitsession.store.gitstore import GitStore
-from gitsession.workspace.names import tree_refusal
 
 
 def verify(
@@ -30,6 +29,8 @@ def verify(
     now_ms: int,
 ) -> Report:
     """The whole store, or the entries of one session and what all sessions share. ``Store.verify`` says the rest."""
+    from gitsession.workspace.names import tree_refusal  # who never checks never loads it
+
     if sid is not None:
         create.check_readable(objects.git_dir)
         report = entries.verify(

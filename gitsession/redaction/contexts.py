@@ -211,7 +211,7 @@ _ASSIGNMENTS = (
     _context(
         "assigned-token",
         rb"(?i:token|secret|credential|api[_-]?key|apikey|access[_-]?key|auth[_-]?key|private[_-]?key|signing[_-]?key"
-        rb"|encryption[_-]?key|master[_-]?key|service[_-]?key|account[_-]?key|[A-Z0-9]_key|_pat)"
+        rb"|encryption[_-]?key|master[_-]?key|service[_-]?key|account[_-]?key|[A-Z0-9]_key|_pat(?![a-z]))"
         + _ENDS
         + _ASSIGNS
         + rb"(?:\\{0,7}[\"'`])?"
@@ -228,6 +228,7 @@ _ASSIGNMENTS = (
             "token = request.headers.get('x')",
             "next_token: NextToken",
             "max_tokens = 4096",
+            '"agent_path": "0b5c4c9e-93d1-7a8e-b3f2-5d1f0a7c6e42"',
             "secret_key = settings.SECRET_KEY",
         ),
     ),
