@@ -17,8 +17,6 @@ from gitsession.exchange import send_out
 from gitsession.exchange.bring_in import BroughtIn, bring_in
 from gitsession.formats import FORMATS, claimed
 from gitsession.model.entries import Message
-from gitsession.redaction.guard import Guard
-from gitsession.redaction.vault import Vault
 from gitsession.session import facts, graph
 from gitsession.session import marks as rules
 from gitsession.session import session as sessions
@@ -27,6 +25,7 @@ from gitsession.session.node import Node
 from gitsession.session.verify import verify
 from gitsession.store import refs
 from gitsession.store.base import Kind, ObjectStore, Oid, RefValue, Transaction
+from gitsession.store.behind import Behind
 from gitsession.store.create import create
 from gitsession.store.gitstore import GitStore
 from gitsession.store.memory import MemoryStore
@@ -223,50 +222,21 @@ def assert_git_agrees(store: GitStore) -> None:
     assert git(store, "fsck", "--strict", "--no-dangling", "--no-progress") == ""
 
 
-class Watched:
+class Watched(Behind):
     """A store that counts what is put into it and how often it is read."""
 
     def __init__(self, store: ObjectStore) -> None:
-        self.store = store
+        super().__init__(store)
         self.put: Counter[str] = Counter()
         self.reads = 0
 
     def read(self, oid: Oid) -> tuple[Kind, bytes]:
         self.reads += 1
-        return self.store.read(oid)
-
-    def contains(self, oid: Oid) -> bool:
-        return self.store.contains(oid)
-
-    def oids(self) -> Iterator[Oid]:
-        return self.store.oids()
-
-    def ref(self, name: str) -> RefValue | None:
-        return self.store.ref(name)
-
-    def refs(self, prefix: str) -> Mapping[str, RefValue]:
-        return self.store.refs(prefix)
-
-    def published_to(self, name: str, new: RefValue | None) -> str | None:
-        return self.store.published_to(name, new)
-
-    @property
-    def guard(self) -> Guard | None:
-        return self.store.guard
-
-    @property
-    def vault(self) -> Vault:
-        return self.store.vault
-
-    def flush(self) -> None:
-        self.store.flush()
-
-    def close(self) -> None:
-        self.store.close()
+        return self._store.read(oid)
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        with self.store.transaction() as tx:
+        with self._store.transaction() as tx:
             yield _WatchedTransaction(tx, self.put)
 
 

@@ -5,19 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from gitsession.errors import Ambiguous, NotFound, Refused
 from gitsession.session import oplog
 from gitsession.session.node import before
 from gitsession.store import refs
-from gitsession.store.base import Kind, ObjectStore, Oid, RefValue, Transaction
-
-if TYPE_CHECKING:
-    from gitsession.redaction.guard import Guard
-    from gitsession.redaction.vault import Vault
+from gitsession.store.base import ObjectStore, Oid, RefValue
+from gitsession.store.behind import Behind
 
 
 def is_trashed(store: ObjectStore, sid: str) -> bool:
@@ -79,20 +74,8 @@ def _leads_to(store: ObjectStore, leaf: Oid, oid: Oid) -> bool:
     return False
 
 
-class InTrash:
+class InTrash(Behind):
     """A store as it would be if what is in the trash were all there is of sessions. For reading."""
-
-    def __init__(self, store: ObjectStore) -> None:
-        self._store = store
-
-    def read(self, oid: Oid) -> tuple[Kind, bytes]:
-        return self._store.read(oid)
-
-    def contains(self, oid: Oid) -> bool:
-        return self._store.contains(oid)
-
-    def oids(self) -> Iterator[Oid]:
-        return self._store.oids()
 
     def ref(self, name: str) -> RefValue | None:
         return self._store.ref(refs.trashed(name) if name.startswith(refs.SESSIONS) else name)
@@ -101,23 +84,3 @@ class InTrash:
         if not prefix.startswith(refs.SESSIONS):
             return self._store.refs(prefix)
         return {refs.taken_out(name): value for name, value in self._store.refs(refs.trashed(prefix)).items()}
-
-    def published_to(self, name: str, new: RefValue | None) -> str | None:
-        return self._store.published_to(name, new)
-
-    def transaction(self) -> AbstractContextManager[Transaction]:
-        return self._store.transaction()
-
-    @property
-    def guard(self) -> Guard | None:
-        return self._store.guard
-
-    @property
-    def vault(self) -> Vault:
-        return self._store.vault
-
-    def flush(self) -> None:
-        self._store.flush()
-
-    def close(self) -> None:
-        """It is not ours to close."""

@@ -1,0 +1,55 @@
+"""A store with another one behind it, that answers as that one does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+from gitsession.store.base import Kind, ObjectStore, Oid, RefValue, Transaction
+
+if TYPE_CHECKING:
+    from gitsession.redaction.guard import Guard
+    from gitsession.redaction.vault import Vault
+
+
+class Behind:
+    """An ``ObjectStore`` to be changed in one thing or another by who inherits it."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    def read(self, oid: Oid) -> tuple[Kind, bytes]:
+        return self._store.read(oid)
+
+    def contains(self, oid: Oid) -> bool:
+        return self._store.contains(oid)
+
+    def oids(self) -> Iterator[Oid]:
+        return self._store.oids()
+
+    def ref(self, name: str) -> RefValue | None:
+        return self._store.ref(name)
+
+    def refs(self, prefix: str) -> Mapping[str, RefValue]:
+        return self._store.refs(prefix)
+
+    def published_to(self, name: str, new: RefValue | None) -> str | None:
+        return self._store.published_to(name, new)
+
+    def transaction(self) -> AbstractContextManager[Transaction]:
+        return self._store.transaction()
+
+    @property
+    def guard(self) -> Guard | None:
+        return self._store.guard
+
+    @property
+    def vault(self) -> Vault:
+        return self._store.vault
+
+    def flush(self) -> None:
+        self._store.flush()
+
+    def close(self) -> None:
+        """It is not ours to close."""
