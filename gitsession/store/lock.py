@@ -12,6 +12,8 @@ import os
 import random
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from gitsession.errors import Unavailable
@@ -118,3 +120,20 @@ def _pause(waited: float) -> float:
     if waited > _CROWD_SECONDS:
         return _FIRST_PAUSE
     return max(_SHORTEST_PAUSE, _FIRST_PAUSE / (1 + waited / _FIRST_PAUSE))
+
+
+@contextmanager
+def alone(path: Path, *, wait_seconds: float = 30.0) -> Iterator[None]:
+    """One process at a time, by the file ``path``. Raises ``Unavailable``: held too long, or it cannot be made."""
+    try:
+        lock = StoreLock(path, wait_seconds=wait_seconds)
+    except OSError as error:
+        raise Unavailable(f"cannot lock {path}: {error.strerror}") from error
+    try:
+        lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
+    finally:
+        lock.close()

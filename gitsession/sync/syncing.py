@@ -19,7 +19,7 @@ from gitsession.errors import GitSessionError, Refused, Unavailable
 from gitsession.store import create, intents, lines, refs
 from gitsession.store.base import Oid, Transaction
 from gitsession.store.gitstore import GitStore
-from gitsession.store.lock import StoreLock
+from gitsession.store.lock import alone
 from gitsession.sync import gate, growing, tombstones, transport
 from gitsession.sync.judged import Proposed, Reader, judge
 from gitsession.sync.quarantine import Quarantine
@@ -124,18 +124,8 @@ def _alone(store: GitStore) -> Iterator[None]:
             f"{store.git_dir} is a shallow clone: the oldest entries of its lines are not there",
             hint="`gitsession git fetch --unshallow` brings them",
         )
-    try:
-        lock = StoreLock(store.git_dir / LOCK)
-    except OSError as error:
-        raise Unavailable(f"cannot lock {store.git_dir}: {error.strerror}") from error
-    try:
-        lock.acquire()
-        try:
-            yield
-        finally:
-            lock.release()
-    finally:
-        lock.close()
+    with alone(store.git_dir / LOCK):
+        yield
 
 
 # ---- in
