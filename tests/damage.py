@@ -113,3 +113,15 @@ def _tell(told: Any, value: object) -> None:
 
 def _used() -> int:
     return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+
+
+KEPT = {
+    "a loose object": "objects/[0-9a-f][0-9a-f]/*",
+    "a pack": "objects/pack/*.pack",
+    "an index of a pack": "objects/pack/*.idx",
+    "the multi-pack-index": "objects/pack/multi-pack-index",
+    "the commit-graph": "objects/info/commit-graph",
+    "a loose ref": "refs/heads/sessions/*/main",
+    "packed-refs": "packed-refs",
+}
+"""What a store is kept in, by a pattern of the files."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from builders import Clock, bring, pi_file, said, talk
-from damage import changes, replace_file, without
+from damage import KEPT, changes, replace_file, without
 from promises import Faults
 from written import Written
 
@@ -19,16 +19,6 @@ from gitsession.cli.app import run
 from gitsession.errors import GitSessionError
 from gitsession.session import graph
 from gitsession.store import gitcli, refs, verified
-
-KEPT = {
-    "a loose object": "objects/[0-9a-f][0-9a-f]/*",
-    "a pack": "objects/pack/*.pack",
-    "an index of a pack": "objects/pack/*.idx",
-    "the multi-pack-index": "objects/pack/multi-pack-index",
-    "the commit-graph": "objects/info/commit-graph",
-    "a loose ref": "refs/heads/sessions/*/main",
-    "packed-refs": "packed-refs",
-}
 
 
 @pytest.mark.promise("P23")
