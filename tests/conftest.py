@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from promises import Account, faults
 from written import written
 
-from gitsession.store import gitstore
+from gitsession.store import writing
 
 __all__ = ["bench", "faults", "written"]
 
@@ -27,7 +27,7 @@ for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE"):
 os.environ["TZ"] = "UTC"
 time.tzset()
 
-gitstore.FLUSH_SECONDS = 600.0  # where a machine stands still, nothing is handed over but what a test asked for
+writing.FLUSH_SECONDS = 600.0  # where a machine stands still, nothing is handed over but what a test asked for
 
 
 @pytest.fixture(autouse=True)

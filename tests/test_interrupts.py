@@ -14,6 +14,7 @@ from raw import append
 from gitsession.store.create import LOCK, create
 from gitsession.store.gitstore import GitStore
 from gitsession.store.lock import StoreLock
+from gitsession.store.writing import Writing
 
 INTERRUPTS = 150
 
@@ -25,18 +26,18 @@ def store(tmp_path: Path) -> Iterator[GitStore]:
         yield opened
 
 
-@pytest.mark.parametrize("place", ["_begin", "_stage", "_finish", "_end"])
+@pytest.mark.parametrize("place", ["begin", "stage", "finish", "end"])
 def test_an_interrupt_at_the_edge_of_a_transaction_lets_go_of_the_store(store, monkeypatch, place):
     append(store, "before")
-    real = getattr(GitStore, place)
+    real = getattr(Writing, place)
 
-    def interrupted(self: GitStore, *words: object, **named: object) -> None:
+    def interrupted(self: Writing, *words: object, **named: object) -> None:
         monkeypatch.undo()
-        if place in ("_begin", "_stage"):
+        if place in ("begin", "stage"):
             real(self, *words, **named)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(GitStore, place, interrupted)
+    monkeypatch.setattr(Writing, place, interrupted)
     try:
         append(store, "interrupted")
     except KeyboardInterrupt:

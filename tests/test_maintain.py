@@ -74,7 +74,6 @@ def test_what_killed_runs_left_is_removed(store):
     proof.write_text("a" * 40)
     (store.git_dir / LEAF).parent.mkdir(parents=True, exist_ok=True)
     os.link(proof, store.git_dir / f"{LEAF}.lock")
-    store.last_flush_error = None
     done = maintain(store)
     assert sorted(done.removed) == sorted(str(path.relative_to(store.git_dir)) for path in [*ours, *others])
     assert young.exists()
