@@ -10,6 +10,8 @@ A chain is every value a ref had since the journal began. What the repository ho
                                      with goes along
     5. we cannot move it for now  -> it is left for the next flush, and holds up no other ref
 
+Where many refs move at once, those that hold what is ours and are no files of their own move together, by one write.
+
 Symbolic refs and deletions hold no history, and tracking refs only say what was seen: where others moved those, theirs
 stays and that is all.
 """
@@ -39,9 +41,10 @@ def move_to_ends(
     Adds to ``sidestepped`` each ref that others had moved, with our new name for it. Raises ``OSError`` where no lock
     can be made at all.
     """
-    _, failed = writer.delete({name: set(chain) for name, chain in chains.items() if chain[-1] is None})
-    ends = {name: end for name, chain in chains.items() if (end := chain[-1]) is not None}
-    _put_tracking(ends, writer)
+    done = _move_many(chains, writer)
+    rest = {name: chain for name, chain in chains.items() if name not in done}
+    _, failed = writer.delete({name: set(chain) for name, chain in rest.items() if chain[-1] is None})
+    ends = {name: end for name, chain in rest.items() if (end := chain[-1]) is not None}
     writer.prepare(ends)
     for name, end in ends.items():
         try:
@@ -54,12 +57,15 @@ def move_to_ends(
     return [_left(name, chains[name], writer) for name in failed], next(iter(failed.values()), None)
 
 
-def _put_tracking(ends: dict[str, RefValue], writer: RefWriter) -> None:
-    """Many tracking refs at once, as a first sync of many sessions brings them, are one write; they leave ``ends``."""
-    tracking = {name: end for name, end in ends.items() if name.startswith(refs.TRACKING)}
-    if len(tracking) > _MANY:
-        for name in writer.put_packed({name: end for name, end in tracking.items() if not end.startswith(SYMBOLIC)}):
-            del ends[name]
+def _move_many(chains: Mapping[str, Chain], writer: RefWriter) -> set[str]:
+    """Many refs at once, as a pull of many sessions brings them, are one write; which ones are where they belong."""
+    ends = {name: chain[-1] for name, chain in chains.items() if refs.target(chain[-1] or "") is None}
+    if len(ends) <= _MANY:
+        return set()
+    try:
+        return writer.move_many(ends, {name: set(chains[name]) for name in ends})
+    except (OSError, GitSessionError):
+        return set()  # one by one, then: what is in the way is told where it still is
 
 
 def _meet(name: str, chains: Mapping[str, Chain], end: Oid, writer: RefWriter, read: Read) -> str | None:

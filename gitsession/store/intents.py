@@ -30,7 +30,8 @@ def note(git_dir: Path, remote: str, refs: Mapping[str, Oid]) -> None:
 def forget(git_dir: Path, remote: str, refs: Iterable[str] | None = None) -> None:
     """Of ``refs``, or of all, the tracking refs say what the remote has. Raises ``OSError``."""
     held = _read(_file(git_dir, remote))
-    left = {name: oids for name, oids in held.items() if refs is not None and name not in set(refs)}
+    known = held.keys() if refs is None else set(refs)
+    left = {name: oids for name, oids in held.items() if name not in known}
     if left:
         _write(git_dir, remote, left)
     else:

@@ -4,12 +4,17 @@
     delete   prove; lock; compare; take them out of packed-refs; lock packed-refs, and where they are not in it:
              unlink the files; fsync their directories; release
     pack     lock packed-refs; write them into it; then lock, compare and unlink each file
+    many     lock packed-refs; compare; write into it what becomes of all; look who moved one of them meanwhile
 
 ``packed-refs`` is changed in the same way as a ref is moved: its lock becomes the new file. git is not asked to do any
 of this: a git that dies leaves locks of which nobody can tell whose they are.
 
 A file is unlinked for good only under the lock of ``packed-refs``: `git pack-refs` holds that from before it reads a
 ref until it has written what it read, and would bring back what went in between.
+
+*Many* refs that are no files of their own are moved, made and deleted by one write of ``packed-refs`` and no lock on
+each. Whoever locks one of them after that write sees it, and compares with what we wrote. Whoever had locked it before
+still has its lock when we look again, or has made a file of the ref, or taken it away: those few are moved one by one.
 
 Every method wants the store's lock. A flush costs an fsync for the directory of the proofs, two for each ref that is
 moved, and one for each directory that had to be made. Its deletions cost two for the proofs, two for each directory,
@@ -29,7 +34,7 @@ from gitsession.store import packedrefs
 from gitsession.store.base import RefValue
 from gitsession.store.durable import read_regular, sync_directory, write_all
 from gitsession.store.reflocks import RefLocks
-from gitsession.store.refnames import SYMBOLIC, check_ref_name
+from gitsession.store.refnames import SYMBOLIC, check_ref_name, directories
 from gitsession.store.refreader import RefReader
 
 _BATCH = 64
@@ -108,20 +113,35 @@ class RefWriter:
             _remove_empty_up(directory, self._git_dir / "refs")
         return len(loose) - len(failed)
 
-    def put_packed(self, new: Mapping[str, RefValue]) -> set[str]:
-        """Put refs that are no files of their own into ``packed-refs``, all by one write; which ones.
+    def move_many(
+        self, new: Mapping[str, RefValue | None], ours: Mapping[str, Collection[RefValue | None]]
+    ) -> set[str]:
+        """Point each ref that is packed, or not there, at its ``new`` (``None``: delete it) if it holds one of ``ours``,
+        all by one write; which ones now hold it. The others are for ``move`` and ``delete``.
 
-        For those that only say what was seen elsewhere: whoever moves one meanwhile has seen it later. Raises
-        ``Unavailable``, ``Corrupt`` and ``OSError``.
+        Only oids, that lead to commits. Raises ``Unavailable``, ``Corrupt`` and ``OSError``.
         """
-        done: dict[str, RefValue] = {}
+        done: set[str] = set()
 
         def with_new(data: bytes) -> bytes:
-            done.update({name: oid for name, oid in new.items() if not os.path.lexists(self._git_dir / name)})
-            return packedrefs.changed(data, put=done)
+            packed = packedrefs.values(data)
+            there = _Places(self._git_dir, packed)
+            for name, value in new.items():
+                held = packed.get(name)
+                is_ours = held in ours[name] if held != value else held is not None
+                if is_ours and there.is_no_file(name) and there.has_room(name, value):
+                    done.add(name)
+            put = {name: value for name in done if (value := new[name]) is not None}
+            return packedrefs.changed(data, put=put, drop=done - put.keys())
 
         self._change_packed(with_new)
-        return set(done)
+        now = packedrefs.values(self._packed())
+        return {name for name in done if not self._was_locked(name) and now.get(name) == new[name]}
+
+    def _was_locked(self, name: str) -> bool:
+        """Whether somebody moves ``name``, or did since it was no file. The lock first: it becomes the file."""
+        path = f"{self._git_dir}/{name}"
+        return os.path.lexists(f"{path}.lock") or os.path.lexists(path)
 
     def rebuild_packed(self, put: Mapping[str, RefValue]) -> None:
         """Drop the damaged lines of ``packed-refs`` as it is by now, and put ``put`` into it."""
@@ -221,6 +241,38 @@ class RefWriter:
             # `git pack-refs` has taken the ref over since, and removed a directory that became empty.
             sync_directory(self._git_dir)
         return True
+
+
+class _Places:
+    """Which names a new packed ref may have beside what is there: a ref is a file or a directory, never both."""
+
+    def __init__(self, git_dir: Path, packed: Collection[str]) -> None:
+        self._git_dir = git_dir
+        self._taken = set(packed)
+        self._folders = {folder for name in packed for folder in directories(name)}
+        self._free: dict[str, bool] = {}
+
+    def is_no_file(self, name: str) -> bool:
+        return not os.path.lexists(self._git_dir / name)
+
+    def has_room(self, name: str, value: RefValue | None) -> bool:
+        """Whether it can hold ``value``; and then it does."""
+        if value is None or name in self._taken:
+            return True
+        above = directories(name)
+        if name in self._folders or not all(self._is_free(folder) for folder in above):
+            return False
+        self._taken.add(name)
+        self._folders.update(above)
+        return True
+
+    def _is_free(self, folder: str) -> bool:
+        if folder in self._taken:
+            return False
+        if folder not in self._free:
+            path = self._git_dir / folder
+            self._free[folder] = path.is_dir() or not os.path.lexists(path)
+        return self._free[folder]
 
 
 def _content(value: RefValue) -> bytes:
