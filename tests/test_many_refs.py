@@ -18,6 +18,8 @@ from gitsession.store.refwriter import RefWriter
 
 MANY = [refs.leaf(f"s{number:03}") for number in range(100)]
 ONE, OTHER = MANY[3], MANY[4]
+FREE = {name: [None] for name in MANY}
+"""Each is to be made."""
 
 
 @pytest.fixture
@@ -59,11 +61,11 @@ def update_ref(git_dir: Path, words: str) -> None:
 def test_many_refs_are_made_moved_and_deleted_by_one_write_each(git_dir, writer):
     begun = first(git_dir)
     second = child_of(git_dir, begun, "second")
-    assert writer.move_many(dict.fromkeys(MANY, begun), dict.fromkeys(MANY, [None])) == set(MANY)
+    assert writer.move_many(dict.fromkeys(MANY, begun), FREE) == set(MANY)
     assert git(git_dir, "for-each-ref", "--format=%(objectname)", refs.SESSIONS).split() == [begun] * len(MANY)
-    assert writer.move_many(dict.fromkeys(MANY, second), dict.fromkeys(MANY, [begun])) == set(MANY)
+    assert writer.move_many(dict.fromkeys(MANY, second), {name: [begun] for name in MANY}) == set(MANY)
     assert writer.refs.list(refs.SESSIONS) == dict.fromkeys(MANY, second)
-    assert writer.move_many(dict.fromkeys(MANY), dict.fromkeys(MANY, [second])) == set(MANY)
+    assert writer.move_many(dict.fromkeys(MANY), {name: [second] for name in MANY}) == set(MANY)
     assert writer.refs.list(refs.SESSIONS) == {}
     assert loose(git_dir) == [MAIN]
     assert not traces(git_dir)
@@ -72,7 +74,7 @@ def test_many_refs_are_made_moved_and_deleted_by_one_write_each(git_dir, writer)
 def test_what_holds_something_else_or_is_a_file_of_its_own_is_left_to_the_others(git_dir, writer):
     writer.move(ONE, OID, ours={None})
     writer.move_many({OTHER: OID2}, {OTHER: [None]})
-    assert writer.move_many(dict.fromkeys(MANY, OID), dict.fromkeys(MANY, [None])) == {*MANY} - {ONE, OTHER}
+    assert writer.move_many(dict.fromkeys(MANY, OID), FREE) == {*MANY} - {ONE, OTHER}
     assert (writer.refs.read(ONE), writer.refs.read(OTHER)) == (OID, OID2)
 
 
@@ -81,7 +83,7 @@ def test_a_ref_is_not_made_where_another_one_needs_a_directory_or_is_one(git_dir
     writer.move(below, OID, ours={None})
     writer.move_many({OTHER: OID}, {OTHER: [None]})
     new = [ONE, above, f"{OTHER}/below", f"{MAIN}/below", MANY[5], f"{MANY[5]}/below"]
-    assert writer.move_many(dict.fromkeys(new, OID2), dict.fromkeys(new, [None])) == {MANY[5]}
+    assert writer.move_many(dict.fromkeys(new, OID2), {name: [None] for name in new}) == {MANY[5]}
 
 
 def test_a_deletion_of_what_nobody_has_is_left_to_who_makes_it_durable(writer):
@@ -93,7 +95,7 @@ def test_a_ref_that_git_makes_while_we_write_is_not_ours(git_dir, writer, meanwh
     end = child_of(git_dir, first(git_dir), "theirs")
     meanwhile(lambda: git(git_dir, "update-ref", ONE, end, "0" * 40))
     with faults.one():
-        assert writer.move_many(dict.fromkeys(MANY, first(git_dir)), dict.fromkeys(MANY, [None])) == {*MANY} - {ONE}
+        assert writer.move_many(dict.fromkeys(MANY, first(git_dir)), FREE) == {*MANY} - {ONE}
         assert writer.refs.read(ONE) == end
 
 
@@ -108,7 +110,7 @@ def test_a_ref_whose_lock_a_git_took_before_we_wrote_is_not_ours_yet(git_dir, wr
 
     meanwhile(begin)
     with faults.one():
-        assert writer.move_many(dict.fromkeys(MANY, OID2), dict.fromkeys(MANY, [None])) == {*MANY} - {ONE}
+        assert writer.move_many(dict.fromkeys(MANY, OID2), FREE) == {*MANY} - {ONE}
         lock.rename(git_dir / ONE)
         assert not writer.move(ONE, OID2, ours={None})
         assert writer.refs.read(ONE) == OID
@@ -121,7 +123,7 @@ def test_a_ref_that_git_makes_and_deletes_while_we_write_is_not_taken_for_ours(g
         lambda: git(git_dir, "update-ref", ONE, end, "0" * 40), lambda: git(git_dir, "update-ref", "-d", ONE, end)
     )
     with faults.one():
-        assert writer.move_many(dict.fromkeys(MANY, first(git_dir)), dict.fromkeys(MANY, [None])) == {*MANY} - {ONE}
+        assert writer.move_many(dict.fromkeys(MANY, first(git_dir)), FREE) == {*MANY} - {ONE}
         assert writer.refs.read(ONE) is None
 
 
@@ -135,7 +137,7 @@ def test_a_git_that_locks_after_our_write_sees_it(git_dir, writer, meanwhile):
         told.append(subprocess.run(words, capture_output=True).returncode)
 
     meanwhile(lambda: None, create_again)
-    assert writer.move_many(dict.fromkeys(MANY, begun), dict.fromkeys(MANY, [None])) == set(MANY)
+    assert writer.move_many(dict.fromkeys(MANY, begun), FREE) == set(MANY)
     assert told == [128]
     assert writer.refs.read(ONE) == begun
 

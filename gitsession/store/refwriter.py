@@ -116,8 +116,8 @@ class RefWriter:
     def move_many(
         self, new: Mapping[str, RefValue | None], ours: Mapping[str, Collection[RefValue | None]]
     ) -> set[str]:
-        """Point each ref that is packed, or not there, at its ``new`` (``None``: delete it) if it holds one of ``ours``,
-        all by one write; which ones now hold it. The others are for ``move`` and ``delete``.
+        """Point each ref that is packed, or not there, at its ``new`` (``None``: delete it), where it holds one of its
+        ``ours``, by one write for all; which ones now hold it. The others are for ``move`` and ``delete``.
 
         Only oids, that lead to commits. Raises ``Unavailable``, ``Corrupt`` and ``OSError``.
         """

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from math import inf
 from pathlib import Path
 
+from gitsession.errors import GitSessionError
 from gitsession.session import purged
 from gitsession.store import refs
 from gitsession.store.base import Kind, ObjectStore, Oid
@@ -17,7 +18,8 @@ from gitsession.sync.reading import GitReader
 
 __all__ = ["Proposed", "Reader", "Refusal", "judge"]
 
-SESSIONS_AT_ONCE = 200
+SESSIONS_AT_ONCE, ENTRIES_AT_ONCE = 200, 50_000
+"""Sessions that are judged together: so many, and where they are short, as many more as have together these entries."""
 
 LIMITS = Limits(entries=10_000_000, seconds=inf)
 """Whoever fetches has asked for it: what a server is guarded against is only much, and not wrong."""
@@ -45,12 +47,12 @@ def judge(read: Reader, moves: list[Proposed], known: Mapping[str, Oid]) -> list
     gone = purged.read(read.store)
     good = dict(known)
     found: list[Refusal] = []
-    with GitReader(read.git_dir, good) as apart:
-        for some in _portions(moves):
+    for some in _portions(moves, _at_once(read, moves, known)):
+        with GitReader(read.git_dir, good) as apart:
             refused = judging.judge(apart, some, gone, LIMITS, partial=_is_partial(read.git_dir))
-            bad = {refusal.ref for refusal in refused}
-            good |= {move.ref: move.new for move in some if move.new is not None and move.ref not in bad}
-            found += refused
+        bad = {refusal.ref for refusal in refused}
+        good |= {move.ref: move.new for move in some if move.new is not None and move.ref not in bad}
+        found += refused
     return found
 
 
@@ -62,13 +64,26 @@ def unfit(read: Reader, theirs: Oid) -> str:
     return "" if fault is None else fault.what
 
 
-def _portions(moves: Iterable[Proposed]) -> Iterator[list[Proposed]]:
+def _at_once(read: Reader, moves: Sequence[Proposed], known: Mapping[str, Oid]) -> int:
+    """How many sessions are judged together."""
+    sessions = len({refs.session_of(move.ref) for move in moves})
+    if sessions <= SESSIONS_AT_ONCE:
+        return SESSIONS_AT_ONCE
+    try:
+        with GitReader(read.git_dir, known) as apart:
+            entries = apart.count_new([move.new for move in moves if move.new is not None])
+    except GitSessionError:
+        return SESSIONS_AT_ONCE  # what was fetched is not whole: the judge says which
+    return max(SESSIONS_AT_ONCE, sessions * ENTRIES_AT_ONCE // max(entries, 1))
+
+
+def _portions(moves: Iterable[Proposed], at_once: int) -> Iterator[list[Proposed]]:
     """Sessions whole, and not all at once: of each entry that is judged a few words are held."""
     by_session: dict[str, list[Proposed]] = {}
     for move in moves:
         by_session.setdefault(refs.session_of(move.ref), []).append(move)
     sids = iter(sorted(by_session))
-    while group := list(islice(sids, SESSIONS_AT_ONCE)):
+    while group := list(islice(sids, at_once)):
         yield [move for sid in group for move in by_session[sid]]
 
 

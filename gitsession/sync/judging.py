@@ -55,7 +55,9 @@ def judge(
     """
     found: dict[str, Refusal] = {}
     rest = []
-    for move in sorted(moves, key=lambda move: move.ref):
+    moves = sorted(moves, key=lambda move: move.ref)
+    read.look_at([move.new for move in moves if move.new is not None and _OID.fullmatch(move.new)])
+    for move in moves:
         if not is_allowed(move.ref, allowed):
             fault = _of_the_ref(read, move)
             if fault is None and move.ref == refs.TOMBSTONES:
@@ -124,10 +126,9 @@ class _Judge:
         """What is wrong with the lines that lead to session refs."""
         if not moves:
             return
-        there = {refs.session_of(name) for name in self._read.known}
-        sids = {refs.session_of(move.ref) for move in moves}
-        scope = [refs.session(sid) for sid in sids] if sids <= there else None
-        graph = self._read.new([move.new for move in moves if move.new], scope, self._limits.entries)
+        there = [self._read.known_of(sid) for sid in {refs.session_of(move.ref) for move in moves}]
+        known = [oid for held in there for oid in held.values()] if all(there) else None
+        graph = self._read.new([move.new for move in moves if move.new], known, self._limits.entries)
         if graph is None:
             what = f"more than {self._limits.entries:,} new entries in one push: push fewer refs at a time"
             yield from (Refusal(move.ref, "", what, "limit") for move in moves)

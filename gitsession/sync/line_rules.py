@@ -24,12 +24,14 @@ _BRANCH, _META, _FILES = range(3)
 class Below(NamedTuple):
     """What the new part of a line stands on: ``old``, an entry that was there, or ``root``, a new one.
 
-    ``forks``: the sessions that begin in it with a ``fork`` entry. Shared by the entries of a line.
+    ``forks``: the sessions that begin in it with a ``fork`` entry. ``named``: what a session may be called that begins
+    with ``root``; ``None``: anything. Shared by the entries of a line.
     """
 
     old: Oid | None
     root: Oid | None
-    forks: frozenset[str]
+    forks: frozenset[str] = frozenset()
+    named: frozenset[str] | None = None
 
 
 class Seen(NamedTuple):
@@ -67,8 +69,10 @@ def see(read: Reader, node: Node, before: Seen | None) -> Seen:
     """``before``: what was seen of its parent, if that is new too."""
     if before is not None:
         below = before.below
+    elif node.parent is not None:
+        below = Below(node.parent, None)
     else:
-        below = Below(node.parent, None if node.parent else node.oid, frozenset())
+        below = Below(None, node.oid, named=_names_of(read, node))
     if node.kind == Fork.kind and node.source is None:
         entry = content.entry_of(read, node)
         below = below._replace(forks=below.forks | {entry.session}) if isinstance(entry, Fork) else below
@@ -111,7 +115,7 @@ def _holds_what_has_no_place(
     """``passed``: what was found to have its place on a branch; it is not looked at again."""
     where = _BRANCH if refs.is_branch(line.branch) else _META if _is_meta(line.branch) else _FILES
     at: Oid | None = line.new
-    while at is not None and at in seen and at not in passed:
+    while at is not None and at in seen and (where != _BRANCH or at not in passed):
         found = seen[at]
         if where != _BRANCH and found.starts:
             return None
@@ -142,8 +146,7 @@ def _beginnings(read: GitReader, sid: str, begun: Sequence[Line]) -> Iterator[Re
         below = line.seen.below if line.seen is not None else None
         return below.root if below is not None and below.root else read.root(line.old_below or line.new)
 
-    prefix = refs.session(sid)
-    there = {name: oid for name, oid in read.known.items() if name.startswith(prefix)}
+    there = read.known_of(sid)
     if there:
         ends = set(there.values())
         strangers = [line for line in begun if line.old_below not in ends]
@@ -167,16 +170,27 @@ def _first_root(read: GitReader, sid: str, begun: Iterable[Line], root: Callable
     for line in in_order:
         if line.seen is not None and sid in line.seen.below.forks:
             return root(line)
-    first = root(in_order[0])
+    line, first = in_order[0], root(in_order[0])
+    if line.seen is not None and line.seen.below.root == first:
+        named = line.seen.below.named
+    else:
+        try:
+            named = _names_of(read, load(read, first))
+        except GitSessionError:
+            return ""
+    return first if named is None or sid in named else ""
+
+
+def _names_of(read: Reader, root: Node) -> frozenset[str] | None:
+    """What a session may be called that begins with ``root``: nothing where it cannot be read; ``None``: anything."""
     try:
-        entry = content.entry_of(read, load(read, first))
+        entry = content.entry_of(read, root)
     except GitSessionError:
-        return ""
+        return frozenset()
     if not isinstance(entry, Session) or entry.source_id is None:
-        return first
+        return None
     lengths = (names.LENGTH, names.LENGTH_TAKEN)
-    named = {names.derived(entry.agent, entry.source_id, entry.at_ms, length=length) for length in lengths}
-    return first if sid in named else ""
+    return frozenset(names.derived(entry.agent, entry.source_id, entry.at_ms, length=length) for length in lengths)
 
 
 def _misfits(node: Node) -> tuple[Fault | None, ...]:

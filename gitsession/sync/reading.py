@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self, cast
 
 from gitsession.errors import Corrupt, Malformed, MissingObject, Unavailable
-from gitsession.store import gitcli, layout
+from gitsession.store import gitcli, layout, refs
 from gitsession.store.base import Kind, Oid
 from gitsession.store.catfile import CatFile, Head
 from gitsession.store.objects import parse_commit, parse_tree
@@ -37,6 +37,7 @@ class GitReader:
 
     def __init__(self, git_dir: Path, known: Mapping[str, Oid], variables: Mapping[str, str] | None = None) -> None:
         self.known = known
+        self._known_of: dict[str, dict[str, Oid]] | None = None
         self._git_dir = git_dir
         self._variables = dict(variables or {})
         self._git = CatFile(git_dir, self._variables)
@@ -72,6 +73,11 @@ class GitReader:
     def heads(self, oids: Sequence[Oid]) -> list[Head | None]:
         return list(self._git.heads(oids))
 
+    def look_at(self, oids: Iterable[Oid]) -> None:
+        """Ask what these are, in a few questions."""
+        wanted = [oid for oid in dict.fromkeys(oids) if oid not in self._heads]
+        self._heads |= zip(wanted, self.heads(wanted), strict=True)
+
     def ahead(self, commits: Sequence[Oid]) -> None:
         """Read what entries are made of, as far as it is small, in a few questions. What was read before is let go."""
         self._window, self._heads = {}, {}
@@ -83,8 +89,8 @@ class GitReader:
 
     def _fetch(self, oids: Iterable[Oid], kind: str, most: int) -> list[bytes]:
         """Those that are what they should be, and small. Whoever is asked for another one later says what is wrong."""
-        wanted = [oid for oid in dict.fromkeys(oids) if oid not in self._heads]
-        self._heads |= zip(wanted, self.heads(wanted), strict=True)
+        wanted = [oid for oid in dict.fromkeys(oids) if oid not in self._window]
+        self.look_at(wanted)
         room = _WINDOW_BYTES_MAX
         fit = []
         for oid in wanted:
@@ -106,21 +112,34 @@ class GitReader:
 
     # -- lines
 
-    def new(self, tips: Iterable[Oid], sessions: Iterable[str] | None, most: int) -> dict[Oid, tuple[Oid, ...]] | None:
-        """Commits that lead to ``tips`` and to no known ref, each after its parents, with its parents.
+    def known_of(self, sid: str) -> Mapping[str, Oid]:
+        """The known refs of a session."""
+        if self._known_of is None:
+            self._known_of = {}
+            for name, oid in self.known.items():
+                self._known_of.setdefault(refs.session_of(name), {})[name] = oid
+        return self._known_of.get(sid, {})
 
-        ``sessions``: which refs count as known, by what their names begin with; ``None``: all. ``None`` where there
-        are more than ``most``.
+    def new(self, tips: Iterable[Oid], known: Iterable[Oid] | None, most: int) -> dict[Oid, tuple[Oid, ...]] | None:
+        """Commits that lead to ``tips`` and to nothing ``known``, each after its parents, with its parents.
+
+        ``known``: ``None`` for what all known refs hold. ``None`` where there are more than ``most``.
         """
-        below = None if sessions is None else tuple(sessions)
-        old = {value for name, value in self.known.items() if below is None or name.startswith(below)}
         words = ("rev-list", "--topo-order", "--reverse", "--parents", f"--max-count={most + 1}", "--stdin")
-        told = self._run(*words, stdin="".join([*(f"{oid}\n" for oid in tips), *(f"^{oid}\n" for oid in old)]))
+        told = self._run(*words, stdin=self._range(tips, known))
         found = {}
         for line in told.splitlines():
             oid, *parents = line.split()
             found[oid] = tuple(parents)
         return found if len(found) <= most else None
+
+    def count_new(self, tips: Iterable[Oid]) -> int:
+        """How many commits lead to ``tips`` and to no known ref."""
+        return int(self._run("rev-list", "--count", "--stdin", stdin=self._range(tips, None)))
+
+    def _range(self, tips: Iterable[Oid], known: Iterable[Oid] | None) -> str:
+        old = set(self.known.values() if known is None else known)
+        return "".join([*(f"{oid}\n" for oid in tips), *(f"^{oid}\n" for oid in old)])
 
     def ancestors(self, oid: Oid) -> list[Oid]:
         """The commit and all that lead to it."""

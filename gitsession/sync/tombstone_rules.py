@@ -22,7 +22,8 @@ def judge(read: GitReader, move: Proposed, known: Tombstones, limits: Limits) ->
     try:
         if move.old is not None and not read.leads_to(move.new, move.old):
             return Fault("rewind", "it does not go on from what was purged before: fetch, and `gitsession sync`"), known
-        new = read.new([move.new], [refs.TOMBSTONES], COMMITS_MAX)
+        here = [oid for name, oid in read.known.items() if name == refs.TOMBSTONES]
+        new = read.new([move.new], here, COMMITS_MAX)
         if new is None:
             return Fault("limit", f"more than {COMMITS_MAX:,} steps at once"), known
         after = _said(read, move.new, limits)
