@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gitsession.codec import message
 from gitsession.codec.digest import to_base64url
@@ -13,8 +13,7 @@ from gitsession.store.base import Oid, Reader
 from gitsession.store.objects import parse_commit
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """``chain``: 32 bytes. ``author_seconds``: the entry's own time; ``committer_seconds`` never runs backwards.
 
     ``replaces``: the digest of the entry in whose place this one stands after a redaction, ``b""`` for all others.

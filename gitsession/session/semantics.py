@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import GitSessionError
@@ -34,6 +35,14 @@ class Sessions:
     read: Callable[[Node], Entry]
     _roots: dict[Oid, Oid | None] = field(default_factory=dict)
 
+    @cached_property
+    def _refs(self) -> Mapping[str, Mapping[str, Oid]]:
+        """The refs of each session, its conversation's first."""
+        found: dict[str, dict[str, Oid]] = {}
+        for name in sorted(self.leaves, key=lambda name: (not _is_talk(name), name)):
+            found.setdefault(refs.session_of(name), {})[name] = self.leaves[name]
+        return found
+
     def line(self, oid: Oid | None) -> Iterator[Node]:
         """The entries from ``oid`` towards the root, as far as they can be read; a damaged store may hold a circle."""
         seen: set[Oid] = set()
@@ -56,10 +65,9 @@ class Sessions:
         self._roots.update(dict.fromkeys(passed, found))
         return found
 
-    def of(self, sid: str) -> dict[str, Oid]:
+    def of(self, sid: str) -> Mapping[str, Oid]:
         """The refs of one session, its conversation's first."""
-        found = {name: oid for name, oid in self.leaves.items() if refs.session_of(name) == sid}
-        return dict(sorted(found.items(), key=lambda item: (not _is_talk(item[0]), item[0])))
+        return self._refs.get(sid, {})
 
     def meta(self, sid: str) -> Iterator[Node]:
         """What stands on ``meta``, and on the lines beside it, newest first, down to where the session begins."""
@@ -72,7 +80,7 @@ class Sessions:
 
     @property
     def sids(self) -> list[str]:
-        return sorted({refs.session_of(name) for name in self.leaves} - {""})
+        return sorted(self._refs.keys() - {""})
 
 
 def problems(

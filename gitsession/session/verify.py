@@ -134,9 +134,9 @@ class Walk:
             for name, value in store.refs(refs.session(sid) if sid else refs.SESSIONS).items()
             if not judges.is_purged(refs.session_of(name))
         }
-        _check_meta(store, leaves, self.nodes, report)
-        _check_files(leaves, self.nodes, report)
         sessions = Sessions(leaves, self.nodes, partial(content.entry_of, store))
+        _check_meta(sessions, report)
+        _check_files(leaves, self.nodes, report)
         active = store.refs(refs.active(sid) if sid else refs.ACTIVE)
         for found in semantics.problems(sessions, active, partial(content.files_of, store), judges.manifests):
             report.add(found.where, found.what, found.ref or self._leads.get(found.where, ""))
@@ -187,11 +187,10 @@ def _add_unreached(store: ObjectStore, sid: str, ref: str, nodes: dict[Oid, Node
         leads.setdefault(oid, ref)
 
 
-def _check_meta(
-    store: ObjectStore, ends: Mapping[str, Oid], nodes: Mapping[Oid, Node], report: Report
-) -> None:
+def _check_meta(sessions: Sessions, report: Report) -> None:
     """``meta`` stands below the entry at which its session begins, and holds nothing but what belongs there."""
-    for name, value in ends.items():
+    nodes = sessions.nodes
+    for name, value in sessions.leaves.items():
         parsed = refs.parse(name)
         if parsed is None or not refs.is_meta(parsed[1]):
             continue
@@ -201,8 +200,7 @@ def _check_meta(
                 report.add(node.oid, f"{node.kind[:40]!r} has no place on {name}")
                 break
             node = nodes.get(node.parent or "")
-        leaves = graph.branches(store, parsed[0])
-        if node is not None and starts(node) and _reaches(nodes, leaves, node.oid) is False:
+        if node is not None and starts(node) and _reaches(nodes, _branches(sessions, parsed[0]), node.oid) is False:
             report.add(name, "begins in another session")
 
 
@@ -238,10 +236,15 @@ def starts(node: Node) -> bool:
     return node.source is None and (node.parent is None or node.kind == Fork.kind)
 
 
-def _reaches(nodes: Mapping[Oid, Node], leaves: Mapping[str, Oid], start: Oid) -> bool | None:
+def _branches(sessions: Sessions, sid: str) -> list[Oid]:
+    """The leaves of a session's conversation."""
+    return [oid for name, oid in sessions.of(sid).items() if refs.is_branch(name.rpartition("/")[2])]
+
+
+def _reaches(nodes: Mapping[Oid, Node], leaves: Collection[Oid], start: Oid) -> bool | None:
     """Whether a branch comes from ``start``; ``None`` where damage on the way leaves it open."""
     open_ended = False
-    for leaf in leaves.values():
+    for leaf in leaves:
         seen: set[Oid] = set()
         at: Oid | None = leaf
         while at is not None and at in nodes and at not in seen:
