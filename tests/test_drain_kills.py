@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import random
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from faults import draining
-from faults.shim import Fault, Ran, Shim, scratch
+from faults.scene import Scene
+from faults.shim import Fault
 from hooks import Agent
 from promises import Faults
 
@@ -28,34 +26,9 @@ WHOLE = [
 ]
 
 
-class Scene:
-    """One prepared place, put back before each run: a look goes by where a workspace is."""
-
-    def __init__(self) -> None:
-        self.shim = Shim()
-        self._folder = Path(scratch())
-        self.place = self._folder / "it"
-        self.agent = draining.prepare(self.place)
-        shutil.copytree(self.place, self._folder / "kept", symlinks=True)
-        self.calls = {work: self.run(work).calls for work in draining.WORKS}
-
-    def run(self, work: str, fault: Fault | None = None) -> Ran:
-        shutil.rmtree(self.place)
-        shutil.copytree(self._folder / "kept", self.place, symlinks=True)
-        return self.shim.run(work, self.place, fault)
-
-    def points(self, work: str) -> list[int]:
-        every = range(1, self.calls[work] + 1)
-        return sorted(random.Random(0).sample(every, max(1, round(len(every) * SHARE))))
-
-    def close(self) -> None:
-        self.shim.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
-
-
 @pytest.fixture(scope="module")
 def scene() -> Iterator[Scene]:
-    made = Scene()
+    made = Scene(draining.prepare)
     yield made
     made.close()
 
@@ -66,10 +39,10 @@ MODES = ["kill-before", "kill-after", "torn"]
 @pytest.mark.promise("P7", "P9")
 @pytest.mark.parametrize("mode", MODES)
 def test_a_drain_killed_at_any_call_is_done_by_the_next_one(scene: Scene, mode: str, faults: Faults) -> None:
-    for at in scene.points("drain"):
+    for at in scene.points("drain", SHARE):
         ran = scene.run("drain", Fault(mode, at))
         assert ran.code in (0, -9), ran.stderr
-        agent = scene.agent
+        agent = scene.prepared
         agent.drain()
         assert spool.waiting(str(agent.store)) == []
         assert spool.set_aside(str(agent.store)) == []
@@ -82,7 +55,7 @@ def test_a_drain_killed_at_any_call_is_done_by_the_next_one(scene: Scene, mode: 
 @pytest.mark.promise("P7", "P9")
 @pytest.mark.parametrize("mode", MODES)
 def test_a_hook_killed_at_any_call_leaves_a_whole_event_or_none(scene: Scene, mode: str, faults: Faults) -> None:
-    for at in scene.points("hook"):
+    for at in scene.points("hook", SHARE):
         ran = scene.run("hook", Fault(mode, at))
         assert ran.code in (0, -9), ran.stderr
         agent = Agent(scene.place)

@@ -7,11 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from builders import assert_clean, assert_git_agrees, session
+from builders import assert_clean, assert_git_agrees, begun, session
 from purged import SECRET, find, keys, purge, traces
 from raw import git
 from remotes import everywhere, hub, say, shared, store_with, sync, there
 
+from gitsession.api import Store
 from gitsession.model.entries import BranchSummary, Message
 from gitsession.session import graph
 from gitsession.session import session as sessions
@@ -158,3 +159,46 @@ def test_a_server_without_hooks_keeps_the_old_line_and_no_store_takes_it_in(tmp_
     finally:
         for store in stores.values():
             store.close()
+
+
+def test_who_is_killed_once_the_set_has_come_goes_on_when_it_is_opened(
+    tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with store_with(tmp_path / "a.git", place) as a, store_with(tmp_path / "b.git", place) as b:
+        begun(a, "first", SECRET)
+        sync(a)
+        sync(b)
+        purge(a, find(a))
+        sync(a)
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(purging, "apply", interrupted)
+            sync(b)
+        assert b.ref(refs.TOMBSTONES) == a.ref(refs.TOMBSTONES)
+        assert purging.is_pending(b)
+    with Store.open(tmp_path / "b.git") as opened:
+        assert opened.verify().problems == []
+        assert traces(opened.objects) == []
+
+
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_server_that_is_killed_before_it_purges_does_so_with_the_next_push(tmp_path: Path, place: Path) -> None:
+    """Until then its line is told, and not taken in."""
+    with store_with(tmp_path / "a.git", place) as a:
+        begun(a, "first", SECRET)
+        sync(a)
+        purge(a, find(a))
+        hook = place / "hooks/post-receive"
+        words = hook.read_text()
+        hook.write_text("#!/bin/sh\nkill -9 $$\n")
+        assert "refused" in sync(a).values()
+        hook.write_text(words)
+        assert "refused" in sync(a).values()
+        assert held(place)
+        begun(a, "another")
+        sync(a)
+        assert not held(place)
+        assert "refused" not in sync(a).values()
+        assert shared(a) == there(place)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from gitsession.checkpoint.line import Point, history
+from gitsession.checkpoint.line import Point, histories
 from gitsession.checkpoint.timeline import BEFORE, REWIND, WORKSPACE, Step
 from gitsession.codec.digest import to_base64url
 from gitsession.session import graph
@@ -114,10 +114,31 @@ class Files(Mapping[str, Oid]):
         return [FileChange(path, *(old or (None, None)), *(new or (None, None))) for path, (old, new) in found]
 
 
+def found(store: ObjectStore, sid: str, at: Node, workspace: str = "") -> tuple[list[Point], int]:
+    """The line that says what the files were at an entry (oldest first), and which of it (-1: none taken by then).
+
+    Of several lines, that of stores which went on without each other: one of ``workspace`` if there is any; one that
+    has anything from by then; the one with the nearest entry on the line of ``at``; the newest; ours. Raises as
+    ``histories``.
+    """
+    lines = [(points, place(store, points, at)) for points in histories(store, sid)]
+    if len(lines) < 2:
+        return lines[0] if lines else ([], -1)
+    said = [points[max(number, 0)].entry for points, number in lines]
+    depths = _depths(store, at, {entry.target for entry in said if entry.target})
+
+    def rank(one: int) -> tuple[bool, bool, int, int]:
+        entry = said[one]
+        nearness = -depths.get(entry.target or "", len(depths))
+        return entry.workspace == workspace, lines[one][1] >= 0, nearness, entry.at_ms
+
+    return lines[max(range(len(lines)), key=rank)]
+
+
 def files_at(store: ObjectStore, sid: str, at: Node) -> Point | None:
     """The checkpoint that says what the files were at an entry: the first, where none was made by then."""
-    points = history(store, sid)
-    return points[max(place(store, points, at), 0)] if points else None
+    points, number = found(store, sid, at)
+    return points[max(number, 0)] if points else None
 
 
 def _depths(store: ObjectStore, at: Node, wanted: set[str]) -> Mapping[str, int]:

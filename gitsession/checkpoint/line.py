@@ -53,14 +53,15 @@ def readable(store: ObjectStore, sid: str) -> Point | None:
         return None
 
 
-def walk(store: ObjectStore, sid: str) -> Iterator[Point]:
+def walk(store: ObjectStore, sid: str, first: str = "") -> Iterator[Point]:
     """The checkpoints, newest first, back to the first, to one that was purged, or to one that is lost and beside which
     the line went on.
 
-    Raises ``MissingObject``, ``Corrupt`` or ``Malformed`` where another cannot be read: whoever passed over it would
-    take what changed there for somebody else's doing.
+    ``first``: the ref on which the line begins, if it is not ours (``captured.starts``). Raises ``MissingObject``,
+    ``Corrupt`` or ``Malformed`` where another cannot be read: whoever passed over it would take what changed there for
+    somebody else's doing.
     """
-    for number, (_, end) in enumerate(reversed(captured.ends(store, sid))):
+    for number, (_, end) in enumerate(reversed(captured.ends(store, sid, first))):
         oid: Oid | None = end
         while oid is not None:
             try:
@@ -87,9 +88,24 @@ def _point(store: ObjectStore, oid: Oid) -> Point | None:
     return Point(node, entry, parts.files)
 
 
-def history(store: ObjectStore, sid: str) -> list[Point]:
+def history(store: ObjectStore, sid: str, first: str = "") -> list[Point]:
     """The same, oldest first."""
-    return list(walk(store, sid))[::-1]
+    return list(walk(store, sid, first))[::-1]
+
+
+def histories(store: ObjectStore, sid: str) -> Iterator[list[Point]]:
+    """The same of every line that has any: ours, then those of stores that went on without us. Raises as ``walk`` of
+    ours; of another that cannot be read nothing is known.
+    """
+    ours, *others = captured.starts(store, sid)
+    if points := history(store, sid, ours):
+        yield points
+    for first in others:
+        try:
+            if points := history(store, sid, first):
+                yield points
+        except DAMAGE:
+            continue
 
 
 Files = Callable[[Transaction | Recorder, "Point | None"], "Oid | None"]

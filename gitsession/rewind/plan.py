@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
 from gitsession.checkpoint import at as places
-from gitsession.checkpoint import line
 from gitsession.checkpoint.claims import claims
 from gitsession.checkpoint.line import Point
 from gitsession.checkpoint.taking import place_of
@@ -106,13 +105,13 @@ def now_of(root: Root, path: str) -> Now | str:
 
 
 def _with_files(store: ObjectStore, made: RewindPlan, root: Root, *, force: bool) -> RewindPlan:
-    points = line.history(store, made.session)
+    points, number = places.found(store, made.session, made.at, place_of(root))
     if not points and made.what == "files":
         raise NotFound(
             f"session {made.session} has no checkpoints, so no files to bring back",
             hint="`gitsession checkpoint` takes one",
         )
-    number = max(places.place(store, points, made.at), 0)  # what was there before the first look, nobody knows
+    number = max(number, 0)  # what was there before the first look, nobody knows
     seen = _seen_whole(points, number)
     levels = trees.Levels(store)
     found = touches(places.steps(store, points[seen:], levels=levels), number - seen)

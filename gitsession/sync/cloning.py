@@ -82,7 +82,7 @@ def _fill(path: Path, remote: Remote, talk: Talk, filter: str) -> SyncReport:
     good = {ref: oid for ref, oid in theirs.items() if ref not in refused}
     if len(good) < len(found):
         fetched.keep_only(good.values(), [])
-    fetched.move_in()
+    fetched.move_in(kept=False)
     if filter:
         _promise(path, remote, filter)
     _put(path, {**good, **{remote.tracking(ref): oid for ref, oid in good.items()}})

@@ -35,6 +35,7 @@ def join(store: GitStore, apart: Reader, theirs: Oid | None) -> list[SyncedBranc
         return [SyncedBranch(refs.TOMBSTONES, "refused", ours, ours, why=str(error))]
     if merged.oid == ours:
         return [SyncedBranch(refs.TOMBSTONES, "ahead", ours, ours)]
+    purging.begin(store)
     with store.transaction() as tx:
         tx.put_all(copied)
         tx.put_all(merged.objects)

@@ -68,8 +68,7 @@ def is_pending(store: GitStore) -> bool:
 
 def add(store: GitStore, more: Tombstones, at_ms: int) -> Purged:
     """Purge ``more``, and finish what was begun. Raises ``Refused`` where it cannot be done, ``Unavailable``."""
-    check(store)
-    _begin(store)
+    begin(store)
     while True:
         tip = store.ref(refs.TOMBSTONES)
         grown = tombstones.added(store, tip, more, at_ms)
@@ -107,6 +106,14 @@ def _digest_of(store: GitStore, one: Node) -> str:
     return digest_of(parts.stored, parts.holes).hex()
 
 
+def begin(store: GitStore) -> None:
+    """Step 0. Raises as ``check``."""
+    check(store)
+    file = store.git_dir / create.PURGE_PENDING
+    if not file.exists():
+        replace_file(file, b"", by=file.with_suffix(".tmp"))
+
+
 def check(store: GitStore) -> None:
     """Raises ``Refused`` where a purge would leave a copy, or take what it must not."""
     if store.read_only:
@@ -138,8 +145,7 @@ def apply(store: GitStore, found: Tombstones | None = None) -> Purged:
     done = _done(store.git_dir)
     if done.tip == tip and not is_pending(store) and _is_as_said(store, found, done):
         return Purged()
-    check(store)
-    _begin(store)
+    begin(store)
     with packing(store.git_dir):
         applied, settled = _carry_out(store, found)
     _note(store.git_dir, _Done(tip, settled, ""))
@@ -268,12 +274,6 @@ def _refuse_tags(store: GitStore, rewriter: Rewriter) -> None:
         name, kind, *to = line.split(" ")
         if kind == "tag" and to[1:] == ["commit"] and rewriter.commit(to[0]) != to[0]:
             raise Refused(f"the tag {name} leads to what is to be purged", hint="`git tag -d` takes it away")
-
-
-def _begin(store: GitStore) -> None:
-    file = store.git_dir / create.PURGE_PENDING
-    if not file.exists():
-        replace_file(file, b"", by=file.with_suffix(".tmp"))
 
 
 @dataclass(frozen=True, slots=True)

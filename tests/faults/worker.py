@@ -15,7 +15,7 @@ import tempfile
 import traceback
 from typing import Any
 
-from faults import checkpointing, draining, purging, rewinding, work
+from faults import checkpointing, draining, purging, rewinding, syncing, work
 
 _SUBREAPER = 36
 _SECONDS = 240
@@ -41,7 +41,7 @@ def _run(request: dict[str, Any]) -> dict[str, Any]:
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         try:
             while True:
-                os.waitpid(-child, 0)
+                os.waitpid(-1, 0)  # git that talks leads a group of its own
         except ChildProcessError:
             pass
         errors.seek(0)
@@ -65,6 +65,8 @@ def _be_child(request: dict[str, Any], out: int, errors: int) -> None:
             purging.do(request["git_dir"])
         elif request["work"] in draining.WORKS:
             draining.do(request["work"], request["git_dir"])
+        elif request["work"] in syncing.WORKS:
+            syncing.do(request["work"], request["git_dir"])
         else:
             work.do(request["work"], request["git_dir"], request["skip"], **request["options"])
         code = 0

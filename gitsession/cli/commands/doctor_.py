@@ -112,7 +112,7 @@ def _store(app: App) -> Iterator[Check]:
         if not objects.contains(value):
             yield Check("refs", f"{name} leads to {value[:12]}, which is not there", _REPAIR)
     for name in captured.aside(objects):
-        yield Check("checkpoints", f"{name} stands beside another program's; no rewind looks there", is_note=True)
+        yield Check("checkpoints", f"{name} is where no line of checkpoints leads; no rewind looks there", is_note=True)
     for begun in store.unfinished():
         yield Check("rewind", f"not done yet: {begun}", "`gitsession rewind --continue` or `--abort` ends it")
     packs = count_packs(path)

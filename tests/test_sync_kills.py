@@ -1,0 +1,112 @@
+"""kill -9, or a disk that says no, at any system call of a sync, ours or git's, here or on the server: done again, it
+ends where it would have.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from faults import syncing as hurt
+from faults.invariants import assert_goes_on, assert_nothing_left, assert_whole
+from faults.scene import Scene
+from faults.shim import Fault
+from faults.work import small
+from promises import Faults
+from remotes import shared, there
+
+from gitsession.api import Store
+from gitsession.store import gitcli, intents
+from gitsession.sync import quarantine
+
+SHARE = float(os.environ.get("GITSESSION_SYNC_KILLS", "0.003"))
+"""Of all calls; 1 is all of them."""
+
+ERROR = re.compile(r"^[\w.]+(?=: )", re.MULTILINE)
+"""The classes of errors in a traceback, the last one last."""
+
+Prepare = Callable[[Path], None]
+State = tuple[Mapping[str, str], Mapping[str, str]]
+
+
+class Syncs(Scene):
+    """A store, its hub, and what they hold after each work that nothing disturbs."""
+
+    def __init__(self, prepare: Prepare) -> None:
+        super().__init__(prepare)
+        self._ends: dict[str, State] = {}
+
+    def end(self, work: str) -> State:
+        """What store and hub hold after a run that nothing disturbs."""
+        if work not in self._ends:
+            ran = self.run(work)
+            assert ran.code == 0, ran.stderr
+            self._ends[work] = self.judged(work)
+        return self._ends[work]
+
+    def again(self, work: str) -> State:
+        """Look at what a kill has left, and do it once more."""
+        store, hub = self.store(work), self.place / "hub.git"
+        for lock in [hub / "packed-refs.lock", *hub.rglob("refs/**/*.lock")]:
+            lock.unlink(missing_ok=True)  # git's own: where nobody is at work its owner may
+        assert gitcli.fsck(hub) == []
+        if (hub / "hooks/post-receive").exists():
+            Store.open(hub).close()  # a server that was killed while it purged goes on when it is opened next
+        if work != hurt.CLONE or not store.exists():
+            hurt.do(work, str(self.place))
+        return self.judged(work)
+
+    def judged(self, work: str) -> State:
+        store, hub = self.store(work), self.place / "hub.git"
+        left = store / quarantine.PLACE
+        assert not left.exists() or not [*left.iterdir()]
+        assert [*intents.noted(store)] == []
+        with small(), Store.open(store, clock=lambda: 1) as opened:
+            ends = shared(opened.objects), there(hub)
+            assert_whole(opened.objects)
+            assert opened.verify().problems == []
+            assert_goes_on(opened)
+        assert gitcli.fsck(store) == gitcli.fsck(hub) == []
+        assert_nothing_left(store)
+        return ends
+
+    def store(self, work: str) -> Path:
+        return self.place / ("clone.git" if work == hurt.CLONE else "store.git")
+
+
+CASES = [
+    *((hurt.prepare, work, "kill-before") for work in hurt.WORKS),
+    *((hurt.prepare, hurt.SYNC, mode) for mode in ("torn", "eio", "enospc")),
+    (hurt.prepare_purging, hurt.SYNC, "kill-before"),
+]
+
+
+@pytest.fixture(scope="module")
+def scenes() -> Iterator[Callable[[Prepare], Syncs]]:
+    made: dict[Prepare, Syncs] = {}
+
+    def of(prepare: Prepare) -> Syncs:
+        if prepare not in made:
+            made[prepare] = Syncs(prepare)
+        return made[prepare]
+
+    yield of
+    for scene in made.values():
+        scene.close()
+
+
+@pytest.mark.promise("P7", "P8", "P9", "P42")
+@pytest.mark.parametrize(("prepare", "work", "mode"), CASES)
+def test_what_was_hurt_at_any_call_ends_the_same(
+    scenes: Callable[[Prepare], Syncs], prepare: Prepare, work: str, mode: str, faults: Faults
+) -> None:
+    scene = scenes(prepare)
+    expected = scene.end(work)
+    for at in scene.points(work, SHARE):
+        with faults.one():
+            ran = scene.run(work, Fault(mode, at))
+            assert ran.code in (0, -9) or ERROR.findall(ran.stderr)[-1].endswith(("Unavailable", "Unfit")), ran.stderr
+            assert scene.again(work) == expected, at
