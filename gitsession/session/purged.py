@@ -123,7 +123,8 @@ class Tombstones:
         return (self.has_entry(of) and self.instead(of) is None) or any(of in began for began in self.sessions.values())
 
     def has_file(self, oid: Oid) -> bool:
-        return FILE + oid in self.removed
+        """Whether a captured file is not to be. What stands in the place of one always is, whatever a set says."""
+        return FILE + oid in self.removed and oid != WITHHELD_OID
 
     @property
     def has_files(self) -> bool:

@@ -95,7 +95,7 @@ def put_or_stand_in(to: keep.Entries, parent: Node | None, draft: keep.Draft, pu
 
 def words_of(node: Node, by: Replacement) -> Headline:
     """The words of ``by`` in the place of ``node``. Raises as ``replaced``."""
-    data = _whole(by.stored)
+    data = whole_of(by.stored)
     if node.source is None:
         return own_headline.headline(payload.decode(data)[0])
     format = FORMATS.get(node.source.agent)
@@ -126,7 +126,8 @@ def of_node(store: Reader, node: Node) -> Tombstone:
     return read(node, parts.form, parts.stored)
 
 
-def _whole(stored: Stored) -> bytes:
+def whole_of(stored: Stored) -> bytes:
+    """The payload with its holes filled. Raises ``Malformed``."""
     lifted = {(digest, encoding): data for digest, encoding, data in stored.lifted}
 
     def fetch(digest: bytes, encoding: Encoding) -> bytes:

@@ -12,7 +12,7 @@ from gitsession.model.entries import Fork
 from gitsession.session import content, graph, oplog
 from gitsession.session.gaps import DAMAGE
 from gitsession.session.node import Node, before, load
-from gitsession.session.purged import FILE, Tombstones
+from gitsession.session.purged import FILE, WITHHELD_OID, Tombstones
 from gitsession.store import refs
 from gitsession.store.base import ObjectStore, Oid
 from gitsession.workspace import trees
@@ -113,6 +113,8 @@ def saying(store: ObjectStore, text: str, sids: Iterable[str] | None = None) -> 
                 else:
                     entries.setdefault(node.oid, Hit(sid, node, digest_of(parts.stored, parts.holes).hex()))
             for path, oid in _files(store, parts.files):
+                if oid == WITHHELD_OID:
+                    continue
                 if oid not in searched:
                     searched[oid] = any(spelling in store.read(oid)[1] for spelling in spelled)
                 if searched[oid]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gitsession.errors import Corrupt, Malformed, MissingObject
+from gitsession.session import purged
 from gitsession.store import refs
 from gitsession.store.base import Kind, Oid
 from gitsession.store.gitstore import GitStore
 from gitsession.store.objects import SUBMODULE_MODE, parse_commit, parse_tree
-from gitsession.sync import purging, tombstones
+from gitsession.sync import claims, purging, tombstones
 from gitsession.sync.judged import Reader, unfit
 from gitsession.sync.reconcile import SyncedBranch
 
@@ -35,6 +36,9 @@ def join(store: GitStore, apart: Reader, theirs: Oid | None) -> list[SyncedBranc
         return [SyncedBranch(refs.TOMBSTONES, "refused", ours, ours, why=str(error))]
     if merged.oid == ours:
         return [SyncedBranch(refs.TOMBSTONES, "ahead", ours, ours)]
+    why = claims.problem(store, _leading(store), purged.read(store), tombstones.at(apart, theirs) | purged.read(store))
+    if why:
+        return [SyncedBranch(refs.TOMBSTONES, "refused", ours, ours, why=why)]
     purging.begin(store)
     with store.transaction() as tx:
         tx.put_all(copied)
@@ -43,6 +47,10 @@ def join(store: GitStore, apart: Reader, theirs: Oid | None) -> list[SyncedBranc
     moved = purging.apply(store).moved
     gone = [SyncedBranch(ref, "purged", None, store.ref(ref)) for ref in moved if ref.startswith(refs.SESSIONS)]
     return [SyncedBranch(refs.TOMBSTONES, "forwarded" if ours else "new", ours, merged.oid), *gone]
+
+
+def _leading(store: GitStore) -> dict[str, Oid]:
+    return {name: oid for name, oid in store.refs("refs/").items() if refs.target(oid) is None}
 
 
 def _behind(store: GitStore, apart: Reader, tip: Oid) -> Iterator[tuple[Oid, tuple[Kind, bytes]]]:

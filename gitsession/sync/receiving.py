@@ -15,8 +15,9 @@ from gitsession.errors import GitSessionError, Malformed
 from gitsession.session.purged import NONE, at
 from gitsession.store import create, gitcli, refs
 from gitsession.store.base import Oid
+from gitsession.store.git import GitDoor
 from gitsession.store.gitstore import GitStore
-from gitsession.sync import server
+from gitsession.sync import claims, server
 from gitsession.sync.judging import judge
 from gitsession.sync.proposals import Limits, Proposed, Refusal
 from gitsession.sync.reading import GitReader
@@ -61,7 +62,12 @@ def pre(git_dir: Path, proposed: Sequence[Proposed], environ: Mapping[str, str])
     with GitReader(git_dir, there(git_dir, proposed), variables) as read:
         tip = read.known.get(refs.TOMBSTONES)
         gone = NONE if tip is None else at(read, tip)
-        return judge(read, proposed, gone, limits(settings), allowed=allowed)
+        found = judge(read, proposed, gone, limits(settings), allowed=allowed)
+        grown = [move.new for move in proposed if move.ref == refs.TOMBSTONES and move.new is not None]
+        if grown and not any(refusal.ref == refs.TOMBSTONES for refusal in found):
+            why = claims.problem(GitDoor(git_dir), _listed(git_dir, refs.SESSIONS), gone, at(read, grown[0]) | gone)
+            found += [Refusal(refs.TOMBSTONES, grown[0], why, "tombstones")] if why else []
+        return found
 
 
 def post(git_dir: Path) -> Purged | None:

@@ -1,0 +1,146 @@
+"""Somebody else's set of what was purged takes away and hides; it puts no other words into a history, nor breaks it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from builders import assert_clean, session
+from purged import key_of
+from pushed import Client, bare, hub, push
+from remotes import store_with, sync
+from secret_shapes import a_token
+
+from gitsession import Message, Store
+from gitsession.codec.holes import Stored
+from gitsession.model.blocks import Text, ToolCall
+from gitsession.model.entries import Entry
+from gitsession.session.keep import own
+from gitsession.session.purged import WITHHELD_OID, Replacement, Tombstones
+from gitsession.store import refs
+from gitsession.store.gitstore import GitStore
+from gitsession.sync import tombstones
+
+ALL = "refs/heads/*:refs/heads/*"
+TOKEN = a_token()
+
+
+def instead(client: Client, form: str, data: bytes, holes: bytes = b"", *, of: str = "leaf") -> Tombstones:
+    node = client.leaf if of == "leaf" else client.root
+    return Tombstones(replaced={key_of(client.store, node): Replacement(form, Stored(data, holes, ()))})
+
+
+def says(client: Client, entry: Callable[..., Entry], of: str = "leaf") -> Tombstones:
+    draft = own(entry("I never said that", at_ms=client.leaf.author_seconds * 1000), bytes(16), None)
+    return instead(client, draft.form, draft.stored.payload, of=of)
+
+
+FORGED: dict[str, tuple[Callable[[Client], Tombstones], str]] = {
+    "other words": (lambda one: says(one, Message.user), "says something else"),
+    "another author": (lambda one: says(one, Message.assistant), "is to replace the user message"),
+    "a message where the session begins": (lambda one: says(one, Message.user, "root"), "is to replace the session"),
+    "no CBOR": (lambda one: instead(one, "cbor", b"garbage"), "not CBOR"),
+    "holes that are none": (lambda one: instead(one, "cbor", b"", b"zz"), "not CBOR"),
+    "another form": (lambda one: instead(one, "jsonl", b"{}"), "not CBOR"),
+    "the beginning alone": (lambda one: Tombstones(frozenset({key_of(one.store, one.root)})), "with the whole session"),
+    "a session that begins elsewhere": (
+        lambda one: Tombstones(sessions={one.sid: frozenset({"0" * 64})}), "begins with another entry"
+    ),
+    "a session that begins nowhere": (lambda one: Tombstones(sessions={one.sid: frozenset()}), "begins with another"),
+}  # fmt: skip
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Client:
+    client = Client.begin(tmp_path / "theirs.git")
+    session(client.store, client.sid).append(Message.user("what I said"))
+    client.store.flush()
+    return client
+
+
+def pushed(client: Client, to: Path, said: Tombstones) -> subprocess.CompletedProcess[str]:
+    made = tombstones.added(client.store, None, said, 1000)
+    for kind, data in made.objects.values():
+        client.put(kind, data)
+    return push(client.path, to, f"{made.oid}:{refs.TOMBSTONES}")
+
+
+@pytest.mark.promise("P34")
+@pytest.mark.parametrize("name", FORGED)
+def test_a_forged_set_is_not_joined_and_the_store_goes_on(tmp_path: Path, client: Client, name: str, faults) -> None:
+    place = bare(tmp_path / "hub.git")
+    push(client.path, place, ALL)
+    ours = store_with(tmp_path / "ours.git", place)
+    sync(ours)
+    before = ours.refs(refs.SESSIONS)
+    make, why = FORGED[name]
+    assert pushed(client, place, make(client)).returncode == 0
+    store = Store(ours)
+    with faults.one():
+        told = {branch.ref: branch for branch in store.sync().branches}
+        assert told[refs.TOMBSTONES].outcome == "refused"
+        assert why in told[refs.TOMBSTONES].why
+        assert ours.refs(refs.SESSIONS) == before
+        assert ours.ref(refs.TOMBSTONES) is None
+        assert_clean(ours)
+    store.close()
+
+
+@pytest.mark.promise("P34")
+@pytest.mark.parametrize("name", ["other words", "no CBOR", "a session that begins elsewhere"])
+def test_a_server_refuses_it(tmp_path: Path, client: Client, name: str, faults) -> None:
+    place = hub(tmp_path / "hub.git")
+    push(client.path, place, ALL)
+    make, why = FORGED[name]
+    with faults.one():
+        done = pushed(client, place, make(client))
+        assert done.returncode == 1
+        assert why in done.stderr
+        assert "[tombstones]" in done.stderr
+
+
+def test_a_redaction_is_no_forgery(tmp_path: Path) -> None:
+    """Of our own entries, with the secret in a text, in a key and in a value, and in one that was redacted before."""
+    place = hub(tmp_path / "hub.git")
+    with Store.create(tmp_path / "one.git") as one:
+        one.add_remote("origin", str(place))
+        subprocess.run(["git", "-C", one.objects.git_dir, "config", "gitsession.redact", "false"], check=True)
+        said = one.new_session(agent="agent")
+        said.append(Message.user(f"use {TOKEN.text}, then [redacted:typed] it"))
+        call = ToolCall(id="1", name="run", arguments={TOKEN.text: "x", "a": [TOKEN.text, 7]})
+        said.append(Message.assistant([Text(text="done"), call]))
+        said.append(Message.user("and acme_0123456789 again"))
+        assert one.push("origin").of("refused")  # the gate
+    push(tmp_path / "one.git", place, ALL)
+    shutil.copytree(place, bare(tmp_path / "plain.git"), dirs_exist_ok=True)
+    for at in ("two.git", "three.git"):
+        store_with(tmp_path / at, place).close()
+    with GitStore.open(tmp_path / "two.git") as two:
+        sync(two)
+        with Store.open(tmp_path / "one.git") as one:
+            assert one.redact(list(one.secrets())).entries == 2
+            assert not one.sync("origin").of("refused")
+        told = sync(two)
+        assert told[refs.MAIN] == "purged"
+        assert_clean(two)
+        assert not TOKEN.is_in(b"".join(two.read(oid)[1] for oid in two.oids()))
+
+
+def test_what_stands_for_a_purged_file_is_never_purged_itself(tmp_path: Path) -> None:
+    """Else no checkpoint in which a file was purged could be pushed or fetched any more."""
+    place = hub(tmp_path / "hub.git")
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "a.txt").write_text("the word")
+    with Store.create(tmp_path / "one.git") as one:
+        one.add_remote("origin", str(place))
+        said = one.new_session(agent="agent", cwd=str(folder))
+        said.append(Message.user("hi"))
+        said.checkpoint()
+        one.purge(one.plan_purge(text="the word"))
+        assert one.plan_purge(text="[purged]").is_empty
+        assert not Tombstones(frozenset({f"file:{WITHHELD_OID}"})).has_file(WITHHELD_OID)
+        assert not one.sync("origin").of("refused")
