@@ -1,56 +1,92 @@
-"""Other repositories, as ``Store`` has them."""
+"""Other repositories, at the front door. What sync needs is loaded by the first call that needs it."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from gitsession.api.opened import Opened
 from gitsession.store import refs
-from gitsession.store.gitstore import GitStore
-from gitsession.sync import bundles, cloning, remotes, syncing
-from gitsession.sync.remotes import Remote
-from gitsession.sync.syncing import SyncReport
-from gitsession.sync.transport import Talk
+
+if TYPE_CHECKING:
+    from gitsession.sync.remotes import Remote
+    from gitsession.sync.syncing import SyncReport
+    from gitsession.sync.transport import Talk
 
 
-class Remotes:
-    """The remotes of one store. ``talk``: how git talks to the user meanwhile; without, it says and asks nothing."""
+class Syncing(Opened):
+    """What ``Store`` does with other repositories."""
 
-    def __init__(self, objects: GitStore) -> None:
-        self._objects = objects
+    def remotes(self) -> list[Remote]:
+        """Other repositories, by name. Git's own configuration has them."""
+        from gitsession.sync import remotes
 
-    def listed(self) -> list[Remote]:
-        return remotes.listed(self._objects.git_dir)
+        return remotes.listed(self.objects.git_dir)
 
-    def add(self, name: str, url: str, *, namespace: str, home: bool) -> Remote:
-        return remotes.add(self._objects.git_dir, name, url, namespace=namespace, home=home)
+    def add_remote(self, name: str, url: str, *, namespace: str = "", home: bool = False) -> Remote:
+        """Remember a repository. ``namespace``: it is shared with code, sessions lie below ``refs/<namespace>/``.
 
-    def remove(self, name: str) -> Remote:
-        return remotes.remove(self._objects.git_dir, name)
+        ``home``: of several, it rules names. Raises ``InvalidName`` and ``Refused``.
+        """
+        from gitsession.sync import remotes
 
-    def pull(self, remote: str, talk: Talk | None) -> SyncReport:
-        return syncing.pull(self._objects, self._named(remote), talk or Talk())
+        return remotes.add(self.objects.git_dir, name, url, namespace=namespace, home=home)
 
-    def push(self, remote: str, sessions: Iterable[str], talk: Talk | None) -> SyncReport:
-        return syncing.push(self._objects, self._named(remote), talk or Talk(), sessions=sessions)
+    def remove_remote(self, name: str) -> Remote:
+        """Forget one; what came from it stays. Raises ``NotFound``."""
+        from gitsession.sync import remotes
 
-    def sync(self, remote: str, talk: Talk | None) -> SyncReport:
-        return syncing.sync(self._objects, self._named(remote), talk or Talk())
+        return remotes.remove(self.objects.git_dir, name)
 
-    def bundle(self, path: Path, sessions: Iterable[str]) -> list[str]:
-        return sorted({refs.session_of(ref) for ref in bundles.write(self._objects, path, sessions)})
+    def pull(self, remote: str = "", *, talk: Talk | None = None) -> SyncReport:
+        """Take in what a remote has, by default the home remote (docs/sync.md).
 
-    def unbundle(self, path: Path, talk: Talk | None) -> SyncReport:
-        return bundles.take(self._objects, path, talk or Talk())
+        ``talk``: how git talks to the user meanwhile; without, it says and asks nothing. Raises ``NotFound``,
+        ``Refused`` and ``Unavailable``.
+        """
+        from gitsession.sync import syncing
 
-    def _named(self, remote: str) -> Remote:
+        return syncing.pull(self.objects, self._remote(remote), talk or _silent())
+
+    def push(self, remote: str = "", *, sessions: Iterable[str] = (), talk: Talk | None = None) -> SyncReport:
+        """Send what a remote lacks, of all sessions or of those named. Nothing is forced. Raises as ``pull``."""
+        from gitsession.sync import syncing
+
+        sids = [self._row(session).sid for session in sessions]
+        return syncing.push(self.objects, self._remote(remote), talk or _silent(), sessions=sids)
+
+    def sync(self, remote: str = "", *, talk: Talk | None = None) -> SyncReport:
+        """Both, until both have the same. Raises as ``pull``."""
+        from gitsession.sync import syncing
+
+        return syncing.sync(self.objects, self._remote(remote), talk or _silent())
+
+    def bundle(self, path: str | Path, sessions: Iterable[str] = ()) -> list[str]:
+        """Put sessions, or all, into a new file; their ids. Raises ``Refused``, ``NotFound`` and ``Unavailable``."""
+        from gitsession.sync import bundles
+
+        sids = [self._row(session).sid for session in sessions]
+        return sorted({refs.session_of(ref) for ref in bundles.write(self.objects, Path(path), sids)})
+
+    def unbundle(self, path: str | Path, *, talk: Talk | None = None) -> SyncReport:
+        """Take in what is in such a file. A line that went on without ours comes in beside it. Raises as ``pull``."""
+        from gitsession.sync import bundles
+
+        return bundles.take(self.objects, Path(path), talk or _silent())
+
+    def _remote(self, named: str) -> Remote:
         """A remote by its name, or by its address."""
-        if "/" in remote or ":" in remote:
-            where = os.path.normpath(remotes.address(remote))
-            remote = next((one.name for one in self.listed() if os.path.normpath(one.url) == where), remote)
-        return remotes.find(self._objects.git_dir, remote)
+        from gitsession.sync import remotes
+
+        if "/" in named or ":" in named:
+            where = os.path.normpath(remotes.address(named))
+            named = next((one.name for one in self.remotes() if os.path.normpath(one.url) == where), named)
+        return remotes.find(self.objects.git_dir, named)
 
 
-def clone(url: str, path: Path, talk: Talk | None, *, filter: str, namespace: str) -> SyncReport:
-    return cloning.clone(url, path, talk or Talk(), filter=filter, namespace=namespace)
+def _silent() -> Talk:
+    from gitsession.sync.transport import Talk
+
+    return Talk()

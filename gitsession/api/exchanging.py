@@ -1,0 +1,210 @@
+"""Agents' files at the front door: sessions in and out."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gitsession.api.opened import Opened, now_ms
+from gitsession.errors import Corrupt, Malformed, MissingObject, NotFound
+from gitsession.exchange import bring_in, discover, projects, resume, send_out, sources
+from gitsession.exchange.bring_in import BroughtIn
+from gitsession.exchange.resume import Resumption
+from gitsession.exchange.send_out import SentOut
+from gitsession.exchange.sources import Taken
+from gitsession.formats import FORMATS, REMEMBERING, Format, Source
+from gitsession.live import spool
+from gitsession.model.entries import Session as Header
+from gitsession.session import graph
+from gitsession.session.node import Node
+from gitsession.session.shown import Shown
+from gitsession.store.gitstore import GitStore
+
+if TYPE_CHECKING:
+    from gitsession.live.drain import Drained
+
+
+class Exchanging(Opened):
+    """What ``Store`` does with agents' files."""
+
+    def __init__(self, objects: GitStore, clock: Callable[[], int] = now_ms) -> None:
+        super().__init__(objects, clock)
+        self._projects: dict[str, str | None] = {}
+        self._brought_in: dict[tuple[str, str], str] = {}
+
+    def import_file(
+        self, path: str | Path, *, agent: str = "", final: bool = False, dry_run: bool = False
+    ) -> list[BroughtIn]:
+        """Take in the session at ``path``, or all sessions of a database; again whenever it has changed.
+
+        ``agent``: whose it is, where it does not show. ``final``: the file is closed, take what follows its last line
+        end too. Raises ``NotFound`` where no agent wrote it, ``Malformed``, ``NoBase`` where it goes on from a session
+        that is not here, ``Refused``, ``Corrupt``, ``Unavailable``, ``OSError``; what came before it in a database is
+        taken in then.
+        """
+        if agent and agent not in FORMATS:
+            raise NotFound(f"no agent {agent!r}", hint=f"there are {', '.join(FORMATS)}")
+        path = Path(path)
+        if path.exists() and not path.is_file():
+            raise Malformed("not a regular file", where=str(path), hint="name the files in a folder, one by one")
+        group = secrets.token_hex(8)
+        done = [
+            self.take_in(found.format, found.take(), path=found.place, group=group, dry_run=dry_run)
+            for found in sources.at(path, FORMATS[agent] if agent else None, final=final)
+        ]
+        if not done:
+            raise NotFound(f"{path}: no agent wrote this that gitsession knows", hint="say whose it is")
+        return done
+
+    def bring_in(
+        self,
+        format: Format,
+        data: bytes,
+        *,
+        path: Path | None = None,
+        name: str = "",
+        final: bool = False,
+        group: str | None = None,
+        dry_run: bool = False,
+    ) -> BroughtIn:
+        """Import one session file. ``group``: imports in a row with one group are undone as one.
+
+        Raises ``Malformed`` where ``data`` is no session, ``NoBase`` where it goes on from one that is not here,
+        ``Refused``, ``Corrupt`` and ``Unavailable``.
+        """
+        kept, missing = discover.attachments(path, data, format) if path else ({}, [])
+        taken = Taken(format.split(data, name=name, final=final), kept, missing)
+        return self.take_in(format, taken, path=path, group=group, dry_run=dry_run)
+
+    def take_in(
+        self,
+        format: Format,
+        taken: Taken,
+        *,
+        path: Path | None = None,
+        group: str | None = None,
+        dry_run: bool = False,
+        logged: bool = True,
+        histories: bool = True,
+    ) -> BroughtIn:
+        """Import one session that was read already (``exchange.sources``). ``logged``: as a command, to be undone.
+
+        ``histories``: what its agent recorded of files too, as checkpoints.
+        """
+        source = taken.source
+        place = os.fsencode(path).decode("utf-8", "replace") if path is not None else source.source_id
+        command = bring_in.Command(f"import {place}", self._clock(), group) if logged else None
+        done = bring_in.bring_in(
+            self.objects,
+            format,
+            source,
+            taken.attachments,
+            command=command,
+            project=self._project(format, source),
+            dry_run=dry_run,
+            find=lambda source_id: self._session_of(format.AGENT, source_id),
+        )
+        self._brought_in[format.AGENT, source.source_id] = done.session
+        if path is not None and histories and not dry_run and not done.is_purged and format.AGENT in REMEMBERING:
+            done = self._with_history(format, source, path, done)
+        return done.with_missing(taken.missing)
+
+    def _with_history(self, format: Format, source: Source, path: Path, done: BroughtIn) -> BroughtIn:
+        """A line of checkpoints that cannot be read costs the session nothing."""
+        from gitsession.exchange import file_history
+
+        try:
+            file_history.keep(self.objects, format, source, path, done.session)
+        except (MissingObject, Corrupt, Malformed) as error:
+            return done.with_problem(f"what its agent recorded of files is not kept: {error}")
+        return done
+
+    def drain(self, *, wait_seconds: float = 0.0) -> Drained:
+        """Take in what agents' hooks have left: sessions as far as their files go, and checkpoints (docs/live.md).
+
+        ``wait_seconds``: for another process that is at it. Raises ``Unavailable``.
+        """
+        from gitsession.api.imports import Imports
+        from gitsession.live import drain as draining
+
+        if not spool.waiting(os.fspath(self.objects.git_dir)):
+            return draining.Drained()
+        imports = Imports(self, logged=False, histories=False)  # hooks look for themselves, and know more
+
+        def take_in(agent: str, source_id: str, file: str) -> str | None:
+            return imports.follow(agent, source_id, file, Path.home(), os.environ)
+
+        try:
+            return draining.drain(self.objects, take_in, home=Path.home(), clock=self._clock, wait_seconds=wait_seconds)
+        finally:
+            imports.finish()
+
+    def _session_of(self, agent: str, source_id: str) -> str | None:
+        """The session that an agent calls so; what this handle brought in is known before the catalogue knows it."""
+        known = self._brought_in.get((agent, source_id))
+        if known is not None and graph.branches(self.objects, known):
+            return known
+        return next((row.sid for row in self.catalogue().by_source(agent, source_id)), None)
+
+    def _project(self, format: Format, source: Source) -> str | None:
+        """Which project a session file belongs to; asked once for each folder."""
+        said = [source.header, *(format.read(record.payload) for record in source.meta)]
+        cwd = next((header.cwd for header in said if isinstance(header, Header) and header.cwd), None)
+        if cwd is None:
+            return None
+        if cwd not in self._projects:
+            self._projects[cwd] = projects.identity_of(Path(cwd))
+        return self._projects[cwd]
+
+    def export(
+        self,
+        sid: str,
+        at: Node | None = None,
+        *,
+        to: str | None = None,
+        as_it_came: bool = False,
+        with_secrets: bool = False,
+    ) -> SentOut:
+        """The session as a file of the agent ``to``, by default its own; ``at``: only the line that ends there.
+
+        The agent's own lines are as it wrote them, and what was made here follows; ``as_it_came``: without it.
+        Secrets are placeholders, which ``SentOut.hidden`` counts; ``with_secrets``: only those that are not here are.
+        Raises ``Refused`` and ``Corrupt``.
+        """
+        shown = Shown(self.objects, reveals=with_secrets)
+        sent = send_out.home(shown, sid, at) if as_it_came else send_out.send(shown, sid, to, at)
+        return sent.from_store(shown)
+
+    def resume(
+        self,
+        sid: str,
+        at: Node | None = None,
+        *,
+        agent: str | None = None,
+        cwd: str | Path = ".",
+        dry_run: bool = False,
+    ) -> Resumption:
+        """Put the session where ``agent``, by default its own, looks for it in ``cwd``, and say what goes on with it.
+
+        ``at``: the entry it goes on from. No file is overwritten. Raises ``Refused``, ``Corrupt``, ``OSError``.
+        """
+        where = resume.workspace(cwd, Path.home(), os.environ)
+        found = resume.plan(self.objects, sid, agent, at, where, os.environ, self._session_of)
+        if not dry_run:
+            resume.perform(found)
+            with contextlib.suppress(Malformed):  # nothing was said in it yet
+                handed = resume.source_of(found)
+                self.catalogue().hand_over(sid, found.sent.agent, handed.source_id, resume.said(handed))
+        return found
+
+    def handed(self, format: Format, taken: Taken) -> str | None:
+        """The session that was handed over to an agent as this one, where nothing was said in it there since."""
+        source = taken.source
+        found = self.catalogue(fresh=False).handed(format.AGENT, source.source_id)
+        if found is None or found[1] != resume.said(source) or self._session_of(format.AGENT, source.source_id):
+            return None
+        return found[0]
