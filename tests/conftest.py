@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from commands import here, run
 from faults.bench import bench
 from hypothesis import HealthCheck, settings
 from promises import Account, faults
@@ -15,7 +16,7 @@ from written import written
 
 from gitsession.store import writing
 
-__all__ = ["bench", "faults", "written"]
+__all__ = ["bench", "faults", "here", "run", "written"]
 
 _NOT_ON_A_BUSY_MACHINE = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 settings.register_profile("gitsession", deadline=None, suppress_health_check=_NOT_ON_A_BUSY_MACHINE)

@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,42 +17,13 @@ import pytest
 from aider_files import answer, history, user
 from aider_files import run as run_of_aider
 from builders import entry, header, pi_file, said, talk
+from commands import Run
 
 from gitsession import Message, Store
 from gitsession.cli import app as command_line
 from gitsession.cli import exits
 from gitsession.index import names
 from gitsession.store.create import create
-
-Run = Callable[..., str]
-
-
-class Ended(AssertionError):
-    """A command ended with another code than was expected."""
-
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to stand in."""
-    folder = tmp_path / "work"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    return folder
-
-
-@pytest.fixture
-def run(here: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
-    """``run("ls", "--json")``: standard output. ``code``: what it must end with; ``err``: standard error instead."""
-
-    def run(*words: str, code: int = 0, err: bool = False) -> str:
-        capfdbinary.readouterr()
-        ended = command_line.run(words)
-        out, complaint = capfdbinary.readouterr()
-        if ended != code:
-            raise Ended(f"{words} ended with {ended}, expected {code}: {complaint.decode()}")
-        return (complaint if err else out).decode()
-
-    return run
 
 
 def document(text: str) -> dict[str, Any]:

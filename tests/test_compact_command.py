@@ -25,19 +25,16 @@ SHORT = f"{sys.executable} -c \"import sys; sys.stdin.read(); print('all in shor
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(here: Path) -> Path:
     """A folder with a session of ten messages, imported."""
-    folder = tmp_path / "work"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
     ids = [f"aaaa000{n}" for n in range(10)]
     lines = [
         said(id, parent, f"{id} {LONG}", role=("user", "assistant")[n % 2], at=n + 1)
         for n, (id, parent) in enumerate(zip(ids, [None, *ids[:-1]], strict=True))
     ]
-    (folder / "session.jsonl").write_bytes(pi_file(*lines, cwd=str(folder)))
+    (here / "session.jsonl").write_bytes(pi_file(*lines, cwd=str(here)))
     assert command_line.run(["import", "session.jsonl"]) == 0
-    return folder
+    return here
 
 
 @pytest.fixture

@@ -3,43 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from builders import START_MS, Clock, header, said
+from commands import Run
 from purged import SECRET, find, traces
 
 from gitsession import Message, Store, text
-from gitsession.cli import app as command_line
 from gitsession.cli import exits
 from gitsession.errors import NotFound, Refused
 from gitsession.model.blocks import ToolCall
 from gitsession.session import trash
 from gitsession.store import refs
 from gitsession.sync.retention import Retention
-
-Run = Callable[..., str]
-
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "work"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    return folder
-
-
-@pytest.fixture
-def run(here: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
-    def run(*words: str, code: int = 0, err: bool = False) -> str:
-        capfdbinary.readouterr()
-        ended = command_line.run(words)
-        out, complaint = capfdbinary.readouterr()
-        assert ended == code, complaint.decode()
-        return (complaint if err else out).decode()
-
-    return run
 
 
 @pytest.fixture
