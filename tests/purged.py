@@ -6,6 +6,8 @@ import os
 import subprocess
 from pathlib import Path
 
+from remotes import begun, store_with, sync
+
 from gitsession.codec.digest import digest as digest_of
 from gitsession.session import content, graph
 from gitsession.session.node import Node
@@ -60,9 +62,13 @@ def traces(store: GitStore, text: str = SECRET) -> list[str]:
         for name in names:
             if text.encode() in Path(parent, name).read_bytes():
                 found.append(os.path.join(parent, name))
-    command = ["git", "-C", store.git_dir, "cat-file", "--batch-all-objects", "--batch", "--unordered"]
-    listed = subprocess.run(command, capture_output=True, check=True).stdout
-    return found + (["an object"] if text.encode() in listed else [])
+    return found + (["an object"] if text.encode() in said_by_objects(store.git_dir) else [])
+
+
+def said_by_objects(path: Path) -> bytes:
+    """Every object of a repository, loose or packed, reached or not."""
+    command = ["git", f"--git-dir={path}", "cat-file", "--batch-all-objects", "--batch", "--unordered"]
+    return subprocess.run(command, capture_output=True, check=True).stdout
 
 
 def chains(store: ObjectStore, ref: str) -> list[bytes]:
@@ -76,3 +82,26 @@ def subjects(store: ObjectStore, ref: str) -> list[str]:
 
 def session_key(sid: str) -> str:
     return SESSION + sid
+
+
+class Three:
+    """Three stores that have one session, with SECRET in the middle, and a server between them."""
+
+    def __init__(self, folder, make):
+        self.hub = make(folder / "hub.git")
+        self.a, self.b, self.c = self.stores = [store_with(folder / f"{name}.git", self.hub) for name in "abc"]
+        self.sid = begun(self.a, "first", SECRET, "last").id
+        for store in self.stores:
+            sync(store)
+
+    def settle(self, rounds=2):
+        for _ in range(rounds):
+            for store in self.stores:
+                sync(store)
+
+    def texts_at_the_hub(self):
+        return said_by_objects(self.hub).count(SECRET.encode())
+
+    def close(self):
+        for store in self.stores:
+            store.close()

@@ -29,6 +29,13 @@ def hub(path: Path) -> Path:
     return path
 
 
+def forge(path: Path) -> Path:
+    """One that runs no hooks of ours, and lets whoever may push set a branch to anything."""
+    hub(path)
+    git(path, "config", "receive.denyNonFastForwards", "false")
+    return path
+
+
 def store_with(path: Path, *urls: Path, home: str = "") -> GitStore:
     """A store with a remote for each of ``urls``: ``origin``, then by their names."""
     store = on_disk(path)

@@ -27,9 +27,9 @@ from gitsession.session import graph, oplog
 from gitsession.session.active import active
 from gitsession.session.session import Session
 from gitsession.session.verify import verify
-from gitsession.store import gitcli, lines, refs
+from gitsession.store import gitcli, intents, lines, refs
 from gitsession.store.gitstore import GitStore
-from gitsession.sync import quarantine, syncing, transport
+from gitsession.sync import incoming, quarantine, syncing, transport
 
 ROUNDS = 4
 SESSIONS = 2
@@ -230,10 +230,10 @@ class Simulation:
             (transport, "fetch"),
             (transport, "_push_chunk"),
             (quarantine.Quarantine, "move_in"),
-            (syncing, "reconcile"),
+            (incoming, "reconcile"),
             (GitStore, "flush"),
-            (syncing.intents, "note"),
-            (syncing.intents, "forget"),
+            (intents, "note"),
+            (intents, "forget"),
             (gitcli, "talk"),
         ]
         kept = [(owner, name, getattr(owner, name)) for owner, name in patched]

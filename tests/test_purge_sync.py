@@ -135,32 +135,6 @@ def test_two_stores_that_purge_two_things_end_alike(tmp_path: Path, place: Path,
             store.close()
 
 
-def test_a_server_without_hooks_keeps_the_old_line_and_no_store_takes_it_in(tmp_path: Path) -> None:
-    plain = hub(tmp_path / "plain.git")
-    stores = {name: store_with(tmp_path / f"{name}.git", plain) for name in "ab"}
-    a, b = stores.values()
-    try:
-        said = sessions.Session.new(a, "agent", "/work", lambda: 1000)
-        other = sessions.Session.new(a, "agent", "/work", lambda: 1000)
-        for words in ("first", SECRET, "last"):
-            said.append(Message.user(words, at_ms=1000))
-        other.append(Message.user("elsewhere", at_ms=1000))
-        sync(a)
-        sync(b)
-        purge(a, find(a))
-        other.append(Message.user("more", at_ms=2000))
-        for store in (a, b):
-            assert sync(store)["main"] in ("refused", "purged", "forwarded", "ahead")
-            assert traces(store) == []
-            assert_clean(store)
-        assert held(plain), "what this page says of such servers"
-        assert there(plain)[refs.leaf(other.id)] == b.ref(refs.leaf(other.id)) == a.ref(refs.leaf(other.id))
-        assert a.ref(refs.leaf(said.id)) == b.ref(refs.leaf(said.id))
-    finally:
-        for store in stores.values():
-            store.close()
-
-
 def test_who_is_killed_once_the_set_has_come_goes_on_when_it_is_opened(
     tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,20 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from builders import Clock, assert_clean, assert_git_agrees, bring, leaves, on_disk, pi_file, session, talk, title_of
+from builders import (
+    Clock,
+    assert_clean,
+    assert_git_agrees,
+    bring,
+    fork,
+    leaves,
+    on_disk,
+    pi_file,
+    session,
+    talk,
+    title_of,
+)
+from pushed import hub as server
 from remotes import begun, git, hub, meta_kinds, pull, push, remote, said, say, shared, store_with, sync, there, told
 
 from gitsession.api import Store
@@ -592,9 +605,9 @@ def test_one_new_entry_asks_for_one_ref(two, monkeypatch):
     pushed = []
     send = transport._push_chunk
 
-    def watched(git_dir, remote, chunk, talk, done):
+    def watched(git_dir, remote, chunk, *more):
         pushed.append(dict(chunk))
-        return send(git_dir, remote, chunk, talk, done)
+        return send(git_dir, remote, chunk, *more)
 
     monkeypatch.setattr(transport, "_push_chunk", watched)
     push(two.a)
@@ -611,6 +624,35 @@ def test_thousands_go_in_chunks(two, monkeypatch):
     assert told(report) == {"main": "ahead", "meta": "ahead"}
     sync(two.b)
     assert shared(two.a) == shared(two.b)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_the_refs_of_a_session_go_together_however_small_the_chunks(tmp_path, monkeypatch, size):
+    """Our server takes no branch of a fork before its `main`, which says where it began."""
+    monkeypatch.setattr(transport, "FIRST_CHUNK", size)
+    monkeypatch.setattr(transport, "CHUNK_MAX", size)
+    with store_with(tmp_path / "a.git", server(tmp_path / "hub.git")) as store:
+        begun(store, "another")
+        forked = fork(session(store, bring(store, pi_file(*talk("one", "two"))).session))
+        forked.branch("a", at=next(node for node in forked.line() if node.subject.endswith("one")))
+        forked.branch("b")
+        report = syncing.sync(store, remote(store))
+        assert report.of("refused") == []
+        assert there(tmp_path / "hub.git") == shared(store)
+
+
+def test_of_a_session_that_is_refused_all_goes_that_can(two, monkeypatch):
+    """Where a server refuses a push as a whole, the ref is found that it does not want."""
+    mine = session(two.a, two.sid)
+    for name in ("one", "secret-name", "two"):
+        mine.branch(name)
+    begun(two.a, "another")
+    hook = two.hub / "hooks" / "pre-receive"
+    hook.write_text("#!/bin/sh\n! grep -q secret-name\n")
+    hook.chmod(0o755)
+    report = syncing.sync(two.a, remote(two.a))
+    assert [one.ref for one in report.of("refused")] == [refs.leaf(two.sid, "secret-name")]
+    assert set(shared(two.a)) - set(there(two.hub)) == {refs.leaf(two.sid, "secret-name")}
 
 
 # ---- names

@@ -6,36 +6,13 @@ import subprocess
 
 import pytest
 from builders import assert_clean, assert_git_agrees, session
-from purged import SECRET, find, purge, traces
+from purged import SECRET, Three, find, purge, traces
 from pushed import hub as server
-from remotes import begun, git, hub, pull, remote, said, say, shared, store_with, sync, there
+from remotes import begun, git, pull, remote, said, say, shared, sync, there
 
 from gitsession.session import oplog
 from gitsession.store import refs
 from gitsession.sync import syncing
-
-
-class Three:
-    """Three stores that have one session, with SECRET in the middle, and a server between them."""
-
-    def __init__(self, folder, make):
-        self.hub = make(folder / "hub.git")
-        self.a, self.b, self.c = self.stores = [store_with(folder / f"{name}.git", self.hub) for name in "abc"]
-        self.sid = begun(self.a, "first", SECRET, "last").id
-        for store in self.stores:
-            sync(store)
-
-    def settle(self, rounds=2):
-        for _ in range(rounds):
-            for store in self.stores:
-                sync(store)
-
-    def texts_at_the_hub(self):
-        told = subprocess.run(
-            ["git", f"--git-dir={self.hub}", "cat-file", "--batch-all-objects", "--batch"],
-            capture_output=True, check=True,
-        )  # fmt: skip
-        return told.stdout.count(SECRET.encode())
 
 
 @pytest.fixture
@@ -84,21 +61,6 @@ def test_two_purge_at_once_and_come_together(three):
     assert shared(three.a) == shared(three.b) == shared(three.c) == there(three.hub)
     assert said(three.c, three.sid)["main"] == ["first", "user message", "last"]
     assert said(three.c, other)["main"] == ["more", "user message"]
-
-
-def test_without_hooks_what_a_server_still_has_does_not_come_in(tmp_path):
-    made = Three(tmp_path, hub)
-    purge(made.a, find(made.a))
-    report = syncing.sync(made.a, remote(made.a))
-    assert [one.ref for one in report.of("refused")] == [refs.leaf(made.sid)]
-    assert traces(made.a) == []
-    report = syncing.sync(made.b, remote(made.b))
-    assert traces(made.b) == []
-    say(made.b, made.sid, "more")
-    syncing.sync(made.b, remote(made.b))
-    assert said(made.b, made.sid)["main"][-1] == "more"
-    for store in made.stores:
-        store.close()
 
 
 def test_what_is_in_the_trash_does_not_come_back(three):

@@ -5,10 +5,12 @@ What the joined set says is carried out here at once; then what else was fetched
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from gitsession.errors import Corrupt, Malformed, MissingObject
 from gitsession.session import purged
+from gitsession.session.purged import Tombstones
 from gitsession.store import refs
 from gitsession.store.base import Kind, Oid
 from gitsession.store.gitstore import GitStore
@@ -16,32 +18,56 @@ from gitsession.store.objects import SUBMODULE_MODE, parse_commit, parse_tree
 from gitsession.sync import claims, purging, tombstones
 from gitsession.sync.judged import Reader, unfit
 from gitsession.sync.reconcile import SyncedBranch
+from gitsession.sync.tombstones import Merged
 
 
-def join(store: GitStore, apart: Reader, theirs: Oid | None) -> list[SyncedBranch]:
-    """Take ``theirs`` into our set; what became of it, and of every ref that was led elsewhere by it.
+@dataclass(frozen=True, slots=True)
+class News:
+    """What ``theirs`` comes to beside ``ours``. ``said``: by both; ``why``: it cannot be joined with ours."""
 
-    ``apart``: reads what was fetched, and what is here. Raises ``Refused`` and ``Unavailable`` as a purge does.
-    """
+    ours: Oid | None
+    said: Tombstones
+    theirs: Oid | None = None
+    merged: Merged | None = None
+    why: str = ""
+
+    @property
+    def is_new(self) -> bool:
+        return self.merged is not None and self.merged.oid != self.ours
+
+
+def look(store: GitStore, apart: Reader, theirs: Oid | None, fetched: Mapping[str, Oid]) -> News:
+    """``apart``: reads what was fetched, and what is here. ``fetched``: what the tracking refs are to hold."""
     ours = store.ref(refs.TOMBSTONES)
+    known = purged.read(store)
     if theirs is None or theirs == ours:
-        return []
+        return News(ours, known)
     why = unfit(apart, theirs)
     if why:
-        return [SyncedBranch(refs.TOMBSTONES, "refused", ours, ours, why=why)]
+        return News(ours, known, theirs, why=why)
     try:
+        said = known | tombstones.at(apart, theirs)
         merged = tombstones.merge(apart, ours, theirs)
-        copied = dict(_behind(store, apart, theirs))
     except (Malformed, MissingObject, Corrupt) as error:
-        return [SyncedBranch(refs.TOMBSTONES, "refused", ours, ours, why=str(error))]
-    if merged.oid == ours:
-        return [SyncedBranch(refs.TOMBSTONES, "ahead", ours, ours)]
-    why = claims.problem(store, _leading(store), purged.read(store), tombstones.at(apart, theirs) | purged.read(store))
-    if why:
-        return [SyncedBranch(refs.TOMBSTONES, "refused", ours, ours, why=why)]
+        return News(ours, known, theirs, why=str(error))
+    news = News(ours, said, theirs, merged)
+    why = claims.problem(apart, {**_leading(store), **fetched}, known, said) if news.is_new else ""
+    return News(ours, known, theirs, why=why) if why else news
+
+
+def join(store: GitStore, apart: Reader, news: News) -> list[SyncedBranch]:
+    """Take the news into our set; what became of it, and of every ref that was led elsewhere by it.
+
+    Raises ``Refused`` and ``Unavailable`` as a purge does.
+    """
+    ours, merged = news.ours, news.merged
+    if news.why:
+        return [SyncedBranch(refs.TOMBSTONES, "refused", ours, ours, why=news.why)]
+    if merged is None or not news.is_new:
+        return [SyncedBranch(refs.TOMBSTONES, "ahead", ours, ours)] if merged else []
     purging.begin(store)
     with store.transaction() as tx:
-        tx.put_all(copied)
+        tx.put_all(dict(_behind(store, apart, news.theirs or "")))
         tx.put_all(merged.objects)
         tx.move(refs.TOMBSTONES, merged.oid, expected=ours)
     moved = purging.apply(store).moved

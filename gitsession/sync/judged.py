@@ -52,6 +52,8 @@ def judge(read: Reader, moves: list[Proposed], known: Mapping[str, Oid]) -> list
             refused = judging.judge(apart, some, gone, LIMITS, partial=_is_partial(read.git_dir))
         bad = {refusal.ref for refusal in refused}
         good |= {move.ref: move.new for move in some if move.new is not None and move.ref not in bad}
+        if refs.TOMBSTONES in {move.ref for move in some} - bad:
+            gone |= purged.at(read, good[refs.TOMBSTONES])
         found += refused
     return found
 
@@ -78,7 +80,7 @@ def _at_once(read: Reader, moves: Sequence[Proposed], known: Mapping[str, Oid]) 
 
 
 def _portions(moves: Iterable[Proposed], at_once: int) -> Iterator[list[Proposed]]:
-    """Sessions whole, and not all at once: of each entry that is judged a few words are held."""
+    """Sessions whole, and not all at once, for of each entry a few words are held; first what is no session's."""
     by_session: dict[str, list[Proposed]] = {}
     for move in moves:
         by_session.setdefault(refs.session_of(move.ref), []).append(move)

@@ -17,7 +17,7 @@ from typing import Self
 
 from gitsession.errors import Unavailable
 from gitsession.store import create, gitcli, pack, packedrefs
-from gitsession.store.base import Oid
+from gitsession.store.base import Kind, Oid
 from gitsession.store.durable import make_directories, sync_directory
 from gitsession.store.git import GitDoor
 from gitsession.store.refnames import SYMBOLIC
@@ -86,18 +86,27 @@ class Quarantine:
         found = GitDoor(self.git_dir).refs(prefix)
         return {name: value for name, value in found.items() if not value.startswith(SYMBOLIC)}
 
+    def put(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
+        """Have ``objects`` beside what was fetched. Raises ``OSError``."""
+        pack.write_pack(self.git_dir / "objects", objects, self._store_dir / create.KEEP, sync=False)
+
     def keep_only(self, tips: Iterable[Oid], known: Iterable[Oid]) -> None:
         """Leave out what only others than ``tips`` lead to, and what the store's refs lead to: ``known``."""
         named = "".join(f"{oid}\n" for oid in dict.fromkeys(tips))
         here = "".join(f"^{oid}\n" for oid in set(known) if not oid.startswith(SYMBOLIC))
-        before = self._packs()
+        before, folder = self._packs(), self.git_dir / "objects" / "pack"
+        is_partial = any(folder.glob("*.promisor"))
         made: list[str] = []
         if named:
-            words = ("pack-objects", "--revs", "--delta-base-offset", "-q", "objects/pack/pack")
-            made = gitcli.run(self.git_dir, *words, stdin=(named + here).encode()).out.decode().split()
-        for name in set(before) - {f"pack-{one}" for one in made}:
-            for suffix in (".idx", ".rev", ".pack"):
-                (self.git_dir / f"objects/pack/{name}{suffix}").unlink(missing_ok=True)
+            words = ["pack-objects", "--revs", "--delta-base-offset", "-q"]
+            words += ["--missing=allow-any"] if is_partial else []  # what was left out is the remote's to give
+            told = gitcli.run(self.git_dir, *words, "objects/pack/pack", stdin=(named + here).encode()).out
+            made = [f"pack-{one}" for one in told.decode().split()]
+        for name in set(before) - set(made):
+            for suffix in (".idx", ".rev", ".pack", ".promisor"):
+                (folder / f"{name}{suffix}").unlink(missing_ok=True)
+        for name in made if is_partial else ():
+            (folder / f"{name}.promisor").touch()
 
     def move_in(self, *, kept: bool = True) -> list[str]:
         """Give the store what was fetched, kept until the refs have moved; the packs. For a holder of its lock, unless

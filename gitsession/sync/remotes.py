@@ -62,6 +62,13 @@ class Remote:
                 return far + ref.removeprefix(near)
         return None
 
+    def near(self, far: str) -> str | None:
+        """Our name for a ref of the remote's; ``None`` for what is none of ours."""
+        for near, place in self.places:
+            if far == place or (place.endswith("/") and far.startswith(place)):
+                return near + far.removeprefix(place)
+        return None
+
     def tracking(self, ref: str) -> str:
         """The ref that says what the remote was last seen to hold of ``ref``."""
         return f"{self.tracks}{ref.removeprefix(_HEADS)}"

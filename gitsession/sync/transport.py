@@ -6,13 +6,13 @@ Credentials, ssh, proxies and `insteadOf` are git's business: it runs with the u
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from gitsession.errors import GitSessionError, Unavailable
-from gitsession.store import gitcli
+from gitsession.store import gitcli, refs
 from gitsession.store.base import Oid
 from gitsession.store.gitcli import Answer, Told
 from gitsession.sync.remotes import Remote, plain
@@ -82,33 +82,67 @@ def advertised(git_dir: Path, remote: Remote, talk: Talk) -> dict[str, Oid]:
     return {parts[1]: parts[0] for parts in lines if len(parts) == 2}
 
 
-def push(git_dir: Path, remote: Remote, wanted: Mapping[str, tuple[Oid, str]], talk: Talk) -> Results:
+def push(
+    git_dir: Path,
+    remote: Remote,
+    wanted: Mapping[str, tuple[Oid, str]],
+    talk: Talk,
+    *,
+    leases: Mapping[str, Oid] | None = None,
+) -> Results:
     """Push refs, each to its own name there: ``wanted`` says of each of ours what it holds and what it is called there.
 
-    In chunks, that grow as they go through; of one that is refused as a whole the halves are tried. Nothing is forced.
+    In chunks, that grow as they go through; of one that is refused as a whole the halves are tried. The refs of one
+    session go together: what a fork's branch begins with is said on its ``main``. Nothing is forced but what ``leases``
+    names: what the remote must hold of a ref for it to become another line.
     Raises ``Unavailable`` where the remote cannot be reached; what went through before is known to its tracking refs.
     """
     done = Results()
-    waiting, size = list(wanted), FIRST_CHUNK
+    waiting, size = _by_session(wanted), FIRST_CHUNK
     while waiting:
-        chunk, waiting = waiting[:size], waiting[size:]
-        found = _push_chunk(git_dir, remote, {ref: wanted[ref] for ref in chunk}, talk, done)
-        spoilt = [ref for ref in chunk if not found[ref].ok and not found[ref].moved]
-        if len(chunk) > 1 and len(spoilt) > 1 and len({found[ref].why for ref in spoilt}) == 1:
-            size = max(1, len(chunk) // 2)
-            done.refs |= {ref: found[ref] for ref in chunk if ref not in set(spoilt)}
-            waiting = spoilt + waiting
-            continue
+        taken = _fitting(waiting, size)
+        together, waiting = waiting[:taken], waiting[taken:]
+        chunk = {ref: wanted[ref] for group in together for ref in group}
+        found = _push_chunk(git_dir, remote, chunk, talk, done, leases or {})
+        spoilt = {ref for ref, result in found.items() if not result.ok and not result.moved}
         done.refs |= found
-        size = min(size * 2, CHUNK_MAX)
+        if len(spoilt) > 1 and len({found[ref].why for ref in spoilt}) == 1:
+            again = [left for group in together if (left := [ref for ref in group if ref in spoilt])]
+            waiting = ([[ref] for ref in again[0]] if len(again) == 1 else again) + waiting
+            size = max(1, len(chunk) // 2)
+        else:
+            size = min(size * 2, CHUNK_MAX)
     return done
 
 
+def _by_session(named: Iterable[str]) -> list[list[str]]:
+    """Refs that go together: those of a session, its ``main`` first; any other alone."""
+    groups: dict[str, list[str]] = {}
+    for ref in named:
+        groups.setdefault(refs.session_of(ref) or ref, []).append(ref)
+    return [sorted(group, key=lambda ref: not ref.endswith(f"/{refs.MAIN}")) for group in groups.values()]
+
+
+def _fitting(groups: Sequence[Sequence[str]], size: int) -> int:
+    """How many of the first of ``groups`` have no more than ``size`` refs together; one at least."""
+    taken, room = 1, size - len(groups[0])
+    while taken < len(groups) and len(groups[taken]) <= room:
+        room -= len(groups[taken])
+        taken += 1
+    return taken
+
+
 def _push_chunk(
-    git_dir: Path, remote: Remote, chunk: Mapping[str, tuple[Oid, str]], talk: Talk, done: Results
+    git_dir: Path,
+    remote: Remote,
+    chunk: Mapping[str, tuple[Oid, str]],
+    talk: Talk,
+    done: Results,
+    leases: Mapping[str, Oid],
 ) -> dict[str, Pushed]:
     specs = [f"{oid}:{there}" for oid, there in chunk.values()]
     words = ["push", "--porcelain", "--no-verify", "--no-follow-tags", "--recurse-submodules=no"]
+    words += [f"--force-with-lease={there}:{leases[ref]}" for ref, (_, there) in chunk.items() if ref in leases]
     words += [*_progress(talk), "--end-of-options", remote.address, *specs]
     answer = gitcli.talk(git_dir, *words, told=talk.told, interactive=talk.interactive)
     told = {

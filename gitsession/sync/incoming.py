@@ -1,0 +1,123 @@
+"""What a remote holds, taken in: fetched apart, rid of what was purged, judged; then one transaction for all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gitsession.errors import GitSessionError, Unavailable
+from gitsession.store import intents, lines, refs
+from gitsession.store.base import Oid, Transaction
+from gitsession.store.gitstore import GitStore
+from gitsession.sync import fetching, growing, purging, stale
+from gitsession.sync.judged import Proposed, Reader, judge
+from gitsession.sync.meeting import HEADS, check_is_store, flush
+from gitsession.sync.quarantine import Quarantine
+from gitsession.sync.reconcile import SyncedBranch, reconcile
+from gitsession.sync.remotes import Remote
+from gitsession.sync.transport import Talk
+
+
+@dataclass(frozen=True, slots=True)
+class TakenIn:
+    """``stale``: what the remote holds of refs of ours with something in it that was purged."""
+
+    branches: list[SyncedBranch]
+    stale: Mapping[str, Oid] = field(default_factory=dict)
+
+
+def take_in(store: GitStore, remote: Remote, talk: Talk) -> TakenIn:
+    """First what was purged, which is carried out; then one transaction: the packs, the tracking refs, and our own."""
+    flush(store)
+    purging.apply(store)  # what a plain `git fetch` has brought
+    known = _known(store, remote)
+    with Quarantine(store.git_dir, remote, known) as place:
+        refused = fetching.fetch(place, remote, talk)
+        place.cut_off()
+        read = Reader(place.git_dir, store)
+        there = place.refs(remote.tracks)
+        check_is_store(remote, {remote.here(name): oid for name, oid in there.items()}, read)
+        fetched = {ref: oid for ref, oid in _of_ours(remote, there).items() if ref not in refused}
+        raw = {ref: oid for ref, oid in fetched.items() if ref != refs.TOMBSTONES}
+        news = growing.look(store, read, fetched.get(refs.TOMBSTONES), {remote.tracking(ref): raw[ref] for ref in raw})
+        left = stale.rewritten(place, read, news.said, raw, {} if news.is_new else known)
+        joined = growing.join(store, read, news)
+        refused |= {branch.ref: branch for branch in joined if branch.outcome == "refused"}
+        flush(store)
+        known = _known(store, remote)
+        refused |= _judge(store, place, raw | left, known)
+        theirs = {ref: oid for ref, oid in (raw | left).items() if ref not in refused}
+        tips = {ref: oid for ref, oid in fetched.items() if ref == refs.TOMBSTONES and ref not in refused}
+        if refused or left or joined:  # git completes a pack with what it borrowed: that may be purged by now
+            place.keep_only({**theirs, **tips}.values(), known.values())
+        with store.transaction() as tx:
+            try:
+                place.move_in()
+            except OSError as error:
+                raise Unavailable(f"cannot keep what was fetched: {error.strerror}") from error
+            if remote.is_named:
+                _remember(store, tx, remote, {**theirs, **tips}, {*there})
+            here, away = store.refs(HEADS), _in_trash(store)
+            ours = {ref: oid for ref, oid in theirs.items() if ref in here or refs.session_of(ref) not in away}
+            differ = {ref: oid for ref, oid in ours.items() if here.get(ref) != oid}
+            done = reconcile(store, tx, differ, is_home=remote.is_home)
+    intents.forget(store.git_dir, remote.name)
+    flush(store)
+    found = {ref: SyncedBranch(ref, "same", oid, oid) for ref, oid in ours.items() if ref not in differ}
+    found |= {branch.ref: branch for branch in (*joined, *done)} | refused
+    held = {ref: raw[ref] for ref in left if ref in theirs}
+    return TakenIn([found[ref] for ref in sorted(found)], held if remote.is_named else {})
+
+
+def _known(store: GitStore, remote: Remote) -> dict[str, Oid]:
+    return {name: oid for prefix in (HEADS, remote.tracks) for name, oid in store.refs(prefix).items()}
+
+
+def _in_trash(store: GitStore) -> set[str]:
+    """Sessions in the trash: remotes keep them, and they do not come back by that."""
+    return {refs.session_of(refs.taken_out(name)) for name in store.refs(refs.TRASH)}
+
+
+def _remember(store: GitStore, tx: Transaction, remote: Remote, theirs: Mapping[str, Oid], there: set[str]) -> None:
+    """Bring the tracking refs up to date; those go that the remote has no more."""
+    seen = store.refs(remote.tracks)
+    for ref, oid in theirs.items():
+        name = remote.tracking(ref)
+        if seen.get(name) != oid:
+            tx.move(name, oid, expected=store.ref(name))
+    for name in seen.keys() - there:
+        tx.move(name, None, expected=store.ref(name))
+
+
+def _judge(
+    store: GitStore, place: Quarantine, theirs: Mapping[str, Oid], known: Mapping[str, Oid]
+) -> dict[str, SyncedBranch]:
+    """What of ``theirs`` is not what docs/format.md says, ref by ref. What both hold of a line was judged before."""
+    read = Reader(place.git_dir, store)
+    differ = {ref: oid for ref, oid in theirs.items() if known.get(ref) != oid}
+    moves = [Proposed(ref, _base(read, known.get(ref), oid), oid) for ref, oid in differ.items()]
+    before = {name: oid for name, oid in known.items() if name.startswith(HEADS) and name not in differ}
+    before |= {move.ref: move.old for move in moves if move.old is not None}
+    return {
+        refusal.ref: SyncedBranch(
+            refusal.ref,
+            "refused",
+            known.get(refusal.ref),
+            why=refusal.what + (f" (at {refusal.oid[:10]})" if refusal.oid else ""),
+        )
+        for refusal in judge(read, moves, before)
+    }
+
+
+def _of_ours(remote: Remote, tracking: Mapping[str, Oid]) -> dict[str, Oid]:
+    """What tracking refs say, by our names; of what is none of ours nothing."""
+    found = {remote.here(name): oid for name, oid in tracking.items()}
+    return {ref: oid for ref, oid in found.items() if remote.there(ref) is not None}
+
+
+def _base(read: Reader, ours: Oid | None, theirs: Oid) -> Oid | None:
+    """What both hold of a line: it was judged before."""
+    try:
+        return None if ours is None else lines.parting(read.read, ours, theirs).base
+    except GitSessionError:
+        return None

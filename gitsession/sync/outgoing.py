@@ -1,0 +1,146 @@
+"""What a remote lacks, sent: noted first, by exact names, nothing forced; then the tracking refs say so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from gitsession.errors import Unavailable
+from gitsession.store import create, intents, lines, refs
+from gitsession.store.base import Oid
+from gitsession.store.gitstore import GitStore
+from gitsession.sync import gate, tombstones, transport
+from gitsession.sync.judged import Proposed
+from gitsession.sync.meeting import HEADS, check_is_store, flush
+from gitsession.sync.quarantine import Quarantine
+from gitsession.sync.reconcile import SyncedBranch
+from gitsession.sync.remotes import Remote
+from gitsession.sync.transport import Talk
+
+_BEHIND = "the remote has another line by now: pull, then push again, or `gitsession sync`"
+
+
+class Sent(NamedTuple):
+    """What became of each ref that was to go. ``took``: those that the remote took; ``said``: what its hooks said.
+
+    ``is_whole``: nothing is left to be sent, as far as the remote takes it.
+    """
+
+    branches: list[SyncedBranch]
+    took: frozenset[str] = frozenset()
+    said: tuple[str, ...] = ()
+    is_whole: bool = True
+
+
+def send(
+    store: GitStore,
+    remote: Remote,
+    talk: Talk,
+    *,
+    only: Iterable[str] = frozenset(),
+    leave: Iterable[str] = frozenset(),
+) -> Sent:
+    """``only``: of these sessions and refs, if any are named; ``leave``: not these refs. Raises ``Unavailable``."""
+    flush(store)
+    wanted, branches = _wanted(store, remote, set(only), set(leave))
+    before = store.refs(remote.tracks)
+    branches += _hold_back(store, remote, wanted, before)
+    if not wanted:
+        return Sent(sorted(branches, key=lambda one: one.ref))
+    try:
+        with Quarantine(store.git_dir, remote, {}) as place:
+            if not remote.is_shared and store.ref(remote.tracking(create.MAIN)) is None:
+                check_is_store(remote, transport.advertised(place.git_dir, remote, talk))
+            intents.note(store.git_dir, remote.name, {ref: oid for ref, (oid, _) in wanted.items()})
+            done = transport.push(place.git_dir, remote, wanted, talk)
+        took = {ref: wanted[ref] for ref, result in done.refs.items() if result.ok}
+        with store.transaction() as tx:
+            for oid, there in took.values():
+                name = remote.tracking(remote.near(there) or there)
+                if (seen := store.ref(name)) != oid:
+                    tx.move(name, oid, expected=seen)
+        intents.forget(store.git_dir, remote.name, done.refs)
+    except OSError as error:
+        raise Unavailable(f"cannot note what is pushed: {error.strerror}") from error
+    for ref, result in done.refs.items():
+        old, new = before.get(remote.tracking(ref)), wanted[ref][0]
+        if result.ok:
+            branches.append(SyncedBranch(ref, "forwarded" if old else "new", old, new))
+        else:
+            branches.append(SyncedBranch(ref, "refused", old, new, why=_BEHIND if result.moved else result.why))
+    branches.sort(key=lambda one: one.ref)
+    whole = not any(result.moved for result in done.refs.values()) and refs.TOMBSTONES not in took
+    return Sent(branches, frozenset(took), tuple(done.said), whole)
+
+
+def _hold_back(
+    store: GitStore, remote: Remote, wanted: dict[str, tuple[Oid, str]], before: Mapping[str, Oid]
+) -> list[SyncedBranch]:
+    """Take out of ``wanted`` what would take a secret along."""
+    moves = [Proposed(ref, before.get(remote.tracking(ref)), oid) for ref, (oid, _) in wanted.items()]
+    held = gate.held_back(store, moves, before.values())
+    return [
+        SyncedBranch(
+            ref,
+            "refused",
+            before.get(remote.tracking(ref)),
+            wanted.pop(ref)[0],
+            why=f"a secret in {hit}: `gitsession redact` hides it, `gitsession gate allow` lets it go",
+            secret=True,
+        )
+        for ref, hit in held.items()
+    ]
+
+
+def _wanted(
+    store: GitStore, remote: Remote, only: set[str], leave: set[str]
+) -> tuple[dict[str, tuple[Oid, str]], list[SyncedBranch]]:
+    """What of each ref of ours the remote lacks, and its name there, in the order in which it is to go."""
+    seen = store.refs(remote.tracks)
+    found: dict[str, tuple[Oid, str]] = {}
+    refused = []
+    for ref, oid in _ours_to_send(store, remote).items():
+        there = seen.get(remote.tracking(ref))
+        if there == oid or ref in leave or (only and refs.session_of(ref) not in only and ref not in _whole(only)):
+            continue
+        name = ref
+        if there is not None and not _holds(store, ref, oid, there):
+            if _holds(store, ref, there, oid):
+                continue  # the remote has more
+            if remote.is_home or refs.parse(ref) is None:
+                refused.append(SyncedBranch(ref, "refused", there, oid, why=_BEHIND))
+                continue
+            name = lines.aside(store.read, lambda at: seen.get(remote.tracking(at)), ref, oid, there)
+            if seen.get(remote.tracking(name)) == oid:
+                continue
+        elif (
+            there is None
+            and not remote.is_home
+            and "." in ref
+            and oid == seen.get(remote.tracking(ref.rpartition(".")[0]))
+        ):
+            continue  # the line that bears the name there
+        found[ref] = (oid, remote.there(name) or name)
+    return found, refused
+
+
+def _whole(only: set[str]) -> set[str]:
+    """Beside the sessions that are asked for: what is the store's as a whole, or what is asked for by its own name."""
+    return only if refs.TOMBSTONES in only else {create.MAIN, refs.TOMBSTONES}
+
+
+def _holds(store: GitStore, ref: str, new: Oid, old: Oid) -> bool:
+    """Whether ``new`` goes on from ``old``: a line by first parents, a set from either of the two it was made of."""
+    if ref == refs.TOMBSTONES:
+        return new == old or tombstones.is_behind(store, old, new)
+    return lines.holds(store.read, new, old)
+
+
+def _ours_to_send(store: GitStore, remote: Remote) -> dict[str, Oid]:
+    """The store's own refs first, then sessions."""
+    held = {
+        ref: oid
+        for ref, oid in store.refs(HEADS).items()
+        if remote.there(ref) is not None and (refs.is_session_ref(ref) or not ref.startswith(refs.SESSIONS))
+    }
+    return dict(sorted(held.items(), key=lambda row: (row[0].startswith(refs.SESSIONS), row[0])))

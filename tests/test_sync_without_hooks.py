@@ -1,0 +1,253 @@
+"""A forge runs no hooks of ours: what was purged goes from there by the next sync of any store, and comes into none."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+from builders import assert_clean, assert_git_agrees, session
+from checkpoints import held
+from purged import SECRET, Three, find, purge, said_by_objects, traces, whole
+from pushed import hub as server
+from remotes import begun, everywhere, forge, git, pull, remote, said, say, shared, store_with, sync, there
+
+from gitsession.session import purged as sets
+from gitsession.store import refs
+from gitsession.store.gitstore import GitStore
+from gitsession.store.objects import oid_of
+from gitsession.sync import bundles, cloning, judged, purging, remotes, syncing, transport
+from gitsession.sync.transport import Talk
+
+
+@pytest.fixture
+def three(tmp_path):
+    made = Three(tmp_path, forge)
+    yield made
+    made.close()
+
+
+def swept(path) -> bytes:
+    """Every object of a repository that nobody's refs leave out: what its owner's `git gc` leaves."""
+    git(path, "-c", "gc.reflogExpire=now", "gc", "-q", "--prune=now")
+    return said_by_objects(path)
+
+
+def plain_git(store: GitStore, *words: str) -> int:
+    """What a clone does that has not heard of a purge; git's exit code."""
+    store.flush()
+    return subprocess.run(["git", f"--git-dir={store.git_dir}", *words], capture_output=True, check=False).returncode
+
+
+@pytest.mark.timeout(300)
+def test_a_purge_reaches_a_forge_and_everybody_and_takes_nothing_else(three):
+    """B went on at its end, and cut a branch at what is purged; C sums it up."""
+    say(three.b, three.sid, "of b")
+    session(three.b, three.sid).branch("cut", at=find(three.b))
+    three.b.flush()
+    purge(three.a, find(three.a))
+    report = syncing.sync(three.a, remote(three.a))
+    assert [one.ref for one in report.of("purged")] == [refs.leaf(three.sid)]
+    assert report.of("refused") == []
+    assert shared(three.a) == there(three.hub)
+    assert SECRET.encode() not in swept(three.hub)
+    three.settle()
+    assert everywhere({"a": three.a, "b": three.b, "c": three.c}, three.hub)
+    assert SECRET.encode() not in swept(three.hub)
+    for store in three.stores:
+        assert traces(store) == []
+        assert_clean(store)
+        assert_git_agrees(store)
+    words = said(three.c, three.sid)
+    assert words == {"main": ["first", "user message", "last", "of b"], "cut": ["first", "user message"]}
+
+
+def test_a_stale_clone_brings_it_back_until_any_store_of_ours_syncs(three):
+    """By a branch that nobody has seen, and by force."""
+    session(three.b, three.sid).branch("cut", at=find(three.b))
+    purge(three.a, find(three.a))
+    sync(three.a)
+    assert plain_git(three.b, "push", "origin") == 1  # `main` is another line there
+    assert plain_git(three.b, "push", "--force", "origin", f"{refs.leaf(three.sid)}:{refs.leaf(three.sid)}") == 0
+    assert SECRET.encode() in swept(three.hub)
+    assert sync(three.c)["cut"] == "new"
+    assert SECRET.encode() not in swept(three.hub)
+    assert there(three.hub) == shared(three.c)
+    assert traces(three.c) == []
+    assert said(three.c, three.sid) == {"main": ["first", "user message", "last"], "cut": ["first", "user message"]}
+
+
+def test_what_a_store_lends_to_a_fetch_does_not_come_in_with_it(three):
+    """git completes what it fetched with what is here: by then it may be purged."""
+    words = "".join(f" word {n * n}" for n in range(900))
+    say(three.a, three.sid, "sesame" + words)
+    three.settle(1)
+    purge(three.a, find(three.a, "sesame"))
+    say(three.a, three.sid, "more" + words)
+    sync(three.a)
+    pull(three.b)
+    assert traces(three.b, "sesame") == []
+
+
+def test_who_publishes_while_it_is_taken_out_is_not_overwritten(three, monkeypatch):
+    purge(three.a, find(three.a))
+    send = transport.push
+    rivals = iter(["of b"])
+
+    def late(git_dir, to, wanted, talk, *, leases=None):
+        for text in rivals if leases else ():
+            say(three.b, three.sid, text)
+            assert plain_git(three.b, "push", "origin") == 0
+        return send(git_dir, to, wanted, talk, leases=leases)
+
+    monkeypatch.setattr(transport, "push", late)
+    sync(three.a)
+    assert said(three.a, three.sid)["main"] == ["first", "user message", "last", "of b"]
+    assert there(three.hub) == shared(three.a)
+    assert SECRET.encode() not in swept(three.hub)
+    assert traces(three.a) == []
+
+
+@pytest.mark.parametrize("refusal", ["receive.denyNonFastForwards", "a protected branch"])
+def test_a_remote_that_refuses_is_told_of_and_all_else_goes_on(tmp_path, refusal):
+    three = Three(tmp_path, forge)
+    if refusal.startswith("receive"):
+        git(three.hub, "config", refusal, "true")
+    else:
+        hook = three.hub / "hooks" / "update"
+        hook.write_text(f'#!/bin/sh\ncase $1 in */{three.sid}/main) git merge-base --is-ancestor "$2" "$3" ;; esac\n')
+        hook.chmod(0o755)
+    purge(three.a, find(three.a))
+    other = begun(three.a, "another").id
+    for store in (three.a, three.b, three.a):
+        report = syncing.sync(store, remote(store))
+        [refused] = report.of("refused")
+        assert refused.ref == refs.leaf(three.sid)
+        assert "still holds what was purged" in refused.why
+        assert traces(store) == []
+        assert_clean(store)
+    assert SECRET.encode() in said_by_objects(three.hub)
+    assert refs.leaf(other) in shared(three.b)
+    say(three.b, three.sid, "more")
+    sync(three.b)
+    assert said(three.b, three.sid)["main"] == ["first", "user message", "last", "more"]
+    git(three.hub, "config", "receive.denyNonFastForwards", "false")
+    (three.hub / "hooks" / "update").unlink(missing_ok=True)
+    three.settle()
+    assert everywhere({"a": three.a, "b": three.b, "c": three.c}, three.hub)
+    assert SECRET.encode() not in swept(three.hub)
+    three.close()
+
+
+def test_a_push_alone_takes_nothing_out_and_says_what_does(three):
+    purge(three.a, find(three.a))
+    pull(three.a)
+    say(three.a, three.sid, "more")
+    [refused] = syncing.push(three.a, remote(three.a)).of("refused")
+    assert "gitsession sync" in refused.why
+
+
+def test_a_server_with_our_hooks_is_never_forced(tmp_path, monkeypatch):
+    three = Three(tmp_path, server)
+    forced = []
+    send = transport.push
+
+    def watched(git_dir, to, wanted, talk, *, leases=None):
+        forced.extend(leases or ())
+        return send(git_dir, to, wanted, talk, leases=leases)
+
+    monkeypatch.setattr(transport, "push", watched)
+    say(three.b, three.sid, "of b")
+    purge(three.a, find(three.a))
+    three.settle()
+    assert forced == []
+    assert everywhere({"a": three.a, "b": three.b, "c": three.c}, three.hub)
+    three.close()
+
+
+def test_a_whole_session_goes_from_a_forge(three):
+    session(three.b, three.sid).branch("side")
+    other = begun(three.b, "stays").id
+    sync(three.b)
+    purging.add(three.a, whole(three.a, three.sid), 1000)
+    three.settle()
+    assert everywhere({"a": three.a, "b": three.b, "c": three.c}, three.hub)
+    assert SECRET.encode() not in swept(three.hub)
+    assert set(said(three.a, other)["main"]) == {"stays"}
+    for store in three.stores:
+        assert traces(store) == []
+        assert_clean(store)
+
+
+def test_a_captured_file_goes_from_a_forge(three):
+    held(three.a, three.sid, {"notes": "the file says sesame", "other": "stays"}, session(three.a, three.sid).leaf)
+    blob = oid_of("blob", b"the file says sesame")
+    three.settle()
+    assert b"sesame" in said_by_objects(three.hub)
+    purging.add(three.a, sets.Tombstones(frozenset({sets.FILE + blob})), 1000)
+    three.settle()
+    assert b"sesame" not in swept(three.hub)
+    for store in three.stores:
+        assert traces(store, "sesame") == []
+        assert_clean(store)
+
+
+def test_a_clone_of_a_forge_and_a_bundle_bring_nothing_of_it(three, tmp_path):
+    session(three.b, three.sid).branch("cut", at=find(three.b))
+    three.b.flush()
+    bundles.write(three.b, tmp_path / "old.bundle")
+    purge(three.a, find(three.a))
+    sync(three.a)
+    plain_git(three.b, "push", "origin")
+    assert SECRET.encode() in swept(three.hub)
+    report = cloning.clone(str(three.hub), tmp_path / "d.git", Talk())
+    assert report.of("refused") == []
+    with GitStore.open(tmp_path / "d.git") as made:
+        assert traces(made) == []
+        assert_clean(made)
+        sync(made)
+        assert there(three.hub) == shared(made)
+    assert SECRET.encode() not in swept(three.hub)
+    bundles.take(three.a, tmp_path / "old.bundle", Talk())
+    assert traces(three.a) == []
+    assert said(three.a, three.sid) == {"main": ["first", "user message", "last"], "cut": ["first", "user message"]}
+
+
+def test_a_clone_judges_every_session_by_what_was_purged(three, tmp_path, monkeypatch):
+    begun(three.a, "another")
+    purge(three.a, find(three.a))
+    sync(three.a)
+    monkeypatch.setattr(judged, "SESSIONS_AT_ONCE", 1)
+    monkeypatch.setattr(judged, "ENTRIES_AT_ONCE", 0)
+    report = cloning.clone(str(three.hub), tmp_path / "d.git", Talk())
+    assert report.of("refused") == []
+
+
+def test_a_clone_without_large_blobs_takes_it_out_too(three, tmp_path):
+    git(three.hub, "config", "uploadpack.allowFilter", "true")
+    large = "x" * 100_000
+    begun(three.a, "first", large, "last")
+    sync(three.a)
+    made = [tmp_path / "d.git", tmp_path / "e.git"]
+    cloning.clone(f"file://{three.hub}", made[0], Talk(), filter="blob:limit=64k")
+    purge(three.a, find(three.a), find(three.a, "xxx"))
+    syncing.push(three.a, remote(three.a))  # the set; the lines are not forced
+    cloning.clone(f"file://{three.hub}", made[1], Talk(), filter="blob:limit=64k")
+    for path in made:
+        with GitStore.open(path) as store:
+            sync(store)
+            assert there(three.hub) == shared(store)
+            assert traces(store) == []
+            assert_git_agrees(store)
+    assert SECRET.encode() not in swept(three.hub)
+
+
+def test_beside_code_it_goes_too(tmp_path):
+    git_dir = forge(tmp_path / "code.git")
+    with store_with(tmp_path / "a.git") as store:
+        remotes.add(store.git_dir, "team", str(git_dir), namespace="gitsession", home=True)
+        sid = begun(store, "first", SECRET, "last").id
+        sync(store, "team")
+        purge(store, find(store))
+        assert sync(store, "team") == {"main": "purged"}
+        assert SECRET.encode() not in swept(git_dir)
+        assert git(git_dir, "rev-parse", f"refs/gitsession/sessions/{sid}/main").strip() == store.ref(refs.leaf(sid))
