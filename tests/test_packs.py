@@ -48,6 +48,9 @@ def test_every_object_is_as_git_reads_it(tmp_path: Path, how: list[str]) -> None
     packs = Packs(f"{store.git_dir}/objects", 1 << 30)
     there = objects_by_git(store.git_dir)
     assert {oid: packs.read(oid) for oid in there} == there
+    assert {oid: (kind, data) for oid, kind, data in packs.read_all(there)} == there
+    commits = {oid: found for oid, found in there.items() if found[0] == "commit"}
+    assert {oid: (kind, data) for oid, kind, data in packs.commits()} == commits
     assert set(packs.oids()) == set(there)
     assert packs.suspects() == {}
 
@@ -141,6 +144,7 @@ def test_a_hostile_pack_is_refused_within_bounds(
     def work(tell: Callable[[object], None]) -> None:
         with pytest.raises((Corrupt, Unavailable)):
             packs.read(ONE.hex())
+        assert ONE.hex() not in {oid for oid, *_ in (*packs.read_all([ONE.hex()]), *packs.commits())}
         tell("refused")
 
     with faults.one():
@@ -246,6 +250,7 @@ def test_where_one_copy_is_damaged_the_other_is_read(tmp_path: Path) -> None:
     damaged(file, 14)
     with pytest.raises(Corrupt, match=file.name):
         door.read(oid)
+    assert list(door.read_all([oid])) == []
     (tmp_path / f"objects/{oid[:2]}").mkdir()
     (tmp_path / f"objects/{oid[:2]}/{oid[2:]}").write_bytes(zlib.compress(b"blob 5\0hello"))
     assert door.read(oid) == ("blob", b"hello")

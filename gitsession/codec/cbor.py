@@ -8,7 +8,7 @@ duplicate keys, no trailing bytes, arrays and maps at most ``DEPTH_MAX`` deep. T
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import cbor2
@@ -55,7 +55,8 @@ def decode(data: bytes) -> Plain:
         )
     except (cbor2.CBORDecodeError, ValueError, TypeError, OverflowError, MemoryError, RecursionError) as error:
         raise Malformed(f"not CBOR of our profile: {error}") from None
-    _check_profile(value)
+    if not _fits(value):
+        _check_profile(value)
     if cbor2.dumps(value) != data:
         raise Malformed("not the one encoding of its value (wide integer, short float or trailing bytes)")
     return value
@@ -175,6 +176,47 @@ class _Outside(Exception):
     def __init__(self, what: str, *way: str) -> None:
         super().__init__(what)
         self.way = list(way)
+
+
+_TEXTS = {str}
+_LEAVES = frozenset({str, bytes, bool, type(None)})
+"""What needs no second look in what was decoded: a text that came out of UTF-8 has no lone surrogate."""
+
+
+def _fits(value: Plain) -> bool:
+    """Whether a value that was decoded is one of the profile, told in a few steps; where not, ``_check`` has the word.
+    """
+    level = [value]
+    for _ in range(DEPTH_MAX):
+        below: list[Plain] = []
+        for each in level:
+            kinds = {type(each)}
+            items: Iterable[Plain] = (each,)
+            if type(each) is dict:
+                items = each.values()
+                if not _TEXTS.issuperset(map(type, each)):
+                    return False
+                kinds = set(map(type, items))
+            elif type(each) is list:
+                items, kinds = each, set(map(type, each))
+            if kinds <= _LEAVES:
+                continue
+            for item in items:
+                kind = type(item)
+                if kind is dict or kind is list:
+                    below.append(item)
+                elif kind is int:
+                    if not INT_MIN <= item <= INT_MAX:  # type: ignore[operator]
+                        return False
+                elif kind is float:
+                    if not math.isfinite(item):  # type: ignore[arg-type]
+                        return False
+                elif kind not in _LEAVES:
+                    return False
+        if not below:
+            return True
+        level = below
+    return False
 
 
 def _check_profile(value: Plain) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
 from gitsession.codec.digest import HASH_BYTES, from_base64url, to_base64url
@@ -26,6 +27,12 @@ _SPACES = "\n \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008
 _RUN = re.compile(f"[{_SPACES}]+")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _SOURCE = re.compile(r"(?P<agent>[^/ ]+)/(?P<id>[A-Za-z0-9._~%-]*) (?P<line>0|[1-9][0-9]{0,17})")
+
+_TRAILERS = re.compile(
+    rb"Entry: ([a-z_]{1,40})\nChain: ([A-Za-z0-9_-]{42}[AEIMQUYcgkosw048])\n"
+    rb"(?:Source: ([a-z]{1,40}/[A-Za-z0-9._-]{1,128} (?:0|[1-9][0-9]{0,17}))\n)?(?:Model: ([ -~]{1,200})\n)?\Z"
+)
+"""As most entries have them, at one look; of any others, the slower way tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +52,7 @@ class SourceRef:
         return cls(agent, id and _cut_id(id), line)
 
 
-@dataclass(frozen=True, slots=True)
-class Trailers:
+class Trailers(NamedTuple):
     """What the last block of a message states. ``replaces``: the digest of the entry that stood there, if one did."""
 
     entry: str
@@ -92,6 +98,12 @@ def subject_of(message: bytes) -> str:
 
 def trailers_of(message: bytes) -> Trailers:
     """What the trailers say. Raises ``Malformed`` where an entry's are missing or not ours."""
+    above = message.rfind(b"\n\n")
+    as_ours = _TRAILERS.match(message, above + 2) if above >= 0 else None
+    if as_ours is not None:
+        entry, chain, source, model = as_ours.groups(b"")
+        where = _source(source.decode()) if source else None
+        return Trailers(entry.decode(), from_base64url(chain.decode()), where, model.decode())
     found: dict[str, str] = {}
     last_block = message.rstrip(b"\n").rpartition(b"\n\n")[2]
     for line in last_block.decode("utf-8", "replace").split("\n"):
@@ -199,5 +211,9 @@ def _source(text: str) -> SourceRef:
     if not found:
         raise ValueError(f"not a source: {text[:80]!r}")
     encoded = found["id"]
-    source_id = None if encoded == "-" else unquote_to_bytes(encoded).decode("utf-8", "surrogatepass")
+    source_id: str | None = encoded
+    if encoded == "-":
+        source_id = None
+    elif "%" in encoded:
+        source_id = unquote_to_bytes(encoded).decode("utf-8", "surrogatepass")
     return SourceRef(found["agent"], source_id, int(found["line"]))

@@ -195,10 +195,15 @@ def _block(value: Any, where: str) -> Block:
 def _known(kind: type[Any], plain: dict[str, Any], where: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The fields of ``kind`` that ``plain`` states, checked and built, and the rest of it."""
     known: dict[str, Any] = {}
-    for field in _fields(kind):
-        name = field.name
-        if name in plain:
-            item = plain[name]
+    extra: dict[str, Any] = {}
+    fields, needed = _by_name(kind)
+    for name, item in plain.items():
+        field = fields.get(name)
+        if field is None:
+            extra[name] = item
+        elif type(item) in _SCALARS and type(item) in field.types:
+            known[name] = item  # most of what there is
+        else:
             field.check(item, where)
             if field.blocks:
                 known[name] = tuple(_block(part, f"{where}.{name}[{index}]") for index, part in enumerate(item))
@@ -206,9 +211,10 @@ def _known(kind: type[Any], plain: dict[str, Any], where: str) -> tuple[dict[str
                 known[name] = tuple(item) if field.part is str and type(item) is list else item
                 if field.pairs:
                     known[name] = tuple(tuple(pair) for pair in item)
-        elif field.default is MISSING:
+    for name in needed:
+        if name not in known:
             raise Malformed("is missing", where=f"{where}.{name}")
-    return known, {name: item for name, item in plain.items() if name not in known}
+    return known, extra
 
 
 def _check_role(message: Message) -> None:
@@ -281,6 +287,7 @@ _ANNOTATIONS: Mapping[str, Mapping[str, Any]] = {
 }
 
 _FIELDS: dict[type[Any], tuple[_Field, ...]] = {}
+_BY_NAME: dict[type[Any], tuple[dict[str, _Field], tuple[str, ...]]] = {}
 _NAMES: dict[type[Any], frozenset[str]] = {}
 
 
@@ -293,6 +300,16 @@ def _fields(kind: type[Any]) -> tuple[_Field, ...]:
             if field.name not in ("at_ms", "extra")
         )
     return _FIELDS[kind]
+
+
+def _by_name(kind: type[Any]) -> tuple[dict[str, _Field], tuple[str, ...]]:
+    """The fields of ``kind``, and the names of those that a body has to state."""
+    found = _BY_NAME.get(kind)
+    if found is None:
+        fields = _fields(kind)
+        needed = tuple(field.name for field in fields if field.default is MISSING)
+        found = _BY_NAME[kind] = {field.name: field for field in fields}, needed
+    return found
 
 
 def _names(kind: type[Any]) -> frozenset[str]:

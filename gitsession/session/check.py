@@ -8,7 +8,6 @@ from gitsession.codec import headline as own_headline
 from gitsession.codec import holes, payload
 from gitsession.codec.digest import chain as chain_of
 from gitsession.codec.digest import digest as digest_of
-from gitsession.codec.holes import Stored
 from gitsession.errors import GitSessionError, Malformed
 from gitsession.formats import FORMATS
 from gitsession.model.headline import Headline
@@ -46,7 +45,8 @@ def check(
     parts = content.kept_of(store, node.tree, tree)
     digest = digest_of(parts.stored, parts.holes)
     of = tombstone.stands_for(node, parts) or digest
-    if chain_of(None if parent is None else parent.chain, of) != node.chain:
+    chain = chain_of(None if parent is None else parent.chain, of)
+    if chain != node.chain:
         yield "the chain does not fit: the payload, or an entry before it, is not what was written here"
     if tombstones is not None:
         yield from purge_problems(node, digest.hex(), of.hex(), tombstones)
@@ -58,10 +58,8 @@ def check(
     headline = _headline(node, parts.form, data) if judge_words or node.is_tombstone else None
     if headline is None:
         return
-    lifted = Stored(parts.stored, parts.holes, ())
-    stands_for = of if node.is_tombstone or node.replaces else b""
-    draft = keep.Draft(parts.form, lifted, headline, node.source, parts.files, node.second_parent, stands_for)
-    expected = keep.made_of(draft, node.tree, parent).data
+    replaces = of if node.replaces and not node.is_tombstone else b""
+    expected = keep.made_with(chain, headline, node.source, node.tree, parent, node.second_parent, replaces).data
     if oid_of("commit", expected) != node.oid:
         yield from _commit_problems(expected, store.read(node.oid)[1])
 

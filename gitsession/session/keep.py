@@ -178,18 +178,30 @@ class Made(NamedTuple):
 
 def made_of(draft: Draft, tree: Oid, parent: Node | None) -> Made:
     """The commit's bytes."""
-    headline = draft.headline
     digest = draft.of or digest_of(draft.stored.payload, draft.stored.holes)
     chain = chain_of(None if parent is None else parent.chain, digest)
+    return made_with(chain, draft.headline, draft.source, tree, parent, draft.second_parent, draft.replaces)
+
+
+def made_with(
+    chain: bytes,
+    headline: Headline,
+    source: SourceRef | None,
+    tree: Oid,
+    parent: Node | None,
+    second_parent: Oid | None = None,
+    replaces: bytes = b"",
+) -> Made:
+    """The commit's bytes, for an entry whose chain is known. ``replaces`` as ``Draft`` has it."""
     if headline.at_ms is not None:
         author_seconds = min(max(headline.at_ms // 1000, 0), SECONDS_MAX)
     else:
         author_seconds = 0 if parent is None else parent.author_seconds
     committer_seconds = author_seconds if parent is None else max(author_seconds, parent.committer_seconds)
-    text = message.render(headline, chain, draft.source, draft.replaces)
+    text = message.render(headline, chain, source, replaces)
     parents = [] if parent is None else [parent.oid]
-    if draft.second_parent is not None:
-        parents.append(draft.second_parent)
+    if second_parent is not None:
+        parents.append(second_parent)
     data = encode_commit(
         tree=tree,
         parents=parents,

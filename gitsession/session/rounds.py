@@ -117,9 +117,9 @@ class _Part:
         chosen = left[:room]
         done = 0
         for start in range(0, len(chosen), ENTRIES_AT_ONCE):
-            for oid in chosen[start : start + ENTRIES_AT_ONCE]:
-                walk.check(oid)
-                done += 1
+            row = chosen[start : start + ENTRIES_AT_ONCE]
+            walk.check_row(row)
+            done += len(row)
             if self._is_late():
                 self.is_over = True
                 break

@@ -12,7 +12,8 @@ from gitsession.formats import FORMATS, is_document
 from gitsession.formats.record import TAIL
 from gitsession.model.entries import KINDS, Fork, Session
 from gitsession.model.headline import VIEW
-from gitsession.session import content, graph, oplog, purged, seals, semantics, sharing
+from gitsession.session import ahead, content, graph, oplog, purged, seals, semantics, sharing
+from gitsession.session.ahead import Ahead
 from gitsession.session.check import check
 from gitsession.session.findings import Finding, Report
 from gitsession.session.manifests import Manifests, Refuse
@@ -22,6 +23,9 @@ from gitsession.session.purged import Tombstones
 from gitsession.session.semantics import Sessions
 from gitsession.store import refs
 from gitsession.store.base import ObjectStore, Oid
+
+AT_ONCE = 128
+"""Entries that are read together."""
 
 ON_META = frozenset({"session", "title", "label", "source_file", "attachment", "project", "seal", "tombstone"})
 """The kinds that ``meta`` may hold: what may change about a session."""
@@ -90,6 +94,7 @@ class Walk:
         self, store: ObjectStore, sid: str | None, report: Report, judges: Judges, known: Collection[Oid] = ()
     ) -> None:
         self._store, self._sid, self._report, self._judges = store, sid, report, judges
+        self._ahead = Ahead(store)
         self.nodes, self._leads = _nodes(store, sid, report, known)
         self._later = _of_a_later_view(store, self.nodes, report)
 
@@ -100,7 +105,7 @@ class Walk:
         try:
             parent, judge_words = self.nodes.get(node.parent or ""), oid not in self._later
             for what in check(
-                self._store,
+                self._ahead,
                 node,
                 parent,
                 judge_words=judge_words,
@@ -111,6 +116,12 @@ class Walk:
         except GitSessionError as error:
             self._report.add(oid, str(error).removeprefix(f"{oid}: "), self._leads[oid])
 
+    def check_row(self, oids: Sequence[Oid]) -> None:
+        """Each of ``oids``, a few, by itself: what they are made of is read together."""
+        self._ahead.look(self.nodes[oid] for oid in oids)
+        for oid in oids:
+            self.check(oid)
+
     def check_all(self, oids: Sequence[Oid]) -> None:
         """Each of ``oids`` by itself; in several processes, where that is worth it."""
         for checked, problems in sharing.share(oids, self._found):
@@ -120,8 +131,8 @@ class Walk:
     def _found(self, oids: Sequence[Oid]) -> tuple[int, list[Finding]]:
         kept, self._report = self._report, Report()
         try:
-            for oid in oids:
-                self.check(oid)
+            for at in range(0, len(oids), AT_ONCE):
+                self.check_row(oids[at : at + AT_ONCE])
             return self._report.checked, self._report.problems
         finally:
             self._report = kept
@@ -156,6 +167,7 @@ def _nodes(
     nodes: dict[Oid, Node] = {}
     leads: dict[Oid, str] = {}
     damaged: set[str] = set()
+    at_hand = ahead.commits(store) if sid is None and not known else {}
     for name, value in store.refs(refs.session(sid) if sid else refs.SESSIONS).items():
         if not refs.is_session_ref(name):
             report.add(name, "not the name of a session's branch")
@@ -163,7 +175,7 @@ def _nodes(
         while oid is not None and oid not in nodes:
             leads[oid] = name
             try:
-                nodes[oid] = load(store, oid)
+                nodes[oid] = at_hand.get(oid) or load(store, oid)
             except GitSessionError as error:
                 report.add(oid, f"{str(error).removeprefix(f'{oid}: ')} (reached from {name})", name)
                 damaged.add(name)

@@ -6,7 +6,7 @@ One suite (tests/test_store_contract.py) judges both.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
@@ -54,6 +54,12 @@ class Reader(Protocol):
 
 class ObjectStore(Reader, Protocol):
     """A bare git repository: objects by id, refs by name, atomic durable writes. What is read has the name it says."""
+
+    def read_all(self, oids: Iterable[Oid]) -> Iterator[tuple[Oid, Kind, bytes]]:
+        """Those of ``oids`` that are at hand together, in the order that is quickest. Of the others, ``read`` tells."""
+
+    def commits(self) -> Iterator[tuple[Oid, Kind, bytes]]:
+        """The commits that are at hand so, reachable or not."""
 
     def oids(self) -> Iterator[Oid]:
         """The name of every object there is, whole or not, reachable or not; one may come twice."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,13 @@ class Behind:
 
     def contains(self, oid: Oid) -> bool:
         return self._store.contains(oid)
+
+    def read_all(self, oids: Iterable[Oid]) -> Iterator[tuple[Oid, Kind, bytes]]:
+        """Nothing: each is read by itself, as whoever inherits reads."""
+        return iter(())
+
+    def commits(self) -> Iterator[tuple[Oid, Kind, bytes]]:
+        return iter(())
 
     def oids(self) -> Iterator[Oid]:
         return self._store.oids()

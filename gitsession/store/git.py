@@ -10,7 +10,7 @@ import contextlib
 import os
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -65,6 +65,14 @@ class GitDoor:
         for name, what in self._packs.suspects().items():
             raise Corrupt(f"object {oid} is not found, and {name} is damaged: {what}", hint=_MEND)
         raise MissingObject(f"no object {oid}")
+
+    def read_all(self, oids: Iterable[Oid]) -> Iterator[tuple[Oid, Kind, bytes]]:
+        """Those of ``oids`` that packs have, in the order in which they lie there; not one that cannot be read."""
+        return self._packs.read_all(oid for oid in oids if _OID.fullmatch(oid))
+
+    def commits(self) -> Iterator[tuple[Oid, Kind, bytes]]:
+        """The commits that packs have, as ``read_all`` finds them."""
+        return self._packs.commits()
 
     def contains(self, oid: Oid) -> bool:
         """Whether the object is there, whole or not."""

@@ -138,6 +138,14 @@ class GitStore:
         self.promised(oid)
         return reading.read(oid)
 
+    def read_all(self, oids: Iterable[Oid]) -> Iterator[tuple[Oid, Kind, bytes]]:
+        """See ``ObjectStore``."""
+        return self._git.read_all(oids)
+
+    def commits(self) -> Iterator[tuple[Oid, Kind, bytes]]:
+        """See ``ObjectStore``."""
+        return self._git.commits()
+
     @contextmanager
     def asking_nobody(self) -> Iterator[None]:
         """Meanwhile this thread takes what was left out for missing: who looks at everything does not fetch it all."""

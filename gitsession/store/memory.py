@@ -7,7 +7,7 @@ transaction that happens whole or not at all, the same names refused.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -45,6 +45,13 @@ class MemoryStore:
     def contains(self, oid: Oid) -> bool:
         staging = self._own_staging()
         return oid in self._objects or (staging is not None and oid in staging.objects)
+
+    def read_all(self, oids: Iterable[Oid]) -> Iterator[tuple[Oid, Kind, bytes]]:
+        """None: no order is quicker than another."""
+        return iter(())
+
+    def commits(self) -> Iterator[tuple[Oid, Kind, bytes]]:
+        return iter(())
 
     def oids(self) -> Iterator[Oid]:
         return iter(list(self._objects))

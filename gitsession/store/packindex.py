@@ -116,6 +116,14 @@ class PackIndex:
             rows = self._file.read(_HEAD_BYTES + self._fan[first] * 20, count * 20)
             yield from (rows[at : at + 20] for at in range(0, len(rows), 20))
 
+    def places(self) -> list[tuple[int, bytes]]:
+        """Where each object lies in the pack, with its name, in the order of the pack. Raises ``Corrupt``."""
+        names = self._file.read(_HEAD_BYTES, self.count * 20)
+        stated = unpack(f">{self.count}I", self._file.read(self._offsets, self.count * 4))
+        if stated and max(stated) >= 1 << 31:
+            stated = tuple(self.offsets())
+        return sorted(zip(stated, [names[at : at + 20] for at in range(0, len(names), 20)], strict=False))
+
     def offsets(self) -> Iterator[int]:
         """Where each object lies in the pack, in the order of ``names``. Raises ``Corrupt``."""
         stated = self._file.read(self._offsets, self.count * 4)

@@ -11,14 +11,16 @@ for ``verify`` to tell.
 
 from __future__ import annotations
 
+import functools
 import os
+import struct
 import zlib
 from collections import OrderedDict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from gitsession.errors import Corrupt, GitSessionError, Unavailable
-from gitsession.store import delta
+from gitsession.store import delta, inorder
 from gitsession.store.base import Kind, Oid
 from gitsession.store.objects import oid_of
 from gitsession.store.packindex import File, Identity, PackIndex, identity_of
@@ -31,6 +33,7 @@ _DEPTH_MAX = 4096
 _OPEN_MAX = 64
 _CACHE_BYTES = 32 << 20
 _CACHED_BYTES_MAX = 1 << 20
+_TOGETHER_BYTES_MAX = 1 << 18
 
 _Base = tuple[int, bytes]
 """Type number and bytes of an object that deltas are made against."""
@@ -100,6 +103,41 @@ class Packs:
         if problem is not None:
             raise problem
         return None
+
+    def read_all(self, oids: Iterable[Oid]) -> Iterator[tuple[Oid, Kind, bytes]]:
+        """Those of ``oids`` that can be read in the order in which they lie, without a word of the others."""
+        wanted: dict[str, list[tuple[int, bytes]]] = {}
+        indexes = list(self._indexes.items())
+        for raw in map(bytes.fromhex, oids):
+            for name, index in indexes:
+                try:
+                    offset = index.find(raw)
+                except (Corrupt, OSError):
+                    continue
+                if offset is not None:
+                    wanted.setdefault(name, []).append((offset, raw))
+                    break
+        for name, places in wanted.items():
+            yield from self._in_order(name, sorted(places))
+
+    def commits(self) -> Iterator[tuple[Oid, Kind, bytes]]:
+        """The commits of all packs, in the order in which they lie, as ``read_all`` finds them."""
+        for name, index in list(self._indexes.items()):
+            try:
+                places = index.places()
+            except (Corrupt, OSError, struct.error):
+                continue
+            yield from self._in_order(name, places, inorder.COMMIT)
+
+    def _in_order(
+        self, name: str, places: list[tuple[int, bytes]], only: int = 0
+    ) -> Iterator[tuple[Oid, Kind, bytes]]:
+        try:
+            file = self._open(name)
+        except OSError:
+            return
+        base_at = functools.partial(self._resolve, name, oid="")
+        yield from inorder.read(file, places, base_at, _TOGETHER_BYTES_MAX, only)
 
     def suspects(self) -> dict[str, str]:
         """The packs that may hold an object that was not found, with the reason: those whose index is not whole."""
