@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hooks import Agent, failures, run, told, waiting
 from processes import together
+from raw import git
 
 from gitsession import Store
 from gitsession.cli import hooking
@@ -218,6 +219,33 @@ def test_the_store_is_made_round_what_waits_for_it(tmp_path: Path) -> None:
     done = subprocess.run([*command, "ls", "--json"], capture_output=True, check=True)
     assert len(json.loads(done.stdout)["sessions"]) == 1
     assert agent.points() == [("before", None, {"a": "1"})]
+
+
+@pytest.mark.parametrize("redacts", [True, False])
+def test_a_file_whose_bytes_were_purged_is_not_kept_again(tmp_path: Path, *, redacts: bool) -> None:
+    agent = Agent(tmp_path)
+    Store.create(agent.store).close()
+    if not redacts:
+        git(agent.store, "config", "gitsession.redact", "false")
+    (agent.workspace / "notes").write_text("the heron flies at midnight")
+    agent.prompt("u1", "hello")
+    agent.calls("a1", command="date")
+    with Store.open(agent.store) as store:
+        store.drain()
+        assert holders(store) == 1
+        store.purge(store.plan_purge(text="heron"))
+        assert holders(store) == 0
+    (agent.workspace / "other").write_text("as it was")
+    agent.calls("a2", command="date")
+    assert not any(b"heron" in file.read_bytes() for file in (agent.store / "gitsession/spool").rglob("*.event"))
+    with Store.open(agent.store) as store:
+        store.drain()
+        assert holders(store) == 0
+    assert (("notes", "secret: purged"),) in [entry.skipped for entry in agent.entries()]
+
+
+def holders(store: Store) -> int:
+    return sum(store.objects.read(oid) == ("blob", b"the heron flies at midnight") for oid in store.objects.oids())
 
 
 def test_the_store_itself_is_never_looked_at(tmp_path: Path) -> None:

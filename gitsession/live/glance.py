@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from gitsession.errors import MissingObject, Unavailable
 from gitsession.live import spool
-from gitsession.store import config
+from gitsession.store import config, refs
+from gitsession.store.objects import oid_of
+from gitsession.store.refreader import RefReader
 from gitsession.workspace import beside, turns
 from gitsession.workspace.root import Root
 from gitsession.workspace.scan import Look, look
@@ -59,7 +61,7 @@ def spooled(store: Path, root: Root, head: dict[str, Any], *, wait_seconds: floa
     folder = turns.folder_in(store, root.path)
     with (
         turns.turn_in(store, root.path, wait_seconds=wait_seconds),
-        look(root, folder, caps=caps()._replace(secret=_secrets(store)), wait_seconds=wait_seconds) as seen,
+        look(root, folder, caps=caps()._replace(secret=_withheld_by(store)), wait_seconds=wait_seconds) as seen,
     ):
         rows: list[tuple[str, str | None, str | None, int]] = []
         contents: list[bytes] = []
@@ -86,8 +88,32 @@ def spooled(store: Path, root: Root, head: dict[str, Any], *, wait_seconds: floa
         return event
 
 
+def _withheld_by(store: Path) -> Callable[[bytes], str | None] | None:
+    """By which rule a file is left out, as ``checkpoint.taking`` asks an opened store; this one may yet be made."""
+    secret, was_purged = _secrets(store), _purged(store)
+    if was_purged is None:
+        return secret
+
+    def rule(data: bytes) -> str | None:
+        return was_purged(data) or (None if secret is None else secret(data))
+
+    return rule
+
+
+def _purged(store: Path) -> Callable[[bytes], str | None] | None:
+    """Whether the bytes of a file were purged; ``None`` where no file's were. Raises as ``purged.at``."""
+    said = RefReader(store).read(refs.TOMBSTONES)
+    if said is None:
+        return None
+    from gitsession.session import purged  # few purge: who never did does not wait for it
+    from gitsession.store.git import GitDoor
+
+    gone = purged.at(GitDoor(store), said)
+    return (lambda data: purged.RULE if gone.has_file(oid_of("blob", data)) else None) if gone.has_files else None
+
+
 def _secrets(store: Path) -> Callable[[bytes], str | None] | None:
-    """By which rule of the store, which may yet be made, a file holds a secret. The rules are loaded for the first."""
+    """By which rule of the store a file holds a secret. The rules are loaded for the first."""
     said = config.redaction(store)
     if not said.is_on:
         return None
