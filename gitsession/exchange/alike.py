@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gitsession.codec import holes
-from gitsession.formats import Record
+from gitsession.formats import Format, Record
 from gitsession.redaction.matching import matches
 from gitsession.session import keep
 from gitsession.session.content import kept, whole
@@ -26,6 +26,17 @@ class Alike:
         for node in nodes:
             if node.source is not None:
                 self._at.setdefault((node.parent, node.source.line), []).append(node)
+
+    def as_it_is(self, format: Format, parent: Node, record: Record) -> Node | None:
+        """The one entry below ``parent`` from the record's line, where it is ``record`` to the byte: nothing is hidden.
+
+        It needs no look for secrets. Where there are several, that look tells which of them it is.
+        """
+        nodes = self._at.get((parent.oid, record.line), ())
+        if len(nodes) != 1:
+            return None
+        tree = keep.tree_of(format.FORM, keep.safe(format, record.payload, None).stored)
+        return nodes[0] if nodes[0].tree == tree else None
 
     def find(self, parent: Node, record: Record) -> Node | None:
         """The entry below ``parent`` that ``record`` is, whatever of it was hidden."""

@@ -23,6 +23,7 @@ from gitsession.formats import Format, Problem, Source
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
+from gitsession.redaction.ahead import Ahead
 from gitsession.session import graph, keep, names, naming, oplog, purged
 from gitsession.session.active import active
 from gitsession.session.content import entry_of
@@ -132,11 +133,6 @@ class _Plan:
     objects: dict[Oid, tuple[Kind, bytes]] = field(default_factory=dict)
     originals: list[Original] = field(default_factory=list)
     new: int = 0
-
-    @functools.cached_property
-    def guard(self) -> Guard | None:
-        guard = self.store.guard
-        return None if guard is None else guard.narrowed(record.payload for record in self.source.records)
 
     def put(self, kind: Kind, data: bytes) -> Oid:
         oid = oid_of(kind, data)
@@ -262,9 +258,15 @@ class _Plan:
         alike = Alike(self.store, known.values())
         ours = OwnLines(self.store, self.sid, self.format, self.tree, self.seen) if self.tree else None
         at_line: dict[int, Node] = {}
-        for record in self.source.records:
+        guard = self.store.guard
+        ahead = Ahead(guard.scanner, [record.payload for record in self.source.records]) if guard is not None else None
+        for number, record in enumerate(self.source.records):
             parent = self.root if record.parent is None else at_line[record.parent]
-            safe = keep.safe(self.format, record.payload, self.guard)
+            if (node := alike.as_it_is(self.format, parent, record)) is not None:
+                at_line[record.line] = node
+                continue
+            is_clean = ahead is None or not ahead.may_hold(number)
+            safe = keep.safe(self.format, record.payload, None if is_clean else guard)
             tree = keep.tree_of(self.format.FORM, safe.stored) if known else ""
             node = known.get((parent.oid, record.line, tree)) or alike.find(parent, record)
             if node is not None and safe.is_redacted:
@@ -276,7 +278,7 @@ class _Plan:
                 self._follow(taken.node)
                 continue
             if node is None:
-                node = self._put(parent, keep.imported(self.format, record, self.guard, safe))
+                node = self._put(parent, keep.imported(self.format, record, guard, safe))
             at_line[record.line] = node
         return at_line
 

@@ -55,10 +55,10 @@ def redact(form: str, payload: bytes, scanner: Scanner) -> Redacted:
 
     Of any other form it is plain text. What is no JSON where JSON is expected, or no CBOR of ours, is plain text too.
     """
+    if form == _CBOR:
+        return _in_cbor(payload, scanner) if scanner.mentions(payload) else Redacted(payload)
     if not scanner.may_hold(payload):
         return Redacted(payload)
-    if form == _CBOR:
-        return _in_cbor(payload, scanner)
     if form in _JSON:
         hits = find(payload, scanner, is_json=True)
         return _replaced(payload, _within_literals(payload, hits)) if hits else Redacted(payload)
@@ -173,7 +173,7 @@ def _in_cbor(payload: bytes, scanner: Scanner) -> Redacted:
         return _replaced(payload, find(payload, scanner))
     pieces = [piece for piece in pieces if _may_hold(payload, piece)]
     view, starts = _view(payload, pieces)
-    hits = find(view, scanner)
+    hits = find(view, scanner) if scanner.may_hold(view) else []
     if not hits:
         return Redacted(payload)
     spans = [(start, start + piece.end - piece.start) for start, piece in zip(starts, pieces, strict=True)]

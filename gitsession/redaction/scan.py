@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import copy
+import itertools
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
+from gitsession.redaction import hints
+from gitsession.redaction.hints import Hint
 from gitsession.redaction.rule import Rule
 from gitsession.redaction.rules import RULES
 
@@ -19,20 +22,26 @@ LONG = 1024
 CHECKED = 512
 """How much of what was found is looked at for whether it is a secret."""
 
-STEMS = tuple(b"pass pwd secret token key auth cookie :// bearer login sig= signature= -----begin".split())
-"""What is in most of the words of rules that go by where a secret stands: a few looks instead of many."""
-
-_ESCAPED = re.compile(rb"(?:\A| )(?:[nrtbf]|u00[01][0-9a-fA-F])([^ ]+)")
+_ESCAPED = re.compile(rb"\\(?:u[0-9a-fA-F]{4}|[nrtbf])([^ ]*)")
+"""A run behind a backslash, which begins with the letters of the escape."""
 _SLASH = re.compile(rb"\\+/")
-_LETTER = re.compile(rb"(?i)\\u00(?:2[bdef]|[3-7][0-9a-f])")
-"""A letter or sign of words that is written as an escape. Control characters and quotation marks are in none."""
-
-_BATCH_BYTES = 4 << 20
+_LETTER = re.compile(rb"(?i)\\u00(?:2[013-589a-f]|3[0-9abdf]|[45][0-9a-f]|6[1-9a-f]|7[0-9a-e])")
+"""An escape that may stand for a part of a word or of a token. Control characters, quotation marks, ``<``, ``>`` and
+``&`` end one."""
 
 _REST = re.compile(rb"""[^\s"'`\\<>,;]*""")
 
-_IN_RUN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./+=~:$@")
-_RUNS = bytes(byte if byte in _IN_RUN else 32 for byte in range(256))
+_IN_RUN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./+=~:$@%")
+_MARKS = bytes(120 if byte in _IN_RUN else 32 for byte in range(256))
+_RUN = b"x" * RUN_MIN
+
+_SIGNS = b"_-./:=~"
+_ENDS = re.compile(rb"[_./:=~-](?<=(.{3}))", re.DOTALL)
+"""Three bytes of a run, of which the last is a sign. Most words of tokens have such."""
+
+
+_Word: TypeAlias = tuple[bytes, tuple[Rule, ...]]
+"""A literal, and the rules that begin there."""
 
 
 class Hit(NamedTuple):
@@ -54,8 +63,10 @@ class Scanner:
         self._tokens = _by_word(rule for rule in own if rule.is_token)
         self._folded = _by_word(rule for rule in own if not rule.is_token and rule.folds)
         self._plain = _by_word(rule for rule in own if not rule.is_token and not rule.folds)
-        self._stems = _stems([*(word for word, _ in self._folded), *(word.lower() for word, _ in self._plain)])
-        self._always = any(not rule.words for rule in self._extra)
+        self._hints = hints.of([*(word for word, _ in self._folded), *(word.lower() for word, _ in self._plain)])
+        self._by_end, self._endless = _by_end(self._tokens)
+        self._own_words = {word for rule in self._extra for word in rule.words}
+        self._always = any(not rule.words for rule in self._extra) or not all(map(_stays_itself, self._own_words))
 
     def scan(self, text: str) -> list[Hit]:
         """The hits in ``text``, in order, none over another; offsets are of characters."""
@@ -79,60 +90,67 @@ class Scanner:
         return settled
 
     def may_hold(self, data: bytes) -> bool:
-        """Whether a scan could find anything in ``data``, or in the strings that it holds. Mostly it could not."""
-        if self._always or _disguises(data):
-            return True
-        lower = data.lower()
-        for stem in self._stems:
-            if stem in lower:
-                return True
-        if self._tokens and max(map(len, data.translate(_RUNS).split()), default=0) >= RUN_MIN:
-            runs = _runs(data)
-            for word, _ in self._tokens:
-                if word in runs:
-                    return True
-        return any(word in data for rule in self._extra for word in rule.words)
+        """Whether a scan could find anything in ``data``, or with its escapes undone. Mostly it could not."""
+        return self._always or next(self._places(_without_slashes(data)), None) is not None
 
-    def narrowed(self, texts: Iterable[bytes]) -> Scanner:
-        """One that finds the same in ``texts``, and asks for nothing that is in none of them."""
-        here: set[bytes] = set()
-        for text in _batches(texts):
-            if _disguises(text):
-                text = _SLASH.sub(b"/", text)
-                if _LETTER.search(text):
-                    return self
-            runs, lower = _unescaped(b" ".join(set(_runs(text).split()))), text.lower()
-            missing = [stem for stem in self._stems if stem not in lower]
-            for word, rules in self._tokens:
-                if word not in here and word in runs and any(_finds(rule, word, runs) for rule in rules):
-                    here.add(word)
-            here.update([word for word, _ in self._plain if word in text])
-            for word, _ in self._folded:
-                if word not in here and not any(stem in word for stem in missing) and word in lower:
-                    here.add(word)
-        found = copy.copy(self)
-        found._tokens, found._plain, found._folded = (
-            tuple((word, rules) for word, rules in table if word in here)
-            for table in (self._tokens, self._plain, self._folded)
-        )
-        found._stems = _stems([*(word for word, _ in found._folded), *(word.lower() for word, _ in found._plain)])
-        return found
+    def mentions(self, data: bytes) -> bool:
+        """Whether a word of any rule is in ``data``: for bytes in which words and values stand apart."""
+        if self._always or _LETTER.search(data) is not None:
+            return True
+        data = _without_slashes(data)
+        lower = data.lower()
+        for hint in self._hints:
+            if hint.stem in lower:
+                return True
+        return any(word in data for word in self._own_words) or next(self._words_in(_runs(data)), None) is not None
+
+    def suspects(self, texts: Sequence[bytes]) -> set[int]:
+        """The numbers of those of ``texts`` that ``may_hold`` anything: quicker for many than one by one."""
+        if self._always:
+            return set(range(len(texts)))
+        texts = [_without_slashes(text) for text in texts]
+        starts = [0, *itertools.accumulate(len(text) + 1 for text in texts)]
+        return {bisect_right(starts, place) - 1 for place in self._places(b"\n".join(texts))}
+
+    def _places(self, data: bytes) -> Iterator[int]:
+        """Where in ``data`` there may be something, whatever escapes it is behind. What ends a line ends all of it."""
+        lower = data.lower()
+        for hint in self._hints:
+            yield from _hinted(hint, data, lower)
+        for word in self._own_words:
+            yield from _all_of(word, data)
+        if b"\\u00" in data:
+            yield from (found.start() for found in _LETTER.finditer(data))
+        if self._tokens:
+            runs = _escapes_apart(_runs(data, with_mark=True))
+            for word, rules in self._words_in(runs):
+                for hit in itertools.chain.from_iterable(_hits(rule, word, runs, runs) for rule in rules):
+                    yield from _all_of(_run_at(runs, hit.start), data)
+
+    def _words_in(self, runs: bytes) -> Iterator[_Word]:
+        """The words of tokens that are in ``runs``, and their rules."""
+        for end in set(_ENDS.findall(runs)) & self._by_end.keys():
+            for each in self._by_end[end]:
+                if each[0] in runs:
+                    yield each
+        for each in self._endless:
+            if each[0] in runs:
+                yield each
 
     def _found(self, data: bytes) -> Iterator[Hit]:
         runs = _runs(data) if self._tokens else b""
-        if runs:
-            for word, rules in self._tokens:
-                if word in runs:
-                    for rule in rules:
-                        if _finds(rule, word, runs):
-                            yield from _hits(rule, word, data, data)
+        for word, rules in self._words_in(runs):
+            for rule in rules:
+                if _finds(rule, word, runs):
+                    yield from _hits(rule, word, data, data)
         for word, rules in self._plain:
             if word in data:
                 for rule in rules:
                     yield from _hits(rule, word, data, data)
         lower = data.lower()
+        missing = [hint.stem for hint in self._hints if hint.stem not in lower]
         for word, rules in self._folded:
-            if word in lower:
+            if not any(stem in word for stem in missing) and word in lower:
                 for rule in rules:
                     yield from _hits(rule, word, data, lower)
         for rule in self._extra:
@@ -140,44 +158,74 @@ class Scanner:
                 yield from _anywhere(rule, data)
 
 
-def _stems(words: list[bytes]) -> tuple[bytes, ...]:
-    """What is in ``words``, each of which has one of these in it."""
-    stems = [stem for stem in STEMS if any(stem in word for word in words)]
-    return (*stems, *(word for word in words if not any(stem in word for stem in stems)))
+def _without_slashes(data: bytes) -> bytes:
+    """``data`` where no slash is written as an escape: that is the one escape which may stand in a token for a byte."""
+    return _SLASH.sub(b"/", data) if b"\\/" in data else data
 
 
-def _disguises(data: bytes) -> bool:
-    """Whether escapes may stand in the middle of a word: all others end one."""
-    return b"\\/" in data or (b"\\u00" in data and _LETTER.search(data) is not None)
+def _hinted(hint: Hint, data: bytes, lower: bytes) -> Iterator[int]:
+    stem, size = hint.stem, len(hint.stem)
+    at = lower.find(stem)
+    if at < 0 or (hint.beside and not any(each in lower for each in hint.beside)):
+        return
+    match = hint.compiled.match
+    while at >= 0:
+        if match(data, at + size) is not None:
+            yield at
+        at = lower.find(stem, at + 1)
 
 
-def _batches(texts: Iterable[bytes]) -> Iterator[bytes]:
-    batch: list[bytes] = []
-    size = 0
-    for text in texts:
-        batch.append(text)
-        size += len(text)
-        if size > _BATCH_BYTES:
-            yield b"\n".join(batch)
-            batch, size = [], 0
-    yield b"\n".join(batch)
+def _all_of(word: bytes, data: bytes) -> Iterator[int]:
+    at = data.find(word)
+    while at >= 0:
+        yield at
+        at = data.find(word, at + 1)
 
 
-def _runs(data: bytes) -> bytes:
-    """The words of ``data`` that are long enough for a token."""
-    return b" ".join([run for run in data.translate(_RUNS).split() if len(run) >= RUN_MIN])
+def _stays_itself(word: bytes) -> bool:
+    """Whether a word is written as it is in any string of JSON."""
+    return word.isascii() and word.decode().isprintable() and not set(word) & set(b"\"'\\<>&`")
 
 
-def _unescaped(runs: bytes) -> bytes:
+def _runs(data: bytes, *, with_mark: bool = False) -> bytes:
+    """The words of ``data`` that are long enough for a token, each once. ``with_mark``: and the backslash before."""
+    marks = data.translate(_MARKS)
+    runs: set[bytes] = set()
+    at = marks.find(_RUN)
+    while at >= 0:
+        end = marks.find(b" ", at + RUN_MIN)
+        if end < 0:
+            end = len(data)
+        runs.add(data[at - 1 if with_mark and data[at - 1 : at] == b"\\" else at : end])
+        at = marks.find(_RUN, end)
+    return b" ".join(runs)
+
+
+def _escapes_apart(runs: bytes) -> bytes:
     """``runs``, and each that may have the end of an escape at its beginning without it."""
-    return b" ".join([runs, *_ESCAPED.findall(runs)])
+    return _ESCAPED.sub(rb"\g<0> \1", runs) if b"\\" in runs else runs
+
+
+def _run_at(runs: bytes, at: int) -> bytes:
+    end = runs.find(b" ", at)
+    return runs[runs.rfind(b" ", 0, at) + 1 : end if end >= 0 else len(runs)]
 
 
 def _finds(rule: Rule, word: bytes, runs: bytes) -> bool:
     return next(_hits(rule, word, runs, runs), None) is not None
 
 
-def _by_word(rules: Iterable[Rule]) -> Sequence[tuple[bytes, tuple[Rule, ...]]]:
+def _by_end(tokens: Iterable[_Word]) -> tuple[dict[bytes, list[_Word]], list[_Word]]:
+    """The words with three bytes that ``_ENDS`` finds, by these; and the others."""
+    found: dict[bytes, list[_Word]] = {}
+    others: list[_Word] = []
+    for word, rules in tokens:
+        end = max((at for at, byte in enumerate(word) if byte in _SIGNS and at >= 2), default=0)
+        (found.setdefault(word[end - 2 : end + 1], []) if end else others).append((word, rules))
+    return found, others
+
+
+def _by_word(rules: Iterable[Rule]) -> Sequence[_Word]:
     found: dict[bytes, tuple[Rule, ...]] = {}
     for rule in rules:
         for word in rule.words:
