@@ -32,7 +32,9 @@ def write(store: GitStore, path: Path, sessions: Iterable[str] = ()) -> dict[str
         raise NotFound("there are no sessions to put into it")
     if os.path.lexists(path):
         raise Refused(f"{path} is there already", hint="name a new file")
-    named = "".join(f"{ref}\n" for ref in (create.MAIN, *held))
+    # Without the set of what was purged nobody could tell a tombstone in it from one that somebody made.
+    own = (create.MAIN, *([refs.TOMBSTONES] if store.ref(refs.TOMBSTONES) is not None else []))
+    named = "".join(f"{ref}\n" for ref in (*own, *held))
     words = ("bundle", "create", "--quiet", "--version=2", os.path.abspath(path), "--stdin")
     gitcli.run(store.git_dir, *words, stdin=named.encode(), timeout_seconds=6 * 3600)
     return held

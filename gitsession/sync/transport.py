@@ -5,6 +5,7 @@ Credentials, ssh, proxies and `insteadOf` are git's business: it runs with the u
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -65,7 +66,7 @@ class Results:
 
 def fetch(git_dir: Path, remote: Remote, specs: Sequence[str], talk: Talk) -> None:
     """Fetch ``specs`` from ``remote`` into the refs they name in ``git_dir``. Raises ``Unavailable``, ``Unfit``."""
-    words = ["-c", "core.fsync=none,objects", "fetch", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"]
+    words = ["-c", "core.fsync=objects", "fetch", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"]
     words += ["--no-recurse-submodules", "--prune", "--refmap=", *_progress(talk), "--end-of-options", remote.address]
     answer = gitcli.talk(git_dir, *words, *specs, told=talk.told, interactive=talk.interactive)
     if answer.code:
@@ -173,6 +174,8 @@ def failure(remote: Remote, answer: Answer) -> GitSessionError:
     where = f"the remote {remote.name} ({plain(remote.url)})"
     about = next((line for line in fatal if _OFFLINE.search(line) or _LOCKED_OUT.search(line)), "")
     words = _short(about or (fatal or lines or ["no message"])[0])
+    if not remote.is_named and os.path.isfile(remote.url):
+        return Unfit(f"{remote.url} is no bundle, or not all of one: {words}")
     if _LOCKED_OUT.search(said):
         hint = f"`gitsession git ls-remote {remote.name}` lets git ask for a password, or tell more"
         return Unavailable(f"{where} does not let us in: {words}", hint=hint)
