@@ -91,6 +91,12 @@ def held_back(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] =
         hit = next((hit for oid, hit in found.items() if oid in new), None)
         if hit is not None:
             held[move.ref] = hit
+    olds = {move.ref: move.old for move in moves}
+    for move in moves if held else ():
+        session, name = refs.parse(move.ref) or ("", "")
+        main = refs.leaf(session)
+        if main in held and olds[main] is None and not refs.is_branch(name):
+            held.setdefault(move.ref, held[main])  # titles and labels of a session that nobody there has
     return held
 
 

@@ -85,7 +85,8 @@ def _hold_back(
             "refused",
             before.get(remote.tracking(ref)),
             wanted.pop(ref)[0],
-            why=f"a secret in {hit}: `gitsession redact` hides it, `gitsession gate allow` lets it go",
+            why=f"a secret in {hit}: `gitsession redact` hides it, "
+            f"`gitsession gate allow {hit.address} {hit.rule}` lets it go",
             secret=True,
         )
         for ref, hit in held.items()

@@ -71,7 +71,10 @@ def check(app: App, remote: str) -> int:
     if len(found) > _SHOWN:
         warn(f"gitsession: and {len(found) - _SHOWN:,} more")
     if found:
-        warn("gitsession: nothing is pushed: `gitsession redact` hides them, `gitsession gate allow` lets one go")
+        warn(
+            "gitsession: nothing is pushed: `gitsession redact` hides them, "
+            "`gitsession gate allow SESSION@ENTRY` lets one go"
+        )
     return exits.SECRETS if found else exits.OK
 
 
@@ -89,7 +92,7 @@ def allow(app: App, address: str, rule: str, as_json: bool) -> int:
     found = gate.at(objects, session.id, node, rule)
     new = gate.allow(objects, found)
     if as_json:
-        emit("gate allow", {"session": session.id, "id": node.oid, "rules": sorted({hit.rule for hit in found})})
+        emit("gate-allow", {"session": session.id, "id": node.oid, "rules": sorted({hit.rule for hit in found})})
     elif not found:
         say("nothing is found there")
     else:
@@ -99,6 +102,6 @@ def allow(app: App, address: str, rule: str, as_json: bool) -> int:
 
 def _tell(verb: str, changed: bool, *, as_json: bool) -> None:
     if as_json:
-        emit(f"gate {verb}", {"changed": changed})
+        emit(f"gate-{verb}", {"changed": changed})
         return
     say("nothing to do" if not changed else f"the hook is {'written' if verb == 'install' else 'taken out'}")
