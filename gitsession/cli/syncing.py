@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from gitsession.cli import exits
 from gitsession.cli.opening import App
-from gitsession.cli.output import count, emit, paint, say, warn
+from gitsession.cli.output import count, emit, paint, say, shorten, warn
 from gitsession.session.active import active
 from gitsession.store import create, refs
 
@@ -26,6 +27,10 @@ _WORDS = {
     "refused": "refused",
     "purged": "purged",
 }
+_SHOWN = 40
+"""How many lines tell what only came or went; the first sync of a large store has thousands."""
+_ALWAYS_SHOWN = ("forked", "refused")
+_TITLE = 60
 _COLORS = {"refused": "red", "forked": "yellow", "new": "green"}
 
 
@@ -34,12 +39,24 @@ def talk() -> Talk:
     from gitsession.sync.transport import Talk
 
     watched = sys.stderr.isatty()
-    return Talk(_pass_on if watched else None, interactive=sys.stdin.isatty())
+    return Talk(Progress() if watched else None, interactive=sys.stdin.isatty())
 
 
-def _pass_on(words: bytes) -> None:
-    sys.stderr.write(words.decode("utf-8", "replace"))
-    sys.stderr.flush()
+_NO_PROGRESS = re.compile(rb"From |To |fatal: |error: |remote: gitsession: | [ +\-*!=t] ")
+"""What git says of each ref, and what went wrong: both are told by us, once and in our words."""
+
+
+class Progress:
+    """Passes on what git says of its progress, as it comes."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def __call__(self, words: bytes) -> None:
+        *lines, self._rest = re.split(rb"(?<=[\r\n])", self._rest + words)
+        told = b"".join(line for line in lines if not _NO_PROGRESS.match(line))
+        sys.stderr.write(told.decode("utf-8", "replace"))
+        sys.stderr.flush()
 
 
 def tell(app: App, schema: str, report: SyncReport, *, as_json: bool) -> int:
@@ -66,11 +83,17 @@ def _object(branch: SyncedBranch) -> dict[str, Any]:
 
 def _tell(app: App, report: SyncReport, words: dict[str, str]) -> None:
     told = [branch for branch in report.branches if branch.outcome != "same" and branch.ref != create.MAIN]
-    titles = {row.sid: row.title or "" for row in app.catalogue().sessions()} if told else {}
+    titles = {row.sid: row.name for row in app.catalogue().sessions()} if told else {}
+    plain = [branch for branch in told if branch.outcome not in _ALWAYS_SHOWN]
+    left_out = set(plain[_SHOWN:])
     for branch in told:
+        if branch in left_out:
+            continue
         say(_line(branch, words[branch.outcome], titles))
         for line in _more(app, branch):
             say(f"{'':10}{line}", dim=True)
+    if left_out:
+        say(f"... and {len(left_out):,} more; --json lists all", dim=True)
     for line in report.said:
         warn(f"{report.remote} says: {line}")
     same = len(report.of("same"))
@@ -83,9 +106,13 @@ def _tell(app: App, report: SyncReport, words: dict[str, str]) -> None:
 def _line(branch: SyncedBranch, word: str, titles: dict[str, str]) -> str:
     parsed = refs.parse(branch.ref)
     name = "/".join(parsed) if parsed else branch.ref.removeprefix("refs/heads/")
-    word = paint(f"{word:<10}", fg=_COLORS.get(branch.outcome, "reset"))
+    word = paint(f"{word:<10}", **_style(branch.outcome))
     title = titles.get(parsed[0], "") if parsed and parsed[1] == refs.MAIN else ""
-    return f"{word}{name}" + (f"  {title}" if title else "")
+    return f"{word}{name}" + (f"  {shorten(title, _TITLE)}" if title else "")
+
+
+def _style(outcome: str) -> dict[str, str]:
+    return {"fg": _COLORS[outcome]} if outcome in _COLORS else {}
 
 
 def _more(app: App, branch: SyncedBranch) -> list[str]:

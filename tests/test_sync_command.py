@@ -1,0 +1,202 @@
+"""Remotes, sync and bundles as a user meets them: what is said, and that a hint works where it is pasted."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shlex
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from builders import header, said
+from raw import git
+from remotes import hub
+
+from gitsession import Store
+from gitsession.cli import app as command_line
+from gitsession.cli import syncing
+from gitsession.cli.syncing import Progress
+from gitsession.sync.transport import Talk
+
+Run = Callable[..., str]
+KEY = "AKIA" + "Z3KQ7XJ2M5TB6WPL"  # joined here, so that no file of ours looks as if it held one
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    hub(folder / "hub.git")
+    return folder
+
+
+@pytest.fixture
+def run(here: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
+    def run(*words: str, code: int = 0, err: bool = False) -> str:
+        capfdbinary.readouterr()
+        ended = command_line.run(words)
+        out, complaint = capfdbinary.readouterr()
+        assert ended == code, complaint.decode()
+        return (complaint if err else out).decode()
+
+    return run
+
+
+def imported(run: Run, here: Path, *texts: str, name: str = "0199-abcd") -> str:
+    """A session of pi that says ``texts``; its id."""
+    lines = [said(f"aaaa{at:04}", f"aaaa{at - 1:04}" if at else None, text, at=at + 1) for at, text in enumerate(texts)]
+    (here / f"{name}.jsonl").write_bytes(b"\n".join([header(name, cwd=str(here)), *lines]) + b"\n")
+    told: str = json.loads(run("import", f"{name}.jsonl", "--json"))["sessions"][0]["session"]
+    return told
+
+
+def keep_secrets(run: Run) -> None:
+    run("init")
+    with Store.open() as store:
+        git(store.objects.git_dir, "config", "gitsession.redact", "false")
+
+
+# ---- remotes
+
+
+def test_remotes_are_listed_by_either_command(run: Run) -> None:
+    run("remote", "add", "origin", "hub.git")
+    assert run("remote", "list") == run("remote")
+    assert run("remote", "list", "--json") == run("remote", "--json")
+
+
+def test_a_remote_that_is_not_home_is_named_in_what_to_do_next(run: Run) -> None:
+    assert "`gitsession sync`" in run("remote", "add", "origin", "hub.git")
+    assert "`gitsession sync other`" in run("remote", "add", "other", "hub.git")
+
+
+def test_what_was_forgotten_is_told_as_json_too(run: Run, here: Path) -> None:
+    run("remote", "add", "origin", "hub.git")
+    told = json.loads(run("remote", "remove", "origin", "--json"))
+    assert [remote["name"] for remote in told["remotes"]] == ["origin"]
+    assert run("remote", code=1) == ""
+
+
+def test_who_names_a_session_in_place_of_the_remote_is_told_how(run: Run, here: Path) -> None:
+    sid = imported(run, here, "hi")
+    run("remote", "add", "origin", "hub.git")
+    assert "`gitsession push REMOTE SESSION`" in run("push", sid, code=3, err=True)
+
+
+# ---- what a sync says
+
+
+def test_a_session_without_a_title_is_called_by_its_first_words(run: Run, here: Path) -> None:
+    sid = imported(run, here, "Fix the login redirect")
+    run("remote", "add", "origin", "hub.git")
+    assert f"{sid}/main  Fix the login redirect" in run("sync")
+
+
+def test_of_a_large_sync_some_are_shown_and_the_rest_counted(run: Run, here: Path, monkeypatch) -> None:
+    monkeypatch.setattr(syncing, "_SHOWN", 2)
+    for number in range(3):
+        imported(run, here, "hi", name=f"0199-{number}")
+    run("remote", "add", "origin", "hub.git")
+    told = run("sync").splitlines()
+    assert sum(line.startswith("sent ") for line in told) == 2
+    assert re.fullmatch(r"\.\.\. and \d+ more; --json lists all", told[2])
+
+
+def test_a_purge_that_a_sync_publishes_is_told(run: Run, here: Path) -> None:
+    imported(run, here, "hi", "what nobody should read", "bye")
+    run("remote", "add", "origin", "hub.git")
+    run("sync")
+    run("server", "install", "hub.git")
+    run("purge", "--match", "what nobody should read", "--yes")
+    assert "sent      gitsession/tombstones" in run("sync")
+
+
+def test_the_hint_of_a_ref_that_was_held_back_can_be_pasted(run: Run, here: Path) -> None:
+    keep_secrets(run)
+    imported(run, here, f"the key is {KEY}")
+    run("remote", "add", "origin", "hub.git")
+    hint = re.search(r"`(gitsession gate allow [^`]*)`", run("sync", code=6))
+    assert hint
+    run(*shlex.split(hint[1])[1:])
+    run("sync")
+
+
+def test_of_a_session_that_is_held_back_nothing_is_sent_that_its_clone_could_not_place(run: Run, here: Path) -> None:
+    keep_secrets(run)
+    imported(run, here, f"the key is {KEY}")
+    run("remote", "add", "origin", "hub.git")
+    run("sync", code=6)
+    run("clone", "hub.git", "other.git")
+    assert run("--store", "other.git", "verify").splitlines()[-1].endswith("0 problems")
+
+
+def test_git_tells_its_progress_and_we_tell_what_became_of_each_ref(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        pass
+
+    screen = Terminal()
+    monkeypatch.setattr("sys.stderr", screen)
+    progress = Progress()
+    for words in (
+        b"Receiving objects:  50% (1/2)\rReceiv", b"ing objects: 100% (2/2), done.\nFrom /srv/h", b"ub\n",
+        b" * [new branch]   sessions/a/main -> origin/sessions/a/main\n   0a1..2b3  main -> origin/main\n",
+        b"remote: Welcome to the hub\nfatal: it went wrong\n",
+    ):  # fmt: skip
+        progress(words)
+    assert screen.getvalue() == (
+        "Receiving objects:  50% (1/2)\rReceiving objects: 100% (2/2), done.\nremote: Welcome to the hub\n"
+    )
+
+
+def test_git_has_nothing_to_warn_of(run: Run, here: Path) -> None:
+    """A setting that git does not know is told to everybody who watches."""
+    imported(run, here, "hi")
+    run("remote", "add", "origin", "hub.git")
+    run("sync")
+    told: list[bytes] = []
+    with Store.open() as store:
+        store.sync(talk=Talk(told.append))
+    assert b"warning" not in b"".join(told)
+
+
+# ---- bundles
+
+
+def test_a_session_in_which_something_was_purged_goes_on_a_stick(run: Run, here: Path) -> None:
+    sid = imported(run, here, "hi", "what nobody should read", "bye")
+    imported(run, here, "another", name="0199-ffff")
+    run("purge", "--match", "what nobody should read", "--yes")
+    run("bundle", "create", "one.bundle", sid)
+    assert "refused" not in run("--store", "other.git", "bundle", "take", "one.bundle")
+    listed = json.loads(run("--store", "other.git", "ls", "--json"))["sessions"]
+    assert [session["session"] for session in listed] == [sid]
+    assert run("--store", "other.git", "verify").splitlines()[-1].endswith("0 problems")
+
+
+def test_half_a_bundle_is_called_that(run: Run, here: Path) -> None:
+    imported(run, here, "hi")
+    run("bundle", "create", "all.bundle")
+    whole = (here / "all.bundle").read_bytes()
+    (here / "half.bundle").write_bytes(whole[: len(whole) // 2])
+    complaint = run("--store", "other.git", "bundle", "take", "half.bundle", code=4)
+    assert "half.bundle is no bundle, or not all of one" in complaint
+    (here / "no.bundle").write_bytes(b"hello\n")
+    assert "no.bundle is no bundle" in run("--store", "other.git", "bundle", "take", "no.bundle", code=75, err=True)
+
+
+# ---- words
+
+
+def test_documents_are_named_without_blanks(run: Run, here: Path) -> None:
+    imported(run, here, "hi")
+    subprocess.run(["git", "init", "-q", "code"], check=True)
+    for words in (
+        ("gate", "install", "--json"), ("gate", "uninstall", "--json"), ("link", "enable", "code", "--json"),
+        ("link", "disable", "code", "--json"), ("server", "install", "hub.git", "--json"),
+        ("server", "status", "hub.git", "--json"), ("server", "uninstall", "hub.git", "--json"),
+    ):  # fmt: skip
+        assert re.fullmatch(r"gitsession/[a-z-]+/1", json.loads(run(*words))["schema"])
