@@ -452,6 +452,6 @@ def test_the_commands_tell_what_they_do(tmp_path: Path, capsys: pytest.CaptureFi
     assert "hooks/pre-receive written" in capsys.readouterr().out
     assert command_line.run(["server", "status", place, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert (told["schema"], told["installed"], told["store"]) == ("gitsession/server status/1", True, True)
+    assert (told["schema"], told["installed"], told["store"]) == ("gitsession/server-status/1", True, True)
     assert command_line.run(["server", "uninstall", place]) == 0
     assert "hooks/pre-receive taken out" in capsys.readouterr().out

@@ -69,7 +69,7 @@ def message(app: App, file: Path) -> int:
 
 def _tell(verb: str, folder: Path, changed: bool, *, as_json: bool) -> None:
     if as_json:
-        emit(f"link {verb}", {"folder": os.path.abspath(folder), "changed": changed})
+        emit(f"link-{verb}", {"folder": os.path.abspath(folder), "changed": changed})
     elif not changed:
         say("nothing to do")
     else:

@@ -7,6 +7,7 @@ import click
 from gitsession.cli import syncing
 from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import json_option
+from gitsession.errors import NotFound
 
 
 @click.command()
@@ -16,5 +17,10 @@ from gitsession.cli.output import json_option
 @with_app
 def command(app: App, remote: str, sessions: tuple[str, ...], as_json: bool) -> int:
     """Send what REMOTE lacks, of all sessions or of those named. Nothing is forced, nothing is taken in."""
-    report = app.store().push(remote, sessions=sessions, talk=syncing.talk())
+    try:
+        report = app.store().push(remote, sessions=sessions, talk=syncing.talk())
+    except NotFound as error:
+        if not remote or sessions:
+            raise
+        raise NotFound(str(error), hint=f"{error.hint}; some sessions only: `gitsession push REMOTE SESSION`") from None
     return syncing.tell(app, "push", report, as_json=as_json)

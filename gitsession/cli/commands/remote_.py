@@ -20,8 +20,18 @@ if TYPE_CHECKING:
 @click.pass_context
 def command(ctx: click.Context, app: App, as_json: bool) -> int | None:
     """Other repositories that sessions go to and come from. Without more: list them."""
-    if ctx.invoked_subcommand is not None:
-        return None
+    return _list(app, as_json=as_json) if ctx.invoked_subcommand is None else None
+
+
+@command.command("list")
+@json_option
+@with_app
+def list_(app: App, as_json: bool) -> int:
+    """List them, as `remote` alone does."""
+    return _list(app, as_json=as_json)
+
+
+def _list(app: App, *, as_json: bool) -> int:
     found = app.store().remotes()
     if as_json:
         emit("remote", {"remotes": [_object(remote) for remote in found]})
@@ -49,16 +59,21 @@ def add(app: App, name: str, url: str, namespace: str, home: bool, as_json: bool
     if as_json:
         emit("remote-add", {"remotes": [_object(remote)], "branches": []})
     else:
-        say(f"{remote.name} is {_plain(remote.url)}; `gitsession sync` sends and takes")
+        sync = "gitsession sync" if remote.is_home else f"gitsession sync {remote.name}"
+        say(f"{remote.name} is {_plain(remote.url)}; `{sync}` sends and takes")
 
 
 @command.command()
 @click.argument("name")
+@json_option
 @with_app
-def remove(app: App, name: str) -> None:
+def remove(app: App, name: str, as_json: bool) -> None:
     """Forget NAME. What came from it stays."""
     remote = app.store().remove_remote(name)
-    say(f"{remote.name} is forgotten; what came from it stays")
+    if as_json:
+        emit("remote-remove", {"remotes": [_object(remote)]})
+    else:
+        say(f"{remote.name} is forgotten; what came from it stays")
 
 
 def _object(remote: Remote) -> dict[str, Any]:

@@ -25,7 +25,7 @@ def install(repository: Path, allow: tuple[str, ...], as_json: bool) -> int:
     """Put our hooks into REPOSITORY, in front of those that are there, and settings under which nothing is lost."""
     from gitsession.sync import server
 
-    _tell("server install", repository, server.install(repository, runner(), allow), as_json=as_json)
+    _tell("server-install", repository, server.install(repository, runner(), allow), as_json=as_json)
     return exits.OK
 
 
@@ -36,7 +36,7 @@ def uninstall(repository: Path, as_json: bool) -> int:
     """Bring back hooks and settings as they were before. What was pushed stays."""
     from gitsession.sync import server
 
-    _tell("server uninstall", repository, server.uninstall(repository), as_json=as_json)
+    _tell("server-uninstall", repository, server.uninstall(repository), as_json=as_json)
     return exits.OK
 
 
@@ -59,7 +59,7 @@ def status(repository: Path, as_json: bool) -> int:
             "store": state.is_store,
             "allowed": list(state.allowed),
         }
-        emit("server status", document)
+        emit("server-status", document)
         return exits.OK if state.is_installed else exits.NOTHING
     say("what is pushed here is checked" if state.is_installed else "what is pushed here is not checked")
     for name, how in state.hooks.items():
