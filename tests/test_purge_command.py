@@ -136,10 +136,17 @@ def test_retain_lists_what_would_go_and_then_lets_it_go(run: Run, imported: str)
     run("ls", code=exits.NOTHING)
     run("undo")
     assert ids(run) == [imported]
+    assert "1 session would go" in run("retain", "--keep", "0", "--dry-run")
     run("retain", "--keep", "0", "--purge", code=exits.USAGE)
     run("retain", "--keep", "0", "--purge", "--yes")
     run("ls", "--trash", code=exits.NOTHING)
     run("retain", "--max-bytes", "many", code=exits.USAGE)
+
+
+def test_what_a_rule_put_into_the_trash_comes_back_as_one_command(run: Run, imported: str) -> None:
+    run("fork", f"{imported}@leaf")
+    assert "2 sessions put into the trash" in run("retain", "--keep", "0")
+    assert "rm of 2 sessions" in run("undo")
 
 
 def test_rules_are_told_apart(store: Store) -> None:

@@ -293,7 +293,10 @@ def next_step(store: ObjectStore, verb: Verb) -> Step:
     back = unit if verb == "undo" else [taken_back[newest.id]]
     moves = _summed([move.inverse() for operation in reversed(back) for move in reversed(operation.moves)])
     made, stays = sparing.spare(store, [sparing.Step(move.ref, move.old, move.new) for move in moves])
-    command = newest.command if len(unit) == 1 else f"{newest.command.partition(' ')[0]} of {len(unit)} files"
+    command = newest.command
+    if len(unit) > 1:
+        verb_then = command.partition(" ")[0]
+        command = f"{verb_then} of {len(unit)} {'files' if verb_then == 'import' else 'sessions'}"
     return Step(verb, newest, command, tuple(Move(*step) for step in made), seen, tuple(stays))
 
 

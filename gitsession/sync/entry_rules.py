@@ -36,7 +36,7 @@ from gitsession.store import layout, refs
 from gitsession.store.base import Kind, Oid, Reader
 from gitsession.store.catfile import Head
 from gitsession.store.objects import parse_tree
-from gitsession.sync.proposals import MEBIBYTE, Fault, Limits
+from gitsession.sync.proposals import MEBIBYTE, TAKE_OUT, Fault, Limits
 from gitsession.sync.reading import COMMIT_BYTES_MAX, TREE_BYTES_MAX
 
 HOLES_BYTES_MAX = 4 * MEBIBYTE
@@ -105,7 +105,7 @@ def purged(reader: Reader, node: Node, tombstones: Tombstones) -> Fault | None:
     digest = digest_of(parts.stored, parts.holes)
     of = tombstone.stands_for(node, parts) or digest
     for what in purge_problems(node, digest.hex(), of.hex(), tombstones):
-        return Fault("purged", f"{what}: `gitsession sync` takes it out where it still is")
+        return Fault("purged", f"{what}: {TAKE_OUT}")
     return None
 
 

@@ -15,7 +15,7 @@ from gitsession.store.base import Oid
 from gitsession.store.catfile import Head
 from gitsession.store.objects import SUBMODULE_MODE, TREE_MODE, parse_tree
 from gitsession.sync.entry_rules import Heads
-from gitsession.sync.proposals import MEBIBYTE, Fault, Limits
+from gitsession.sync.proposals import MEBIBYTE, TAKE_OUT, Fault, Limits
 from gitsession.workspace import names
 
 LINK_MODE = "120000"
@@ -122,9 +122,7 @@ class FileTrees:
             if mode not in (*_FILES, TREE_MODE, SUBMODULE_MODE):
                 raise _Wrong("files", f"{_shown(path + name)} has mode {mode}, which no file has")
             if self._tombstones.has_file(oid):
-                raise _Wrong(
-                    "purged", f"{_shown(path + name)} was purged: `gitsession sync` takes it out where it still is"
-                )
+                raise _Wrong("purged", f"{_shown(path + name)} was purged: {TAKE_OUT}")
         blobs = [(mode, name, oid) for mode, name, oid in new if mode in _FILES]
         for (mode, name, oid), head in zip(blobs, self._reader.heads([oid for *_, oid in blobs]), strict=True):
             if head is None and self._partial:

@@ -28,7 +28,7 @@ from gitsession.store.refnames import check_ref_name
 from gitsession.sync import entry_rules, line_rules, main_rules, tombstone_rules
 from gitsession.sync.file_trees import FileTrees
 from gitsession.sync.line_rules import Line, Seen
-from gitsession.sync.proposals import Fault, Limits, Proposed, Refusal
+from gitsession.sync.proposals import TAKE_OUT, Fault, Limits, Proposed, Refusal
 from gitsession.sync.reading import GitReader
 from gitsession.sync.views import Views
 
@@ -227,7 +227,7 @@ class _Judge:
             if SESSION + line.sid in self._tombstones:
                 node = entry_rules.read(self._read, line.new)
                 if isinstance(node, Fault) or not node.is_tombstone:
-                    what = f"session {line.sid} was purged: `gitsession sync` takes it out where it still is"
+                    what = f"session {line.sid} was purged: {TAKE_OUT}"
                     yield Refusal(line.ref, line.new, what, "purged")
 
     def _purged_before(self, lines: Iterable[Line]) -> Iterator[Refusal]:

@@ -8,6 +8,8 @@ from typing import NamedTuple
 from gitsession.store.base import Oid
 
 MEBIBYTE = 1 << 20
+TAKE_OUT = "`gitsession sync` takes it out of a store, a forced push out of a server without our hooks"
+"""What helps against what was purged and is still somewhere; whoever reads it may be at either end."""
 
 
 class Proposed(NamedTuple):

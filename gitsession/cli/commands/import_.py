@@ -138,6 +138,9 @@ def _tell(store: Store, work: Imports) -> None:
         if not (done.moves or done.problems or path in work.named):
             continue  # it is counted below
         row = store.catalogue().session(done.session)
+        if done.is_purged:
+            say(f"{done.session}  it was purged: nothing of {path} is taken in")
+            continue
         news = "unchanged, " if not done.moves else f"{done.new:,} new of " if done.new != done.entries else ""
         say(f"{done.session}  {news}{count(done.entries, 'entry', 'entries')}  {row.name if row else path.name}")
         if done.rewritten is not None:

@@ -65,8 +65,8 @@ def command(
     if as_json:
         emit("retain", {"sessions": [_document(each) for each in leaves], "purged": for_good, "dry_run": dry_run})
     else:
-        where = "would go" if dry_run else "are purged" if for_good else "are in the trash"
-        say(f"{count(len(leaves), 'session')}: {where}" if leaves else "nothing is to go")
+        where = "would go" if dry_run else "purged" if for_good else "put into the trash"
+        say(f"{count(len(leaves), 'session')} {where}" if leaves else "nothing is to go")
     return exits.OK if leaves else exits.NOTHING
 
 
