@@ -381,6 +381,16 @@ def test_a_signature_of_another_kind_is_not_checked() -> None:
 # ---- the command
 
 
+def test_who_has_no_key_of_gpgs_is_told_of_ssh(tmp_path: Path) -> None:
+    gpg = tmp_path / "gpg"
+    said = ("gpg: created", "gpg: No secret key", "[GNUPG:] FAILURE")
+    gpg.write_text("".join(["#!/bin/sh\n", *(f"echo '{line}' >&2\n" for line in said), "exit 2\n"]))
+    gpg.chmod(0o755)
+    with pytest.raises(Unavailable, match="gpg did not sign: gpg: No secret key") as told:
+        Signing(gpg_program=str(gpg)).sign(b"x")
+    assert "gpg.format ssh" in told.value.hint
+
+
 @needs_ssh
 def test_the_command_signs_and_checks(
     talk: Session, keys: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

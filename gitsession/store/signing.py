@@ -172,8 +172,10 @@ def _run(words: Sequence[str], stdin: bytes, seconds: float) -> tuple[int, bytes
 
 
 def _refused(program: str, err: bytes) -> Unavailable:
-    told = err.decode("utf-8", "replace").strip().replace("[GNUPG:] ", "")
-    return Unavailable(f"{program} did not sign: {told[-300:] or 'no reason given'}")
+    lines = [line.strip() for line in err.decode("utf-8", "replace").splitlines() if not line.startswith("[GNUPG:]")]
+    told = next((line for line in reversed(lines) if line), "no reason given")
+    hint = "to sign with a key of ssh: `git config --global gpg.format ssh`" if program == "gpg" else ""
+    return Unavailable(f"{program} did not sign: {told[-300:]}", hint=hint)
 
 
 @contextmanager
