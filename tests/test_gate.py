@@ -8,6 +8,7 @@ import pytest
 from builders import Clock, begun, bring, fork, pi_file, talk
 from checkpoints import held
 from pushed import bare, everything_in, push
+from raw import git
 
 from gitsession.cli import app as command_line
 from gitsession.model.entries import Message
@@ -84,6 +85,14 @@ def test_what_is_allowed_goes_and_nothing_else(store) -> None:
     assert KEY not in (store.git_dir / "config").read_text()
 
 
+def test_a_line_that_git_is_told_to_cut_is_looked_at_whole(store) -> None:
+    said = begun(store, f"the key is {KEY}", "thanks")
+    store.flush()
+    (store.git_dir / "info").mkdir(exist_ok=True)
+    (store.git_dir / "info/grafts").write_text(f"{said.leaf.oid}\n")
+    assert told(store) == [(said.id, RULE, "")]
+
+
 def test_rules_of_the_users_own_count(store, tmp_path: Path) -> None:
     (tmp_path / "rules.toml").write_text(
         "[[rule]]\nname = 'acme'\npattern = 'acme_[0-9]{6}'\nwords = ['acme_']\nsamples = ['acme_123456']\n"
@@ -117,6 +126,31 @@ def test_plain_git_push_stops_with_entry_and_rule(store, remote: Path, capsys) -
     capsys.readouterr()
     assert command_line.run(["gate", "allow", hit.address, RULE]) == 0
     assert push(store.git_dir, remote, SESSIONS).returncode == 0
+
+
+PLACES = {
+    "beside code": "{leaf}:refs/gitsession/sessions/{sid}/main",
+    "a tag": "{leaf}:refs/tags/v1",
+    "a tag of its own": "refs/tags/signed:refs/tags/signed",
+    "another branch": "{leaf}:refs/heads/feature",
+    "below what is no entry": "{above}:refs/heads/feature",
+    "a session's branch below what is no entry": "{above}:refs/heads/sessions/{sid}/main",
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_plain_git_push_stops_whatever_the_ref_is_called_there(store, remote: Path, place: str) -> None:
+    said = begun(store, "hi", f"the key is {KEY}", "thanks")
+    assert command_line.run(["gate", "install"]) == 0
+    store.flush()
+    leaf = said.leaf.oid
+    git(store.git_dir, "-c", "user.name=me", "-c", "user.email=a@b", "tag", "-a", "-m", "words", "signed", leaf)
+    words = ("-c", "user.name=me", "-c", "user.email=a@b", "commit-tree", "-m", "mine", "-p", leaf, f"{leaf}^{{tree}}")
+    above = git(store.git_dir, *words)
+    done = push(store.git_dir, remote, PLACES[place].format(leaf=leaf, above=above, sid=said.id))
+    assert done.returncode == 1
+    assert f"a secret in {said.id}@" in done.stderr
+    assert everything_in(remote) == ("", "")
 
 
 def test_a_hook_that_is_there_is_asked_first_and_comes_back(store, remote: Path, tmp_path: Path) -> None:

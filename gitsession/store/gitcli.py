@@ -213,6 +213,8 @@ def environment(*, user_config: bool = False) -> dict[str, str]:
         # Nothing here is to reach out: a remote of the store's that "promises" objects would be asked for a lost one,
         # by whatever program its configuration names.
         passed |= {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
+    # What is there is what is read: nothing stands in for another object, no line ends earlier.
+    passed |= {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": "/nonexistent"}
     return {**passed, "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
 
 

@@ -17,9 +17,10 @@ from gitsession.redaction.payloads import find, redact
 from gitsession.redaction.scan import Scanner
 from gitsession.session import content
 from gitsession.session.node import Node, load
-from gitsession.store import config, gitcli, refs
+from gitsession.store import config, gitcli, lines, refs
 from gitsession.store.base import ObjectStore, Oid
 from gitsession.store.gitstore import GitStore
+from gitsession.store.objects import parse_commit
 from gitsession.sync.proposals import Proposed
 from gitsession.workspace import trees
 
@@ -65,17 +66,17 @@ def scan_new(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = 
     seen: set[Oid] = set()
     files: dict[Oid, tuple[str, ...]] = {}
     found = []
-    for move in moves:
-        todo = [move.new] if refs.session_of(move.ref) else []
+    # Whatever a ref is called, and what leads to an entry without being one: what is new is looked at, all of it.
+    for ref, tip in [*((move.ref, move.new) for move in moves), *(("", oid) for oid in sorted(new))]:
+        todo = [tip]
         while todo and look is not None:
             oid = todo.pop()
             if oid is None or oid not in new or oid in seen:
                 continue
             seen.add(oid)
+            todo += parse_commit(store.read(oid)[1]).parents[::-1]
             try:
-                node = load(store, oid)
-                todo += [node.second_parent, node.parent]
-                found += [hit for hit in _entry(store, node, move.ref, look, files) if hit.key not in allowed]
+                found += [hit for hit in _entry(store, load(store, oid), ref, look, files) if hit.key not in allowed]
             except (Malformed, Corrupt, MissingObject):
                 continue
     return found
@@ -133,11 +134,13 @@ def _entry(
     store: ObjectStore, node: Node, ref: str, look: Scanner, files: dict[Oid, tuple[str, ...]]
 ) -> Iterator[Found]:
     """``files``: of those that were looked at, the rules that found something."""
-    session, chain = refs.session_of(ref), to_base64url(node.chain)
+    chain = to_base64url(node.chain)
     parts = content.kept(store, node)
     digest = digest_of(parts.stored, parts.holes).hex()
     rows = redact(parts.form, content.whole(store, node, parts), look).rows
+    session = refs.session_of(ref)
     for rule in sorted({rule for *_, rule in rows}):
+        session = session or _session_of(store, node.oid)
         yield Found(ref, session, node.oid, chain, rule, "", f"{digest}:{rule}")
     if parts.files is None:
         return
@@ -150,4 +153,13 @@ def _entry(
             is_clean = in_file(data, look) is None
             files[now.oid] = () if is_clean else tuple(sorted({hit.rule for hit in find(data, look)}))
         for rule in files[now.oid]:
+            session = session or _session_of(store, node.oid)
             yield Found(ref, session, node.oid, chain, rule, path, f"file:{now.oid}:{rule}")
+
+
+def _session_of(store: ObjectStore, oid: Oid) -> str:
+    """One on whose line an entry stands; "" where it stands on none."""
+    for name, end in store.refs(refs.SESSIONS).items():
+        if refs.target(end) is None and lines.holds(store.read, end, oid):
+            return refs.session_of(name)
+    return ""
