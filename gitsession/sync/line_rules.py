@@ -21,6 +21,13 @@ from gitsession.sync.reading import GitReader
 _BRANCH, _META, _FILES = range(3)
 
 
+class Forked(NamedTuple):
+    """A session that begins on a line with a ``fork`` entry, and the one before it on that line, which entries share."""
+
+    sid: str
+    before: Forked | None
+
+
 class Below(NamedTuple):
     """What the new part of a line stands on: ``old``, an entry that was there, or ``root``, a new one.
 
@@ -30,7 +37,7 @@ class Below(NamedTuple):
 
     old: Oid | None
     root: Oid | None
-    forks: frozenset[str] = frozenset()
+    forks: Forked | None = None
     named: frozenset[str] | None = None
 
 
@@ -75,7 +82,7 @@ def see(read: Reader, node: Node, before: Seen | None) -> Seen:
         below = Below(None, node.oid, named=_names_of(read, node))
     if node.kind == Fork.kind and node.source is None:
         entry = content.entry_of(read, node)
-        below = below._replace(forks=below.forks | {entry.session}) if isinstance(entry, Fork) else below
+        below = below._replace(forks=Forked(entry.session, below.forks)) if isinstance(entry, Fork) else below
     return Seen(below, starts(node), _misfits(node))
 
 
@@ -168,8 +175,11 @@ def _first_root(read: GitReader, sid: str, begun: Iterable[Line], root: Callable
     """Where a session that is new here begins; "" where it is another session's beginning."""
     in_order = sorted(begun, key=lambda line: (not refs.is_branch(line.branch), line.branch != refs.MAIN, line.branch))
     for line in in_order:
-        if line.seen is not None and sid in line.seen.below.forks:
-            return root(line)
+        at = line.seen.below.forks if line.seen is not None else None
+        while at is not None:
+            if at.sid == sid:
+                return root(line)
+            at = at.before
     line, first = in_order[0], root(in_order[0])
     if line.seen is not None and line.seen.below.root == first:
         named = line.seen.below.named

@@ -1,0 +1,40 @@
+"""What is judged of a push is about a kilobyte an entry, whatever the entries say (docs/server.md)."""
+
+from __future__ import annotations
+
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from builders import on_disk
+
+from gitsession.model.entries import Fork, Session
+from gitsession.session import keep
+from gitsession.session.node import Node
+from gitsession.store import refs
+from gitsession.sync.judging import judge
+from gitsession.sync.proposals import Proposed
+from gitsession.sync.reading import GitReader
+
+MANY = 1500
+
+
+@pytest.mark.promise("P34")
+def test_a_line_of_forks_of_forks_costs_what_any_line_costs(tmp_path: Path, faults) -> None:
+    with on_disk(tmp_path / "store.git") as store:
+        with store.transaction() as tx:
+            leaf: Node | None = None
+            for number in range(MANY):
+                sid = f"19700101-{number:013d}".translate(str.maketrans("0123456789", "abcdefghij"))
+                entry = Fork(at_ms=0, session=sid, agent="a") if number else Session(at_ms=0, agent="a", view=1)
+                leaf = keep.put(tx, leaf, keep.own(entry, number.to_bytes(16, "big"), None))
+            assert leaf is not None
+        store.flush()
+        with GitReader(store.git_dir, {}) as read, faults.one():
+            tracemalloc.start()
+            try:
+                assert judge(read, [Proposed(refs.leaf("19700101-aaaaaaaaaaaaa"), None, leaf.oid)]) == []
+                most = tracemalloc.get_traced_memory()[1]
+            finally:
+                tracemalloc.stop()
+        assert most < 16 << 20
