@@ -75,12 +75,11 @@ def made_line(number: int, *, parent: int | None = None) -> bytes:
     message = {
         "role": "assistant" if number % 2 else "user",
         "content": [{"type": "text", "text": " ".join(chance.choices(_WORDS, k=110))}],
-        "provider": "anthropic",
-        "model": "claude-sonnet-4-5",
-        "usage": {"input": chance.randrange(9999), "output": chance.randrange(999), "cacheRead": number},
-        "stopReason": "stop",
         "timestamp": 1_700_000_000_000 + number * 1000,
     }
+    if message["role"] == "assistant":
+        usage = {"input": chance.randrange(9999), "output": chance.randrange(999), "cacheRead": number}
+        message |= {"provider": "anthropic", "model": "claude-sonnet-4-5", "usage": usage, "stopReason": "stop"}
     seconds = number % 86400
     time = f"2026-02-01T{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.000Z"
     above = None if parent is None else f"{parent:08x}"

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,11 +140,11 @@ class GitStore:
 
     def read_all(self, oids: Iterable[Oid]) -> Iterator[tuple[Oid, Kind, bytes]]:
         """See ``ObjectStore``."""
-        return self._git.read_all(oids)
+        return self._files().reading.git.read_all(oids)
 
     def commits(self) -> Iterator[tuple[Oid, Kind, bytes]]:
         """See ``ObjectStore``."""
-        return self._git.commits()
+        return self._files().reading.git.commits()
 
     @contextmanager
     def asking_nobody(self) -> Iterator[None]:

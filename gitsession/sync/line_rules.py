@@ -22,7 +22,7 @@ _BRANCH, _META, _FILES = range(3)
 
 
 class Forked(NamedTuple):
-    """A session that begins on a line with a ``fork`` entry, and the one before it on that line, which entries share."""
+    """A session that begins on a line with a ``fork`` entry, and the one before it there, which entries share."""
 
     sid: str
     before: Forked | None
