@@ -176,7 +176,7 @@ def test_a_trashed_session_is_not_overwritten_by_one_that_came_back(store: Store
     with objects.transaction() as tx:  # as a fetch by plain git would
         tx.move(refs.leaf(session.id), first.oid, expected=None)
     store.remove(session.id)
-    assert trash.is_trashed(objects, session.id)
+    assert trash.sessions(objects) == [session.id]
     with objects.transaction() as tx:
         tx.move(refs.leaf(session.id), first.parent, expected=None)
     store.restore(session.id)

@@ -15,10 +15,6 @@ from gitsession.store.base import ObjectStore, Oid, RefValue
 from gitsession.store.behind import Behind
 
 
-def is_trashed(store: ObjectStore, sid: str) -> bool:
-    return bool(store.refs(refs.trashed(refs.session(sid))))
-
-
 def sessions(store: ObjectStore) -> list[str]:
     """The sessions in the trash, by name."""
     names = (refs.session_of(refs.taken_out(name)) for name in store.refs(refs.TRASH))

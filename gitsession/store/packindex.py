@@ -17,7 +17,6 @@ from gitsession.errors import Corrupt
 MAGIC = b"\xfftOc\0\0\0\2"
 _HEAD_BYTES = 8 + 256 * 4
 _TRAILER_BYTES = 40
-_ROW_BYTES = 20 + 4 + 4
 _SMALL_BYTES = 1 << 20
 _HASHED_BYTES = 1 << 20
 _BLOCK_BYTES = 1 << 14
