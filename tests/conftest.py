@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 from commands import here, run
 from faults.bench import bench
+from goldens import golden
 from hypothesis import HealthCheck, settings
 from promises import Account, faults
 from written import written
 
 from gitsession.store import writing
 
-__all__ = ["bench", "faults", "here", "run", "written"]
+__all__ = ["bench", "faults", "golden", "here", "run", "written"]
 
 _NOT_ON_A_BUSY_MACHINE = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 settings.register_profile("gitsession", deadline=None, suppress_health_check=_NOT_ON_A_BUSY_MACHINE)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
-from builders import SHARED, Clock, assert_clean, pi_file, talk
+import goldens
+from builders import Clock, assert_clean, pi_file, talk
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -29,16 +28,13 @@ from gitsession.model.blocks import ToolCall
 from gitsession.model.entries import Compaction, Entry, Message
 from gitsession.session.node import Node
 
-GOLDEN = SHARED / "golden" / "pi-150.json.gz"
 LONG = "word after word, " * 40
 
 
 def files() -> list[bytes]:
     """Sessions to begin with: of the agents, where they are at hand, and of ours."""
     ours = pi_file(*talk(*"abcdefgh"))
-    if not GOLDEN.exists():
-        return [ours]
-    return [ours, *(case["text"].encode() for case in json.loads(gzip.decompress(GOLDEN.read_bytes()))[::5])]
+    return [ours, *(case["text"].encode() for case in goldens.cases()[::5])]
 
 
 FILES = files()

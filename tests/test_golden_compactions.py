@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from typing import Any
 
 import pytest
-from builders import SHARED, bring
+from builders import bring
 
 from gitsession.compaction import cuts
 from gitsession.compaction.sight import raw
@@ -20,7 +18,6 @@ from gitsession.model.entries import BranchSummary, Compaction, CustomMessage
 from gitsession.session.address import resolve
 from gitsession.store.memory import MemoryStore
 
-GOLDEN = SHARED / "golden" / "pi-150.json.gz"
 ROLES = {"tool": "toolResult", "shell": "bashExecution"}
 
 EMPTY_SUMMARIES = {"1.5": [], "0.73": [11, 81, 87, 119], "omp": [8, 11, 80, 81, 87, 110]}
@@ -30,14 +27,6 @@ OWN_ROLES = {"1.5": [], "0.73": [], "omp": [131]}
 """Where omp cannot be cut at a message of a role that its own version does not write."""
 
 PROFILES = {"1.5": "pi", "0.73": "pi-0.73", "omp": "omp"}
-
-
-@pytest.fixture(scope="module")
-def golden() -> list[dict[str, Any]]:
-    if not GOLDEN.exists():
-        pytest.skip("no golden sessions here")
-    cases: list[dict[str, Any]] = json.loads(gzip.decompress(GOLDEN.read_bytes()))
-    return cases
 
 
 def line_of(case: dict[str, Any]) -> Line:

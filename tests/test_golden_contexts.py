@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from typing import Any
 
 import published
 import pytest
-from builders import SHARED, bring
+from builders import bring
 
 from gitsession.context import fold, profiles
 from gitsession.context.line import Line
@@ -18,16 +16,7 @@ from gitsession.context.value import Context
 from gitsession.session.address import resolve
 from gitsession.store.memory import MemoryStore
 
-GOLDEN = SHARED / "golden" / "pi-150.json.gz"
 ROLES = {"tool": "toolResult"}
-
-
-@pytest.fixture(scope="module")
-def golden() -> list[dict[str, Any]]:
-    if not GOLDEN.exists():
-        pytest.skip("no golden sessions here")
-    cases: list[dict[str, Any]] = json.loads(gzip.decompress(GOLDEN.read_bytes()))
-    return cases
 
 
 def seen(case: dict[str, Any], profile: str) -> Context:

@@ -3,26 +3,16 @@
 Both live beside the repository and are not part of it: GITSESSION_SHARED names the folder. Skipped where it is absent.
 """
 
-import gzip
 import json
-import os
-from pathlib import Path
 
 import pytest
+from builders import SHARED
+from goldens import given_back
 
 from gitsession.formats import FORMATS, claimed, pi
 from gitsession.model.entries import Label, Opaque, Title, Unknown
 
-SHARED = Path(os.environ.get("GITSESSION_SHARED") or Path(__file__).parents[2] / "shared")
-GOLDEN = SHARED / "golden" / "pi-150.json.gz"
 FILES = sorted((SHARED / "sessions" / "pi").glob("*.jsonl")) + sorted((SHARED / "sessions" / "omp").glob("*.jsonl"))
-
-
-@pytest.fixture(scope="module")
-def golden():
-    if not GOLDEN.exists():
-        pytest.skip("no golden sessions here")
-    return json.loads(gzip.decompress(GOLDEN.read_bytes()))
 
 
 class Reading:
@@ -95,19 +85,12 @@ def test_a_session_is_the_one_that_pi_sees(golden, number):
     assert ours.branch(case.get("leaf") or ours.leaf()) == theirs["branch"]
 
 
-def joined(source):
-    """The file again: what was taken in, line by line, and what waits."""
-    lines = sorted((*source.meta, *source.records), key=lambda record: record.line)
-    taken = b"".join(record.payload + b"\n" for record in lines)
-    return (taken if source.ends_with_newline else taken[:-1]) + source.waiting
-
-
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_a_file_comes_back_byte_for_byte(path):
     data = path.read_bytes()
     for format_ in (FORMATS["omp"], FORMATS["pi"]):
         for final in (False, True):
-            assert joined(format_.split(data, name=path.stem, final=final)) == data
+            assert given_back(format_.split(data, name=path.stem, final=final)) == data
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
@@ -142,5 +125,5 @@ def test_every_prefix_of_a_file_joins_to_itself():
     data = (SHARED / "sessions" / "pi" / "small.v3.jsonl").read_bytes()
     for end in range(data.index(b"\n") + 1, len(data) + 1):
         source = pi.split(data[:end])
-        assert joined(source) == data[:end]
-        assert joined(pi.split(data[:end], final=True)) == data[:end]
+        assert given_back(source) == data[:end]
+        assert given_back(pi.split(data[:end], final=True)) == data[:end]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 from base64 import b64encode
@@ -54,8 +53,6 @@ from gitsession.session.meta import meta_of
 from gitsession.store import refs
 from gitsession.store.base import ObjectStore
 from gitsession.store.memory import MemoryStore
-
-GOLDEN = SHARED / "golden" / "pi-150.json.gz"
 
 
 @pytest.fixture(params=STORES.values(), ids=STORES)
@@ -717,14 +714,6 @@ def test_an_import_that_another_writer_overtook_is_worked_out_again(store: Objec
 
 
 # ---- the golden sessions: as pi 1.5 sees them
-
-
-@pytest.fixture(scope="module")
-def golden() -> list[dict[str, Any]]:
-    if not GOLDEN.exists():
-        pytest.skip("no golden sessions here")
-    cases: list[dict[str, Any]] = json.loads(gzip.decompress(GOLDEN.read_bytes()))
-    return cases
 
 
 @pytest.fixture(scope="module", params=STORES.values(), ids=STORES)

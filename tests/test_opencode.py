@@ -24,6 +24,7 @@ from builders import (
 from hypothesis import given
 from hypothesis import strategies as st
 from mutation import mutant
+from opencode_cases import marked
 from opencode_files import (
     OLD_COLUMNS,
     SES,
@@ -292,7 +293,7 @@ def test_a_column_of_a_later_version_rides_along(tmp_path: Path) -> None:
 def growing() -> list[list[Message]]:
     """A session as it stood at every look: answers half written, prompts that wait, marks that come late."""
     half = answer("msg_a2", "Do", at=3, done=False)
-    old = {**TALK[1], "parts": [{**TALK[1]["parts"][0]}, _marked(TALK[1]["parts"][1], at=7)]}
+    old = {**TALK[1], "parts": [{**TALK[1]["parts"][0]}, marked(TALK[1]["parts"][1], at=7)]}
     asked, summary = compaction("msg_c", "msg_s", "So far.", at=6, tail="msg_u2")
     bare = {**asked, "parts": [{k: v for k, v in part.items() if k != "tail_start_id"} for part in asked["parts"]]}
     plain = user("msg_u1", "Fix it", at=1)
@@ -310,11 +311,6 @@ def growing() -> list[list[Message]]:
         [TALK[0], old, *TALK[2:], asked, summary],
         [TALK[0], old, *TALK[2:], asked, summary, user("msg_u3", "On", at=9), answer("msg_a4", "On it.", at=10)],
     ]
-
-
-def _marked(part: Message, *, at: int) -> Message:
-    time = {**part["state"]["time"], "compacted": START_MS + 1000 * at + 500}
-    return {**part, "state": {**part["state"], "time": time}}
 
 
 def test_a_session_that_grows_ends_as_if_it_came_at_once(tmp_path: Path) -> None:
@@ -621,7 +617,7 @@ def test_a_request_to_compact_that_failed_is_no_compaction() -> None:
 
 
 def test_a_result_that_is_not_shown_any_more_is_an_entry_of_its_own_in_its_place_in_time() -> None:
-    old = {**TALK[1], "parts": [TALK[1]["parts"][0], _marked(TALK[1]["parts"][1], at=3)]}
+    old = {**TALK[1], "parts": [TALK[1]["parts"][0], marked(TALK[1]["parts"][1], at=3)]}
     read = read_all([TALK[0], old, *TALK[2:]])
     assert [entry.kind for entry in read] == ["message", "message", "message", "prune", "message", "message"]
     assert isinstance(read[3], entries.Prune)
@@ -641,7 +637,7 @@ assistant: bash, edit (+2 tools)"""
 
 
 def test_what_the_log_says() -> None:
-    old = {**TALK[1], "parts": [TALK[1]["parts"][0], _marked(TALK[1]["parts"][1], at=3)]}
+    old = {**TALK[1], "parts": [TALK[1]["parts"][0], marked(TALK[1]["parts"][1], at=3)]}
     more = [*compaction("msg_c", "msg_s", "So far.", at=6), user("msg_c2", at=8, parts=[{"type": "compaction"}])]
     last = answer("msg_a9", at=9, parts=[tool("c1"), tool("c2", name="edit")])
     store = MemoryStore()

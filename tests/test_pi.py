@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from goldens import given_back
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,12 +43,6 @@ def file(*lines, header=HEADER, end=b"\n"):
 
 def message(**fields):
     return line(type="message", id="a", parentId=None, timestamp=AT, message=fields)
-
-
-def joined(source):
-    lines = sorted((*source.meta, *source.records), key=lambda record: record.line)
-    taken = b"".join(record.payload + b"\n" for record in lines)
-    return (taken if source.ends_with_newline else taken[:-1]) + source.waiting
 
 
 # What is claimed
@@ -182,7 +177,7 @@ def test_an_odd_place_is_still_a_place(odd, place):
 def test_line_ends_of_windows_and_of_unicode_stay_in_the_payload():
     data = file(entry("a", None) + b"\r", '{"type":"custom","id":"b","parentId":"a","data":"x\u2028y"}'.encode())
     source = pi.split(data)
-    assert joined(source) == data
+    assert given_back(source) == data
     assert source.records[0].payload.endswith(b"\r")
     assert source.problems == ()
 
@@ -197,14 +192,14 @@ def test_bytes_after_the_last_line_end_wait_if_they_are_no_whole_record():
     assert [problem.line for problem in source.problems] == [3]
     assert "13 bytes" in source.problems[0].what
     assert "--final" in source.problems[0].what
-    assert joined(source) == data
+    assert given_back(source) == data
 
 
 def test_a_whole_record_without_a_line_end_is_taken():
     data = file(entry("a", None), entry("b", "a"), end=b"")
     source = pi.split(data)
     assert (source.waiting, source.ends_with_newline, len(source.records)) == (b"", False, 2)
-    assert joined(source) == data
+    assert given_back(source) == data
 
 
 def test_a_closed_file_gives_its_last_bytes_too():
@@ -213,7 +208,7 @@ def test_a_closed_file_gives_its_last_bytes_too():
     assert source.records[1].payload == b'{"type":"mess'
     assert (source.waiting, source.ends_with_newline) == (b"", False)
     assert isinstance(pi.read(source.records[1].payload), Opaque)
-    assert joined(source) == data
+    assert given_back(source) == data
 
 
 @pytest.mark.parametrize("tail", [b"5", b"null", b" ", b"12"])
@@ -226,7 +221,7 @@ def test_every_prefix_of_a_file_keeps_what_the_prefix_before_it_had():
     known = ()
     for end in range(len(file()), len(data) + 1):
         source = pi.split(data[:end])
-        assert joined(source) == data[:end]
+        assert given_back(source) == data[:end]
         assert source.records[: len(known)] == known
         known = source.records
 
@@ -691,7 +686,7 @@ def test_reading_a_line_never_raises(payload):
 def test_any_file_with_a_header_comes_back_byte_for_byte(lines, final, end):
     data = file(*lines, end=end)
     source = pi.split(data, final=final)
-    assert joined(source) == data
+    assert given_back(source) == data
     assert not (final and source.waiting)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import shutil
@@ -11,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import goldens
 import pytest
 from builders import SHARED
 
@@ -26,7 +26,6 @@ from gitsession.store.memory import MemoryStore
 
 LAB = Path(os.environ.get("LAB", "/nonexistent"))
 DRIVER = SHARED / "peers/pi/driver.mjs"
-GOLDEN = SHARED / "golden/pi-150.json.gz"
 RELEASES = {"0.73": ("pi", shutil.which("node") or ""), "0.87": ("pi-087", str(LAB / "node22/node_modules/.bin/node"))}
 
 pytestmark = pytest.mark.skipif(not DRIVER.exists(), reason="the driver of the real programs is not at hand")
@@ -100,6 +99,6 @@ def test_the_real_pi_sees_in_our_export_what_we_see(real_pi: Any) -> None:
 
 
 def test_the_real_pi_agrees_on_all_generated_sessions(real_pi: Any) -> None:
-    for case in json.loads(gzip.decompress(GOLDEN.read_bytes())):
+    for case in goldens.cases():
         exported, said = ours(case["text"].encode())
         assert theirs(real_pi(exported)) == said, case["id"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from builders import Clock, shared_files
-from test_real_contexts import LAB, RELEASES, ask_all
+from test_real_contexts import LAB, ask_all, release
 
 from gitsession import Ask, Message, Session, Store, Writing
 from gitsession.compaction.summarizers.extractive import Extractive
@@ -16,17 +16,11 @@ from gitsession.context.providers import pi as as_pi
 from gitsession.formats import FORMATS, pi_words
 from gitsession.model.entries import Reset, ThinkingChange
 
+__all__ = ["release"]
+
 Fields = dict[str, Any]
 
 pytestmark = pytest.mark.skipif(not LAB.is_dir(), reason="the real programs are not at hand")
-
-
-@pytest.fixture(params=RELEASES)
-def release(request: pytest.FixtureRequest) -> str:
-    folder, command = RELEASES[request.param]
-    if not (LAB / folder).is_dir() or not Path(command[0]).exists():
-        pytest.skip(f"{request.param} is not installed in $LAB")
-    return str(request.param)
 
 
 @pytest.fixture

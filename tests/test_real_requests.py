@@ -4,7 +4,6 @@ Two differences are meant: pi sends results that answer no call, which the APIs 
 the user's next words it sends an error in its place, we the result.
 """
 
-import gzip
 import json
 import os
 import subprocess
@@ -12,14 +11,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from builders import SHARED
+from goldens import GOLDEN, cases
 from test_golden_contexts import seen
 
 from gitsession.context.providers import anthropic, openai_chat, openai_responses
 from gitsession.context.providers import pi as as_pi
 
 LAB = Path(os.environ.get("LAB", "/nonexistent"))
-GOLDEN = SHARED / "golden" / "pi-150.json.gz"
 NODE = LAB / "node22/node_modules/.bin/node"
 DRIVER = Path(__file__).with_name("pi_requests.mjs")
 
@@ -29,7 +27,7 @@ pytestmark = pytest.mark.skipif(not (NODE.exists() and GOLDEN.exists()), reason=
 @pytest.fixture(scope="module")
 def pairs():
     """Our contexts, each with what pi would send for it."""
-    contexts = [seen(case, "pi") for case in json.loads(gzip.decompress(GOLDEN.read_bytes()))]
+    contexts = [seen(case, "pi") for case in cases()]
     given = json.dumps([as_pi.request(context) for context in contexts]).encode()
     done = subprocess.run([NODE, DRIVER], input=given, capture_output=True, check=True, timeout=200)
     return list(zip(contexts, json.loads(done.stdout), strict=True))
