@@ -414,6 +414,58 @@ def test_a_purge_takes_the_original_too(store: Store) -> None:
     assert PASSWORD.is_in(text_of(session.context().messages))
 
 
+def stands(store: Store, sid: str) -> list[str]:
+    return [node.kind for node in store.session(sid).line()]
+
+
+def go_by(store: Store, folder: Path, rules: str) -> None:
+    (folder / "rules.toml").write_text("[[rule]]\nname = 'words'\npattern = 'and'\nsamples = ['and']\n")
+    configure(store, "gitsession.redact", "false" if rules == "none" else "true")
+    configure(store, "gitsession.rules", str(folder / "rules.toml") if rules == "mine" else "")
+
+
+def purge_what_says(store: Store, sid: str, words: str) -> None:
+    [node] = [node for node in store.session(sid).line() if words in node.subject]
+    store.purge(store.plan_purge(sid, node))
+
+
+@pytest.mark.parametrize("rules_then", ["ours", "mine", "none"])
+@pytest.mark.parametrize("rules_later", ["ours", "mine", "none"])
+def test_what_was_hidden_and_then_purged_stays_purged_by_whatever_rules_it_is_imported_again(
+    store: Store, tmp_path: Path, rules_then: str, rules_later: str
+) -> None:
+    """Stored redacted, or as it is; the source has the secret still, and is imported by rules that changed since."""
+    go_by(store, tmp_path, rules_then)
+    sid = bring(store, tmp_path, a_file())
+    if rules_then == "none":
+        store.close()
+        go_by(store, tmp_path, "ours")
+        with Store.open(place_of(store), clock=Clock()) as other:
+            other.redact(list(other.secrets()))
+    with Store.open(place_of(store), clock=Clock()) as again:
+        purge_what_says(again, sid, "here:")
+        before, kinds = nodes_of(again, sid), stands(again, sid)
+        assert "tombstone" in kinds
+    go_by(store, tmp_path, rules_later)
+    with Store.open(place_of(store), clock=Clock()) as later:
+        assert take(later, tmp_path / "s.jsonl").new == 0
+        assert nodes_of(later, sid) == before
+        bring(later, tmp_path, a_file() + said("a5", "a4", "more", at=5) + b"\n")
+        assert stands(later, sid) == [*kinds, "message"]
+        assert traces(later, PASSWORD) == []
+
+
+@pytest.mark.parametrize("rules", ["ours", "none"])
+def test_what_was_purged_stays_purged_in_a_store_that_never_had_it(store: Store, tmp_path: Path, rules: str) -> None:
+    sid = bring(store, tmp_path, a_file())
+    purge_what_says(store, sid, "here:")
+    with clone_of(store, tmp_path / "clone.git") as other:
+        go_by(other, tmp_path, rules)
+        assert bring(other, tmp_path, a_file()) == sid
+        assert nodes_of(other, sid) == nodes_of(store, sid)
+        assert traces(other, PASSWORD) == []
+
+
 def test_the_payload_of_an_entry_is_what_is_stored(store: Store) -> None:
     session = store.new_session(agent="x")
     session.append(Message.user("hi"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gitsession.codec import holes
+from gitsession.codec.message import SourceRef
 from gitsession.formats import Format, Record
 from gitsession.redaction.matching import matches
 from gitsession.session import keep
@@ -42,6 +43,12 @@ class Alike:
         """The entry below ``parent`` that ``record`` is, whatever of it was hidden."""
         nodes = self._at.get((parent.oid, record.line), ())
         return next((node for node in nodes if says(self._store, node, record.payload)), None)
+
+    def tombstone(self, format: Format, parent: Node, record: Record) -> Node | None:
+        """What stands where an entry of this record's place and id was purged, of which nothing is left to compare."""
+        source = SourceRef.of(format.AGENT, record.source_id, record.line)
+        nodes = self._at.get((parent.oid, record.line), ())
+        return next((node for node in nodes if node.is_tombstone and node.source == source), None)
 
 
 def fill_vault(store: ObjectStore, sink: keep.Entries, node: Node, payload: bytes) -> None:

@@ -19,11 +19,12 @@ from gitsession.exchange.alike import Alike, fill_vault
 from gitsession.exchange.base import Find, shared
 from gitsession.exchange.on_meta import OnMeta, Placed
 from gitsession.exchange.own_lines import OwnLines, Taken, tree_of_ours
-from gitsession.formats import Format, Problem, Source
+from gitsession.formats import Format, Problem, Record, Source
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
 from gitsession.redaction.ahead import Ahead
+from gitsession.redaction.guard import Guard
 from gitsession.session import graph, keep, names, naming, oplog, purged
 from gitsession.session.active import active
 from gitsession.session.content import entry_of
@@ -36,7 +37,6 @@ from gitsession.store.base import Kind, ObjectStore, Oid
 from gitsession.store.objects import oid_of
 
 if TYPE_CHECKING:
-    from gitsession.redaction.guard import Guard
     from gitsession.redaction.original import Original
 
 TRIES = 5
@@ -278,9 +278,22 @@ class _Plan:
                 self._follow(taken.node)
                 continue
             if node is None:
-                node = self._put(parent, keep.imported(self.format, record, guard, safe))
+                draft = keep.imported(self.format, record, guard, safe)
+                node = self._purged(alike, parent, record, draft) or self._put(parent, draft)
             at_line[record.line] = node
         return at_line
+
+    def _purged(self, alike: Alike, parent: Node, record: Record, draft: keep.Draft) -> Node | None:
+        """What stands for a record with a secret that was purged: the rules may be others than when it was stored."""
+        if not self.purged:
+            return None
+        if draft.original is None and self.store.guard is None:
+            draft = keep.imported(self.format, record, Guard.by(self.store.vault))
+        if draft.original is None:
+            return None
+        if any(self.purged.has_entry(digest) for digest in keep.digests(draft)):
+            return self._put(parent, draft)
+        return alike.tombstone(self.format, parent, record)
 
     def _put(self, parent: Node, draft: keep.Draft) -> Node:
         """A new entry; where it was purged, what stands in its place, which may be there already."""

@@ -35,6 +35,10 @@ _IN_RUN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345
 _MARKS = bytes(120 if byte in _IN_RUN else 32 for byte in range(256))
 _RUN = b"x" * RUN_MIN
 
+_REMEMBERED = 50_000
+_REMEMBERED_BYTES = 200
+"""How many runs without a token are known again, and how long each may be: paths and ids come over and over."""
+
 _SIGNS = b"_-./:=~"
 _ENDS = re.compile(rb"[_./:=~-](?<=(.{3}))", re.DOTALL)
 """Three bytes of a run, of which the last is a sign. Most words of tokens have such."""
@@ -65,6 +69,7 @@ class Scanner:
         self._plain = _by_word(rule for rule in own if not rule.is_token and not rule.folds)
         self._hints = hints.of([*(word for word, _ in self._folded), *(word.lower() for word, _ in self._plain)])
         self._by_end, self._endless = _by_end(self._tokens)
+        self._innocent: set[bytes] = set()
         self._own_words = {word for rule in self._extra for word in rule.words}
         self._always = any(not rule.words for rule in self._extra) or not all(map(_stays_itself, self._own_words))
 
@@ -102,7 +107,9 @@ class Scanner:
         for hint in self._hints:
             if hint.stem in lower:
                 return True
-        return any(word in data for word in self._own_words) or next(self._words_in(_runs(data)), None) is not None
+        if any(word in data for word in self._own_words):
+            return True
+        return bool(self._tokens) and next(self._words_in(b" ".join(_runs(data))), None) is not None
 
     def suspects(self, texts: Sequence[bytes]) -> set[int]:
         """The numbers of those of ``texts`` that ``may_hold`` anything: quicker for many than one by one."""
@@ -122,10 +129,21 @@ class Scanner:
         if b"\\u00" in data:
             yield from (found.start() for found in _LETTER.finditer(data))
         if self._tokens:
-            runs = _escapes_apart(_runs(data, with_mark=True))
-            for word, rules in self._words_in(runs):
-                for hit in itertools.chain.from_iterable(_hits(rule, word, runs, runs) for rule in rules):
-                    yield from _all_of(_run_at(runs, hit.start), data)
+            yield from self._runs_with_tokens(data)
+
+    def _runs_with_tokens(self, data: bytes) -> Iterator[int]:
+        found = _runs(data, with_mark=True) - self._innocent
+        runs = _escapes_apart(b" ".join(found))
+        guilty: set[bytes] = set()
+        for word, rules in self._words_in(runs):
+            for hit in itertools.chain.from_iterable(_hits(rule, word, runs, runs) for rule in rules):
+                guilty.add(_run_at(runs, hit.start))
+        for run in guilty:
+            yield from _all_of(run, data)
+        if not guilty:
+            if len(self._innocent) > _REMEMBERED:
+                self._innocent = set()
+            self._innocent.update([run for run in found if len(run) <= _REMEMBERED_BYTES])
 
     def _words_in(self, runs: bytes) -> Iterator[_Word]:
         """The words of tokens that are in ``runs``, and their rules."""
@@ -138,7 +156,7 @@ class Scanner:
                 yield each
 
     def _found(self, data: bytes) -> Iterator[Hit]:
-        runs = _runs(data) if self._tokens else b""
+        runs = b" ".join(_runs(data)) if self._tokens else b""
         for word, rules in self._words_in(runs):
             for rule in rules:
                 if _finds(rule, word, runs):
@@ -187,8 +205,8 @@ def _stays_itself(word: bytes) -> bool:
     return word.isascii() and word.decode().isprintable() and not set(word) & set(b"\"'\\<>&`")
 
 
-def _runs(data: bytes, *, with_mark: bool = False) -> bytes:
-    """The words of ``data`` that are long enough for a token, each once. ``with_mark``: and the backslash before."""
+def _runs(data: bytes, *, with_mark: bool = False) -> set[bytes]:
+    """The words of ``data`` that are long enough for a token. ``with_mark``: and the backslash before."""
     marks = data.translate(_MARKS)
     runs: set[bytes] = set()
     at = marks.find(_RUN)
@@ -198,7 +216,7 @@ def _runs(data: bytes, *, with_mark: bool = False) -> bytes:
             end = len(data)
         runs.add(data[at - 1 if with_mark and data[at - 1 : at] == b"\\" else at : end])
         at = marks.find(_RUN, end)
-    return b" ".join(runs)
+    return runs
 
 
 def _escapes_apart(runs: bytes) -> bytes:
