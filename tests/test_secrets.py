@@ -22,6 +22,7 @@ from gitsession.live import glance, spool
 from gitsession.model.blocks import Text, Thinking, ToolCall
 from gitsession.model.entries import Compaction
 from gitsession.redaction.original import Original
+from gitsession.redaction.patterns import may_take_for_ever
 from gitsession.redaction.vault import Vault
 from gitsession.session.content import kept, payload_of
 from gitsession.session.node import Node
@@ -321,6 +322,7 @@ BAD_RULES = {
     "no pattern": ("[[rule]]\nname = 'acme'\nsamples = ['x']\n", "pattern is a text"),
     "a pattern that is none": ("[[rule]]\nname = 'acme'\npattern = '('\nsamples = ['x']\n", "the pattern is none"),
     "a pattern of nothing": ("[[rule]]\nname = 'acme'\npattern = 'x*'\nsamples = ['x']\n", "nothing"),
+    "a pattern that may take for ever": ("[[rule]]\nname = 'acme'\npattern = '(x+)+y'\nsamples = ['xy']\n", "for ever"),
     "no samples": ("[[rule]]\nname = 'acme'\npattern = 'x'\n", "at least one"),
     "a sample that it does not find": ("[[rule]]\nname = 'acme'\npattern = 'x'\nsamples = ['y']\n", "its own sample"),
     "a word that its sample has not": (
@@ -340,6 +342,15 @@ def test_a_rule_that_protects_nobody_is_refused_and_nothing_is_written(
     with pytest.raises(Refused, match=told):
         store.new_session(agent="x").append(Message.user("hi"))
     assert store.catalogue().sessions() == []
+
+
+FOR_EVER = ["(a+)+b", "(a*)*b", "(a|ab)+c", "(a?){40}b", "(x{1,9}y?)*z", r"(\w+\s?)+!", "k(?=(a+)*b)", "(?>(a+)+b)"]
+IN_TIME = ["acme-[0-9]+", "(foo|bar){1,8}", "([a-f0-9]{4}-){3}", "(?:a+)++b", "(a|b1)*+c", "(?>a|b1)+c", r"\w*x\d*"]
+
+
+@pytest.mark.parametrize("pattern", FOR_EVER + IN_TIME)
+def test_a_pattern_that_may_take_for_ever_is_told_from_one_that_does_not(pattern: str) -> None:
+    assert may_take_for_ever(pattern.encode()) == (pattern in FOR_EVER)
 
 
 def test_a_file_of_rules_that_is_not_there_is_named(store: Store, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ Nothing here looks at ``read``, which may get better. Types that are not listed 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from gitsession.codec.headline import first_line, lines, tokens
 from gitsession.formats.claude_lines import boundary_before, is_boundary, message_of, text
@@ -24,7 +23,7 @@ def headline_of(payload: bytes) -> Headline:
         return opaque(line, len(spoken(payload)))
     boundary = boundary_before(line, payload)
     said = _compaction(boundary, _text_of(line)) if boundary is not None else _words(line)
-    return replace(said, at_ms=to_ms(line.get("timestamp")))
+    return said.at(to_ms(line.get("timestamp")))
 
 
 def _words(line: Object) -> Headline:

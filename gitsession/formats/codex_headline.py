@@ -6,7 +6,6 @@ It speaks of the last line of a record, the one that is not riding. Types that a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from gitsession.codec.headline import first_line, lines
@@ -21,7 +20,7 @@ def headline_of(line: Object | Failure, payload: bytes) -> Headline:
     """The headline of the line ``payload``, of which ``line`` is what ``jsonl.parse`` made."""
     if isinstance(line, Failure):
         return opaque(line, len(payload))
-    return replace(_words(line), at_ms=to_ms(line.get("timestamp")))
+    return _words(line).at(to_ms(line.get("timestamp")))
 
 
 def _words(line: Object) -> Headline:

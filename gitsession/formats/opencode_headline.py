@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from gitsession.codec.headline import first_line
@@ -19,7 +18,7 @@ def headline_of(payload: bytes) -> Headline:
         return Headline(kind="opaque", label="opaque", words=f"{len(payload)} bytes that do not parse")
     info, parts = record.get("info"), record.get("parts")
     if isinstance(info, dict) and isinstance(parts, list):
-        return replace(_message(info, parts), at_ms=_at_ms(info))
+        return _message(info, parts).at(_at_ms(info))
     group = record.get("messages")
     if isinstance(info, dict):
         whole = isinstance(group, list)

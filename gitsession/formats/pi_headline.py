@@ -8,7 +8,6 @@ Types that are not listed go by their literal name for ever.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from gitsession.codec.headline import first_line, lines, tokens
@@ -22,7 +21,7 @@ def headline_of(line: Object | Failure, payload: bytes) -> Headline:
     """The headline of ``payload``, of which ``line`` is what ``jsonl.parse`` made."""
     if isinstance(line, Failure):
         return opaque(line, len(payload))
-    return replace(_words(line), at_ms=_at_ms(line))
+    return _words(line).at(_at_ms(line))
 
 
 def _words(line: Object) -> Headline:

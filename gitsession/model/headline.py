@@ -26,6 +26,13 @@ class Headline:
     model: str = ""
     at_ms: int | None = None
 
+    def at(self, at_ms: int | None) -> Headline:
+        """The same, of a payload that states this time."""
+        return Headline(
+            kind=self.kind, role=self.role, label=self.label, words=self.words, calls=self.calls, body=self.body,
+            model=self.model, at_ms=at_ms,
+        )  # fmt: skip
+
 
 TOMBSTONE = "tombstone"
 """Kind and author of what stands where a purged entry stood; here, so that who reads commits need not load entries."""

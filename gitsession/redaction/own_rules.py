@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gitsession.errors import NotFound, Refused
+from gitsession.redaction.patterns import may_take_for_ever
 from gitsession.redaction.rule import Rule
 from gitsession.redaction.rules import RULES
 from gitsession.redaction.scan import Scanner
@@ -56,6 +57,8 @@ def _rule(table: Any, where: str) -> Rule:
         compiled = re.compile(pattern.encode())
     except re.error as error:
         raise refuse(f"the pattern is none: {error}") from None
+    if may_take_for_ever(pattern.encode()):
+        raise refuse("a repetition in a repetition may take for ever: a possessive one does not, (...)++")
     if compiled.match(b"") is not None:
         raise refuse("the pattern finds nothing at all, everywhere")
     if not samples:

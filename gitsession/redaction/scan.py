@@ -25,7 +25,7 @@ CHECKED = 512
 _ESCAPED = re.compile(rb"\\(?:u[0-9a-fA-F]{4}|[nrtbf])([^ ]*)")
 """A run behind a backslash, which begins with the letters of the escape."""
 _SLASH = re.compile(rb"\\+/")
-_LETTER = re.compile(rb"(?i)\\u00(?:2[013-589a-f]|3[0-9abdf]|[45][0-9a-f]|6[1-9a-f]|7[0-9a-e])")
+_LETTER = re.compile(rb"\\u00(?:2[013-589a-fA-F]|3[0-9abdfABDF]|[45][0-9a-fA-F]|6[1-9a-fA-F]|7[0-9a-eA-E])")
 """An escape that may stand for a part of a word or of a token. Control characters, quotation marks, ``<``, ``>`` and
 ``&`` end one."""
 
@@ -100,7 +100,7 @@ class Scanner:
 
     def mentions(self, data: bytes) -> bool:
         """Whether a word of any rule is in ``data``: for bytes in which words and values stand apart."""
-        if self._always or _LETTER.search(data) is not None:
+        if self._always or (b"\\u00" in data and _LETTER.search(data) is not None):
             return True
         data = _without_slashes(data)
         lower = data.lower()
@@ -147,6 +147,8 @@ class Scanner:
 
     def _words_in(self, runs: bytes) -> Iterator[_Word]:
         """The words of tokens that are in ``runs``, and their rules."""
+        if not runs:
+            return
         for end in set(_ENDS.findall(runs)) & self._by_end.keys():
             for each in self._by_end[end]:
                 if each[0] in runs:
