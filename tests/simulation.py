@@ -16,6 +16,7 @@ from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
 from builders import START_MS, Clock, begun, nonces
 from faults.shim import scratch
@@ -32,11 +33,17 @@ from gitsession.store.gitstore import GitStore
 from gitsession.sync import incoming, quarantine, syncing, transport
 
 ROUNDS = 4
+PLACES = 12
+"""Where a sync may be killed."""
 SESSIONS = 2
 
 
 class Killed(BaseException):
     """Where kill -9 would end a process."""
+
+
+def _end() -> NoReturn:
+    raise Killed
 
 
 @dataclass
@@ -75,14 +82,16 @@ class Outcome:
 
 
 class Simulation:
-    """``stores``: how many machines there are at first; ``copies``: one may be copied with all it is."""
+    """``stores``: how many machines there are at first; ``copies``: one may be copied with all it is; ``url``: where
+    the hub is reached, if not by its path.
+    """
 
-    def __init__(self, seed: int, folder: Path, *, stores: int = 3, copies: bool = True) -> None:
+    def __init__(self, seed: int, folder: Path, *, stores: int = 3, copies: bool = True, url: str = "") -> None:
         self.seed = seed
         self.chance = random.Random(seed)
         self.folder = folder
-        _put(_prepared(stores), folder)
         self.hub = folder / "hub.git"
+        _put(_prepared(stores), folder, url or str(self.hub))
         self.copies = copies
         self.acknowledged: dict[str, str] = {}
         self.trace: list[str] = []
@@ -171,7 +180,7 @@ class Simulation:
     def die(self, machine: Machine) -> None:
         """kill -9 in the middle of a sync, or of nothing."""
         if not machine.off:
-            with self.killing(), suppress(Killed):
+            with self.killing(self.chance.randrange(PLACES)), suppress(Killed):
                 self.chance.choice([syncing.sync, syncing.pull, syncing.push])(machine.store, remote(machine.store))
         machine.killed()
 
@@ -207,9 +216,8 @@ class Simulation:
         verb(machine.store, remote(machine.store))
 
     @contextmanager
-    def killing(self):
-        """Somewhere on the way, at one of the places where the state of the world changes, the process ends."""
-        at = self.chance.randrange(12)
+    def killing(self, at: int, end: Callable[[], NoReturn] = _end):
+        """At the ``at``-th of the places on the way where the state of the world changes, the process ends."""
         count = 0
 
         def dying(call, *, before: bool):
@@ -217,11 +225,11 @@ class Simulation:
                 nonlocal count
                 count += 1
                 if before and count > at:
-                    raise Killed
+                    end()
                 answer = call(*arguments, **more)
                 count += 1
                 if count > at:
-                    raise Killed
+                    end()
                 return answer
 
             return wrapped
@@ -322,15 +330,17 @@ def _prepared(stores: int) -> Path:
     return folder
 
 
-def _put(prepared: Path, folder: Path) -> None:
-    """A copy of it, whose stores know the hub beside them."""
+def _put(prepared: Path, folder: Path, url: str) -> None:
+    """A copy of it, whose stores know the hub beside them by ``url``."""
     shutil.copytree(prepared, folder, dirs_exist_ok=True)
     for file in folder.glob("*.git/config"):
-        file.write_text(file.read_text().replace(str(prepared), str(folder)))
+        file.write_text(file.read_text().replace(str(prepared / "hub.git"), url))
 
 
-def simulate(seed: int, folder: Path, steps: int, **options: object) -> Outcome:
-    """One run from beginning to end. Its folder is left to be looked at where something is wrong."""
+def simulate(
+    seed: int, folder: Path, steps: int, kind: type[Simulation] = Simulation, **options: object
+) -> Outcome:
+    """One run from beginning to end, in ``seed-N``, which is left to be looked at where something is wrong."""
     place = folder / f"seed-{seed}"
     place.mkdir(parents=True)
     real = os.urandom
@@ -338,7 +348,7 @@ def simulate(seed: int, folder: Path, steps: int, **options: object) -> Outcome:
     made = None
     try:
         _prepared(options.get("stores", 3))  # type: ignore[arg-type]
-        made = Simulation(seed, place, **options)  # type: ignore[arg-type]
+        made = kind(seed, place, **options)  # type: ignore[arg-type]
         outcome = made.run(steps)
     finally:
         os.urandom = real

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
-import random
+import signal
 import subprocess
-from contextlib import nullcontext
-from pathlib import Path
+from contextlib import nullcontext, suppress
+from typing import ClassVar
 
 import pytest
 import servers
-from builders import assert_clean, assert_git_agrees, session
-from remotes import begun, git, hub, remote, said, say, shared, store_with, sync, there
+from builders import assert_clean
+from remotes import begun, git, hub, remote, shared, store_with, sync, there
+from simulation import PLACES, Machine, Outcome, Simulation, simulate
 
 from gitsession.api import Store
 from gitsession.errors import GitSessionError, Unavailable
@@ -22,9 +24,8 @@ WAYS = ["file", "http", "ssh"]
 
 
 @pytest.fixture(params=WAYS)
-def url(request, tmp_path, monkeypatch):
-    """The address of an empty hub, however it is reached."""
-    path = hub(tmp_path / "hub.git")
+def base(request, tmp_path, monkeypatch):
+    """The address of a folder, however it is reached."""
     if request.param == "file":
         opened = nullcontext(f"file://{tmp_path}")
     elif request.param == "http":
@@ -36,50 +37,92 @@ def url(request, tmp_path, monkeypatch):
             where, command = where
             monkeypatch.setenv("GIT_SSH_COMMAND", command)
             where += str(tmp_path)
-        yield f"{where}/{path.name}"
+        yield where
 
 
-def three_stores(tmp_path: Path, url: str) -> list[GitStore]:
-    stores = []
-    for name in "abc":
-        store = store_with(tmp_path / f"{name}.git")
-        remotes.add(store.git_dir, "origin", url)
-        stores.append(store)
-    return stores
+class Show(Simulation):
+    """Each of the acts is done so often, in an order by lot; kills are real ones, and who is offline hears nobody."""
+
+    DECK: ClassVar = {
+        "say": 8, "branch": 2, "switch": 1, "rewind": 2, "label": 1, "undo": 1, "sync": 3, "pull": 2, "push": 2,
+        "plain": 2, "die": 3, "go_off": 2, "talk_in_vain": 2, "flush": 1,
+    }  # fmt: skip
+
+    def run(self, steps: int) -> Outcome:
+        """``steps``: how often the whole deck."""
+        waiting = [name for name, count in self.DECK.items() for _ in range(count * steps)]
+        self.chance.shuffle(waiting)
+        turns = 10 * len(waiting)
+        while waiting and turns:
+            turns -= 1
+            machine = self.chance.choice(self.machines)
+            name = waiting.pop(0)
+            try:
+                getattr(self, name)(machine)
+                self.trace.append(f"{machine.name} {name}")
+            except GitSessionError:  # nothing to undo, nobody to reach: later, or by another one
+                waiting.append(name)
+        assert not waiting, waiting
+        return self.end()
+
+    def plain(self, machine: Machine) -> None:
+        self.reached(machine)
+        super().plain(machine)
+
+    def die(self, machine: Machine) -> None:
+        """A process of its own is killed in the middle of a sync; the git that it started may go on."""
+        self.reached(machine)
+        verb = self.chance.choice([syncing.sync, syncing.pull, syncing.push])
+        at = self.chance.randrange(PLACES)
+        child = os.fork()
+        if not child:
+            with (
+                suppress(BaseException),
+                self.killing(at, lambda: os.kill(os.getpid(), signal.SIGKILL)),
+                GitStore.open(machine.path, flush_on_close=False) as store,
+            ):
+                verb(store, remote(store))
+            os._exit(0)
+        ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        machine.killed()
+        if ended == 0:
+            raise Unavailable("it was through before")
+
+    def go_off(self, machine: Machine) -> None:
+        """One is always there to be talked with."""
+        if not machine.off and sum(not other.off for other in self.machines) == 1:
+            raise Unavailable("the last one")
+        super().go_off(machine)
+
+    def talk_in_vain(self, machine: Machine) -> None:
+        """What the network says to whoever is offline."""
+        if not machine.off:
+            raise Unavailable("it would be heard")
+        nowhere = dataclasses.replace(remote(machine.store), url="http://127.0.0.1:1/hub.git", is_named=False)
+        with pytest.raises(Unavailable, match="cannot be reached"):
+            syncing.sync(machine.store, nowhere)
+
+    def reached(self, machine: Machine) -> None:
+        if machine.off:
+            raise Unavailable("offline")
 
 
-@pytest.mark.timeout(300)
-def test_three_stores_in_any_order_come_to_the_same(url, tmp_path):
-    chance = random.Random(7)
-    stores = three_stores(tmp_path, url)
-    sid = begun(stores[0], "hi").id
-    for store in stores:
-        sync(store)
-    every = {"hi"}
-    for number in range(12):
-        store = chance.choice(stores)
-        text = f"said {number}"
-        say(store, sid, text, chance.choice(list(said(store, sid))))
-        every.add(text)
-        if chance.random() < 0.3:
-            session(store, sid).branch(f"b{number}", at=chance.choice(session(store, sid).line()))
-        if chance.random() < 0.5:
-            chance.choice([syncing.sync, syncing.pull])(store, remote(store))
-        if chance.random() < 0.3:
-            subprocess.run(["git", f"--git-dir={store.git_dir}", "fetch", "-q"], capture_output=True, check=False)
-    for _ in range(2):
-        for store in stores:
-            sync(store)
-    for store in stores:
-        assert shared(store) == there(tmp_path / "hub.git")
-        assert {word for line in said(store, sid).values() for word in line} == every
-        assert_git_agrees(store)
-        assert_clean(store)
-        store.close()
-    assert git(tmp_path / "hub.git", "fsck", "--strict", "--no-dangling") == ""
+SHOWS = int(os.environ.get("GITSESSION_SHOWS", "1"))
+"""How many seeds over each server; where it is more than one, each is longer."""
 
 
-def test_a_clone_has_all_of_it(url, tmp_path):
+@pytest.mark.timeout(300 * SHOWS)
+@pytest.mark.promise("P42")
+def test_three_stores_in_any_order_come_to_the_same(base, tmp_path, faults):
+    for seed in range(SHOWS):
+        with faults.one():
+            decks = 1 if SHOWS == 1 else 3
+            outcome = simulate(seed, tmp_path, decks, Show, url=f"{base}/seed-{seed}/hub.git")
+            assert outcome.is_good, f"seed {seed}: {outcome}"
+
+
+def test_a_clone_has_all_of_it(base, tmp_path):
+    url = f"{base}/{hub(tmp_path / 'hub.git').name}"
     with store_with(tmp_path / "a.git") as store:
         remotes.add(store.git_dir, "origin", url)
         for number in range(5):
