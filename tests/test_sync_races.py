@@ -91,7 +91,7 @@ def _git(store: GitStore, *words: str) -> None:
 
 OTHERS = [append, git_fetch, git_push, push_into]
 ALL = [(step, when, other) for step in STEPS for when in ("before", "after") for other in OTHERS]
-CASES = ALL if os.environ.get("GITSESSION_SYNC_RACES") else ALL[::5]
+CASES = ALL if os.environ.get("GITSESSION_SYNC_RACES") else ALL[::7]
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ git first, so that the push is judged against what is really there.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,9 @@ def moves(lines: Iterable[str]) -> list[Proposed]:
 
 def pre(git_dir: Path, proposed: Sequence[Proposed], environ: Mapping[str, str]) -> list[Refusal]:
     """Why the push cannot be taken. ``environ``: where the hook's quarantine is."""
+    if create.is_purge_pending(git_dir):
+        with suppress(GitSessionError):
+            post(git_dir)
     flush(git_dir)
     variables = gitcli.quarantine(environ)
     settings = server.ours(git_dir)
@@ -67,7 +71,9 @@ def pre(git_dir: Path, proposed: Sequence[Proposed], environ: Mapping[str, str])
         if grown and not any(refusal.ref == refs.TOMBSTONES for refusal in found):
             why = claims.problem(GitDoor(git_dir), _listed(git_dir, refs.SESSIONS), gone, at(read, grown[0]) | gone)
             found += [Refusal(refs.TOMBSTONES, grown[0], why, "tombstones")] if why else []
-        return found
+    if grown and not found:
+        _note_purge(git_dir)
+    return found
 
 
 def post(git_dir: Path) -> Purged | None:
@@ -81,6 +87,14 @@ def post(git_dir: Path) -> Purged | None:
         return None
     with GitStore.open(git_dir) as store:
         return purging.apply(store)
+
+
+def _note_purge(git_dir: Path) -> None:
+    """What is to be taken out once this push is in: where nobody comes to that, the next push does."""
+    from gitsession.sync import purging
+
+    with suppress(GitSessionError), GitStore.open(git_dir) as store:
+        purging.begin(store)
 
 
 def flush(git_dir: Path) -> GitSessionError | None:
