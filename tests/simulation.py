@@ -1,7 +1,7 @@
-"""Stores that go on, branch, undo, push, pull, are killed, copied and offline at random, with real git between them.
+"""Stores that go on, branch, undo, purge, push, pull, are killed, copied and offline at random, with real git between.
 
-In the end four rounds of sync; then everything that was acknowledged is in every store and in the hub, and all have the
-same refs. Everything a run does follows from its seed.
+In the end four rounds of sync; then everything that was acknowledged is in every store and in the hub, all have the
+same refs, and what was purged is in no object of any. Everything a run does follows from its seed.
 """
 
 from __future__ import annotations
@@ -12,15 +12,18 @@ import os
 import random
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import NoReturn
 
 from builders import START_MS, Clock, begun, nonces
 from faults.shim import scratch
-from remotes import hub, remote, shared, store_with, there
+from purged import keys, said_by_objects, whole
+from remotes import forge, git, remote, shared, store_with, there
 
 from gitsession.errors import GitSessionError, Unavailable
 from gitsession.model.entries import Message
@@ -30,7 +33,7 @@ from gitsession.session.session import Session
 from gitsession.session.verify import verify
 from gitsession.store import gitcli, intents, lines, refs
 from gitsession.store.gitstore import GitStore
-from gitsession.sync import incoming, quarantine, syncing, transport
+from gitsession.sync import incoming, purging, quarantine, server, syncing, transport
 
 ROUNDS = 4
 PLACES = 12
@@ -68,32 +71,50 @@ class Machine:
 @dataclass
 class Outcome:
     """``lost``: what was acknowledged and is not in some place; ``apart``: places whose refs differ; ``wrong``: what a
-    check says; ``names``: branches at the end.
+    check says; ``traces``: what was purged and is there; ``names``: branches at the end.
     """
 
     lost: list[str] = field(default_factory=list)
     apart: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
+    traces: list[str] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
 
     @property
     def is_good(self) -> bool:
-        return not (self.lost or self.apart or self.wrong)
+        return not (self.lost or self.apart or self.wrong or self.traces)
 
 
 class Simulation:
-    """``stores``: how many machines there are at first; ``copies``: one may be copied with all it is; ``url``: where
-    the hub is reached, if not by its path.
+    """``stores``: how many machines there are at first; ``copies``: one may be copied with all it is; ``hooks``: of
+    ours run at the hub, else none; ``url``: where the hub is reached, if not by its path.
     """
 
-    def __init__(self, seed: int, folder: Path, *, stores: int = 3, copies: bool = True, url: str = "") -> None:
+    def __init__(
+        self,
+        seed: int,
+        folder: Path,
+        *,
+        stores: int = 3,
+        copies: bool = True,
+        hooks: bool = False,
+        url: str = "",
+    ) -> None:
         self.seed = seed
         self.chance = random.Random(seed)
         self.folder = folder
         self.hub = folder / "hub.git"
         _put(_prepared(stores), folder, url or str(self.hub))
+        if hooks:
+            server.install(self.hub, [sys.executable, "-m", "gitsession"])
         self.copies = copies
-        self.acknowledged: dict[str, str] = {}
+        self.acknowledged: dict[str, tuple[str, str]] = {}
+        """What was said, and in which session, by chain."""
+        self.purged: set[str] = set()
+        """Texts."""
+        self.ended: set[str] = set()
+        """Sessions that were purged whole."""
+        self.numbers = count()
         self.trace: list[str] = []
         self.machines: list[Machine] = []
         for number in range(stores):
@@ -120,6 +141,7 @@ class Simulation:
             (1, self.go_off),
             (1, self.copy),
             (1, self.flush),
+            (1, self.purge),
         ]
         weights = [weight for weight, _ in acts]
         for _ in range(steps):
@@ -132,9 +154,9 @@ class Simulation:
 
     def say(self, machine: Machine) -> None:
         session = self.session(machine)
-        text = f"{machine.name}.{len(self.acknowledged)}"
+        text = f"said-{machine.name}-{next(self.numbers)}."
         node = session.append(Message.user(text), command=self.chance.choice(["", "say"]))
-        self.acknowledged[node.chain.hex()] = text
+        self.acknowledged[node.chain.hex()] = text, session.id
 
     def branch(self, machine: Machine) -> None:
         session = self.session(machine)
@@ -201,6 +223,20 @@ class Simulation:
     def flush(self, machine: Machine) -> None:
         machine.store.flush()
 
+    def purge(self, machine: Machine) -> None:
+        """An entry that was acknowledged, or now and then a session."""
+        session = self.session(machine)
+        machine.store.flush()
+        if self.chance.random() < 0.1:
+            purging.add(machine.store, whole(machine.store, session.id), machine.clock())
+            self.ended.add(session.id)
+            return
+        said = [node for node in session.line() if node.chain.hex() in self.acknowledged]
+        if said:
+            node = self.chance.choice(said)
+            purging.add(machine.store, keys(machine.store, node), machine.clock())
+            self.purged.add(self.acknowledged.pop(node.chain.hex())[0])
+
     # ---- how
 
     def session(self, machine: Machine) -> Session:
@@ -263,7 +299,8 @@ class Simulation:
                     if node.oid in seen:
                         break
                     seen.add(node.oid)
-                    found.add(node.chain.hex())
+                    if not node.is_tombstone:
+                        found.add(node.chain.hex())
         return found
 
     # ---- the end
@@ -276,7 +313,9 @@ class Simulation:
         for machine in self.machines:
             held |= dict.fromkeys(self.here(machine.store), machine.name)
         outcome = Outcome()
-        outcome.lost += [f"{text} before the end" for chain, text in self.acknowledged.items() if chain not in held]
+        self.purged |= {text for text, sid in self.acknowledged.values() if sid in self.ended}
+        kept = {chain: text for chain, (text, sid) in self.acknowledged.items() if sid not in self.ended}
+        outcome.lost += [f"{text} before the end" for chain, text in kept.items() if chain not in held]
         for number in range(ROUNDS):
             for machine in self.chance.sample(self.machines, len(self.machines)):
                 syncing.sync(machine.store, remote(machine.store))
@@ -288,13 +327,18 @@ class Simulation:
             if here != expected:
                 outcome.apart.append(f"{machine.name}: {sorted(set(here.items()) ^ set(expected.items()))}")
             chains = self.here(machine.store)
-            missing = [text for chain, text in self.acknowledged.items() if chain not in chains]
+            missing = [text for chain, text in kept.items() if chain not in chains]
             outcome.lost += [f"{text} in {machine.name}" for text in missing]
             outcome.wrong += [f"{machine.name}: {found}" for found in verify(machine.store).problems]
             if machine is self.machines[self.seed % len(self.machines)]:
                 outcome.wrong += [f"{machine.name}: {line}" for line in gitcli.fsck(machine.path)]
             outcome.wrong += [f"{machine.name}: {found}" for found in self.names_that_grew(machine.store)]
         outcome.wrong += [f"hub: {line}" for line in gitcli.fsck(self.hub)]
+        if self.purged:
+            git(self.hub, "gc", "-q", "--prune=now")  # the owner's, of what no branch there leads to
+            for path in (self.hub, *(machine.path for machine in self.machines)):
+                there_is = said_by_objects(path)
+                outcome.traces += [f"{text} in {path.name}" for text in self.purged if text.encode() in there_is]
         outcome.names = sorted(name for name in expected if refs.is_session_ref(name))
         return outcome
 
@@ -305,7 +349,7 @@ class Simulation:
         for ref, tip in tips.items():
             if "." in ref.rpartition("/")[2] and len(ref.rpartition(".")[2]) > 8:
                 found.append(ref)
-            base = ref.rpartition(".")[0]
+            base = ref.rpartition(".")[0] if refs.session_of(ref) not in self.ended else ""
             beside = [other for other in tips if base and other != ref and other.rpartition(".")[0] == base]
             found += [f"{ref} is part of {other}" for other in beside if lines.holds(store.read, tips[other], tip)]
         return found
@@ -320,7 +364,7 @@ def _prepared(stores: int) -> Path:
     """A hub, and stores that have the same sessions: made once, for it is the same for every seed."""
     folder = Path(scratch())
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    url = hub(folder / "hub.git")
+    url = forge(folder / "hub.git")
     clock = Clock()
     for number in range(stores):
         with store_with(folder / f"{number}.git", url) as store:

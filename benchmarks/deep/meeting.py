@@ -14,6 +14,7 @@ from benchmarks.deep import Fault
 
 PROMISES = ("P42",)
 STEPS = 60
+HOOKS_EVERY = 5
 
 
 def faults(seed: int) -> Iterator[Fault]:
@@ -26,5 +27,5 @@ def faults(seed: int) -> Iterator[Fault]:
 
 
 def one(seed: int, folder: Path) -> None:
-    outcome = simulate(seed, folder, STEPS)
+    outcome = simulate(seed, folder, STEPS, hooks=seed % HOOKS_EVERY == 0)
     assert outcome.is_good, f"seed {seed}: {outcome}"

@@ -122,7 +122,7 @@ def _more(app: App, branch: SyncedBranch) -> list[str]:
         beside = f"; it is {branch.beside.rpartition('/')[2]} here" if branch.beside else ""
         return [f"{branch.why}{beside}"]
     if branch.outcome != "forked" or parsed is None:
-        return []
+        return [branch.why] if branch.why else []
     name = branch.beside.rpartition("/")[2]
     if branch.new == branch.old:
         return [f"theirs went on without ours, and is {name} here"]

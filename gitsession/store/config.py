@@ -72,6 +72,11 @@ def redaction(git_dir: Path) -> Redaction:
     return Redaction(is_on, said.get("gitsession.rules", ""))
 
 
+def said(git_dir: Path, key: str) -> str:
+    """What the store's own configuration says under ``key``; "" for nothing."""
+    return settings(_text(git_dir / FILE) or "").get(key.lower(), "")
+
+
 def lacking(git_dir: Path) -> dict[str, str]:
     """What a store sets and this one does not; whom it is synced with is its owner's to say."""
     there = settings(_text(git_dir / FILE) or "")

@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from gitsession.errors import Corrupt, Malformed, MissingObject
+from gitsession.errors import Corrupt, Malformed, MissingObject, Unavailable
 from gitsession.session import purged
 from gitsession.session.purged import Tombstones
 from gitsession.store import refs
 from gitsession.store.base import Kind, Oid
 from gitsession.store.gitstore import GitStore
 from gitsession.store.objects import SUBMODULE_MODE, parse_commit, parse_tree
-from gitsession.sync import claims, purging, tombstones
+from gitsession.sync import claims, only_here, purging, tombstones
 from gitsession.sync.judged import Reader, unfit
+from gitsession.sync.meeting import flush
 from gitsession.sync.reconcile import SyncedBranch
 from gitsession.sync.tombstones import Merged
 
@@ -65,14 +66,26 @@ def join(store: GitStore, apart: Reader, news: News) -> list[SyncedBranch]:
         return [SyncedBranch(refs.TOMBSTONES, "refused", ours, ours, why=news.why)]
     if merged is None or not news.is_new:
         return [SyncedBranch(refs.TOMBSTONES, "ahead", ours, ours)] if merged else []
-    purging.begin(store)
-    with store.transaction() as tx:
-        tx.put_all(dict(_behind(store, apart, news.theirs or "")))
-        tx.put_all(merged.objects)
-        tx.move(refs.TOMBSTONES, merged.oid, expected=ours)
+    words = _move(store, apart, news, merged)
     moved = purging.apply(store).moved
     gone = [SyncedBranch(ref, "purged", None, store.ref(ref)) for ref in moved if ref.startswith(refs.SESSIONS)]
-    return [SyncedBranch(refs.TOMBSTONES, "forwarded" if ours else "new", ours, merged.oid), *gone]
+    return [SyncedBranch(refs.TOMBSTONES, "forwarded" if ours else "new", ours, merged.oid, why=words), *gone]
+
+
+def _move(store: GitStore, apart: Reader, news: News, merged: Merged) -> str:
+    """Say in our set what the news say; what of it was only here, in words."""
+    for _ in range(purging.TRIES):
+        named = only_here.held(store)
+        words = only_here.set_aside(store, news.said, named)
+        purging.begin(store)
+        with store.transaction() as tx:
+            if only_here.held(store) == named:
+                tx.put_all(dict(_behind(store, apart, news.theirs or "")))
+                tx.put_all(merged.objects)
+                tx.move(refs.TOMBSTONES, merged.oid, expected=news.ours)
+                return words
+        flush(store)
+    raise Unavailable("others keep writing to the store", hint="try again: `gitsession sync`")
 
 
 def _leading(store: GitStore) -> dict[str, Oid]:
