@@ -48,6 +48,8 @@ HOSTILE = "tests/test_hostile_checkpoints.py"
 SERVER = "tests/test_server.py"
 GATE = "tests/test_gate.py::test_our_push_holds_back_what_would_take_a_secret_along_and_sends_the_rest"
 
+NO_HOOKS = "tests/test_sync_without_hooks.py"
+
 BREAKS = [
     # -- receiving
     one(
@@ -84,6 +86,56 @@ BREAKS = [
         "found.items() if oid in new)",
         "found.items() if hit.ref == move.ref)",
         GATE,
+    ),
+    # -- purges from elsewhere
+    one(
+        "what a remote without hooks holds is not rewritten",
+        "sync/incoming.py",
+        "left = stale.rewritten(place, read, news.said, raw, {} if news.is_new else known)",
+        "left = dict[str, Oid]()",
+        f"{NO_HOOKS}::test_a_purge_reaches_a_forge_and_everybody_and_takes_nothing_else",
+    ),
+    one(
+        "a forced push takes the place of whatever is there",
+        "sync/transport.py",
+        'words += [f"--force-with-lease={there}:{leases[ref]}" for ref, (_, there) in chunk.items() if ref in leases]',
+        'words += ["--force"] if leases else []',
+        f"{NO_HOOKS}::test_who_publishes_while_it_is_taken_out_is_not_overwritten",
+    ),
+    one(
+        "what git borrowed for a fetch comes in with it",
+        "sync/incoming.py",
+        "if refused or left or joined:",
+        "if refused or left:",
+        f"{NO_HOOKS}::test_what_a_store_lends_to_a_fetch_does_not_come_in_with_it",
+    ),
+    one(
+        "what was only here goes without a word",
+        "sync/only_here.py",
+        "    if not lost:",
+        "    if lost or True:",
+        "tests/test_only_here.py::test_what_was_imported_here_too_is_set_aside_and_both_have_the_same",
+    ),
+    one(
+        "lines are brought together before what was purged is taken out",
+        "sync/growing.py",
+        "moved = purging.apply(store).moved",
+        "moved: tuple[str, ...] = ()",
+        "tests/test_simulation.py::test_a_purge_forks_no_line",
+    ),
+    one(
+        "a tombstone says when it was made",
+        "session/tombstone.py",
+        "at_ms=node.author_seconds * 1000,",
+        "at_ms=node.author_seconds * 1000 + __import__('time').time_ns() % 1000000,",
+        "tests/test_simulation.py::test_a_purge_forks_no_line",
+    ),
+    one(
+        "the refs of a session go apart",
+        "sync/transport.py",
+        "groups.setdefault(refs.session_of(ref) or ref, []).append(ref)",
+        "groups.setdefault(ref, []).append(ref)",
+        "tests/test_sync.py::test_the_refs_of_a_session_go_together_however_small_the_chunks",
     ),
     # -- acknowledging
     one(

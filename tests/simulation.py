@@ -350,6 +350,8 @@ class Simulation:
             if "." in ref.rpartition("/")[2] and len(ref.rpartition(".")[2]) > 8:
                 found.append(ref)
             base = ref.rpartition(".")[0] if refs.session_of(ref) not in self.ended else ""
+            if base in tips and lines.holds(store.read, tips[base], tip):
+                found.append(f"{ref} is part of {base}")
             beside = [other for other in tips if base and other != ref and other.rpartition(".")[0] == base]
             found += [f"{ref} is part of {other}" for other in beside if lines.holds(store.read, tips[other], tip)]
         return found

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
+from itertools import count
 from pathlib import Path
 
 import pytest
 from faults.shim import scratch
+from purged import SECRET, find, purge
+from remotes import begun, forge, shared, store_with, sync
 from simulation import simulate
 
-from gitsession.store import lines
-from gitsession.sync import reconcile
+from gitsession.session import tombstone
+from gitsession.store import lines, refs
+from gitsession.sync import purging, reconcile, syncing
 
 SEEDS = int(os.environ.get("GITSESSION_SIMULATIONS", "200"))
 STEPS = 20
@@ -76,4 +80,63 @@ def test_to_take_the_name_without_stepping_aside_is_caught(folder, monkeypatch):
         return reconcile.SyncedBranch(ref, "forwarded", mine, there)
 
     monkeypatch.setattr(reconcile, "_step_aside", taken)
+    assert caught(folder)
+
+
+# ---- purges
+
+
+@pytest.fixture
+def two(tmp_path):
+    """Stores with a session of which the first purges the middle, and the other has not heard of it yet."""
+    hub = forge(tmp_path / "hub.git")
+    with store_with(tmp_path / "a.git", hub) as a, store_with(tmp_path / "b.git", hub) as b:
+        begun(a, "first", SECRET, "last")
+        sync(a)
+        sync(b)
+        purge(a, find(a))
+        sync(a)
+        yield a, b
+
+
+def forks(a, b) -> bool:
+    """Whether there is another branch than there was, once all have synced."""
+    for store in (b, a, b):
+        sync(store)
+    return shared(a) != shared(b) or len(b.refs(refs.SESSIONS)) > 2
+
+
+def test_a_purge_forks_no_line(two):
+    assert not forks(*two)
+
+
+def differing(monkeypatch):
+    """Each store makes another commit of a purged entry."""
+    made, turns = tombstone.of_entry, count(1)
+
+    def of_entry(node, digest, parents):
+        later = node._replace(author_seconds=node.author_seconds + next(turns))
+        return made(later, digest, parents)
+
+    monkeypatch.setattr(tombstone, "of_entry", of_entry)
+
+
+def hasty(monkeypatch):
+    """Lines are brought together first, and what was purged is taken out of ours after that."""
+    apply, take_in = purging.apply, syncing.take_in
+
+    def taken(store, remote, talk):
+        with monkeypatch.context() as patch:
+            patch.setattr(purging, "apply", lambda store: purging.Purged())
+            found = take_in(store, remote, talk)
+        apply(store)
+        return found
+
+    monkeypatch.setattr(syncing, "take_in", taken)
+
+
+@pytest.mark.parametrize("wrong", [differing, hasty])
+def test_a_wrong_purge_is_caught(two, folder, monkeypatch, wrong):
+    wrong(monkeypatch)
+    assert forks(*two)
     assert caught(folder)
