@@ -6,13 +6,13 @@ import os
 import platform
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from gitsession import __version__
-from gitsession.cli import exits, sweeping
+from gitsession.cli import doctoring, exits, sweeping
+from gitsession.cli.doctoring import Check
 from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import clock, count, emit, json_option, say
 from gitsession.errors import GitSessionError
@@ -22,20 +22,6 @@ from gitsession.store.maintain import PACKS_MAX, count_packs
 GIT_MIN = (2, 39)
 
 _REPAIR = "`gitsession repair` puts it right"
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """``mend``: what would put it right; "" where nothing is wrong. ``is_note``: not wrong, and yet to be read."""
-
-    what: str
-    found: str
-    mend: str = ""
-    is_note: bool = False
-
-    @property
-    def mark(self) -> str:
-        return "!!" if self.mend else "--" if self.is_note else "ok"
 
 
 @click.command()
@@ -122,6 +108,8 @@ def _store(app: App) -> Iterator[Check]:
     locks = list((path / "refs").rglob("*.lock"))
     dead = "`gitsession maintain` removes those of processes of ours that died" if locks else ""
     yield Check("locks", count(len(locks), "ref lock"), dead)
+    yield from doctoring.purge(store)
+    yield from doctoring.beside(objects)
 
 
 def _live(app: App) -> Iterator[Check]:

@@ -1,0 +1,156 @@
+"""What ``doctor`` says of what a store has beside its sessions: remotes, purges, a trash, a vault, hooks of git's."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from gitsession.api.store import Store
+from gitsession.cli.output import clock, count
+from gitsession.errors import GitSessionError
+from gitsession.store import config, create, gitcli, refs
+from gitsession.store.gitstore import GitStore
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """``mend``: what would put it right; "" where nothing is wrong. ``is_note``: not wrong, and yet to be read."""
+
+    what: str
+    found: str
+    mend: str = ""
+    is_note: bool = False
+
+    @property
+    def mark(self) -> str:
+        return "!!" if self.mend else "--" if self.is_note else "ok"
+
+
+def beside(store: GitStore) -> Iterator[Check]:
+    """Nothing is asked of other machines, and nothing is said of what is not there."""
+    yield from _remotes(store)
+    yield from _trash(store)
+    yield from _vault(store)
+    yield from _rules(store.git_dir)
+    yield from _hooks(store.git_dir)
+
+
+def purge(store: Store) -> Iterator[Check]:
+    """A purge that was killed goes on when the store is opened. What is still to be done has something in its way."""
+    if not create.is_purge_pending(store.objects.git_dir):
+        return
+    try:
+        store.settle_purges()
+        yield Check("purge", "one that had not ended has ended now", is_note=True)
+    except GitSessionError as error:
+        mend = error.hint or "mend that: the next command that opens the store goes on with it"
+        yield Check("purge", f"one was begun and has not ended: {error}", mend)
+
+
+def _remotes(store: GitStore) -> Iterator[Check]:
+    from gitsession.sync import remotes, standing
+
+    for remote in remotes.listed(store.git_dir):
+        there = standing.of(store, remote)
+        what = f"remote {remote.name}"
+        if not there.seen:
+            words = f"never seen yet; {count(len(there.unsent), 'ref')} here"
+            yield Check(what, f"{words}: `gitsession sync {remote.name}`", is_note=True)
+        elif there.unsent:
+            entries = "" if there.entries is None else f"{count(there.entries, 'entry', 'entries')} on "
+            words = f"{entries}{count(len(there.unsent), 'ref')} not there when it was last seen"
+            yield Check(what, f"{words}: `gitsession sync {remote.name}`", is_note=True)
+        else:
+            yield Check(what, "had all that is here when it was last seen")
+        if there.noted:
+            words = f"a push did not end: {count(there.noted, 'ref')} may be there"
+            yield Check(f"push {remote.name}", f"{words}; `gitsession pull {remote.name}` asks", is_note=True)
+
+
+def _trash(store: GitStore) -> Iterator[Check]:
+    from gitsession.session import oplog, trash
+
+    left = set(trash.sessions(store))
+    if not left:
+        return
+    words, oldest = count(len(left), "session"), 0
+    try:
+        for operation in oplog.history(store):
+            put = [move.ref for move in operation.moves if move.new and move.ref.startswith(refs.TRASH)]
+            found = {refs.session_of(refs.taken_out(ref)) for ref in put} & left
+            if found:
+                left, oldest = left - found, operation.at_ms
+            if not left:
+                break
+    except GitSessionError:
+        pass  # what is wrong with the operation log is told by `verify`
+    since = f", the oldest since {clock(oldest)}" if oldest and not left else ""
+    size = _only_in_trash(store)
+    room = "" if size is None else f", {size / 2**20:,.1f} MiB that nothing else holds"
+    what_to_do = "`gitsession restore SESSION` brings one back, `purge SESSION` takes it away for good"
+    yield Check("trash", f"{words}{since}{room}: {what_to_do}", is_note=True)
+
+
+def _only_in_trash(store: GitStore) -> int | None:
+    """The bytes on the disk of what only the trash leads to; ``None`` where git cannot tell."""
+    inside = [oid for oid in store.refs(refs.TRASH).values() if refs.target(oid) is None]
+    held = {*store.refs("refs/heads/").values(), *store.refs(refs.TRACKING).values()}
+    asked = "".join([*(f"{oid}\n" for oid in inside), *(f"^{oid}\n" for oid in held)])
+    words = ("rev-list", "--objects", "--disk-usage", "--ignore-missing", "--stdin")
+    try:
+        return int(gitcli.run(store.git_dir, *words, stdin=asked.encode()).out)
+    except (GitSessionError, ValueError):
+        return None
+
+
+def _vault(store: GitStore) -> Iterator[Check]:
+    from gitsession.redaction.vault import FILE
+
+    file = store.git_dir / create.CONTROL / FILE
+    try:
+        found = file.lstat()
+    except OSError:
+        return  # nothing was hidden here yet
+    if not stat.S_ISREG(found.st_mode):
+        yield Check("vault", f"{file} is no file", "move it away: originals go into a file of the store's own")
+        return
+    mode = stat.S_IMODE(found.st_mode)
+    try:
+        rows = count(len(store.vault.digests()), "original")
+    except GitSessionError as error:
+        yield Check("vault", str(error), error.hint or "bring the file back from a copy of the store")
+        return
+    opened = f"others can read your secrets: chmod 0600 {file}" if mode & 0o077 else ""
+    yield Check("vault", f"{rows} of what was hidden, {found.st_size / 2**20:,.1f} MiB, mode {mode:04o}", opened)
+
+
+def _rules(git_dir: Path) -> Iterator[Check]:
+    said = config.redaction(git_dir)
+    if not said.is_on:
+        words = "kept as they are said: `git config gitsession.redact true` in the store hides them"
+        yield Check("secrets", words, is_note=True)
+    elif said.rules:
+        from gitsession.redaction import own_rules
+
+        try:
+            yield Check("secrets", f"{count(len(own_rules.read(Path(said.rules))), 'rule')} of your own: {said.rules}")
+        except GitSessionError as error:
+            yield Check("secrets", str(error), error.hint)
+
+
+def _hooks(git_dir: Path) -> Iterator[Check]:
+    from gitsession.sync import hookfiles, server
+
+    folder = git_dir / "hooks"
+    states = {name: hookfiles.state(folder, name) for name in server.HOOKS}
+    if {hookfiles.CURRENT, hookfiles.OLDER} & set(states.values()):
+        is_whole = server.status(git_dir).is_installed
+        found = ", ".join(f"{name} {state}" for name, state in states.items())
+        yield Check("server", found, "" if is_whole else f"`gitsession server install {git_dir}` puts them right")
+    gate = hookfiles.state(folder, "pre-push")
+    if gate == hookfiles.CURRENT:
+        yield Check("gate", "plain `git push` looks for secrets first")
+    elif gate == hookfiles.OLDER:
+        yield Check("gate", "the hook is of another release", "`gitsession gate install` puts ours there")

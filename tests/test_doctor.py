@@ -1,0 +1,153 @@
+"""What doctor says of what a store has beside its sessions, each line with what to do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from builders import Clock
+from raw import git
+from remotes import hub
+
+from gitsession import Message, Store
+from gitsession.cli import app as command_line
+from gitsession.store import create, intents, refs
+from gitsession.sync import remotes
+
+Run = Callable[..., str]
+TOKEN = "ghp_" + "0123456789abcdefghijABCDEFGHIJ012345"
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    made = tmp_path / "store.git"
+    monkeypatch.setenv("GITSESSION_STORE", str(made))
+    Store.create(made).close()
+    return made
+
+
+@pytest.fixture
+def run(path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
+    def run(*words: str, code: int = 0) -> str:
+        capfdbinary.readouterr()
+        ended = command_line.run(["--store", str(path), *words])
+        out, complaint = capfdbinary.readouterr()
+        assert ended == code, complaint.decode()
+        return out.decode()
+
+    return run
+
+
+def line(told: str, what: str) -> str:
+    """The line of ``what``, without its column."""
+    [found] = [line for line in told.splitlines() if line[4:].startswith(f"{what} ")]
+    return " ".join(found.split())
+
+
+def names(told: str) -> set[str]:
+    return {line[4:16].strip() for line in told.splitlines()}
+
+
+def talk(path: Path, *words: str) -> str:
+    with Store.open(path, clock=Clock()) as store:
+        said = store.new_session(agent="test")
+        for word in words:
+            said.append(Message.user(word))
+        return said.id
+
+
+def test_a_store_that_has_none_of_it_is_told_nothing_of_it(run: Run, path: Path) -> None:
+    talk(path, "hello")
+    beside = {"push", "trash", "vault", "purge", "server", "gate", "secrets"}
+    assert not any(name in beside or name.startswith("remote") for name in names(run("doctor")))
+
+
+def test_remotes_are_told_with_what_they_lack(run: Run, path: Path, tmp_path: Path) -> None:
+    sid = talk(path, "hello", "there")
+    remotes.add(path, "origin", str(hub(tmp_path / "hub.git")))
+    assert line(run("doctor"), "remote origin").endswith("never seen yet; 2 refs here: `gitsession sync origin`")
+    run("sync")
+    assert line(run("doctor"), "remote origin") == "ok remote origin had all that is here when it was last seen"
+    with Store.open(path) as store:
+        store.session(sid).append(Message.user("and more"))
+    (tmp_path / "hub.git").rename(tmp_path / "away")  # nobody asks there
+    told = line(run("doctor"), "remote origin")
+    assert told == "-- remote origin 1 entry on 1 ref not there when it was last seen: `gitsession sync origin`"
+    document = json.loads(run("doctor", "--json"))
+    assert "remote origin" in document["notes"] and document["problems"] == []
+
+
+def test_a_push_that_did_not_end_is_told(run: Run, path: Path, tmp_path: Path) -> None:
+    sid = talk(path, "hello")
+    remotes.add(path, "origin", str(hub(tmp_path / "hub.git")))
+    run("sync")
+    intents.note(path, "origin", {refs.leaf(sid): "ab" * 20})
+    told = line(run("doctor"), "push origin")
+    assert told == "-- push origin a push did not end: 1 ref may be there; `gitsession pull origin` asks"
+    run("pull", "origin")
+    assert "push origin" not in names(run("doctor"))
+
+
+def test_the_trash_is_told_with_its_size_and_its_age(run: Run, path: Path) -> None:
+    sids = [talk(path, "x" * 3_000_000), talk(path, "hello")]
+    for sid in sids:
+        run("rm", sid)
+    told = line(run("doctor"), "trash")
+    assert told.startswith("-- trash 2 sessions, the oldest since 20") and "MiB that nothing else holds" in told
+    run("restore", sids[0])
+    run("purge", sids[1], "--yes")
+    assert "trash" not in names(run("doctor"))
+
+
+def test_a_vault_that_others_can_read_is_wrong(run: Run, path: Path) -> None:
+    talk(path, f"the token is {TOKEN}")
+    assert line(run("doctor"), "vault").startswith("ok vault 1 original of what was hidden, 0.0 MiB, mode 0600")
+    file = path / create.CONTROL / "vault.db"
+    file.chmod(0o644)
+    assert f"chmod 0600 {file}" in run("doctor", code=5)
+    file.chmod(0o600)
+    file.write_bytes(b"no vault at all" * 100)
+    assert "damaged" in line(run("doctor", code=5), "vault")
+    file.unlink()
+    file.symlink_to("elsewhere")
+    assert "is no file" in line(run("doctor", code=5), "vault")
+
+
+def test_rules_that_cannot_be_used_are_wrong(run: Run, path: Path, tmp_path: Path) -> None:
+    rules = tmp_path / "rules.toml"
+    git(path, "config", "gitsession.rules", str(rules))
+    assert "names the file" in run("doctor", code=5)
+    rules.write_text("[[rule]]\nname = 'acme'\npattern = 'acme-(?P<secret>[0-9]+)'\nsamples = ['acme-12']\n")
+    assert line(run("doctor"), "secrets") == f"ok secrets 1 rule of your own: {rules}"
+    git(path, "config", "gitsession.redact", "false")
+    assert line(run("doctor"), "secrets").startswith("-- secrets kept as they are said")
+
+
+def test_hooks_of_another_release_are_wrong(run: Run, path: Path) -> None:
+    talk(path, "hello")
+    run("server", "install", str(path))
+    run("gate", "install")
+    told = run("doctor")
+    assert line(told, "server") == "ok server pre-receive installed, post-receive installed"
+    assert line(told, "gate") == "ok gate plain `git push` looks for secrets first"
+    for name in ("pre-receive", "pre-push"):
+        (path / "hooks" / name).write_bytes(b"#!/bin/sh\n# gitsession: of yesterday\n")
+    told = run("doctor", code=5)
+    assert "pre-receive of another release" in line(told, "server") and "`gitsession server install" in told
+    assert "`gitsession gate install` puts ours there" in told
+
+
+def test_a_purge_that_has_not_ended_says_what_is_in_its_way(run: Run, path: Path, tmp_path: Path) -> None:
+    sid = talk(path, "hello", "the heron")
+    run("purge", "--match", "heron", "--yes")
+    git(path, "tag", "kept", refs.leaf(sid))
+    lender = hub(tmp_path / "lender.git")
+    (path / create.PURGE_PENDING).write_bytes(b"")
+    (path / "objects/info/alternates").write_text(f"{lender / 'objects'}\n")
+    told = run("doctor", code=5)
+    assert line(told, "purge").startswith("!! purge one was begun and has not ended: ")
+    (path / "objects/info/alternates").unlink()
+    assert "purge" not in names(run("doctor"))
+    assert not (path / create.PURGE_PENDING).exists()
