@@ -9,10 +9,13 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from builders import Clock, begun, fork, git
+from purged import find, purge
+from remotes import hub, session, store_with, sync
 
 from gitsession.api import Store
 from gitsession.cli import exits
@@ -20,8 +23,11 @@ from gitsession.cli.app import run
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import NotFound, Unavailable
 from gitsession.model.entries import Message, Seal
-from gitsession.session import seals, verify
+from gitsession.session import graph, seals, verify
+from gitsession.session.content import entry_of
 from gitsession.session.findings import Sealed
+from gitsession.session.purged import NONE
+from gitsession.session.semantics import Sessions
 from gitsession.session.session import Session
 from gitsession.store import refs
 from gitsession.store.base import ObjectStore
@@ -328,6 +334,51 @@ def test_a_key_may_be_named_from_where_one_stands(talk: Session, keys: Path, mon
 
 
 @needs_ssh
+# ---- purged and synced
+
+
+def test_a_purge_under_a_seal_is_told_and_breaks_nothing(talk: Session, keys: Path) -> None:
+    seal(talk)
+    talk.append(Message.user("three"))
+    store = talk._store
+    assert isinstance(store, GitStore)
+    purge(store, find(store, "one"))
+    [found] = looked_at(talk)
+    assert (found.state, found.purged, found.after) == ("good", 1, 1)
+    report = verify.verify(store)
+    assert report.problems == []
+    assert [(sealed.state, sealed.purged) for sealed in report.seals] == [("good", 1)]
+
+
+def test_what_stands_behind_a_seal_without_a_purge_is_a_problem(talk: Session, keys: Path) -> None:
+    seal(talk)
+    store = talk._store
+    assert isinstance(store, GitStore)
+    purge(store, find(store, "one"))
+    leaves = store.refs(refs.session(talk.id))
+    nodes = {node.oid: node for leaf in leaves.values() for node in graph.line(store, leaf)}
+    [found] = seals.look(Sessions(leaves, nodes, partial(entry_of, store)), Signing.of_user(), NONE)
+    assert (found.state, found.purged) == ("altered", 1)
+    problem = seals.problem(found)
+    assert problem is not None and "no purge and no redaction put there" in problem.what
+
+
+def test_a_seal_that_a_sync_says_again_behind_another_is_as_good(keys: Path, tmp_path: Path) -> None:
+    server = hub(tmp_path / "hub.git")
+    here, there = store_with(tmp_path / "here.git", server), store_with(tmp_path / "there.git", server)
+    sid = begun(here, "one", "two").id
+    for store in (here, there):
+        sync(store)
+    for at_ms, store in ((1_800_000_000_000, here), (1_800_000_001_000, there)):
+        seal(session(store, sid), at_ms=at_ms)
+    for store in (here, there, here):
+        sync(store)
+    for store in (here, there):
+        assert sorted(store.refs(refs.session(sid))) == [refs.leaf(sid), refs.meta(sid)]
+        assert [(found.state, found.purged) for found in looked_at(session(store, sid))] == [("good", 0)] * 2
+        assert verify.verify(store).problems == []
+
+
 def test_undo_takes_a_seal_away(talk: Session, keys: Path) -> None:
     with Store.open(talk._store.git_dir) as store:  # type: ignore[attr-defined]
         store.session(talk.id).seal()

@@ -41,14 +41,17 @@ class Covered:
     before_ms: int | None
 
 
-State: TypeAlias = signing.State | Literal["gone", "misplaced"]
-"""``gone``: the sealed line is no longer there. ``misplaced``: it is of another session, or counts other entries."""
+State: TypeAlias = signing.State | Literal["gone", "misplaced", "altered"]
+"""``gone``: the sealed line is no longer there. ``misplaced``: it is of another session, or counts other entries.
+``altered``: something stands on the line in the place of an entry, and no purge and no redaction says so.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
     """A seal that was looked at. ``by``: who signed. ``after``: how many entries the branch has behind what is sealed;
-    ``None`` where the branch does not hold it.
+    ``None`` where the branch does not hold it. ``purged``: in the place of how many of its entries a tombstone stands,
+    or what a redaction put there.
     """
 
     sid: str
@@ -57,11 +60,12 @@ class Sealed:
     state: State
     by: str
     after: int | None
+    purged: int = 0
 
     @property
     def is_wrong(self) -> bool:
         """That nobody can tell is not wrong."""
-        return self.state in ("bad", "revoked", "gone", "misplaced")
+        return self.state in ("bad", "revoked", "gone", "misplaced", "altered")
 
 
 @dataclass

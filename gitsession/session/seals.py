@@ -13,14 +13,15 @@ from functools import partial
 
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import Malformed, NotFound
-from gitsession.model.entries import Seal
-from gitsession.session import graph, names
+from gitsession.model.entries import Seal, Tombstone
+from gitsession.session import graph, names, purged
 from gitsession.session.content import entry_of
 from gitsession.session.findings import Finding, Sealed, State
 from gitsession.session.node import Node
+from gitsession.session.purged import Tombstones
 from gitsession.session.semantics import Sessions
 from gitsession.store import refs
-from gitsession.store.base import ObjectStore
+from gitsession.store.base import ObjectStore, Oid
 from gitsession.store.signing import Signature, Signing
 
 WRONG: dict[State, str] = {
@@ -28,6 +29,7 @@ WRONG: dict[State, str] = {
     "revoked": "the key of {by} that signed it was revoked",
     "gone": "the line that it seals is no longer there",
     "misplaced": "it does not say what stands here",
+    "altered": "in the place of entries that it seals stands what no purge and no redaction put there",
 }
 _CHAIN = re.compile(r"[A-Za-z0-9_-]{43}")
 
@@ -76,20 +78,23 @@ def of_session(store: ObjectStore, sid: str, by: Signing) -> list[Sealed]:
     """The seals of one session, the newest first."""
     leaves = store.refs(refs.session(sid))
     nodes = {node.oid: node for leaf in leaves.values() for node in _readable(store, sid, leaf)}
-    return list(look(Sessions(leaves, nodes, partial(entry_of, store)), by))
+    return list(look(Sessions(leaves, nodes, partial(entry_of, store)), by, purged.read(store)))
 
 
 def _readable(store: ObjectStore, sid: str, leaf: str) -> Iterator[Node]:
     return (node for node in graph.line_with_gaps(store, sid, leaf) if isinstance(node, Node))
 
 
-def look(sessions: Sessions, by: Signing | None = None) -> Iterator[Sealed]:
-    """Every seal of ``sessions``. ``by``: whose signatures count; the user's, where nobody says."""
+def look(sessions: Sessions, by: Signing | None = None, tombstones: Tombstones | None = None) -> Iterator[Sealed]:
+    """Every seal of ``sessions``. ``by``: whose signatures count; the user's, where nobody says.
+
+    ``tombstones``: what was purged, without which nobody asks why a tombstone stands where it does.
+    """
     for sid in sessions.sids:
         found = list(_seals(sessions, sid))
         if found:
             by = by or Signing.of_user()
-            lines = _Lines(sessions, sid)
+            lines = _Lines(sessions, sid, tombstones)
             for node, entry in found:
                 yield lines.judge(node, entry, by)
 
@@ -105,9 +110,13 @@ def _seals(sessions: Sessions, sid: str) -> Iterator[tuple[Node, Seal]]:
 class _Lines:
     """The branches of one session: which chains are on them, and how many entries each line has up to there."""
 
-    def __init__(self, sessions: Sessions, sid: str) -> None:
+    def __init__(self, sessions: Sessions, sid: str, tombstones: Tombstones | None) -> None:
+        self._sessions = sessions
         self._sid = sid
+        self._tombstones = tombstones
         self._places: dict[str, dict[str, int]] = {}
+        self._leaves: dict[str, Oid] = {}
+        """Where each chain stands."""
         self._is_whole = True
         for name, leaf in sessions.of(sid).items():
             _, branch = refs.parse(name) or ("", "")
@@ -115,7 +124,9 @@ class _Lines:
                 continue
             line = list(sessions.line(leaf))
             self._is_whole = self._is_whole and sessions.root(leaf) is not None
-            self._places[branch] = {to_base64url(node.chain): len(line) - at for at, node in enumerate(line)}
+            chains = {to_base64url(node.chain): node.oid for node in line}
+            self._places[branch] = {chain: len(line) - at for at, chain in enumerate(chains)}
+            self._leaves |= chains
 
     def judge(self, node: Node, entry: Seal, by: Signing) -> Sealed:
         own = self._places.get(entry.branch, {})
@@ -131,4 +142,17 @@ class _Lines:
             return Sealed(self._sid, node, entry, state, name, after)
         if entry.session != self._sid or (counts and counts != {entry.entries}):
             return Sealed(self._sid, node, entry, "misplaced", name, after)
-        return Sealed(self._sid, node, entry, state if counts else "gone", name, after)
+        if not counts:
+            return Sealed(self._sid, node, entry, "gone", name, after)
+        instead = [one for one in self._sessions.line(self._leaves[entry.leaf]) if one.is_tombstone or one.replaces]
+        told: State = state if all(self._is_explained(one) for one in instead) else "altered"
+        return Sealed(self._sid, node, entry, told, name, after, len(instead))
+
+    def _is_explained(self, node: Node) -> bool:
+        """Whether what stands there instead of an entry is there because of a purge, or of a redaction."""
+        if self._tombstones is None:
+            return True
+        if not node.is_tombstone:
+            return self._tombstones.instead(node.replaces.hex()) is not None
+        entry = self._sessions.read(node)
+        return isinstance(entry, Tombstone) and self._tombstones.stands(entry.of)

@@ -151,7 +151,7 @@ class Walk:
         active = store.refs(refs.active(sid) if sid else refs.ACTIVE)
         for found in semantics.problems(sessions, active, partial(content.files_of, store), judges.manifests):
             report.add(found.where, found.what, found.ref or self._leads.get(found.where, ""))
-        for sealed in seals.look(sessions):
+        for sealed in seals.look(sessions, tombstones=judges.tombstones):
             report.seals.append(sealed)
             problem = seals.problem(sealed)
             if problem is not None:

@@ -23,6 +23,7 @@ WORDS = {
     "unchecked": "not checked: nobody is named whose signatures count, or the program is missing",
     "gone": "the line that it seals is no longer there; signed by {by}",
     "misplaced": "it does not say what stands here; signed by {by}",
+    "altered": "something else stands on the line, and no purge says so; signed by {by}",
 }
 
 
@@ -59,8 +60,9 @@ def command(app: App, session: str, branch: str | None, key: str, check: bool, a
 def words(sealed: Sealed) -> str:
     entry = sealed.entry
     after = "" if not sealed.after else f", {count(sealed.after, 'entry', 'entries')} after it"
+    gone = "" if not sealed.purged else f", {sealed.purged:,} of them purged or redacted"
     worth = WORDS[sealed.state].format(by=sealed.by or "somebody")
-    return f"{clock(entry.at_ms)}  {entry.branch}  {count(entry.entries, 'entry', 'entries')}{after}  {worth}"
+    return f"{clock(entry.at_ms)}  {entry.branch}  {count(entry.entries, 'entry', 'entries')}{gone}{after}  {worth}"
 
 
 def row(sealed: Sealed) -> dict[str, Any]:
@@ -72,6 +74,7 @@ def row(sealed: Sealed) -> dict[str, Any]:
         "leaf": entry.leaf,
         "entries": entry.entries,
         "after": sealed.after,
+        "purged": sealed.purged,
         "at": entry.at_ms,
         "state": sealed.state,
         "by": sealed.by or None,
