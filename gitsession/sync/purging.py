@@ -31,7 +31,7 @@ from gitsession.store.durable import replace as replace_file
 from gitsession.store.durable import sync_directory
 from gitsession.store.gitstore import GitStore
 from gitsession.store.packing import packing
-from gitsession.sync import renamed, tombstones, traces, victims
+from gitsession.sync import notes, renamed, tombstones, traces, victims
 from gitsession.sync.rewriting import Rewriter
 from gitsession.sync.rewriting_log import rewrite_log
 
@@ -194,7 +194,9 @@ def _drop(store: GitStore, found: Tombstones, rewriter: Rewriter) -> tuple[int, 
     """
     sweep = Sweep(store)
     kinds, log = sweep.kinds(), store.ref(refs.OPLOG)
-    going = victims.find(store, found, kinds, _every_ref(store).values(), rewriter)
+    now = _every_ref(store)
+    going = victims.find(store, found, kinds, now.values(), rewriter)
+    going |= notes.going(store, found, rewriter, kinds, now, going)
     words = traces.words_of(victims.texts(store, [oid for oid in rewriter.gone() if oid in kinds]))
     hidden = store.vault.digests()
     if hidden:
@@ -219,6 +221,7 @@ def _move_refs(store: GitStore, found: Tombstones) -> tuple[Rewriter, set[str]]:
     named = _named(store)
     _refuse_tags(store, rewriter)
     new = {name: rewriter.ref(name, oid) for name, oid in named.items()}
+    new |= notes.moved(store, found, rewriter, new)
     log = store.ref(refs.OPLOG)
     if log is not None:
         named[refs.OPLOG], new[refs.OPLOG] = log, rewrite_log(store, log, rewriter)

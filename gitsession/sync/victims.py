@@ -31,7 +31,7 @@ def find(
     commits = [oid for oid, kind in kinds.items() if kind == "commit"]
     bad = {oid for oid in commits if rewriter.commit(oid) != oid}
     if tombstones.sessions:
-        bad |= _of_purged_sessions(reader, tombstones, commits, tips)
+        bad |= of_purged_sessions(reader, tombstones, commits, tips)
     kept = below(reader, (oid for oid in commits if oid not in bad))
     victims = bad | below(reader, bad, without=kept)
     for oid, kind in kinds.items():
@@ -93,7 +93,7 @@ def reached(reader: Reader, tips: Iterable[Oid]) -> set[Oid]:
     return found
 
 
-def _of_purged_sessions(
+def of_purged_sessions(
     reader: Reader, tombstones: Tombstones, commits: Iterable[Oid], tips: Iterable[Oid]
 ) -> set[Oid]:
     """What belongs to a purged session, by the nearest beginning above it, and is no other session's, too."""
