@@ -18,8 +18,11 @@ from gitsession.codec import cbor
 from gitsession.codec.digest import hash_of
 from gitsession.codec.holes import Stored
 from gitsession.model import entries as kinds
+from gitsession.session import archived
+from gitsession.session.archived import Archive
 from gitsession.session.node import Node
 from gitsession.store import create, refs
+from gitsession.sync import archives
 from gitsession.workspace import names
 
 Refspecs = list[str]
@@ -494,6 +497,106 @@ def _(client: Client) -> str:
 
 
 # ---- each of them
+
+
+# ---- the archive
+
+
+def filed(
+    client: Client,
+    said: Archive,
+    *tips: str,
+    before: tuple[str, ...] = (),
+    tree: str = "",
+    old: bytes = b"",
+    new: bytes = b"",
+) -> str:
+    """A commit of the archive, right in all but what is given: its oid."""
+    made, objects = archived.tree_of(said)
+    for kind, data in objects.values():
+        client.put(kind, data)
+    data = archives.encode(tree or made, said, before, tips, 1_800_000_000)
+    assert old in data
+    return client.put("commit", data.replace(old, new, 1) if old else data)
+
+
+def listing(client: Client, *ends: tuple[str, str], sid: str = "", turn: int = 1) -> Archive:
+    sid = sid or client.sid
+    return Archive({sid: turn}, {sid: frozenset(ends)})
+
+
+def rows(client: Client, text: str, name: bytes = b"") -> str:
+    """The tree of an archive that holds just that."""
+    return client.tree(("100644", name or f"{client.sid[:6]}.tsv".encode(), client.put("blob", text.encode())))
+
+
+ARCHIVE = {
+    "what it does not lead to": (lambda c, end: filed(c, listing(c, ("main", end))), "does not lead to"),
+    "less than it leads to": (lambda c, end: filed(c, listing(c), end), "does not list"),
+    "a row that is none": (lambda c, end: filed(c, listing(c), tree=rows(c, f"{c.sid} 1\n")), "no row of the archive"),
+    "a turn that is no number": (lambda c, end: filed(c, listing(c), tree=rows(c, f"{c.sid}\t01\n")), "no row of"),
+    "a branch that cannot be": (
+        lambda c, end: filed(c, listing(c), end, tree=rows(c, f"{c.sid}\t1\n{c.sid}/Main\t{end}\n")),
+        "no row of the archive",
+    ),
+    "an end of a session that it does not say is archived": (
+        lambda c, end: filed(c, listing(c), end, tree=rows(c, f"{c.sid}/main\t{end}\n")),
+        "is not said to be archived",
+    ),
+    "sessions under another month": (
+        lambda c, end: filed(c, listing(c), tree=rows(c, f"{c.sid}\t1\n", b"197001.tsv")),
+        "not written as",
+    ),
+    "a file that has no place": (
+        lambda c, end: filed(c, listing(c), tree=rows(c, f"{c.sid}\t1\n", b"evil")),
+        "has no place in the archive",
+    ),
+    "words of its own": (
+        lambda c, end: filed(c, listing(c, ("main", end)), end, old=b"1 archived", new=b"9 archived"),
+        "not written as",
+    ),
+    "somebody else's commit": (lambda c, end: end, "not written as a commit of the archive"),
+    "less than before": (
+        lambda c, end: filed(c, listing(c), before=(filed(c, listing(c, ("main", end), turn=2), end),)),
+        "it shrinks",
+    ),
+    "less, having been joined": (
+        lambda c, end: filed(
+            c, listing(c), before=(filed(c, listing(c)), filed(c, listing(c, ("main", end)), end))
+        ),
+        "it shrinks",
+    ),
+}
+
+for _name, (_make, _says) in ARCHIVE.items():
+    bad(f"an archive of {_name}", "archive", _says)(
+        lambda c, make=_make: f"{make(c, c.entry(user('to be archived'), c.leaf).oid)}:{refs.ARCHIVE}"
+    )
+
+
+@bad("an archive of an entry that is none", "commit", "no entry")
+def _(client: Client) -> str:
+    end = create.first_commit()[0]
+    return f"{filed(client, listing(client, ('main', end)), end)}:{refs.ARCHIVE}"
+
+
+@bad("an archive of an entry that is bad", "entry", "main: ")
+def _(client: Client) -> str:
+    end = client.entry(user("words"), client.leaf, new=b"user: other", old=b"user: words").oid
+    return f"{filed(client, listing(client, ('main', end)), end)}:{refs.ARCHIVE}"
+
+
+@bad("an archive of another session's line", "root", "has another name")
+def _(client: Client) -> str:
+    header = kinds.Session(at_ms=1_800_000_000_000, agent="pi", source_id="somebody's")
+    end = client.entry(header).oid
+    return f"{filed(client, listing(client, ('main', end), sid='20260201-aaaaaaaaaaaaa'), end)}:{refs.ARCHIVE}"
+
+
+@bad("an archive that a line of checkpoints is a branch of", "place", "has no place on")
+def _(client: Client) -> str:
+    end = client.entry(checkpoint(), client.on("files")).oid
+    return f"{filed(client, listing(client, ('main', end)), end)}:{refs.ARCHIVE}"
 
 
 @pytest.mark.promise("P34")

@@ -94,6 +94,13 @@ def test_the_program_of_the_page_on_sync_runs_as_it_stands(folder: Path) -> None
     assert done.stdout == "[('refs/heads/main', 'ahead')]\n"
 
 
+def test_the_program_of_the_page_on_the_archive_runs_as_it_stands(folder: Path) -> None:
+    [program] = blocks(ROOT / "docs/archive.md", "python")
+    done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(r"\['[0-9]{8}-[a-z2-7]{13}'\]\n", done.stdout)
+
+
 def test_every_setting_of_a_summarizer_is_on_the_page() -> None:
     told = re.findall(r"^\| `gitsession\.summarizer(\w*)`", (ROOT / "docs/compaction.md").read_text(), re.MULTILINE)
     source = (ROOT / "gitsession/compaction/summarizers/options.py").read_text()

@@ -114,6 +114,34 @@ def test_a_session_goes_into_the_trash_and_comes_back(run: Run, imported: str) -
     assert "verify" not in run("verify")
 
 
+def test_a_session_goes_into_the_archive_and_comes_back(run: Run, imported: str) -> None:
+    before = run("log", imported)
+    assert "would be archived" in run("archive", "--keep", "0", "--dry-run")
+    told = json.loads(run("archive", imported, "--json"))
+    assert ([row["session"] for row in told["sessions"]], told["dry_run"]) == ([imported], False)
+    run("ls", code=exits.NOTHING)
+    run("log", imported, code=exits.NOT_FOUND)
+    listed = json.loads(run("ls", "--archived", "--json"))["sessions"]
+    assert [(row["session"], row["entries"]) for row in listed] == [(imported, 4)]
+    assert imported in run("ls", "--archived", "-n", "1")
+    run("restore", imported)
+    assert run("log", imported) == before
+    run("ls", "--archived", code=exits.NOTHING)
+    run("archive", "--keep", "1", code=exits.NOTHING)
+    run("archive", code=exits.USAGE)
+    run("archive", imported, "--keep", "1", code=exits.USAGE)
+    assert "verify" not in run("verify")
+
+
+def test_what_is_archived_is_found_by_a_purge(run: Run, imported: str, here: Path) -> None:
+    run("archive", imported)
+    assert imported in run("purge", "--match", SECRET, "--dry-run")
+    run("purge", "--match", SECRET, "--yes")
+    run("purge", "--match", SECRET, "--dry-run", code=exits.NOTHING)
+    run("purge", imported, "--yes")
+    run("verify")
+
+
 def test_from_the_trash_it_can_be_purged(run: Run, imported: str) -> None:
     run("rm", imported)
     run("purge", imported, "--yes")

@@ -30,10 +30,28 @@ class Leaving(Opened):
         trash.remove(self.objects, sid, self._clock())
 
     def restore(self, part: str) -> str:
-        """Take the session with ``part`` in its name out of the trash; its name. Raises ``NotFound``, ``Ambiguous``."""
-        sid = trash.find(self.objects, part)
-        trash.restore(self.objects, sid, self._clock())
-        return sid
+        """Take the session with ``part`` in its name out of the trash, or out of the archive; its name.
+
+        Raises ``NotFound``, ``Ambiguous``.
+        """
+        from gitsession.api import purges
+
+        return purges.restore(self.objects, part, self._clock())
+
+    def archive(self, sessions: Iterable[str]) -> list[str]:
+        """Archive sessions: kept whole behind one ref, and no longer listed (docs/archive.md); their ids.
+
+        Raises ``NotFound`` and ``Refused``, and archives none then.
+        """
+        from gitsession.api import purges
+
+        return purges.archive(self.objects, sessions, self._clock())
+
+    def archived(self, number: int | None = None) -> list[Trashed]:
+        """What is archived, the newest first; at most ``number``, of those that began last."""
+        from gitsession.api import purges
+
+        return purges.listed_archive(self.objects, number)
 
     def trashed(self) -> list[Trashed]:
         """What is in the trash, the newest first."""

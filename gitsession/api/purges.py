@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from gitsession.api.catalogues import Catalogues
 from gitsession.context.line import Memory
 from gitsession.errors import Refused
 from gitsession.index.names import marks_of
-from gitsession.session import facts, graph, marks, trash
+from gitsession.session import archived, facts, graph, marks, trash
+from gitsession.session.archived import InArchive
 from gitsession.session.meta import meta_of
 from gitsession.session.node import Node
 from gitsession.session.trash import InTrash
+from gitsession.store.base import ObjectStore
 from gitsession.store.gitstore import GitStore
-from gitsession.sync import finding, purging, retention
+from gitsession.sync import archiving, finding, purging, retention
 from gitsession.sync.finding import PurgePlan
 from gitsession.sync.purging import Purged
 from gitsession.sync.retention import Expired, Retention
@@ -23,7 +25,7 @@ from gitsession.sync.retention import Expired, Retention
 
 @dataclass(frozen=True, slots=True)
 class Trashed:
-    """A session in the trash. ``name``: its title, else how it began; ``updated_ms``: its newest entry."""
+    """A session in the trash, or archived. ``name``: its title, else how it began; ``updated_ms``: its newest entry."""
 
     sid: str
     name: str
@@ -33,9 +35,36 @@ class Trashed:
 
 def trashed(objects: GitStore) -> list[Trashed]:
     """What is in the trash, the newest first."""
-    view = InTrash(objects)
+    return _described(InTrash(objects), trash.sessions(objects))
+
+
+def archive(objects: GitStore, sids: Iterable[str], at_ms: int) -> list[str]:
+    """Archive sessions."""
+    return archiving.archive(objects, sids, at_ms)
+
+
+def listed_archive(objects: GitStore, number: int | None) -> list[Trashed]:
+    """What is archived, the newest first; at most ``number``, of those that began last."""
+    said = archived.read(objects)
+    sids = sorted(said, reverse=True)[:number]
+    return _described(InArchive(objects, said), sids)
+
+
+def restore(objects: GitStore, part: str, at_ms: int) -> str:
+    """Take a session out of the trash, or of the archive; its name."""
+    if any(part in sid for sid in archived.read(objects)) and not any(part in sid for sid in trash.sessions(objects)):
+        sid = archiving.find(objects, part)
+        archiving.restore(objects, sid, at_ms)
+    else:
+        sid = trash.find(objects, part)
+        trash.restore(objects, sid, at_ms)
+    return sid
+
+
+def _described(view: ObjectStore, sids: Iterable[str]) -> list[Trashed]:
+    """Sessions of which there is no catalogue, the newest first."""
     found = []
-    for sid in trash.sessions(objects):
+    for sid in sids:
         tree, meta = graph.tree(view, sid), meta_of(view, sid)
         nodes = sorted(tree.nodes.values(), key=lambda node: node.committer_seconds)
         first = next((node.subject.partition(": ")[2] for node, _ in tree.walk() if node.role == "user"), "")
@@ -46,7 +75,9 @@ def trashed(objects: GitStore) -> list[Trashed]:
 
 def wanted(objects: GitStore, sid: str | None, at: Node | None, text: str) -> PurgePlan:
     """What is to be purged: an entry, a session, or what says ``text``, in one session or in all."""
-    view = InTrash(objects) if sid is not None and not graph.branches(objects, sid) else objects
+    view = archived.Whole.of(objects)
+    if sid is not None and not graph.branches(view, sid):
+        view = InTrash(objects)
     if text:
         found = finding.saying(view, text, None if sid is None else [sid])
         if at is None or any(hit.node.oid == at.oid for hit in found.entries):

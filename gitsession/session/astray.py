@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from gitsession.errors import GitSessionError
-from gitsession.session import oplog
+from gitsession.session import archived, oplog
 from gitsession.store import refs
 from gitsession.store.base import ObjectStore, Oid, RefValue
 from gitsession.store.objects import parse_commit
@@ -84,7 +84,7 @@ def _when(operation: oplog.Operation) -> str:
 
 
 def _compare(store: ObjectStore, known: _Known) -> Iterator[Astray]:
-    there = store.refs("refs/")
+    there = archived.Whole.of(store).refs("refs/")
     for name, (was, when) in sorted(known.items()):
         if was is None or not (refs.is_session_ref(name) or name == refs.OPLOG or name.startswith(refs.ACTIVE)):
             continue

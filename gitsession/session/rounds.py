@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from gitsession.session import astray
+from gitsession.session import archived, astray
 from gitsession.session.findings import Covered, Finding, Report
 from gitsession.session.manifests import Refuse
 from gitsession.session.verify import Judges, Walk, check_log
@@ -152,7 +152,7 @@ def _order(sid: str) -> tuple[str, str]:
 
 
 def _sids(store: GitStore) -> list[str]:
-    return sorted({refs.session_of(name) for name in store.refs(refs.SESSIONS)} - {""}, key=_order)
+    return sorted({refs.session_of(name) for name in archived.Whole.of(store).refs(refs.SESSIONS)} - {""}, key=_order)
 
 
 def _covered(store: GitStore, place: Place, ended: bool) -> Covered:

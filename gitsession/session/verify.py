@@ -12,7 +12,7 @@ from gitsession.formats import FORMATS, is_document
 from gitsession.formats.record import TAIL
 from gitsession.model.entries import KINDS, Fork, Session
 from gitsession.model.headline import VIEW
-from gitsession.session import ahead, content, graph, oplog, purged, seals, semantics, sharing
+from gitsession.session import ahead, archived, content, graph, oplog, purged, seals, semantics, sharing
 from gitsession.session.ahead import Ahead
 from gitsession.session.check import check
 from gitsession.session.findings import Finding, Report
@@ -81,6 +81,10 @@ class Judges:
             self.tombstones = purged.read(store)
         except GitSessionError as error:
             report.add(refs.TOMBSTONES, str(error))
+        try:
+            archived.read(store)
+        except GitSessionError as error:
+            report.add(refs.ARCHIVE, str(error))
 
     def is_purged(self, sid: str) -> bool:
         """Whether all refs of a session lead to the one tombstone that is left of it."""
@@ -93,6 +97,7 @@ class Walk:
     def __init__(
         self, store: ObjectStore, sid: str | None, report: Report, judges: Judges, known: Collection[Oid] = ()
     ) -> None:
+        store = archived.Whole.of(store)
         self._store, self._sid, self._report, self._judges = store, sid, report, judges
         self._ahead = Ahead(store)
         self.nodes, self._leads = _nodes(store, sid, report, known)

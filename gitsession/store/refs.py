@@ -11,6 +11,7 @@ SESSIONS = "refs/heads/sessions/"
 OURS = "refs/heads/gitsession/"
 """Below it stands what is synced and is no session's."""
 TOMBSTONES = f"{OURS}tombstones"
+ARCHIVE = f"{OURS}archive"
 TRASH = "refs/gitsession/trash/"
 OPLOG = "refs/gitsession/oplog"
 ACTIVE = "refs/gitsession/active/"
@@ -61,6 +62,8 @@ def choice(name: str) -> str | None:
     if parsed is None or is_meta(parsed[1]):
         return None
     return active(parsed[0]) if is_branch(parsed[1]) else looks(parsed[0])
+
+
 def trashed(name: str) -> str:
     """Where a session's ref lies while the session is in the trash; the inverse of ``taken_out``."""
     return TRASH + name.removeprefix(SESSIONS)

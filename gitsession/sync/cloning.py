@@ -13,13 +13,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gitsession.errors import NotAStore, Refused, Unavailable
+from gitsession.session import archived
 from gitsession.store import config, create, gitcli, packedrefs, refs
 from gitsession.store.base import Oid
 from gitsession.store.durable import make_directories, sync_directory, write_new
 from gitsession.store.git import GitDoor
 from gitsession.store.gitstore import GitStore
 from gitsession.store.refnames import SYMBOLIC
-from gitsession.sync import growing, remotes, stale, syncing, transport
+from gitsession.sync import archiving, growing, remotes, stale, syncing, transport
 from gitsession.sync.judged import Proposed, Reader, judge
 from gitsession.sync.quarantine import PLACE, Quarantine
 from gitsession.sync.reconcile import SyncedBranch
@@ -84,6 +85,9 @@ def _fill(path: Path, remote: Remote, talk: Talk, filter: str) -> SyncReport:
         for refusal in judge(read, [Proposed(ref, None, oid) for ref, oid in sorted(theirs.items())], {}):
             refused[refusal.ref] = SyncedBranch(refusal.ref, "refused", why=refusal.what)
     good = {ref: oid for ref, oid in theirs.items() if ref not in refused}
+    if refs.ARCHIVE in good:
+        listed = archived.at(read, good[refs.ARCHIVE])
+        good = {ref: oid for ref, oid in good.items() if not archiving.is_held(listed, ref, oid, read.read)}
     if left or len(good) < len(found):
         fetched.keep_only(good.values(), [])
     fetched.move_in(kept=False)

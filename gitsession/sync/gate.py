@@ -15,7 +15,7 @@ from gitsession.errors import Corrupt, Malformed, MissingObject
 from gitsession.redaction.guard import in_file, scanner
 from gitsession.redaction.payloads import find, redact
 from gitsession.redaction.scan import Scanner
-from gitsession.session import content
+from gitsession.session import archived, content
 from gitsession.session.node import Node, load
 from gitsession.store import config, gitcli, lines, refs
 from gitsession.store.base import ObjectStore, Oid
@@ -60,6 +60,8 @@ def scan_new(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = 
     """
     store.flush()
     moves = [move for move in moves if move.new is not None]
+    for move in [move for move in moves if move.ref == refs.ARCHIVE]:
+        moves += _archived(store, move)
     new = _new(store, [move.new for move in moves if move.new], [*known, *(move.old for move in moves if move.old)])
     look = scanner(config.redaction(store.git_dir).rules) if new else None
     allowed = set(allowances(store)) if new else set()
@@ -80,6 +82,13 @@ def scan_new(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = 
             except (Malformed, Corrupt, MissingObject):
                 continue
     return found
+
+
+def _archived(store: ObjectStore, move: Proposed) -> Iterator[Proposed]:
+    """What goes along with the archive: the ends of lines, as if their refs were pushed."""
+    said = archived.at(store, move.new) if move.new is not None else archived.NONE
+    for sid, ends in sorted(said.ends.items()):
+        yield from (Proposed(refs.leaf(sid, branch), None, oid) for branch, oid in sorted(ends))
 
 
 def held_back(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = ()) -> dict[str, Found]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gitsession.errors import Corrupt, Malformed, MissingObject, Unavailable
-from gitsession.session import purged
+from gitsession.session import archived, purged
 from gitsession.session.purged import Tombstones
 from gitsession.store import refs
 from gitsession.store.base import Kind, Oid
@@ -89,7 +89,8 @@ def _move(store: GitStore, apart: Reader, news: News, merged: Merged) -> str:
 
 
 def _leading(store: GitStore) -> dict[str, Oid]:
-    return {name: oid for name, oid in store.refs("refs/").items() if refs.target(oid) is None}
+    held = {name: oid for name, oid in store.refs("refs/").items() if refs.target(oid) is None}
+    return {**held, **archived.named(archived.read(store))}
 
 
 def _behind(store: GitStore, apart: Reader, tip: Oid) -> Iterator[tuple[Oid, tuple[Kind, bytes]]]:

@@ -9,13 +9,16 @@ from gitsession.errors import GitSessionError, Unavailable
 from gitsession.store import intents, lines, refs
 from gitsession.store.base import Oid, Transaction
 from gitsession.store.gitstore import GitStore
-from gitsession.sync import fetching, growing, purging, stale
+from gitsession.sync import archiving, fetching, growing, purging, retiring, stale
 from gitsession.sync.judged import Proposed, Reader, judge
 from gitsession.sync.meeting import HEADS, check_is_store, flush
 from gitsession.sync.quarantine import Quarantine
 from gitsession.sync.reconcile import SyncedBranch, reconcile
 from gitsession.sync.remotes import Remote
 from gitsession.sync.transport import Talk
+
+_OUR_ARCHIVE = f"{refs.TRACKING}{refs.ARCHIVE.removeprefix('refs/heads')}"
+"""No ref: what our archive is called while one is judged that it may be joined with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,7 @@ def take_in(store: GitStore, remote: Remote, talk: Talk) -> TakenIn:
         tips = {ref: oid for ref, oid in fetched.items() if ref == refs.TOMBSTONES and ref not in refused}
         if refused or left or joined:  # git completes a pack with what it borrowed: that may be purged by now
             place.keep_only({**theirs, **tips}.values(), known.values())
+        listed = retiring.held(store, read, theirs)
         with store.transaction() as tx:
             try:
                 place.move_in()
@@ -59,9 +63,12 @@ def take_in(store: GitStore, remote: Remote, talk: Talk) -> TakenIn:
                 _remember(store, tx, remote, {**theirs, **tips}, {*there})
             here, away = store.refs(HEADS), _in_trash(store)
             ours = {ref: oid for ref, oid in theirs.items() if ref in here or refs.session_of(ref) not in away}
+            ours = {ref: oid for ref, oid in ours.items() if ref not in listed and ref != refs.ARCHIVE}
             differ = {ref: oid for ref, oid in ours.items() if here.get(ref) != oid}
             done = reconcile(store, tx, differ, is_home=remote.is_home)
     intents.forget(store.git_dir, remote.name)
+    joined += archiving.join(store, store, theirs.get(refs.ARCHIVE))
+    archiving.settle(store)
     flush(store)
     found = {ref: SyncedBranch(ref, "same", oid, oid) for ref, oid in ours.items() if ref not in differ}
     found |= {branch.ref: branch for branch in (*joined, *done)} | refused
@@ -95,9 +102,12 @@ def _judge(
     """What of ``theirs`` is not what docs/format.md says, ref by ref. What both hold of a line was judged before."""
     read = Reader(place.git_dir, store)
     differ = {ref: oid for ref, oid in theirs.items() if known.get(ref) != oid}
-    moves = [Proposed(ref, _base(read, known.get(ref), oid), oid) for ref, oid in differ.items()]
+    ours = {ref: known.get(ref) for ref in differ if ref != refs.ARCHIVE}  # which is no line
+    moves = [Proposed(ref, _base(read, ours.get(ref), oid), oid) for ref, oid in differ.items()]
     before = {name: oid for name, oid in known.items() if name.startswith(HEADS) and name not in differ}
     before |= {move.ref: move.old for move in moves if move.old is not None}
+    if refs.ARCHIVE in known:
+        before[_OUR_ARCHIVE] = known[refs.ARCHIVE]
     return {
         refusal.ref: SyncedBranch(
             refusal.ref,

@@ -25,7 +25,7 @@ from gitsession.session.purged import NONE, SESSION, Tombstones
 from gitsession.store import create, layout, refs
 from gitsession.store.base import Oid
 from gitsession.store.refnames import check_ref_name
-from gitsession.sync import entry_rules, line_rules, main_rules, tombstone_rules
+from gitsession.sync import archive_rules, entry_rules, line_rules, main_rules, tombstone_rules
 from gitsession.sync.file_trees import FileTrees
 from gitsession.sync.line_rules import Line, Seen
 from gitsession.sync.proposals import TAKE_OUT, Fault, Limits, Proposed, Refusal
@@ -46,15 +46,19 @@ def judge(
     *,
     allowed: Collection[str] = (),
     partial: bool = False,
+    keeps_archived: bool = False,
 ) -> list[Refusal]:
     """Why the refs may not be moved so, at most one refusal for each; none where all may.
 
     ``tombstones``: what was purged, to which comes what the moves themselves say was. ``allowed``: patterns
     (``fnmatch``) of refs that are none of ours and go unjudged. ``partial``: blobs may have been left out.
+    ``keeps_archived``: no ref comes back whose session is archived, unless it says more than that.
     A ref that is refused makes no other one refused, unless that one's line goes on from there.
     """
     found: dict[str, Refusal] = {}
-    rest = []
+    rest: list[Proposed] = []
+    archive = read.known.get(refs.ARCHIVE) if keeps_archived else None
+    ends: list[Proposed] = []
     moves = sorted(moves, key=lambda move: move.ref)
     read.look_at([move.new for move in moves if move.new is not None and _OID.fullmatch(move.new)])
     for move in moves:
@@ -62,18 +66,25 @@ def judge(
             fault = _of_the_ref(read, move)
             if fault is None and move.ref == refs.TOMBSTONES:
                 fault, tombstones = tombstone_rules.judge(read, move, tombstones, limits)
+            elif fault is None and move.ref == refs.ARCHIVE:
+                fault, ends = archive_rules.judge(read, move, limits)
+                archive = move.new if fault is None and keeps_archived else archive
             elif fault is None and move.ref == create.MAIN:
                 fault = main_rules.fault(read, move)
             elif fault is None:
-                rest.append(move)
+                fault = None if archive is None else archive_rules.is_held(read, move, archive)
+                rest += [move] if fault is None else []
             if fault is not None:
                 found[move.ref] = Refusal(move.ref, move.new or "", fault.what, fault.rule)
     try:
+        for refusal in _Judge(read, tombstones, limits, partial).refusals(ends):
+            what = f"{refusal.ref.removeprefix(refs.SESSIONS)}: {refusal.what}"
+            found.setdefault(refs.ARCHIVE, Refusal(refs.ARCHIVE, refusal.oid, what, refusal.rule))
         for refusal in _Judge(read, tombstones, limits, partial).refusals(rest):
             found.setdefault(refusal.ref, refusal)
     except GitSessionError as error:  # git went away, or says that what was sent is not whole
-        for move in rest:
-            found.setdefault(move.ref, Refusal(move.ref, move.new or "", str(error), "unreadable"))
+        for ref, new in {**({refs.ARCHIVE: ""} if ends else {}), **{move.ref: move.new or "" for move in rest}}.items():
+            found.setdefault(ref, Refusal(ref, new, str(error), "unreadable"))
     return list(found.values())
 
 
@@ -92,7 +103,7 @@ def _of_the_ref(read: GitReader, move: Proposed) -> Fault | None:
         check_ref_name(ref)
     except InvalidName as error:
         return Fault("ref", str(error))
-    if not (refs.is_session_ref(ref) or ref in (create.MAIN, refs.TOMBSTONES)):
+    if not (refs.is_session_ref(ref) or ref in (create.MAIN, refs.TOMBSTONES, refs.ARCHIVE)):
         return Fault("ref", "no ref of a store (`git config gitsession.allowRefs` names others that may be pushed)")
     if read.known.get(ref) != old:
         return Fault("moved", "it was moved meanwhile: fetch, and push again")

@@ -9,13 +9,16 @@ from gitsession.errors import Unavailable
 from gitsession.store import create, intents, lines, refs
 from gitsession.store.base import Oid
 from gitsession.store.gitstore import GitStore
-from gitsession.sync import gate, tombstones, transport
+from gitsession.sync import archives, gate, tombstones, transport
 from gitsession.sync.judged import Proposed
 from gitsession.sync.meeting import HEADS, check_is_store, flush
 from gitsession.sync.quarantine import Quarantine
 from gitsession.sync.reconcile import SyncedBranch
 from gitsession.sync.remotes import Remote
 from gitsession.sync.transport import Talk
+
+_SETS = (refs.TOMBSTONES, refs.ARCHIVE)
+"""What a server with our hooks acts on: what it has is asked for again."""
 
 _BEHIND = "the remote has another line by now: pull, then push again, or `gitsession sync`"
 
@@ -69,7 +72,7 @@ def send(
         else:
             branches.append(SyncedBranch(ref, "refused", old, new, why=_BEHIND if result.moved else result.why))
     branches.sort(key=lambda one: one.ref)
-    whole = not any(result.moved for result in done.refs.values()) and refs.TOMBSTONES not in took
+    whole = not any(result.moved for result in done.refs.values()) and took.keys().isdisjoint(_SETS)
     return Sent(branches, frozenset(took), tuple(done.said), whole)
 
 
@@ -127,11 +130,13 @@ def _wanted(
 
 def _whole(only: set[str]) -> set[str]:
     """Beside the sessions that are asked for: what is the store's as a whole, or what is asked for by its own name."""
-    return only if refs.TOMBSTONES in only else {create.MAIN, refs.TOMBSTONES}
+    return only if refs.TOMBSTONES in only else {create.MAIN, *_SETS}
 
 
 def _holds(store: GitStore, ref: str, new: Oid, old: Oid) -> bool:
     """Whether ``new`` goes on from ``old``: a line by first parents, a set from either of the two it was made of."""
+    if ref == refs.ARCHIVE:
+        return new == old or archives.is_behind(store, old, new)
     if ref == refs.TOMBSTONES:
         return new == old or tombstones.is_behind(store, old, new)
     return lines.holds(store.read, new, old)

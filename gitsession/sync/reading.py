@@ -13,6 +13,8 @@ from types import TracebackType
 from typing import Self, cast
 
 from gitsession.errors import Corrupt, Malformed, MissingObject, Unavailable
+from gitsession.session import archived
+from gitsession.session.archived import Archive
 from gitsession.store import gitcli, layout, refs
 from gitsession.store.base import Kind, Oid
 from gitsession.store.catfile import CatFile, Head
@@ -38,6 +40,7 @@ class GitReader:
     def __init__(self, git_dir: Path, known: Mapping[str, Oid], variables: Mapping[str, str] | None = None) -> None:
         self.known = known
         self._known_of: dict[str, dict[str, Oid]] | None = None
+        self._archives: dict[Oid, Archive] = {}
         self._git_dir = git_dir
         self._variables = dict(variables or {})
         self._git = CatFile(git_dir, self._variables)
@@ -119,6 +122,12 @@ class GitReader:
             for name, oid in self.known.items():
                 self._known_of.setdefault(refs.session_of(name), {})[name] = oid
         return self._known_of.get(sid, {})
+
+    def archive(self, oid: Oid) -> Archive:
+        """What a commit of the archive says. Raises ``Malformed``."""
+        if oid not in self._archives:
+            self._archives[oid] = archived.at(self, oid)
+        return self._archives[oid]
 
     def new(self, tips: Iterable[Oid], known: Iterable[Oid] | None, most: int) -> dict[Oid, tuple[Oid, ...]] | None:
         """Commits that lead to ``tips`` and to nothing ``known``, each after its parents, with its parents.

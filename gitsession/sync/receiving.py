@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gitsession.errors import GitSessionError, Malformed
+from gitsession.session import archived
 from gitsession.session.purged import NONE, at
 from gitsession.store import create, gitcli, refs
 from gitsession.store.base import Oid
@@ -66,10 +67,13 @@ def pre(git_dir: Path, proposed: Sequence[Proposed], environ: Mapping[str, str])
     with GitReader(git_dir, there(git_dir, proposed), variables) as read:
         tip = read.known.get(refs.TOMBSTONES)
         gone = NONE if tip is None else at(read, tip)
-        found = judge(read, proposed, gone, limits(settings), allowed=allowed)
+        found = judge(read, proposed, gone, limits(settings), allowed=allowed, keeps_archived=True)
         grown = [move.new for move in proposed if move.ref == refs.TOMBSTONES and move.new is not None]
         if grown and not any(refusal.ref == refs.TOMBSTONES for refusal in found):
-            why = claims.problem(GitDoor(git_dir), _listed(git_dir, refs.SESSIONS), gone, at(read, grown[0]) | gone)
+            named = _listed(git_dir, refs.SESSIONS)
+            if refs.ARCHIVE in read.known:
+                named |= archived.named(read.archive(read.known[refs.ARCHIVE]))
+            why = claims.problem(GitDoor(git_dir), named, gone, at(read, grown[0]) | gone)
             found += [Refusal(refs.TOMBSTONES, grown[0], why, "tombstones")] if why else []
     if grown and not found:
         _note_purge(git_dir)
@@ -79,14 +83,18 @@ def pre(git_dir: Path, proposed: Sequence[Proposed], environ: Mapping[str, str])
 def post(git_dir: Path) -> Purged | None:
     """Take out what was purged, here too: also what came in while that was being pushed. ``None``: nothing was.
 
-    Raises ``NotAStore`` where the repository is none, so that only its owner can, and ``Unavailable``.
+    And the refs of sessions that are archived. Raises ``NotAStore`` where the repository is none, so that only its
+    owner can, and ``Unavailable``.
     """
-    from gitsession.sync import purging  # slow to load, and a push that judges waits for this module
+    from gitsession.sync import archiving, purging  # slow to load, and a push that judges waits for this module
 
-    if not _listed(git_dir, refs.TOMBSTONES):
+    there = _listed(git_dir, refs.TOMBSTONES, refs.ARCHIVE)
+    if not there:
         return None
     with GitStore.open(git_dir) as store:
-        return purging.apply(store)
+        applied = purging.apply(store) if refs.TOMBSTONES in there else None
+        archiving.settle(store, grow=False)
+        return applied
 
 
 def _note_purge(git_dir: Path) -> None:
@@ -113,7 +121,7 @@ def there(git_dir: Path, proposed: Collection[Proposed]) -> dict[str, Oid]:
     """The refs that are there, as far as they matter for what is proposed."""
     sids = {refs.session_of(move.ref) for move in proposed} - {""}
     named = [refs.session(sid).rstrip("/") for sid in sorted(sids)] if len(sids) <= _NAMED_MAX else []
-    others = [refs.TOMBSTONES, *(move.ref for move in proposed if not refs.session_of(move.ref))]
+    others = [refs.TOMBSTONES, refs.ARCHIVE, *(move.ref for move in proposed if not refs.session_of(move.ref))]
     found = _listed(git_dir, *named, *others) if len(sids) <= _NAMED_MAX else {}
     if sids <= {refs.session_of(name) for name in found}:
         return found

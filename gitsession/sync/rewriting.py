@@ -2,7 +2,8 @@
 
     1. an entry that is in the set    -> its tombstone, or what replaces it: time, place, source and chain stay
     2. an entry with purged files     -> the same entry, with other bytes in their place
-    3. anything else                  -> the same commit, its parents mapped
+    3. a commit of the archive        -> the same, that lists and leads to what its lines are by now
+       anything else                  -> the same commit, its parents mapped
     4. nothing of it changed          -> the same oid
 
 A ref of a purged session leads to the tombstone of the entry at which the session began, whatever it led to before.
@@ -18,13 +19,15 @@ from gitsession.codec.digest import chain as chain_of
 from gitsession.codec.digest import digest as digest_of
 from gitsession.errors import Corrupt, Malformed, MissingObject
 from gitsession.model.entries import Fork, Session
-from gitsession.session import content, node, tombstone
+from gitsession.session import archived, content, node, tombstone
+from gitsession.session.archived import Archive
 from gitsession.session.content import Kept
 from gitsession.session.node import Node
 from gitsession.session.purged import WITHHELD, Tombstones
 from gitsession.store import layout, refs
 from gitsession.store.base import Kind, Oid, Reader
 from gitsession.store.objects import SUBMODULE_MODE, encode_tree, oid_of, parse_commit, parse_tree
+from gitsession.sync import archives
 
 _TREE_BYTES = len("tree ") + 40
 
@@ -138,7 +141,9 @@ class Rewriter:
             self._keep(oid, stands)
             return
         tree = None if found is None else self._without_files(found)
-        changed = _with_parents(data, parents, new)
+        changed = self._archived(data) if found is None else None
+        if changed is None:
+            changed = _with_parents(data, parents, new)
         if tree is not None:
             changed = b"tree " + tree.encode() + changed[_TREE_BYTES:]
         if changed == data:
@@ -148,6 +153,35 @@ class Rewriter:
             self.objects[made] = ("commit", changed)
             self.mapped[oid] = made
             self._same.add(made)
+
+    def _archived(self, data: bytes) -> bytes | None:
+        """A commit of the archive, that lists and leads to what its lines are by now; ``None`` for any other."""
+        link = archives.link(data)
+        if link is None:
+            return None
+        said = archived.at_tree(self, link.tree)
+        names: dict[Oid, dict[Oid, None]] = {}
+        ends: dict[str, frozenset[archived.End]] = {}
+        for sid, held in sorted(said.ends.items()):
+            mapped = [(branch, oid, self.ref(refs.leaf(sid, branch), oid)) for branch, oid in sorted(held)]
+            ends[sid] = frozenset((branch, to) for branch, _, to in mapped)
+            for _, oid, to in mapped:
+                names.setdefault(oid, {})[to] = None
+        before = [self.mapped.get(oid, oid) for oid in link.before]
+        tips = dict.fromkeys(to for oid in link.tips for to in names.get(oid, [self.mapped.get(oid, oid)]))
+        after = Archive(said.turns, ends)
+        if after == said and before == list(link.before) and list(tips) == list(link.tips):
+            return data
+        tree, objects = archived.tree_of(after)
+        self.objects |= {oid: made for oid, made in objects.items() if not self._reader.contains(oid)}
+        return archives.encode(tree, after, before, list(tips), link.seconds)
+
+    def read(self, oid: Oid) -> tuple[Kind, bytes]:
+        """What is new, and what there is."""
+        return self.objects.get(oid) or self._reader.read(oid)
+
+    def contains(self, oid: Oid) -> bool:
+        return oid in self.objects or self._reader.contains(oid)
 
     def _instead(self, found: Node, parents: list[Oid]) -> tombstone.Stands | None:
         """What stands in the place of an entry that was purged; ``None`` for one that stays."""
@@ -228,7 +262,7 @@ class Rewriter:
         return oid
 
     def _read(self, oid: Oid, expected: str) -> bytes:
-        kind, data = self.objects.get(oid) or self._reader.read(oid)
+        kind, data = self.read(oid)
         if kind != expected:
             raise Corrupt(f"{oid} is a {kind}, expected a {expected}")
         return data

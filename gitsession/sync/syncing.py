@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from gitsession.errors import Unavailable
 from gitsession.store import refs
 from gitsession.store.gitstore import GitStore
-from gitsession.sync import stale
+from gitsession.sync import retiring, stale
 from gitsession.sync.incoming import take_in
 from gitsession.sync.meeting import alone
 from gitsession.sync.outgoing import send
@@ -84,6 +84,7 @@ def sync(store: GitStore, remote: Remote, talk: Talk = _QUIET) -> SyncReport:
             sent = send(store, remote, talk, leave=spoilt | cleared.stays.keys())
             pushed |= sent.took
             if sent.is_whole and not cleared.is_late:
+                retiring.retire(store, remote, talk)
                 found = {branch.ref: branch for branch in sent.branches} | pulled
                 for branch in sent.branches:
                     found[branch.ref] = _with_push(pulled.get(branch.ref), branch)

@@ -5,25 +5,16 @@ What it says: ``session.purged``, which is read where entries are checked and ta
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-
 from gitsession.session import purged
 from gitsession.session.purged import NONE, Replacement, Tombstones, at, read
-from gitsession.store.base import Kind, Oid, Reader
-from gitsession.store.objects import SECONDS_MAX, encode_commit, oid_of, parse_commit
+from gitsession.store.base import Oid, Reader
+from gitsession.store.objects import encode_commit, oid_of, parse_commit
+from gitsession.sync import unions
+from gitsession.sync.unions import Merged
 
 __all__ = ["NONE", "Merged", "Replacement", "Tombstones", "added", "at", "is_behind", "merge", "read"]
 
 AUTHOR = "gitsession"
-
-
-@dataclass(frozen=True, slots=True)
-class Merged:
-    """Where the ref of tombstones goes, and the objects that are new with it."""
-
-    oid: Oid | None
-    objects: Mapping[Oid, tuple[Kind, bytes]] = field(default_factory=dict)
 
 
 def added(reader: Reader, tip: Oid | None, more: Tombstones, at_ms: int) -> Merged:
@@ -32,7 +23,7 @@ def added(reader: Reader, tip: Oid | None, more: Tombstones, at_ms: int) -> Merg
     after = before | more
     if after == before:
         return Merged(tip)
-    earliest = 0 if tip is None else _seconds(reader, tip) + 1
+    earliest = 0 if tip is None else unions.seconds_of(reader, tip) + 1
     return _committed(after, [] if tip is None else [tip], max(earliest, at_ms // 1000))
 
 
@@ -42,19 +33,16 @@ def merge(reader: Reader, ours: Oid | None, theirs: Oid | None) -> Merged:
     That commit is the same wherever it is made: parents in order, a second after the later of them.
     Raises ``Malformed``, ``MissingObject`` or ``Corrupt``.
     """
-    if ours is None or theirs is None or ours == theirs:
-        return Merged(theirs if ours is None else ours)
-    if is_behind(reader, ours, theirs):
-        return Merged(theirs)
-    if is_behind(reader, theirs, ours):
-        return Merged(ours)
-    union = at(reader, ours) | at(reader, theirs)
-    return _committed(union, sorted([ours, theirs]), max(_seconds(reader, ours), _seconds(reader, theirs)) + 1)
+
+    def union(parents: list[Oid], seconds: int) -> Merged:
+        return _committed(at(reader, parents[0]) | at(reader, parents[1]), parents, seconds)
+
+    return unions.merge(reader, ours, theirs, lambda oid: _parents(reader, oid), union)
 
 
 def _committed(tombstones: Tombstones, parents: list[Oid], seconds: int) -> Merged:
     tree, objects = purged.tree_of(tombstones)
-    seconds = min(max(seconds, 0), SECONDS_MAX)
+    seconds = unions.in_range(seconds)
     data = encode_commit(
         tree=tree,
         parents=parents,
@@ -67,18 +55,10 @@ def _committed(tombstones: Tombstones, parents: list[Oid], seconds: int) -> Merg
     return Merged(oid, {**objects, oid: ("commit", data)})
 
 
-def _seconds(reader: Reader, oid: Oid) -> int:
-    return parse_commit(reader.read(oid)[1]).committer_seconds
-
-
 def is_behind(reader: Reader, old: Oid, new: Oid) -> bool:
     """Whether ``old`` is an ancestor of ``new``, by any parent."""
-    todo, seen = [new], {new}
-    while todo:
-        for parent in parse_commit(reader.read(todo.pop())[1]).parents:
-            if parent == old:
-                return True
-            if parent not in seen:
-                seen.add(parent)
-                todo.append(parent)
-    return False
+    return unions.is_behind(lambda oid: _parents(reader, oid), old, new)
+
+
+def _parents(reader: Reader, oid: Oid) -> tuple[Oid, ...]:
+    return parse_commit(reader.read(oid)[1]).parents

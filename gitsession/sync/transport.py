@@ -133,6 +133,21 @@ def _fitting(groups: Sequence[Sequence[str]], size: int) -> int:
     return taken
 
 
+def delete(git_dir: Path, remote: Remote, leases: Mapping[str, Oid], talk: Talk) -> set[str]:
+    """Delete refs there, by their names there, each if it holds what ``leases`` says; which ones are gone."""
+    gone: set[str] = set()
+    waiting = list(leases)
+    while waiting:
+        chunk, waiting = waiting[:FIRST_CHUNK], waiting[FIRST_CHUNK:]
+        words = ["push", "--porcelain", "--no-verify", *_progress(talk)]
+        words += [f"--force-with-lease={there}:{leases[there]}" for there in chunk]
+        words += ["--end-of-options", remote.address, *(f":{there}" for there in chunk)]
+        answer = gitcli.talk(git_dir, *words, told=talk.told, interactive=talk.interactive)
+        told = (_STATUS.fullmatch(line) for line in answer.out.decode("utf-8", "replace").splitlines())
+        gone |= {row[3] for row in told if row is not None and row[1] == "-"}
+    return gone
+
+
 def _push_chunk(
     git_dir: Path,
     remote: Remote,

@@ -20,6 +20,7 @@ from gitsession.cli.sessions import as_object, table
 @click.option("--here", "held_here", is_flag=True, help="Only held in this folder or above it.")
 @click.option("--since", type=Since(), help="Only with entries since a date, or since 12h, 3d, 2w ago.")
 @click.option("--trash", "in_trash", is_flag=True, help="What is in the trash.")
+@click.option("--archived", "in_archive", is_flag=True, help="What is archived.")
 @json_option
 @with_app
 def command(
@@ -30,13 +31,14 @@ def command(
     held_here: bool,
     since: int | None,
     in_trash: bool,
+    in_archive: bool,
     as_json: bool,
 ) -> int:
     """List sessions, the newest first."""
-    if in_trash:
-        if agent or project or held_here:
-            raise click.UsageError("--trash goes with -n and --since")
-        return _trash(app, number, since, as_json=as_json)
+    if in_trash or in_archive:
+        if agent or project or held_here or (in_trash and in_archive):
+            raise click.UsageError("--trash, or --archived, goes with -n and --since")
+        return _away(app, number, since, archive=in_archive, as_json=as_json)
     rows = found = app.catalogue().sessions()
     if agent:
         rows = [row for row in rows if row.agent == agent]
@@ -64,15 +66,17 @@ def command(
     return exits.OK if rows else exits.NOTHING
 
 
-def _trash(app: App, number: int | None, since: int | None, *, as_json: bool) -> int:
-    rows = [row for row in app.store().trashed() if since is None or row.updated_ms >= since][:number]
+def _away(app: App, number: int | None, since: int | None, *, archive: bool, as_json: bool) -> int:
+    """What is in the trash, or archived."""
+    found = app.store().archived(None if since is not None else number) if archive else app.store().trashed()
+    rows = [row for row in found if since is None or row.updated_ms >= since][:number]
     if as_json:
         documents = [
             {"session": row.sid, "title": row.name, "entries": row.entries, "updated": row.updated_ms} for row in rows
         ]
-        emit("ls-trash", {"sessions": documents})
+        emit("ls-archived" if archive else "ls-trash", {"sessions": documents})
     elif rows:
         paged([f"{row.sid}  {clock(row.updated_ms)}  {row.entries:>7,}  {shorten(row.name, 60)}" for row in rows])
     else:
-        warn("the trash is empty")
+        warn("nothing is archived" if archive else "the trash is empty")
     return exits.OK if rows else exits.NOTHING

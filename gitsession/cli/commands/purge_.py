@@ -59,15 +59,18 @@ def command(app: App, entry: str | None, text: str, dry_run: bool, consent: bool
 
 
 def _address(app: App, entry: str) -> tuple[str, Node | None]:
-    """A session, here or in the trash, and an entry of one that is here."""
+    """A session, here, in the trash or archived, and an entry of one that is here."""
     name, at = split(entry)
+    from gitsession.session import archived
+
     try:
         session, found = app.entry(entry) if at else (app.session(entry), None)
     except NotFound:
-        trashed = [row.sid for row in app.store().trashed() if name in row.sid]
-        if at or len(trashed) != 1:
+        away = {row.sid for row in app.store().trashed()} | {*archived.read(app.objects())}
+        fitting = [sid for sid in away if name in sid]
+        if at or len(fitting) != 1:
             raise
-        return trashed[0], None
+        return fitting[0], None
     return session.id, found
 
 

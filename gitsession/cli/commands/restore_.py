@@ -13,7 +13,9 @@ from gitsession.cli.output import emit, json_option, say
 @json_option
 @with_app
 def command(app: App, session: str, as_json: bool) -> None:
-    """Take a session out of the trash. SESSION: a unique part of its id, as `ls --trash` lists it."""
+    """Take a session out of the trash, or out of the archive. SESSION: a unique part of its id, as `ls --trash` or
+    `ls --archived` lists it.
+    """
     sid = app.store().restore(session)
     if as_json:
         emit("restore", {"session": sid})

@@ -1,0 +1,156 @@
+"""Sessions into the archive and out of it, and a store made as the archive says, that others may have changed.
+
+    archive   one transaction: the archive says more, and the refs of the sessions go
+    restore   one transaction: the archive says that they are taken out, and their refs are there
+    join      the archive as a remote has it, joined with ours; what it says was taken out comes back
+    settle    refs of archived sessions go, where all that they lead to is archived; who went on takes his session out
+
+A kill between two of them leaves what the next sync settles. Nothing is ever only in a ref that goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from gitsession.errors import Ambiguous, Corrupt, Malformed, MissingObject, NotFound, Refused, Unavailable
+from gitsession.session import archived, trash
+from gitsession.session.archived import Archive
+from gitsession.store import lines, refs
+from gitsession.store.base import ObjectStore, Oid, Reader, Transaction
+from gitsession.store.refnames import SYMBOLIC
+from gitsession.sync import archives
+from gitsession.sync.reconcile import SyncedBranch
+
+
+def archive(store: ObjectStore, sids: Iterable[str], at_ms: int) -> list[str]:
+    """Archive sessions; those that were not archived before. Raises ``NotFound`` and ``Refused``, and does nothing."""
+    done = []
+    with store.transaction() as tx:
+        said = archived.read(store)
+        gone: dict[str, Oid] = {}
+        for sid in dict.fromkeys(sids):
+            held = store.refs(refs.session(sid))
+            if not held:
+                raise NotFound(f"no session {sid}")
+            odd = [name for name, value in held.items() if not _is_line(name, value)]
+            if odd:
+                raise Refused(f"{odd[0]} is no branch that can be archived")
+            gone |= held
+            # One that is archived already came back, and goes on from there.
+            turns = 2 if sid in said else 1
+            for _ in range(turns):
+                said = said.with_turn(sid, _ends(held))
+            done.append(sid)
+        _say(store, tx, said, at_ms)
+        for name, value in gone.items():
+            tx.move(name, None, expected=value)
+    return done
+
+
+def restore(store: ObjectStore, sid: str, at_ms: int) -> None:
+    """Take a session out of the archive. Raises ``NotFound``."""
+    with store.transaction() as tx:
+        said = archived.read(store)
+        if sid not in said:
+            raise NotFound(f"no session {sid} in the archive", hint="`gitsession ls --archived` lists what is there")
+        _say(store, tx, said.with_turn(sid), at_ms)
+        _put_back(store, tx, [sid], said)
+
+
+def find(store: ObjectStore, part: str) -> str:
+    """The one archived session with ``part`` in its name. Raises ``NotFound`` or ``Ambiguous``."""
+    found = [sid for sid in archived.read(store) if part and part in sid]
+    if len(found) > 1:
+        raise Ambiguous(f"{part!r} fits {len(found)} archived sessions", found, hint="give more of its id")
+    if not found:
+        raise NotFound(f"no session {part[:80]!r} is archived", hint="`gitsession ls --archived` lists what is there")
+    return found[0]
+
+
+def join(store: ObjectStore, apart: Reader, theirs: Oid | None) -> list[SyncedBranch]:
+    """Take ``theirs`` into our archive; it was judged, and its objects are in the store. What became of it."""
+    ours = store.ref(refs.ARCHIVE)
+    if theirs is None or theirs == ours:
+        return []
+    try:
+        merged = archives.merge(apart, ours, theirs)
+    except (Malformed, MissingObject, Corrupt) as error:
+        return [SyncedBranch(refs.ARCHIVE, "refused", ours, ours, why=str(error))]
+    if merged.oid is None or merged.oid == ours:
+        return [SyncedBranch(refs.ARCHIVE, "ahead", ours, ours)]
+    with store.transaction() as tx:
+        before = archived.read(store)
+        tx.put_all(merged.objects)
+        tx.move(refs.ARCHIVE, merged.oid, expected=ours)
+        after = archived.read(store)
+        away = set(trash.sessions(store))
+        taken_out = [sid for sid in before if sid not in after and sid not in away]
+        _put_back(store, tx, taken_out, after)
+    return [SyncedBranch(refs.ARCHIVE, "forwarded" if ours else "new", ours, merged.oid)]
+
+
+def settle(store: ObjectStore, at_ms: int = 0, *, grow: bool = True) -> list[str]:
+    """Take away the refs of archived sessions; those that went.
+
+    A session of which a ref leads to more than is archived is taken out whole (``grow``), or left to others.
+    """
+    if not _to_settle(store, archived.read(store)):
+        return []
+    with store.transaction() as tx:
+        said = archived.read(store)
+        gone: list[str] = []
+        ahead: list[str] = []
+        for sid, held in _to_settle(store, said).items():
+            if all(_is_line(name, value) and said.holds(store.read, name, value) for name, value in held.items()):
+                for name, value in held.items():
+                    tx.move(name, None, expected=value)
+                    gone.append(name)
+            else:
+                ahead.append(sid)
+        if ahead and grow:
+            before = said
+            for sid in ahead:
+                said = said.with_turn(sid)
+            _say(store, tx, said, at_ms)
+            _put_back(store, tx, ahead, before)
+    return gone
+
+
+def is_held(said: Archive, name: str, oid: Oid, read: lines.Read) -> bool:
+    """Whether a ref is one of an archived session, and leads to nothing that is not archived."""
+    return refs.session_of(name) in said and said.holds(read, name, oid)
+
+
+def _to_settle(store: ObjectStore, said: Archive) -> dict[str, dict[str, Oid]]:
+    """The refs of sessions that are archived, and here nevertheless."""
+    found: dict[str, dict[str, Oid]] = {}
+    for name, value in store.refs(refs.SESSIONS).items() if said else ():
+        sid = refs.session_of(name)
+        if sid in said:
+            found.setdefault(sid, {})[name] = value
+    return found
+
+
+def _put_back(store: ObjectStore, tx: Transaction, sids: Collection[str], said: Archive) -> None:
+    for sid in sids:
+        held = {name: value for name, value in store.refs(refs.session(sid)).items() if _is_line(name, value)}
+        for name, oid in archived.ends(store.read, sid, said, held).items():
+            if held.get(name) != oid:
+                tx.move(name, oid, expected=held.get(name))
+
+
+def _say(store: ObjectStore, tx: Transaction, said: Archive, at_ms: int) -> None:
+    ours = store.ref(refs.ARCHIVE)
+    made = archives.added(store, ours, said, at_ms)
+    if made.oid is None:
+        raise Unavailable("nothing to archive")
+    tx.put_all(made.objects)
+    tx.move(refs.ARCHIVE, made.oid, expected=ours)
+
+
+def _ends(held: Mapping[str, Oid]) -> list[tuple[str, Oid]]:
+    return [(name.rpartition("/")[2], oid) for name, oid in held.items()]
+
+
+def _is_line(name: str, value: str) -> bool:
+    return refs.is_session_ref(name) and not value.startswith(SYMBOLIC)

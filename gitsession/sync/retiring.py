@@ -1,0 +1,48 @@
+"""What remotes list of sessions that are archived: not taken in again, and deleted there where no hook of ours does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gitsession.session import archived
+from gitsession.store import refs
+from gitsession.store.base import Oid
+from gitsession.store.gitstore import GitStore
+from gitsession.sync import archiving, transport
+from gitsession.sync.judged import Reader
+from gitsession.sync.quarantine import Quarantine
+from gitsession.sync.remotes import Remote
+from gitsession.sync.transport import Talk
+
+
+def held(store: GitStore, read: Reader, theirs: Mapping[str, Oid]) -> set[str]:
+    """The refs that are archived and say no more than that: remotes without our hooks list them for a while."""
+    archive = theirs.get(refs.ARCHIVE)
+    said = archived.read(store) | (archived.at(read, archive) if archive is not None else archived.NONE)
+    return {ref for ref, oid in theirs.items() if archiving.is_held(said, ref, oid, read.read)}
+
+
+def retire(store: GitStore, remote: Remote, talk: Talk) -> None:
+    """Where the remote has our archive and lists its sessions nevertheless, it has none of our hooks: they are deleted
+    there, each if it holds what we have seen of it. What it will not delete stays. Raises ``Unavailable``.
+    """
+    seen = {remote.here(name): oid for name, oid in store.refs(remote.tracks).items()}
+    if refs.ARCHIVE not in seen or seen[refs.ARCHIVE] != store.ref(refs.ARCHIVE):
+        return
+    listed = held(store, Reader(store.git_dir, store), seen)
+    ahead = {refs.session_of(ref) for ref in seen if ref not in listed}
+    leases = {
+        there: seen[ref]
+        for ref in sorted(listed)
+        if refs.session_of(ref) not in ahead and (there := remote.there(ref)) is not None
+    }
+    if not leases:
+        return
+    with Quarantine(store.git_dir, remote, {}) as place:
+        gone = transport.delete(place.git_dir, remote, leases, talk)
+    with store.transaction() as tx:
+        for there in gone:
+            name = remote.tracking(remote.near(there) or there)
+            if store.ref(name) == leases[there]:
+                tx.move(name, None, expected=leases[there])
+    store.flush()

@@ -1,0 +1,356 @@
+"""The archive: a set of sessions that one ref keeps, the same in every store (docs/archive.md)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from builders import assert_clean, assert_git_agrees, begun, session
+from purged import SECRET, find, purge, traces
+from purged import whole as whole_of
+from raw import git
+from remotes import hub, pull, say, shared, store_with, sync, there
+
+from gitsession.errors import NotFound
+from gitsession.session import archived
+from gitsession.session.archived import Archive, InArchive, Whole
+from gitsession.session.verify import verify
+from gitsession.store import refs
+from gitsession.store.gitstore import GitStore
+from gitsession.sync import archives, archiving, cloning, purging, server, syncing
+from gitsession.sync.transport import Talk
+
+A, B = "20260101-aaaaaaaaaaaaa", "20260201-bbbbbbbbbbbbb"
+KEY = "AKIA" + "Q3EGRWHFTZ5XMPLB"
+ONE, TWO = "1" * 40, "2" * 40
+
+
+@pytest.fixture(params=["with hooks", "without hooks"])
+def place(request, tmp_path: Path) -> Path:
+    made = hub(tmp_path / "hub.git")
+    if request.param == "with hooks":
+        server.install(made, [sys.executable, "-m", "gitsession"])
+    else:
+        git(made, "config", "receive.denyDeletes", "false")
+    return made
+
+
+@pytest.fixture
+def stores(tmp_path: Path, place: Path):
+    made = [store_with(tmp_path / f"{name}.git", place) for name in "ab"]
+    yield made
+    for store in made:
+        store.close()
+
+
+def everywhere(*stores: GitStore) -> None:
+    for store in (*stores, *stores):
+        sync(store)
+
+
+def live(store: GitStore) -> set[str]:
+    return {refs.session_of(name) for name in store.refs(refs.SESSIONS)}
+
+
+# ---- the set
+
+
+def test_a_set_joined_with_another_says_all_of_both_in_any_order():
+    one = Archive({A: 1, B: 2}, {A: frozenset({("main", ONE)}), B: frozenset({("main", ONE)})})
+    other = Archive({A: 2}, {A: frozenset({("main", TWO)})})
+    both = one | other
+    assert both == other | one == both | one
+    assert (both.turns, both.of(A)) == ({A: 2, B: 2}, {("main", ONE), ("main", TWO)})
+    assert one <= both and other <= both and not both <= one
+    assert (list(one), list(other), list(both)) == ([A], [], [])
+
+
+def test_what_a_tree_says_is_read_back(tmp_path):
+    said = Archive({A: 1, B: 2}, {A: frozenset({("main", ONE), ("meta", TWO)}), B: frozenset()})
+    tree, objects = archived.tree_of(said)
+
+    class Reader:
+        def read(self, oid):
+            return objects[oid]
+
+    found = archived.at_tree(Reader(), tree)
+    assert (found.turns, found.of(A), found.of(B)) == (said.turns, said.of(A), said.of(B))
+    assert sorted(data for kind, data in objects.values() if kind == "blob") == [
+        f"{A}\t1\n{A}/main\t{ONE}\n{A}/meta\t{TWO}\n".encode(),
+        f"{B}\t2\n".encode(),
+    ]
+
+
+def test_thousands_of_ends_are_several_commits_each_of_which_leads_to_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(archives, "TIPS", 6)
+    with store_with(tmp_path / "s.git") as store:
+        sids = [begun(store, f"{number}").id for number in range(8)]
+        archiving.archive(store, sids, 1000)
+        store.flush()
+        tip = store.ref(refs.ARCHIVE)
+        steps = git(store.git_dir, "rev-list", "--first-parent", "--author=archive", tip).split()
+        tips = [archives.link(store.read(oid)[1]).tips for oid in steps]
+        assert sorted(len(found) for found in tips) == [4, 6, 6]
+        assert_git_agrees(store)
+
+
+# ---- one store
+
+
+def test_an_archived_session_is_kept_whole_and_listed_nowhere_until_it_is_taken_out(tmp_path):
+    with store_with(tmp_path / "s.git") as store:
+        first, second = begun(store, "one", "two"), begun(store, "three")
+        first.branch("side", first.leaf)
+        before = dict(store.refs(refs.session(first.id)))
+        archiving.archive(store, [first.id], 1000)
+        assert live(store) == {second.id}
+        assert InArchive(store, archived.read(store)).refs(refs.SESSIONS) == before
+        assert Whole.of(store).refs(refs.session(first.id)) == before
+        git(store.git_dir, "gc", "-q", "--prune=now")
+        assert_clean(store)
+        assert verify(store).checked == 7
+        archiving.restore(store, first.id, 2000)
+        assert store.refs(refs.session(first.id)) == before
+        with pytest.raises(NotFound, match="in the archive"):
+            archiving.restore(store, first.id, 2000)
+        assert_clean(store)
+
+
+def test_a_session_that_does_not_exist_archives_none(tmp_path):
+    with store_with(tmp_path / "s.git") as store:
+        sid = begun(store, "one").id
+        with pytest.raises(NotFound):
+            archiving.archive(store, [sid, A], 1000)
+        assert live(store) == {sid}
+        assert store.ref(refs.ARCHIVE) is None
+
+
+# ---- several
+
+
+def test_what_one_archives_is_archived_everywhere_and_what_one_takes_out_is_back(stores, place):
+    a, b = stores
+    kept, old = begun(a, "kept").id, begun(a, "old", "words").id
+    everywhere(a, b)
+    assert live(b) == {kept, old}
+    archiving.archive(a, [old], 1000)
+    pull(a)
+    assert live(a) == {kept}
+    everywhere(a, b)
+    assert live(a) == live(b) == {kept}
+    assert shared(a) == shared(b)
+    assert {refs.session_of(name) for name in there(place)} - {""} == {kept}
+    assert not a.refs(f"refs/remotes/origin/sessions/{old}")
+    archiving.restore(b, old, 2000)
+    everywhere(b, a)
+    assert live(a) == live(b) == {kept, old}
+    assert shared(a) == shared(b) == there(place)
+    for store in stores:
+        assert_clean(store)
+    assert_git_agrees(a)
+
+
+def test_who_went_on_with_it_takes_it_out_for_all(stores, place):
+    a, b = stores
+    sid = begun(a, "first").id
+    session(a, sid).branch("side", session(a, sid).leaf)
+    everywhere(a, b)
+    say(b, sid, "went on")
+    archiving.archive(a, [sid], 1000)
+    sync(a)
+    everywhere(b, a)
+    assert live(a) == live(b) == {sid}
+    assert shared(a) == shared(b) == there(place)
+    assert {name.rpartition("/")[2] for name in a.refs(refs.session(sid))} >= {"main", "side"}
+    assert session(a, sid).leaf == session(b, sid).leaf
+    for store in stores:
+        assert_clean(store)
+
+
+def test_lines_that_parted_before_both_were_archived_are_both_there_when_it_is_taken_out(stores, place):
+    a, b = stores
+    sid = begun(a, "first").id
+    everywhere(a, b)
+    for store, words in ((a, "of a"), (b, "of b")):
+        say(store, sid, words)
+        archiving.archive(store, [sid], 1000)
+    ends = {end for store in stores for _, end in archived.read(store).of(sid)}
+    everywhere(a, b)
+    assert live(a) == live(b) == set()
+    assert a.ref(refs.ARCHIVE) == b.ref(refs.ARCHIVE)
+    archiving.restore(a, sid, 2000)
+    everywhere(a, b)
+    held = set(a.refs(refs.session(sid)).values())
+    assert {end for end in ends if any(find_words(a, end, words) for words in ("of a", "of b"))} <= held
+    assert shared(a) == shared(b)
+
+
+def find_words(store: GitStore, oid: str, words: str) -> bool:
+    return words.encode() in store.read(oid)[1]
+
+
+def test_an_archive_that_is_pulled_by_a_third_is_the_same_commit_as_that_of_the_others(tmp_path):
+    """Two archive at once; whoever joins them makes the same commit."""
+    place = hub(tmp_path / "hub.git")
+    made = [store_with(tmp_path / f"{name}.git", place) for name in "abc"]
+    a, b, c = made
+    sids = [begun(a, f"{number}").id for number in range(3)]
+    everywhere(*made)
+    archiving.archive(a, sids[:1], 1000)
+    archiving.archive(b, sids[1:2], 5000)
+    joined = archives.merge(Both(a, b), a.ref(refs.ARCHIVE), b.ref(refs.ARCHIVE)).oid
+    assert joined == archives.merge(Both(b, a), b.ref(refs.ARCHIVE), a.ref(refs.ARCHIVE)).oid
+    everywhere(*made)
+    assert {store.ref(refs.ARCHIVE) for store in made} == {joined}
+    assert live(a) == live(b) == live(c) == {sids[2]}
+    for store in made:
+        store.close()
+
+
+class Both:
+    def __init__(self, one, other):
+        self._stores = one, other
+
+    def read(self, oid):
+        return next(store for store in self._stores if store.contains(oid)).read(oid)
+
+
+def test_a_clone_has_the_archive_and_lists_none_of_it(tmp_path):
+    place = hub(tmp_path / "hub.git")
+    a = store_with(tmp_path / "a.git", place)
+    kept, old = begun(a, "kept").id, begun(a, "old").id
+    archiving.archive(a, [old], 1000)
+    sync(a)
+    cloning.clone(str(place), tmp_path / "clone.git", Talk())
+    with GitStore.open(tmp_path / "clone.git") as store:
+        assert live(store) == {kept}
+        archiving.restore(store, old, 2000)
+        assert store.refs(refs.session(old)) == InArchive(a, archived.read(a)).refs(refs.session(old))
+        assert_clean(store)
+
+
+def test_a_stale_clone_brings_nothing_back_to_a_server_and_its_new_words_are_taken(tmp_path):
+    place = hub(tmp_path / "hub.git")
+    server.install(place, [sys.executable, "-m", "gitsession"])
+    with store_with(tmp_path / "a.git", place) as a, store_with(tmp_path / "b.git", place) as b:
+        sid = begun(a, "old").id
+        everywhere(a)
+        sync(b)
+        archiving.archive(a, [sid], 1000)
+        sync(a)
+        first = a.ref(refs.ARCHIVE)
+        assert sid not in {refs.session_of(name) for name in there(place)}
+        told = plain_push(b, f"{refs.leaf(sid)}:{refs.leaf(sid)}")
+        assert f"refused {refs.leaf(sid)} at" in told and "it is archived" in told and "[archived]" in told
+        say(b, sid, "went on")
+        b.flush()
+        assert "refused" not in plain_push(b, f"{refs.leaf(sid)}:{refs.leaf(sid)}")
+        everywhere(a, b)
+        assert live(a) == live(b) == {sid}
+        second = begun(b, "another").id
+        archiving.archive(b, [second], 1000)
+        other = archives.added(b, None, archived.read(b), 1000)
+        with b.transaction() as tx:
+            tx.put_all(other.objects)
+            tx.move("refs/gitsession/other", other.oid, expected=None)
+        b.flush()
+        assert "does not go on from what was archived" in plain_push(b, f"+{other.oid}:{refs.ARCHIVE}")
+        assert "does not go on from what was archived" in plain_push(b, f"+{first}:{refs.ARCHIVE}")
+
+
+def plain_push(store: GitStore, spec: str) -> str:
+    words = ["git", f"--git-dir={store.git_dir}", "push", "origin", spec]
+    return subprocess.run(words, capture_output=True, text=True, check=False).stderr
+
+
+def test_what_is_archived_and_was_never_sent_is_looked_through_for_secrets(tmp_path):
+    place = hub(tmp_path / "hub.git")
+    with store_with(tmp_path / "a.git", place) as a:
+        git(a.git_dir, "config", "gitsession.redact", "false")
+        with GitStore.open(a.git_dir) as store:
+            sid = begun(store, f"the key is {KEY}").id
+            archiving.archive(store, [sid], 1000)
+            assert sync(store)["archive"] == "refused"
+        assert refs.ARCHIVE not in there(place)
+
+
+def test_a_remote_that_deletes_nothing_goes_on_listing_it_and_that_is_all(tmp_path):
+    place = hub(tmp_path / "hub.git")
+    with store_with(tmp_path / "a.git", place) as a, store_with(tmp_path / "b.git", place) as b:
+        kept, old = begun(a, "kept").id, begun(a, "old").id
+        everywhere(a, b)
+        archiving.archive(a, [old], 1000)
+        everywhere(a, b)
+        assert live(a) == live(b) == {kept}
+        assert old in {refs.session_of(name) for name in there(place)}
+        assert sync(a) == {}
+        cloning.clone(str(place), tmp_path / "clone.git", Talk())
+        with GitStore.open(tmp_path / "clone.git") as store:
+            assert live(store) == {kept}
+
+
+# ---- kills
+
+
+def die(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("step", ["join", "settle", "_retire"])
+def test_a_sync_that_ends_midway_is_finished_by_the_next(tmp_path, monkeypatch, step):
+    place = hub(tmp_path / "hub.git")
+    git(place, "config", "receive.denyDeletes", "false")
+    a, b = (store_with(tmp_path / f"{name}.git", place) for name in "ab")
+    kept, old = begun(a, "kept").id, begun(a, "old").id
+    everywhere(a, b)
+    say(b, kept, "meanwhile")
+    archiving.archive(a, [old], 1000)
+    for store in (a, b):
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            at = syncing if step == "_retire" else archiving
+
+            patched.setattr(at, step, die)
+            sync(store)
+        assert old in archived.read(Whole.of(store)) or old in live(store)
+    everywhere(a, b)
+    assert live(a) == live(b) == {kept}
+    assert shared(a) == shared(b)
+    assert {refs.session_of(name) for name in there(place)} - {""} == {kept}
+    assert_clean(b)
+
+
+# ---- purge
+
+
+def test_a_purge_goes_through_the_archive_and_leaves_no_trace(tmp_path):
+    """Of an entry, and of a whole session: in the store, and the same commit of the archive wherever it is made."""
+    place = hub(tmp_path / "hub.git")
+    server.install(place, [sys.executable, "-m", "gitsession"])
+    a, b = (store_with(tmp_path / f"{name}.git", place) for name in "ab")
+    with a, b:
+        one = begun(a, "first", SECRET, "last").id
+        secret = find(a)
+        whole = begun(a, "this goes", "as a whole").id
+        archiving.archive(a, [one, whole], 1000)
+        everywhere(a, b)
+        purge(a, secret)
+        assert traces(a) == []
+        assert set(archived.read(a)) == {one, whole}
+        assert_clean(a)
+        assert_git_agrees(a)
+        everywhere(a, b)
+        assert traces(b) == []
+        assert a.ref(refs.ARCHIVE) == b.ref(refs.ARCHIVE) == there(place)[refs.ARCHIVE]
+        purging.add(a, whole_of(Whole.of(a), whole), 3000)
+        assert traces(a, "as a whole") == []
+        assert_clean(a)
+        everywhere(a, b)
+        assert traces(b, "as a whole") == []
+        assert a.ref(refs.ARCHIVE) == b.ref(refs.ARCHIVE) == there(place)[refs.ARCHIVE]
+        archiving.restore(b, whole, 2000)
+        assert set(b.refs(refs.session(whole))) == {refs.leaf(whole), refs.meta(whole)}
+        archiving.restore(b, one, 2000)
+        assert [node.kind for node in session(b, one).line()].count("tombstone") == 1
+        assert_clean(b)
