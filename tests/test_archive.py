@@ -19,7 +19,7 @@ from gitsession.session.archived import Archive, InArchive, Whole
 from gitsession.session.verify import verify
 from gitsession.store import refs
 from gitsession.store.gitstore import GitStore
-from gitsession.sync import archives, archiving, cloning, purging, server, syncing
+from gitsession.sync import archives, archiving, cloning, purging, retiring, server
 from gitsession.sync.transport import Talk
 
 A, B = "20260101-aaaaaaaaaaaaa", "20260201-bbbbbbbbbbbbb"
@@ -169,8 +169,9 @@ def test_who_went_on_with_it_takes_it_out_for_all(stores, place):
         assert_clean(store)
 
 
-def test_lines_that_parted_before_both_were_archived_are_both_there_when_it_is_taken_out(stores, place):
-    a, b = stores
+def test_lines_that_parted_before_both_were_archived_are_both_there_when_it_is_taken_out(tmp_path):
+    place = hub(tmp_path / "hub.git")
+    stores = a, b = tuple(store_with(tmp_path / f"{name}.git", place) for name in "ab")
     sid = begun(a, "first").id
     everywhere(a, b)
     for store, words in ((a, "of a"), (b, "of b")):
@@ -298,7 +299,7 @@ def die(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("step", ["join", "settle", "_retire"])
+@pytest.mark.parametrize("step", ["join", "settle", "retire"])
 def test_a_sync_that_ends_midway_is_finished_by_the_next(tmp_path, monkeypatch, step):
     place = hub(tmp_path / "hub.git")
     git(place, "config", "receive.denyDeletes", "false")
@@ -309,9 +310,7 @@ def test_a_sync_that_ends_midway_is_finished_by_the_next(tmp_path, monkeypatch, 
     archiving.archive(a, [old], 1000)
     for store in (a, b):
         with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-            at = syncing if step == "_retire" else archiving
-
-            patched.setattr(at, step, die)
+            patched.setattr(retiring if step == "retire" else archiving, step, die)
             sync(store)
         assert old in archived.read(Whole.of(store)) or old in live(store)
     everywhere(a, b)

@@ -2,7 +2,8 @@
 with the refspecs that a store comes with; a first clone, against `git clone --mirror`; the first push of all sessions.
 
 The server is a bare repository on the same disk. Bytes are counted by a stand-in for ssh. Every push costs the list of
-the server's refs, 88 bytes each, whoever pushes: the table says how much that is.
+the server's refs, 88 bytes each, whoever pushes: the table says how much that is, and what is left of it where all
+but a few sessions are archived.
 """
 
 from __future__ import annotations
@@ -25,14 +26,26 @@ BEYOND_MAX = 4096
 
 
 def measure(shop: Workshop) -> Iterator[Line | Table]:
-    sizes = shop.pick([5], [1000], [1000, 10_000])
+    sizes = shop.pick([5], [100, 1000], [100, 1000, 10_000])
     rows = []
     for sessions in sizes:
         store, hub = _synced(shop, sessions)
-        yield _entries(shop, store, hub, sessions)
-        rows += _on_the_wire(shop, store, hub, sessions)
+        yield _entries(shop, store, hub, f"{sessions:,} sessions")
+        rows += _on_the_wire(shop, store, hub, f"{sessions:,}")
         yield _clones(shop, hub, sessions)
-    yield _first_push(shop, sizes[0])
+        yield _pulls(shop, hub, sessions)
+        if sessions == sizes[-1]:
+            old = sessions - max(sessions // 20, 1)
+            took = _archived(store, hub, old)
+            row = [f"{sessions:,}", f"{old:,}", took]
+            yield Table("A sync that archives", ["sessions", "archived", "it takes"], [row])
+            what = f"{sessions:,}, {old:,} of them archived"
+            yield _entries(shop, store, hub, what)
+            rows += _on_the_wire(shop, store, hub, what)
+        if sessions <= 1000:
+            yield _first_push(shop, sessions)
+        for path in (store, hub):
+            shutil.rmtree(path)
     columns = ["sessions", "one new entry", "up", "down", "of it the list of refs", "beyond it"]
     yield Table("Bytes on the wire", columns, rows)
 
@@ -60,7 +73,24 @@ def _say(store: Store, number: int) -> None:
     store.flush()
 
 
-def _entries(shop: Workshop, path: Path, hub: Path, sessions: int) -> Line:
+def _runs(shop: Workshop, sessions: int) -> range:
+    """What takes tens of seconds is not done again."""
+    return range(shop.runs if sessions <= 1000 else 1)
+
+
+def _archived(path: Path, hub: Path, number: int) -> str:
+    """How long it takes to archive so many sessions, and to have a server without hooks list them no more."""
+    with Store.open(path) as store:
+        store.remove_remote("origin")
+        store.add_remote("origin", str(hub))
+        store.sync()
+        sids = sorted(row.sid for row in store.sessions())[:number]
+        took = seconds(lambda _: (store.archive(sids), store.sync()))
+        store.maintain()
+    return f"{took:.1f} s"
+
+
+def _entries(shop: Workshop, path: Path, hub: Path, what: str) -> Line:
     """One new entry, pushed by us and by git in turn."""
     found = Duel()
     rounds = shop.pick(1, 5, 7)
@@ -73,10 +103,10 @@ def _entries(shop: Workshop, path: Path, hub: Path, sessions: int) -> Line:
                 _say(store, number)
                 theirs.append(seconds(lambda _: _git(path, "push", "-q", "origin")))
             found.add(ours, theirs)
-    return found.line(f"push of one entry, {sessions:,} sessions", "git push", BAR)
+    return found.line(f"push of one entry, {what}", "git push", BAR)
 
 
-def _on_the_wire(shop: Workshop, path: Path, hub: Path, sessions: int) -> Iterator[list[str]]:
+def _on_the_wire(shop: Workshop, path: Path, hub: Path, sessions: str) -> Iterator[list[str]]:
     told = subprocess.run(
         ["git", f"--git-dir={hub}", "receive-pack", "--advertise-refs", str(hub)], capture_output=True
     )
@@ -85,6 +115,7 @@ def _on_the_wire(shop: Workshop, path: Path, hub: Path, sessions: int) -> Iterat
         store.remove_remote("origin")
         store.add_remote("origin", f"ssh://stand-in{hub}")
         store.sync()
+        store.maintain()
         since()
         works = {
             "gitsession push": lambda: store.push(),
@@ -97,12 +128,12 @@ def _on_the_wire(shop: Workshop, path: Path, hub: Path, sessions: int) -> Iterat
             went = since()
             beyond = went.up + went.down - listed
             told_as = f"{beyond:,}" if "push" in what else f"{beyond:,} (it fetches too)"
-            yield [f"{sessions:,}", what, f"{went.up:,}", f"{went.down:,}", f"{listed:,}", told_as]
+            yield [sessions, what, f"{went.up:,}", f"{went.down:,}", f"{listed:,}", told_as]
 
 
 def _clones(shop: Workshop, hub: Path, sessions: int) -> Line:
     found = Duel()
-    for _ in range(shop.runs):
+    for _ in _runs(shop, sessions):
         places = shop.folder(), shop.folder()
         ours = seconds(lambda _, place=places[0]: Store.clone(str(hub), place / "store.git")[0].close())
         theirs = seconds(
@@ -116,6 +147,22 @@ def _clones(shop: Workshop, hub: Path, sessions: int) -> Line:
     why = "Ours judges every entry, too."
     line = found.line(f"clone of {sessions:,} sessions", "git clone --mirror")
     return Line(line.what, line.peer, line.bar, line.ratio, line.ours, line.theirs, line.unit, why)
+
+
+def _pulls(shop: Workshop, hub: Path, sessions: int) -> Line:
+    """Into a store that is there already, and empty."""
+    found = Duel()
+    for _ in _runs(shop, sessions):
+        places = shop.folder(), shop.folder()
+        path, mirror = places[0] / "store.git", _hub(places[1] / "mirror.git")
+        with Store.create(path) as store:
+            store.add_remote("origin", str(hub))
+            ours = seconds(lambda _, store=store: store.pull())
+        theirs = seconds(lambda _, mirror=mirror: _git(mirror, "fetch", "-q", str(hub), "+refs/heads/*:refs/heads/*"))
+        found.add([ours], [theirs])
+        for place in places:
+            shutil.rmtree(place)
+    return found.line(f"first pull of {sessions:,} sessions", "git fetch")
 
 
 def _first_push(shop: Workshop, sessions: int) -> Line:

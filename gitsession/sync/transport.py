@@ -21,6 +21,9 @@ from gitsession.sync.remotes import Remote, plain
 FIRST_CHUNK, CHUNK_MAX = 200, 3200
 """Refs of one push: each push costs the list of all refs there, and a refusal may hit all that were pushed with it."""
 
+_DELETED_AT_ONCE = 1600
+"""What of refs and leases fits into the words of one command."""
+
 _OFFLINE = re.compile(
     r"could not resolve|connection (refused|timed out|reset|closed)|network is unreachable|no route to host|"
     r"failed to connect|temporary failure|operation timed out|early eof|remote end hung up|unable to connect",
@@ -138,7 +141,7 @@ def delete(git_dir: Path, remote: Remote, leases: Mapping[str, Oid], talk: Talk)
     gone: set[str] = set()
     waiting = list(leases)
     while waiting:
-        chunk, waiting = waiting[:FIRST_CHUNK], waiting[FIRST_CHUNK:]
+        chunk, waiting = waiting[:_DELETED_AT_ONCE], waiting[_DELETED_AT_ONCE:]
         words = ["push", "--porcelain", "--no-verify", *_progress(talk)]
         words += [f"--force-with-lease={there}:{leases[there]}" for there in chunk]
         words += ["--end-of-options", remote.address, *(f":{there}" for there in chunk)]
