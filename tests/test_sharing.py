@@ -64,6 +64,19 @@ print("all")
 
 
 @LINUX
+def test_who_has_said_its_part_is_ended_without_a_word() -> None:
+    """The one who asked ends it, maybe before it has ended; what the program does when it is told to end is its own."""
+    told = said(
+        """
+signal.signal(signal.SIGTERM, lambda *_: sys.exit("told to end"))
+for how in sharing.share(range(100), lambda part: signal.getsignal(signal.SIGTERM) == signal.SIG_DFL):
+    print(how)
+"""
+    )
+    assert told == ["False", "True", "True"]
+
+
+@LINUX
 def test_a_store_that_is_checked_by_several_says_what_it_says_to_one(tmp_path: Path) -> None:
     with Store.create(tmp_path / "store.git", clock=Clock()) as store:
         held = begun(store.objects, *(f"words {number}" for number in range(80)))

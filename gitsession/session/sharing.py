@@ -68,6 +68,7 @@ def _work(things: Sequence[T], work: Callable[[Sequence[T]], R], to: Connection)
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who asked is told, and takes us along
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # who has said its part is ended without a word
     to.send(work(things))
 
 
