@@ -215,3 +215,16 @@ def test_our_push_holds_back_what_would_take_a_secret_along_and_sends_the_rest(s
     assert command_line.run(["gate", "allow", hit.address]) == 0
     assert command_line.run([how]) == 0
     assert refs.leaf(said.id, "side") in everything_in(home)[0]
+
+
+def test_what_may_go_is_left_alone_by_redact(store, capsys) -> None:
+    said = begun(store, f"the key is {KEY}", f"and {OTHER}")
+    store.flush()
+    assert command_line.run(["gate", "allow", f"{said.id}@leaf", RULE]) == 0
+    capsys.readouterr()
+    assert command_line.run(["redact", "--dry-run"]) == 6
+    assert len(capsys.readouterr().out.splitlines()) == 1
+    assert command_line.run(["redact"]) == 0
+    assert command_line.run(["redact", "--dry-run"]) == 0
+    assert command_line.run(["show", f"{said.id}@leaf"]) == 0
+    assert OTHER in capsys.readouterr().out

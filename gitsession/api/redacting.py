@@ -13,7 +13,7 @@ from gitsession.session import secrets
 from gitsession.session.secrets import FoundSecret, SecretSearch
 from gitsession.store import config
 from gitsession.store.gitstore import GitStore
-from gitsession.sync import purging
+from gitsession.sync import gate, purging
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ def guard_of(objects: GitStore) -> Guard:
 
 
 def search(objects: GitStore, sids: Iterable[str]) -> SecretSearch:
-    return SecretSearch(objects, guard_of(objects), sids)
+    return SecretSearch(objects, guard_of(objects), sids, frozenset(gate.allowances(objects)))
 
 
 def redact(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from gitsession.codec import holes, lift, payload
@@ -32,12 +32,16 @@ class FoundSecret:
 
 
 class SecretSearch:
-    """Looks at each entry, and at each file of checkpoints, once. ``unread``: entries that could not be read."""
+    """Looks at each entry, and at each file of checkpoints, once. ``unread``: entries that could not be read.
 
-    def __init__(self, store: ObjectStore, guard: Guard, sids: Iterable[str]) -> None:
+    ``known``: findings that somebody said are none, as ``<digest>:<rule>`` and ``file:<oid>:<rule>``.
+    """
+
+    def __init__(self, store: ObjectStore, guard: Guard, sids: Iterable[str], known: Collection[str] = ()) -> None:
         self._store = store
         self._guard = guard
         self._sids = sids
+        self._known = known
         self._seen: set[Oid] = set()
         self.unread: list[Oid] = []
 
@@ -73,8 +77,10 @@ class SecretSearch:
     def _entry(self, sid: str, node: Node) -> Iterator[FoundSecret]:
         parts = kept(self._store, node)
         redacted = self._guard.redact(parts.form, whole(self._store, node, parts))
+        digest = digest_of(parts.stored, parts.holes).hex() if self._known and redacted.rows else ""
         for rule, count in sorted(Counter(rule for _, _, rule in redacted.rows).items()):
-            yield FoundSecret(sid, node, rule, count)
+            if f"{digest}:{rule}" not in self._known:
+                yield FoundSecret(sid, node, rule, count)
         if parts.files is not None:
             yield from self._files(sid, node, parts.files, "")
 
@@ -92,7 +98,8 @@ class SecretSearch:
                 if self._guard.in_file(data) is not None:
                     hits = find(data, self._guard.scanner)
                     for rule, count in sorted(Counter(hit.rule for hit in hits).items()):
-                        yield FoundSecret(sid, node, rule, count, path)
+                        if f"file:{oid}:{rule}" not in self._known:
+                            yield FoundSecret(sid, node, rule, count, path)
 
 
 @dataclass(frozen=True, slots=True)
