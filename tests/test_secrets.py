@@ -15,6 +15,8 @@ from builders import Clock, entry, header, joined, pi_file, said
 from secret_shapes import Shape, a_password, a_token
 
 from gitsession import Message, Store
+from gitsession.cli import app as command_line
+from gitsession.cli import exits
 from gitsession.codec import holes
 from gitsession.errors import Ambiguous, NotFound, Refused, Unavailable
 from gitsession.exchange.bring_in import BroughtIn
@@ -351,6 +353,34 @@ IN_TIME = ["acme-[0-9]+", "(foo|bar){1,8}", "([a-f0-9]{4}-){3}", "(?:a+)++b", "(
 @pytest.mark.parametrize("pattern", FOR_EVER + IN_TIME)
 def test_a_pattern_that_may_take_for_ever_is_told_from_one_that_does_not(pattern: str) -> None:
     assert may_take_for_ever(pattern.encode()) == (pattern in FOR_EVER)
+
+
+def test_a_path_to_rules_that_is_not_whole_begins_in_the_store(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule = "[[rule]]\nname = 'acme'\npattern = 'acme_[0-9]'\nsamples = ['acme_1']\n"
+    (place_of(store) / "rules.toml").write_text(rule)
+    configure(store, "gitsession.rules", "rules.toml")
+    monkeypatch.chdir(tmp_path)
+    node = store.new_session(agent="x").append(Message.user("it is acme_7"))
+    assert node.subject.endswith("it is [redacted:acme]")
+
+
+def test_rules_that_are_unfit_are_told_once_and_by_doctor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.jsonl").write_bytes(header(f"0199-{name}") + b"\n" + said("aaaa1111", None, "hi") + b"\n")
+    monkeypatch.chdir(tmp_path)
+    with Store.create(tmp_path / "other.git") as other:
+        configure(other, "gitsession.rules", "/gone/rules.toml")
+    capsys.readouterr()
+    assert command_line.run(["--store", "other.git", "import", "a.jsonl", "b.jsonl"]) == exits.NOT_FOUND
+    told = capsys.readouterr().err
+    assert told.count("/gone/rules.toml") == 1
+    assert "`git config gitsession.rules`" in told
+    assert command_line.run(["--store", "other.git", "doctor"]) == exits.INTEGRITY
+    assert "!!  secrets       the rules for secrets, /gone/rules.toml" in capsys.readouterr().out
 
 
 def test_a_file_of_rules_that_is_not_there_is_named(store: Store, tmp_path: Path) -> None:

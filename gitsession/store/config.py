@@ -5,6 +5,7 @@ They hold nothing that a store keeps, so what is lost of them is written anew. S
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -66,10 +67,14 @@ class Redaction(NamedTuple):
 
 
 def redaction(git_dir: Path) -> Redaction:
-    """``gitsession.redact`` and ``gitsession.rules`` of the store's own configuration; on, and none, if not said."""
+    """``gitsession.redact`` and ``gitsession.rules`` of the store's own configuration; on, and none, if not said.
+
+    A path that is not whole begins in the store: whoever writes stands somewhere else each time.
+    """
     said = settings(_text(git_dir / FILE) or "")
     is_on = said.get("gitsession.redact", "true").lower() not in ("false", "no", "off", "0")
-    return Redaction(is_on, said.get("gitsession.rules", ""))
+    rules = said.get("gitsession.rules", "")
+    return Redaction(is_on, rules and os.path.join(git_dir, os.path.expanduser(rules)))
 
 
 def said(git_dir: Path, key: str) -> str:

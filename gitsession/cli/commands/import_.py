@@ -16,6 +16,7 @@ from gitsession.cli import exits, sweeping
 from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import count, current_folder, emit, json_option, say, warn
 from gitsession.errors import Corrupt, Unavailable
+from gitsession.store import config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,6 +51,8 @@ def command(
         raise click.UsageError("name a file or a folder, or say --all")
     files = list(_files(paths, everything, agent))
     store = app.rehearsal() if dry_run else app.store(make=True)
+    if config.redaction(app.path).rules:
+        _ = store.objects.guard  # rules that are unfit are told once, not of each file
     is_first = not store.sessions()
     work = Imports(store, final=final, dry_run=dry_run)
     try:
