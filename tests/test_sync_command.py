@@ -200,3 +200,10 @@ def test_documents_are_named_without_blanks(run: Run, here: Path) -> None:
         ("server", "status", "hub.git", "--json"), ("server", "uninstall", "hub.git", "--json"),
     ):  # fmt: skip
         assert re.fullmatch(r"gitsession/[a-z-]+/1", json.loads(run(*words))["schema"])
+
+
+@pytest.mark.parametrize("group", ["bundle", "gate", "link", "server"])
+def test_a_command_with_parts_says_what_they_are_in_whole_sentences(run: Run, group: str) -> None:
+    told = run(group, code=2, err=True)
+    assert told.startswith("Usage: ")
+    assert "..." not in told.partition("Commands:")[2]

@@ -147,7 +147,10 @@ def run(arguments: Sequence[str]) -> int:
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as error:
-        complain(error.format_message(), hint=_usage_hint(error))
+        if type(error).__name__ == "NoArgsIsHelpError":  # of click 8.2 and later: the message is the help
+            click.echo(error.format_message(), err=True)
+        else:
+            complain(error.format_message(), hint=_usage_hint(error))
         return exits.USAGE
     except (click.Abort, KeyboardInterrupt):
         return exits.INTERRUPTED

@@ -21,7 +21,7 @@ def command() -> None:
     """Look through what is about to be pushed for secrets (docs/server.md). `push` and `sync` do so anyway."""
 
 
-@command.command()
+@command.command(short_help="Have plain `git push` look too, by a hook.")
 @json_option
 @with_app
 def install(app: App, as_json: bool) -> int:
@@ -78,7 +78,7 @@ def check(app: App, remote: str) -> int:
     return exits.SECRETS if found else exits.OK
 
 
-@command.command()
+@command.command(short_help="Let what is found in an entry go.")
 @click.argument("address", metavar="SESSION@ENTRY")
 @click.argument("rule", required=False, default="")
 @json_option

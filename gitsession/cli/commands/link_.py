@@ -26,7 +26,7 @@ def command() -> None:
 _folder = click.argument("folder", default=".", type=click.Path(exists=True, file_okay=False, path_type=Path))
 
 
-@command.command()
+@command.command(short_help="Put a hook into the repository of FOLDER.")
 @_folder
 @click.option("--hours", type=click.FloatRange(0, min_open=True), help="How long a session counts as going on: 4.")
 @json_option

@@ -17,7 +17,7 @@ def command() -> None:
     """Make a bare repository check the sessions that are pushed to it (docs/server.md)."""
 
 
-@command.command()
+@command.command(short_help="Put our hooks into REPOSITORY.")
 @click.argument("repository", type=click.Path(path_type=Path))
 @click.option("--allow", multiple=True, metavar="PATTERN", help="Other refs that may be pushed: 'refs/heads/*'.")
 @json_option
