@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,13 @@ from gitsession.model.blocks import ToolCall
 from gitsession.session import trash
 from gitsession.store import refs
 from gitsession.sync.retention import Retention
+
+
+class Terminal(io.StringIO):
+    """Somebody who can be asked."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 @pytest.fixture
@@ -87,6 +95,12 @@ def test_a_whole_session_is_listed_no_more_and_not_taken_in_again(run: Run, impo
 def test_without_a_terminal_yes_must_be_said(run: Run, imported: str) -> None:
     assert "say --yes" in run("purge", imported, code=exits.USAGE, err=True)
     assert ids(run) == [imported]
+
+
+def test_who_answers_no_keeps_it_and_is_told(run: Run, imported: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", Terminal("n\n"))
+    assert "nothing is purged" in run("purge", f"{imported}@leaf", code=exits.REFUSED, err=True)
+    assert "All is well" in run("log", imported)
 
 
 def test_what_is_to_be_purged_must_be_said(run: Run, imported: str) -> None:

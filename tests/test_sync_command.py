@@ -106,6 +106,13 @@ def test_of_a_large_sync_some_are_shown_and_the_rest_counted(run: Run, here: Pat
     assert re.fullmatch(r"\.\.\. and \d+ more; --json lists all", told[2])
 
 
+def test_who_has_sent_all_is_told_that(run: Run, here: Path) -> None:
+    imported(run, here, "hi")
+    run("remote", "add", "origin", "hub.git")
+    run("push")
+    assert run("push") == "origin: nothing to do\n"
+
+
 def test_a_purge_that_a_sync_publishes_is_told(run: Run, here: Path) -> None:
     imported(run, here, "hi", "what nobody should read", "bye")
     run("remote", "add", "origin", "hub.git")

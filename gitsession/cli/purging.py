@@ -6,13 +6,16 @@ import sys
 
 import click
 
+from gitsession.errors import Refused
+
 consent_option = click.option("--yes", "consent", is_flag=True, help="Do not ask; without a terminal it must be said.")
 
 
 def confirm(question: str, *, consent: bool) -> None:
-    """Raises ``UsageError`` where nobody can be asked, ``Abort`` where the answer is no."""
+    """Raises ``UsageError`` where nobody can be asked, ``Refused`` where the answer is no."""
     if consent:
         return
     if sys.stdin is None or not sys.stdin.isatty():
         raise click.UsageError(f"{question} nobody can be asked here: say --yes")
-    click.confirm(question, abort=True, err=True)
+    if not click.confirm(question, err=True):
+        raise Refused("nothing is purged")

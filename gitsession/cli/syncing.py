@@ -99,8 +99,8 @@ def _tell(app: App, report: SyncReport, words: dict[str, str]) -> None:
     same = len(report.of("same"))
     sums = Counter(words[branch.outcome] for branch in told)
     parts = [f"{number:,} {word}" for word, number in sums.items()]
-    parts += [f"{same:,} the same"] if same or not parts else []
-    say(f"{report.remote}: {', '.join(parts)}")
+    parts += [f"{same:,} the same"] if same else []
+    say(f"{report.remote}: {', '.join(parts) or 'nothing to do'}")
 
 
 def _line(branch: SyncedBranch, word: str, titles: dict[str, str]) -> str:
