@@ -7,43 +7,27 @@ import json
 import re
 import shlex
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from builders import header, said
+from commands import Run
 from raw import git
 from remotes import hub
 
 from gitsession import Store
-from gitsession.cli import app as command_line
 from gitsession.cli import syncing
 from gitsession.cli.syncing import Progress
 from gitsession.sync.transport import Talk
 
-Run = Callable[..., str]
 KEY = "AKIA" + "Z3KQ7XJ2M5TB6WPL"  # joined here, so that no file of ours looks as if it held one
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "work"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    hub(folder / "hub.git")
-    return folder
-
-
-@pytest.fixture
-def run(here: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
-    def run(*words: str, code: int = 0, err: bool = False) -> str:
-        capfdbinary.readouterr()
-        ended = command_line.run(words)
-        out, complaint = capfdbinary.readouterr()
-        assert ended == code, complaint.decode()
-        return (complaint if err else out).decode()
-
-    return run
+def here(here: Path) -> Path:
+    """A folder to stand in, with a hub."""
+    hub(here / "hub.git")
+    return here
 
 
 def imported(run: Run, here: Path, *texts: str, name: str = "0199-abcd") -> str:
