@@ -16,11 +16,12 @@ from gitsession.api.purges import Trashed
 from gitsession.api.redacting import Redaction
 from gitsession.checkpoint.at import FileChange, Files
 from gitsession.checkpoint.taking import Phase
+from gitsession.exchange.repair import Repaired
 from gitsession.index.catalogue import Catalogue
 from gitsession.live.drain import Drained
 from gitsession.rewind.perform import Rewound
 from gitsession.rewind.plan import RewindPlan, What
-from gitsession.session.findings import Sealed
+from gitsession.session.findings import Report, Sealed
 from gitsession.session.secrets import FoundSecret, SecretSearch
 from gitsession.sync.finding import PurgePlan
 from gitsession.sync.purging import Purged
@@ -43,7 +44,7 @@ LATER = {
     each.__name__: each for each in (Drained, FileChange, Files, Remote, RewindPlan, Rewound, Sealed, SyncReport, Talk)
 }
 LATER |= {each.__name__: each for each in (FoundSecret, Redaction, SecretSearch)}
-LATER |= {each.__name__: each for each in (Expired, Purged, PurgePlan, Retention, Trashed)}
+LATER |= {each.__name__: each for each in (Expired, Purged, PurgePlan, Repaired, Report, Retention, Trashed)}
 LATER |= {"Phase": Phase, "What": What}
 """What methods name and their modules load only when they are called."""
 

@@ -106,3 +106,10 @@ def test_the_library_loads_what_only_files_need_with_the_first_of_them() -> None
     parts = {name.split(".")[1] for name in told}
     assert not parts & {"workspace", "rewind"}
     assert "gitsession.live.drain" not in told
+
+
+def test_the_library_loads_neither_rules_of_secrets_nor_repair_to_open_a_store(tmp_path: Path) -> None:
+    opened = f"Store.create({str(tmp_path / 's.git')!r}).sessions()"
+    shown = f"import sys; from gitsession import Store; {opened}; print(*sys.modules)"
+    told = subprocess.run([sys.executable, "-c", shown], capture_output=True, text=True, check=True).stdout.split()
+    assert not set(told) & {"gitsession.redaction.scan", "gitsession.exchange.repair", "gitsession.session.checkup"}

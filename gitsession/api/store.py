@@ -13,7 +13,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from gitsession import location
-from gitsession.api import care
 from gitsession.api.exchanging import Exchanging
 from gitsession.api.leaving import Leaving
 from gitsession.api.opened import now_ms
@@ -21,7 +20,6 @@ from gitsession.api.remotes import Syncing
 from gitsession.api.session import Session
 from gitsession.errors import GitSessionError
 from gitsession.exchange import projects
-from gitsession.exchange.repair import Repaired
 from gitsession.index import search
 from gitsession.index.here import is_of
 from gitsession.index.search import Hit
@@ -29,14 +27,15 @@ from gitsession.live import follow as following
 from gitsession.live.follow import News
 from gitsession.session import oplog
 from gitsession.session import session as sessions
-from gitsession.session.findings import Report
 from gitsession.session.oplog import Operation
 from gitsession.store import create, gitcli
 from gitsession.store.gitstore import Durability, GitStore
 from gitsession.store.maintain import Maintained, is_due, maintain
 
 if TYPE_CHECKING:
+    from gitsession.exchange.repair import Repaired
     from gitsession.rewind.perform import Rewound
+    from gitsession.session.findings import Report
     from gitsession.sync.syncing import SyncReport
     from gitsession.sync.transport import Talk
 
@@ -208,6 +207,8 @@ class Store(Exchanging, Syncing, Leaving):
         """
         if notices and (quick or sample is not None or max_seconds is not None):
             raise ValueError("notices are of all there is: neither quick, nor of a sample or a limit of time")
+        from gitsession.api import care
+
         return care.verify(
             self.objects,
             sid,
@@ -224,6 +225,8 @@ class Store(Exchanging, Syncing, Leaving):
         ``sources``: repositories, session files or URLs to take lost objects from, before the alternates, the agents'
         own files that were imported, and the remotes. ``dry_run``: only say what would be done.
         """
+        from gitsession.api import care
+
         return care.repair(self.objects, sources, dry_run=dry_run)
 
     def maintain(self) -> Maintained:

@@ -15,7 +15,7 @@ from gitsession.context.policies import Policy
 from gitsession.context.rewriting import with_blocks
 from gitsession.context.value import Context, Item
 from gitsession.model.blocks import Block, Thinking
-from gitsession.redaction.payloads import OPENS
+from gitsession.redaction.original import OPENS
 from gitsession.store.base import Oid
 
 

@@ -18,7 +18,7 @@ from gitsession.formats.outgoing import Writer
 from gitsession.formats.record import TAIL, WHOLE
 from gitsession.formats.uuids import uuid_from
 from gitsession.model.entries import Fork, Session
-from gitsession.redaction.payloads import OPENS
+from gitsession.redaction.original import OPENS
 from gitsession.session import facts, graph, names
 from gitsession.session.content import payload_of
 from gitsession.session.meta import meta_of

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from gitsession.redaction.scan import Scanner
+if TYPE_CHECKING:
+    from gitsession.redaction.scan import Scanner
 
 _BYTES = 1 << 20
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from gitsession.redaction.payloads import Row
+if TYPE_CHECKING:
+    from gitsession.redaction.payloads import Row
 
 
 def matches(redacted: bytes, rows: Iterable[Row], original: bytes) -> bool:

@@ -1,8 +1,14 @@
-"""What a payload was before secrets were taken out of it."""
+"""What a payload was before secrets were taken out of it, and how what stands in their place begins.
+
+Apart from the rules, which who only reads need not load.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+OPENS = "[redacted:"
+"""How a placeholder begins."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from gitsession.codec.lift import is_image
 from gitsession.errors import Malformed
 from gitsession.redaction.escapes import Way, decoded, way
 from gitsession.redaction.looks import is_text
+from gitsession.redaction.original import OPENS
 from gitsession.redaction.scan import Hit, Scanner
 
 LEVELS_MAX = 4
@@ -39,10 +40,6 @@ class Redacted(NamedTuple):
     @property
     def is_changed(self) -> bool:
         return bool(self.rows)
-
-
-OPENS = "[redacted:"
-"""How a placeholder begins."""
 
 
 def placeholder(rule: str) -> bytes:
