@@ -103,13 +103,6 @@ BREAKS = [
         f"{NO_HOOKS}::test_who_publishes_while_it_is_taken_out_is_not_overwritten",
     ),
     one(
-        "what git borrowed for a fetch comes in with it",
-        "sync/incoming.py",
-        "if refused or left or joined:",
-        "if refused or left:",
-        f"{NO_HOOKS}::test_what_a_store_lends_to_a_fetch_does_not_come_in_with_it",
-    ),
-    one(
         "what was only here goes without a word",
         "sync/only_here.py",
         "    if not lost:",
@@ -117,7 +110,7 @@ BREAKS = [
         "tests/test_only_here.py::test_what_was_imported_here_too_is_set_aside_and_both_have_the_same",
     ),
     one(
-        "lines are brought together before what was purged is taken out",
+        "lines are brought together before a purge",
         "sync/growing.py",
         "moved = purging.apply(store).moved",
         "moved: tuple[str, ...] = ()",

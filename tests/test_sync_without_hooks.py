@@ -78,7 +78,7 @@ def test_a_stale_clone_brings_it_back_until_any_store_of_ours_syncs(three):
 
 def test_what_a_store_lends_to_a_fetch_does_not_come_in_with_it(three):
     """git completes what it fetched with what is here: by then it may be purged."""
-    words = "".join(f" word {n * n}" for n in range(900))
+    words = "".join(f" {n * n * n}" for n in range(100))
     say(three.a, three.sid, "sesame" + words)
     three.settle(1)
     purge(three.a, find(three.a, "sesame"))
