@@ -60,6 +60,8 @@ class Syncs(Scene):
         return self.judged(work)
 
     def judged(self, work: str) -> State:
+        if work == hurt.PUSH:
+            hurt.do(hurt.PULL, str(self.place))  # what was about to go is noted until the remote has said what it has
         store, hub = self.store(work), self.place / "hub.git"
         left = store / quarantine.PLACE
         assert not left.exists() or not [*left.iterdir()]

@@ -28,7 +28,11 @@ def alone(store: GitStore) -> Iterator[None]:
             hint="`gitsession git fetch --unshallow` brings them",
         )
     with alone_by(store.git_dir / LOCK):
-        yield
+        try:
+            yield
+        except OSError as error:
+            hint = "nothing is lost: try again when the disk takes it"
+            raise Unavailable(f"cannot go on in {store.git_dir}: {error.strerror}", hint=hint) from error
 
 
 def flush(store: GitStore) -> None:

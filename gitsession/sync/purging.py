@@ -12,7 +12,8 @@ Each step may be done again, to the same end.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -110,8 +111,19 @@ def begin(store: GitStore) -> None:
     """Step 0. Raises as ``check``."""
     check(store)
     file = store.git_dir / create.PURGE_PENDING
-    if not file.exists():
-        replace_file(file, b"", by=file.with_suffix(".tmp"))
+    with _disk_may_say_no():
+        if not file.exists():
+            replace_file(file, b"", by=file.with_suffix(".tmp"))
+
+
+@contextmanager
+def _disk_may_say_no() -> Iterator[None]:
+    """Raises ``Unavailable``."""
+    try:
+        yield
+    except OSError as error:
+        hint = "what was begun goes on when the store is opened again"
+        raise Unavailable(f"cannot take out what was purged: {error.strerror}", hint=hint) from error
 
 
 def check(store: GitStore) -> None:
@@ -135,7 +147,8 @@ def preview(store: GitStore, more: Tombstones) -> Preview:
 def apply(store: GitStore, found: Tombstones | None = None) -> Purged:
     """Make the store what the set says. Cheap where nothing is to do.
 
-    Raises ``Refused`` where it cannot be done here, ``Unavailable`` where others keep writing.
+    Raises ``Refused`` where it cannot be done here, ``Unavailable`` where others keep writing, or the disk
+    says no.
     """
     tip = store.ref(refs.TOMBSTONES)
     if found is None:
@@ -146,11 +159,12 @@ def apply(store: GitStore, found: Tombstones | None = None) -> Purged:
     if done.tip == tip and not is_pending(store) and _is_as_said(store, found, done):
         return Purged()
     begin(store)
-    with packing(store.git_dir):
-        applied, settled = _carry_out(store, found)
-    _note(store.git_dir, _Done(tip, settled, ""))
-    (store.git_dir / create.PURGE_PENDING).unlink(missing_ok=True)
-    sync_directory(store.git_dir / create.CONTROL)
+    with _disk_may_say_no():
+        with packing(store.git_dir):
+            applied, settled = _carry_out(store, found)
+        _note(store.git_dir, _Done(tip, settled, ""))
+        (store.git_dir / create.PURGE_PENDING).unlink(missing_ok=True)
+        sync_directory(store.git_dir / create.CONTROL)
     return applied
 
 
