@@ -139,7 +139,7 @@ def test_what_stands_for_a_purged_file_is_never_purged_itself(tmp_path: Path) ->
         one.add_remote("origin", str(place))
         said = one.new_session(agent="agent", cwd=str(folder))
         said.append(Message.user("hi"))
-        said.checkpoint()
+        said.take_checkpoint()
         one.purge(one.plan_purge(text="the word"))
         assert one.plan_purge(text="[purged]").is_empty
         assert not Tombstones(frozenset({f"file:{WITHHELD_OID}"})).has_file(WITHHELD_OID)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -31,7 +32,9 @@ from gitsession.session import graph, oplog, purged
 from gitsession.session import verify as verifying
 from gitsession.store import create, dropping, frames, refs
 from gitsession.store.gitstore import GitStore
+from gitsession.store.lock import alone
 from gitsession.sync import purging, renamed
+from gitsession.sync.quarantine import LOCK, PLACE
 
 
 @pytest.fixture
@@ -411,6 +414,33 @@ def test_leftovers_beside_the_objects_go(store) -> None:
     purge(store, find(store))
     assert_gone(store)
     assert (control / "spool/c.event").exists()
+
+
+def test_what_a_killed_fetch_or_push_has_left_goes(store, tmp_path) -> None:
+    begun(store, "first", SECRET)
+    store.flush()
+    left = [store.git_dir / PLACE / "0123/objects/pack/pack-1.pack"]
+    left += [store.git_dir / f"objects/{name}/pack/pack-1.pack" for name in ("tmp_objdir-incoming-a1", "incoming-a1")]
+    young = store.git_dir / "objects/tmp_objdir-incoming-b2/pack/pack-1.pack"
+    for file in (*left, young):
+        file.parent.mkdir(parents=True)
+        file.write_text(SECRET if file != young else "somebody pushes just now")
+    for file in left[1:]:
+        os.utime(file.parents[1], (1, 1))
+    purge(store, find(store))
+    assert not any(file.exists() for file in left)
+    assert young.exists()
+    assert_gone(store)
+
+
+def test_what_is_being_fetched_meanwhile_is_left_alone(store) -> None:
+    begun(store, "first", SECRET)
+    there = store.git_dir / PLACE / "0123/objects/pack/pack-1.pack"
+    there.parent.mkdir(parents=True)
+    there.write_text("of somebody who syncs now")
+    with alone(store.git_dir / LOCK):
+        purge(store, find(store))
+    assert there.exists()
 
 
 def test_a_store_that_shares_objects_is_refused(store, tmp_path) -> None:

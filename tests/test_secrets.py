@@ -143,6 +143,43 @@ def test_the_vault_is_its_owners_alone(store: Store) -> None:
     assert stat.S_IMODE(vault.stat().st_mode) == 0o600
 
 
+@pytest.mark.promise("P35")
+def test_a_vault_that_was_copied_for_everybody_to_read_is_its_owners_again(store: Store, faults) -> None:
+    session = store.new_session(agent="x")
+    session.append(Message.user(TOKEN.text))
+    vault = place_of(store) / "gitsession/vault.db"
+    store.close()
+    vault.chmod(0o666)
+    with faults.one(), Store.open(place_of(store)) as again:
+        again.session(session.id).append(Message.user(PASSWORD.text))
+        assert stat.S_IMODE(vault.stat().st_mode) == 0o600
+
+
+@pytest.mark.promise("P33")
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_vault_that_leads_out_of_the_store_gets_no_secret(store: Store, tmp_path: Path, is_there, faults) -> None:
+    outside = tmp_path / "theirs.db"
+    if is_there:
+        outside.write_bytes(b"")
+    (place_of(store) / "gitsession/vault.db").symlink_to(outside)
+    session = store.new_session(agent="x")
+    with faults.one(), pytest.raises(Unavailable, match="leads elsewhere"):
+        session.append(Message.user(TOKEN.text))
+    assert outside.exists() == is_there
+    assert not is_there or outside.read_bytes() == b""
+
+
+def test_a_vault_of_which_only_the_name_is_there_holds_nothing(store: Store) -> None:
+    """Whoever made it was killed before there was anything in it."""
+    session = store.new_session(agent="x")
+    session.append(Message.user("hi"))
+    (place_of(store) / "gitsession/vault.db").touch()
+    assert store.objects.vault.digests() == set()
+    assert store.objects.vault.original(bytes(32), bytes(32)) is None
+    session.append(Message.user(TOKEN.text))
+    assert len(store.objects.vault.digests()) == 1
+
+
 def test_an_entry_is_not_written_where_its_original_cannot_be_kept(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

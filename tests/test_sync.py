@@ -28,7 +28,7 @@ from gitsession.codec.digest import to_base32
 from gitsession.errors import NotFound, Refused, Unavailable
 from gitsession.model.entries import Message, Usage
 from gitsession.session.active import active
-from gitsession.store import intents, lines, refs
+from gitsession.store import gitcli, intents, lines, refs
 from gitsession.store.gitstore import GitStore
 from gitsession.store.objects import encode_commit
 from gitsession.sync import remotes, syncing, transport
@@ -536,6 +536,21 @@ def test_nobody_listens(tmp_path):
         with pytest.raises(Unavailable, match="cannot be reached") as told_so:
             syncing.sync(store, remote(store))
         assert "secret" not in str(told_so.value)
+
+
+@pytest.mark.parametrize("said, code", [(b"fatal: write error: No space left on device\n", 128), (b"", -9)])
+def test_what_goes_wrong_here_is_not_looked_for_ref_by_ref(two, monkeypatch, said, code):
+    """Thousands of refs, each fetched alone onto a disk that is full."""
+    asked = []
+
+    def talk(git_dir, *words, **_):
+        asked.append(words)
+        return gitcli.Answer(code, b"", said)
+
+    monkeypatch.setattr(transport.gitcli, "talk", talk)
+    with pytest.raises(Unavailable, match="cannot take in"):
+        pull(two.b)
+    assert len(asked) == 1
 
 
 def test_offline_is_no_harm(two):

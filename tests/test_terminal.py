@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pytest
 from builders import entry, header, label, pi_file, said
 
-from gitsession.cli import files, output
+from gitsession.cli import files, output, syncing
 from gitsession.codec.message import render
 from gitsession.codec.text import clean
 from gitsession.model.headline import Headline
@@ -233,3 +233,11 @@ def test_a_path_that_was_made_by_hand_is_one_line_of_its_own(attack):
     [line] = files.outcome_lines([FileOutcome(attack, "left", attack)])
     assert "\n" not in line
     assert not any(map(drives, SGR.sub("", line)))
+
+
+@pytest.mark.promise("P32")
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+def test_nor_from_what_a_remote_says_while_git_shows_how_far_it_is(attack, capsys, faults):
+    syncing.Progress()(b"Receiving objects:  50%\rremote: " + attack.encode("utf-8", "surrogatepass") + b"\n")
+    assert left(capsys.readouterr().err.replace("\r", "").replace("\n", "")) == []
+    faults.many(1)

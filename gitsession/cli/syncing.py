@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gitsession.cli import exits
 from gitsession.cli.opening import App
 from gitsession.cli.output import count, emit, paint, say, shorten, warn
+from gitsession.codec.text import clean
 from gitsession.session.active import active
 from gitsession.store import create, refs
 
@@ -46,8 +47,13 @@ _NO_PROGRESS = re.compile(rb"From |To |fatal: |error: |remote: gitsession: | [ +
 """What git says of each ref, and what went wrong: both are told by us, once and in our words."""
 
 
+_LINE_BYTES_MAX = 1 << 16
+
+
 class Progress:
-    """Passes on what git says of its progress, as it comes."""
+    """Passes on what git says of its progress, as it comes: it goes back to the start of its line, and what the other
+    side says in between drives nothing else.
+    """
 
     def __init__(self) -> None:
         self._rest = b""
@@ -55,7 +61,8 @@ class Progress:
     def __call__(self, words: bytes) -> None:
         *lines, self._rest = re.split(rb"(?<=[\r\n])", self._rest + words)
         told = b"".join(line for line in lines if not _NO_PROGRESS.match(line))
-        sys.stderr.write(told.decode("utf-8", "replace"))
+        self._rest = self._rest[-_LINE_BYTES_MAX:]
+        sys.stderr.write("\r".join(clean(part) for part in told.decode("utf-8", "replace").split("\r")))
         sys.stderr.flush()
 
 

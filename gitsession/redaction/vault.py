@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import stat
 import threading
 import zlib
 from collections.abc import Iterable
@@ -126,12 +127,14 @@ class Vault:
                 with suppress(FileExistsError):
                     os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
                     _sync_folder(os.path.dirname(name))
-            elif not os.path.exists(name):
+            elif not os.path.lexists(name):
+                return None
+            if not _is_private(name) and not make:
                 return None
         db = sqlite3.connect(name, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             # EXTRA: what was committed survives a power cut also where it is the deleted journal that says so.
-            for pragma in ("journal_mode = DELETE", "synchronous = EXTRA", "secure_delete = ON"):
+            for pragma in ("journal_mode = DELETE", "synchronous = EXTRA", "secure_delete = ON", "temp_store = MEMORY"):
                 db.execute(f"PRAGMA {pragma}").fetchall()
             if make or self._file is None:
                 db.executescript(_TABLES)
@@ -149,6 +152,18 @@ class Vault:
 def _payloads(db: sqlite3.Connection, digest: bytes, chain: bytes | None = None) -> set[bytes]:
     where, values = ("digest = ?", (digest,)) if chain is None else ("digest = ? AND chain = ?", (digest, chain))
     return {zlib.decompress(row[0]) for row in db.execute(f"SELECT payload FROM originals WHERE {where}", values)}
+
+
+def _is_private(name: str) -> bool:
+    """See to it that nobody else reads the file, whoever copied it; whether it holds anything. Never opened here:
+    closing it would let go of SQLite's locks. Raises ``Unavailable`` for what is no file of its own, ``OSError``.
+    """
+    found = os.lstat(name)
+    if not stat.S_ISREG(found.st_mode):
+        raise Unavailable(f"the vault {name} is no file but leads elsewhere", hint="put the file itself there")
+    if found.st_mode & 0o077:
+        os.chmod(name, found.st_mode & 0o700)
+    return found.st_size > 0  # who is killed before there is a table leaves an empty one
 
 
 def _sync_folder(folder: str) -> None:

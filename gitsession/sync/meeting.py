@@ -11,9 +11,9 @@ from gitsession.store.base import Oid
 from gitsession.store.gitstore import GitStore
 from gitsession.store.lock import alone as alone_by
 from gitsession.sync.judged import Reader
+from gitsession.sync.quarantine import LOCK
 from gitsession.sync.remotes import Remote
 
-LOCK = f"{create.CONTROL}/sync.lock"
 HEADS = "refs/heads/"
 
 

@@ -24,6 +24,7 @@ from gitsession.store.refnames import SYMBOLIC
 from gitsession.sync.remotes import Remote
 
 PLACE = f"{create.CONTROL}/incoming"
+LOCK = f"{create.CONTROL}/sync.lock"
 
 _CONFIG = """\
 [core]

@@ -13,16 +13,20 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from gitsession.errors import Unavailable
 from gitsession.index import derived
 from gitsession.store import create, frames, pack, salvage
+from gitsession.store.lock import alone
 from gitsession.store.verified import FILE as VERIFIED
+from gitsession.sync.quarantine import LOCK, PLACE
 from gitsession.workspace.shadow import Shadow
 from gitsession.workspace.turns import WORKSPACES
 
 SPOOL = f"{create.CONTROL}/spool"
 _DATABASES = ("index.db", "search.db")
 _LEFT_BY_GIT = ("FETCH_HEAD", "ORIG_HEAD", "logs")
-_FOREIGN_TEMPORARIES = ("tmp_pack_", "tmp_idx_", "tmp_rev_", "tmp_obj_", ".tmp-")
+_FOREIGN_TEMPORARIES = ("tmp_pack_", "tmp_idx_", "tmp_rev_", "tmp_obj_", ".tmp-", "tmp_objdir-", "incoming-")
+"""The last two are folders: what was being pushed here when git was killed."""
 _HOUR_SECONDS = 3600.0
 _WORDS = re.compile(rb'[^\x00-\x1f"\\\x7f]{12,}')
 _WORDS_MAX = 10_000
@@ -53,6 +57,8 @@ def remove(git_dir: Path, words: frozenset[bytes], *, files_too: bool) -> None:
         _remove(file)
     for file in _temporaries(git_dir):
         _remove(file)
+    with contextlib.suppress(Unavailable), alone(git_dir / LOCK, wait_seconds=0):  # who syncs now removes it at its end
+        _remove(git_dir / PLACE)
     if files_too:
         _forget_workspaces(git_dir / WORKSPACES)
 

@@ -34,6 +34,10 @@ _LOCKED_OUT = re.compile(
     r"access denied|host key verification failed|\b40[13]\b",
     re.IGNORECASE,
 )
+_OURS = re.compile(
+    r"no space left|disk quota exceeded|read-only file system|input/output error|cannot allocate memory|out of memory",
+    re.IGNORECASE,
+)
 _NOT_THERE = re.compile(
     r"does not appear to be a git repository|repository not found|not found|does not exist|no such file", re.IGNORECASE
 )
@@ -199,6 +203,9 @@ def failure(remote: Remote, answer: Answer) -> GitSessionError:
         return Unavailable(f"{where} does not let us in: {words}", hint=hint)
     if _OFFLINE.search(said):
         return Unavailable(f"{where} cannot be reached: {words}", hint="nothing is lost: try again when you are online")
+    if _OURS.search(said) or answer.code < 0:
+        about = next((line for line in lines if _OURS.search(line)), words)
+        return Unavailable(f"cannot take in what {where} has: {_short(about)}", hint="nothing is lost: try again")
     if _NOT_THERE.search(said):
         return Unavailable(f"{where} is not there: {words}", hint="`gitsession remote` lists the addresses")
     return Unfit(f"git could not talk to {where}: {words}")
