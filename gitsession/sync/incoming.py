@@ -48,7 +48,8 @@ def take_in(store: GitStore, remote: Remote, talk: Talk) -> TakenIn:
         refused |= {branch.ref: branch for branch in joined if branch.outcome == "refused"}
         flush(store)
         known = _known(store, remote)
-        refused |= _judge(store, place, raw | left, known)
+        kept = retiring.held(store, read, {ref: oid for ref, oid in (raw | left).items() if ref != refs.ARCHIVE})
+        refused |= _judge(store, place, {ref: oid for ref, oid in (raw | left).items() if ref not in kept}, known)
         theirs = {ref: oid for ref, oid in (raw | left).items() if ref not in refused}
         tips = {ref: oid for ref, oid in fetched.items() if ref == refs.TOMBSTONES and ref not in refused}
         if refused or left or joined:  # git completes a pack with what it borrowed: that may be purged by now
