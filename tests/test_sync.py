@@ -109,6 +109,20 @@ def test_who_published_first_keeps_the_name_and_the_other_goes_on_beside_it(two)
     two.clean()
 
 
+def test_a_store_goes_on_where_it_was_whatever_came_in_beside(two):
+    say(two.a, two.sid, "from a")
+    sync(two.a)
+    session(two.b, two.sid).append(Message.user("from b, and newer"))
+    sync(two.b)
+    sync(two.a)
+    assert active(two.a, two.sid) == "main"
+    say(two.b, two.sid, "newer still", active(two.b, two.sid))
+    sync(two.b)
+    sync(two.a)
+    assert active(two.a, two.sid) == "main"
+    two.clean()
+
+
 def test_who_went_on_elsewhere_is_left_there(two):
     say(two.a, two.sid, "from a")
     sync(two.a)
@@ -654,6 +668,37 @@ def test_the_refs_of_a_session_go_together_however_small_the_chunks(tmp_path, mo
         report = syncing.sync(store, remote(store))
         assert report.of("refused") == []
         assert there(tmp_path / "hub.git") == shared(store)
+
+
+def test_a_remote_that_takes_nothing_is_not_asked_for_each_session(two, monkeypatch):
+    for n in range(40):
+        begun(two.a, f"session {n}")
+    hook = two.hub / "hooks" / "pre-receive"
+    hook.write_text("#!/bin/sh\nexit 1\n")
+    hook.chmod(0o755)
+    asked, send = [], transport._push_chunk
+    monkeypatch.setattr(transport, "_push_chunk", lambda *words: asked.append(words[2]) or send(*words))
+    report = syncing.push(two.a, remote(two.a))
+    assert len(report.of("refused")) == 80
+    assert sum("not tried: none of 16 others was taken" in branch.why for branch in report.branches) > 50
+    assert len(asked) < 40
+    hook.unlink()
+    push(two.a)
+    assert there(two.hub) == shared(two.a)
+
+
+def test_what_a_remote_refuses_first_keeps_nothing_else_from_going(two, monkeypatch):
+    for n in range(transport.REFUSED_ENOUGH + 4):
+        begun(two.a, f"session {n}")
+    names = sorted(ref for ref in shared(two.a) if ref.startswith(refs.SESSIONS) and two.sid not in ref)
+    hook = two.hub / "hooks" / "pre-receive"
+    unwanted = "\\|".join({refs.session_of(name) for name in names[:-2]})
+    hook.write_text(f"#!/bin/sh\n! grep -q '{unwanted}'\n")
+    hook.chmod(0o755)
+    monkeypatch.setattr(transport, "FIRST_CHUNK", 1)
+    monkeypatch.setattr(transport.random, "shuffle", list.reverse)
+    push(two.a)
+    assert names[-1] in there(two.hub)
 
 
 def test_of_a_session_that_is_refused_all_goes_that_can(two, monkeypatch):

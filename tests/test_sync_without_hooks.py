@@ -248,6 +248,6 @@ def test_beside_code_it_goes_too(tmp_path):
         sid = begun(store, "first", SECRET, "last").id
         sync(store, "team")
         purge(store, find(store))
-        assert sync(store, "team") == {"main": "purged"}
+        assert sync(store, "team") == {"main": "purged", "tombstones": "ahead"}
         assert SECRET.encode() not in swept(git_dir)
         assert git(git_dir, "rev-parse", f"refs/gitsession/sessions/{sid}/main").strip() == store.ref(refs.leaf(sid))

@@ -47,13 +47,15 @@ def send(
     flush(store)
     wanted, branches = _wanted(store, remote, set(only), set(leave))
     before = store.refs(remote.tracks)
-    branches += _hold_back(store, remote, wanted, before)
     if not wanted:
         return Sent(sorted(branches, key=lambda one: one.ref))
     try:
         with Quarantine(store.git_dir, remote, {}) as place:
             if not remote.is_shared and store.ref(remote.tracking(create.MAIN)) is None:
                 check_is_store(remote, transport.advertised(place.git_dir, remote, talk))
+            branches += _hold_back(store, remote, wanted, before)
+            if not wanted:
+                return Sent(sorted(branches, key=lambda one: one.ref))
             intents.note(store.git_dir, remote.name, {ref: oid for ref, (oid, _) in wanted.items()})
             done = transport.push(place.git_dir, remote, wanted, talk)
         took = {ref: wanted[ref] for ref, result in done.refs.items() if result.ok}

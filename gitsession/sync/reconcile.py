@@ -26,6 +26,7 @@ from gitsession.errors import Corrupt, Malformed, MissingObject, NotFound
 from gitsession.model.entries import Label, Title, Usage
 from gitsession.session import again
 from gitsession.session.active import active
+from gitsession.session.graph import branches
 from gitsession.session.node import Node, load
 from gitsession.store import create, lines, refs
 from gitsession.store.base import ObjectStore, Oid, Transaction
@@ -58,7 +59,8 @@ def reconcile(store: ObjectStore, tx: Transaction, theirs: Mapping[str, Oid], *,
 
     Raises ``MissingObject`` and ``Corrupt`` where a line of ours cannot be followed; nothing is moved then.
     """
-    found = []
+    found: list[SyncedBranch] = []
+    held = _gone_on_with(store, theirs)
     for ref, there in sorted(theirs.items()):
         mine = store.ref(ref)
         if mine is not None and mine.startswith(SYMBOLIC):
@@ -70,7 +72,27 @@ def reconcile(store: ObjectStore, tx: Transaction, theirs: Mapping[str, Oid], *,
             found.append(SyncedBranch(ref, "same", mine, mine))
         else:
             found.append(_meet(store, tx, ref, mine, there, is_home=is_home))
+    _hold(store, tx, held, found)
     return found
+
+
+def _gone_on_with(store: ObjectStore, theirs: Mapping[str, Oid]) -> dict[str, str]:
+    """The active branch of each session that is here and that ``theirs`` may change, where nobody chose one."""
+    sids = {parsed[0] for ref, there in theirs.items() if (parsed := refs.parse(ref)) and refs.is_branch(parsed[1])}
+    found = {}
+    for sid in sids:
+        if store.ref(refs.active(sid)) is None and branches(store, sid):
+            found[sid] = active(store, sid)
+    return found
+
+
+def _hold(store: ObjectStore, tx: Transaction, held: Mapping[str, str], found: list[SyncedBranch]) -> None:
+    """Whoever goes on with a session goes on where they were, whatever is newest on another branch by now."""
+    for branch in found:
+        sid, name = refs.parse(branch.beside or branch.ref) or ("", "")
+        is_theirs = branch.outcome in ("new", "forwarded") or (branch.outcome == "refused" and branch.beside)
+        if is_theirs and refs.is_branch(name) and held.get(sid, name) != name and store.ref(refs.active(sid)) is None:
+            tx.move(refs.active(sid), refs.symbolic(refs.leaf(sid, held[sid])), expected=None)
 
 
 def _meet(store: ObjectStore, tx: Transaction, ref: str, mine: Oid, there: Oid, *, is_home: bool) -> SyncedBranch:

@@ -6,6 +6,7 @@ Credentials, ssh, proxies and `insteadOf` are git's business: it runs with the u
 from __future__ import annotations
 
 import os
+import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,9 @@ from gitsession.sync.remotes import Remote, plain
 
 FIRST_CHUNK, CHUNK_MAX = 200, 3200
 """Refs of one push: each push costs the list of all refs there, and a refusal may hit all that were pushed with it."""
+
+REFUSED_ENOUGH = 8
+"""Pushes of one session that a remote refuses, before others are tried at random; as many again, and the rest waits."""
 
 _DELETED_AT_ONCE = 1600
 """What of refs and leases fits into the words of one command."""
@@ -43,7 +47,6 @@ _NOT_THERE = re.compile(
 )
 _NOISE = ("fatal: ", "error: ", "remote: ", "ssh: ", "warning: ")
 _STATUS = re.compile(r"([ +\-*!=])\t([^\t:]*):([^\t]*)\t(.*)")
-_COUNTING = re.compile(r"(Enumerating|Counting|Compressing|Resolving|Total|Checking|Unpacking|Processing) ")
 _REASON = re.compile(r"\((.*)\)\s*$")
 
 
@@ -56,7 +59,10 @@ class Talk:
 
 
 class Pushed(NamedTuple):
-    """What became of one ref. ``moved``: it was refused because the remote has moved on; ``why``: in git's words."""
+    """What became of one ref. ``moved``: it was refused because the remote has moved on.
+
+    ``why``: in git's words; of one that was taken nothing, but that it was there already.
+    """
 
     ok: bool
     moved: bool
@@ -100,13 +106,15 @@ def push(
 ) -> Results:
     """Push refs, each to its own name there: ``wanted`` says of each of ours what it holds and what it is called there.
 
-    In chunks, that grow as they go through; of one that is refused as a whole the halves are tried. The refs of one
-    session go together: what a fork's branch begins with is said on its ``main``. Nothing is forced but what ``leases``
-    names: what the remote must hold of a ref for it to become another line.
+    In chunks, that grow as they go through; of one that is refused as a whole the halves are tried, until it is plain
+    that nothing is taken. The refs of one session go together: what a fork's branch begins with is said on its
+    ``main``. Nothing is forced but what ``leases`` names: what the remote must hold of a ref for it to become another
+    line.
     Raises ``Unavailable`` where the remote cannot be reached; what went through before is known to its tracking refs.
     """
     done = Results()
     waiting, size = _by_session(wanted), FIRST_CHUNK
+    refused_alone, is_any_taken = 0, False
     while waiting:
         taken = _fitting(waiting, size)
         together, waiting = waiting[:taken], waiting[taken:]
@@ -114,7 +122,16 @@ def push(
         found = _push_chunk(git_dir, remote, chunk, talk, done, leases or {})
         spoilt = {ref for ref, result in found.items() if not result.ok and not result.moved}
         done.refs |= found
-        if len(spoilt) > 1 and len({found[ref].why for ref in spoilt}) == 1:
+        is_any_taken |= (is_taken := any(result.ok and not result.why for result in found.values()))
+        if len(together) == 1 and spoilt and not is_any_taken:
+            refused_alone += 1
+            if refused_alone == REFUSED_ENOUGH:
+                random.shuffle(waiting)  # others than these, and others the next time
+            elif refused_alone == 2 * REFUSED_ENOUGH:
+                why = f"not tried: none of {refused_alone} others was taken ({found[min(spoilt)].why})"
+                done.refs |= {ref: Pushed(ok=False, moved=False, why=why) for group in waiting for ref in group}
+                break
+        if len(spoilt) > 1 and not is_taken and len({found[ref].why for ref in spoilt}) == 1:
             again = [left for group in together if (left := [ref for ref in group if ref in spoilt])]
             waiting = ([[ref] for ref in again[0]] if len(again) == 1 else again) + waiting
             size = max(1, len(chunk) // 2)
@@ -181,7 +198,7 @@ def _pushed(row: re.Match[str] | None) -> Pushed:
     if row is None:
         return Pushed(ok=False, moved=False, why="git said nothing of it")
     if row[1] != "!":
-        return Pushed(ok=True, moved=False, why="")
+        return Pushed(ok=True, moved=False, why="up to date" if row[1] == "=" else "")
     reason = _REASON.search(row[4])
     why = reason[1] if reason else row[4]
     moved = row[4].startswith("[rejected]") or why in ("failed to update ref", "incorrect old value provided")
