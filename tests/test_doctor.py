@@ -60,7 +60,7 @@ def talk(path: Path, *words: str) -> str:
 
 def test_a_store_that_has_none_of_it_is_told_nothing_of_it(run: Run, path: Path) -> None:
     talk(path, "hello")
-    beside = {"push", "trash", "vault", "purge", "server", "gate", "secrets"}
+    beside = {"push", "trash", "vault", "purge", "server", "gate"}
     assert not any(name in beside or name.startswith("remote") for name in names(run("doctor")))
 
 
@@ -120,7 +120,7 @@ def test_rules_that_cannot_be_used_are_wrong(run: Run, path: Path, tmp_path: Pat
     git(path, "config", "gitsession.rules", str(rules))
     assert "names the file" in run("doctor", code=5)
     rules.write_text("[[rule]]\nname = 'acme'\npattern = 'acme-(?P<secret>[0-9]+)'\nsamples = ['acme-12']\n")
-    assert line(run("doctor"), "secrets") == f"ok secrets 1 rule of your own: {rules}"
+    assert line(run("doctor"), "secrets") == f"ok secrets taken out of what is kept, by 1 rule of your own too: {rules}"
     git(path, "config", "gitsession.redact", "false")
     assert line(run("doctor"), "secrets").startswith("-- secrets kept as they are said")
 

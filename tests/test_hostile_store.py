@@ -126,6 +126,7 @@ EVERY_VERB: dict[str, list[list[str]]] = {
     "bundle": [["bundle", "create", "out.bundle"], ["bundle", "take", "out.bundle"]],
     "rm": [["rm", "@"]],
     "restore": [["restore", "2"]],
+    "archive": [["archive", "--older-than", "1d", "--dry-run"]],
     "retain": [["retain", "--keep", "1", "--dry-run"], ["retain", "--keep", "1"]],
     "redact": [["redact", "--dry-run"], ["redact"]],
     "purge": [["purge", "@@leaf", "--yes"]],

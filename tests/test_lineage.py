@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from builders import pi_file, talk
-from test_cli import Run, document, here, run
+from commands import Run, here, run
+from test_cli import document
 
 from gitsession.model.entries import Session as Header
 from gitsession.session.lineage import parent_of

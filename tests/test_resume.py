@@ -17,7 +17,8 @@ import opencode_files
 import pytest
 import stories
 from builders import Clock, begun, bring, header, joined, pi_file, session, talk
-from test_cli import Run, document, here, run
+from commands import Run, here, run
+from test_cli import document
 
 from gitsession.errors import Refused
 from gitsession.exchange import discover, resume, send_out

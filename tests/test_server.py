@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from builders import assert_clean, begun, bring, fork, pi_file, session, talk
+from builders import assert_clean, bring, fork, pi_file, session, talk
 from purged import SECRET, find, keys, purge, traces, whole
 from pushed import Client, bare, everything_in, hub, push, user
 
@@ -363,15 +363,11 @@ def test_a_new_ref_into_history_that_is_not_rewritten_yet_is_refused(shared) -> 
     one, two, place = shared
     tip = find(two).oid
     purge(one, find(one))
-    (place / "hooks/post-receive").rename(place / "hooks/later")
+    (place / "hooks/post-receive").unlink()
     assert push(one.git_dir, place, GONE).returncode == 0
     done = push(two.git_dir, place, f"{tip}:{refs.leaf(session_of(two), 'side')}")
-    assert "[purged]" in done.stderr
+    assert "not sent, and not here" in done.stderr  # git took it to be there still: what was begun is done first
     assert done.returncode == 1
-    (place / "hooks/later").rename(place / "hooks/post-receive")
-    new = begun(one, "something else")
-    one.flush()
-    assert push(one.git_dir, place, f"{refs.session(new.id)}*:{refs.session(new.id)}*").returncode == 0
     with GitStore.open(place) as there:
         assert traces(there) == []
 

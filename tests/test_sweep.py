@@ -9,7 +9,8 @@ from pathlib import Path
 import claude_code
 import pytest
 from builders import joined
-from test_cli import Run, document, here, run
+from commands import Run, here, run
+from test_cli import document
 
 from gitsession.exchange import sweep
 from gitsession.exchange.sweep import Sweep

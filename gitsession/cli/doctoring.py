@@ -52,7 +52,12 @@ def purge(store: Store) -> Iterator[Check]:
 def _remotes(store: GitStore) -> Iterator[Check]:
     from gitsession.sync import remotes, standing
 
-    for remote in remotes.listed(store.git_dir):
+    try:
+        known = remotes.listed(store.git_dir)
+    except GitSessionError as error:
+        yield Check("remotes", str(error), error.hint or "mend the store's configuration")
+        return
+    for remote in known:
         there = standing.of(store, remote)
         what = f"remote {remote.name}"
         if not there.seen:
@@ -131,13 +136,18 @@ def _rules(git_dir: Path) -> Iterator[Check]:
     if not said.is_on:
         words = "kept as they are said: `git config gitsession.redact true` in the store hides them"
         yield Check("secrets", words, is_note=True)
-    elif said.rules:
-        from gitsession.redaction import own_rules
+        return
+    kept = "taken out of what is kept"
+    if not said.rules:
+        yield Check("secrets", kept)
+        return
+    from gitsession.redaction import own_rules
 
-        try:
-            yield Check("secrets", f"{count(len(own_rules.read(Path(said.rules))), 'rule')} of your own: {said.rules}")
-        except GitSessionError as error:
-            yield Check("secrets", str(error), error.hint)
+    try:
+        own = count(len(own_rules.read(Path(said.rules))), "rule")
+        yield Check("secrets", f"{kept}, by {own} of your own too: {said.rules}")
+    except GitSessionError as error:
+        yield Check("secrets", f"{error}; nothing is written until that is mended", error.hint)
 
 
 def _hooks(git_dir: Path) -> Iterator[Check]:

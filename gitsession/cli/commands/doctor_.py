@@ -90,12 +90,6 @@ def _store(app: App) -> Iterator[Check]:
         yield Check("journal", what, "`gitsession repair` sets it aside; `gitsession verify` says what is affected")
     lacks = ", ".join(config.lacking(path))
     yield Check("config", f"lacks {lacks}" if lacks else "as it was made", _REPAIR if lacks else "")
-    try:
-        is_on = objects.guard is not None
-        off = "stay as they are: `git config gitsession.redact` in the store is false"
-        yield Check("secrets", "are taken out of what is kept" if is_on else off, is_note=not is_on)
-    except GitSessionError as error:
-        yield Check("secrets", f"{error}; nothing is written until that is mended", error.hint)
     for bad in damage.glance(path):
         yield Check("packs", f"{bad.path}: {bad.what}", _REPAIR)
     for name, what in objects.damaged_refs().items():

@@ -21,7 +21,7 @@ _SHOWN = 20
 _ALWAYS = (
     "what a process has in memory that runs now",
     "copies that were made of the store, and clones, until they sync",
-    "servers without gitsession's hooks, and what they cache",
+    "what servers keep beside their branches: caches, pull requests, forks",
     "the agents' own files",
 )
 
