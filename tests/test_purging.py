@@ -25,6 +25,7 @@ from builders import (
 )
 from purged import SECRET, chains, entries, find, key_of, keys, purge, session_key, subjects, traces, whole
 
+from gitsession.api import Store
 from gitsession.codec import holes, payload
 from gitsession.errors import LeafMoved, NotFound, RefMoved, Refused
 from gitsession.model.entries import BranchSummary, Message
@@ -392,6 +393,21 @@ def test_a_fetch_that_brings_it_back_is_undone_by_the_next_look(store, tmp_path)
     git(store, "fetch", "-q", str(clone), f"{refs.leaf(said.id)}:{refs.leaf(said.id, 'theirs')}")
     assert traces(store)
     purging.apply(store)
+    assert_gone(store)
+
+
+def test_what_a_fetch_brought_back_and_no_ref_leads_to_any_more_goes_with_a_thorough_look(store, tmp_path) -> None:
+    said = begun(store, "first", SECRET, "last")
+    store.flush()
+    clone = tmp_path / "clone.git"
+    subprocess.run(["git", "clone", "-q", "--mirror", store.git_dir, clone], check=True)
+    purge(store, find(store))
+    git(store, "fetch", "-q", str(clone), f"{refs.leaf(said.id)}:refs/remotes/origin/theirs")
+    git(store, "update-ref", "-d", "refs/remotes/origin/theirs")
+    purging.apply(store)
+    assert traces(store)
+    with Store.open(store.git_dir) as opened:
+        opened.maintain()
     assert_gone(store)
 
 

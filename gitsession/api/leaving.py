@@ -93,11 +93,14 @@ class Leaving(Opened):
 
         return redacting.redact(self.objects, self._catalogues, self._memory, found, self._clock)
 
-    def settle_purges(self) -> Purged:
-        """Purge what came in that was purged before: from a remote, or by plain git. Cheap where nothing did."""
+    def settle_purges(self, *, thorough: bool = False) -> Purged:
+        """Purge what came in that was purged before: from a remote, or by plain git. Cheap where nothing did.
+
+        ``thorough``: also what no ref leads to any more; every object is looked at.
+        """
         from gitsession.api import purges
 
-        return purges.settle(self.objects, self._catalogues, self._memory)
+        return purges.settle(self.objects, self._catalogues, self._memory, thorough=thorough)
 
     def _settle_quietly(self) -> None:
         """The same on the way: what cannot be done now is done by the next one."""

@@ -108,9 +108,9 @@ def purge(
         memory.clear()
 
 
-def settle(objects: GitStore, catalogues: Catalogues, memory: Memory) -> Purged:
+def settle(objects: GitStore, catalogues: Catalogues, memory: Memory, *, thorough: bool = False) -> Purged:
     """Make the store what the set of tombstones says, where anything came in that it is not. Cheap otherwise."""
-    applied = purging.apply(objects)
+    applied = purging.apply(objects, thorough=thorough)
     if applied.moved or applied.dropped:
         catalogues.close()
         memory.clear()

@@ -230,7 +230,8 @@ class Store(Exchanging, Syncing, Leaving):
         return care.repair(self.objects, sources, dry_run=dry_run)
 
     def maintain(self) -> Maintained:
-        """Merge packs, pack refs, clean up after killed processes."""
+        """Merge packs, pack refs, clean up after killed processes; purge what plain git brought back."""
+        self.settle_purges(thorough=True)
         return maintain(self.objects)
 
     def flush(self) -> None:

@@ -24,7 +24,6 @@ from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
 from gitsession.redaction.ahead import Ahead
-from gitsession.redaction.guard import Guard
 from gitsession.session import graph, keep, names, naming, oplog, purged
 from gitsession.session.active import active
 from gitsession.session.content import entry_of
@@ -37,6 +36,7 @@ from gitsession.store.base import Kind, ObjectStore, Oid
 from gitsession.store.objects import oid_of
 
 if TYPE_CHECKING:
+    from gitsession.redaction.guard import Guard
     from gitsession.redaction.original import Original
 
 TRIES = 5
@@ -288,6 +288,8 @@ class _Plan:
         if not self.purged:
             return None
         if draft.original is None and self.store.guard is None:
+            from gitsession.redaction.guard import Guard  # who opens a store does not wait for the rules
+
             draft = keep.imported(self.format, record, Guard.by(self.store.vault))
         if draft.original is None:
             return None

@@ -144,9 +144,10 @@ def preview(store: GitStore, more: Tombstones) -> Preview:
     return Preview(tuple(gone), moved)
 
 
-def apply(store: GitStore, found: Tombstones | None = None) -> Purged:
+def apply(store: GitStore, found: Tombstones | None = None, *, thorough: bool = False) -> Purged:
     """Make the store what the set says. Cheap where nothing is to do.
 
+    ``thorough``: look through all commits for it, also those that no ref leads to any more.
     Raises ``Refused`` where it cannot be done here, ``Unavailable`` where others keep writing, or the disk
     says no.
     """
@@ -156,7 +157,8 @@ def apply(store: GitStore, found: Tombstones | None = None) -> Purged:
     if not found and not is_pending(store):
         return Purged()
     done = _done(store.git_dir)
-    if done.tip == tip and not is_pending(store) and _is_as_said(store, found, done):
+    is_done = done.tip == tip and not is_pending(store) and _is_as_said(store, found, done)
+    if is_done and not (thorough and _lies_unreached(store, found)):
         return Purged()
     begin(store)
     with _disk_may_say_no():
@@ -181,6 +183,12 @@ def _is_as_said(store: GitStore, found: Tombstones, done: _Done) -> bool:
     if not done.fingerprint or len(seen - done.refs) > _LOOK_AFRESH:
         _note(store.git_dir, _Done(done.tip, seen, fingerprint))
     return True
+
+
+def _lies_unreached(store: GitStore, found: Tombstones) -> bool:
+    """Whether a commit of what was purged is there, as plain git leaves one that it fetched and then led a ref away."""
+    rewriter = Rewriter(store, found)
+    return any(kind == "commit" and rewriter.commit(oid) != oid for oid, kind in Sweep(store).kinds().items())
 
 
 def _carry_out(store: GitStore, found: Tombstones) -> tuple[Purged, frozenset[Oid]]:
