@@ -20,6 +20,7 @@ from gitsession.model.entries import Message, Session
 from gitsession.store import create, refs
 from gitsession.store.gitstore import GitStore
 from gitsession.sync import hookfiles, purging, receiving, server, tombstones
+from gitsession.sync.judging import is_allowed
 
 SESSIONS = "refs/heads/sessions/*:refs/heads/sessions/*"
 GONE = f"{refs.TOMBSTONES}:{refs.TOMBSTONES}"
@@ -451,3 +452,10 @@ def test_the_commands_tell_what_they_do(tmp_path: Path, capsys: pytest.CaptureFi
     assert (told["schema"], told["installed"], told["store"]) == ("gitsession/server-status/1", True, True)
     assert command_line.run(["server", "uninstall", place]) == 0
     assert "hooks/pre-receive taken out" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["refs/heads/sessions", "refs/heads/gitsession"])
+def test_no_branch_stands_where_sessions_do_whatever_is_allowed(name: str) -> None:
+    """git keeps no branch below a branch: every session would be refused from then on."""
+    assert not is_allowed(name, ["refs/heads/*", "refs/*"])
+    assert is_allowed(f"{name}-too", ["refs/heads/*"])

@@ -89,8 +89,9 @@ def judge(
 
 
 def is_allowed(ref: str, allowed: Collection[str]) -> bool:
-    """Whether a ref is somebody else's, and may be pushed here. What is ours is always judged."""
-    is_ours = ref.startswith((refs.SESSIONS, refs.OURS))
+    """Whether a ref is somebody else's, and may be pushed here. What is ours is always judged, and what would stand in
+    its way: git keeps no branch below a branch."""
+    is_ours = any(ref.startswith(ours) or ours.startswith(f"{ref}/") for ours in (refs.SESSIONS, refs.OURS))
     return not is_ours and any(fnmatchcase(ref, pattern) for pattern in allowed)
 
 
@@ -99,6 +100,8 @@ def _of_the_ref(read: GitReader, move: Proposed) -> Fault | None:
     ref, old, new = move
     if ref.startswith(refs.SESSIONS) and not refs.is_session_ref(ref):
         return Fault("ref", "not the name of a session's branch")
+    if any(ours.startswith(f"{ref}/") for ours in (refs.SESSIONS, refs.OURS)):
+        return Fault("ref", "it would stand where sessions do: choose another name")
     try:
         check_ref_name(ref)
     except InvalidName as error:
