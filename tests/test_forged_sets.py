@@ -144,3 +144,85 @@ def test_what_stands_for_a_purged_file_is_never_purged_itself(tmp_path: Path) ->
         assert one.plan_purge(text="[purged]").is_empty
         assert not Tombstones(frozenset({f"file:{WITHHELD_OID}"})).has_file(WITHHELD_OID)
         assert not one.sync("origin").of("refused")
+
+
+RULES = """[[rule]]
+name = "{name}"
+pattern = '{name}_[a-z0-9]{{8}}'
+words = ["{name}_"]
+samples = ["{name}_01234567"]
+"""
+
+
+def redacted_by(path: Path, name: str) -> None:
+    """``path``: a store, whose every entry is redacted by one more rule."""
+    (path.parent / f"{name}.toml").write_text(RULES.format(name=name))
+    subprocess.run(["git", "-C", path, "config", "gitsession.redact", "true"], check=True)
+    subprocess.run(["git", "-C", path, "config", "gitsession.rules", path.parent / f"{name}.toml"], check=True)
+    with Store.open(path) as store:
+        assert store.redact(list(store.secrets())).entries == 1
+
+
+def two_with(tmp_path: Path, place: Path, text: str) -> list[Path]:
+    """Two stores, and ``place`` between them, of one session in which ``text`` was said."""
+    paths = [tmp_path / "one.git", tmp_path / "two.git"]
+    with Store.create(paths[0]) as one:
+        one.add_remote("origin", str(place))
+        subprocess.run(["git", "-C", paths[0], "config", "gitsession.redact", "false"], check=True)
+        said = one.new_session(agent="agent")
+        said.append(Message.user(text))
+        said.append(Message.user("after it"))
+        assert not one.sync("origin").of("refused")
+    with store_with(paths[1], place) as two:
+        sync(two)
+    return paths
+
+
+@pytest.mark.parametrize("kind", [bare, hub])
+def test_two_redactions_of_one_entry_that_differ_leave_nothing_of_it(tmp_path: Path, kind) -> None:
+    place = kind(tmp_path / "hub.git")
+    paths = two_with(tmp_path, place, "acme_01234567 and corp_01234567")
+    redacted_by(paths[0], "acme")
+    redacted_by(paths[1], "corp")
+    for _ in range(2):
+        for path in paths:
+            with Store.open(path) as store:
+                told = store.sync("origin")
+                assert [branch for branch in told.branches if branch.outcome == "refused"] == []
+    held = []
+    for path in paths:
+        with GitStore.open(path) as store:
+            lines = store.refs(refs.SESSIONS)
+            shown = b"".join(store.read(oid)[1] for tip in lines.values() for oid in below(store, tip))
+            assert b"_01234567" not in shown
+            assert_clean(store)
+            held.append({**lines, refs.TOMBSTONES: store.ref(refs.TOMBSTONES)})
+    assert held[0] == held[1]
+
+
+def below(store: GitStore, tip: str) -> set[str]:
+    told = subprocess.run(["git", "-C", store.git_dir, "rev-list", "--objects", tip], capture_output=True, check=True)
+    return {line.split()[0].decode() for line in told.stdout.splitlines()}
+
+
+def test_an_entry_that_was_redacted_can_only_be_hidden_more(tmp_path: Path) -> None:
+    place = bare(tmp_path / "hub.git")
+    paths = two_with(tmp_path, place, "acme_01234567 it was")
+    redacted_by(paths[0], "acme")
+    for path in paths:
+        with Store.open(path) as store:
+            store.sync("origin")
+    with GitStore.open(paths[0]) as forger, GitStore.open(paths[1]) as ours:
+        [by] = tombstones.read(forger).replaced.values()
+        draft = own(Message.user("I never said that", at_ms=1000), bytes(16), None)
+        words = Replacement(draft.form, draft.stored)
+        made = tombstones.added(forger, forger.ref(refs.TOMBSTONES), Tombstones(replaced={by.digest: words}), 2000)
+        with forger.transaction() as tx:
+            tx.put_all(made.objects)
+            tx.move("refs/heads/gitsession/forged", made.oid, expected=None)
+        forger.flush()
+        assert push(paths[0], place, f"{made.oid}:{refs.TOMBSTONES}").returncode == 0
+        before = ours.refs(refs.SESSIONS)
+        told = {branch.ref: branch for branch in Store(ours).sync("origin").branches}
+        assert "says something else" in told[refs.TOMBSTONES].why
+        assert ours.refs(refs.SESSIONS) == before

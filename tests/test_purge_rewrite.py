@@ -9,11 +9,11 @@ from builders import Clock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gitsession.codec import payload
+from gitsession.codec import holes, payload
 from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.holes import Stored
 from gitsession.errors import Malformed
-from gitsession.model.entries import Checkpoint, Message
+from gitsession.model.entries import Checkpoint, Message, Session
 from gitsession.session import content, graph, keep, purged
 from gitsession.session.check import check
 from gitsession.session.node import Node, load
@@ -247,3 +247,38 @@ def test_a_set_that_is_none_is_refused(tree) -> None:
         oid = tx.put("commit", commit)
     with pytest.raises(Malformed):
         tombstones.at(store, oid)
+
+
+# ---- redacted twice
+
+
+def test_what_two_redactions_hide_differently_goes() -> None:
+    """Neither may bring back what only the other hid, and a third one does not help it."""
+    key = "ab" * 32
+    one, other, third = (Tombstones(replaced={key: stands_in(text)}) for text in TEXTS)
+    assert (one | other).instead(key) is None
+    assert key in (one | other).removed
+    assert one | other == (other | third) | one
+    assert (one | one).instead(key) == stands_in("one")
+    assert one <= one | other
+    assert not one | other <= one
+
+
+def begins(cwd: str, agent: str = "agent") -> Replacement:
+    entry = Session(at_ms=1000, agent=agent, cwd=cwd)
+    return Replacement("cbor", Stored(payload.encode(entry, bytes(16)), b"", ()))
+
+
+def test_where_a_session_begins_what_differs_is_hidden_whole() -> None:
+    key = "ab" * 32
+    one, other, third = (Tombstones(replaced={key: begins(cwd)}) for cwd in ("/a/[redacted:x]/c", "/a/b", "/d"))
+    both = (one | other).instead(key)
+    assert both is not None
+    entry = payload.decode(both.whole())[0]
+    assert (entry.agent, entry.cwd) == ("agent", "[redacted:redacted-twice]")
+    assert [row.rule for row in holes.hidden(both.stored.holes)] == ["redacted-twice"]
+    assert (one | other) | third == one | (other | third) == third | one | other
+    assert (one | other) | one == one | other
+    assert one <= one | other
+    another = Tombstones(replaced={key: replace(begins("/a/b"), form="jsonl")})
+    assert (one | another).instead(key) is None

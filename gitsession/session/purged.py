@@ -11,12 +11,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from gitsession.codec import cbor
+from gitsession.codec import cbor, holes
 from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.digest import hash_of
-from gitsession.codec.holes import ENCODINGS, Stored
+from gitsession.codec.holes import ENCODINGS, Encoding, Stored
 from gitsession.errors import Malformed, Refused
 from gitsession.session import names
+from gitsession.session.joined import joined
 from gitsession.session.node import Node
 from gitsession.store import layout, refs
 from gitsession.store.base import Kind, ObjectStore, Oid, Reader
@@ -53,10 +54,27 @@ class Replacement:
     def digest(self) -> str:
         return digest_of(self.stored.payload, self.stored.holes).hex()
 
-    @property
-    def rank(self) -> tuple[str, bytes]:
-        """Of two for one entry, the one that ranks lower is the one that counts, in whatever order they come."""
-        return self.digest, _encoded_replacement(self)
+    def __or__(self, other: Replacement) -> Replacement | None:
+        """What hides all that either hides; ``None`` where that is not to be had, and the entry goes."""
+        if self == other:
+            return self
+        try:
+            wholes = self.whole(), other.whole()
+        except Malformed:
+            return None
+        stored = joined(self.form, *wholes) if self.form == other.form else None
+        return Replacement(self.form, stored) if stored else None
+
+    def whole(self) -> bytes:
+        """The payload with its holes filled. Raises ``Malformed``."""
+        lifted = {(digest, encoding): data for digest, encoding, data in self.stored.lifted}
+
+        def fetch(digest: bytes, encoding: Encoding) -> bytes:
+            if (digest, encoding) not in lifted:
+                raise Malformed(f"the content of a hole is not there: {digest.hex()}")
+            return lifted[digest, encoding]
+
+        return holes.fill(self.stored.payload, self.stored.holes, fetch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +104,18 @@ class Tombstones:
         return (self | other) == other
 
     def __or__(self, other: Tombstones) -> Tombstones:
-        """Both: a removal beats a replacement, and of two replacements one is the same everywhere."""
-        removed = self.removed | other.removed
+        """Both: a removal beats a replacement, and so do two replacements that differ (``joined``)."""
+        removed = set(self.removed | other.removed)
         replaced: dict[str, Replacement] = {}
-        for key in sorted(self.replaced.keys() | other.replaced.keys()):
-            found = [one for one in (self.replaced.get(key), other.replaced.get(key)) if one is not None]
-            if key not in removed:
-                replaced[key] = min(found, key=lambda one: one.rank)
+        for key in sorted({*self.replaced, *other.replaced} - removed):
+            both = [one for one in (self.replaced.get(key), other.replaced.get(key)) if one is not None]
+            made = both[0] | both[-1]
+            if made is None:
+                removed.add(key)
+            else:
+                replaced[key] = made
         begun = {sid: self.began(sid) | other.began(sid) for sid in sorted({*self.sessions, *other.sessions})}
-        return Tombstones(removed, replaced, begun)
+        return Tombstones(frozenset(removed), replaced, begun)
 
     def began(self, sid: str) -> frozenset[str]:
         """The digests of the entries at which a purged session began; none for one that was not."""
@@ -250,8 +271,8 @@ def _encoded_replacement(replacement: Replacement) -> bytes:
 
 
 def _replacement(record: dict[str, cbor.Plain], where: Oid) -> Replacement:
-    form, payload, holes, lifted = (record.get(name) for name in ("form", "payload", "holes", "lifted"))
-    if type(form) is not str or type(payload) is not bytes or type(holes) is not bytes or type(lifted) is not list:
+    form, payload, table, lifted = (record.get(name) for name in ("form", "payload", "holes", "lifted"))
+    if type(form) is not str or type(payload) is not bytes or type(table) is not bytes or type(lifted) is not list:
         raise Malformed("expected form, payload, holes and lifted", where=where)
     if layout.form_of(layout.payload(form)) is None:
         raise Malformed(f"no form: {form[:40]!r}", where=f"{where}: form")
@@ -260,4 +281,4 @@ def _replacement(record: dict[str, cbor.Plain], where: Oid) -> Replacement:
         if type(row) is not list or len(row) != 2 or row[0] not in ENCODINGS or type(row[1]) is not bytes:
             raise Malformed("expected pairs of encoding and bytes", where=f"{where}: lifted")
         found.append((hash_of(row[1]), row[0], row[1]))
-    return Replacement(form, Stored(payload, holes, tuple(found)))
+    return Replacement(form, Stored(payload, table, tuple(found)))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from gitsession.codec import headline as own_headline
 from gitsession.codec import holes, message, payload
-from gitsession.codec.holes import Encoding, Stored
+from gitsession.codec.holes import Stored
 from gitsession.codec.payload import NONCE_BYTES
 from gitsession.errors import Malformed, Refused
 from gitsession.formats import FORMATS
@@ -95,7 +95,7 @@ def put_or_stand_in(to: keep.Entries, parent: Node | None, draft: keep.Draft, pu
 
 def words_of(node: Node, by: Replacement) -> Headline:
     """The words of ``by`` in the place of ``node``. Raises as ``replaced``."""
-    data = whole_of(by.stored)
+    data = by.whole()
     if node.source is None:
         return own_headline.headline(payload.decode(data)[0])
     format = FORMATS.get(node.source.agent)
@@ -124,18 +124,6 @@ def of_node(store: Reader, node: Node) -> Tombstone:
     """The same, of a node that is a tombstone."""
     parts = content.kept(store, node)
     return read(node, parts.form, parts.stored)
-
-
-def whole_of(stored: Stored) -> bytes:
-    """The payload with its holes filled. Raises ``Malformed``."""
-    lifted = {(digest, encoding): data for digest, encoding, data in stored.lifted}
-
-    def fetch(digest: bytes, encoding: Encoding) -> bytes:
-        if (digest, encoding) not in lifted:
-            raise Malformed(f"the content of a hole is not there: {digest.hex()}")
-        return lifted[digest, encoding]
-
-    return holes.fill(stored.payload, stored.holes, fetch)
 
 
 def _stand(node: Node, draft: keep.Draft, parents: Sequence[Oid]) -> Stands:

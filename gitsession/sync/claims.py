@@ -48,7 +48,7 @@ def problem(reader: Reader, named: Mapping[str, Oid], known: Tombstones, said: T
 
 def _check_form(digest: str, by: Replacement) -> None:
     """Raises ``Malformed`` where no entry could be kept so."""
-    data = tombstone.whole_of(by.stored)
+    data = by.whole()
     for row in holes.hidden(by.stored.holes):
         if data[row.offset : row.offset + row.length] != f"[redacted:{row.rule}]".encode():
             raise Malformed("a placeholder for a secret is not where the holes say", where=digest)
@@ -74,11 +74,20 @@ def _of_entry(reader: Reader, found: Node, known: Tombstones, said: Tombstones) 
     words = tombstone.words_of(found, by)
     if (message.kind_of(words), words.role) != (found.kind, found.role):
         return f"what is to replace the {found.role} {found.kind} {key} is none"
-    if found.replaces:
-        return ""  # what stood there first is gone: two may have hidden different parts of it
-    if not _hides(by.form, tombstone.whole_of(by.stored), before):
+    if found.replaces and digest not in _ways(first, said):
+        return ""  # no set that we know of made that: it is no more than something to compare with
+    if not _hides(by.form, by.whole(), before):
         return f"what is to replace the entry {key} says something else, and does not only hide a part of it"
     return ""
+
+
+def _ways(digest: str, said: Tombstones) -> set[str]:
+    """What stands in the place of an entry, in turn: a second redaction hides a part of what the first has left."""
+    found: set[str] = set()
+    while digest in said.replaced and digest not in found:
+        found.add(digest)
+        digest = said.replaced[digest].digest
+    return {*found, digest}
 
 
 def _of_sessions(

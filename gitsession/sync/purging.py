@@ -20,7 +20,8 @@ from pathlib import Path
 from gitsession.codec import message
 from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.holes import Stored
-from gitsession.errors import Corrupt, MissingObject, RefMoved, Refused, Unavailable
+from gitsession.errors import Ambiguous, Corrupt, Malformed, MissingObject, RefMoved, Refused, Unavailable
+from gitsession.redaction.original import Original
 from gitsession.session import content, node, oplog, purged, tombstone
 from gitsession.session.node import Node
 from gitsession.session.purged import Replacement, Tombstones
@@ -222,6 +223,7 @@ def _drop(store: GitStore, found: Tombstones, rewriter: Rewriter) -> tuple[int, 
     words = traces.words_of(victims.texts(store, [oid for oid in rewriter.gone() if oid in kinds]))
     hidden = store.vault.digests()
     if hidden:
+        store.vault.keep(list(_originals(store, rewriter, hidden)))
         named = {bytes.fromhex(key) for key in {*found.removed, *found.replaced} if ":" not in key}
         store.vault.forget(hidden & {*named, *victims.digests(store, going, kinds)})
     with store.locked():
@@ -235,6 +237,20 @@ def _drop(store: GitStore, found: Tombstones, rewriter: Rewriter) -> tuple[int, 
         return not going & set(now.values()) and _leads_nowhere_new(store, rewriter, now, log, going)
 
     return (len(going), frozenset(held.values())) if sweep.drop(going, is_settled) else (0, None)
+
+
+def _originals(store: GitStore, rewriter: Rewriter, hidden: set[bytes]) -> Iterator[Original]:
+    """Originals that are here of entries in whose place others stand, for those: what a redaction elsewhere hides."""
+    for oid in rewriter.gone():
+        try:
+            before, after = node.load(store, oid), node.load(rewriter, rewriter.mapped[oid])
+            old, new = content.kept(store, before), content.kept(rewriter, after)
+            digest = digest_of(old.stored, old.holes)
+            original = store.vault.original(digest, before.chain) if digest in hidden else None
+        except (Malformed, Corrupt, MissingObject, Ambiguous):
+            continue
+        if original is not None and not after.is_tombstone:
+            yield Original(digest_of(new.stored, new.holes), after.chain, original)
 
 
 def _move_refs(store: GitStore, found: Tombstones) -> tuple[Rewriter, set[str]]:
