@@ -228,3 +228,10 @@ def test_what_may_go_is_left_alone_by_redact(store, capsys) -> None:
     assert command_line.run(["redact", "--dry-run"]) == 0
     assert command_line.run(["show", f"{said.id}@leaf"]) == 0
     assert OTHER in capsys.readouterr().out
+
+
+def test_a_name_of_a_file_is_looked_at_and_not_repeated(store) -> None:
+    said = begun(store, "hi")
+    held(store, said.id, {f"{KEY}/a.txt": "text", "b.txt": "text"}, said.leaf)
+    found = told(store)
+    assert found == [(said.id, RULE, f"[redacted:{RULE}]/a.txt")]

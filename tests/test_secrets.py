@@ -28,6 +28,8 @@ from gitsession.redaction.patterns import may_take_for_ever
 from gitsession.redaction.vault import Vault
 from gitsession.session.content import kept, payload_of
 from gitsession.session.node import Node
+from gitsession.session.verify import verify
+from gitsession.workspace.names import tree_refusal
 from gitsession.workspace.root import Root
 
 TOKEN, PASSWORD = a_token(), a_password()
@@ -450,6 +452,30 @@ def test_a_file_with_a_secret_is_not_kept_and_told(store: Store, tmp_path: Path)
         assert (".env", "secret: assigned-password") in session.read(node).skipped
         assert session.read(node).paths in ((), ("plain.txt",))
     assert traces(store, PASSWORD) == []
+
+
+def test_a_file_whose_name_is_a_secret_is_not_kept_and_its_name_not_told(store: Store, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    folder = f"token={TOKEN.text}"
+    files = [f"{TOKEN.text}.txt", f"{folder}/deep/a.txt", "plain.txt"]
+    for name in files:
+        (work / name).parent.mkdir(parents=True, exist_ok=True)
+        (work / name).write_text(f"in {len(name)}\n")
+    (work / folder / "other").mkdir()
+    subprocess.run(["git", "init", "-q", work / folder / "other"], check=True)
+    session = store.new_session(agent="x", cwd=str(work))
+    session.append(Message.user("hi"))
+    for paths in (None, files):
+        node = session.take_checkpoint(workspace=work, paths=paths)
+        left = dict(session.read(node).skipped)
+        assert {"[redacted:github-token]", "[redacted:github-token]/deep/a.txt"} <= left.keys()
+        assert left["[redacted:github-token]"] == "secret: github-token"
+        assert set(session.files()) == {"plain.txt"}
+    assert verify(store.objects, refuse=tree_refusal).problems == []
+    assert traces(store, TOKEN) == []
+    with Root.open(work, home=tmp_path / "home", store=place_of(store)) as root:
+        event = glance.spooled(place_of(store), root, {"event": "x", "agent": "y"}, wait_seconds=5)
+    assert not TOKEN.is_in(Path(spool.path(str(place_of(store)), event)).read_bytes())
 
 
 # ---- what is stored already

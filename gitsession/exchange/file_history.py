@@ -144,7 +144,7 @@ class _Replay:
             self._ran(each)
             return
         path = within(self._cwd, each.path)
-        if path is None:
+        if path is None or self._contents.named(path)[1] is not None:
             return
         tree = self._newest.files if self._newest is not None else None
         known = trees.look_up(self._store, tree, [path])[path]
@@ -166,7 +166,8 @@ class _Replay:
             path = within(self._cwd, said)
             if path is None:
                 continue
-            state = self._copies[copy.name] if isinstance(copy, Copy) else None
+            path, why = self._contents.named(path)
+            state = why or (self._copies[copy.name] if isinstance(copy, Copy) else None)
             if isinstance(state, str):
                 skipped.append((path, state))
             else:

@@ -40,6 +40,8 @@ class Step:
                 continue
             before, after = (self._state(raw, held) for held in ends)
             why = next((each for each in (before, after) if isinstance(each, str)), None)
+            path, unnamed = self.contents.named(path)
+            why = unnamed or why
             if len(became) >= USUAL.files:
                 why = f"more than {USUAL.files:,} files"
             if before is None and self._trees.may_have_been_there(self._ran.before.name, self._ran.after.name, raw):

@@ -10,7 +10,7 @@ from gitsession.session import purged
 from gitsession.store.base import ObjectStore, Oid
 from gitsession.store.objects import oid_of
 from gitsession.workspace import names, trees
-from gitsession.workspace.taking import withheld
+from gitsession.workspace.taking import named, withheld
 from gitsession.workspace.trees import File, State
 
 PLAIN, EXECUTABLE = "100644", "100755"
@@ -29,6 +29,12 @@ class Contents:
             return withheld(purged.RULE)
         rule = self.store.guard.in_file(data) if self.store.guard is not None else None
         return None if rule is None else withheld(rule)
+
+    def named(self, path: str) -> tuple[str, str | None]:
+        """How a path is told, and why it is left out that has such a name, likewise."""
+        guard = self.store.guard
+        name, rule = named(names.unescape_path(path), guard.in_file if guard is not None else None)
+        return name, withheld(rule) if rule else None
 
     def file(self, data: bytes, mode: str) -> File:
         oid = oid_of("blob", data)

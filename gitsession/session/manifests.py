@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from gitsession.errors import GitSessionError
 from gitsession.model.entries import Checkpoint
+from gitsession.redaction.original import OPENS
 from gitsession.session.content import Rows, tree_of
 from gitsession.store.base import Oid, Reader
 from gitsession.store.objects import SUBMODULE_MODE, TREE_MODE
@@ -62,12 +63,12 @@ class Manifests:
             stack += [(f"{base}{name}/", child, depth + 1) for mode, name, child in rows if mode == TREE_MODE]
 
     def named(self, entry: Checkpoint) -> Iterator[str]:
-        """What is wrong with the paths that a checkpoint lists."""
+        """What is wrong with the paths that a checkpoint lists. A name may be hidden there: nothing is written so."""
         if self._refuse is None:
             return
         for path in {*entry.paths, *entry.appeared, *(path for path, _ in entry.skipped)}:
             components = path.split("/")
-            why = next((why for name in components if (why := self._refuse(name))), None)
+            why = next((why for name in components if OPENS not in name and (why := self._refuse(name))), None)
             if len(components) > DEPTH_MAX:
                 why = f"more than {DEPTH_MAX} folders deep"
             if why:

@@ -22,7 +22,7 @@ from gitsession.store.base import ObjectStore, Oid
 from gitsession.store.gitstore import GitStore
 from gitsession.store.objects import parse_commit
 from gitsession.sync.proposals import Proposed
-from gitsession.workspace import trees
+from gitsession.workspace import names, taking, trees
 
 ALLOWED = "gitsession.allowSecret"
 _CHAIN_CHARS = 12
@@ -154,7 +154,11 @@ def _entry(
     if parts.files is None:
         return
     before = content.files_of(store, node.parent) if node.parent else None
-    for path, (_, now) in trees.diff(store, before, parts.files).items():
+    for path, (was, now) in trees.diff(store, before, parts.files).items():
+        path, named = _named(path, look)
+        if named and was is None and now is not None:
+            session = session or _session_of(store, node.oid)
+            yield Found(ref, session, node.oid, chain, named, path, f"{digest}:{named}")
         if now is None or not store.contains(now.oid):
             continue
         if now.oid not in files:
@@ -164,6 +168,15 @@ def _entry(
         for rule in files[now.oid]:
             session = session or _session_of(store, node.oid)
             yield Found(ref, session, node.oid, chain, rule, path, f"file:{now.oid}:{rule}")
+
+
+def _named(path: str, look: Scanner) -> tuple[str, str]:
+    """See ``taking.named``; of a path as a tree has it, whoever wrote that."""
+    try:
+        raw = names.unescape_path(path)
+    except Malformed:
+        raw = path.encode("utf-8", "surrogateescape")
+    return taking.named(raw, lambda data: in_file(data, look))
 
 
 def _session_of(store: ObjectStore, oid: Oid) -> str:

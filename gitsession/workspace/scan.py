@@ -24,7 +24,7 @@ from gitsession.workspace.listing import Found, find
 from gitsession.workspace.looking import LINK_MODE, Status
 from gitsession.workspace.root import Root
 from gitsession.workspace.shadow import Seen, Shadow, new_name
-from gitsession.workspace.taking import USUAL, Caps, Present, Skipped, Taken, take
+from gitsession.workspace.taking import USUAL, Caps, Present, Skipped, Taken, named, take
 from gitsession.workspace.trees import File
 
 FOLDED_FROM = 1000
@@ -97,8 +97,9 @@ class Look:
                 is_old = taken.status.ctime_ns < self._shadow.state.at_ns
                 (old if is_old else fresh).append((change.path, raw, taken.status))
             yield change
-        self.skipped += self._found.skipped + _folded(over, self._caps.files)
-        self.skipped.sort()
+        for path, reason in self._found.skipped + _folded(over, self._caps.files):
+            self.skipped.append(Skipped(named(names.unescape_path(path), self._caps.secret)[0], reason))
+        self.skipped = sorted(set(self.skipped))
         self.appeared = self._not_moved(sorted(old + self._perhaps_hidden(fresh, unhidden)))
         self._whole = True
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from gitsession.errors import GitSessionError, Malformed, NotFound, Refused, Unavailable
+from gitsession.redaction.original import OPENS
 from gitsession.store import gitcli
 from gitsession.store.objects import oid_of
 from gitsession.workspace import names
@@ -70,6 +71,9 @@ def take(root: Root, raw: bytes, caps: Caps = USUAL) -> Taken:
     """What is at a path (as on the disk, relative to the workspace) now."""
     path = names.escape_path(raw)
     gone = Present(path, None)
+    name, rule = named(raw, caps.secret)
+    if rule:
+        return Taken(gone, Skipped(name, withheld(rule)))
     reason = names.path_refusal(path)
     if reason:
         return Taken(gone, Skipped(path, reason))
@@ -81,9 +85,9 @@ def take(root: Root, raw: bytes, caps: Caps = USUAL) -> Taken:
         if reason:
             return Taken(gone, Skipped(path, reason) if status.kind != "folder" else None, status)
         status, data = root.contents(path)
-        rule = caps.secret(data) if caps.secret is not None else None
-        if rule is not None:
-            return Taken(gone, Skipped(path, withheld(rule)), status)
+        held = caps.secret(data) if caps.secret is not None else None
+        if held is not None:
+            return Taken(gone, Skipped(path, withheld(held)), status)
     except NotFound:
         return Taken(gone)
     except Unavailable as error:
@@ -93,6 +97,20 @@ def take(root: Root, raw: bytes, caps: Caps = USUAL) -> Taken:
     except OSError as error:
         return Taken(gone, Skipped(path, f"it cannot be read: {error.strerror}"))
     return Taken(Present(path, File(status.mode, oid_of("blob", data)), data), None, status)
+
+
+def named(raw: bytes, secret: Callable[[bytes], str | None] | None) -> tuple[str, str]:
+    """How a path is told, each name in it that holds a secret as a placeholder; and the rule of the first, if any.
+
+    ``secret`` as ``Caps`` has it.
+    """
+    parts = raw.split(b"/")
+    rules = [secret(part) for part in parts] if secret is not None and secret(b"\n".join(parts)) else []
+    rule = next((rule for rule in rules if rule is not None), "")
+    if not rule:
+        return names.escape_path(raw), ""
+    told = (names.escape(part) if rule is None else f"{OPENS}{rule}]" for part, rule in zip(parts, rules, strict=True))
+    return "/".join(told), rule
 
 
 def _reason(raw: bytes, status: Status, caps: Caps) -> str | None:
