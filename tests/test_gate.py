@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 from builders import Clock, begun, bring, fork, pi_file, talk
 from checkpoints import held
+from damage import without
 from pushed import bare, everything_in, push
 from raw import git
 
 from gitsession.cli import app as command_line
 from gitsession.model.entries import Message
+from gitsession.session import content
 from gitsession.store import create, refs
 from gitsession.store.gitstore import GitStore
 from gitsession.sync import gate, hookfiles
@@ -52,6 +54,23 @@ def test_what_the_other_side_has_is_not_looked_at_again(store) -> None:
     assert told(store, leaf) == []
     said.append(Message.user(f"and {OTHER}"))
     assert told(store, leaf) == [(said.id, RULE, "")]
+
+
+def test_what_is_looked_at_together_is_told_in_its_order_each_by_itself(store, monkeypatch) -> None:
+    monkeypatch.setattr(gate, "_AT_ONCE", 3)
+    said = begun(store, *(f"the key is {KEY}" if n % 3 else f"number {n}" for n in range(10)))
+    store.flush()
+    found = gate.scan_new(store, [Proposed(refs.leaf(said.id), None, said.leaf.oid)])
+    line = [node.oid for node in said.line()]
+    assert [hit.oid for hit in found] == [oid for n, oid in reversed([*enumerate(line[-10:])]) if n % 3]
+
+
+def test_what_cannot_be_read_hides_nothing_beside_it(store) -> None:
+    said = begun(store, "hi", f"the key is {KEY}", "thanks")
+    store.flush()
+    without(store.git_dir, content.kept(store, said.leaf).blob)
+    with GitStore.open(store.git_dir) as again:
+        assert told(again) == [(said.id, RULE, "")]
 
 
 def test_an_entry_that_two_sessions_share_is_told_once(store) -> None:

@@ -51,6 +51,8 @@ def check(form, data):
     assert redact(form, data, SCANNER) == expected
     if expected.is_changed and form != "cbor":
         assert SCANNER.suspects([b"before", data, b"after"]) >= {1}
+    if expected.is_changed:
+        assert ahead.suspects([("text", b"before"), (form, data), ("cbor", NONCE), (form, data)], SCANNER) >= {1, 3}
 
 
 def escaped(text, *, less=()):

@@ -28,7 +28,9 @@ LEVELS_MAX = 4
 Row: TypeAlias = tuple[int, int, str]
 """A placeholder of ours: where in the redacted payload it begins, its length in bytes, its rule."""
 
-_CBOR, _JSON = "cbor", ("json", "jsonl")
+CBOR = "cbor"
+"""The form of entries of ours."""
+_JSON = ("json", "jsonl")
 
 
 class Redacted(NamedTuple):
@@ -52,7 +54,7 @@ def redact(form: str, payload: bytes, scanner: Scanner) -> Redacted:
 
     Of any other form it is plain text. What is no JSON where JSON is expected, or no CBOR of ours, is plain text too.
     """
-    if form == _CBOR:
+    if form == CBOR:
         return _in_cbor(payload, scanner) if scanner.mentions(payload) else Redacted(payload)
     if not scanner.may_hold(payload):
         return Redacted(payload)
@@ -165,11 +167,9 @@ _REFERENCES = frozenset(
 
 def _in_cbor(payload: bytes, scanner: Scanner) -> Redacted:
     try:
-        pieces = cbor.pieces(payload)
+        pieces, view, starts = _strings(payload)
     except Malformed:
         return _replaced(payload, find(payload, scanner))
-    pieces = [piece for piece in pieces if _may_hold(payload, piece)]
-    view, starts = _view(payload, pieces)
     hits = find(view, scanner) if scanner.may_hold(view) else []
     if not hits:
         return Redacted(payload)
@@ -180,6 +180,20 @@ def _in_cbor(payload: bytes, scanner: Scanner) -> Redacted:
         shift = starts[number]
         inside.setdefault(number, []).append(Hit(hit.start - shift, hit.end - shift, hit.rule))
     return _rewritten(payload, [(pieces[number], found) for number, found in sorted(inside.items())])
+
+
+def view(payload: bytes) -> bytes:
+    """The strings of a CBOR payload of ours as they are looked at; what is none is looked at as it is."""
+    try:
+        return _strings(payload)[1]
+    except Malformed:
+        return payload
+
+
+def _strings(payload: bytes) -> tuple[list[cbor.Piece], bytes, list[int]]:
+    """Those of CBOR of ours that may be secret, and ``_view`` of them. Raises ``Malformed``."""
+    pieces = [piece for piece in cbor.pieces(payload) if _may_hold(payload, piece)]
+    return pieces, *_view(payload, pieces)
 
 
 def _may_hold(payload: bytes, piece: cbor.Piece) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from gitsession.redaction import hints
@@ -100,24 +100,35 @@ class Scanner:
 
     def mentions(self, data: bytes) -> bool:
         """Whether a word of any rule is in ``data``: for bytes in which words and values stand apart."""
-        if self._always or (b"\\u00" in data and _LETTER.search(data) is not None):
-            return True
-        data = _without_slashes(data)
-        lower = data.lower()
-        for hint in self._hints:
-            if hint.stem in lower:
-                return True
-        if any(word in data for word in self._own_words):
-            return True
-        return bool(self._tokens) and next(self._words_in(b" ".join(_runs(data))), None) is not None
+        return self._always or next(self._mentions(_without_slashes(data)), None) is not None
+
+    def mentioning(self, texts: Sequence[bytes]) -> set[int]:
+        """The numbers of those of ``texts`` that ``mentions`` is true of, or a few more: quicker than one by one."""
+        return self._among(texts, self._mentions)
 
     def suspects(self, texts: Sequence[bytes]) -> set[int]:
         """The numbers of those of ``texts`` that ``may_hold`` anything: quicker for many than one by one."""
+        return self._among(texts, self._places)
+
+    def _among(self, texts: Sequence[bytes], places: Callable[[bytes], Iterator[int]]) -> set[int]:
+        """In which of ``texts`` is one of ``places``, which are sought in all of them at once."""
         if self._always:
             return set(range(len(texts)))
         texts = [_without_slashes(text) for text in texts]
         starts = [0, *itertools.accumulate(len(text) + 1 for text in texts)]
-        return {bisect_right(starts, place) - 1 for place in self._places(b"\n".join(texts))}
+        return {bisect_right(starts, place) - 1 for place in places(b"\n".join(texts))}
+
+    def _mentions(self, data: bytes) -> Iterator[int]:
+        """Where in ``data`` a word of a rule stands, or an escape that may stand for a part of one."""
+        if b"\\u00" in data:
+            yield from (found.start() for found in _LETTER.finditer(data))
+        lower = data.lower()
+        for hint in self._hints:
+            yield from _all_of(hint.stem, lower)
+        for word in self._own_words:
+            yield from _all_of(word, data)
+        for word, _ in self._words_in(b" ".join(_runs(data)) if self._tokens else b""):
+            yield from _all_of(word, data)
 
     def _places(self, data: bytes) -> Iterator[int]:
         """Where in ``data`` there may be something, whatever escapes it is behind. What ends a line ends all of it."""

@@ -6,17 +6,22 @@ is found here. What is to go nevertheless is named in the store's configuration,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import contextlib
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import Corrupt, Malformed, MissingObject
+from gitsession.redaction.ahead import suspects
 from gitsession.redaction.guard import in_file, scanner
 from gitsession.redaction.payloads import find, redact
 from gitsession.redaction.scan import Scanner
 from gitsession.session import archived, content
-from gitsession.session.node import Node, load
+from gitsession.session.ahead import Ahead
+from gitsession.session.node import Node, parse
 from gitsession.store import config, gitcli, lines, refs
 from gitsession.store.base import ObjectStore, Oid
 from gitsession.store.gitstore import GitStore
@@ -26,6 +31,10 @@ from gitsession.workspace import names, taking, trees
 
 ALLOWED = "gitsession.allowSecret"
 _CHAIN_CHARS = 12
+_AT_ONCE = 256
+"""Entries that are read and looked through together."""
+
+_UNREADABLE = (Malformed, Corrupt, MissingObject)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +60,18 @@ class Found:
         return f"{self.address}{f', file {self.path!a}' if self.path else ''}: {self.rule}"
 
 
+class _Secret(NamedTuple):
+    """The same before it is known whose it is."""
+
+    node: Node
+    rule: str
+    path: str
+    key: str
+
+    def told(self, ref: str, session: str) -> Found:
+        return Found(ref, session, self.node.oid, to_base64url(self.node.chain), self.rule, self.path, self.key)
+
+
 def scan_new(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = ()) -> list[Found]:
     """The secrets in what is new to whoever has the refs as ``moves`` say they were, and are not allowed to go.
 
@@ -63,25 +84,36 @@ def scan_new(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = 
     for move in [move for move in moves if move.ref == refs.ARCHIVE]:
         moves += _archived(store, move)
     new = _new(store, [move.new for move in moves if move.new], [*known, *(move.old for move in moves if move.old)])
-    look = scanner(config.redaction(store.git_dir).rules) if new else None
-    allowed = set(allowances(store)) if new else set()
+    if not new:
+        return []
+    look = scanner(config.redaction(store.git_dir).rules)
+    allowed = set(allowances(store))
+    found: dict[Oid, list[_Secret]] = {}
+    for secret in _secrets(store, new, look):
+        if secret.key not in allowed:
+            found.setdefault(secret.node.oid, []).append(secret)
+    return list(_told(store, moves, new, found))
+
+
+def _told(
+    store: ObjectStore, moves: Iterable[Proposed], new: Collection[Oid], found: Mapping[Oid, list[_Secret]]
+) -> Iterator[Found]:
+    """What was found, line by line, with the ref that takes it along."""
     seen: set[Oid] = set()
-    files: dict[Oid, tuple[str, ...]] = {}
-    found = []
+    left = len(found)
     # Whatever a ref is called, and what leads to an entry without being one: what is new is looked at, all of it.
-    for ref, tip in [*((move.ref, move.new) for move in moves), *(("", oid) for oid in sorted(new))]:
+    for ref, tip in [*((move.ref, move.new) for move in moves), *(("", oid) for oid in sorted(found))]:
         todo = [tip]
-        while todo and look is not None:
+        while todo and left:
             oid = todo.pop()
             if oid is None or oid not in new or oid in seen:
                 continue
             seen.add(oid)
             todo += parse_commit(store.read(oid)[1]).parents[::-1]
-            try:
-                found += [hit for hit in _entry(store, load(store, oid), ref, look, files) if hit.key not in allowed]
-            except (Malformed, Corrupt, MissingObject):
-                continue
-    return found
+            if oid in found:
+                left -= 1
+                session = refs.session_of(ref) or _session_of(store, oid)
+                yield from (secret.told(ref, session) for secret in found[oid])
 
 
 def _archived(store: ObjectStore, move: Proposed) -> Iterator[Proposed]:
@@ -128,37 +160,75 @@ def allow(store: GitStore, found: Iterable[Found]) -> int:
 def at(store: GitStore, session: str, node: Node, rule: str = "") -> list[Found]:
     """What is found in one entry, whatever is allowed; by ``rule`` only, where one is named."""
     look = scanner(config.redaction(store.git_dir).rules)
-    found = _entry(store, node, refs.leaf(session), look, {})
-    return [hit for hit in found if rule in ("", hit.rule)]
+    found = _in_row(store, [node], look, {})
+    return [secret.told(refs.leaf(session), session) for secret in found if rule in ("", secret.rule)]
 
 
-def _new(store: GitStore, tips: Iterable[Oid], olds: Iterable[Oid]) -> set[Oid]:
-    """The commits that lead to ``tips`` and to none of ``olds``, as far as those are here."""
+def _new(store: GitStore, tips: Iterable[Oid], olds: Iterable[Oid]) -> dict[Oid, None]:
+    """The commits that lead to ``tips`` and to none of ``olds``, as far as those are here; the latest first."""
     here = [oid for oid in dict.fromkeys(olds) if store.contains(oid)]
     words = "".join([*(f"{tip}\n" for tip in tips), *(f"^{oid}\n" for oid in here)])
-    return set(gitcli.run(store.git_dir, "rev-list", "--stdin", stdin=words.encode()).out.decode().split())
+    return dict.fromkeys(gitcli.run(store.git_dir, "rev-list", "--stdin", stdin=words.encode()).out.decode().split())
 
 
-def _entry(
-    store: ObjectStore, node: Node, ref: str, look: Scanner, files: dict[Oid, tuple[str, ...]]
-) -> Iterator[Found]:
+def _secrets(store: ObjectStore, oids: Iterable[Oid], look: Scanner) -> Iterator[_Secret]:
+    """What is found in entries, some of which are read and looked through together. What cannot be read is left out."""
+    files: dict[Oid, tuple[str, ...]] = {}
+    left = iter(oids)
+    while row := list(itertools.islice(left, _AT_ONCE)):
+        yield from _in_row(store, _nodes(store, row), look, files)
+
+
+def _nodes(store: ObjectStore, row: Sequence[Oid]) -> list[Node]:
+    """The entries among ``row``."""
+    at_hand = {oid: (kind, data) for oid, kind, data in store.read_all(row)}
+    found = []
+    for oid in row:
+        with contextlib.suppress(*_UNREADABLE):
+            kind, data = at_hand.get(oid) or store.read(oid)
+            found += [parse(oid, data)] if kind == "commit" else []
+    return found
+
+
+def _in_row(
+    store: ObjectStore, nodes: Iterable[Node], look: Scanner, files: dict[Oid, tuple[str, ...]]
+) -> Iterator[_Secret]:
     """``files``: of those that were looked at, the rules that found something."""
-    chain = to_base64url(node.chain)
-    parts = content.kept(store, node)
-    digest = digest_of(parts.stored, parts.holes).hex()
-    rows = redact(parts.form, content.whole(store, node, parts), look).rows
-    session = refs.session_of(ref)
-    for rule in sorted({rule for *_, rule in rows}):
-        session = session or _session_of(store, node.oid)
-        yield Found(ref, session, node.oid, chain, rule, "", f"{digest}:{rule}")
-    if parts.files is None:
-        return
+    nodes = list(nodes)
+    read = Ahead(store)
+    read.look(nodes)
+    held: list[tuple[Node, content.Kept, bytes]] = []
+    for node in nodes:
+        with contextlib.suppress(*_UNREADABLE):
+            parts = content.kept(read, node)
+            held.append((node, parts, content.whole(read, node, parts)))
+    for number in sorted(suspects([(parts.form, data) for _, parts, data in held], look)):
+        node, parts, data = held[number]
+        for rule in sorted({rule for *_, rule in redact(parts.form, data, look).rows}):
+            yield _Secret(node, rule, "", f"{_digest(parts)}:{rule}")
+    for node, parts, _ in held:
+        if parts.files is not None:
+            with contextlib.suppress(*_UNREADABLE):
+                yield from _in_files(store, node, parts, parts.files, look, files)
+
+
+def _digest(parts: content.Kept) -> str:
+    return digest_of(parts.stored, parts.holes).hex()
+
+
+def _in_files(
+    store: ObjectStore,
+    node: Node,
+    parts: content.Kept,
+    tree: Oid,
+    look: Scanner,
+    files: dict[Oid, tuple[str, ...]],
+) -> Iterator[_Secret]:
     before = content.files_of(store, node.parent) if node.parent else None
-    for path, (was, now) in trees.diff(store, before, parts.files).items():
+    for path, (was, now) in trees.diff(store, before, tree).items():
         path, named = _named(path, look)
         if named and was is None and now is not None:
-            session = session or _session_of(store, node.oid)
-            yield Found(ref, session, node.oid, chain, named, path, f"{digest}:{named}")
+            yield _Secret(node, named, path, f"{_digest(parts)}:{named}")
         if now is None or not store.contains(now.oid):
             continue
         if now.oid not in files:
@@ -166,8 +236,7 @@ def _entry(
             is_clean = in_file(data, look) is None
             files[now.oid] = () if is_clean else tuple(sorted({hit.rule for hit in find(data, look)}))
         for rule in files[now.oid]:
-            session = session or _session_of(store, node.oid)
-            yield Found(ref, session, node.oid, chain, rule, path, f"file:{now.oid}:{rule}")
+            yield _Secret(node, rule, path, f"file:{now.oid}:{rule}")
 
 
 def _named(path: str, look: Scanner) -> tuple[str, str]:

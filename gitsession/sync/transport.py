@@ -19,7 +19,7 @@ from gitsession.store.base import Oid
 from gitsession.store.gitcli import Answer, Told
 from gitsession.sync.remotes import Remote, plain
 
-FIRST_CHUNK, CHUNK_MAX = 200, 3200
+FIRST_CHUNK, CHUNK_MAX = 800, 3200
 """Refs of one push: each push costs the list of all refs there, and a refusal may hit all that were pushed with it."""
 
 REFUSED_ENOUGH = 8
