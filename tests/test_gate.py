@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from raw import git
 from gitsession.cli import app as command_line
 from gitsession.model.entries import Message
 from gitsession.session import content
+from gitsession.session.node import load
 from gitsession.store import create, refs
 from gitsession.store.gitstore import GitStore
 from gitsession.sync import gate, hookfiles
@@ -254,3 +256,34 @@ def test_a_name_of_a_file_is_looked_at_and_not_repeated(store) -> None:
     held(store, said.id, {f"{KEY}/a.txt": "text", "b.txt": "text"}, said.leaf)
     found = told(store)
     assert found == [(said.id, RULE, f"[redacted:{RULE}]/a.txt")]
+
+
+def test_what_was_let_go_is_told_and_taken_back(store, home: Path, capsys) -> None:
+    said = begun(store, "hi", f"the key is {KEY}")
+    held(store, said.id, {".env": f"AWS_ACCESS_KEY_ID={OTHER}\n"}, said.leaf)
+    store.flush()
+    assert command_line.run(["gate", "list"]) == 1
+    files = store.refs(refs.session(said.id))[f"{refs.session(said.id)}files"]
+    assert command_line.run(["gate", "allow", f"{said.id}@leaf"]) == 0
+    assert gate.allow(store, gate.at(store, said.id, load(store, files))) == 1
+    assert command_line.run(["push"]) == 0
+    capsys.readouterr()
+    assert command_line.run(["gate", "list"]) == 0
+    entry, file = sorted((line.split()[0] for line in capsys.readouterr().out.splitlines()), key=lambda it: ":" in it)
+    assert entry.startswith(f"{said.id}@")
+    assert file.startswith("file:")
+    assert command_line.run(["gate", "forget", entry, "no-such-rule"]) == 1
+    assert command_line.run(["gate", "forget", entry, RULE]) == 0
+    assert [key.rpartition(":")[0] for key in gate.allowances(store)] == [file]
+    assert command_line.run(["gate", "forget", file]) == 0
+    assert gate.allowances(store) == []
+    assert command_line.run(["gate", "forget", entry]) == 1
+
+
+def test_what_was_let_go_of_an_entry_that_is_gone_is_told_by_its_digest(store, capsys) -> None:
+    digest = "0f" * 32
+    git(store.git_dir, "config", gate.ALLOWED, f"{digest}:{RULE}")
+    assert command_line.run(["gate", "list", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["allowed"] == [{"what": digest, "rule": RULE, "entries": []}]
+    assert command_line.run(["gate", "forget", digest]) == 0
+    assert gate.allowances(store) == []

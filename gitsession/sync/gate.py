@@ -157,6 +157,22 @@ def allow(store: GitStore, found: Iterable[Found]) -> int:
     return len(keys)
 
 
+def forget(store: GitStore, keys: Iterable[str]) -> int:
+    """Let these, of ``allowances``, go no longer; how many there were."""
+    gone = sorted({*keys} & {*allowances(store)})
+    for key in gone:
+        gitcli.run(store.git_dir, "config", "--local", "--fixed-value", "--unset-all", ALLOWED, key)
+    return len(gone)
+
+
+def of_entry(store: GitStore, node: Node) -> list[str]:
+    """Those of ``allowances`` that are about an entry: what it says, and the files in which something is found."""
+    parts = content.kept(store, node)
+    found = at(store, "", node)
+    about = {digest_of(parts.stored, parts.holes).hex(), *(hit.key.rpartition(":")[0] for hit in found)}
+    return [key for key in allowances(store) if key.rpartition(":")[0] in about]
+
+
 def at(store: GitStore, session: str, node: Node, rule: str = "") -> list[Found]:
     """What is found in one entry, whatever is allowed; by ``rule`` only, where one is named."""
     look = scanner(config.redaction(store.git_dir).rules)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import shlex
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,9 +14,15 @@ from gitsession.cli import exits
 from gitsession.cli.enabling import program
 from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import count, emit, json_option, say, warn
+from gitsession.errors import GitSessionError
+
+if TYPE_CHECKING:
+    from gitsession.session.node import Node
+    from gitsession.store.base import Oid
 
 _NONE = "0" * 40
 _SHOWN = 50
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 @click.group()
@@ -98,6 +107,67 @@ def allow(app: App, address: str, rule: str, as_json: bool) -> int:
     else:
         say(f"{count(new, 'finding')} may go now")
     return exits.OK if found else exits.NOTHING
+
+
+@command.command("list", short_help="What may go.")
+@json_option
+@with_app
+def list_(app: App, as_json: bool) -> int:
+    """What was let go: SESSION@ENTRY and RULE. A file, and an entry that is gone, by what `gate forget` takes too."""
+    from gitsession.sync import gate
+    from gitsession.sync.linking import address
+
+    rows = [(key, _places(app, key)) for key in gate.allowances(app.store().objects)]
+    if as_json:
+        allowed = [
+            {"what": what, "rule": rule, "entries": [{"session": sid, "id": node.oid} for sid, node in places]}
+            for (what, _, rule), places in ((key.rpartition(":"), places) for key, places in rows)
+        ]
+        emit("gate-list", {"allowed": allowed})
+        return exits.OK if rows else exits.NOTHING
+    for key, places in rows:
+        what, _, rule = key.rpartition(":")
+        for where in [address(sid, node) for sid, node in places] or [what]:
+            say(f"{where}  {rule}")
+    if not rows:
+        say("nothing was let go")
+    return exits.OK if rows else exits.NOTHING
+
+
+@command.command(short_help="Take back what was let go.")
+@click.argument("what", metavar="SESSION@ENTRY")
+@click.argument("rule", required=False, default="")
+@json_option
+@with_app
+def forget(app: App, what: str, rule: str, as_json: bool) -> int:
+    """Hold back again what RULE finds in an entry, or all that is found there. Or of a file, as `gate list` has it."""
+    from gitsession.sync import gate
+
+    objects = app.store().objects
+    keys = [key for key in gate.allowances(objects) if key.rpartition(":")[0] == what]
+    keys = keys or gate.of_entry(objects, app.entry(what)[1])
+    keys = [key for key in keys if rule in ("", key.rpartition(":")[2])]
+    changed = gate.forget(objects, keys)
+    if as_json:
+        emit("gate-forget", {"rules": sorted({key.rpartition(":")[2] for key in keys})})
+    else:
+        say(f"{count(changed, 'finding')} may go no longer" if changed else "nothing was let go there")
+    return exits.OK if changed else exits.NOTHING
+
+
+def _places(app: App, key: str) -> list[tuple[str, Node]]:
+    """The entries that an allowance is about, with a session of each; none for a file."""
+    from gitsession.index import names
+    from gitsession.session.node import load
+
+    if not _DIGEST.fullmatch(key.partition(":")[0]):
+        return []
+    store = app.objects()
+    found: dict[Oid, tuple[str, Node]] = {}
+    for sid, oid in names.by_digest(app.catalogue(), bytes.fromhex(key.partition(":")[0])):
+        with contextlib.suppress(GitSessionError):
+            found.setdefault(oid, (sid, load(store, oid)))
+    return list(found.values())
 
 
 def _tell(verb: str, changed: bool, *, as_json: bool) -> None:
