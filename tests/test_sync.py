@@ -28,10 +28,10 @@ from gitsession.codec.digest import to_base32
 from gitsession.errors import NotFound, Refused, Unavailable
 from gitsession.model.entries import Message, Usage
 from gitsession.session.active import active
-from gitsession.store import gitcli, intents, lines, refs
+from gitsession.store import create, gitcli, intents, lines, refs
 from gitsession.store.gitstore import GitStore
 from gitsession.store.objects import encode_commit
-from gitsession.sync import remotes, syncing, transport
+from gitsession.sync import cloning, remotes, syncing, transport
 
 
 class Two:
@@ -298,6 +298,28 @@ def test_sessions_do_not_mix_with_code(tmp_path, branch, verb):
             with pytest.raises(Refused, match="no store of sessions"):
                 getattr(syncing, verb)(store, remote(store))
     assert git(url, "for-each-ref") == before
+
+
+@pytest.mark.parametrize(("branch", "says"), [("main", "its branch main is not"), ("trunk", "it has a branch trunk")])
+def test_a_clone_of_code_is_refused_in_the_same_words(tmp_path, branch, says):
+    with pytest.raises(Refused, match=f"no store of sessions: {says}"):
+        cloning.clone(str(code(tmp_path / "code", branch)), tmp_path / "clone.git", transport.Talk())
+    assert not (tmp_path / "clone.git").exists()
+
+
+@pytest.mark.parametrize("main", ["that goes on", "missing"])
+def test_a_clone_takes_the_main_that_a_sync_takes(two, tmp_path, main):
+    first = create.first_commit()[0]
+    words = ("-c", "user.name=a", "-c", "user.email=a@b", "commit-tree", "-p", first, "-m", "on", f"{first}^{{tree}}")
+    new = git(two.hub, *words) if main == "that goes on" else None
+    git(two.hub, *(("update-ref", create.MAIN, new) if new else ("update-ref", "-d", create.MAIN)))
+    cloning.clone(str(two.hub), tmp_path / "clone.git", transport.Talk())
+    with GitStore.open(tmp_path / "clone.git") as made:
+        assert made.ref(create.MAIN) == (new or first)
+        assert refs.leaf(two.sid) in made.refs(refs.SESSIONS)
+        assert sync(made) == {}
+    sync(two.a)
+    assert two.a.ref(create.MAIN) == (new or first)
 
 
 def test_beside_code_sessions_have_a_place_of_their_own(tmp_path):

@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from gitsession.errors import NotAStore, Refused, Unavailable
+from gitsession.errors import Refused, Unavailable
 from gitsession.session import archived
 from gitsession.store import config, create, gitcli, packedrefs, refs
 from gitsession.store.base import Oid
@@ -22,20 +22,19 @@ from gitsession.store.gitstore import GitStore
 from gitsession.store.refnames import SYMBOLIC
 from gitsession.sync import archiving, growing, remotes, stale, syncing, transport
 from gitsession.sync.judged import Proposed, Reader, judge
+from gitsession.sync.meeting import HEADS, check_is_store
 from gitsession.sync.quarantine import PLACE, Quarantine
 from gitsession.sync.reconcile import SyncedBranch
 from gitsession.sync.remotes import DEFAULT, Remote
 from gitsession.sync.syncing import SyncReport
 from gitsession.sync.transport import Talk
 
-_HEADS = "refs/heads/"
-
 
 def clone(url: str, path: Path, talk: Talk, *, filter: str = "", namespace: str = "") -> SyncReport:
     """Make a store at ``path`` of what is at ``url``, which becomes its remote ``origin``. An empty one is a beginning.
 
     ``filter``: leave out what git's filter says (``blob:limit=64k``); it is fetched when it is read. ``namespace``: it
-    is shared with a code repository. Raises ``Refused``, ``NotAStore``, ``InvalidName`` and ``Unavailable``.
+    is shared with a code repository. Raises ``Refused``, ``InvalidName`` and ``Unavailable``.
     """
     path = Path(os.path.abspath(path))
     if os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir())):
@@ -70,8 +69,9 @@ def _fill(path: Path, remote: Remote, talk: Talk, filter: str) -> SyncReport:
     answer = gitcli.talk(None, *words, told=talk.told, interactive=talk.interactive)
     if answer.code:
         raise transport.failure(remote, answer)
-    found = {name: oid for name, oid in GitDoor(apart).refs(_HEADS).items() if not oid.startswith(SYMBOLIC)}
-    _check(remote, found)
+    door = GitDoor(apart)
+    found = {name: oid for name, oid in door.refs(HEADS).items() if not oid.startswith(SYMBOLIC)}
+    check_is_store(remote, found, door)
     theirs = {ref: oid for ref, oid in found.items() if remote.there(ref) is not None}
     refused = {}
     fetched = Quarantine(path, remote, {}, at=apart)
@@ -99,15 +99,6 @@ def _fill(path: Path, remote: Remote, talk: Talk, filter: str) -> SyncReport:
     return SyncReport(remote.name, tuple(sorted((*new, *refused.values()), key=lambda branch: branch.ref)))
 
 
-def _check(remote: Remote, found: Mapping[str, Oid]) -> None:
-    """Raises ``NotAStore`` unless it is a store, or nothing yet."""
-    if found and found.get(create.MAIN) != create.first_commit()[0]:
-        raise NotAStore(
-            f"{remotes.plain(remote.url)} is no store of sessions: its branch main is something else",
-            hint="sessions beside code come with `gitsession clone --namespace gitsession`",
-        )
-
-
 def _promise(path: Path, remote: Remote, filter: str) -> None:
     """What was left out is the remote's to give."""
     file = str(path / config.FILE)
@@ -122,7 +113,10 @@ def _promise(path: Path, remote: Remote, filter: str) -> None:
 
 
 def _put(path: Path, held: Mapping[str, Oid]) -> None:
-    """All refs in one file. The first commit, which every store has, is a file of its own already."""
+    """All refs in one file. Only ``main`` is a file of its own already, and holds the commit that every store has."""
+    main = held.get(create.MAIN)
+    if main not in (None, create.first_commit()[0]):
+        gitcli.run(path, "update-ref", create.MAIN, main)
     packed = {ref: oid for ref, oid in held.items() if ref != create.MAIN}
     write_new(path / packedrefs.FILE, packedrefs.changed(b"", put=packed))
     sync_directory(path)

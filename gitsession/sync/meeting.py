@@ -7,12 +7,11 @@ from contextlib import contextmanager
 
 from gitsession.errors import GitSessionError, Refused, Unavailable
 from gitsession.store import create, lines
-from gitsession.store.base import Oid
+from gitsession.store.base import Oid, Reader
 from gitsession.store.gitstore import GitStore
 from gitsession.store.lock import alone as alone_by
-from gitsession.sync.judged import Reader
 from gitsession.sync.quarantine import LOCK
-from gitsession.sync.remotes import Remote
+from gitsession.sync.remotes import Remote, plain
 
 HEADS = "refs/heads/"
 
@@ -50,10 +49,11 @@ def check_is_store(remote: Remote, there: Mapping[str, Oid], read: Reader | None
     main = there.get(create.MAIN)
     others = [] if main else [ref for ref in there if ref.startswith(HEADS) and remote.there(ref) is None]
     if others or not (main is None or _begins_a_store(main, read)):
-        what = others[0].removeprefix(HEADS) if others else "main"
+        what = others[0].removeprefix(HEADS)[:80] if others else ""
+        why = f"it has a branch {what}, which no store has" if what else "its branch main is not that of a store"
         raise Refused(
-            f"{remote.name} is no store of sessions: its branch {what[:80]} is none of a store's",
-            hint="beside code, sessions lie apart: `gitsession remote add NAME URL --namespace gitsession`",
+            f"the remote {remote.name} ({plain(remote.url)}) is no store of sessions: {why}",
+            hint="beside code, sessions lie apart: `--namespace gitsession` of `gitsession remote add` and of `clone`",
         )
 
 
