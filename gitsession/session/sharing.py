@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from gitsession.store import watched
+
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
@@ -69,7 +71,8 @@ def _work(things: Sequence[T], work: Callable[[Sequence[T]], R], to: Connection)
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who asked is told, and takes us along
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # who has said its part is ended without a word
-    to.send(work(things))
+    with watched.by(None):
+        to.send(work(things))
 
 
 def _processors() -> int:

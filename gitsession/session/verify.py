@@ -21,7 +21,7 @@ from gitsession.session.meta import is_of_ours
 from gitsession.session.node import Node, load
 from gitsession.session.purged import Tombstones
 from gitsession.session.semantics import Sessions
-from gitsession.store import refs
+from gitsession.store import refs, watched
 from gitsession.store.base import ObjectStore, Oid
 
 AT_ONCE = 128
@@ -136,7 +136,7 @@ class Walk:
     def _found(self, oids: Sequence[Oid]) -> tuple[int, list[Finding]]:
         kept, self._report = self._report, Report()
         try:
-            for at in range(0, len(oids), AT_ONCE):
+            for at in watched.each("Checking entries", range(0, len(oids), AT_ONCE)):
                 self.check_row(oids[at : at + AT_ONCE])
             return self._report.checked, self._report.problems
         finally:

@@ -13,7 +13,7 @@ from gitsession.session import content, graph, oplog
 from gitsession.session.gaps import DAMAGE
 from gitsession.session.node import Node, before, load
 from gitsession.session.purged import FILE, WITHHELD_OID, Tombstones
-from gitsession.store import refs
+from gitsession.store import refs, watched
 from gitsession.store.base import ObjectStore, Oid
 from gitsession.workspace import trees
 
@@ -99,7 +99,7 @@ def saying(store: ObjectStore, text: str, sids: Iterable[str] | None = None) -> 
     files: dict[Oid, FileHit] = {}
     problems: list[Problem] = []
     searched: dict[Oid, bool] = {}
-    for sid in every if sids is None else sids:
+    for sid in watched.each("Looking through sessions", every if sids is None else list(sids)):
         for node in _all(store, sid):
             try:
                 parts = content.kept(store, node)

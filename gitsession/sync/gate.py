@@ -7,7 +7,6 @@ is found here. What is to go nevertheless is named in the store's configuration,
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -22,7 +21,7 @@ from gitsession.redaction.scan import Scanner
 from gitsession.session import archived, content
 from gitsession.session.ahead import Ahead
 from gitsession.session.node import Node, parse
-from gitsession.store import config, gitcli, lines, refs
+from gitsession.store import config, gitcli, lines, refs, watched
 from gitsession.store.base import ObjectStore, Oid
 from gitsession.store.gitstore import GitStore
 from gitsession.store.objects import parse_commit
@@ -89,7 +88,7 @@ def scan_new(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = 
     look = scanner(config.redaction(store.git_dir).rules)
     allowed = set(allowances(store))
     found: dict[Oid, list[_Secret]] = {}
-    for secret in _secrets(store, new, look):
+    for secret in _secrets(store, list(new), look):
         if secret.key not in allowed:
             found.setdefault(secret.node.oid, []).append(secret)
     return list(_told(store, moves, new, found))
@@ -187,11 +186,11 @@ def _new(store: GitStore, tips: Iterable[Oid], olds: Iterable[Oid]) -> dict[Oid,
     return dict.fromkeys(gitcli.run(store.git_dir, "rev-list", "--stdin", stdin=words.encode()).out.decode().split())
 
 
-def _secrets(store: ObjectStore, oids: Iterable[Oid], look: Scanner) -> Iterator[_Secret]:
+def _secrets(store: ObjectStore, oids: Sequence[Oid], look: Scanner) -> Iterator[_Secret]:
     """What is found in entries, some of which are read and looked through together. What cannot be read is left out."""
     files: dict[Oid, tuple[str, ...]] = {}
-    left = iter(oids)
-    while row := list(itertools.islice(left, _AT_ONCE)):
+    rows = [oids[at : at + _AT_ONCE] for at in range(0, len(oids), _AT_ONCE)]
+    for row in watched.each("Looking for secrets", rows):
         yield from _in_row(store, _nodes(store, row), look, files)
 
 

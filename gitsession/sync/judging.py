@@ -22,7 +22,7 @@ from gitsession.errors import GitSessionError, InvalidName, MissingObject
 from gitsession.session import content
 from gitsession.session.node import Node
 from gitsession.session.purged import NONE, SESSION, Tombstones
-from gitsession.store import create, layout, refs
+from gitsession.store import create, layout, refs, watched
 from gitsession.store.base import Oid
 from gitsession.store.refnames import check_ref_name
 from gitsession.sync import archive_rules, entry_rules, line_rules, main_rules, tombstone_rules
@@ -150,7 +150,7 @@ class _Judge:
         self._graph = graph
         self._children = Counter(parents[0] for parents in graph.values() if parents)
         order = list(graph)
-        for at in range(0, len(order), _WINDOW):
+        for at in watched.each("Judging entries", range(0, len(order), _WINDOW)):
             if time.monotonic() > self._until:
                 what = f"judging took longer than {self._limits.seconds:g} s: push fewer refs at a time"
                 yield from (Refusal(move.ref, "", what, "limit") for move in moves)

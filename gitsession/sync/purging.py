@@ -25,7 +25,7 @@ from gitsession.redaction.original import Original
 from gitsession.session import content, node, oplog, purged, tombstone
 from gitsession.session.node import Node
 from gitsession.session.purged import Replacement, Tombstones
-from gitsession.store import create, gitcli, peek, refs
+from gitsession.store import create, gitcli, peek, refs, watched
 from gitsession.store.base import Kind, Oid, Reader, RefValue
 from gitsession.store.dropping import Sweep, check_alone
 from gitsession.store.dropping import finish as finish_dropping
@@ -140,7 +140,8 @@ def preview(store: GitStore, more: Tombstones) -> Preview:
     """What ``add`` would do. Reads only."""
     rewriter = Rewriter(store, purged.read(store) | more)
     named = _named(store)
-    moved = tuple(name for name, oid in named.items() if rewriter.ref(name, oid) != oid)
+    looked = watched.each("Looking through branches", named.items())
+    moved = tuple(name for name, oid in looked if rewriter.ref(name, oid) != oid)
     gone = [node.load(store, oid) for oid in rewriter.gone()]
     return Preview(tuple(gone), moved)
 
@@ -258,7 +259,8 @@ def _move_refs(store: GitStore, found: Tombstones) -> tuple[Rewriter, set[str]]:
     rewriter = Rewriter(store, found)
     named = _named(store)
     _refuse_tags(store, rewriter)
-    new = {name: rewriter.ref(name, oid) for name, oid in named.items()}
+    looked = watched.each("Looking through branches", named.items())
+    new = {name: rewriter.ref(name, oid) for name, oid in looked}
     new |= notes.moved(store, found, rewriter, new)
     log = store.ref(refs.OPLOG)
     if log is not None:

@@ -12,7 +12,7 @@ from gitsession.model.entries import Fork
 from gitsession.session import content, node
 from gitsession.session.node import Node
 from gitsession.session.purged import Tombstones
-from gitsession.store import layout
+from gitsession.store import layout, watched
 from gitsession.store.base import Oid, Reader
 from gitsession.store.objects import SUBMODULE_MODE, parse_commit, parse_tree
 from gitsession.sync.rewriting import Rewriter
@@ -29,7 +29,7 @@ def find(
     those hold; and what holds purged bytes and is held by no commit.
     """
     commits = [oid for oid, kind in kinds.items() if kind == "commit"]
-    bad = {oid for oid in commits if rewriter.commit(oid) != oid}
+    bad = {oid for oid in watched.each("Looking for what goes", commits) if rewriter.commit(oid) != oid}
     if tombstones.sessions:
         bad |= of_purged_sessions(reader, tombstones, commits, tips)
     kept = below(reader, (oid for oid in commits if oid not in bad))

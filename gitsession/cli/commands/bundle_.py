@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from gitsession.cli import syncing
+from gitsession.cli import syncing, watching
 from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import count, emit, json_option, say
 
@@ -36,5 +36,6 @@ def create(app: App, file: Path, sessions: tuple[str, ...], as_json: bool) -> No
 @with_app
 def take(app: App, file: Path, as_json: bool) -> int:
     """Take in what is in FILE. Where both went on, theirs comes in beside ours."""
-    report = app.store(make=True).unbundle(file, talk=syncing.talk())
+    with watching.progress(quiet=as_json):
+        report = app.store(make=True).unbundle(file, talk=syncing.talk())
     return syncing.tell(app, "bundle-take", report, as_json=as_json)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from gitsession.cli import exits, syncing
+from gitsession.cli import exits, syncing, watching
 from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import emit, json_option, say
 
@@ -23,7 +23,8 @@ def command(app: App, url: str, folder: Path | None, filter: str, namespace: str
     from gitsession.api import Store
 
     path = folder or app.path
-    store, report = Store.clone(url, path, filter=filter, namespace=namespace, talk=syncing.talk())
+    with watching.progress(quiet=as_json):
+        store, report = Store.clone(url, path, filter=filter, namespace=namespace, talk=syncing.talk())
     with store:
         refused = report.of("refused")
         if as_json:

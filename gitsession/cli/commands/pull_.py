@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from gitsession.cli import syncing
+from gitsession.cli import syncing, watching
 from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import json_option
 
@@ -15,5 +15,6 @@ from gitsession.cli.output import json_option
 @with_app
 def command(app: App, remote: str, as_json: bool) -> int:
     """Take in what REMOTE has, by default the home remote. Where both went on, both lines are kept."""
-    report = app.store().pull(remote, talk=syncing.talk())
+    with watching.progress(quiet=as_json):
+        report = app.store().pull(remote, talk=syncing.talk())
     return syncing.tell(app, "pull", report, as_json=as_json)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitsession.cli import exits
+from gitsession.cli import exits, watching
 from gitsession.cli.opening import App, split, with_app
 from gitsession.cli.output import count, emit, json_option, say, warn
 from gitsession.cli.purging import confirm, consent_option
@@ -42,13 +42,15 @@ def command(app: App, entry: str | None, text: str, dry_run: bool, consent: bool
         raise click.UsageError("what? [SESSION[@ENTRY]] or --match TEXT")
     store = app.store()
     sid, at = _address(app, entry) if entry else (None, None)
-    what = store.plan_purge(sid, at, text=text)
+    with watching.progress(quiet=as_json):
+        what = store.plan_purge(sid, at, text=text)
     if not as_json:
         _tell(what)
     done: Purged | None = None
     if not what.is_empty and not dry_run:
         confirm(f"purge {_sum(what)} for good?", consent=consent)
-        done = store.purge(what)
+        with watching.progress(quiet=as_json):
+            done = store.purge(what)
     if as_json:
         emit("purge", _document(what, done, dry_run=dry_run))
     elif what.is_empty:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from gitsession.cli import syncing
+from gitsession.cli import syncing, watching
 from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import json_option
 from gitsession.errors import NotFound
@@ -18,7 +18,8 @@ from gitsession.errors import NotFound
 def command(app: App, remote: str, sessions: tuple[str, ...], as_json: bool) -> int:
     """Send what REMOTE lacks, of all sessions or of those named. Nothing is forced, nothing is taken in."""
     try:
-        report = app.store().push(remote, sessions=sessions, talk=syncing.talk())
+        with watching.progress(quiet=as_json):
+            report = app.store().push(remote, sessions=sessions, talk=syncing.talk())
     except NotFound as error:
         if not remote or sessions:
             raise

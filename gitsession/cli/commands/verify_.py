@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitsession.cli import exits
+from gitsession.cli import exits, watching
 from gitsession.cli.commands import seal_
 from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import clock, count, emit, json_option, say
@@ -43,9 +43,10 @@ def command(
     if notices and (quick or sample is not None or max_seconds is not None):
         raise click.UsageError("--notices needs all there is: not --quick, --sample or --max-seconds")
     sid = app.session(session).id if session else None
-    report = app.store(damaged=True).verify(
-        sid, sample=sample, max_seconds=max_seconds, quick=quick, notices=notices
-    )
+    with watching.progress(quiet=as_json):
+        report = app.store(damaged=True).verify(
+            sid, sample=sample, max_seconds=max_seconds, quick=quick, notices=notices
+        )
     if as_json:
         told = {
             "checked": report.checked,

@@ -1,0 +1,108 @@
+"""How far long work has come is told where a person watches, now and then, and nowhere else."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+from builders import begun
+from pushed import bare
+
+from gitsession.cli import app as command_line
+from gitsession.cli import watching
+from gitsession.store import create, watched
+from gitsession.store.gitstore import GitStore
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """What stands for standard error from now on. No fixture: pytest puts its own there before each test."""
+    made = Terminal()
+    monkeypatch.setattr(sys, "stderr", made)
+    return made
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What the time is; the test says."""
+    now = [0.0]
+    monkeypatch.setattr(watching.time, "monotonic", lambda: now[0])
+    return now
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "_SILENT_SECONDS", 0)
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    create.create(tmp_path / "store.git")
+    monkeypatch.setenv("GITSESSION_DIR", str(tmp_path / "store.git"))
+    with GitStore.open(tmp_path / "store.git") as made:
+        begun(made, "hi", "unusual words")
+        made.flush()
+        yield made
+
+
+def test_ten_lines_a_second_at_most_and_the_first_after_a_while(monkeypatch, clock) -> None:
+    seen = terminal(monkeypatch)
+    with watching.progress():
+        for _ in watched.each("Counting", range(200)):
+            clock[0] += 0.01
+    assert seen.getvalue().count("\r") == 15
+    assert seen.getvalue().startswith("Counting:  25%\r")
+    assert seen.getvalue().endswith("Counting: 100%, done.\n")
+
+
+def test_what_is_quick_says_nothing(monkeypatch, clock) -> None:
+    seen = terminal(monkeypatch)
+    with watching.progress():
+        assert list(watched.each("Counting", range(200))) == list(range(200))
+        assert list(watched.each("Counting", [])) == []
+    assert seen.getvalue() == ""
+
+
+def test_what_ends_half_way_leaves_the_line_to_what_is_said_next(monkeypatch, at_once) -> None:
+    seen = terminal(monkeypatch)
+    with pytest.raises(OSError, match="no more"), watching.progress():
+        for _ in watched.each("Counting", range(200)):
+            raise OSError("no more")
+    assert seen.getvalue() == "Counting:   0%\r\n"
+    list(watched.each("Counting", range(200)))
+    assert seen.getvalue() == "Counting:   0%\r\n"
+
+
+COMMANDS = {
+    "verify": (["verify"], "Checking entries"),
+    "purge": (["purge", "--match", "unusual words", "--yes"], "Looking through sessions"),
+    "push": (["push"], "Looking for secrets"),
+    "clone": (["clone", "hub.git", "clone.git"], "Judging entries"),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_tells_a_person_and_neither_a_program_nor_a_pipe(
+    store, name, at_once, tmp_path, monkeypatch
+) -> None:
+    words, says = COMMANDS[name]
+    monkeypatch.chdir(tmp_path)
+    hub = bare(tmp_path / "hub.git")
+    assert command_line.run(["remote", "add", "origin", str(hub)]) == 0
+    if name == "clone":
+        assert command_line.run(["push"]) == 0
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    piped = {"purge": ["--dry-run"], "push": ["--help"], "clone": ["--help"]}.get(name, [])
+    assert command_line.run([*words, *piped]) == 0
+    assert says not in sys.stderr.getvalue()
+    seen = terminal(monkeypatch)
+    assert command_line.run([*words, *piped, "--json"]) == 0
+    assert says not in seen.getvalue()
+    assert command_line.run(words) == 0
+    assert f"{says}:   0%\r" in seen.getvalue()
