@@ -22,6 +22,7 @@ from builders import (
     on_disk,
     pi_file,
     said,
+    session,
     shared_files,
     talk,
 )
@@ -333,6 +334,17 @@ def test_what_has_its_place_is_no_notice(store: ObjectStore) -> None:
     lines += [said("e", "b"), answered("f", "e", "c1")]  # the same call answered again, on another branch
     lines += [entry("compaction", "g", "f", summary="s", firstKeptEntryId="b", tokensBefore=1)]
     assert odd(store, bring(store, pi_file(*lines)).session) == []
+
+
+def test_what_stands_on_several_branches_and_in_several_sessions_is_told_once(store: ObjectStore) -> None:
+    lines = [said("a", None), called("b", "a", "c1"), said("x", "a"), called("d", "x", "c1")]
+    lines += [label("e", "d", "gone", "x")]
+    sid = bring(store, pi_file(*lines)).session
+    fork(session(store, sid))
+    report = verify.verify(store, notices=True)
+    assert sorted(found.what for found in report.notices or ()) == [
+        "label names 'gone', which is not there", "the call 'c1' has no result"
+    ]  # fmt: skip
 
 
 def test_calls_of_our_own_are_told_too(store: ObjectStore) -> None:

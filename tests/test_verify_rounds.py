@@ -18,6 +18,8 @@ from gitsession.api import Store
 from gitsession.cli import exits
 from gitsession.cli.app import run
 from gitsession.errors import GitSessionError
+from gitsession.model.blocks import ToolCall
+from gitsession.model.entries import Message
 from gitsession.session import rounds
 from gitsession.session.findings import Report
 from gitsession.session.graph import line
@@ -212,6 +214,20 @@ def test_the_command_says_how_far_it_is(
     assert not (store.git_dir / verified.FILE).exists()  # what git itself would say is not known
     assert run(["verify", "--json"]) == exits.OK
     assert json.loads(capfd.readouterr().out)["covered"] is None
+
+
+def test_a_notice_is_told_by_the_address_that_other_commands_take(
+    store: GitStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = begun(store, "hi")
+    said.append(Message.assistant([ToolCall(id="c1", name="bash")]))
+    store.flush()
+    monkeypatch.setenv("GITSESSION_DIR", str(store.git_dir))
+    assert run(["verify", "--notices"]) == 0
+    [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("notice: ")]
+    assert line.endswith(": the call 'c1' has no result")
+    assert run(["show", line.split()[1].rstrip(":"), "--json"]) == 0
+    assert said.leaf.oid in capsys.readouterr().out
 
 
 def test_notices_need_all_there_is(store: GitStore, monkeypatch: pytest.MonkeyPatch) -> None:

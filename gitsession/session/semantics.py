@@ -250,9 +250,16 @@ def _source_files(sessions: Sessions, sid: str) -> Iterator[tuple[Node, kinds.So
 
 
 def notices(sessions: Sessions) -> Iterator[Finding]:
-    """What is odd in sessions, and may be as it was written. Reads every entry."""
+    """What is odd in sessions, and may be as it was written. Reads every entry.
+
+    Of an entry that several sessions share it is told once, and so is a call that stands on several branches.
+    """
+    told: set[tuple[str, str]] = set()
     for sid in sessions.sids:
-        yield from _Named(sessions, sid).notices()
+        for found in _Named(sessions, sid).notices():
+            if (found.where, found.what) not in told:
+                told.add((found.where, found.what))
+                yield found
 
 
 class _Named:
@@ -305,10 +312,12 @@ class _Named:
             for oid in oids:
                 if not any(follows(late, oid) for late in results.get(call, ())):
                     yield Finding(oid, f"the call {call[:60]!a} has no result", self._talk[oid])
+                    break
         for call, oids in results.items():
             for oid in oids:
                 if not any(follows(oid, early) for early in calls.get(call, ())):
                     yield Finding(oid, f"a result of the call {call[:60]!a}, which is not before it", self._talk[oid])
+                    break
 
     def _spans(self, wanted: set[Oid]) -> dict[Oid, tuple[int, int]]:
         """The first and last number of what is below each of ``wanted``, in one walk of the tree."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -81,7 +82,7 @@ def _covered(covered: Covered | None) -> dict[str, int | bool | None] | None:
 
 def _tell(app: App, report: Report, *, most: int) -> None:
     for found in (report.notices or [])[:most]:
-        say(f"notice: {f'session {found.session}, ' if found.session else ''}{found.where}: {found.what}")
+        say(f"notice: {_address(app, found)}: {found.what}")
     if len(report.notices or []) > most:
         say(f"... and {len(report.notices or []) - most:,} more notices: --all shows them")
     groups: dict[str, list[Finding]] = {}
@@ -107,6 +108,16 @@ def _tell(app: App, report: Report, *, most: int) -> None:
         say(_words(report.covered))
     if report.problems:
         say("All else is still read. `gitsession repair` mends what a copy, a clone or the agent's own file has.")
+
+
+def _address(app: App, found: Finding) -> str:
+    """Where it is, as other commands take it."""
+    from gitsession.session.node import load
+    from gitsession.sync.linking import address
+
+    with contextlib.suppress(GitSessionError):
+        return address(found.session, load(app.store().objects, found.where)) if found.session else found.where
+    return f"session {found.session}, {found.where}"
 
 
 def _words(covered: Covered) -> str:
