@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gitsession.redaction.payloads import CBOR, view
-
 if TYPE_CHECKING:
     from gitsession.redaction.scan import Scanner
 
@@ -35,13 +33,3 @@ class Ahead:
             end += 1
         self._from, self._to = number, end
         self._suspects = {number + each for each in self._scanner.suspects(self._payloads[number:end])}
-
-
-def suspects(payloads: Sequence[tuple[str, bytes]], scanner: Scanner) -> set[int]:
-    """The numbers of those in which ``payloads.redact`` may find something; each is form and bytes."""
-    texts = {number: payload for number, (form, payload) in enumerate(payloads) if form != CBOR}
-    ours = [number for number, (form, _) in enumerate(payloads) if form == CBOR]
-    mentioned = scanner.mentioning([payloads[number][1] for number in ours])
-    texts |= {ours[each]: view(payloads[ours[each]][1]) for each in mentioned}
-    looked = Ahead(scanner, list(texts.values()))
-    return {number for place, number in enumerate(texts) if looked.may_hold(place)}

@@ -11,12 +11,13 @@ import itertools
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from gitsession.codec import cbor
 from gitsession.codec.lift import is_image
 from gitsession.errors import Malformed
+from gitsession.redaction.ahead import Ahead
 from gitsession.redaction.escapes import Way, decoded, way
 from gitsession.redaction.looks import is_text
 from gitsession.redaction.original import OPENS
@@ -28,9 +29,7 @@ LEVELS_MAX = 4
 Row: TypeAlias = tuple[int, int, str]
 """A placeholder of ours: where in the redacted payload it begins, its length in bytes, its rule."""
 
-CBOR = "cbor"
-"""The form of entries of ours."""
-_JSON = ("json", "jsonl")
+_CBOR, _JSON = "cbor", ("json", "jsonl")
 
 
 class Redacted(NamedTuple):
@@ -54,7 +53,7 @@ def redact(form: str, payload: bytes, scanner: Scanner) -> Redacted:
 
     Of any other form it is plain text. What is no JSON where JSON is expected, or no CBOR of ours, is plain text too.
     """
-    if form == CBOR:
+    if form == _CBOR:
         return _in_cbor(payload, scanner) if scanner.mentions(payload) else Redacted(payload)
     if not scanner.may_hold(payload):
         return Redacted(payload)
@@ -62,6 +61,16 @@ def redact(form: str, payload: bytes, scanner: Scanner) -> Redacted:
         hits = find(payload, scanner, is_json=True)
         return _replaced(payload, _within_literals(payload, hits)) if hits else Redacted(payload)
     return _replaced(payload, find(payload, scanner))
+
+
+def suspects(payloads: Sequence[tuple[str, bytes]], scanner: Scanner) -> set[int]:
+    """The numbers of those in which ``redact`` may find something; each is form and bytes."""
+    texts = {number: payload for number, (form, payload) in enumerate(payloads) if form != _CBOR}
+    ours = [number for number, (form, _) in enumerate(payloads) if form == _CBOR]
+    mentioned = scanner.mentioning([payloads[number][1] for number in ours])
+    texts |= {ours[each]: _view_of(payloads[ours[each]][1]) for each in mentioned}
+    looked = Ahead(scanner, list(texts.values()))
+    return {number for place, number in enumerate(texts) if looked.may_hold(place)}
 
 
 def find(data: bytes, scanner: Scanner, *, is_json: bool = False) -> list[Hit]:
@@ -182,7 +191,7 @@ def _in_cbor(payload: bytes, scanner: Scanner) -> Redacted:
     return _rewritten(payload, [(pieces[number], found) for number, found in sorted(inside.items())])
 
 
-def view(payload: bytes) -> bytes:
+def _view_of(payload: bytes) -> bytes:
     """The strings of a CBOR payload of ours as they are looked at; what is none is looked at as it is."""
     try:
         return _strings(payload)[1]

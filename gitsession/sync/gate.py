@@ -14,9 +14,8 @@ from typing import NamedTuple
 from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import Corrupt, Malformed, MissingObject
-from gitsession.redaction.ahead import suspects
 from gitsession.redaction.guard import in_file, scanner
-from gitsession.redaction.payloads import find, redact
+from gitsession.redaction.payloads import find, redact, suspects
 from gitsession.redaction.scan import Scanner
 from gitsession.session import archived, content
 from gitsession.session.ahead import Ahead
