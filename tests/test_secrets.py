@@ -357,6 +357,9 @@ def test_what_differs_beside_a_secret_is_another_entry(store: Store, tmp_path: P
 BAD_RULES = {
     "no TOML": ("[[rule", "rules.toml"),
     "another table": ("[rules]\n", "nothing else"),
+    "off is no list": ("off = 'jwt'\n", "off is a list of texts"),
+    "a rule to be off that is none of ours": ("off = ['jwt', 'acme']\n", "off names 'acme'"),
+    "what is allowed is no list of texts": ("allow = [1]\n", "allow is a list of texts"),
     "no name": ("[[rule]]\npattern = 'x'\nsamples = ['x']\n", "name is a text"),
     "a name of ours": ("[[rule]]\nname = 'jwt'\npattern = 'x'\nsamples = ['x']\n", "none of ours"),
     "a name that no placeholder can hold": ("[[rule]]\nname = 'A b'\npattern = 'x'\nsamples = ['x']\n", "'A b'"),
@@ -383,6 +386,40 @@ def test_a_rule_that_protects_nobody_is_refused_and_nothing_is_written(
     with pytest.raises(Refused, match=told):
         store.new_session(agent="x").append(Message.user("hi"))
     assert store.catalogue().sessions() == []
+
+
+AWS = ["AKIA" + "Z3KQ7XJ2M5TB6WPL", "AKIA" + "Q5NV2RC7D3HY4SGF"]  # joined here: no file of ours looks as if it held one
+
+
+@pytest.mark.parametrize("is_imported", [False, True])
+def test_what_is_no_secret_is_allowed_by_its_text_and_nothing_else_is(
+    store: Store, tmp_path: Path, is_imported: bool
+) -> None:
+    (tmp_path / "rules.toml").write_text(f"allow = ['{AWS[0]}']\n")
+    configure(store, "gitsession.rules", str(tmp_path / "rules.toml"))
+    text = f"build {AWS[0]}, key {AWS[1]}, {AWS[0]}\nexport KEY={AWS[0]}"
+    if is_imported:
+        data = header("0199-a") + b"\n" + said("aaaa1111", None, text) + b"\n"
+        (tmp_path / "s.jsonl").write_bytes(data)
+        kept = store.export(take(store, tmp_path / "s.jsonl").session).data.decode()
+    else:
+        session = store.new_session(agent="x")
+        session.append(Message.user(text))
+        kept = store.export(session.id, to="jsonl").data.decode()
+    assert kept.count(AWS[0]) == 3
+    assert AWS[1] not in kept
+    assert not list(store.secrets())
+
+
+def test_a_rule_of_ours_that_is_off_finds_nothing_and_the_others_do(store: Store, tmp_path: Path, capsys) -> None:
+    (tmp_path / "rules.toml").write_text("off = ['aws-access-key']\n")
+    configure(store, "gitsession.rules", str(tmp_path / "rules.toml"))
+    node = store.new_session(agent="x").append(Message.user(f"{AWS[0]} and {TOKEN.text}"))
+    assert AWS[0] in node.subject
+    assert TOKEN.hidden[0] not in node.subject
+    assert not list(store.secrets())
+    assert command_line.run(["--store", str(place_of(store)), "doctor"]) == 0
+    assert "by all of ours but aws-access-key: " in capsys.readouterr().out
 
 
 FOR_EVER = ["(a+)+b", "(a*)*b", "(a|ab)+c", "(a?){40}b", "(x{1,9}y?)*z", r"(\w+\s?)+!", "k(?=(a+)*b)", "(?>(a+)+b)"]

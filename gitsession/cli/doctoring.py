@@ -144,8 +144,10 @@ def _rules(git_dir: Path) -> Iterator[Check]:
     from gitsession.redaction import own_rules
 
     try:
-        own = count(len(own_rules.read(Path(said.rules))), "rule")
-        yield Check("secrets", f"{kept}, by {own} of your own too: {said.rules}")
+        own = own_rules.read(Path(said.rules))
+        less = f", by all of ours but {', '.join(sorted(own.off))}" if own.off else ""
+        less += f", but {count(len(own.allow), 'text')} that you allow" if own.allow else ""
+        yield Check("secrets", f"{kept}, by {count(len(own.rules), 'rule')} of your own too{less}: {said.rules}")
     except GitSessionError as error:
         yield Check("secrets", f"{error}; nothing is written until that is mended", error.hint)
 

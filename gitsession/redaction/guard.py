@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gitsession.redaction.looks import is_text
 from gitsession.redaction.payloads import Redacted, find, redact
+from gitsession.redaction.rules import RULES
 from gitsession.redaction.scan import Scanner
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ def scanner(rules: str = "") -> Scanner:
         return Scanner()
     from gitsession.redaction import own_rules  # few have any: who has none does not wait for it
 
-    return Scanner(extra=own_rules.read(Path(rules)))
+    own = own_rules.read(Path(rules))
+    return Scanner([rule for rule in RULES if rule.name not in own.off], own.rules, own.allow)
 
 
 def in_file(data: bytes, scanner: Scanner) -> str | None:

@@ -1,4 +1,5 @@
-"""Rules of the user's own: a TOML file of tables ``rule`` (docs/secrets.md, "Rules of your own").
+"""Rules of the user's own: a TOML file of tables ``rule`` (docs/secrets.md, "Rules of your own"), and what of ours is
+not to be hidden.
 
 A rule says what it must find, and is tried on it before it is used: one that finds nothing protects nobody.
 """
@@ -9,7 +10,7 @@ import os
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gitsession.errors import NotFound, Refused
 from gitsession.redaction.patterns import may_take_for_ever
@@ -22,8 +23,16 @@ _NAME_MAX = 40
 _FIELDS = {"name": str, "pattern": str, "words": list, "samples": list, "never": list}
 
 
-def read(file: Path) -> tuple[Rule, ...]:
-    """The rules in ``file``. Raises ``NotFound``, and ``Refused`` with the rule and what is wrong with it."""
+class Own(NamedTuple):
+    """``off``: names of rules of ours that do not count; ``allow``: what no rule hides, where it is all of it."""
+
+    rules: tuple[Rule, ...]
+    off: frozenset[str]
+    allow: frozenset[bytes]
+
+
+def read(file: Path) -> Own:
+    """What ``file`` says. Raises ``NotFound``, and ``Refused`` with the rule and what is wrong with it."""
     try:
         told = tomllib.loads(Path(os.path.expanduser(file)).read_text("utf-8"))
     except OSError as error:
@@ -31,9 +40,23 @@ def read(file: Path) -> tuple[Rule, ...]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise Refused(f"the rules for secrets, {file}: {error}", hint=_HINT) from None
     tables = told.get("rule", [])
-    if not isinstance(tables, list) or told.keys() - {"rule"}:
-        raise Refused(f"the rules for secrets, {file}: expected tables [[rule]] and nothing else", hint=_HINT)
-    return tuple(_rule(table, f"rule {number} in {file}") for number, table in enumerate(tables, 1))
+    if not isinstance(tables, list) or told.keys() - {"rule", "off", "allow"}:
+        what = "expected off and allow, then tables [[rule]], and nothing else"
+        raise Refused(f"the rules for secrets, {file}: {what}", hint=_HINT)
+    off, allow = (_texts(told, name, file) for name in ("off", "allow"))
+    unknown = sorted(off - {rule.name for rule in RULES})
+    if unknown:
+        what = f"off names {unknown[0][:_NAME_MAX]!a}, no rule of ours"
+        raise Refused(f"the rules for secrets, {file}: {what}", hint=_HINT)
+    rules = tuple(_rule(table, f"rule {number} in {file}") for number, table in enumerate(tables, 1))
+    return Own(rules, off, frozenset(text.encode() for text in allow))
+
+
+def _texts(told: dict[str, Any], name: str, file: Path) -> frozenset[str]:
+    found = told.get(name, [])
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise Refused(f"the rules for secrets, {file}: {name} is a list of texts", hint=_HINT)
+    return frozenset(found)
 
 
 _HINT = "`git config gitsession.rules` in the store names the file"

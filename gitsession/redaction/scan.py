@@ -57,9 +57,15 @@ class Hit(NamedTuple):
 
 
 class Scanner:
-    """Finds secrets by ``rules`` and by those of the user, ``extra``, whose patterns may begin anywhere."""
+    """Finds secrets by ``rules`` and by those of the user, ``extra``, whose patterns may begin anywhere.
 
-    def __init__(self, rules: Iterable[Rule] = RULES, extra: Iterable[Rule] = ()) -> None:
+    ``allow``: what is none, whatever finds it.
+    """
+
+    def __init__(
+        self, rules: Iterable[Rule] = RULES, extra: Iterable[Rule] = (), allow: frozenset[bytes] = frozenset()
+    ) -> None:
+        self._allow = allow
         self.rules = (*rules, *extra)
         self._extra = tuple(extra)
         self._rank = {rule.name: number for number, rule in reversed(list(enumerate(self.rules)))}
@@ -79,7 +85,10 @@ class Scanner:
 
     def scan_bytes(self, data: bytes) -> list[Hit]:
         """The same in UTF-8, or whatever it is; no hit cuts a character of UTF-8 in two."""
-        return self.settle(self._found(data), data)
+        found = self._found(data)
+        if self._allow:
+            found = (hit for hit in found if data[hit.start : hit.end] not in self._allow)
+        return self.settle(found, data)
 
     def settle(self, found: Iterable[Hit], data: bytes) -> list[Hit]:
         """``found``, in ``data``, in order and without overlaps: what touches is one, named by the first rule."""
