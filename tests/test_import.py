@@ -38,7 +38,7 @@ from builders import (
     talk,
     title_of,
 )
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gitsession.codec.digest import to_base32
@@ -428,8 +428,17 @@ def any_file(made: tuple[bool, list[bytes], list[bytes], bool]) -> bytes:
     return data if ends else data[:-1]
 
 
+TWICE = [said("a", None, "one"), b"", b"", said("c", None, "one")]
+
+
 @settings(max_examples=150)
 @given(st.lists(FILES, min_size=1, max_size=4))
+@example(
+    [
+        (False, [], [*TWICE, said("a", None, "one"), said("a", "c", "one")], False),
+        (False, [], [*TWICE, said("c", None, "one"), said("a", "c", "one")], False),
+    ]
+)
 def test_whatever_a_file_was_it_comes_back_as_it_is(files: list[tuple[bool, list[bytes], list[bytes], bool]]) -> None:
     store = MemoryStore()
     seen: dict[str, str] = {}

@@ -175,6 +175,10 @@ class OnMeta:
         here |= {node.oid for node in headers}
         nodes = self._tree.nodes if self._tree else {}
         gone = [node for node in nodes.values() if node.source is not None and node.oid not in here]
+        if gone:  # below a line that stands there twice, one that is in the file may have a twin of the same place
+            places = {position(node) for node in self._at_line.values()}
+            here |= {node.oid for node in gone if position(node) in places}
+            gone = [node for node in gone if node.oid not in here]
         gone = [node for node in gone if self._imported_above(node) in here]
         gone += [node for node in lost if node.oid not in here]
         return tuple(position(node) for node in sorted(gone, key=graph.place))
