@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -22,7 +23,9 @@ from gitsession.session.keep import own
 from gitsession.session.purged import WITHHELD_OID, Replacement, Tombstones
 from gitsession.store import refs
 from gitsession.store.gitstore import GitStore
-from gitsession.sync import tombstones
+from gitsession.sync import judging, proposals, tombstones
+from gitsession.sync.proposals import Limits, Proposed
+from gitsession.sync.reading import GitReader
 
 ALL = "refs/heads/*:refs/heads/*"
 TOKEN = a_token()
@@ -226,3 +229,33 @@ def test_an_entry_that_was_redacted_can_only_be_hidden_more(tmp_path: Path) -> N
         told = {branch.ref: branch for branch in Store(ours).sync("origin").branches}
         assert "says something else" in told[refs.TOMBSTONES].why
         assert ours.refs(refs.SESSIONS) == before
+
+
+def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look at the clock takes a second."""
+    monkeypatch.setattr(proposals.time, "monotonic", itertools.count().__next__)
+
+
+def test_the_time_for_judging_counts_for_sets_too(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    tip = None
+    for number in range(4):
+        made = tombstones.added(client.store, tip, Tombstones(frozenset({f"{number:064x}"})), 1000)
+        for kind, data in made.objects.values():
+            client.put(kind, data)
+        tip = made.oid
+    move = Proposed(refs.TOMBSTONES, None, tip)
+    with GitReader(client.path, {}) as read:
+        assert judging.judge(read, [move]) == []
+        ticking(monkeypatch)
+        [refusal] = judging.judge(read, [move], limits=Limits(seconds=3))
+    assert refusal.rule == "limit"
+
+
+def test_the_time_for_judging_counts_to_the_end_of_a_line(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries are read many at a time, and after that each line is walked down."""
+    moves = [Proposed(ref, None, oid) for ref, oid in client.store.refs(refs.SESSIONS).items()]
+    with GitReader(client.path, {}) as read:
+        assert judging.judge(read, moves) == []
+        ticking(monkeypatch)
+        told = judging.judge(read, moves, limits=Limits(seconds=1))
+    assert {(refusal.ref, refusal.rule) for refusal in told} == {(move.ref, "limit") for move in moves}

@@ -13,7 +13,7 @@ from gitsession.store import refs
 from gitsession.store.base import Kind, ObjectStore, Oid
 from gitsession.store.git import GitDoor
 from gitsession.sync import judging, tombstone_rules
-from gitsession.sync.proposals import Limits, Proposed, Refusal
+from gitsession.sync.proposals import Deadline, Limits, Proposed, Refusal
 from gitsession.sync.reading import GitReader
 
 __all__ = ["Proposed", "Reader", "Refusal", "judge"]
@@ -62,7 +62,8 @@ def unfit(read: Reader, theirs: Oid) -> str:
     """Why a set of what was purged, as a remote has it, cannot be joined with ours; "" where it can."""
     ours = read.store.ref(refs.TOMBSTONES)
     with GitReader(read.git_dir, {} if ours is None else {refs.TOMBSTONES: ours}) as apart:
-        fault, _ = tombstone_rules.judge(apart, Proposed(refs.TOMBSTONES, None, theirs), purged.NONE, LIMITS)
+        move = Proposed(refs.TOMBSTONES, None, theirs)
+        fault, _ = tombstone_rules.judge(apart, move, purged.NONE, LIMITS, Deadline(inf))
     return "" if fault is None else fault.what
 
 

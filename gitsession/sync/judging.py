@@ -13,7 +13,6 @@ must be is docs/format.md's, and ``session/check.py`` knows it.
 from __future__ import annotations
 
 import re
-import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
@@ -28,7 +27,7 @@ from gitsession.store.refnames import check_ref_name
 from gitsession.sync import archive_rules, entry_rules, line_rules, main_rules, tombstone_rules
 from gitsession.sync.file_trees import FileTrees
 from gitsession.sync.line_rules import Line, Seen
-from gitsession.sync.proposals import TAKE_OUT, Fault, Limits, Proposed, Refusal
+from gitsession.sync.proposals import TAKE_OUT, Deadline, Fault, Limits, Proposed, Refusal, TookTooLong
 from gitsession.sync.reading import GitReader
 from gitsession.sync.views import Views
 
@@ -55,6 +54,7 @@ def judge(
     ``keeps_archived``: no ref comes back whose session is archived, unless it says more than that.
     A ref that is refused makes no other one refused, unless that one's line goes on from there.
     """
+    until = Deadline(limits.seconds)
     found: dict[str, Refusal] = {}
     rest: list[Proposed] = []
     archive = read.known.get(refs.ARCHIVE) if keeps_archived else None
@@ -65,7 +65,7 @@ def judge(
         if not is_allowed(move.ref, allowed):
             fault = _of_the_ref(read, move)
             if fault is None and move.ref == refs.TOMBSTONES:
-                fault, tombstones = tombstone_rules.judge(read, move, tombstones, limits)
+                fault, tombstones = tombstone_rules.judge(read, move, tombstones, limits, until)
             elif fault is None and move.ref == refs.ARCHIVE:
                 fault, ends = archive_rules.judge(read, move, limits)
                 archive = move.new if fault is None and keeps_archived else archive
@@ -77,14 +77,15 @@ def judge(
             if fault is not None:
                 found[move.ref] = Refusal(move.ref, move.new or "", fault.what, fault.rule)
     try:
-        for refusal in _Judge(read, tombstones, limits, partial).refusals(ends):
+        for refusal in _Judge(read, tombstones, limits, partial, until).refusals(ends):
             what = f"{refusal.ref.removeprefix(refs.SESSIONS)}: {refusal.what}"
             found.setdefault(refs.ARCHIVE, Refusal(refs.ARCHIVE, refusal.oid, what, refusal.rule))
-        for refusal in _Judge(read, tombstones, limits, partial).refusals(rest):
+        for refusal in _Judge(read, tombstones, limits, partial, until).refusals(rest):
             found.setdefault(refusal.ref, refusal)
     except GitSessionError as error:  # git went away, or says that what was sent is not whole
+        rule = "limit" if isinstance(error, TookTooLong) else "unreadable"
         for ref, new in {**({refs.ARCHIVE: ""} if ends else {}), **{move.ref: move.new or "" for move in rest}}.items():
-            found.setdefault(ref, Refusal(ref, new, str(error), "unreadable"))
+            found.setdefault(ref, Refusal(ref, "" if rule == "limit" else new, str(error), rule))
     return list(found.values())
 
 
@@ -121,12 +122,12 @@ def _of_the_ref(read: GitReader, move: Proposed) -> Fault | None:
 class _Judge:
     """What is known while new entries are judged, each after its parents. A bad one spoils what comes after it."""
 
-    def __init__(self, read: GitReader, tombstones: Tombstones, limits: Limits, partial: bool) -> None:
+    def __init__(self, read: GitReader, tombstones: Tombstones, limits: Limits, partial: bool, until: Deadline) -> None:
         self._read = read
         self._tombstones = tombstones
         self._limits = limits
         self._partial = partial
-        self._until = time.monotonic() + limits.seconds
+        self._until = until
         self._trees = FileTrees(read, limits, tombstones, partial=partial)
         self._views = Views(read)
         self._graph: dict[Oid, tuple[Oid, ...]] = {}
@@ -137,7 +138,7 @@ class _Judge:
         """Good entries whose children are to come: of the others a few words are kept."""
 
     def refusals(self, moves: Sequence[Proposed]) -> Iterator[Refusal]:
-        """What is wrong with the lines that lead to session refs."""
+        """What is wrong with the lines that lead to session refs. Raises ``TookTooLong``."""
         if not moves:
             return
         there = [self._read.known_of(sid) for sid in {refs.session_of(move.ref) for move in moves}]
@@ -151,10 +152,7 @@ class _Judge:
         self._children = Counter(parents[0] for parents in graph.values() if parents)
         order = list(graph)
         for at in watched.each("Judging entries", range(0, len(order), _WINDOW)):
-            if time.monotonic() > self._until:
-                what = f"judging took longer than {self._limits.seconds:g} s: push fewer refs at a time"
-                yield from (Refusal(move.ref, "", what, "limit") for move in moves)
-                return
+            self._until.check()
             self._read.ahead(order[at : at + _WINDOW])
             for oid in order[at : at + _WINDOW]:
                 self._judge(oid)
@@ -166,7 +164,7 @@ class _Judge:
             elif move.new is not None:
                 whole.append(Line(move.ref, move.old, move.new, self._good.get(move.new)))
         yield from self._of_purged_sessions(whole)
-        yield from line_rules.refusals(self._read, whole, self._graph, self._good)
+        yield from line_rules.refusals(self._read, whole, self._graph, self._good, self._until)
         if self._tombstones:
             yield from self._purged_before(whole)
 
@@ -254,6 +252,7 @@ class _Judge:
             for oid in self._read.ancestors(below):
                 if oid in seen:
                     continue
+                self._until.check()
                 seen.add(oid)
                 node = entry_rules.read(self._read, oid)
                 fault = node if isinstance(node, Fault) else entry_rules.purged(self._read, node, self._tombstones)

@@ -15,7 +15,7 @@ from gitsession.session.verify import starts
 from gitsession.store import refs
 from gitsession.store.base import Oid, Reader
 from gitsession.sync import entry_rules
-from gitsession.sync.proposals import Fault, Refusal
+from gitsession.sync.proposals import Deadline, Fault, Refusal
 from gitsession.sync.reading import GitReader
 
 _BRANCH, _META, _FILES = range(3)
@@ -87,11 +87,16 @@ def see(read: Reader, node: Node, before: Seen | None) -> Seen:
 
 
 def refusals(
-    read: GitReader, lines: Sequence[Line], parents: Mapping[Oid, tuple[Oid, ...]], seen: Mapping[Oid, Seen]
+    read: GitReader,
+    lines: Sequence[Line],
+    parents: Mapping[Oid, tuple[Oid, ...]],
+    seen: Mapping[Oid, Seen],
+    until: Deadline,
 ) -> Iterator[Refusal]:
+    """Raises ``TookTooLong``."""
     passed: set[Oid] = set()
     for line in lines:
-        fault = _rewinds(read, line) or _holds_what_has_no_place(read, line, parents, seen, passed)
+        fault = _rewinds(read, line) or _holds_what_has_no_place(read, line, parents, seen, passed, until)
         if fault is not None:
             yield Refusal(line.ref, line.new, fault.what, fault.rule)
     by_session: dict[str, list[Line]] = {}
@@ -118,11 +123,13 @@ def _holds_what_has_no_place(
     parents: Mapping[Oid, tuple[Oid, ...]],
     seen: Mapping[Oid, Seen],
     passed: set[Oid],
+    until: Deadline,
 ) -> Fault | None:
     """``passed``: what was found to have its place on a branch; it is not looked at again."""
     where = _BRANCH if refs.is_branch(line.branch) else _META if _is_meta(line.branch) else _FILES
     at: Oid | None = line.new
     while at is not None and at in seen and (where != _BRANCH or at not in passed):
+        until.check()
         found = seen[at]
         if where != _BRANCH and found.starts:
             return None
@@ -135,6 +142,7 @@ def _holds_what_has_no_place(
     if where == _BRANCH or at == line.old:
         return None
     while at is not None:  # a line of bookkeeping that begins in what was there: down to where its session begins
+        until.check()
         node = load(read, at)
         if starts(node):
             return None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from gitsession.errors import GitSessionError
 from gitsession.store.base import Oid
 
 MEBIBYTE = 1 << 20
@@ -53,3 +55,20 @@ class Fault(NamedTuple):
 
     rule: str
     what: str
+
+
+class TookTooLong(GitSessionError):
+    """Judging took more time than there is for it."""
+
+
+class Deadline:
+    """Until when judging may take, from now on. ``seconds`` may be infinite."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._until = time.monotonic() + seconds
+
+    def check(self) -> None:
+        """Raises ``TookTooLong`` when it has passed."""
+        if time.monotonic() > self._until:
+            raise TookTooLong(f"judging took longer than {self._seconds:g} s: push fewer refs at a time")

@@ -8,14 +8,16 @@ from gitsession.session.purged import Tombstones
 from gitsession.store import refs
 from gitsession.store.base import Oid
 from gitsession.store.objects import encode_commit, oid_of, parse_commit, parse_tree
-from gitsession.sync.proposals import MEBIBYTE, Fault, Limits, Proposed
+from gitsession.sync.proposals import MEBIBYTE, Deadline, Fault, Limits, Proposed, TookTooLong
 from gitsession.sync.reading import COMMIT_BYTES_MAX, GitReader
 
 COMMITS_MAX = 10_000
 TREE_BYTES_MAX = 64 * MEBIBYTE
 
 
-def judge(read: GitReader, move: Proposed, known: Tombstones, limits: Limits) -> tuple[Fault | None, Tombstones]:
+def judge(
+    read: GitReader, move: Proposed, known: Tombstones, limits: Limits, until: Deadline
+) -> tuple[Fault | None, Tombstones]:
     """What is wrong with a new value of the ref; and what is purged from then on."""
     if move.new is None:
         return Fault("delete", "what was purged stays purged"), known
@@ -28,10 +30,13 @@ def judge(read: GitReader, move: Proposed, known: Tombstones, limits: Limits) ->
             return Fault("limit", f"more than {COMMITS_MAX:,} steps at once"), known
         after = _said(read, move.new, limits)
         for oid in new:
+            until.check()
             if not _said(read, oid, limits) <= after:
                 return Fault("tombstones", f"the set shrinks after {oid[:10]}"), known
         if move.old is not None and not purged.at(read, move.old) <= after:
             return Fault("tombstones", "the set shrinks: what was purged stays purged"), known
+    except TookTooLong as error:
+        return Fault("limit", str(error)), known
     except GitSessionError as error:
         return Fault("tombstones", str(error)), known
     return None, known | after
