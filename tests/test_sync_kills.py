@@ -20,7 +20,8 @@ from remotes import shared, there
 
 from gitsession.api import Store
 from gitsession.store import gitcli, intents
-from gitsession.sync import quarantine
+from gitsession.sync import cloning, quarantine
+from gitsession.sync.transport import Talk
 
 SHARE = float(os.environ.get("GITSESSION_SYNC_KILLS", "0.003"))
 """Of all calls; 1 is all of them."""
@@ -112,3 +113,18 @@ def test_what_was_hurt_at_any_call_ends_the_same(
             ran = scene.run(work, Fault(mode, at))
             assert ran.code in (0, -9) or ERROR.findall(ran.stderr)[-1].endswith(("Unavailable", "Unfit")), ran.stderr
             assert scene.again(work) == expected, at
+
+
+def test_what_a_killed_clone_has_left_goes_with_the_next_one_to_that_place(tmp_path: Path) -> None:
+    """But not what another one is filling at the moment, nor what is no clone's."""
+    Store.create(tmp_path / "source.git").close()
+    names = (".to.git.0123456789ab.tmp", ".to.git.ba9876543210.tmp", ".to.git.x.tmp")
+    left, held, other = (tmp_path / name for name in names)
+    for folder in (left, held, other):
+        (folder / "objects").mkdir(parents=True)
+        os.utime(folder, (1, 1))
+    fd = cloning._hold(held)
+    cloning.clone(str(tmp_path / "source.git"), tmp_path / "to.git", Talk())
+    os.close(fd)
+    assert [folder.exists() for folder in (left, held, other)] == [False, True, True]
+    assert sorted(each.name for each in tmp_path.iterdir()) == [held.name, other.name, "source.git", "to.git"]

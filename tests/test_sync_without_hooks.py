@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 import pytest
 from builders import assert_clean, assert_git_agrees, session
 from checkpoints import held
 from purged import SECRET, Three, find, purge, said_by_objects, traces, whole
+from pushed import bare
 from pushed import hub as server
 from remotes import begun, everywhere, forge, git, pull, remote, said, say, shared, store_with, sync, there
 
+from gitsession import Message, Store
+from gitsession.errors import Unavailable
 from gitsession.session import purged as sets
 from gitsession.store import refs
 from gitsession.store.gitstore import GitStore
@@ -251,3 +255,21 @@ def test_beside_code_it_goes_too(tmp_path):
         assert sync(store, "team") == {"main": "purged", "tombstones": "ahead"}
         assert SECRET.encode() not in swept(git_dir)
         assert git(git_dir, "rev-parse", f"refs/gitsession/sessions/{sid}/main").strip() == store.ref(refs.leaf(sid))
+
+
+def test_a_lock_that_a_killed_git_left_there_is_told_in_gits_words(tmp_path: Path) -> None:
+    place = bare(tmp_path / "hub.git")
+    with Store.create(tmp_path / "one.git") as one:
+        one.add_remote("origin", str(place))
+        said = one.new_session(agent="agent")
+        said.append(Message.user("hi"))
+        one.sync("origin")
+        lock = place / f"{refs.leaf(said.id)}.lock"
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        lock.touch()
+        said.append(Message.user("more"))
+        with pytest.raises(Unavailable, match="lock") as error:
+            one.sync("origin")
+        assert "nobody pushes" in (error.value.hint or "")
+        lock.unlink()
+        assert not one.sync("origin").of("refused")

@@ -6,10 +6,14 @@ the place it is meant for, and gets its name by one rename: a kill leaves no hal
 
 from __future__ import annotations
 
+import fcntl
 import os
+import re
 import secrets
 import shutil
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from gitsession.errors import Refused, Unavailable
@@ -29,6 +33,8 @@ from gitsession.sync.remotes import DEFAULT, Remote
 from gitsession.sync.syncing import SyncReport
 from gitsession.sync.transport import Talk
 
+_YOUNG_SECONDS = 60
+
 
 def clone(url: str, path: Path, talk: Talk, *, filter: str = "", namespace: str = "") -> SyncReport:
     """Make a store at ``path`` of what is at ``url``, which becomes its remote ``origin``. An empty one is a beginning.
@@ -40,8 +46,11 @@ def clone(url: str, path: Path, talk: Talk, *, filter: str = "", namespace: str 
     if os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir())):
         raise Refused(f"{path} is there already", hint="name a new folder")
     aside = path.parent / f".{path.name}.{secrets.token_hex(6)}.tmp"
+    _sweep(path)
+    held = -1
     try:
         create.create(aside)
+        held = _hold(aside)
         remote = remotes.add(aside, DEFAULT, url, namespace=namespace)
         if namespace:
             with GitStore.open(aside) as store:
@@ -54,7 +63,34 @@ def clone(url: str, path: Path, talk: Talk, *, filter: str = "", namespace: str 
         raise Unavailable(f"cannot make a store at {path}: {error.strerror}") from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+        if held >= 0:
+            os.close(held)
     return report
+
+
+def _hold(aside: Path) -> int:
+    """A lock on a folder that is being filled, which goes with its owner. Raises ``OSError`` where another has it."""
+    fd = os.open(aside, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _sweep(path: Path) -> None:
+    """Take away what clones to ``path`` have left that were killed."""
+    left = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{12}}\.tmp")
+    for each in path.parent.iterdir() if path.parent.is_dir() else ():
+        if not left.fullmatch(each.name):
+            continue
+        with suppress(OSError):
+            if time.time() - each.lstat().st_mtime < _YOUNG_SECONDS:  # its owner may not hold it yet
+                continue
+            fd = _hold(each)
+            shutil.rmtree(each, ignore_errors=True)
+            os.close(fd)
 
 
 def _fill(path: Path, remote: Remote, talk: Talk, filter: str) -> SyncReport:

@@ -22,7 +22,7 @@ from gitsession.sync.incoming import take_in
 from gitsession.sync.meeting import alone
 from gitsession.sync.outgoing import send
 from gitsession.sync.reconcile import SyncedBranch
-from gitsession.sync.remotes import Remote
+from gitsession.sync.remotes import Remote, plain
 from gitsession.sync.transport import Talk
 
 ATTEMPTS = 6
@@ -94,6 +94,10 @@ def sync(store: GitStore, remote: Remote, talk: Talk = _QUIET) -> SyncReport:
                 for ref, why in cleared.stays.items():
                     found[ref] = dataclasses.replace(found[ref], outcome="refused", why=why)
                 return SyncReport(remote.name, tuple(found[ref] for ref in sorted(found)), pushed, sent.said)
+    locked = next((line for line in sent.said if "cannot lock ref" in line), "")
+    if locked:
+        hint = "if nobody pushes there now, a git that was killed left that file: the owner of the remote may remove it"
+        raise Unavailable(f"{remote.name} takes nothing: {plain(locked)[:300]}", hint=hint)
     raise Unavailable(
         f"others publish to {remote.name} again and again; nothing is lost", hint="try again: `gitsession sync`"
     )
