@@ -18,7 +18,7 @@ from gitsession import Message, Store
 from gitsession.cli import app as command_line
 from gitsession.cli import exits
 from gitsession.codec import holes
-from gitsession.errors import Ambiguous, NotFound, Refused, Unavailable
+from gitsession.errors import Ambiguous, InvalidName, NotFound, Refused, Unavailable
 from gitsession.exchange.bring_in import BroughtIn
 from gitsession.live import glance, spool
 from gitsession.model.blocks import Text, Thinking, ToolCall
@@ -513,6 +513,18 @@ def test_a_file_whose_name_is_a_secret_is_not_kept_and_its_name_not_told(store: 
     with Root.open(work, home=tmp_path / "home", store=place_of(store)) as root:
         event = glance.spooled(place_of(store), root, {"event": "x", "agent": "y"}, wait_seconds=5)
     assert not TOKEN.is_in(Path(spool.path(str(place_of(store)), event)).read_bytes())
+
+
+def test_no_branch_is_called_by_a_secret(store: Store, tmp_path: Path) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text("[[rule]]\nname = 'acme'\npattern = 'acme-[0-9]{6}'\nsamples = ['acme-123456']\n")
+    configure(store, "gitsession.rules", str(rules))
+    session = store.new_session(agent="x")
+    session.append(Message.user("hi"))
+    with pytest.raises(InvalidName, match="holds a secret") as error:
+        session.branch("acme-123456")
+    assert "123456" not in str(error.value)
+    assert list(session.branches()) == ["main"]
 
 
 # ---- what is stored already

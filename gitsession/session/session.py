@@ -186,6 +186,10 @@ class Session:
     def branch(self, name: str, at: str | Node = "leaf") -> Node:
         """Start branch ``name`` at an entry. Raises ``InvalidName``, or ``Refused`` where there is one of that name."""
         refs.check_branch(name)
+        guard = self._store.guard
+        rule = guard.in_file(name.encode()) if guard is not None else None
+        if rule is not None:
+            raise InvalidName(f"a branch's name is seen by all, and this one holds a secret ({rule})")
         node = self.resolve(at)
         purged.check_goes_on(self._store, self.id, node)
         with oplog.recording(self._store, f"branch {self.id} {name}", self._clock()) as tx:
