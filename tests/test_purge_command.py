@@ -319,3 +319,15 @@ def test_a_rewind_that_has_not_ended_is_ended_first(store: Store, monkeypatch: p
     monkeypatch.setattr(intent, "pending", lambda objects: [SimpleNamespace(words="rewind of /work, 3 files")])
     with pytest.raises(Refused, match="has not ended"):
         store.purge(store.plan_purge(text=SECRET))
+
+
+def test_what_the_history_of_the_set_keeps_of_a_redaction_is_told(run: Run, imported: str, here: Path) -> None:
+    """The record of a redaction says what it left to read, whatever is hidden or purged later."""
+    rules = here / "rules.toml"
+    run("git", "config", "gitsession.rules", str(rules))
+    rule = "[[rule]]\nname = '{0}'\npattern = '{0}'\nsamples = ['{0}']\n"
+    rules.write_text(rule.format("login"))
+    assert "stays as it was" not in run("redact", err=True)
+    rules.write_text(rule.format("login") + rule.format("redirect"))
+    assert "stays as it was in the history of the set" in run("redact", err=True)
+    assert "stays in the history of the set" in run("purge", "--match", "Fix the", "--yes")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from gitsession.codec.digest import digest as digest_of
@@ -84,7 +84,7 @@ def session(store: ObjectStore, sid: str) -> PurgePlan:
         for other in sorted(_sharing(store, sid, found.values()))
     ]
     hits = [Hit(sid, node, "") for node in _own(store, sid)]
-    return PurgePlan(more, tuple(hits), (), (sid,), (*shared, *_at_remotes(store, {hit.node.oid for hit in hits})))
+    return PurgePlan(more, tuple(hits), (), (sid,), (*shared, *_staying(store, hits)))
 
 
 def saying(store: ObjectStore, text: str, sids: Iterable[str] | None = None) -> PurgePlan:
@@ -161,7 +161,7 @@ def _wanted(store: ObjectStore, entries: Iterable[Hit], files: Iterable[FileHit]
     entries, files = tuple(entries), tuple(files)
     keys = {hit.digest for hit in entries} | {FILE + hit.oid for hit in files}
     more = Tombstones(frozenset(keys))
-    return PurgePlan(more, entries, files, (), _at_remotes(store, {hit.node.oid for hit in entries}))
+    return PurgePlan(more, entries, files, (), _staying(store, entries))
 
 
 def _all(store: ObjectStore, sid: str) -> Iterator[Node]:
@@ -230,6 +230,13 @@ def _begins(node: Node) -> bool:
 def _files(store: ObjectStore, tree: Oid | None) -> Iterator[tuple[str, Oid]]:
     for path, file in trees.walk(store, tree):
         yield path, file.oid
+
+
+def _staying(store: ObjectStore, entries: Sequence[Hit]) -> tuple[Problem, ...]:
+    """Where else the entries are: at remotes, and what a redaction put there in the record of that."""
+    told = "was redacted before: what that left to read stays in the history of the set"
+    redacted = (Problem(f"{hit.session}@{hit.node.oid[:12]}", told) for hit in entries if hit.node.replaces)
+    return (*_at_remotes(store, {hit.node.oid for hit in entries}), *redacted)
 
 
 def _at_remotes(store: ObjectStore, oids: set[Oid]) -> tuple[Problem, ...]:
