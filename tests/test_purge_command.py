@@ -11,6 +11,7 @@ import pytest
 from builders import START_MS, Clock, header, said
 from commands import Run
 from purged import SECRET, find, traces
+from raw import git
 
 from gitsession import Message, Store, text
 from gitsession.cli import exits
@@ -323,11 +324,16 @@ def test_a_rewind_that_has_not_ended_is_ended_first(store: Store, monkeypatch: p
 
 def test_what_the_history_of_the_set_keeps_of_a_redaction_is_told(run: Run, imported: str, here: Path) -> None:
     """The record of a redaction says what it left to read, whatever is hidden or purged later."""
-    rules = here / "rules.toml"
-    run("git", "config", "gitsession.rules", str(rules))
-    rule = "[[rule]]\nname = '{0}'\npattern = '{0}'\nsamples = ['{0}']\n"
+    rules, hub = here / "rules.toml", here / "hub.git"
+    git(Path(json.loads(run("doctor", "--json"))["facts"]["store"]), "config", "gitsession.rules", str(rules))
+    rule = "[[rule]]\nname = 'own'\npattern = '{0}'\nsamples = ['{0}']\n"
     rules.write_text(rule.format("login"))
+    run("redact")
+    git(hub, "init", "-q", "--bare", "-b", "main")
+    run("remote", "add", "origin", str(hub))
+    rules.write_text(rule.format("redirect"))
     assert "stays as it was" not in run("redact", err=True)
-    rules.write_text(rule.format("login") + rule.format("redirect"))
+    run("sync")
+    rules.write_text(rule.format("Fix the"))
     assert "stays as it was in the history of the set" in run("redact", err=True)
-    assert "stays in the history of the set" in run("purge", "--match", "Fix the", "--yes")
+    assert "stays in the history of the set" in run("purge", "--match", "redacted:own", "--yes")

@@ -34,6 +34,7 @@ from gitsession.session import verify as verifying
 from gitsession.store import create, dropping, frames, refs
 from gitsession.store.gitstore import GitStore
 from gitsession.store.lock import alone
+from gitsession.store.objects import parse_commit
 from gitsession.sync import purging, renamed
 from gitsession.sync.quarantine import LOCK, PLACE
 
@@ -326,6 +327,31 @@ def test_of_two_replacements_one_stands_everywhere(store, tmp_path) -> None:
         assert store.refs(refs.SESSIONS) == other.refs(refs.SESSIONS)
     assert said.leaf is not None
     assert_gone(store)
+
+
+def test_what_a_first_redaction_left_and_a_second_hides_is_nowhere_where_nobody_was_given_it(store) -> None:
+    said = begun(store, "first", SECRET, "last")
+    redact(store, find(store), f"still {SECRET}")
+    redact(store, find(store), "now it is [redacted:password]")
+    assert subjects(store, refs.leaf(said.id))[2] == "user: now it is [redacted:password]"
+    assert_gone(store)
+    redact(store, find(store, "now it is"), "and now [redacted:password]")
+    assert traces(store, "now it is") == []
+    purge(store, find(store, "and now"))
+    assert traces(store, "and now") == []
+
+
+def test_a_set_that_others_have_goes_on_from_there(store) -> None:
+    begun(store, "first", SECRET, "last")
+    redact(store, find(store), f"still {SECRET}")
+    given = store.ref(refs.TOMBSTONES)
+    with store.transaction() as tx:
+        tx.move("refs/remotes/origin/gitsession/tombstones", given, expected=None)
+    redact(store, find(store), "now it is [redacted:password]")
+    redact(store, find(store, "now it is"), "and now [redacted:password]")
+    tip = store.ref(refs.TOMBSTONES)
+    assert parse_commit(store.read(tip)[1]).parents == (given,)
+    assert traces(store, "now it is") == []
 
 
 # ---- those who looked before

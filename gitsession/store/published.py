@@ -21,7 +21,7 @@ def holder(git_dir: Path, read: Read, tracking: Mapping[str, RefValue], ref: str
 
     ``tracking``: the tracking refs of all remotes.
     """
-    for remote, held in _seen(git_dir, tracking, ref):
+    for remote, held in seen(git_dir, tracking, ref):
         try:
             if new is None or not lines.holds(read, new, held):
                 return remote
@@ -30,7 +30,8 @@ def holder(git_dir: Path, read: Read, tracking: Mapping[str, RefValue], ref: str
     return None
 
 
-def _seen(git_dir: Path, tracking: Mapping[str, RefValue], ref: str) -> Iterator[tuple[str, Oid]]:
+def seen(git_dir: Path, tracking: Mapping[str, RefValue], ref: str) -> Iterator[tuple[str, Oid]]:
+    """What remotes were last seen to hold at ``ref``, and what was about to be pushed there."""
     for name, held in tracking.items():
         remote, _, branch = name.removeprefix(refs.TRACKING).partition("/")
         if _HEADS + branch == ref:

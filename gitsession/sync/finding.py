@@ -15,6 +15,7 @@ from gitsession.session.node import Node, before, load
 from gitsession.session.purged import FILE, WITHHELD_OID, Tombstones
 from gitsession.store import refs, watched
 from gitsession.store.base import ObjectStore, Oid
+from gitsession.sync import tombstones
 from gitsession.workspace import trees
 
 NESTED_MAX = 3
@@ -235,8 +236,9 @@ def _files(store: ObjectStore, tree: Oid | None) -> Iterator[tuple[str, Oid]]:
 def _staying(store: ObjectStore, entries: Sequence[Hit]) -> tuple[Problem, ...]:
     """Where else the entries are: at remotes, and what a redaction put there in the record of that."""
     told = "was redacted before: what that left to read stays in the history of the set"
-    redacted = (Problem(f"{hit.session}@{hit.node.oid[:12]}", told) for hit in entries if hit.node.replaces)
-    return (*_at_remotes(store, {hit.node.oid for hit in entries}), *redacted)
+    redacted = [hit for hit in entries if hit.node.replaces] if tombstones.is_given(store) else []
+    records = (Problem(f"{hit.session}@{hit.node.oid[:12]}", told) for hit in redacted)
+    return (*_at_remotes(store, {hit.node.oid for hit in entries}), *records)
 
 
 def _at_remotes(store: ObjectStore, oids: set[Oid]) -> tuple[Problem, ...]:

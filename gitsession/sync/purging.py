@@ -25,7 +25,7 @@ from gitsession.redaction.original import Original
 from gitsession.session import content, node, oplog, purged, tombstone
 from gitsession.session.node import Node
 from gitsession.session.purged import Replacement, Tombstones
-from gitsession.store import create, gitcli, peek, refs, watched
+from gitsession.store import create, gitcli, peek, published, refs, watched
 from gitsession.store.base import Kind, Oid, Reader, RefValue
 from gitsession.store.dropping import Sweep, check_alone
 from gitsession.store.dropping import finish as finish_dropping
@@ -73,7 +73,8 @@ def add(store: GitStore, more: Tombstones, at_ms: int) -> Purged:
     begin(store)
     while True:
         tip = store.ref(refs.TOMBSTONES)
-        grown = tombstones.added(store, tip, more, at_ms)
+        seen = {oid for _, oid in published.seen(store.git_dir, store.refs(refs.TRACKING), refs.TOMBSTONES)}
+        grown = tombstones.added(store, tip, more, at_ms, seen)
         if grown.oid == tip:
             break
         try:
@@ -220,7 +221,7 @@ def _drop(store: GitStore, found: Tombstones, rewriter: Rewriter) -> tuple[int, 
     kinds, log = sweep.kinds(), store.ref(refs.OPLOG)
     now = _every_ref(store)
     going = victims.find(store, found, kinds, now.values(), rewriter)
-    going |= notes.going(store, found, rewriter, kinds, now, going)
+    going |= notes.going(store, found, rewriter, kinds, now, going) | victims.old_sets(store, kinds, now.values())
     words = traces.words_of(victims.texts(store, [oid for oid in rewriter.gone() if oid in kinds]))
     hidden = store.vault.digests()
     if hidden:

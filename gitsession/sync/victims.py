@@ -9,7 +9,7 @@ from gitsession.codec import cbor
 from gitsession.codec.digest import digest as digest_of
 from gitsession.errors import Corrupt, Malformed, MissingObject
 from gitsession.model.entries import Fork
-from gitsession.session import content, node
+from gitsession.session import content, node, purged
 from gitsession.session.node import Node
 from gitsession.session.purged import Tombstones
 from gitsession.store import layout, watched
@@ -43,6 +43,24 @@ def find(
     while more := {oid for oid in loose_trees if oid not in victims and _holds(reader, oid, victims)}:
         victims |= more
     return victims
+
+
+def old_sets(reader: Reader, kinds: Mapping[Oid, str], tips: Iterable[Oid]) -> set[Oid]:
+    """Sets of tombstones that nobody was given, and to which no ref leads any more (``tombstones.added``)."""
+    sets = {oid for oid, kind in kinds.items() if kind == "commit" and _is_set(reader, oid)}
+    kept = reached(reader, (oid for oid in tips if oid in sets))
+    old = sets - kept
+    return old | below(reader, old, without=below(reader, kept)) if old else old
+
+
+def _is_set(reader: Reader, oid: Oid) -> bool:
+    if not reader.read(oid)[1].endswith(b" purged\n"):
+        return False
+    try:
+        purged.at(reader, oid)
+    except _DAMAGE:
+        return False
+    return True
 
 
 def digests(reader: Reader, victims: AbstractSet[Oid], kinds: Mapping[Oid, str]) -> Iterator[bytes]:
