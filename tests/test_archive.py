@@ -223,7 +223,7 @@ def test_a_clone_has_the_archive_and_lists_none_of_it(tmp_path):
     a = store_with(tmp_path / "a.git", place)
     kept, old = begun(a, "kept").id, begun(a, "old").id
     archiving.archive(a, [old], 1000)
-    sync(a)
+    assert sync(a)["archive"] == "ahead"
     cloning.clone(str(place), tmp_path / "clone.git", Talk())
     with GitStore.open(tmp_path / "clone.git") as store:
         assert live(store) == {kept}

@@ -88,9 +88,10 @@ def sync(store: GitStore, remote: Remote, talk: Talk = _QUIET) -> SyncReport:
                 found = {branch.ref: branch for branch in sent.branches} | pulled
                 for branch in sent.branches:
                     found[branch.ref] = _with_push(pulled.get(branch.ref), branch)
-                if refs.TOMBSTONES in pushed - found.keys():  # it went before all else
-                    now = store.ref(refs.TOMBSTONES)
-                    found[refs.TOMBSTONES] = SyncedBranch(refs.TOMBSTONES, "ahead", now, now)
+                for ref in pushed:
+                    if ref not in found or found[ref].outcome == "same":  # it went in a turn before
+                        now = store.ref(ref)
+                        found[ref] = SyncedBranch(ref, "ahead", now, now)
                 for ref, why in cleared.stays.items():
                     found[ref] = dataclasses.replace(found[ref], outcome="refused", why=why)
                 return SyncReport(remote.name, tuple(found[ref] for ref in sorted(found)), pushed, sent.said)
