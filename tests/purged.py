@@ -6,7 +6,8 @@ import os
 import subprocess
 from pathlib import Path
 
-from remotes import begun, store_with, sync
+from builders import assert_clean, assert_git_agrees
+from remotes import begun, said, store_with, sync
 
 from gitsession.codec.digest import digest as digest_of
 from gitsession.session import content, graph
@@ -101,6 +102,15 @@ class Three:
 
     def texts_at_the_hub(self):
         return said_by_objects(self.hub).count(SECRET.encode())
+
+    def assert_purged_and_whole(self):
+        """What ``b`` said meanwhile and the branch it cut are there, and the secret is nowhere."""
+        for store in self.stores:
+            assert traces(store) == []
+            assert_clean(store)
+            assert_git_agrees(store)
+        words = said(self.c, self.sid)
+        assert words == {"main": ["first", "user message", "last", "of b"], "cut": ["first", "user message"]}
 
     def close(self):
         for store in self.stores:

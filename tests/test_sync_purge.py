@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 
 import pytest
-from builders import assert_clean, assert_git_agrees, session
+from builders import session
 from purged import SECRET, Three, find, purge, traces
 from pushed import hub as server
 from remotes import begun, git, pull, remote, said, say, shared, sync, there
@@ -36,12 +36,7 @@ def test_a_purge_reaches_everybody_and_takes_nothing_else(three):
     three.settle()
     assert shared(three.a) == shared(three.b) == shared(three.c) == there(three.hub)
     assert three.texts_at_the_hub() == 0
-    for store in three.stores:
-        assert traces(store) == []
-        assert_clean(store)
-        assert_git_agrees(store)
-    words = said(three.c, three.sid)
-    assert words == {"main": ["first", "user message", "last", "of b"], "cut": ["first", "user message"]}
+    three.assert_purged_and_whole()
 
 
 def test_a_stale_store_is_told_what_was_purged(three):

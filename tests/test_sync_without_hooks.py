@@ -57,12 +57,7 @@ def test_a_purge_reaches_a_forge_and_everybody_and_takes_nothing_else(three):
     three.settle()
     assert everywhere({"a": three.a, "b": three.b, "c": three.c}, three.hub)
     assert SECRET.encode() not in swept(three.hub)
-    for store in three.stores:
-        assert traces(store) == []
-        assert_clean(store)
-        assert_git_agrees(store)
-    words = said(three.c, three.sid)
-    assert words == {"main": ["first", "user message", "last", "of b"], "cut": ["first", "user message"]}
+    three.assert_purged_and_whole()
 
 
 def test_a_stale_clone_brings_it_back_until_any_store_of_ours_syncs(three):
