@@ -155,6 +155,52 @@ def test_commands_are_undone_newest_first_and_redone_in_order(store: ObjectStore
         assert state(store) == states[number]
 
 
+def test_an_undo_reads_the_log_only_back_to_what_it_takes_back(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = begun(store, clock=CLOCK)
+    for number in range(40):
+        held.branch(f"b{number}")
+    read: list[str] = []
+    load = oplog.load
+    monkeypatch.setattr(oplog, "load", lambda store, oid: read.append(oid) or load(store, oid))
+    for verb, operations in ((undo, 1), (undo, 3), (redo, 3), (undo, 5), (redo, 5)):
+        read.clear()
+        verb(store)
+        assert len(read) <= operations
+    held.branch("after")
+    read.clear()
+    undo(store)
+    assert len(read) == 1
+
+
+def test_files_of_one_import_go_back_as_one_whatever_was_undone_around_them(store: ObjectStore) -> None:
+    def import_files(group: str, *ids: str) -> None:
+        for id in ids:
+            done = bring(store, pi_file(*LONG, id=id))
+            with store.transaction() as tx:
+                oplog.record(store, tx, "import", CLOCK(), list(done.moves), group=group)
+
+    states = [state(store)]
+    for group, ids in (("g", "xyz"), ("h", "uvw")):
+        import_files(group, *ids)
+        states.append(state(store))
+    for number in (1, 0):
+        undo(store)
+        assert state(store) == states[number]
+    with pytest.raises(NotFound, match="undo"):
+        undo(store)
+    for number in (1, 2):
+        redo(store)
+        assert state(store) == states[number]
+    undo(store)
+    begun(store, clock=CLOCK).branch("apart")
+    undo(store)
+    undo(store)
+    with pytest.raises(NotFound, match="undo"):
+        undo(store)
+
+
 def test_a_new_command_ends_what_could_be_redone(store: ObjectStore) -> None:
     held = begun(store, clock=CLOCK)
     held.branch("a")
@@ -274,7 +320,7 @@ def test_an_undo_that_another_command_overtakes_takes_back_that_one(
 ) -> None:
     held = begun(store, clock=CLOCK)
     held.branch("first")
-    look = oplog._stacks
+    look = oplog._next_unit
     overtaking = ["second"]
 
     def overtaken(*what: object) -> object:
@@ -283,7 +329,7 @@ def test_an_undo_that_another_command_overtakes_takes_back_that_one(
             held.branch(overtaking.pop())
         return found
 
-    monkeypatch.setattr(oplog, "_stacks", overtaken)
+    monkeypatch.setattr(oplog, "_next_unit", overtaken)
     undo(store)
     assert sorted(held.branches()) == ["first", "main"]
     undo(store)

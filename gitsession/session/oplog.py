@@ -284,13 +284,11 @@ class Step:
 def next_step(store: ObjectStore, verb: Verb) -> Step:
     """What ``verb`` would do. Raises ``NotFound`` where there is nothing, and ``Malformed``."""
     seen = store.ref(refs.OPLOG)
-    done, undone, taken_back = _stacks(store, seen)
-    units = done if verb == "undo" else undone
-    if not units:
+    unit, undone_by = _next_unit(store, verb, seen)
+    if not unit:
         raise NotFound(f"nothing to {verb}")
-    unit = units[-1]
     newest = unit[-1]
-    back = unit if verb == "undo" else [taken_back[newest.id]]
+    back = unit if undone_by is None else [undone_by]
     moves = _summed([move.inverse() for operation in reversed(back) for move in reversed(operation.moves)])
     made, stays = sparing.spare(store, [sparing.Step(move.ref, move.old, move.new) for move in moves])
     command = newest.command
@@ -322,28 +320,38 @@ def _take_next(store: ObjectStore, verb: Verb, at_ms: int) -> Operation:
             # Another command was logged since we looked: what is newest now is not what we meant. Look again.
 
 
-def _stacks(store: ObjectStore, newest: RefValue | None) -> tuple[list[Unit], list[Unit], dict[Oid, Operation]]:
-    """What ``undo`` and ``redo`` would take next: the last of each; and what took each operation back last.
+def _next_unit(store: ObjectStore, verb: Verb, newest: RefValue | None) -> tuple[Unit, Operation | None]:
+    """Return the unit that ``verb`` takes next, empty if there is none, and for a redo the operation that undid it.
 
-    Raises ``Malformed``.
+    The log is read from ``newest`` back to that unit, and no further.
+    Raises ``Malformed``, ``MissingObject`` or ``Corrupt``.
     """
-    done: list[Unit] = []
-    undone: list[Unit] = []
-    taken_back: dict[Oid, Operation] = {}
-    for operation in reversed(list(back(store, newest))):
-        if operation.undoes or operation.redoes:
-            source, target = (done, undone) if operation.undoes else (undone, done)
-            if not source or source[-1][-1].id != (operation.undoes or operation.redoes):
-                raise Malformed("takes back what was not done last", where=operation.id)
-            target.append(source.pop())
-            if operation.undoes:
-                taken_back[operation.undoes] = operation
-        elif done and operation.group is not None and operation.group == done[-1][-1].group and not undone:
-            done[-1].append(operation)
-        else:
-            done.append([operation])
-            undone.clear()
-    return done, undone, taken_back
+    latest: dict[Oid, Operation] = {}  # the last undo or redo of each operation
+    undone_group: str | None = None
+    for operation in back(store, newest):
+        target = operation.undoes or operation.redoes
+        if target is not None:
+            undone_group = None
+            if latest.setdefault(target, operation) is operation and operation.undoes and verb == "redo":
+                return _unit(store, load(store, target)), operation
+        elif verb == "redo":
+            break
+        elif operation.group is None or operation.group != undone_group:
+            last = latest.get(operation.id)
+            if last is None or last.redoes:
+                return _unit(store, operation), None
+            undone_group = operation.group
+    return [], None
+
+
+def _unit(store: ObjectStore, newest: Operation) -> Unit:
+    """Return the operations of one command that end with ``newest``."""
+    unit = [newest]
+    for operation in back(store, newest.parent) if newest.group is not None else ():
+        if operation.undoes or operation.redoes or operation.group != newest.group:
+            break
+        unit.append(operation)
+    return unit[::-1]
 
 
 def _move_line(move: Move) -> str:
