@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from purged import SECRET, find, keys, subjects, traces
 
 from gitsession.errors import Unavailable
 from gitsession.model.entries import Message
-from gitsession.store import refs
+from gitsession.store import generation, refs
 from gitsession.store.gitstore import GitStore
 from gitsession.sync import purging
 from gitsession.sync import traces as traces_of
@@ -140,3 +141,16 @@ def test_a_maintenance_of_ours_waits_for_a_purge_that_packs(store, monkeypatch) 
     with packing(store.git_dir), pytest.raises(Unavailable):
         maintain.maintain(store)
     maintain.maintain(store)
+
+
+def test_two_drops_in_one_tick_of_the_clock_are_two_generations(tmp_path):
+    (tmp_path / generation.FILE).parent.mkdir()
+    seen = set()
+    for _ in range(3):
+        generation.begin_next(tmp_path)
+        os.utime(tmp_path / generation.FILE, (1, 1))
+        now = generation.of(tmp_path)
+        assert now is not None
+        times, _, size = now
+        seen.add((times, size))
+    assert len(seen) == 3

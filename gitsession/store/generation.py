@@ -1,15 +1,15 @@
 """How often objects were dropped from a store: who looked before a drop may hold names of what is gone.
 
-A file that is replaced at each drop; what tells one from another is the file, not what is in it.
+A file that is one byte longer after each drop. Its size tells one from another: two files that replace each other
+within a tick of the clock may have the same times and the same inode.
 """
 
 from __future__ import annotations
 
 import os
-import secrets
 from pathlib import Path
 
-from gitsession.store.durable import replace
+from gitsession.store.durable import read_regular, replace
 
 FILE = "gitsession/dropped"
 
@@ -27,4 +27,4 @@ def of(git_dir: Path) -> Generation | None:
 
 def begin_next(git_dir: Path) -> None:
     """For a holder of the store's lock, before anything is dropped. Raises ``OSError``."""
-    replace(git_dir / FILE, secrets.token_hex(8).encode(), by=git_dir / f"{FILE}.tmp")
+    replace(git_dir / FILE, (read_regular(git_dir / FILE) or b"") + b".", by=git_dir / f"{FILE}.tmp")
