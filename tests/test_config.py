@@ -14,6 +14,7 @@ from gitsession.api import Store
 from gitsession.cli import exits
 from gitsession.cli.app import run
 from gitsession.store import config
+from gitsession.store.gitstore import GitStore
 from gitsession.store.salvage import QUARANTINE
 
 HOW: dict[str, bytes | None] = {"gone": None, "zeros": bytes(40), "something else": b"hello\n"}
@@ -90,3 +91,46 @@ def test_a_folder_that_was_never_a_store_is_none(tmp_path: Path, monkeypatch: py
     (tmp_path / "x/file").touch()
     monkeypatch.setenv("GITSESSION_DIR", str(tmp_path / "x"))
     assert run(["repair"]) == exits.NOT_FOUND
+
+
+OLD = "refs/heads/sessions/*:refs/heads/sessions/*"
+"""The refspec of earlier versions, by which a plain ``git fetch --prune`` deleted what was not published."""
+
+
+def test_a_store_of_an_earlier_version_loses_the_refspec_that_moves_branches(path: Path) -> None:
+    with (path / config.FILE).open("a") as file:
+        file.write(
+            f'\tfetch = {OLD}\n[remote "team"]\n\turl = /t\n\tfetch = refs/x/sessions/*:refs/heads/sessions/*\n'
+            f"\tfetch = +refs/x/store/*:refs/remotes/team/gitsession/*\n\tfetch = +{OLD}\n# {OLD}\n"
+        )
+    before = (path / config.FILE).read_text()
+    GitStore.open(path, read_only=True).close()
+    assert (path / config.FILE).read_text() == before
+    Store.open(path).close()
+    after = (path / config.FILE).read_text()
+    assert after == before.replace(f"\tfetch = {OLD}\n", "").replace(
+        "fetch = refs/x/sessions/*:refs/heads/sessions/*", "fetch = +refs/x/sessions/*:refs/remotes/team/sessions/*"
+    )
+    Store.open(path).close()
+    assert (path / config.FILE).read_text() == after
+
+
+def test_a_locked_configuration_is_migrated_by_a_later_opening(path: Path) -> None:
+    with (path / config.FILE).open("a") as file:
+        file.write(f"\tfetch = {OLD}\n")
+    lock = path / "config.lock"
+    lock.touch()
+    Store.open(path).close()
+    assert OLD in (path / config.FILE).read_text()
+    assert lock.exists()
+    lock.unlink()
+    Store.open(path).close()
+    assert f"fetch = {OLD}" not in (path / config.FILE).read_text()
+    assert not lock.exists()
+
+
+def test_a_refspec_that_stood_alone_is_replaced_by_one_for_tracking_refs(path: Path) -> None:
+    file = path / config.FILE
+    file.write_text(file.read_text().partition("[remote")[0] + f'[remote "origin"]\n\turl = /u\n\tfetch = {OLD}\n')
+    Store.open(path).close()
+    assert file.read_text().endswith("\tfetch = +refs/heads/sessions/*:refs/remotes/origin/sessions/*\n")

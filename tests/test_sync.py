@@ -344,7 +344,7 @@ def test_beside_code_sessions_have_a_place_of_their_own(tmp_path):
 # ---- plain git in any mixture
 
 
-def test_plain_git_moves_what_can_move_forward_and_refuses_the_rest_by_name(two):
+def test_plain_push_is_refused_by_name_and_plain_fetch_moves_no_branch(two):
     say(two.a, two.sid, "from a")
     sync(two.a)
     other = begun(two.b, "another").id
@@ -355,21 +355,53 @@ def test_plain_git_moves_what_can_move_forward_and_refuses_the_rest_by_name(two)
     assert f"{two.sid}/main -> sessions/{two.sid}/main (fetch first)" in done.stderr
     assert refs.leaf(other) in there(two.hub)
     done = subprocess.run(["git", f"--git-dir={two.b.git_dir}", "fetch"], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert f"{two.sid}/main" in done.stderr
-    assert "rejected" in done.stderr
+    assert done.returncode == 0
     assert said(two.b, two.sid) == {"main": ["hi", "from b"]}
     assert two.everywhere()
     assert sorted(said(two.a, two.sid).values()) == [["hi", "from a"], ["hi", "from b"]]
     two.clean()
 
 
-def test_plain_fetch_brings_what_others_said(two):
+def test_plain_fetch_brings_what_others_said_to_the_tracking_refs_and_the_next_pull_joins_it(two):
     say(two.a, two.sid, "more")
     sync(two.a)
     git(two.b.git_dir, "fetch", "-q")
+    assert said(two.b, two.sid) == {"main": ["hi"]}
+    assert two.b.ref(refs.leaf(two.sid).replace("heads", "remotes/origin")) == two.a.ref(refs.leaf(two.sid))
+    assert pull(two.b) == {"main": "forwarded"}
     assert said(two.b, two.sid) == {"main": ["hi", "more"]}
-    assert sync(two.b) == {}
+
+
+PRUNING = (("fetch", "--prune"), ("remote", "prune", "origin"), ("remote", "update", "--prune"))
+
+
+@pytest.mark.parametrize("command", PRUNING, ids=" ".join)
+def test_plain_git_that_prunes_deletes_no_branch(two, command):
+    mine = begun(two.b, "unpublished").id
+    say(two.b, two.sid, "unpublished too")
+    two.b.flush()
+    before = shared(two.b)
+    git(two.b.git_dir, "-c", "fetch.prune=true", *command)
+    git(two.b.git_dir, "-c", "fetch.prune=true", "fetch", "-q")
+    assert shared(two.b) == before
+    assert refs.leaf(mine) in before
+    assert two.everywhere()
+
+
+def test_what_plain_fetch_brought_outlives_the_remote_that_deletes_it(two):
+    """``push --prune`` by a third program may have removed the only other copy."""
+    gone = begun(two.a, "only at the hub").id
+    sync(two.a)
+    git(two.b.git_dir, "fetch", "-q")
+    git(two.hub, "config", "receive.denyDeletes", "false")
+    for ref in there(two.hub):
+        if gone in ref:
+            git(two.hub, "update-ref", "-d", ref)
+    assert pull(two.b)["main"] == "new"
+    assert said(two.b, gone) == {"main": ["only at the hub"]}
+    assert not [name for name in two.b.refs("refs/remotes/") if gone in name]
+    assert sync(two.b)
+    assert refs.leaf(gone) in there(two.hub)
 
 
 def test_plain_fetch_under_a_journal_loses_nothing(two):
@@ -745,7 +777,7 @@ def test_names_are_found_by_content_wherever_they_are_made(two):
     say(two.a, two.sid, "from a")
     sync(two.a)
     first = session(two.b, two.sid).append(Message.user("from b"))
-    git(two.b.git_dir, "fetch", "-q")
+    git(two.b.git_dir, "fetch", "-q", "origin", f"{refs.leaf(two.sid)}:{refs.leaf(two.sid)}")
     two.b.flush()
     [(_, side)] = two.b.sidestepped
     assert side == f"{refs.leaf(two.sid)}.{to_base32(first.chain, 8)}"

@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import os
 import re
+import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
+
+from gitsession.store.durable import sync_directory
 
 HEAD = "HEAD"
 FILE = "config"
@@ -34,10 +38,12 @@ TEXT = """\
 	hideRefs = refs/gitsession
 [remote "origin"]
 	fetch = +refs/heads/*:refs/remotes/origin/*
-	fetch = refs/heads/sessions/*:refs/heads/sessions/*
 	push = refs/heads/sessions/*:refs/heads/sessions/*
 """
 """The configuration of a new store."""
+
+_FETCHED_INTO_BRANCHES = re.compile(r"fetch\s*=\s*(refs/[a-z0-9][a-z0-9_-]*/sessions/\*):refs/heads/sessions/\*")
+"""The refspec that earlier versions wrote: a plain `git fetch --prune` deletes what it names."""
 
 _SECTION = re.compile(r'\[\s*([\w.-]+)\s*(?:"((?:[^"\\]|\\.)*)")?\s*\]')
 _HEAD = re.compile(r"(ref: refs/[^\x00-\x20\x7f]+|[0-9a-f]{40})\s*")
@@ -86,6 +92,53 @@ def lacking(git_dir: Path) -> dict[str, str]:
     """What a store sets and this one does not; whom it is synced with is its owner's to say."""
     there = settings(_text(git_dir / FILE) or "")
     return {key: value for key, value in settings(TEXT).items() if key not in there and not key.startswith("remote.")}
+
+
+def migrate(git_dir: Path) -> None:
+    """Remove the refspecs of earlier versions by which a plain `git fetch` moves and deletes local branches.
+
+    Refspecs in any other form are the user's own and stay. If the file is locked or cannot be written, the next writer
+    that opens the store tries again.
+    """
+    file = git_dir / FILE
+    if _without_branch_refspecs(_text(file) or "") is None:
+        return
+    lock = file.with_name(f"{FILE}.lock")  # the lock that `git config` takes
+    with suppress(OSError):
+        fd = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, stat.S_IMODE(file.stat().st_mode))
+        try:
+            with os.fdopen(fd, "wb") as opened:
+                text = _without_branch_refspecs(file.read_bytes().decode("utf-8", "surrogateescape"))
+                opened.write((text or "").encode("utf-8", "surrogateescape"))
+                opened.flush()
+                os.fsync(fd)
+            if text is None:  # another process was faster
+                lock.unlink()
+                return
+            os.rename(lock, file)
+        except BaseException:
+            lock.unlink(missing_ok=True)
+            raise
+        sync_directory(git_dir)
+
+
+def _without_branch_refspecs(text: str) -> str | None:
+    """Return ``text`` with such refspecs replaced by ones that fetch into tracking refs; ``None`` if it has none."""
+    remote, changed = "", False
+    lines = text.splitlines(keepends=True)
+    stated = {line.strip() for line in lines}
+    for number, line in enumerate(lines):
+        head = _SECTION.match(line.strip())
+        if head:
+            remote = head[2] or "" if head[1].lower() == "remote" else ""
+        found = _FETCHED_INTO_BRANCHES.fullmatch(line.strip())
+        if found and remote:
+            tracks = f"refs/remotes/{remote}"
+            spec = f"fetch = +{found[1]}:{tracks}/sessions/*"
+            is_stated = {spec, f"fetch = +refs/heads/*:{tracks}/*"} & stated
+            lines[number] = "" if is_stated else line.replace(line.strip(), spec)
+            changed = True
+    return "".join(lines) if changed else None
 
 
 def problems(git_dir: Path) -> dict[str, str]:

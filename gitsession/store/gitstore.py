@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias, get_args
 
 from gitsession.errors import MissingObject, Unavailable
-from gitsession.store import create, published, refs
+from gitsession.store import config, create, published, refs
 from gitsession.store.access import denied
 from gitsession.store.base import Kind, Oid, RefValue, Transaction
 from gitsession.store.flushing import Flushing
@@ -91,11 +91,14 @@ class GitStore:
         path = Path(os.path.abspath(path))
         create.check(path, damaged=damaged)
         try:
-            return cls(path, durability=durability, flush_on_close=flush_on_close, read_only=read_only)
+            store = cls(path, durability=durability, flush_on_close=flush_on_close, read_only=read_only)
         except PermissionError as error:
             raise denied(Path(error.filename or path)) from error
         except OSError as error:
             raise Unavailable(f"cannot open {path}: {error.strerror}") from error
+        if not store.read_only:
+            config.migrate(path)
+        return store
 
     @property
     def git_dir(self) -> Path:

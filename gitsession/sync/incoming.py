@@ -9,6 +9,7 @@ from gitsession.errors import GitSessionError, Unavailable
 from gitsession.store import intents, lines, refs
 from gitsession.store.base import Oid, Transaction
 from gitsession.store.gitstore import GitStore
+from gitsession.store.refnames import SYMBOLIC
 from gitsession.sync import archiving, fetching, growing, purging, retiring, stale
 from gitsession.sync.judged import Proposed, Reader, judge
 from gitsession.sync.meeting import HEADS, check_is_store, flush
@@ -41,6 +42,7 @@ def take_in(store: GitStore, remote: Remote, talk: Talk) -> TakenIn:
         there = place.refs(remote.tracks)
         check_is_store(remote, {remote.here(name): oid for name, oid in there.items()}, read)
         fetched = {ref: oid for ref, oid in _of_ours(remote, there).items() if ref not in refused}
+        fetched |= _only_tracked(store, remote, there)
         raw = {ref: oid for ref, oid in fetched.items() if ref != refs.TOMBSTONES}
         news = growing.look(store, read, fetched.get(refs.TOMBSTONES), {remote.tracking(ref): raw[ref] for ref in raw})
         left = stale.rewritten(place, read, news.said, raw, {} if news.is_new else known)
@@ -73,7 +75,7 @@ def take_in(store: GitStore, remote: Remote, talk: Talk) -> TakenIn:
     flush(store)
     found = {ref: SyncedBranch(ref, "same", oid, oid) for ref, oid in ours.items() if ref not in differ}
     found |= {branch.ref: branch for branch in (*joined, *done)} | refused
-    held = {ref: raw[ref] for ref in left if ref in theirs}
+    held = {ref: raw[ref] for ref in left if ref in theirs and remote.tracking(ref) in there}
     return TakenIn([found[ref] for ref in sorted(found)], held if remote.is_named else {})
 
 
@@ -124,6 +126,25 @@ def _of_ours(remote: Remote, tracking: Mapping[str, Oid]) -> dict[str, Oid]:
     """What tracking refs say, by our names; of what is none of ours nothing."""
     found = {remote.here(name): oid for name, oid in tracking.items()}
     return {ref: oid for ref, oid in found.items() if remote.there(ref) is not None}
+
+
+def _only_tracked(store: GitStore, remote: Remote, there: Mapping[str, Oid]) -> dict[str, Oid]:
+    """Return the branches that plain `git fetch` brought, that no branch holds, and that the remote has deleted since.
+
+    Their tracking refs are about to be deleted, and may be the last that lead to these entries.
+    """
+    found = {}
+    for ref, oid in _of_ours(remote, store.refs(remote.tracks)).items():
+        sid = refs.session_of(ref)
+        if remote.tracking(ref) in there or not sid or oid.startswith(SYMBOLIC):
+            continue
+        ends = [end for end in store.refs(refs.session(sid)).values() if not end.startswith(SYMBOLIC)]
+        try:
+            if not any(lines.holds(store.read, end, oid) for end in ends):
+                found[ref] = oid
+        except GitSessionError:
+            found[ref] = oid
+    return found
 
 
 def _base(read: Reader, ours: Oid | None, theirs: Oid) -> Oid | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -142,7 +141,7 @@ def add(git_dir: Path, name: str, url: str, *, namespace: str = "", home: bool =
     for key in ("fetch", "push"):
         _config(git_dir, "--unset-all", f"remote.{name}.{key}", accept=(0, 5))
     _config(git_dir, f"remote.{name}.url", where)
-    for spec in _fetch_specs(made):
+    for spec in made.fetched() if made.is_shared else [f"+{_HEADS}*:{made.tracks}*"]:
         _config(git_dir, "--add", f"remote.{name}.fetch", spec)
     for near, far in made.places:
         end = "*" if near.endswith("/") else ""
@@ -181,15 +180,6 @@ def address(url: str) -> str:
 def plain(url: str) -> str:
     """A URL as it may be shown: without a password."""
     return re.sub(r"(?<=://)[^/@\s]*@", "", url)
-
-
-def _fetch_specs(remote: Remote) -> Iterator[str]:
-    """So that plain `git fetch` moves every line that can move forward, refuses the rest by name, and loses nothing."""
-    if remote.is_shared:
-        yield from remote.fetched()
-    else:
-        yield f"+{_HEADS}*:{remote.tracks}*"
-    yield f"{remote.there(refs.SESSIONS)}*:{refs.SESSIONS}*"
 
 
 def _settings(git_dir: Path) -> dict[str, list[str]]:
