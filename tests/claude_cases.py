@@ -75,6 +75,12 @@ CASES: dict[str, Case] = {
         [*talk("a", "b"), *compacted("f", "b"), *talk("c", "d", after="sf"),
          *compacted("g", "d", keeps=("sf", "c", "d")), *talk("h", "i", after="sg")],
         ["u What was said.", "u What was said.", *words("c", "d", "h", "i")]),
+    "L3 summarize up to here: kept messages that were cut off": Case(
+        [*ABCD, *compacted("f", "b", keeps=("c", "d")), *talk("g", "h", after="sf")],
+        ["u What was said.", *words("c", "d", "g", "h")]),
+    "L3 summarize from here: kept messages before the summary": Case(
+        [*ABCD, *compacted("f", "b", keeps=("a", "b"), anchor="f"), *talk("g", "h", after="sf")],
+        [*words("a", "b"), "u What was said.", *words("g", "h")]),
     "L3 nothing where one of it is gone": Case(
         [*ABCD, *compacted("f", "d", keeps=("c", "x", "d")), *talk("g", "h", after="sf")],
         ["u What was said.", *words("g", "h")]),

@@ -45,14 +45,19 @@ def result(id: str, parent: str | None, of: str, text: Any = "done", at: int = 1
     return user(id, parent, content, at, **fields)
 
 
-def boundary(id: str, after: str | None, at: int = 1, *, keeps: tuple[str, ...] = (), **metadata: Any) -> bytes:
-    """Where a compaction cut the history; its summary is called ``s`` and the id."""
+def boundary(
+    id: str, after: str | None, at: int = 1, *, keeps: tuple[str, ...] = (), anchor: str = "", **metadata: Any
+) -> bytes:
+    """Where a compaction cut the history; its summary is called ``s`` and the id.
+
+    ``anchor``: the entry that what it keeps follows, by default the summary.
+    """
     said: dict[str, Any] = {"trigger": "auto", "preTokens": 21_000, **metadata}
     if keeps:
         ids = [uuid(kept) for kept in keeps]
-        anchor = {"anchorUuid": uuid(f"s{id}")}
-        said["preservedSegment"] = {"headUuid": ids[0], **anchor, "tailUuid": ids[-1]}
-        said["preservedMessages"] = {**anchor, "uuids": ids, "allUuids": ids}
+        anchored = {"anchorUuid": uuid(anchor or f"s{id}")}
+        said["preservedSegment"] = {"headUuid": ids[0], **anchored, "tailUuid": ids[-1]}
+        said["preservedMessages"] = {**anchored, "uuids": ids, "allUuids": ids}
     up = None if after is None else uuid(after)
     fields = {"logicalParentUuid": up, "subtype": "compact_boundary", "content": "Conversation compacted"}
     return line("system", id, None, at, **fields, compactMetadata=said)

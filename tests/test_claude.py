@@ -306,6 +306,16 @@ def test_what_follows_a_message_that_a_compaction_kept_hangs_below_the_compactio
     assert hung(source)[-1] == "g<sf"
 
 
+def test_a_compaction_hangs_below_the_messages_that_it_keeps_behind_the_cut() -> None:
+    source = split(*talk("a", "b", "c", "d"), *compacted("f", "b", keeps=("c", "d")))
+    assert hung(source)[-1] == "sf<d"
+
+
+def test_kept_messages_of_another_branch_do_not_move_a_compaction() -> None:
+    source = split(*talk("a", "b"), user("x", "a"), *compacted("f", "b", keeps=("x",)))
+    assert hung(source)[-1] == "sf<b"
+
+
 def test_unless_it_is_written_down_once_more_behind_it() -> None:
     """As in a file of ``--fork-session``, which begins at the boundary."""
     source = split(*compacted("f", "b", keeps=("b",)), assistant("b", "sf"), user("g", "b"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from builders import bring, dumps, joined, session
+from builders import SHARED, bring, dumps, joined, session
 from claude_cases import CASES, Case, told
 from claude_code import SESSION, assistant, boundary, compacted, line, summary, talk, user
 
@@ -19,9 +19,9 @@ from gitsession.session.address import resolve
 from gitsession.store.memory import MemoryStore
 
 
-def seen(*lines: bytes, profile: str = "claude") -> Context:
+def seen(*lines: bytes, profile: str = "claude", name: str = SESSION) -> Context:
     store = MemoryStore()
-    sid = bring(store, joined(*lines), name=SESSION).session
+    sid = bring(store, joined(*lines), name=name).session
     return fold.context(Line(store, resolve(store, sid, "leaf").oid), profile)
 
 
@@ -178,3 +178,32 @@ def test_a_block_that_only_looks_like_a_result_is_shown_and_sent(files: dict[str
     for profile in profiles.PROFILES:
         anthropic.request(seen(user("a", None), assistant("b", "a", odd), profile=profile))
     assert told(anthropic.request(context)["messages"])[-1] == "a hello"
+
+
+RECORDED = SHARED / "findings/interchange"
+STORY = "30bf05ab-947f-41de-9203-17fd4130d300"
+
+
+@pytest.mark.skipif(not RECORDED.exists(), reason="no recorded session here")
+@pytest.mark.parametrize(("lines", "request_at"), [(25, 6), (41, 9), (61, None)], ids=["from", "up to", "all"])
+def test_a_recorded_rewind_summary_gives_the_next_request(lines: int, request_at: int | None) -> None:
+    """The recorded program summarized from a message, later up to one, and then compacted."""
+    data = (RECORDED / f"claude-rewind-summary-{STORY}.jsonl").read_bytes()
+    context = seen(*data.splitlines()[:lines], name=STORY)
+    found = [words for item in context.items if (words := _begins(str(getattr(item.entry, "text", ""))))]
+    if request_at is None:
+        assert found == ["This session", "A9 answer", "Q9 after", "A11 answer"]
+        return
+    request = json.loads((RECORDED / "claude-rewind-summary-requests.jsonl").read_bytes().splitlines()[request_at])
+    sent = []
+    for message in request["body"]["messages"]:
+        content = message["content"]
+        texts = [content] if isinstance(content, str) else [block["text"] for block in content]
+        sent += [words for text in texts if message["role"] != "system" and (words := _begins(text))]
+    assert found == sent[: len(found)]
+    assert len(sent) == len(found) + 1  # what was asked next
+
+
+def _begins(text: str) -> str:
+    """The first two words of what is said, without what is told anew; "" for nothing."""
+    return "" if text.startswith("<") or not text.strip() else " ".join(text.split()[:2])

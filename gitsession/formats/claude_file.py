@@ -7,7 +7,7 @@ are a tree; most others only log. A compaction is two lines, a boundary and the 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from gitsession.errors import Malformed
@@ -174,6 +174,7 @@ class _Parts:
         seen: set[str] = set()
         stands_for: dict[str, str] = {}  # ids that a compaction answers to from there on, and by which
         before: dict[bool, str] = {}  # the record before, on the main line and aside
+        above: dict[str, str] = {}  # each id's parent, as it is placed
         for group in self.groups:
             if isinstance(group.spoken, Failure):
                 self.nodes.append(NOTHING._replace(line=group.line))
@@ -186,6 +187,8 @@ class _Parts:
                 if parent not in stated and is_sidechain(group.spoken) in before:
                     self._repaired[group.line] = parent
                     parent = before[is_sidechain(group.spoken)]
+                if boundary is not None:
+                    parent = _below_kept(boundary, parent, above)
                 parent = turns.parent(group.spoken, own, parent)
             else:
                 turns.parent(group.spoken, own, None)
@@ -193,6 +196,8 @@ class _Parts:
                 parent = Field.ABSENT  # titles that stand before the conversation are no branch of their own
             self.nodes.append(Node(group.line, own, parent))
             if own is not None:
+                if isinstance(parent, str):
+                    above[own] = parent
                 before[is_sidechain(group.spoken)] = own
                 seen.update(self._ids(group))
                 stands_for.pop(own, None)  # it is written down once more, in its new place
@@ -226,6 +231,20 @@ class _Parts:
             line for line, said in spoken.items() if not isinstance(said, Failure) and said.get("type") in MESSAGES
         }
         return self._leaf.of(records, at_id, messages)
+
+
+def _below_kept(boundary: Object, parent: str, above: Mapping[str, str]) -> str:
+    """Return the last message that a compaction kept behind ``parent``, where the history was cut; else ``parent``.
+
+    "Summarize up to here" cuts the history before the messages that it keeps. They are on its branch only if it hangs
+    below them.
+    """
+    kept = preserved_by(boundary)
+    left, at = set(kept), kept[-1] if kept else parent
+    while at in left and at in above:
+        left.discard(at)
+        at = above[at]
+    return kept[-1] if kept and at == parent else parent
 
 
 def _parent(line: Object, seen: set[str]) -> str | Field | None:

@@ -79,6 +79,16 @@ def preserved(stated: Any) -> frozenset[str] | None:
     return frozenset(str(uuid) for uuid in listed) if isinstance(listed, list | tuple) and listed else None
 
 
+def keeps_before(stated: Any, own: str | None) -> bool:
+    """Return whether what a compaction keeps precedes its summary: it is anchored elsewhere than at the summary.
+
+    ``stated``: its ``preserve``; ``own``: the id of its summary.
+    """
+    messages = stated.get("preservedMessages") if isinstance(stated, Mapping) else None
+    anchor = text(messages.get("anchorUuid")) if isinstance(messages, Mapping) else None
+    return anchor is not None and own is not None and anchor != own
+
+
 def result_in(block: Any, *, at_ms: int) -> entries.Message | None:
     """The result that a block is which stands among others; ``None`` for another block."""
     if not isinstance(block, Mapping) or block.get("type") != "tool_result":

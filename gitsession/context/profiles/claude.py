@@ -18,7 +18,7 @@ from gitsession.context.profiles.showing import changed, changes, show, show_com
 from gitsession.context.profiles.states import state
 from gitsession.context.profiles.turns import can_cut, starts_turn
 from gitsession.context.value import Item, Shown
-from gitsession.formats.claude_view import preserved, result_in
+from gitsession.formats.claude_view import keeps_before, preserved, result_in
 from gitsession.model.blocks import OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import Compaction, Message
 from gitsession.model.usage import answer_of
@@ -41,9 +41,14 @@ def select(line: Line) -> Selection:
     kept = _kept(line, seen)
     nodes = [*kept, *seen.after]
     how = changes(line, nodes, edits=True)
-    items = [] if seen.compaction is None else _summary(line, seen.compaction)
+    items: list[Item] = []
+    if seen.compaction is not None:
+        nodes.insert(len(kept) if _keeps_before(line, seen.compaction) else 0, seen.compaction)
     changed_since = {seen.compaction.oid, *(node.oid for node in kept)} if seen.compaction is not None else set()
     for node in nodes:
+        if node is seen.compaction:
+            items += _summary(line, node)
+            continue
         told = _summary(line, node) if node.kind == Compaction.kind else show(line, node)
         shown = [part for item in told for part in _parts(Item(item.oid, item.entry))]
         items += changed(shown, node, how) if how.newest else shown
@@ -78,6 +83,12 @@ def _kept(line: Line, seen: Reach) -> list[Spot]:
         return others
     kept: list[Spot] = [node for node in seen.kept if node.source is not None and node.source.id in listed]
     return kept if len({node.source.id for node in kept if node.source}) == len(listed) else []
+
+
+def _keeps_before(line: Line, node: Spot) -> bool:
+    """Return whether what a compaction keeps precedes its summary ("Summarize from here", L3)."""
+    entry = line.entry(node)
+    return isinstance(entry, Compaction) and keeps_before(entry.preserve, node.source.id if node.source else None)
 
 
 def _summary(line: Line, node: Spot) -> list[Item]:
