@@ -187,6 +187,7 @@ def test_a_link_that_no_undo_could_bring_back_stays_unless_forced(store, folder)
     assert what_became(session.rewind(plan)) == {"a.txt": "written", "out": "left"}
     store.undo()
     assert snapshot(folder) == before
+    session = session.on("main")
     session.rewind(session.plan_rewind(place, force=True))
     assert not os.path.lexists(folder / "out")
 
@@ -244,6 +245,18 @@ def test_only_the_conversation(store, folder):
     assert len(words(session)) == 1
     store.undo()
     assert len(words(store.session(session.id))) == 5
+
+
+def test_after_an_undo_the_handle_of_the_rewind_raises_and_another_branch_is_at_hand(store, folder):
+    session = talk(store, folder)
+    place = session.leaf
+    turn(session, folder, ("a.txt", "two\n"))
+    session.rewind(session.plan_rewind(place, "conversation"))
+    store.undo()
+    for read in (session.line, session.context, lambda: session.leaf, lambda: session.append(Message.user("on"))):
+        with pytest.raises(NotFound, match="is gone"):
+            read()
+    assert len(words(session.on("main"))) == 5
 
 
 def test_what_was_there_when_a_talk_without_its_files_went_on_is_what_comes_back(store, folder):

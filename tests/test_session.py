@@ -386,3 +386,22 @@ def test_words_that_are_no_choice_are_refused(tmp_path: Path) -> None:
     held = begun(MemoryStore())
     with pytest.raises(ValueError, match="on_moved is one of refuse, fork"):
         held.append(Message.user("x"), on_moved="Refuse")  # type: ignore[arg-type]
+
+
+def test_a_handle_of_a_branch_that_an_undo_removed_raises_and_names_the_branches(store: ObjectStore) -> None:
+    held = begun(store, "one", "two", clock=Clock())
+    held.branch("side", "leaf~1")
+    side = held.on("side")
+    oplog.undo(store, Clock()())
+    for read in (side.line, side.line_with_gaps, lambda: side.leaf, lambda: side.resolve("leaf")):
+        with pytest.raises(NotFound, match=r"side .* is gone") as caught:
+            read()
+        assert "main" in (caught.value.hint or "")
+    assert words(side.on("main")) == ["user: one", "user: two"]
+
+
+def test_a_handle_of_a_session_that_an_undo_removed_raises(store: ObjectStore) -> None:
+    forked = fork(begun(store, "one", clock=Clock()))
+    oplog.undo(store, Clock()())
+    with pytest.raises(NotFound, match="no longer in the store"):
+        forked.line()

@@ -20,7 +20,7 @@ def resolve(store: ObjectStore, sid: str, address: str, *, branch: str | None = 
     """The entry that ``address`` names; ``leaf`` is that of ``branch``, or of the active branch.
 
     Asked in this order: ``leaf`` and ``root``, a branch, a label, an agent's own id, the first of a chain or an oid.
-    Raises ``NotFound``, or ``Ambiguous`` with what fits.
+    Raises ``NotFound``, also if ``branch`` is gone, or ``Ambiguous`` with what fits.
     """
     steps = STEPS.fullmatch(address)
     if steps:
@@ -29,7 +29,11 @@ def resolve(store: ObjectStore, sid: str, address: str, *, branch: str | None = 
     if not leaves:
         raise NotFound(f"no session {sid}")
     if address in (LEAF, ROOT):
-        leaf = leaves[branch if branch in leaves else _active(store, sid)]
+        name = branch or _active(store, sid)
+        if name not in leaves:
+            others = ", ".join(list(leaves)[:20])
+            raise NotFound(f"branch {name} of session {sid} is gone", hint=f"its branches: {others}")
+        leaf = leaves[name]
         if address == LEAF:
             return _meaningful(store, load(store, leaf))
         *_, root = graph.line(store, leaf)

@@ -84,13 +84,15 @@ class Session:
 
     @property
     def leaf(self) -> Node | None:
-        """The entry after which the next one goes; ``None`` before the first is written."""
-        oid = self._store.ref(refs.leaf(self.id, self.branch_name))
+        """The entry after which the next one goes; ``None`` before the first is written. Raises ``NotFound``."""
+        oid = self._end()
         return self._node(oid) if oid else None
 
     def line(self) -> list[Node]:
-        """The entries from the root to the leaf. Raises ``Corrupt`` where one is lost: a line has no silent holes."""
-        oid = self._store.ref(refs.leaf(self.id, self.branch_name))
+        """The entries from the root to the leaf. Raises ``Corrupt`` where one is lost: a line has no silent holes;
+        ``NotFound`` if the branch is gone.
+        """
+        oid = self._end()
         try:
             return list(graph.line(self._store, oid))[::-1] if oid else []
         except DAMAGE as error:
@@ -101,7 +103,7 @@ class Session:
 
     def line_with_gaps(self) -> list[Node | Gap]:
         """The same from the root to the leaf, with a ``Gap`` for each entry that cannot be read."""
-        oid = self._store.ref(refs.leaf(self.id, self.branch_name))
+        oid = self._end()
         return list(graph.line_with_gaps(self._store, self.id, oid))[::-1] if oid else []
 
     def tree(self) -> graph.Tree:
@@ -159,7 +161,7 @@ class Session:
         with oplog.recording(store, command, self._clock()) if command else store.transaction() as tx:
             seen = self._store.ref(ref)
             if seen is None:
-                raise NotFound(f"branch {branch} of session {self.id} is gone")
+                raise self._gone()
             files = self._files()
             if files is not None:
                 draft = dataclasses.replace(draft, files=files)
@@ -263,6 +265,23 @@ class Session:
         return self._append_meta(seal, f"seal {self.id} {seal.branch}")
 
     # ---- how
+
+    def _end(self) -> Oid | None:
+        """Return the newest entry of the branch; ``None`` before the first is written. Raises ``NotFound``."""
+        oid = self._store.ref(refs.leaf(self.id, self.branch_name))
+        if oid is None and self._birth is None:
+            raise self._gone()
+        return oid
+
+    def _gone(self) -> NotFound:
+        """Return the error for a branch that an undo, or another writer, removed."""
+        branches = self.branches()
+        if not branches:
+            return NotFound(f"session {self.id} is no longer in the store")
+        return NotFound(
+            f"branch {self.branch_name} of session {self.id} is gone",
+            hint=f"an undo or another writer removed it; on(BRANCH) continues on another; {_list(branches)}",
+        )
 
     def _activate(self, tx: Transaction | oplog.Recorder, name: str) -> None:
         ref, value = refs.active(self.id), refs.symbolic(refs.leaf(self.id, name))
