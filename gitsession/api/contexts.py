@@ -21,6 +21,7 @@ from gitsession.context.policies import Policy, newly_cleared
 from gitsession.context.value import Context
 from gitsession.index.states import Known
 from gitsession.model.entries import Prune
+from gitsession.session.attached import Attached
 from gitsession.session.node import Node, load
 
 PLAINLY = Writing()
@@ -53,7 +54,7 @@ class Contexts(Handle):
     def _context_line(self, at: str | Node) -> Line:
         leaf = None if at == "leaf" and self.leaf is None else self._session.resolve(at).oid
         known = Known(self._catalogues.get(fresh=False), self.id, self._catalogues.get)
-        return Line(self._objects, leaf, known, self._memory)
+        return Line(self._objects, leaf, known, self._memory, Attached(self._objects, self.id))
 
     def prune(self, *policies: Policy, profile: str | None = None) -> Node | None:
         """Make what policies leave out of tool results last: one ``prune`` entry; ``None`` where there is nothing."""

@@ -9,9 +9,11 @@ from typing import Protocol
 from gitsession.codec import holes
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import Malformed
+from gitsession.formats import FORMATS
 from gitsession.model.entries import Entry, Opaque
 from gitsession.session import anchors, content
 from gitsession.session.anchors import Anchors
+from gitsession.session.attached import Attached
 from gitsession.session.glimpse import Glimpse, Spot
 from gitsession.session.node import Node, load, short_id
 from gitsession.session.shown import Shown
@@ -83,12 +85,20 @@ class Line:
 
     Raises ``MissingObject``, ``Corrupt`` and ``Malformed`` on what is damaged: a context that leaves something out
     must not pass for one that is whole. ``hiding``: what was read of which something is hidden.
+
+    ``attached``: the files that entries name in place of their content. Without it the names stay.
     """
 
     def __init__(
-        self, store: ObjectStore, leaf: Oid | None, known: Known | None = None, memory: Memory | None = None
+        self,
+        store: ObjectStore,
+        leaf: Oid | None,
+        known: Known | None = None,
+        memory: Memory | None = None,
+        attached: Attached | None = None,
     ) -> None:
         self._store = store
+        self._attached = attached
         self._known = known or _Nothing()
         self._memory = memory or Memory()
         self._nodes: dict[Oid, Node] = {}
@@ -143,8 +153,16 @@ class Line:
             self._memory.keep(spot.oid, *found, hides=hides)
         if spot.oid in self._memory.hiding:
             self.hiding.add(spot.oid)
+        found = self._resolved(spot, *found)
         self._read[spot.oid] = found
         return found
+
+    def _resolved(self, spot: Spot, entry: Entry, payload: bytes) -> tuple[Entry, bytes]:
+        """The same with what it names of ``attached``. Not kept in memory: attachments can be imported later."""
+        if self._attached is None or spot.source is None:
+            return entry, payload
+        resolved = self._attached.resolve(spot.source.agent, payload)
+        return (entry, payload) if resolved is payload else (FORMATS[spot.source.agent].read(resolved), resolved)
 
     def _read_afresh(self, spot: Spot) -> tuple[tuple[Entry, bytes], bool]:
         """The entry and its payload, and whether something of it is hidden."""
@@ -168,7 +186,7 @@ class Line:
     def shown(self) -> tuple[Line, Shown]:
         """The same line with what is hidden in it, as far as this machine has it; and what was shown so."""
         store = Shown(self._store)
-        return Line(store, self.leaf, self._known), store
+        return Line(store, self.leaf, self._known, attached=self._attached), store
 
     @functools.cached_property
     def anchors(self) -> Anchors:

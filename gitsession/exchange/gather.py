@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import Corrupt
 from gitsession.exchange.unfolding import unfolded
-from gitsession.formats import FORMATS, Leaving, Outgoing
+from gitsession.formats import FORMATS, REFERRING, Leaving, Outgoing
 from gitsession.formats.outgoing import Writer
 from gitsession.formats.record import TAIL
 from gitsession.model import entries as kinds
@@ -21,11 +21,14 @@ from gitsession.model.entries import Entry, Label, Opaque
 from gitsession.session import facts, graph
 from gitsession.session import marks as rules
 from gitsession.session.active import active, derived
+from gitsession.session.attached import Attached
 from gitsession.session.content import begins_fork, entry_of, payload_of
 from gitsession.session.marks import Mark
 from gitsession.session.meta import BELOW, meta_of
 from gitsession.session.node import Node, position, short_id
 from gitsession.store.base import ObjectStore
+
+NO_IMAGE = "[image: its bytes are not in this store]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,7 @@ class _Gatherer:
         self.current = [node for node in self._current(line) if not node.is_tombstone]
         self.keys = {node.oid: to_base64url(node.chain) for node in self.current}
         self.named = facts.targets(self.tree, self.meta)
+        self.attached = Attached(store, sid)
 
     @property
     def is_home(self) -> bool:
@@ -132,9 +136,12 @@ class _Gatherer:
         return sum(node.source is None and node.oid != self.root.oid for node in gone)
 
     def _notes(self, is_news: bool) -> tuple[str, ...]:
+        notes = self._notes_of_leaf(is_news)
+        if self.attached.missing:
+            notes = (f"images that this store does not have become text: {len(self.attached.missing)}", *notes)
         if any(node.is_tombstone for node in self.tree.nodes.values()):
-            return ("entries that were purged are left out", *self._notes_of_leaf(is_news))
-        return self._notes_of_leaf(is_news)
+            notes = ("entries that were purged are left out", *notes)
+        return notes
 
     def _notes_of_leaf(self, is_news: bool) -> tuple[str, ...]:
         if not self.is_home or self.at is not None:
@@ -183,6 +190,8 @@ class _Gatherer:
             raise Corrupt(f"an entry cannot be read: {entry.problem}", hint="`gitsession verify` names what is damaged")
         kept = kept or node
         is_theirs = kept.source is not None and kept.source.agent == self.format.AGENT
+        if node.source is not None and not is_theirs:
+            entry = self._resolved(node, node.source.agent, entry)
         return Leaving(
             key=self.keys[node.oid],
             below=self._below(node),
@@ -191,6 +200,12 @@ class _Gatherer:
             line=payload_of(self.store, kept) if is_theirs else None,
             id=kept.source.id if kept.source is not None else None,
         )
+
+    def _resolved(self, node: Node, agent: str, entry: Entry) -> Entry:
+        """``entry`` with what it names of the files beside the agent's own: the target cannot read them there."""
+        payload = payload_of(self.store, node) if agent in REFERRING else b""
+        resolved = self.attached.resolve(agent, payload, NO_IMAGE)
+        return entry if resolved is payload else FORMATS[agent].read(resolved)
 
     def _below(self, node: Node) -> str | None:
         """The key of the entry before it; what was purged between them has none."""

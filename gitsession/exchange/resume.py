@@ -6,12 +6,13 @@ rest is put behind it.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import secrets
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -19,15 +20,17 @@ from gitsession.errors import Refused
 from gitsession.exchange import discover, into_database
 from gitsession.exchange.into_database import GoneOn
 from gitsession.exchange.send_out import SentOut, agent_of, send
-from gitsession.formats import FORMATS, IMPORTING, RESUMABLE, Resumable, Source, Workspace
+from gitsession.formats import ACCOMPANIED, FORMATS, IMPORTING, RESUMABLE, Resumable, Source, Workspace
 from gitsession.model.entries import Message, Session
 from gitsession.session import facts, graph
 from gitsession.session.active import active, derived
+from gitsession.session.attached import Attached
 from gitsession.session.node import Node, load
 from gitsession.session.shown import Shown
 from gitsession.store import durable
 from gitsession.store.base import ObjectStore
 
+NOT_HELD = "files that the session names, and neither the agent nor this store has"
 NOT_MARKED = "results that are old here and not there, as its import passes over what it has"
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
@@ -37,6 +40,7 @@ class Resumption:
     """``file``: where the session lies or goes, with ``data`` in it. ``held``: how many bytes of it are there already,
     ``None``: no file. ``id``: what the agent calls the session. ``commands``: run one after the other in ``cwd``; the
     last goes on with it, one before that has the agent take the file in. ``sent``: what there is to tell of ``data``.
+    ``beside``: files that the session names and the agent does not have, to be written beside it.
     """
 
     sent: SentOut
@@ -46,10 +50,11 @@ class Resumption:
     held: int | None
     commands: tuple[tuple[str, ...], ...]
     cwd: str
+    beside: Mapping[Path, bytes] = field(default_factory=dict)
 
     @property
     def is_there(self) -> bool:
-        """Whether nothing need be written."""
+        """Whether the session's own file need not be written."""
         return self.held == len(self.data)
 
 
@@ -116,26 +121,59 @@ def plan(
         commands = [IMPORTING[agent].take_in_command(str(file)), *commands]
         if unmarked:
             sent = replace(sent, notes={**sent.notes, NOT_MARKED: unmarked})
-    return Resumption(sent, data, id, file, held, tuple(map(tuple, commands)), where.cwd)
+    beside, missing = _beside(format, file, data, Attached(shown, sid), where, environment)
+    if missing:
+        sent = replace(sent, notes={**sent.notes, NOT_HELD: missing})
+    return Resumption(sent, data, id, file, held, tuple(map(tuple, commands)), where.cwd, beside)
 
 
 def perform(plan: Resumption) -> None:
     """Write what is not there yet. Raises ``Refused`` where somebody was faster, ``OSError``."""
+    for place, content in plan.beside.items():
+        with contextlib.suppress(FileExistsError):  # the agent was faster: it is named by its content
+            _write(place, content)
     if plan.is_there:
         return
     if plan.held is not None:
         _put_behind(plan.file, plan.held, plan.data)
         return
-    durable.make_directories(plan.file.parent)
-    scratch = plan.file.parent / f".gitsession-{secrets.token_hex(8)}.tmp"
-    durable.write_new(scratch, plan.data)
     try:
-        _name(scratch, plan.file)
+        _write(plan.file, plan.data)
     except FileExistsError:
         raise _is_other(plan.file) from None
+
+
+def _write(file: Path, data: bytes) -> None:
+    """Write a whole new file. Raises ``FileExistsError``."""
+    durable.make_directories(file.parent)
+    scratch = file.parent / f".gitsession-{secrets.token_hex(8)}.tmp"
+    durable.write_new(scratch, data)
+    try:
+        _name(scratch, file)
     finally:
         scratch.unlink(missing_ok=True)
-    durable.sync_directory(plan.file.parent)
+    durable.sync_directory(file.parent)
+
+
+def _beside(
+    format: Resumable, file: Path, data: bytes, held: Attached, where: Workspace, environment: Mapping[str, str]
+) -> tuple[dict[Path, bytes], int]:
+    """The files to write beside the session's own, by their places, and how many of them the store does not have."""
+    accompanied = ACCOMPANIED.get(format.AGENT)
+    found: dict[Path, bytes] = {}
+    missing = 0
+    for wanted in accompanied.beside(data, discover.name_of(file)) if accompanied is not None else ():
+        if not wanted.home:
+            continue
+        place = discover.base_of(format.ROOTS[0], Path(where.home), environment).absolute() / wanted.home
+        if os.path.lexists(place):
+            continue
+        content = held.get(wanted.name)
+        if content is not None and sha256(content).hexdigest() == wanted.sha256:
+            found[place] = content
+        else:
+            missing += 1
+    return found, missing
 
 
 def _unless_whole(store: ObjectStore, sid: str, at: Node | None) -> Node | None:

@@ -13,7 +13,7 @@ from gitsession.codec.digest import to_base64url
 from gitsession.errors import Corrupt, Refused
 from gitsession.exchange import markdown, plain_lines
 from gitsession.exchange.gather import Gathered, gather
-from gitsession.formats import FORMATS, RESUMABLE, Document, is_document
+from gitsession.formats import ACCOMPANIED, FORMATS, RESUMABLE, Document, is_document
 from gitsession.formats.outgoing import Writer
 from gitsession.formats.record import TAIL, WHOLE
 from gitsession.formats.uuids import uuid_from
@@ -27,6 +27,7 @@ from gitsession.session.shown import Shown
 from gitsession.store import refs
 from gitsession.store.base import ObjectStore, Oid
 
+AT_HOME = "images that the agent keeps in a folder of its own, and this file only names: `resume` restores them"
 TO_READ: dict[str, Writer] = {writer.AGENT: writer for writer in (plain_lines, markdown)}
 """Forms that are no agent's: a session can be written as one, and none is taken in."""
 
@@ -90,11 +91,18 @@ def send(
         notes = {**written.notes, **dict.fromkeys(found.notes, 1)}
         sent = SentOut(agent, written.data, found.left_out, len(written.lines) - kept, notes)
     if cwd is None:
-        return sent
+        named = _named_at_home(agent, sent.data)
+        return dataclasses.replace(sent, notes={**sent.notes, AT_HOME: named}) if named else sent
     data = sent.data
     if found.is_home:
         data = RESUMABLE[agent].moved(data, out.session.source_id or sid, cwd)
     return dataclasses.replace(sent, data=data, session=out.session, stay=sent.data)
+
+
+def _named_at_home(agent: str, data: bytes) -> int:
+    """How many files ``data`` names that the agent keeps in a folder of its own."""
+    accompanied = ACCOMPANIED.get(agent)
+    return sum(bool(wanted.home) for wanted in accompanied.beside(data, "")) if accompanied is not None else 0
 
 
 def _to_read(store: ObjectStore, sid: str, writer: Writer, at: Node | None, agent: str) -> SentOut:

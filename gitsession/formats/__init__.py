@@ -23,6 +23,7 @@ from gitsession.formats.protocols import (
     Format,
     Importing,
     InProject,
+    Referring,
     Remembering,
     Resumable,
     Scattered,
@@ -31,10 +32,10 @@ from gitsession.formats.protocols import (
 from gitsession.formats.record import Problem, Record, Source
 
 __all__ = [
-    "ACCOMPANIED", "COUNTING", "DATABASES", "DELEGATING", "FORMATS", "IMPORTING", "IN_PROJECTS", "REMEMBERING",
-    "RESUMABLE", "SCATTERED", "Accompanied", "Beside", "Counting", "Database", "Delegating", "Document", "Format",
-    "Importing", "InProject", "Leaving", "Outgoing", "Problem", "Record", "Remembering", "Resumable", "Root",
-    "Scattered", "Source", "Workspace", "Written", "claimed", "is_document",
+    "ACCOMPANIED", "COUNTING", "DATABASES", "DELEGATING", "FORMATS", "IMPORTING", "IN_PROJECTS", "REFERRING",
+    "REMEMBERING", "RESUMABLE", "SCATTERED", "Accompanied", "Beside", "Counting", "Database", "Delegating", "Document",
+    "Format", "Importing", "InProject", "Leaving", "Outgoing", "Problem", "Record", "Referring", "Remembering",
+    "Resumable", "Root", "Scattered", "Source", "Workspace", "Written", "claimed", "is_document",
 ]  # fmt: skip
 
 F = TypeVar("F")
@@ -73,6 +74,9 @@ SCATTERED: Mapping[str, Scattered] = _Modules("opencode")
 ACCOMPANIED: Mapping[str, Accompanied] = _Modules("aider", "claude", "omp", "pi")
 """Of ``FORMATS``, those whose sessions have files beside their own."""
 
+REFERRING: Mapping[str, Referring] = _Modules("omp", "pi")
+"""Of ``ACCOMPANIED``, those whose entries name such files in place of their content."""
+
 IN_PROJECTS: Mapping[str, InProject] = _Modules("aider")
 """Of ``FORMATS``, those whose agent keeps its sessions in the projects themselves."""
 
@@ -98,6 +102,7 @@ if TYPE_CHECKING:  # loading by name hides from the checker what each module is 
     _databases: Sequence[Database] = (librecode, opencode)
     _scattered: Sequence[Scattered] = (opencode,)
     _accompanied: Sequence[Accompanied] = (aider, claude, omp, pi)
+    _referring: Sequence[Referring] = (omp, pi)
     _in_projects: Sequence[InProject] = (aider,)
     _counting: Sequence[Counting] = (codex,)
     _delegating: Sequence[Delegating] = (claude, codex, opencode)

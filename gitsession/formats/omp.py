@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from gitsession.formats import pi_file, pi_headline, pi_places, pi_view, pi_write
 from gitsession.formats.jsonl import parse
 from gitsession.formats.outgoing import Outgoing, Written
+from gitsession.formats.pi_blobs import resolve
 from gitsession.formats.places import Beside, Root, Workspace
 from gitsession.formats.record import Source
 from gitsession.model.entries import Entry, Session
@@ -14,7 +15,7 @@ from gitsession.model.headline import Headline
 
 __all__ = [
     "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "beside", "called", "claims", "headline", "lies", "moved", "place",
-    "read", "resume_command", "split", "write",
+    "read", "resolve", "resume_command", "split", "write",
 ]  # fmt: skip
 
 AGENT = "omp"
@@ -42,7 +43,7 @@ def split(data: bytes, *, name: str = "", final: bool = False) -> Source:
 
 def beside(data: bytes, name: str) -> Sequence[Beside]:
     """omp's blobs: files of both agents can name them, since early files of omp look like pi's."""
-    return pi_file.beside(data)
+    return [each._replace(home=f"blobs/{each.sha256}") for each in pi_file.beside(data)]
 
 
 def headline(payload: bytes) -> Headline:

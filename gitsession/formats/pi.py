@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from gitsession.formats import pi_file, pi_headline, pi_places, pi_view, pi_write
 from gitsession.formats.jsonl import parse
 from gitsession.formats.outgoing import Outgoing, Written
+from gitsession.formats.pi_blobs import resolve
 from gitsession.formats.places import Beside, Root, Workspace
 from gitsession.formats.record import Source
 from gitsession.model.entries import Entry, Session
@@ -14,7 +15,7 @@ from gitsession.model.headline import Headline
 
 __all__ = [
     "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "beside", "called", "claims", "headline", "lies", "moved", "place",
-    "read", "resume_command", "split", "write",
+    "read", "resolve", "resume_command", "split", "write",
 ]  # fmt: skip
 
 AGENT = "pi"

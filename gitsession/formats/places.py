@@ -39,10 +39,12 @@ class Beside(NamedTuple):
 
     ``name``: what entries call it, and what it is kept under. ``places``: where it can be, relative to the folder of
     the session file; the first that is there counts. ``sha256``: what it must hash to, in hexadecimal; "" if anything
-    will do. ``needed``: whether to say so where it is not there.
+    will do. ``needed``: whether to say so where it is not there. ``home``: where the agent looks for it when it resumes
+    the session, below the first of ``Format.ROOTS``; "" if nowhere.
     """
 
     name: str
     places: Sequence[str]
     sha256: str = ""
     needed: bool = True
+    home: str = ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeGuard
 
 from gitsession.formats.histories import Noted
@@ -66,6 +66,16 @@ class Accompanied(Format, Protocol):
 
     def beside(self, data: bytes, name: str) -> Sequence[Beside]:
         """The files that belong to the session of ``data`` and lie beside its own, whose place is ``name``."""
+
+
+class Referring(Accompanied, Protocol):
+    """An ``Accompanied`` format whose entries hold the names of such files in place of their content."""
+
+    def resolve(self, payload: bytes, fetch: Callable[[str], bytes | None], substitute: str = "") -> bytes:
+        """Return ``payload`` with what ``fetch`` returns for the names in it. Never raises.
+
+        Where it returns ``None``, the name stays, or an image block becomes the text ``substitute``.
+        """
 
 
 class Scattered(Format, Protocol):

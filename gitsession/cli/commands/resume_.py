@@ -95,6 +95,8 @@ def _tell(done: Resumption, *, dry_run: bool) -> None:
         warn(f"{'to be written' if dry_run else 'written'} behind what is in {done.file}: {rest}")
     else:
         warn(f"{'to be written' if dry_run else 'written'}: {done.file}")
+    if done.beside:
+        warn(f"{'to be restored' if dry_run else 'restored'}: {count(len(done.beside), 'file')} that the session names")
     warn_of_hidden(done.sent.hidden, done.sent.problems, "this machine never had them, or has lost them")
     if done.sent.left_out:
         warn(f"left out: {count(done.sent.left_out, 'entry', 'entries')} made here; `gitsession export` says why")

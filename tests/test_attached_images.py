@@ -1,0 +1,178 @@
+"""Images that omp keeps in a folder of blobs: they are read, exported, and restored from the store alone."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import entry, header, joined, slot
+from commands import Run
+
+import gitsession
+from gitsession.formats import pi_blobs
+from gitsession.model.blocks import Image
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 5
+NAME = f"blob:sha256:{sha256(PNG).hexdigest()}"
+URL = f"data:image/png;base64,{base64.b64encode(PNG).decode()}".encode()
+URL_NAME = f"blob:sha256:{sha256(URL).hexdigest()}"
+LOST = "blob:sha256:" + "0" * 64
+
+
+def image(name: str = NAME) -> dict[str, str]:
+    return {"type": "image", "data": name, "mimeType": "image/png"}
+
+
+def messages(*images: str) -> bytes:
+    """A session of omp in which the user and a tool show ``images``."""
+    shown = [image(name) for name in images]
+    call = {"type": "toolCall", "id": "c1", "name": "read", "arguments": {"path": "a.png"}}
+    return joined(
+        slot("T"), header(),
+        entry("message", "a", None, message={"role": "user", "content": [{"type": "text", "text": "look"}, *shown]}),
+        entry("message", "b", "a", message={"role": "assistant", "content": [call], "provider": "x", "model": "m"}),
+        entry("message", "c", "b", message={
+            "role": "toolResult", "toolCallId": "c1", "toolName": "read", "isError": False, "content": shown,
+        }),
+    )  # fmt: skip
+
+
+def agents_folder(place: Path) -> Path:
+    """A folder of omp's with such a session; return the session file."""
+    (place / "blobs").mkdir(parents=True)
+    (place / "blobs" / sha256(PNG).hexdigest()).write_bytes(PNG)
+    (place / "sessions" / "-work").mkdir(parents=True)
+    file = place / "sessions" / "-work" / "x.jsonl"
+    file.write_bytes(messages(NAME))
+    return file
+
+
+def import_file(run: Run, file: Path) -> str:
+    """Import a file of omp's; return the id of its session."""
+    [imported] = json.loads(run("--store", "s.git", "import", "--from", "omp", str(file), "--json"))["sessions"]
+    return str(imported["session"])
+
+
+@pytest.fixture
+def held(here: Path, run: Run) -> str:
+    """Such a session in the store ``s.git``. The folder of its agent is gone."""
+    file = agents_folder(here / "agent")
+    sid = import_file(run, file)
+    shutil.rmtree(here / "agent")
+    return sid
+
+
+def of_type(value: Any, type: str) -> list[dict[str, Any]]:
+    """Every object of ``type`` in ``value``."""
+    if isinstance(value, list):
+        return [found for item in value for found in of_type(item, type)]
+    if not isinstance(value, dict):
+        return []
+    return [value] * (value.get("type") == type) + of_type(list(value.values()), type)
+
+
+@pytest.mark.parametrize("profile", ["omp", "pi", "claude", "codex", "opencode"])
+def test_a_context_has_the_bytes_of_an_image(held: str, here: Path, profile: str) -> None:
+    with gitsession.Store.open(here / "s.git") as store:
+        context = store.session(next(iter(store.sessions())).sid).context(profile=profile)
+    images = [block for item in context.items for block in item.content if isinstance(block, Image)]
+    assert {(block.data, block.mime) for block in images} == {(PNG, "image/png")}
+    request = json.dumps(context.request("anthropic"))
+    assert request.count(base64.b64encode(PNG).decode()) == 2
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex", "opencode", "pi", "jsonl"])
+def test_an_export_has_the_bytes_of_an_image(held: str, here: Path, run: Run, agent: str) -> None:
+    data = run("--store", "s.git", "export", held, "--to", agent)
+    assert base64.b64encode(PNG).decode() in data
+    assert NAME not in data
+
+
+def test_a_fork_has_the_images_of_the_session_that_it_was_forked_from(held: str, here: Path, run: Run) -> None:
+    fork = json.loads(run("--store", "s.git", "fork", held, "--json"))["session"]
+    assert base64.b64encode(PNG).decode() in run("--store", "s.git", "export", fork, "--to", "claude")
+
+
+def test_an_image_that_nobody_has_becomes_text_and_is_counted(here: Path, run: Run) -> None:
+    file = here / "x.jsonl"
+    file.write_bytes(messages(LOST))
+    sid = import_file(run, file)
+    data = run("--store", "s.git", "export", sid, "--to", "claude")
+    assert LOST not in data
+    assert "its bytes are not in this store" in data
+    told = run("--store", "s.git", "export", sid, "--to", "claude", err=True)
+    assert "images that this store does not have become text: 1" in told
+
+
+def test_the_own_form_names_the_image_and_says_so(held: str, here: Path, run: Run) -> None:
+    assert run("--store", "s.git", "export", held).encode() == messages(NAME)
+    assert "`resume` restores them" in run("--store", "s.git", "export", held, err=True)
+
+
+def test_resume_restores_the_image_and_overwrites_none(held: str, run: Run, isolated_home: Path) -> None:
+    run("--store", "s.git", "resume", held, "--in", "omp")
+    blob = isolated_home / ".omp" / "agent" / "blobs" / sha256(PNG).hexdigest()
+    assert blob.read_bytes() == PNG
+    assert [file.name for file in blob.parent.iterdir()] == [blob.name]
+    blob.write_bytes(b"another program's")
+    run("--store", "s.git", "resume", held, "--in", "omp")
+    assert blob.read_bytes() == b"another program's"
+    blob.unlink()
+    run("--store", "s.git", "resume", held, "--in", "omp")
+    assert blob.read_bytes() == PNG
+
+
+LOADED_BY_OMP = """
+const [root, file, blobs] = process.argv.slice(2);
+const source = `${root}/pi-coding-agent/src/session/`;
+const loader = await import(source + "session-loader.ts");
+const { BlobStore } = await import(source + "blob-store.ts");
+const { entries } = await loader.loadEntriesFromFileStream(file);
+await loader.resolveBlobRefsInEntries(entries, new BlobStore(blobs));
+const images = entries.flatMap((entry) => entry.message?.content ?? []).filter((block) => block.type === "image");
+console.log(JSON.stringify(images.map((block) => block.data)));
+process.exit(0);
+"""
+
+
+def test_the_real_omp_loads_the_restored_image(held: str, here: Path, run: Run, isolated_home: Path) -> None:
+    lab = Path(os.environ.get("LAB", "/nonexistent"))
+    omp, bun = lab / "omp/node_modules/@oh-my-pi", lab / "bun2/node_modules/bun/bin/bun.exe"
+    if not omp.is_dir() or not bun.exists():
+        pytest.skip("omp is not installed in $LAB")
+    resumed = json.loads(run("--store", "s.git", "resume", held, "--in", "omp", "--json"))
+    script = here / "load.mjs"
+    script.write_text(LOADED_BY_OMP)
+    blobs = isolated_home / ".omp" / "agent" / "blobs"
+    done = subprocess.run([bun, script, omp, resumed["path"], blobs], stdout=subprocess.PIPE, check=True, timeout=120)
+    assert json.loads(done.stdout) == [base64.b64encode(PNG).decode()] * 2
+
+
+def test_only_content_that_matches_its_name_is_used() -> None:
+    line = entry("message", "a", None, message={"role": "user", "content": [image()]})
+    assert pi_blobs.resolve(line, lambda name: b"forged") == line
+
+
+def test_names_are_resolved_where_omp_resolves_them_and_nowhere_else() -> None:
+    contents = {NAME: PNG, URL_NAME: URL}
+    text = {"type": "text", "text": NAME}
+    found = {
+        "content": [image(), text, {"type": "file", "data": NAME}],
+        "images": [{"data": NAME}],
+        "preserveData": {"snapcompact": {"frames": [{"data": NAME}]}, "history": [{"image_url": URL_NAME}]},
+        "call": {"type": "image_generation_call", "result": NAME},
+        "data": NAME,
+    }
+    expected = json.loads(json.dumps(found))
+    encoded = base64.b64encode(PNG).decode()
+    expected["content"][0]["data"] = expected["images"][0]["data"] = expected["call"]["result"] = encoded
+    expected["preserveData"]["snapcompact"]["frames"][0]["data"] = encoded
+    expected["preserveData"]["history"][0]["image_url"] = URL.decode()
+    assert json.loads(pi_blobs.resolve(json.dumps(found).encode(), contents.get)) == expected
