@@ -349,3 +349,14 @@ def test_what_was_undone_is_not_lost_when_git_cleans_up(tmp_path: Path) -> None:
         redo(store)
         assert exported(store, done.session) == pi_file(*LONG)
         assert_git_agrees(store)
+
+
+def test_a_fork_that_went_on_before_its_fork_point_is_not_undone(store):
+    """Without `main`, which holds the `fork` entry, what is left would begin as the other session does."""
+    side = fork(begun(store))
+    [*_, before, _] = side.line()
+    side.append(Message.user("beside"), expected=before, on_moved="fork")
+    held = all_refs(store)
+    with pytest.raises(Refused, match=f"session {side.id} went on in branch"):
+        undo(store)
+    assert all_refs(store) == held

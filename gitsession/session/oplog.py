@@ -270,6 +270,22 @@ class Step:
                 f"cannot {self.verb} {self.command!r}: {', '.join(moved[:3])} moved since",
                 hint="what came after it would be lost; `gitsession branch` keeps another line beside it",
             )
+        self._check_sessions(store)
+
+    def _check_sessions(self, store: ObjectStore) -> None:
+        """Refuse to take ``main`` from a session that keeps other branches.
+
+        What a fork's branches share with the session it began in tells the two apart only as long as ``main`` is there.
+        """
+        gone = {move.ref for move in self.moves if move.new is None}
+        for sid in (refs.session_of(name) for name in gone if name == refs.leaf(refs.session_of(name))):
+            for name in store.refs(refs.session(sid)).keys() - gone:
+                branch = name.removeprefix(refs.session(sid))
+                if refs.is_branch(branch):
+                    raise Refused(
+                        f"cannot {self.verb} {self.command!r}: session {sid} went on in branch {branch}",
+                        hint=f"`gitsession rm {sid}` moves the whole session to the trash",
+                    )
 
     def take(self, store: ObjectStore, tx: Transaction, at_ms: int, files: Written | None = None) -> Operation:
         """Take it in ``tx``, if every ref is where it begins; what was done, as one operation. Raises as ``check``."""
