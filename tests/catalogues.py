@@ -10,6 +10,7 @@ _ORDER = {
     "entries": "sid, oid",
     "answers": "sid, answer",
     "marks": "sid, on_meta, what, line, at_ms, chain, target, value",
+    "branches": "sid, name",
     "sessions": "sid",
 }
 _NUMBERS = {"anchors", "proof"}

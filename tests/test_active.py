@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import Clock, begun, bring, fork, pi_file, said, session, talk
+from builders import Clock, Watched, begun, bring, fork, pi_file, said, session, talk
 
 from gitsession.errors import NotFound
 from gitsession.model.entries import Message
@@ -77,6 +77,17 @@ def test_of_a_rewritten_file_it_is_what_the_file_is_now() -> None:
     bring(store, pi_file(*talk("a", "b", "c", "d", "e")))
     sid = bring(store, pi_file(*talk("a"), said("b", "a", "new"))).session
     assert leaf(store, sid) == "new"
+
+
+def test_many_branches_of_a_rewritten_file_are_one_walk() -> None:
+    store = MemoryStore()
+    trunk = talk(*(f"t{number}" for number in range(100)))
+    sides = [said(f"s{number}", "t98", at=number) for number in range(30)]
+    sid = bring(store, pi_file(*trunk, *sides)).session
+    bring(store, pi_file(*trunk[:50], said("new", "t49")))
+    watched = Watched(store)
+    assert session(store, sid, active(watched, sid)).leaf == session(store, sid).leaf
+    assert watched.reads < 400
 
 
 def test_a_session_of_one_branch_has_no_choice() -> None:

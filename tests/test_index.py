@@ -7,7 +7,8 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -34,15 +35,15 @@ from hypothesis import strategies as st
 
 from gitsession.api import Session, Store
 from gitsession.codec.digest import to_base64url
-from gitsession.errors import Ambiguous, GitSessionError, MissingObject, NotFound
+from gitsession.errors import Ambiguous, GitSessionError, MissingObject, NotFound, Refused
 from gitsession.formats import FORMATS
 from gitsession.index import catalogue as catalogue_module
 from gitsession.index import update
 from gitsession.index.catalogue import FILE, Catalogue
 from gitsession.index.here import Here
 from gitsession.model.entries import Label, Message, Title
-from gitsession.store import peek
-from gitsession.store.base import Kind, ObjectStore
+from gitsession.store import peek, refs, writing
+from gitsession.store.base import Kind, ObjectStore, RefValue
 from gitsession.store.create import create
 
 
@@ -226,6 +227,71 @@ def test_another_session_is_not_read_again(store: Store) -> None:
     watched = Watched(store.objects)
     update.refresh(catalogue, watched)
     assert watched.reads < 20
+
+
+class Asked(Watched):
+    """A store that also counts how often all refs are listed."""
+
+    listed = 0
+
+    def refs(self, prefix: str) -> Mapping[str, RefValue]:
+        self.listed += prefix == refs.SESSIONS
+        return super().refs(prefix)
+
+
+MANY: dict[str, Callable[[Store, Session, int], object]] = {
+    "branches": lambda store, held, number: held.branch(f"b{number}"),
+    "branches at the root": lambda store, held, number: held.branch(f"b{number}", held.line()[0]),
+    "labels": lambda store, held, number: held.label("leaf", f"l{number}"),
+    "titles": lambda store, held, number: held.rename(f"Title {number}"),
+    "undone branches": lambda store, held, number: (held.branch(f"b{number}"), store.catalogue(), store.undo()),
+    "undone labels": lambda store, held, number: (held.label("leaf", f"l{number}"), store.catalogue(), store.undo()),
+    "other sessions": lambda store, held, number: begun(store, f"session {number}"),
+}
+
+
+@pytest.mark.parametrize("what", MANY)
+def test_one_more_costs_no_more_where_there_are_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    monkeypatch.setattr(writing, "FLUSH_SECONDS", 3600.0)  # a flush is followed by a look at all refs
+    reads, listed = [], 0
+    with Store.create(tmp_path / "store.git", clock=Clock()) as store:
+        held = begun(store)
+        for number in range(80):
+            MANY[what](store, held, number)
+            asked = Asked(store.objects)
+            with closing(Catalogue(store.objects.git_dir)) as catalogue:
+                update.refresh(catalogue, asked)
+            reads.append(asked.reads)
+            listed += asked.listed
+        assert listed <= 2  # the first look, and one when the store's folders are no longer new
+        assert max(reads[60:]) <= max(reads[1:20])
+        assert_as_if_made_anew(store)
+
+
+def test_labels_that_are_undone_and_set_again_are_told_apart(store: Store) -> None:
+    held = begun(store, "one", "two")
+    first, second = held.line()[1:3]
+    held.label(first, "x")
+    with pytest.raises(Refused, match="is the label of"):
+        held.label(second, "x")
+    store.undo()
+    held.label(second, "x")
+    assert held.names().labels == {second.oid: "x"}
+    held.label(second, "")
+    held.label(first, "x")
+    with pytest.raises(Refused, match="is a label"):
+        held.branch("x")
+    assert held.names().labels == {first.oid: "x"}
+    assert_as_if_made_anew(store)
+
+
+def test_a_session_is_called_by_its_first_prompt_though_all_are_of_one_millisecond(tmp_path: Path) -> None:
+    with Store.create(tmp_path / "store.git", clock=lambda: 1_769_904_000_000) as store:
+        for _ in range(10):
+            begun(store, "first", *(f"then {number}" for number in range(7)))
+        assert {row.name for row in store.sessions()} == {"first"}
 
 
 def import_logged(store: Store, data: bytes, agent: str = "pi") -> None:

@@ -5,7 +5,7 @@ What it does for a model and with the files of a workspace stands in files of th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gitsession.api.checkpoints import Checkpoints
@@ -84,7 +84,8 @@ class Session(Contexts, Checkpoints):
 
     def branch(self, name: str, at: str | Node = "leaf") -> Session:
         """Start a branch at an entry; the session comes back on it. Raises ``Refused`` where the name is taken."""
-        _check_no_label(name, self.names())
+        if names.labelled(self._catalogues.get(), self.id, name) is not None:
+            raise Refused(f"{name!r} is a label in this session", hint="choose another name")
         self._session.branch(name, at)
         return self.on(name)
 
@@ -115,7 +116,11 @@ class Session(Contexts, Checkpoints):
         Raises ``Refused`` where the name already leads to another entry of this session.
         """
         node, label = self._session.resolve(at), sessions.name_of(label)
-        _check_free(label, node, self.names(), self.branches())
+        taken = names.labelled(self._catalogues.get(), self.id, label) if label else None
+        if taken not in (None, node.oid):
+            raise Refused(f"{label!r} is the label of {taken[:12]}", hint="an empty label takes it away there")
+        if self._session.has_branch(label):
+            raise Refused(f"{label!r} is a branch of this session", hint="choose another name")
         return self._session.label(node, label)
 
     def origin(self) -> Origin | None:
@@ -171,16 +176,3 @@ class Session(Contexts, Checkpoints):
         from gitsession.store.signing import Signing
 
         return seals.of_session(self._objects, self.id, Signing.of_user())
-
-
-def _check_no_label(name: str, names: Names) -> None:
-    if name in names.labels.values():
-        raise Refused(f"{name!r} is a label in this session", hint="choose another name")
-
-
-def _check_free(label: str, node: Node, names: Names, branches: Collection[str]) -> None:
-    taken = [oid for oid, name in names.labels.items() if name == label and oid != node.oid]
-    if taken:
-        raise Refused(f"{label!r} is the label of {taken[0][:12]}", hint="an empty label takes it away there")
-    if label in branches:
-        raise Refused(f"{label!r} is a branch of this session", hint="choose another name")

@@ -7,7 +7,6 @@ start fast. Deleting the file loses nothing.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from gitsession.index.derived import PATIENCE_SECONDS, begin_log, is_damage, rem
 from gitsession.index.here import Here, nearest
 from gitsession.store import peek
 
-VERSION = 10
+VERSION = 11
 FILE = Path("gitsession") / "index.db"
 
 _SCHEMA = """
@@ -27,23 +26,34 @@ CREATE TABLE state (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 CREATE TABLE refs (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE entries (
     sid TEXT NOT NULL, oid TEXT NOT NULL, chain BLOB NOT NULL, digest BLOB NOT NULL, kind TEXT NOT NULL,
-    source_id TEXT, line INTEGER, in_file INTEGER NOT NULL, at_ms INTEGER NOT NULL, tokens INTEGER NOT NULL, words TEXT,
+    source_id TEXT, line INTEGER, in_file INTEGER NOT NULL, inner INTEGER NOT NULL, depth INTEGER NOT NULL,
+    at_ms INTEGER NOT NULL, tokens INTEGER NOT NULL, words TEXT,
     anchors INTEGER, above TEXT, payload BLOB, agent TEXT, proof INTEGER, PRIMARY KEY (sid, oid)) WITHOUT ROWID;
 CREATE INDEX entries_digest ON entries (digest);
 CREATE INDEX entries_source ON entries (sid, source_id) WHERE source_id IS NOT NULL;
 CREATE INDEX entries_chain ON entries (chain);
+CREATE INDEX entries_words ON entries (sid, in_file DESC, line IS NULL, line, at_ms, depth, chain)
+    WHERE words IS NOT NULL;
 CREATE TABLE answers (
     sid TEXT NOT NULL, answer TEXT NOT NULL, tokens INTEGER NOT NULL, PRIMARY KEY (sid, answer)) WITHOUT ROWID;
 CREATE TABLE anchors (id INTEGER PRIMARY KEY, said TEXT NOT NULL UNIQUE, proof INTEGER NOT NULL);
 CREATE TABLE marks (
     sid TEXT NOT NULL, on_meta INTEGER NOT NULL, what TEXT NOT NULL, at_ms INTEGER NOT NULL, line INTEGER,
     chain BLOB NOT NULL, target TEXT NOT NULL, value TEXT NOT NULL);
-CREATE INDEX marks_sid ON marks (sid);
+CREATE INDEX marks_target ON marks (sid, what, target, line, at_ms, chain);
+CREATE INDEX marks_value ON marks (sid, what, value);
+CREATE TABLE branches (
+    sid TEXT NOT NULL, later INTEGER NOT NULL, name TEXT NOT NULL, oid TEXT NOT NULL, ours INTEGER NOT NULL,
+    at_ms INTEGER NOT NULL, chain BLOB NOT NULL, line INTEGER, in_file INTEGER NOT NULL,
+    PRIMARY KEY (sid, later, name)) WITHOUT ROWID;
+CREATE INDEX branches_oid ON branches (sid, oid);
+CREATE INDEX branches_ours ON branches (sid, at_ms DESC, chain DESC, later, name) WHERE ours;
+CREATE INDEX branches_line ON branches (sid, in_file DESC, line DESC, name DESC) WHERE line IS NOT NULL;
 CREATE TABLE sessions (
     sid TEXT PRIMARY KEY, start TEXT NOT NULL, agent TEXT NOT NULL, source_id TEXT, title TEXT, first_words TEXT,
     project TEXT, created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL, entries INTEGER NOT NULL,
-    branches TEXT NOT NULL, active TEXT NOT NULL, tokens INTEGER NOT NULL, superseded TEXT NOT NULL,
-    view INTEGER NOT NULL, identity TEXT, parent TEXT) WITHOUT ROWID;
+    active TEXT NOT NULL, tokens INTEGER NOT NULL, superseded TEXT NOT NULL, view INTEGER NOT NULL, identity TEXT,
+    parent TEXT, meta TEXT, leaf TEXT, counted INTEGER NOT NULL, waiting INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE files (
     path TEXT PRIMARY KEY, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, inode INTEGER NOT NULL,
     sid TEXT NOT NULL) WITHOUT ROWID;
@@ -51,6 +61,7 @@ CREATE TABLE handed (
     agent TEXT NOT NULL, source_id TEXT NOT NULL, sid TEXT NOT NULL, digest BLOB NOT NULL,
     PRIMARY KEY (agent, source_id)) WITHOUT ROWID;
 """
+_TABLES = ("state", "refs", "entries", "answers", "anchors", "marks", "branches", "sessions", "files", "handed")
 
 
 class Stat(Protocol):
@@ -188,12 +199,23 @@ class Catalogue:
     def _rows(self, where: str, values: Sequence[str] = ()) -> list[Row]:
         texts = [_text(value) for value in values]
         try:
-            return [_row(found) for found in self.db.execute(f"{_SELECT} {where} ORDER BY updated_ms DESC, sid", texts)]
+            found = self.db.execute(f"{_SELECT} {where} ORDER BY updated_ms DESC, sid", texts).fetchall()
+            branches = self._branches([str(row[0]) for row in found], whole=not where)
+            return [_row(row, branches.get(row[0], {})) for row in found]
         except (sqlite3.DatabaseError, ValueError, AttributeError) as error:
             if isinstance(error, sqlite3.DatabaseError) and not is_damage(error):
                 raise
             self.begin_anew()
             raise Unavailable("the index was damaged, and is made anew", hint="try again: nothing is lost") from None
+
+    def _branches(self, sids: Iterable[str], *, whole: bool) -> dict[str, dict[str, str]]:
+        """The branches of sessions, ``main`` first. ``whole``: these are all sessions there are."""
+        found: dict[str, dict[str, str]] = {}
+        asked = "SELECT sid, name, oid FROM branches"
+        rows = self.db.execute(asked) if whole else _each(self.db, f"{asked} WHERE sid = ?", sids)
+        for sid, name, oid in rows:
+            found.setdefault(sid, {})[name] = oid
+        return found
 
     # ---- files that were imported
 
@@ -256,15 +278,19 @@ def _text(value: str) -> str:
 
 
 _SELECT = (
-    "SELECT sid, agent, source_id, title, first_words, project, created_ms, updated_ms, entries, branches, active, "
-    "tokens, view, identity, parent FROM sessions"
+    "SELECT sid, agent, source_id, title, first_words, project, created_ms, updated_ms, entries, active, tokens, view, "
+    "identity, parent FROM sessions"
 )
+_BRANCHES_AT = Row._fields.index("branches")
 
 
-def _row(found: tuple[object, ...]) -> Row:
-    row = list(found)
-    row[9] = dict(json.loads(str(row[9])))
-    return Row(*row)  # type: ignore[arg-type]
+def _row(found: tuple[object, ...], branches: Mapping[str, str]) -> Row:
+    return Row._make((*found[:_BRANCHES_AT], branches, *found[_BRANCHES_AT:]))
+
+
+def _each(db: sqlite3.Connection, query: str, values: Iterable[str]) -> Iterator[tuple[str, str, str]]:
+    for value in values:
+        yield from db.execute(query, (value,))
 
 
 def _open(path: Path) -> sqlite3.Connection:
@@ -296,7 +322,7 @@ def _connect(path: str) -> sqlite3.Connection:
             if db.execute("PRAGMA user_version").fetchone()[0] != VERSION:
                 _make_anew(db)
             db.execute("COMMIT")
-        for table in ("state", "refs", "entries", "answers", "anchors", "marks", "sessions", "files", "handed"):
+        for table in _TABLES:
             db.execute(f"SELECT * FROM {table} LIMIT 0")
     except UnicodeDecodeError as error:  # the name of a column is no text any more
         db.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from gitsession.formats import COUNTING
 from gitsession.formats.record import TAIL
@@ -16,14 +17,26 @@ from gitsession.session.node import Node
 from gitsession.store.base import ObjectStore
 
 
-def record(db: sqlite3.Connection, sid: str, node: Node, found: Looked) -> int:
-    """Keep what an entry says of answers that have a name. What it says of its own alone is given back."""
-    counts = list(_counts(node, found))
-    named = [(sid, storable(count.answer), count.tokens) for count in counts if count.answer]
-    db.executemany(
-        "INSERT INTO answers VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET tokens = max(tokens, excluded.tokens)", named
-    )
-    return sum(count.tokens for count in counts if not count.answer)
+class Own(NamedTuple):
+    """Tokens that an entry adds to those of its session: of answers by name, and of its own alone."""
+
+    named: int
+    alone: int
+
+
+def record(db: sqlite3.Connection, sid: str, node: Node, found: Looked) -> Own:
+    """Keep what an entry says of answers that have a name: of each answer the most that was said counts."""
+    named = alone = 0
+    for count in _counts(node, found):
+        if not count.answer:
+            alone += count.tokens
+            continue
+        key = sid, storable(count.answer)
+        known = db.execute("SELECT tokens FROM answers WHERE sid = ? AND answer = ?", key).fetchone()
+        if known is None or known[0] < count.tokens:
+            db.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", (*key, count.tokens))
+            named += count.tokens - (known[0] if known else 0)
+    return Own(named, alone)
 
 
 def waiting(db: sqlite3.Connection, store: ObjectStore, sid: str, meta: Meta) -> int:

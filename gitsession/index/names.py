@@ -39,6 +39,43 @@ def marks_of(db: sqlite3.Connection, sid: str) -> list[Mark]:
     return [Mark(*row) for row in found]
 
 
+def title_marks(db: sqlite3.Connection, sid: str) -> list[Mark]:
+    """The marks that decide a session's title: of each sort the newest (``session.marks.title``)."""
+    found = []
+    for what, where in (("slot", ""), ("header", " AND value != ''"), ("title", "")):
+        for side, order in (("IS NOT NULL", "line DESC, rowid DESC"), ("IS NULL", "at_ms DESC, chain DESC")):
+            found += db.execute(
+                "SELECT what, at_ms, line, chain, target, value FROM marks INDEXED BY marks_target "
+                f"WHERE sid = ? AND what = ? AND target = '' AND line {side}{where} ORDER BY {order} LIMIT 1",
+                (sid, what),
+            ).fetchall()
+    return [Mark(*row) for row in found]
+
+
+def labelled(catalogue: Catalogue, sid: str, label: str) -> Oid | None:
+    """The entry of a session that is labelled so."""
+    db, value = catalogue.db, storable(label)
+    asked = "SELECT DISTINCT target FROM marks WHERE sid = ? AND what = 'label' AND value = ?"
+    for (target,) in db.execute(asked, (sid, value)).fetchall():
+        place = place_of(db, sid, target)
+        if place is not None and _label_of(db, sid, *place) == value:
+            return place[0]
+    return None
+
+
+def _label_of(db: sqlite3.Connection, sid: str, oid: Oid, chain: str) -> str | None:
+    """The label of an entry, by whichever of its names labels call it."""
+    row = db.execute("SELECT source_id FROM entries WHERE sid = ? AND oid = ?", (sid, oid)).fetchone()
+    called = [chain, from_base64url(chain)[:4].hex(), *(row or ())]
+    targets = [target for target in called if target is not None and (place_of(db, sid, target) or ("",))[0] == oid]
+    found = db.execute(
+        "SELECT what, at_ms, line, chain, target, value FROM marks WHERE sid = ? AND what = 'label' "
+        f"AND target IN ({', '.join('?' * len(targets))})",
+        (sid, *targets),
+    )
+    return rules.labels([Mark(*row) for row in found], dict.fromkeys(targets, oid)).get(oid)
+
+
 def by_source_id(catalogue: Catalogue, sid: str, source_id: str) -> Oid | None:
     """The entry of a session that answers to an agent's own id, without a walk."""
     place = _place_of_id(catalogue.db, sid, source_id)
@@ -89,6 +126,14 @@ def _chain(target: str) -> bytes:
         return from_base64url(target)
     except ValueError:
         return b""
+
+
+TIME_MIN, TIME_MAX = -(2**63), 2**63 - 1
+
+
+def clamped(at_ms: int) -> int:
+    """A time as SQLite can keep it: 64 bits, signed."""
+    return min(max(at_ms, TIME_MIN), TIME_MAX)
 
 
 def storable(text: str) -> str:

@@ -5,28 +5,25 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from gitsession.index import counts
+from gitsession.index import branches, counts, marking, names
 from gitsession.index.catalogue import Catalogue
 from gitsession.index.derived import is_damage
-from gitsession.index.names import marks_of, storable
-from gitsession.index.rows import Row
+from gitsession.index.names import TIME_MIN, clamped, storable
 from gitsession.index.states import Recorder
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
 from gitsession.session import content, facts, graph, marks, purged
-from gitsession.session.active import active
-from gitsession.session.content import Looked
 from gitsession.session.gaps import DAMAGE
 from gitsession.session.lineage import parent_of
-from gitsession.session.marks import Mark
 from gitsession.session.meta import Meta, meta_of
 from gitsession.session.meta import marks_of as marks_made_by
 from gitsession.session.node import Node, before, load, position
 from gitsession.store import peek, refs
-from gitsession.store.base import ObjectStore, Oid
+from gitsession.store.base import ObjectStore, Oid, RefValue
 
 _NOT_WRITTEN = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 
@@ -50,18 +47,55 @@ def refresh(catalogue: Catalogue, store: ObjectStore) -> None:
 
 def _refresh(catalogue: Catalogue, store: ObjectStore) -> None:
     fingerprint = peek.fingerprint(catalogue.git_dir)
-    now = {**store.refs(refs.SESSIONS), **store.refs(refs.ACTIVE)}
     with catalogue.transaction() as db:
-        before = dict(db.execute("SELECT name, value FROM refs").fetchall())
-        changed = {name for name in before.keys() | now.keys() if before.get(name) != now.get(name)}
-        for sid in sorted({_sid(name) for name in changed} - {""}):
+        moves = _moves_in_journal(catalogue, db, store)
+        if moves is None:
+            moves = _moves(db, {**store.refs(refs.SESSIONS), **store.refs(refs.ACTIVE)})
+        by_session: dict[str, list[Move]] = {}
+        for move in moves:
+            by_session.setdefault(_sid(move.ref), []).append(move)
+        by_session.pop("", None)
+        for sid in sorted(by_session):
             try:
-                _session(db, store, sid, before, changed)
+                _session(db, store, sid, by_session[sid])
             except DAMAGE:
                 _forget(db, sid)  # `verify` names the damage; the other sessions are still listed
-        db.executemany("DELETE FROM refs WHERE name = ?", [(name,) for name in changed])
-        db.executemany("INSERT INTO refs VALUES (?, ?)", [(name, now[name]) for name in changed if name in now])
+        db.executemany("DELETE FROM refs WHERE name = ?", [(move.ref,) for move in moves])
+        db.executemany("INSERT INTO refs VALUES (?, ?)", [(move.ref, move.new) for move in moves if move.new])
         db.execute("INSERT OR REPLACE INTO state VALUES ('fingerprint', ?)", (os.fsencode(fingerprint),))
+
+
+class Move(NamedTuple):
+    """A ref that holds ``new`` now and held ``old`` when the catalogue was last brought up to date."""
+
+    ref: str
+    old: RefValue | None
+    new: RefValue | None
+
+
+def _moves(db: sqlite3.Connection, now: Mapping[str, RefValue]) -> list[Move]:
+    """Compare every ref with what the catalogue holds."""
+    before = dict(db.execute("SELECT name, value FROM refs").fetchall())
+    names = before.keys() | now.keys()
+    return [Move(name, before.get(name), now.get(name)) for name in names if before.get(name) != now.get(name)]
+
+
+def _moves_in_journal(catalogue: Catalogue, db: sqlite3.Connection, store: ObjectStore) -> list[Move] | None:
+    """Compare only the refs that the journal moves, where no other can have moved; ``None`` where one may have.
+
+    That is so while git holds the refs that it held at the last look, and the journal has grown since and lost no file.
+    A flush moves git's refs before it drops a file, so the journal is read first.
+    """
+    found = db.execute("SELECT value FROM state WHERE key = 'fingerprint'").fetchone()
+    pending = store.pending_refs()
+    if found is None or not peek.has_only_grown(os.fsdecode(found[0]), peek.fingerprint(catalogue.git_dir)):
+        return None
+    moves = []
+    for name, new in pending.items():
+        if name.startswith((refs.SESSIONS, refs.ACTIVE)):
+            old = db.execute("SELECT value FROM refs WHERE name = ?", (name,)).fetchone()
+            moves.append(Move(name, old[0] if old else None, new))
+    return [move for move in moves if move.old != move.new]
 
 
 def _sid(name: str) -> str:
@@ -71,44 +105,90 @@ def _sid(name: str) -> str:
     return parsed[0] if parsed else ""
 
 
-def _session(
-    db: sqlite3.Connection, store: ObjectStore, sid: str, before: Mapping[str, str], changed: set[str]
-) -> None:
-    leaves = graph.branches(store, sid)
-    if leaves and purged.SESSION + sid in purged.read(store):
+def _session(db: sqlite3.Connection, store: ObjectStore, sid: str, moves: Sequence[Move]) -> None:
+    """Bring one session up to date: by what is new in it, or all of it anew where that does not do."""
+    if purged.SESSION + sid in purged.read(store):
         _forget(db, sid)  # what is left of it says nothing
         return
+    if not _grow(db, store, sid, moves):
+        _forget(db, sid)
+        leaves = graph.branches(store, sid)
+        if leaves:
+            _take_in(db, store, sid, leaves)
+
+
+class _Summary(NamedTuple):
+    """What the row of a session counts and folds, to go on from.
+
+    ``entries``: without the one it begins with. ``counted`` and ``waiting``: tokens of its entries, and of lines that
+    are no entries yet. ``meta``: the tip up to which the rest was folded; ``leaf``: as in ``SourceFile``.
+    """
+
+    start: Oid
+    meta: Oid | None
+    entries: int = -1
+    updated_ms: int = TIME_MIN
+    counted: int = 0
+    waiting: int = 0
+    project: str | None = None
+    identity: str | None = None
+    parent: str | None = None
+    superseded: str = "[]"
+    leaf: str | None = None
+
+
+def _summary(db: sqlite3.Connection, sid: str) -> _Summary | None:
+    found = db.execute(f"SELECT {', '.join(_Summary._fields)} FROM sessions WHERE sid = ?", (sid,)).fetchone()
+    return _Summary(*found) if found is not None else None
+
+
+def _grow(db: sqlite3.Connection, store: ObjectStore, sid: str, moves: Sequence[Move]) -> bool:
+    """Take in what is new of a session that is known; ``False`` where that leaves more than there is by now.
+
+    It does where a ref went back or away (undo) and entries went with it, and where the file was rewritten.
+    """
+    known = _summary(db, sid)
+    if known is None:
+        return False
+    tip = store.ref(refs.meta(sid))
+    changed = marking.between(store, known.meta, tip) if known.meta is not None and tip is not None else None
+    meta = meta_of(store, sid) if changed is None or known.waiting else None
+    if meta is not None and _superseded(meta) != known.superseded:
+        return False
+    superseded = frozenset(json.loads(known.superseded))
+    leaves = {parsed[1]: move for move in moves if (parsed := refs.parse(move.ref)) and refs.is_branch(parsed[1])}
+    new, start = _new_nodes(db, store, sid, [move.new for move in leaves.values() if move.new is not None])
+    added = _insert_entries(db, store, sid, new, superseded)
+    for name, move in leaves.items():
+        branches.put(db, store, sid, name, move.new, superseded)
+    left = {move.old for move in leaves.values() if move.old is not None}
+    if not all(_is_inner(db, sid, oid) or branches.ends_at(db, sid, oid) for oid in left):
+        return False
+    if meta is not None:
+        marking.replace(db, sid, meta.marks)
+    elif changed is not None:
+        marking.change(db, sid, changed)
+    return _summarise(db, store, sid, known._replace(start=start or known.start, meta=tip), added, meta)
+
+
+def _take_in(db: sqlite3.Connection, store: ObjectStore, sid: str, leaves: Mapping[str, Oid]) -> None:
+    """Take in a session of which nothing is known."""
     meta = meta_of(store, sid)
-    superseded = json.dumps(sorted(meta.source_file.superseded))
-    found = db.execute("SELECT start, superseded FROM sessions WHERE sid = ?", (sid,)).fetchone()
-    moved = {before[name] for name in changed if name in before and _is_leaf(name, sid)} - set(leaves.values())
+    superseded = frozenset(meta.source_file.superseded)
     new, start = _new_nodes(db, store, sid, leaves.values())
-    went_back = not leaves or not moved <= {node.parent for node in new}
-    if went_back or (found is not None and found[1] != superseded):
-        # A ref went back or away (undo), or the file was rewritten: what is known of this session is too much.
-        _forget(db, sid)
-        if not leaves:
-            return
-        new, start = _new_nodes(db, store, sid, leaves.values())
-    _insert_entries(db, store, sid, new, set(meta.source_file.superseded))
-    db.execute("DELETE FROM marks WHERE sid = ? AND on_meta = 1", (sid,))
-    _insert_marks(db, sid, meta.marks, on_meta=True)
-    start = start or (found[0] if found else None) or (new[0].oid if new else None)
-    if start is not None and _is_known(db, sid, start):  # else not one entry can be read
-        _summarise(db, store, sid, start, meta, leaves)
-    else:
-        _forget(db, sid)
+    added = _insert_entries(db, store, sid, new, superseded)
+    for name, oid in leaves.items():
+        branches.put(db, store, sid, name, oid, superseded)
+    marking.replace(db, sid, meta.marks)
+    start = start or (new[0].oid if new else None)
+    known = _Summary(start=start, meta=store.ref(refs.meta(sid))) if start is not None else None
+    if known is None or not _summarise(db, store, sid, known, added, meta):
+        _forget(db, sid)  # not one entry can be read
 
 
 def _forget(db: sqlite3.Connection, sid: str) -> None:
-    for table in ("sessions", "entries", "answers", "marks"):
+    for table in ("sessions", "branches", "entries", "answers", "marks"):
         db.execute(f"DELETE FROM {table} WHERE sid = ?", (sid,))
-
-
-def _is_leaf(name: str, sid: str) -> bool:
-    """Whether ``name`` is a branch of the session's conversation."""
-    parsed = refs.parse(name)
-    return parsed is not None and parsed[0] == sid and refs.is_branch(parsed[1])
 
 
 def _new_nodes(
@@ -168,81 +248,114 @@ def _is_known(db: sqlite3.Connection, sid: str, oid: Oid) -> bool:
     return db.execute("SELECT 1 FROM entries WHERE sid = ? AND oid = ?", (sid, oid)).fetchone() is not None
 
 
+class _Added(NamedTuple):
+    """The entries that were inserted: how many, the time of the newest, and the tokens that they count."""
+
+    entries: int
+    newest_ms: int
+    tokens: int
+
+
 def _insert_entries(
-    db: sqlite3.Connection, store: ObjectStore, sid: str, new: Iterable[Node], superseded: Collection[str]
-) -> None:
+    db: sqlite3.Connection, store: ObjectStore, sid: str, new: Sequence[Node], superseded: Collection[str]
+) -> _Added:
     """``new``: parents first. An entry is in the agent's file if it is not superseded, nor below one that is."""
-    in_file: dict[Oid | None, bool] = {}
+    at: dict[Oid | None, tuple[bool, int]] = {}
+    inner = {node.parent for node in new}
     recorder = Recorder(db, store, sid)
+    newest_ms, tokens = TIME_MIN, 0
     for node in new:
-        above = in_file[node.parent] if node.parent in in_file else _is_in_file(db, sid, node.parent)
-        in_file[node.oid] = above and (node.source is None or position(node) not in superseded)
+        above, depth = at[node.parent] if node.parent in at else _place(db, sid, node.parent)
+        in_file = above and (node.source is None or position(node) not in superseded)
+        at[node.oid] = in_file, depth + 1
         found = content.look(store, node)
-        _insert(db, node, in_file[node.oid], found, recorder.record(node, found))
+        row = recorder.record(node, found)
+        at_ms, own = clamped(found.entry.at_ms), counts.record(db, sid, node, found)
+        newest_ms, tokens = max(newest_ms, at_ms), tokens + own.named + own.alone
+        values = row._asdict() | {
+            "digest": found.digest,
+            "agent": row.agent and storable(row.agent),
+            "source_id": row.source_id and storable(row.source_id),
+            "in_file": in_file,
+            "inner": node.oid in inner,
+            "depth": depth,
+            "at_ms": at_ms,
+            "tokens": own.alone,
+            "words": _words(node, found.entry),
+            "proof": row.proof(),
+        }
+        _put(db, "entries", values)
+        begins = isinstance(found.entry, kinds.Fork) and found.entry.session == sid
+        if (begins or node.kind in facts.MARKING) and (in_file or node.source is None):
+            marking.insert(db, sid, marks_made_by(node, found.entry, on_meta=False), on_meta=False)
+    known = [(sid, oid) for oid in inner if oid is not None and oid not in at]
+    db.executemany("UPDATE entries SET inner = 1 WHERE sid = ? AND oid = ?", known)
+    return _Added(len(new), newest_ms, tokens)
 
 
-def _is_in_file(db: sqlite3.Connection, sid: str, oid: Oid | None) -> bool:
-    found = db.execute("SELECT in_file FROM entries WHERE sid = ? AND oid = ?", (sid, oid)).fetchone()
-    return bool(found[0]) if found else True
+def _words(node: Node, entry: Entry) -> str | None:
+    """The first words of a prompt."""
+    return node.subject.partition(": ")[2] if isinstance(entry, kinds.Message) and node.role == "user" else None
 
 
-def _insert(db: sqlite3.Connection, node: Node, in_file: bool, found: Looked, row: Row) -> None:
-    entry, sid = found.entry, row.sid
-    values = row._asdict() | {
-        "digest": found.digest,
-        "agent": row.agent and storable(row.agent),
-        "source_id": row.source_id and storable(row.source_id),
-        "in_file": in_file,
-        "at_ms": _clamped(entry.at_ms),
-        "tokens": counts.record(db, sid, node, found),
-        "words": node.subject.partition(": ")[2] if isinstance(entry, kinds.Message) and node.role == "user" else None,
-        "proof": row.proof(),
-    }
-    _put(db, "entries", values)
-    marking = node.kind in facts.MARKING or (isinstance(entry, kinds.Fork) and entry.session == sid)
-    if marking and (in_file or node.source is None):
-        _insert_marks(db, sid, marks_made_by(node, entry, on_meta=False), on_meta=False)
+def _place(db: sqlite3.Connection, sid: str, oid: Oid | None) -> tuple[bool, int]:
+    """Whether an entry is in the agent's file, and at which depth one stands that follows it."""
+    found = db.execute("SELECT in_file, depth FROM entries WHERE sid = ? AND oid = ?", (sid, oid)).fetchone()
+    return (bool(found[0]), found[1] + 1) if found else (True, 0)
+
+
+def _is_inner(db: sqlite3.Connection, sid: str, oid: Oid) -> bool:
+    """Whether another entry of the session follows one."""
+    return db.execute("SELECT 1 FROM entries WHERE sid = ? AND oid = ? AND inner", (sid, oid)).fetchone() is not None
 
 
 def _summarise(
-    db: sqlite3.Connection, store: ObjectStore, sid: str, start: Oid, meta: Meta, leaves: Mapping[str, Oid]
-) -> None:
-    """The session's row, from the rows of its entries."""
-    first = content.entry_of(store, load(store, start))
-    agent = first.agent if isinstance(first, kinds.Session | kinds.Fork) else None
-    source_id = first.source_id if isinstance(first, kinds.Session | kinds.Fork) else None
-    cwd = meta.header.cwd if meta.header else first.cwd if isinstance(first, kinds.Fork) else None
-    count, updated_ms, tokens = db.execute(
-        "SELECT count(*), max(at_ms), sum(tokens) FROM entries WHERE sid = ?", (sid,)
-    ).fetchone()
-    (answers,) = db.execute("SELECT coalesce(sum(tokens), 0) FROM answers WHERE sid = ?", (sid,)).fetchone()
+    db: sqlite3.Connection, store: ObjectStore, sid: str, known: _Summary, added: _Added, meta: Meta | None
+) -> bool:
+    """Write the session's row. ``meta``: where it was folded anew. ``False`` where there is no session to describe."""
+    name = branches.active(db, store, sid, known.leaf if meta is None else meta.source_file.leaf)
+    if name is None or not _is_known(db, sid, known.start):
+        return False
+    first = content.entry_of(store, load(store, known.start))
+    begins = first if isinstance(first, kinds.Session | kinds.Fork) else None
     words = db.execute(
         "SELECT words FROM entries WHERE sid = ? AND words IS NOT NULL "
-        "ORDER BY in_file DESC, line IS NULL, line, at_ms, chain LIMIT 1",
+        "ORDER BY in_file DESC, line IS NULL, line, at_ms, depth, chain LIMIT 1",
         (sid,),
     ).fetchone()
-    title = marks.title(marks_of(db, sid))
-    created_ms = _clamped(first.at_ms)
-    row = {
+    created_ms = clamped(first.at_ms)
+    if meta is not None:
+        cwd = meta.header.cwd if meta.header else first.cwd if isinstance(first, kinds.Fork) else None
+        parent = parent_of(meta.header)
+        known = known._replace(
+            waiting=counts.waiting(db, store, sid, meta),
+            project=None if cwd is None else storable(cwd),
+            identity=None if meta.project is None else storable(meta.project),
+            parent=None if parent is None else storable(parent),
+            superseded=_superseded(meta),
+            leaf=meta.source_file.leaf,
+        )
+    counted = known.counted + added.tokens
+    row = known._asdict() | {
         "sid": sid,
-        "start": start,
-        "agent": storable(agent or "unknown"),
-        "source_id": source_id,
-        "title": title,
-        "first_words": words[0] if words else _fork_words(store, first, start),
-        "project": None if cwd is None else storable(cwd),
+        "agent": storable((begins and begins.agent) or "unknown"),
+        "source_id": begins and begins.source_id,
+        "title": marks.title(names.title_marks(db, sid)),
+        "first_words": words[0] if words else _fork_words(store, first, known.start),
         "created_ms": created_ms,
-        "updated_ms": max(updated_ms, created_ms),
-        "entries": count - 1,  # nothing is said by the one it begins with
-        "branches": json.dumps(leaves),
-        "active": active(store, sid),
-        "view": (first.view if isinstance(first, kinds.Session | kinds.Fork) else None) or VIEW,
-        "tokens": tokens + answers + counts.waiting(db, store, sid, meta),
-        "identity": None if meta.project is None else storable(meta.project),
-        "parent": None if (parent := parent_of(meta.header)) is None else storable(parent),
-        "superseded": json.dumps(sorted(meta.source_file.superseded)),
+        "updated_ms": max(known.updated_ms, added.newest_ms, created_ms),
+        "entries": known.entries + added.entries,
+        "active": name,
+        "view": (begins and begins.view) or VIEW,
+        "counted": counted,
+        "tokens": counted + known.waiting,
     }
     _put(db, "sessions", row)
+    return True
+
+
+def _superseded(meta: Meta) -> str:
+    return json.dumps(sorted(meta.source_file.superseded))
 
 
 def _put(db: sqlite3.Connection, table: str, row: Mapping[str, object]) -> None:
@@ -254,16 +367,3 @@ def _fork_words(store: ObjectStore, first: Entry, start: Oid) -> str | None:
     """What to call a fork in which nobody has said anything yet."""
     parent = load(store, start).parent if isinstance(first, kinds.Fork) else None
     return f"fork at {load(store, parent).subject}" if parent else None
-
-
-def _insert_marks(db: sqlite3.Connection, sid: str, found: Iterable[Mark], *, on_meta: bool) -> None:
-    rows = []
-    for mark in found:
-        texts = storable(mark.target), storable(mark.value)
-        rows.append((sid, on_meta, mark.what, _clamped(mark.at_ms), mark.line, mark.chain, *texts))
-    db.executemany("INSERT INTO marks VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
-
-
-def _clamped(at_ms: int) -> int:
-    """A time as SQLite can keep it: 64 bits, signed."""
-    return min(max(at_ms, -(2**63)), 2**63 - 1)

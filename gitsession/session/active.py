@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 
 from gitsession.errors import NotFound
 from gitsession.session.content import entry_of
@@ -48,7 +48,8 @@ def derived(store: ObjectStore, sid: str, leaves: Mapping[str, Oid]) -> str:
     if stated:
         return min(stated, key=lambda name: (name != refs.MAIN, name))
     imported = {name: node for name, node in nodes.items() if node.source is not None}
-    current = {name: node for name, node in imported.items() if not is_superseded(store, node, file.superseded)}
+    cut, known = frozenset(file.superseded), dict[Oid, bool]()
+    current = {name: node for name, node in imported.items() if not is_superseded(store, node, cut, known)}
     lines = {name: node.source.line for name, node in (current or imported).items() if node.source}
     return max(lines, key=lambda name: (lines[name], name)) if lines else next(iter(leaves))
 
@@ -61,10 +62,28 @@ def _loaded(store: ObjectStore, oid: Oid) -> Node | None:
         return None
 
 
-def is_superseded(store: ObjectStore, leaf: Node, superseded: tuple[str, ...]) -> bool:
-    """Whether ``leaf`` is at or below an entry that is no longer in the agent's file."""
-    cut = set(superseded)
-    return bool(cut) and any(position(node) in cut for node in _readable(store, leaf.oid))
+def is_superseded(
+    store: ObjectStore, leaf: Node, superseded: Set[str], known: dict[Oid, bool] | None = None
+) -> bool:
+    """Whether ``leaf`` is at or below an entry that is no longer in the agent's file.
+
+    ``known``: the answers for entries that earlier calls met. With it, many leaves cost one walk of the tree.
+    """
+    if not superseded:
+        return False
+    known = {} if known is None else known
+    met: list[Oid] = []
+    answer = False
+    for node in _readable(store, leaf.oid):
+        if node.oid in known:
+            answer = known[node.oid]
+            break
+        met.append(node.oid)
+        if position(node) in superseded:
+            answer = True
+            break
+    known.update(dict.fromkeys(met, answer))
+    return answer
 
 
 def _readable(store: ObjectStore, leaf: Oid) -> Iterator[Node]:

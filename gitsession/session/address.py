@@ -25,22 +25,20 @@ def resolve(store: ObjectStore, sid: str, address: str, *, branch: str | None = 
     steps = STEPS.fullmatch(address)
     if steps:
         return _up(store, resolve(store, sid, steps[1], branch=branch), int(steps[2]), address)
-    leaves = graph.branches(store, sid)
-    if not leaves:
-        raise NotFound(f"no session {sid}")
     if address in (LEAF, ROOT):
         name = branch or _active(store, sid)
-        if name not in leaves:
-            others = ", ".join(list(leaves)[:20])
+        leaf = graph.tip(store, sid, name)
+        if leaf is None:
+            others = ", ".join(list(graph.branches(store, sid))[:20])
+            if not others:
+                raise NotFound(f"no session {sid}")
             raise NotFound(f"branch {name} of session {sid} is gone", hint=f"its branches: {others}")
-        leaf = leaves[name]
         if address == LEAF:
             return _meaningful(store, load(store, leaf))
         *_, root = graph.line(store, leaf)
         return root
-    if address in leaves:
-        return load(store, leaves[address])
-    return _search(store, sid, address)
+    tip = graph.tip(store, sid, address)
+    return load(store, tip) if tip is not None else _search(store, sid, address)
 
 
 def _meaningful(store: ObjectStore, node: Node) -> Node:

@@ -10,6 +10,7 @@ from gitsession.session.gaps import DAMAGE, Gap
 from gitsession.session.node import Node, before, load
 from gitsession.store import refs
 from gitsession.store.base import ObjectStore, Oid
+from gitsession.store.refnames import NAME_BYTES_MAX
 
 
 def line(store: ObjectStore, leaf: Oid) -> Iterator[Node]:
@@ -48,6 +49,16 @@ def branches(store: ObjectStore, sid: str) -> dict[str, Oid]:
         if refs.is_branch(name := ref.removeprefix(refs.session(sid)))
     }
     return dict(sorted(found.items(), key=lambda item: (item[0] != refs.MAIN, item[0])))
+
+
+def tip(store: ObjectStore, sid: str, name: str) -> Oid | None:
+    """The leaf of one branch, without a look at the others; ``None`` where there is no branch ``name``, whatever text.
+
+    A name that ``branches`` cannot return is none: git keeps its locks beside the refs.
+    """
+    if not name.isprintable() or "/" in name or name.endswith(".lock") or len(name.encode()) > NAME_BYTES_MAX:
+        return None
+    return store.ref(refs.leaf(sid, name)) if name and refs.is_branch(name) else None
 
 
 @dataclass(frozen=True, slots=True)

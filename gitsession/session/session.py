@@ -76,7 +76,7 @@ class Session:
 
     def on(self, branch: str) -> Session:
         """The same session, on another branch. Nothing is moved. Raises ``NotFound``."""
-        if branch not in self.branches():
+        if not self.has_branch(branch):
             raise NotFound(f"session {self.id} has no branch {branch[:80]!r}", hint=_list(self.branches()))
         return Session(self._store, self.id, branch, self._clock, view=self._view)
 
@@ -111,6 +111,10 @@ class Session:
 
     def branches(self) -> dict[str, Oid]:
         return graph.branches(self._store, self.id)
+
+    def has_branch(self, name: str) -> bool:
+        """Whether the session has a branch of that name."""
+        return graph.tip(self._store, self.id, name) is not None
 
     def read(self, node: Node) -> Entry:
         """What an entry means."""
@@ -177,7 +181,7 @@ class Session:
                 )
             else:
                 node = keep.put(tx, expected, draft)
-                branch = naming.Names(self.branches().__contains__).free(node.chain)
+                branch = naming.Names(self.has_branch).free(node.chain)
                 tx.move(refs.leaf(self.id, branch), node.oid, expected=None)
             if activate:
                 self._activate(tx, branch)

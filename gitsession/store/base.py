@@ -70,6 +70,9 @@ class ObjectStore(Reader, Protocol):
     def refs(self, prefix: str) -> Mapping[str, RefValue]:
         """Every ref whose name starts with ``prefix``, sorted by name, with what it holds."""
 
+    def pending_refs(self) -> Mapping[str, RefValue | None]:
+        """Every ref that acknowledged transactions moved and that git may not have yet, with what it holds."""
+
     def published_to(self, name: str, new: RefValue | None) -> str | None:
         """The remote that may have more of the ref ``name`` than it would hold at ``new`` (``None``: if it were gone);
         ``None`` where nobody has, so that it may go back.

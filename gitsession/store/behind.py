@@ -41,6 +41,9 @@ class Behind:
     def refs(self, prefix: str) -> Mapping[str, RefValue]:
         return self._store.refs(prefix)
 
+    def pending_refs(self) -> Mapping[str, RefValue | None]:
+        return self._store.pending_refs()
+
     def published_to(self, name: str, new: RefValue | None) -> str | None:
         return self._store.published_to(name, new)
 

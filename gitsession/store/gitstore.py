@@ -174,6 +174,10 @@ class GitStore:
         """See ``ObjectStore``."""
         return self._files().reading.refs(prefix)
 
+    def pending_refs(self) -> Mapping[str, RefValue | None]:
+        """See ``ObjectStore``."""
+        return {name: chain[-1] for name, chain in self._tailed().overlay.chains.items()}
+
     def published_to(self, name: str, new: RefValue | None) -> str | None:
         """See ``ObjectStore``."""
         return published.holder(self._git_dir, self.read, self.refs(refs.TRACKING), name, new)

@@ -65,6 +65,10 @@ class MemoryStore:
         found: dict[str, RefValue | None] = {**self._refs, **(staging.ends() if staging else {})}
         return {name: value for name, value in sorted(found.items()) if value is not None and name.startswith(prefix)}
 
+    def pending_refs(self) -> Mapping[str, RefValue | None]:
+        """It has no git: nothing is pending."""
+        return {}
+
     def published_to(self, name: str, new: RefValue | None) -> str | None:
         """It has no remotes."""
 

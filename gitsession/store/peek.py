@@ -20,6 +20,7 @@ from gitsession.store.access import denied
 
 _WATCHED = ("refs/heads/sessions", "refs/heads/gitsession", "refs/gitsession")
 _FRESH_NS = 1_000_000_000
+_JOURNAL = "\njournal\n"
 _NO_SUBDIRECTORIES = 2  # links to a directory: its name and its own ``.``; each directory in it would add one
 
 
@@ -32,8 +33,19 @@ def fingerprint(git_dir: Path | str) -> str:
     parts = [_packed_refs(f"{git_dir}/packed-refs")]
     for directory in _WATCHED:
         _directory(f"{git_dir}/{directory}", fresh, parts)
-    parts += (f"{number} {inode} {end}" for number, inode, end in _journal(git_dir))
-    return "\n".join(parts)
+    journal = "\n".join(f"{number} {inode} {end}" for number, inode, end in _journal(git_dir))
+    return "\n".join(parts) + _JOURNAL + journal
+
+
+def has_only_grown(before: str, now: str) -> bool:
+    """Whether between two fingerprints git moved no ref, and the journal lost nothing."""
+    repository, _, journal = before.rpartition(_JOURNAL)
+    repository_now, _, journal_now = now.rpartition(_JOURNAL)
+    if repository != repository_now:
+        return False
+    ends = {file: int(end) for file, _, end in (line.rpartition(" ") for line in journal_now.splitlines())}
+    old = (line.rpartition(" ") for line in journal.splitlines())
+    return all(file in ends and ends[file] >= int(end) for file, _, end in old)
 
 
 def is_journal_doubtful(git_dir: Path | str) -> bool:
