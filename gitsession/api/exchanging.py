@@ -57,7 +57,7 @@ class Exchanging(Opened):
             for found in sources.at(path, FORMATS[agent] if agent else None, final=final)
         ]
         if not done:
-            raise NotFound(f"{path}: no agent wrote this that gitsession knows", hint="say whose it is")
+            raise discover.unrecognized(path)
         return done
 
     def bring_in(

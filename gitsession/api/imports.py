@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from gitsession.errors import GitSessionError, NoBase, NotFound
+from gitsession.errors import GitSessionError, NoBase
 from gitsession.exchange import discover, sources
 from gitsession.formats import FORMATS, Format
 from gitsession.formats.databases import Stamp
@@ -100,8 +100,7 @@ class Imports:
             if not found and not named:
                 self.skipped += 1
             elif not found:
-                hint = "--from FORMAT takes it as one's"
-                raise NotFound(f"no agent wrote this that gitsession knows ({known()}); {hint}")
+                raise discover.unrecognized(path)
         if sid and len(self.failed) + len(self._waiting) == before:
             part = any(problem.waits for _, _, each in self.done[done:] for problem in each.problems)
             self._remember(path, _not_all_of(stamp) if part else stamp, sid)

@@ -12,8 +12,8 @@ from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import Path
 
-from gitsession.errors import Malformed
-from gitsession.formats import ACCOMPANIED, FORMATS, IN_PROJECTS, Format, Root, claimed
+from gitsession.errors import Malformed, NotFound
+from gitsession.formats import ACCOMPANIED, FORMATS, IN_PROJECTS, Format, Root, claimed, unsupported
 
 HEAD_BYTES = 64 * 1024
 FILE_BYTES_MAX = 1 << 30
@@ -116,6 +116,15 @@ def format_of(path: Path, data: bytes) -> Format | None:
         if any(root.fixed in place for root in format.ROOTS):
             return format if format.claims(data[:HEAD_BYTES]) or claimed(data[:HEAD_BYTES]) else None
     return claimed(data[:HEAD_BYTES])
+
+
+def unrecognized(path: Path) -> NotFound:
+    """Return the error for a file that the user named and no supported agent wrote. Raises ``OSError``."""
+    known = f"supported agents: {', '.join(sorted(FORMATS))}"
+    other = unsupported.agent_of(head(path))
+    if other:
+        return NotFound(f"{other} wrote this session, and its format is not supported ({known})", hint=known)
+    return NotFound(f"no agent wrote this that gitsession knows ({known}); --from FORMAT takes it as one's", hint=known)
 
 
 def attachments(path: Path, data: bytes, format: Format) -> tuple[dict[str, bytes], list[str]]:

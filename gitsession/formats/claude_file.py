@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from gitsession.errors import Malformed
-from gitsession.formats import jsonl
+from gitsession.formats import jsonl, unsupported
 from gitsession.formats.claude_leaf import Leaf
 from gitsession.formats.claude_lines import (
     MESSAGES,
@@ -34,11 +34,14 @@ from gitsession.model.entries import Session
 
 AGENT = "claude"
 LINES_ASKED = 50
+HEAD_BYTES = 64 * 1024
 _TELLING = (b'"parentUuid"', b'"leafUuid"', b'"sessionId"')
 
 
 def is_ours(head: bytes) -> bool:
     """Whether a file that begins with ``head`` is Claude Code's. Its first line may be longer than that."""
+    if unsupported.agent_of(head):
+        return False
     lines = head.split(LF)[:LINES_ASKED]
     for line in lines:
         if not any(mark in line for mark in _TELLING):
@@ -58,6 +61,8 @@ def split(data: bytes, *, name: str, final: bool) -> Source:
     """``Format.split``."""
     if not data:
         raise Malformed("an empty file is no session")
+    if other := unsupported.agent_of(data[:HEAD_BYTES]):
+        raise Malformed(f"a session of {other}, not of Claude Code")
     lines, rest = jsonl.cut(data)
     takes_rest = bool(rest) and (final or not isinstance(jsonl.parse(rest), Failure))
     if takes_rest:

@@ -1,0 +1,65 @@
+"""Session files of agents that are not supported are refused by name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import Run
+
+from gitsession import Malformed, NotFound, Store
+from gitsession.formats import claimed, claude, unsupported
+
+WHERE = {"sessionId": "0199a213-81c0-4800-8aa1-bbab2a035b01", "cwd": "/work", "version": "0.2.1"}
+
+
+def qwen(*messages: dict[str, Any]) -> bytes:
+    """A chat of Qwen Code: ``~/.qwen/projects/<folder>/chats/<session>.jsonl``."""
+    lines = []
+    for number, message in enumerate(messages):
+        ids = {"uuid": f"u{number}", "parentUuid": f"u{number - 1}" if number else None}
+        lines.append({**ids, **WHERE, "timestamp": f"2026-02-01T00:00:0{number}.000Z", **message})
+    return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+
+
+CHAT = qwen(
+    {"type": "user", "message": {"role": "user", "parts": [{"text": "hi"}]}},
+    {"type": "assistant", "model": "q", "message": {"role": "model", "parts": [{"text": "hello"}]}},
+)
+COMMAND = qwen({"type": "system", "subtype": "slash_command", "systemPayload": {"phase": "invocation"}})
+
+
+@pytest.mark.parametrize("data", [CHAT, COMMAND])
+def test_a_chat_of_qwen_code_is_no_session_of_claude_code(data: bytes) -> None:
+    assert unsupported.agent_of(data) == "Qwen Code"
+    assert claimed(data) is None
+    with pytest.raises(Malformed, match="a session of Qwen Code"):
+        claude.split(data, name="x")
+
+
+@pytest.mark.parametrize("data", [b"", b"{}\n", b'{"sessionId": 1}\n', b'{"sessionId":"a","uuid":"b","message":[]}\n'])
+def test_other_files_are_not_recognized(data: bytes) -> None:
+    assert unsupported.agent_of(data) == ""
+
+
+def test_an_import_names_the_agent_and_writes_nothing(here: Path, run: Run, isolated_home: Path) -> None:
+    file = isolated_home / ".qwen" / "projects" / "-work" / "chats" / "x.jsonl"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(CHAT)
+    told = run("import", str(file), code=3, err=True)
+    assert "Qwen Code wrote this session, and its format is not supported" in told
+    assert "supported agents: aider, claude," in told
+    told = run("import", str(file), "--from", "claude", code=3, err=True)
+    assert "a session of Qwen Code, not of Claude Code" in told
+    assert "1 other file passed over" in run("import", str(isolated_home / ".qwen"), code=1)
+    run("import", "--all", code=1)
+    assert run("ls", code=1) == ""
+
+
+def test_the_library_names_it_too(tmp_path: Path) -> None:
+    file = tmp_path / "x.jsonl"
+    file.write_bytes(CHAT)
+    with Store.create(tmp_path / "s.git") as store, pytest.raises(NotFound, match="Qwen Code"):
+        store.import_file(file)
