@@ -22,6 +22,7 @@ from gitsession.api import Store
 from gitsession.cli import app as command_line
 from gitsession.exchange import sources
 from gitsession.formats import COUNTING, DELEGATING
+from gitsession.index.here import Here
 
 
 @pytest.fixture
@@ -174,3 +175,41 @@ def test_the_sub_agents_of_real_sessions_are_found_where_they_were_started(
         take(store, path)
     found = [origin(store, row.sid) for row in store.sessions()]
     assert [said for _, said in filter(None, found) if said] == [f"assistant: {call_of} (+1 tool)"]
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex", "opencode"])
+def test_the_newest_session_here_is_no_sub_agents(tmp_path: Path, store: Store, agent: str) -> None:
+    """A sub-agent ends after the entry that started it: of the two it is often the newer one."""
+    later = "2026-02-03T00:00:00.000Z"
+    if agent == "claude":
+        take(store, *claude_files(tmp_path, told=None))
+        child = tmp_path / SESSION / "subagents/agent-ab12.jsonl"
+        last = {**json.loads(user("z", "y", isSidechain=True)), "timestamp": later}
+        child.write_bytes(child.read_bytes() + json.dumps(last).encode() + b"\n")
+        take(store, child)
+    elif agent == "codex":
+        files = [tmp_path / f"{NAME}.jsonl", tmp_path / f"{NAME.replace(THREAD, CHILD)}.jsonl"]
+        files[0].write_bytes(rollout(asked("go"), call("call_1", "spawn_agent"), SPAWNED["by its result"]))
+        line = json.loads(rollout(asked("look"), thread=CHILD, parent_thread_id=THREAD).splitlines()[-1])
+        data = rollout(asked("look"), thread=CHILD, parent_thread_id=THREAD)
+        files[1].write_bytes(data + json.dumps({**line, "timestamp": later}).encode() + b"\n")
+        take(store, *files)
+    else:
+        made = Database(tmp_path / "opencode.db")
+        made.put([asks("msg_u1", "Go", at=1), answer("msg_a1", "I will", at=2)])
+        child_info = info(id="ses_child", parentID=SES, time={"created": START_MS + 2000, "updated": START_MS + 2000})
+        made.put([asks("msg_cu", "Look", at=99), answer("msg_ca", "I did", at=100)], child_info)
+        take(store, made.path)
+    newest, other = store.sessions()
+    assert (newest.delegated, other.delegated) == (1, 0)
+    here = Here(newest.project or "")
+    assert newest.project == other.project
+    assert store.catalogue().find("@", here).sid == other.sid
+    assert store.catalogue().find("-", here).sid == newest.sid
+
+
+def test_a_fork_of_codex_is_the_newest_session_here(tmp_path: Path, store: Store) -> None:
+    file = tmp_path / f"{NAME.replace(THREAD, CHILD)}.jsonl"
+    file.write_bytes(rollout(asked("look"), thread=CHILD, forked_from_id=THREAD))
+    take(store, file)
+    assert [row.delegated for row in store.sessions()] == [0]

@@ -21,7 +21,9 @@ from asking import (
     texts_in,
 )
 
+from gitsession.context import providers
 from gitsession.context.providers.conversation import NO_OUTPUT, NO_RESULT
+from gitsession.errors import NotFound
 from gitsession.model.blocks import File, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Instructions, Message
 
@@ -306,3 +308,8 @@ def test_summaries_and_shell_commands_are_told_as_the_users_words(api):
 def test_empty_summaries_and_what_the_model_is_not_to_see_are_left_out(api):
     hidden = Message(role="shell", command="ls", output="x", extra={"excludeFromContext": True})
     assert request(api, Compaction(summary=""), BranchSummary(summary=" "), hidden) == request(api)
+
+
+def test_an_unknown_name_is_refused_with_the_choices():
+    with pytest.raises(NotFound, match="'openai': choose from pi, codex, anthropic, openai-chat, openai-responses"):
+        providers.provider("openai")

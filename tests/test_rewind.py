@@ -73,6 +73,12 @@ def test_files_and_conversation_go_back_together(store, folder):
     assert session.leaf.oid == session.line()[0].oid, "of what the user said, the talk goes on before it"
 
 
+def test_an_address_in_place_of_a_plan_is_refused(store, folder):
+    session = talk(store, folder)
+    with pytest.raises(TypeError, match=r"plan_rewind\(entry\)"):
+        session.rewind("leaf")
+
+
 def test_the_words_of_a_user_message_come_back_for_editing(store, folder):
     session = talk(store, folder)
     turn(session, folder, ("a.txt", "two\n"))

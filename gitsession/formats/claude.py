@@ -21,12 +21,12 @@ from gitsession.formats.histories import Noted
 from gitsession.formats.outgoing import Outgoing, Written
 from gitsession.formats.places import Beside, Root
 from gitsession.formats.record import Source
-from gitsession.model.entries import Entry
+from gitsession.model.entries import Entry, Session
 from gitsession.model.headline import Headline
 
 __all__ = [
     "AGENT", "BETWEEN", "FILES", "FORM", "RECORDED", "ROOTS", "began", "beside", "called", "claims", "copies",
-    "headline", "lies", "moved", "noted", "place", "read", "resume_command", "split", "write",
+    "headline", "is_delegated", "lies", "moved", "noted", "place", "read", "resume_command", "split", "write",
 ]  # fmt: skip
 
 AGENT = "claude"
@@ -56,6 +56,10 @@ def beside(data: bytes, name: str) -> Sequence[Beside]:
 
 def began(payload: bytes, id: str, beside: Mapping[str, bytes]) -> str:
     return claude_agents.began(payload, id, beside)
+
+
+def is_delegated(source_id: str, header: Session) -> bool:
+    return claude_agents.is_delegated(source_id)
 
 
 def copies(name: str, source: Source) -> Sequence[str]:

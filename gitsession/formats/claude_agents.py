@@ -23,6 +23,11 @@ def began(payload: bytes, id: str, beside: Mapping[str, bytes]) -> str:
     return min(calls_in(line) & named if named else results_in(line) if is_its else (), default="")
 
 
+def is_delegated(source_id: str) -> bool:
+    """``Delegating.is_delegated``: the id is ``<session>/agent-<id>``."""
+    return source_id.rpartition("/")[2].startswith("agent-")
+
+
 def _named(data: bytes) -> str | None:
     said = parse(data)
     return None if isinstance(said, Failure) else text(said.get("toolUseId"))

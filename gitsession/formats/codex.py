@@ -25,7 +25,7 @@ from gitsession.model.usage import Counted
 
 __all__ = [
     "AGENT", "BETWEEN", "FILES", "FORM", "RECORDED", "ROOTS", "began", "called", "claims", "copies", "counts",
-    "headline", "lies", "moved", "noted", "place", "read", "resume_command", "split", "write",
+    "headline", "is_delegated", "lies", "moved", "noted", "place", "read", "resume_command", "split", "write",
 ]  # fmt: skip
 
 AGENT = "codex"
@@ -50,6 +50,10 @@ def split(data: bytes, *, name: str = "", final: bool = False) -> Source:
 
 def began(payload: bytes, id: str, beside: Mapping[str, bytes]) -> str:
     return codex_agents.began(payload, id, beside)
+
+
+def is_delegated(source_id: str, header: Session) -> bool:
+    return codex_agents.is_delegated(header)
 
 
 def copies(name: str, source: Source) -> Sequence[str]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gitsession.formats.jsonl import Failure, Object, parse
+from gitsession.model.entries import Session
 
 
 def began(payload: bytes, id: str, beside: Mapping[str, bytes]) -> str:
@@ -38,3 +39,10 @@ def _by_result(said: Object, id: str) -> str:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
+
+
+def is_delegated(header: Session) -> bool:
+    """``Delegating.is_delegated``: a fork by the user states ``forked_from_id`` alone."""
+    source = header.extra.get("source")
+    is_spawned = isinstance(source, dict) and "subagent" in source
+    return is_spawned or bool(header.extra.get("parent_thread_id"))

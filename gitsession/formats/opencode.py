@@ -28,8 +28,8 @@ from gitsession.model.headline import Headline
 
 __all__ = [
     "AGENT", "BETWEEN", "FILES", "FORM", "RECORDED", "ROOTS", "TABLES", "began", "called", "claims", "copies",
-    "from_folders", "headline", "holds", "is_info", "join", "lies", "listed", "moved", "noted", "place", "read",
-    "resume_command", "session", "split", "take_in_command", "write",
+    "from_folders", "headline", "holds", "is_delegated", "is_info", "join", "lies", "listed", "moved", "noted", "place",
+    "read", "resume_command", "session", "split", "take_in_command", "write",
 ]  # fmt: skip
 
 FORM = "json"
@@ -83,6 +83,10 @@ def session(ask: Ask, columns: Columns, id: str, *, final: bool = False) -> Sour
 
 def began(payload: bytes, id: str, beside: Mapping[str, bytes]) -> str:
     return opencode_agents.began(payload, id, beside)
+
+
+def is_delegated(source_id: str, header: Session) -> bool:
+    return header.parent is not None  # a fork states no parent
 
 
 def copies(name: str, source: Source) -> Sequence[str]:

@@ -113,6 +113,9 @@ class Delegating(Format, Protocol):
         ``beside``: the files beside that of ``id``, by name.
         """
 
+    def is_delegated(self, source_id: str, header: Session) -> bool:
+        """Whether the session ``source_id`` of ``header`` is a sub-agent's: begun by a call, not by the user."""
+
 
 class Remembering(Format, Protocol):
     """What a module offers besides whose agent keeps what files were before it changed them."""

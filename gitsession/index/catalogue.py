@@ -10,6 +10,7 @@ import contextlib
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -18,7 +19,7 @@ from gitsession.index.derived import PATIENCE_SECONDS, begin_log, is_damage, rem
 from gitsession.index.here import Here, nearest
 from gitsession.store import peek
 
-VERSION = 11
+VERSION = 12
 FILE = Path("gitsession") / "index.db"
 
 _SCHEMA = """
@@ -53,7 +54,8 @@ CREATE TABLE sessions (
     sid TEXT PRIMARY KEY, start TEXT NOT NULL, agent TEXT NOT NULL, source_id TEXT, title TEXT, first_words TEXT,
     project TEXT, created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL, entries INTEGER NOT NULL,
     active TEXT NOT NULL, tokens INTEGER NOT NULL, superseded TEXT NOT NULL, view INTEGER NOT NULL, identity TEXT,
-    parent TEXT, meta TEXT, leaf TEXT, counted INTEGER NOT NULL, waiting INTEGER NOT NULL) WITHOUT ROWID;
+    parent TEXT, delegated INTEGER NOT NULL, meta TEXT, leaf TEXT, counted INTEGER NOT NULL,
+    waiting INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE files (
     path TEXT PRIMARY KEY, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, inode INTEGER NOT NULL,
     sid TEXT NOT NULL) WITHOUT ROWID;
@@ -87,6 +89,7 @@ class Row(NamedTuple):  # a dataclass would cost a third of the start of `gitses
     ``view``: how its entries are written; a later one than ours can be read, not written to.
     ``project``: the folder it was held in; ``identity``: which project that is, on any machine, if it is known.
     ``parent``: what its agent calls the session that began it, as its sub-agent, or that it was forked from.
+    ``delegated``: whether it is a sub-agent's.
     ``entries`` and ``tokens`` (all that providers reported) count what is behind where the session begins: its root,
     or the entry at which it was forked off.
     """
@@ -106,6 +109,7 @@ class Row(NamedTuple):  # a dataclass would cost a third of the start of `gitses
     view: int
     identity: str | None
     parent: str | None
+    delegated: int
 
     @property
     def name(self) -> str:
@@ -153,7 +157,7 @@ class Catalogue:
         """The session that ``address`` names. Raises ``NotFound`` or ``Ambiguous``.
 
         A unique part of its id; ``<agent>:<source id>``; ``@``, the newest here; ``-``, the one before that. What
-        *here* is, ``index.here`` says.
+        *here* is, ``index.here`` says. ``@`` and ``-`` name a sub-agent's session only where there is no other.
         """
         if address in ("@", "-"):
             return self._newest(address, here or Here(os.path.abspath(".")))
@@ -186,7 +190,8 @@ class Catalogue:
         rows = self.sessions()
         wanted = 0 if address == "@" else 1
         found: list[Row] = []
-        for row in nearest(rows, here):
+        held, delegated = ([row for row in rows if bool(row.delegated) == is_it] for is_it in (False, True))
+        for row in chain(nearest(held, here), nearest(delegated, here)):
             found.append(row)
             if len(found) > wanted:
                 return row
@@ -279,7 +284,7 @@ def _text(value: str) -> str:
 
 _SELECT = (
     "SELECT sid, agent, source_id, title, first_words, project, created_ms, updated_ms, entries, active, tokens, view, "
-    "identity, parent FROM sessions"
+    "identity, parent, delegated FROM sessions"
 )
 _BRANCHES_AT = Row._fields.index("branches")
 

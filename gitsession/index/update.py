@@ -18,7 +18,7 @@ from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
 from gitsession.session import content, facts, graph, marks, purged
 from gitsession.session.gaps import DAMAGE
-from gitsession.session.lineage import parent_of
+from gitsession.session.lineage import is_delegated, parent_of
 from gitsession.session.meta import Meta, meta_of
 from gitsession.session.meta import marks_of as marks_made_by
 from gitsession.session.node import Node, before, load, position
@@ -133,6 +133,7 @@ class _Summary(NamedTuple):
     project: str | None = None
     identity: str | None = None
     parent: str | None = None
+    delegated: bool = False
     superseded: str = "[]"
     leaf: str | None = None
 
@@ -332,6 +333,7 @@ def _summarise(
             project=None if cwd is None else storable(cwd),
             identity=None if meta.project is None else storable(meta.project),
             parent=None if parent is None else storable(parent),
+            delegated=begins is not None and is_delegated(begins.agent, begins.source_id, meta.header),
             superseded=_superseded(meta),
             leaf=meta.source_file.leaf,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gitsession.formats import DELEGATING
 from gitsession.model.entries import Session
 
 _FILE = ".jsonl"
@@ -13,3 +14,9 @@ def parent_of(header: Session | None) -> str | None:
     if not stated or not stated.endswith(_FILE):
         return stated or None
     return stated.replace("\\", "/").rpartition("/")[2].removesuffix(_FILE).rpartition("_")[2] or None
+
+
+def is_delegated(agent: str, source_id: str | None, header: Session | None) -> bool:
+    """Whether the session is a sub-agent's, as far as its agent says so."""
+    format = DELEGATING.get(agent)
+    return format is not None and header is not None and format.is_delegated(source_id or "", header)

@@ -33,5 +33,5 @@ class Provider(Protocol):
 def provider(name: str) -> Provider:
     """The module of one of ``PROVIDERS``. Raises ``NotFound`` for another name."""
     if name not in PROVIDERS:
-        raise NotFound(f"there is no provider {name!r}", hint=f"known are {', '.join(PROVIDERS)}")
+        raise NotFound(f"no provider {name!r}: choose from {', '.join(PROVIDERS)}")
     return cast(Provider, import_module(f"{__name__}.{PROVIDERS[name]}"))
