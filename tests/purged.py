@@ -16,7 +16,7 @@ from gitsession.session.purged import SESSION, Tombstones
 from gitsession.store import refs
 from gitsession.store.base import ObjectStore
 from gitsession.store.gitstore import GitStore
-from gitsession.sync import purging
+from gitsession.sync import finding, purging
 
 SECRET = "the password is hunter2-hunter2"
 
@@ -50,10 +50,7 @@ def purge(store: GitStore, *nodes: Node) -> purging.Applied:
 
 def whole(store: ObjectStore, sid: str) -> Tombstones:
     """A whole session."""
-    began = {
-        key_of(store, list(graph.line(store, value))[-1]) for value in store.refs(refs.session(sid)).values()
-    }
-    return Tombstones(sessions={sid: frozenset(began)})
+    return finding.session(store, sid).more
 
 
 def traces(store: GitStore, text: str = SECRET) -> list[str]:

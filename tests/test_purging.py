@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 import subprocess
@@ -29,8 +30,9 @@ from gitsession.api import Store
 from gitsession.codec import holes, payload
 from gitsession.errors import LeafMoved, NotFound, RefMoved, Refused
 from gitsession.model.entries import BranchSummary, Message
-from gitsession.session import graph, oplog, purged
+from gitsession.session import graph, oplog, purged, tombstone
 from gitsession.session import verify as verifying
+from gitsession.session.keep import own
 from gitsession.store import create, dropping, frames, refs
 from gitsession.store.gitstore import GitStore
 from gitsession.store.lock import alone
@@ -202,13 +204,64 @@ def test_a_purged_fork_leaves_the_session_that_it_began_on(store) -> None:
     said = begun(store, "shared")
     forked = fork(said)
     forked.append(Message.user(SECRET))
-    fork_entry = next(node for node in graph.line(store, store.ref(refs.leaf(forked.id))) if node.kind == "fork")
     before = store.ref(refs.leaf(said.id))
-    began = frozenset({key_of(store, fork_entry)})
-    purging.add(store, purged.Tombstones(sessions={forked.id: began}), 1)
+    purging.add(store, whole(store, forked.id), 1)
     assert store.ref(refs.leaf(said.id)) == before
-    assert subjects(store, refs.leaf(forked.id))[-1] == "purged: fork"
+    assert subjects(store, refs.leaf(forked.id)) == ["purged: fork"]
     assert_gone(store)
+
+
+def test_purge_of_a_fork_and_of_its_origin_leaves_nothing_they_shared(store) -> None:
+    said = begun(store, SECRET)
+    forked = fork(said)
+    purging.add(store, whole(store, forked.id), 1)
+    purging.add(store, whole(store, said.id), 2)
+    assert_gone(store)
+    assert_clean(store)
+
+
+def test_purge_of_a_fork_takes_its_branches_from_above_its_first_entry(store) -> None:
+    said = begun(store, "shared")
+    forked = fork(said)
+    forked.branch("above", at="root")
+    side = forked.on("above")
+    side.append(Message.user(SECRET))
+    forked.rename(SECRET)
+    purging.add(store, whole(store, forked.id), 1)
+    assert_gone(store)
+    assert_clean(store)
+
+
+def test_purge_of_a_fork_whose_first_entry_was_redacted(store) -> None:
+    said = begun(store, "shared")
+    forked = said.fork("leaf", agent="test", cwd=None, title=SECRET, labels={})
+    first = next(node for node in forked.line() if node.kind == "fork")
+    hidden = own(dataclasses.replace(forked.read(first), title="[redacted:x]"), bytes(16), None)
+    purging.replace(store, {key_of(store, first): (hidden.form, hidden.stored)}, 1)
+    forked.append(Message.user("said in the fork"))
+    purging.add(store, whole(store, forked.id), 2)
+    assert subjects(store, refs.leaf(forked.id)) == ["purged: fork"]
+    assert subjects(store, refs.leaf(said.id))[-1] == "user: shared"
+    assert_gone(store)
+    assert_clean(store)
+
+
+def test_tombstone_of_a_fork_that_an_earlier_version_wrote_loses_its_parents(store) -> None:
+    said = begun(store, SECRET)
+    forked = fork(said)
+    began = whole(store, forked.id)
+    first = forked.line()[-1]
+    stands = tombstone.of_entry(first, key_of(store, first), [first.parent])
+    with store.transaction() as tx:
+        for kind, data in (*stands.objects.values(), ("commit", stands.commit)):
+            tx.put(kind, data)
+        tx.move(refs.leaf(forked.id), stands.oid, expected=store.ref(refs.leaf(forked.id)))
+    store.flush()
+    purging.add(store, began, 1)
+    assert subjects(store, refs.leaf(forked.id)) == ["purged: fork"]
+    purging.add(store, whole(store, said.id), 2)
+    assert_gone(store)
+    assert_clean(store)
 
 
 def test_nothing_is_appended_to_a_purged_session(store) -> None:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 
 import pytest
-from builders import session
+from builders import assert_clean, session
+from builders import fork as forked
+from checkpoints import held
 from purged import SECRET, Three, find, purge, traces
 from pushed import hub as server
-from remotes import begun, git, pull, remote, said, say, shared, sync, there
+from remotes import begun, forge, git, pull, remote, said, say, shared, sync, there
 
+from gitsession.model.entries import Message
 from gitsession.session import oplog
 from gitsession.store import refs
-from gitsession.sync import syncing
+from gitsession.store.gitstore import GitStore
+from gitsession.sync import cloning, finding, purging, syncing
+from gitsession.sync.transport import Talk
 
 
 @pytest.fixture
@@ -67,6 +73,37 @@ def test_what_is_in_the_trash_does_not_come_back(three):
     oplog.undo(three.a, 1)
     assert pull(three.a) == {}
     assert refs.leaf(three.sid) in shared(three.a)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("make", [server, forge])
+def test_purged_fork_that_others_went_on_with_is_the_same_everywhere(tmp_path, make):
+    """Another clone named it, labelled, branched and checkpointed it meanwhile, and a new one joins."""
+    three = Three(tmp_path, make)
+    a, b, c = three.stores
+    fork = forked(session(a, three.sid), find(a))
+    fork.append(Message.user(SECRET[::-1]))
+    fork.rename("a title")
+    three.settle()
+    theirs = session(b, fork.id)
+    theirs.rename("another title")
+    theirs.label("leaf", "here")
+    theirs.branch("above", at="root")
+    theirs.on("above").append(Message.user(SECRET[::-1]))
+    held(b, fork.id, {"a.txt": SECRET[::-1]}, theirs.line()[-1])
+    held(c, three.sid, {"b.txt": "kept"}, session(c, three.sid).line()[-1])
+    sync(c)
+    purging.add(a, finding.session(a, fork.id).more, 1000)
+    three.settle(3)
+    assert shared(a) == shared(b) == shared(c) == there(three.hub)
+    cloning.clone(str(three.hub), tmp_path / "d.git", Talk())
+    with contextlib.closing(GitStore.open(tmp_path / "d.git")) as d:
+        assert shared(d) == there(three.hub)
+        assert not syncing.sync(d, remote(d)).of("refused")
+        for store in (a, b, c, d):
+            assert traces(store, SECRET[::-1]) == []
+            assert_clean(store)
+    three.close()
 
 
 def test_plain_git_may_stand_between(three):

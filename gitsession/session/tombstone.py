@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from gitsession.codec import headline as own_headline
 from gitsession.codec import holes, message, payload
+from gitsession.codec.digest import chain as chain_of
 from gitsession.codec.holes import Stored
 from gitsession.codec.payload import NONCE_BYTES
 from gitsession.errors import Malformed, Refused
@@ -47,13 +48,26 @@ class Stands:
 
 def of_entry(node: Node, digest: str, parents: Sequence[Oid]) -> Stands:
     """The tombstone of ``node``, whose entry has ``digest``, below ``parents``."""
-    entry = Tombstone(
+    return _stand(node, drafted(_entry(node, digest)), parents)
+
+
+def of_session(reader: Reader, node: Node, digest: str) -> Stands:
+    """The tombstone of a session purged whole that began with ``node``, whose entry has ``digest``.
+
+    It has no parents, so that it keeps nothing of another session: a fork began on the line of one.
+    """
+    entry = of_node(reader, node) if node.is_tombstone else _entry(node, digest)
+    chain = chain_of(None, bytes.fromhex(entry.of))
+    return _stand(node._replace(chain=chain, committer_seconds=node.author_seconds), drafted(entry), [])
+
+
+def _entry(node: Node, digest: str) -> Tombstone:
+    return Tombstone(
         of=digest,
         was=node.kind if _KIND.fullmatch(node.kind) else OTHER,
         role=node.role if node.role in _ROLES else OTHER,
         at_ms=node.author_seconds * 1000,
     )
-    return _stand(node, drafted(entry), parents)
 
 
 def drafted(entry: Tombstone) -> keep.Draft:

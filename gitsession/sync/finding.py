@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from gitsession.codec.digest import digest as digest_of
 from gitsession.errors import NotFound
 from gitsession.model.entries import Fork
-from gitsession.session import content, graph, oplog
+from gitsession.session import content, graph, oplog, tombstone
 from gitsession.session.gaps import DAMAGE
 from gitsession.session.node import Node, before, load
 from gitsession.session.purged import FILE, WITHHELD_OID, Tombstones
@@ -78,7 +78,7 @@ def session(store: ObjectStore, sid: str) -> PurgePlan:
     found = store.refs(refs.session(sid))
     if not found:
         raise NotFound(f"no session {sid}")
-    began = {_digest(store, _beginning(store, sid, value)) for value in found.values()}
+    began = {digest for value in found.values() for digest in _beginnings(store, sid, value)}
     more = Tombstones(sessions={sid: frozenset(began)})
     shared = [
         Problem(other, "was forked from it, and keeps what they share")
@@ -195,10 +195,24 @@ def _own(store: ObjectStore, sid: str) -> Iterator[Node]:
                 break
 
 
-def _beginning(store: ObjectStore, sid: str, leaf: Oid) -> Node:
-    return next(
-        node for node in graph.line(store, leaf) if node.parent is None or content.begins_fork(store, node, sid)
-    )
+def _beginnings(store: ObjectStore, sid: str, leaf: Oid) -> Iterator[str]:
+    """The digests of the entries at which a session began, as far as the line of ``leaf`` goes.
+
+    For a fork also the first entry of that line: another clone may have a branch of it that begins above its ``fork``
+    entry, and its checkpoints may stand on the line of the older session.
+    """
+    first = None
+    try:
+        for node in graph.line(store, leaf):
+            if first is None and content.begins_fork(store, node, sid):
+                first = node
+            if node.parent is None:
+                yield _digest(store, node)
+    except DAMAGE:
+        if first is None:
+            raise
+    if first is not None:
+        yield _digest(store, first)
 
 
 def _sharing(store: ObjectStore, sid: str, leaves: Iterable[Oid]) -> set[str]:
@@ -221,7 +235,7 @@ def _line(store: ObjectStore, leaf: Oid) -> Iterator[Node]:
 
 def _digest(store: ObjectStore, node: Node) -> str:
     parts = content.kept(store, node)
-    return node.replaces.hex() or digest_of(parts.stored, parts.holes).hex()
+    return (tombstone.stands_for(node, parts) or digest_of(parts.stored, parts.holes)).hex()
 
 
 def _begins(node: Node) -> bool:

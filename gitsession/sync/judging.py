@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from gitsession.errors import GitSessionError, InvalidName, MissingObject
-from gitsession.session import content
+from gitsession.session import content, tombstone
 from gitsession.session.node import Node
 from gitsession.session.purged import NONE, SESSION, Tombstones
 from gitsession.store import create, layout, refs, watched
@@ -163,10 +163,12 @@ class _Judge:
                 yield Refusal(move.ref, oid, fault.what, fault.rule)
             elif move.new is not None:
                 whole.append(Line(move.ref, move.old, move.new, self._good.get(move.new)))
-        yield from self._of_purged_sessions(whole)
-        yield from line_rules.refusals(self._read, whole, self._graph, self._good, self._until)
+        ended = [line for line in whole if SESSION + line.sid in self._tombstones]
+        yield from self._of_purged_sessions(ended)
+        rest = [line for line in whole if SESSION + line.sid not in self._tombstones]
+        yield from line_rules.refusals(self._read, rest, self._graph, self._good, self._until)
         if self._tombstones:
-            yield from self._purged_before(whole)
+            yield from self._purged_before(rest)
 
     def _judge(self, oid: Oid) -> None:
         parents = self._graph[oid]
@@ -234,13 +236,23 @@ class _Judge:
         return fault
 
     def _of_purged_sessions(self, lines: Iterable[Line]) -> Iterator[Refusal]:
-        """Of a session that was purged as a whole only tombstones are left."""
+        """Every ref of a session that was purged as a whole holds a tombstone of where it began, and nothing before."""
         for line in lines:
-            if SESSION + line.sid in self._tombstones:
-                node = entry_rules.read(self._read, line.new)
-                if isinstance(node, Fault) or not node.is_tombstone:
-                    what = f"session {line.sid} was purged: {TAKE_OUT}"
-                    yield Refusal(line.ref, line.new, what, "purged")
+            fault = line_rules.rewinds(self._read, line)
+            if fault is not None:
+                yield Refusal(line.ref, line.new, fault.what, fault.rule)
+            elif not self._is_all_that_is_left(line):
+                what = f"session {line.sid} was purged: {TAKE_OUT}"
+                yield Refusal(line.ref, line.new, what, "purged")
+
+    def _is_all_that_is_left(self, line: Line) -> bool:
+        node = entry_rules.read(self._read, line.new)
+        if isinstance(node, Fault) or not node.is_tombstone or node.parent is not None:
+            return False
+        try:
+            return tombstone.of_node(self._read, node).of in self._tombstones.began(line.sid)
+        except GitSessionError:
+            return False
 
     def _purged_before(self, lines: Iterable[Line]) -> Iterator[Refusal]:
         """A new ref may lead into history that was not rewritten yet: all of its line is looked at."""

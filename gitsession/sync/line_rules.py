@@ -96,7 +96,7 @@ def refusals(
     """Raises ``TookTooLong``."""
     passed: set[Oid] = set()
     for line in lines:
-        fault = _rewinds(read, line) or _holds_what_has_no_place(read, line, parents, seen, passed, until)
+        fault = rewinds(read, line) or _holds_what_has_no_place(read, line, parents, seen, passed, until)
         if fault is not None:
             yield Refusal(line.ref, line.new, fault.what, fault.rule)
     by_session: dict[str, list[Line]] = {}
@@ -107,7 +107,7 @@ def refusals(
         yield from _beginnings(read, sid, begun)
 
 
-def _rewinds(read: GitReader, line: Line) -> Fault | None:
+def rewinds(read: GitReader, line: Line) -> Fault | None:
     """Forward is along first parents: a second one leads to what the line only speaks of."""
     below = line.old_below
     if line.old is None or below == line.old:

@@ -73,16 +73,16 @@ def _going(store: GitStore, rewriter: Rewriter, name: str, oid: Oid) -> Iterator
     new = rewriter.ref(name, oid)
     if new == oid:
         return
-    ends = set(parse_commit(_read(store, rewriter, new)).parents) if rewriter.is_purged(name) else None
+    is_purged = rewriter.is_purged(name)
+    first = rewriter.start(name, oid) if is_purged else None
     for at in lines.walk(store.read, oid):
-        after = rewriter.mapped.get(at, at)
-        if ends is not None and after in ends:
-            return
         before = _read(store, rewriter, at)
-        if ends is None and parse_commit(before).tree == parse_commit(_read(store, rewriter, after)).tree:
-            continue
-        if not node.parse(at, before).is_tombstone:
+        after = _read(store, rewriter, rewriter.mapped.get(at, at))
+        is_kept = not is_purged and parse_commit(before).tree == parse_commit(after).tree
+        if not is_kept and not node.parse(at, before).is_tombstone:
             yield at
+        if is_purged and first is not None and at == first.oid:
+            return
 
 
 def _read(store: GitStore, rewriter: Rewriter, oid: Oid) -> bytes:

@@ -6,7 +6,8 @@
        anything else                  -> the same commit, its parents mapped
     4. nothing of it changed          -> the same oid
 
-A ref of a purged session leads to the tombstone of the entry at which the session began, whatever it led to before.
+A ref of a purged session leads to the tombstone of the entry at which the session began, whatever it led to before;
+that tombstone has no parents.
 Rewriting twice is rewriting once, and for two sets the order does not matter: R_B(R_A(x)) = R_(A u B)(x).
 """
 
@@ -69,26 +70,31 @@ class Rewriter:
 
     def ref(self, name: str, oid: Oid) -> Oid:
         """Where ``name`` leads that led to ``oid``."""
-        began = self._tombstones.began(session_of(name))
-        return self.beginning(oid, began) if began else self.commit(oid)
+        return self._tombstone(name, oid) if self.is_purged(name) else self.commit(oid)
 
-    def beginning(self, oid: Oid, began: Container[str]) -> Oid:
-        """What is left of a purged session of which ``oid`` is a commit: the tombstone of its first entry."""
+    def start(self, name: str, oid: Oid) -> Node | None:
+        """The entry at which the session of ``name`` began, a ref that leads to ``oid``.
+
+        Of a session that was purged, the nearest one that the set names; where the line has none of those, and for any
+        other session, its first one. ``None`` for a line without entries.
+        """
+        began = self._tombstones.began(session_of(name))
         at = oid
         while True:
             found = self._node(at)
-            if found is None:
-                parents = parse_commit(self._read(at, "commit")).parents
-                if not parents:
-                    return self.commit(oid)
-                at = parents[0]
-                continue
-            if found.parent is None or self._begins(found, began):
-                break
-            at = found.parent
-        if found.is_tombstone:
-            return self.commit(at)
-        made = tombstone.of_entry(found, self._digest(found), [self.commit(up) for up in self._parents(at)])
+            if found is not None and (found.parent is None or self._begins(found, began)):
+                return found
+            parents = self._parents(at) if found is None else (found.parent or "",)
+            if not parents:
+                return None
+            at = parents[0]
+
+    def _tombstone(self, name: str, oid: Oid) -> Oid:
+        """What is left of a purged session: the tombstone of its first entry."""
+        found = self.start(name, oid)
+        if found is None or (found.is_tombstone and found.parent is None):
+            return self.commit(oid if found is None else found.oid)
+        made = tombstone.of_session(self, found, self._first_digest(found))
         self._put_all(made)  # and no more: in another session, which began on this one, the entry stays
         return made.oid
 
@@ -212,11 +218,15 @@ class Rewriter:
                 return key
         return ""
 
+    def _first_digest(self, found: Node) -> str:
+        """The digest of the entry that stood there before any redaction."""
+        return found.replaces.hex() or self._digest(found)
+
     def _begins(self, found: Node, began: Container[str]) -> bool:
         """Whether a session begins at this entry, of which the beginnings are ``began``."""
         if found.is_tombstone:
             return tombstone.of_node(self._reader, found).of in began
-        return found.source is None and found.kind in (Fork.kind, Session.kind) and self._digest(found) in began
+        return found.source is None and found.kind in (Fork.kind, Session.kind) and self._first_digest(found) in began
 
     def _without_files(self, found: Node) -> Oid | None:
         """The tree of an entry without purged files; ``None``: as it was."""

@@ -153,7 +153,7 @@ def _digest(reader: Reader, found: Node) -> str:
         parts = content.kept(reader, found)
     except _DAMAGE:
         return ""
-    return digest_of(parts.stored, parts.holes).hex()
+    return found.replaces.hex() or digest_of(parts.stored, parts.holes).hex()
 
 
 def _rows(reader: Reader, tree: Oid) -> list[tuple[str, str, Oid]]:
