@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from builders import assert_clean, assert_git_agrees, session
 from checkpoints import held
-from purged import SECRET, Three, find, purge, said_by_objects, traces, whole
+from purged import SECRET, Three, find, keys, purge, said_by_objects, traces, whole
 from pushed import bare
 from pushed import hub as server
 from remotes import begun, everywhere, forge, git, pull, remote, said, say, shared, store_with, sync, there
@@ -19,7 +19,7 @@ from gitsession.session import purged as sets
 from gitsession.store import refs
 from gitsession.store.gitstore import GitStore
 from gitsession.store.objects import oid_of
-from gitsession.sync import bundles, cloning, judged, purging, remotes, syncing, transport
+from gitsession.sync import archiving, bundles, cloning, judged, purging, remotes, syncing, transport
 from gitsession.sync.transport import Talk
 
 
@@ -268,3 +268,24 @@ def test_a_lock_that_a_killed_git_left_there_is_told_in_gits_words(tmp_path: Pat
         assert "nobody pushes" in (error.value.hint or "")
         lock.unlink()
         assert not one.sync("origin").of("refused")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("refuses", ["false", "true"])
+@pytest.mark.parametrize("away", ["archive", "trash"])
+def test_purge_in_a_session_that_is_archived_or_in_the_trash_reaches_a_forge(three, away, refuses):
+    """The refs of such a session are none of the store's branches, and are set anew at the remote like any other."""
+    store, going = three.a, keys(three.a, find(three.a))
+    if away == "archive":
+        archiving.archive(store, [three.sid], 1000)
+    else:
+        Store(store, tends=False).remove(three.sid)
+    sync(store)
+    git(three.hub, "config", "receive.denyNonFastForwards", refuses)
+    purging.add(store, going, 2000)
+    report = syncing.sync(store, remote(store))
+    ref = refs.ARCHIVE if away == "archive" else refs.leaf(three.sid)
+    assert ref in [one.ref for one in report.of("purged" if refuses == "false" else "refused")]
+    assert (SECRET.encode() in swept(three.hub)) is (refuses == "true")
+    assert traces(store) == []
+    assert_clean(store)

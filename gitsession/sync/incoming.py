@@ -24,7 +24,9 @@ _OUR_ARCHIVE = f"{refs.TRACKING}{refs.ARCHIVE.removeprefix('refs/heads')}"
 
 @dataclass(frozen=True, slots=True)
 class TakenIn:
-    """``stale``: what the remote holds of refs of ours with something in it that was purged."""
+    """``stale``: what the remote holds of refs of ours with something in it that was purged; ``branches`` has them all,
+    also those of sessions in the trash or the archive.
+    """
 
     branches: list[SyncedBranch]
     stale: Mapping[str, Oid] = field(default_factory=dict)
@@ -73,9 +75,10 @@ def take_in(store: GitStore, remote: Remote, talk: Talk) -> TakenIn:
     joined += archiving.join(store, store, theirs.get(refs.ARCHIVE))
     archiving.settle(store)
     flush(store)
-    found = {ref: SyncedBranch(ref, "same", oid, oid) for ref, oid in ours.items() if ref not in differ}
-    found |= {branch.ref: branch for branch in (*joined, *done)} | refused
     held = {ref: raw[ref] for ref in left if ref in theirs and remote.tracking(ref) in there}
+    same = {ref: oid for ref, oid in (ours | {ref: theirs[ref] for ref in held}).items() if ref not in differ}
+    found = {ref: SyncedBranch(ref, "same", oid, oid) for ref, oid in same.items()}
+    found |= {branch.ref: branch for branch in (*joined, *done)} | refused
     return TakenIn([found[ref] for ref in sorted(found)], held if remote.is_named else {})
 
 
