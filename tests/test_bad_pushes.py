@@ -19,6 +19,7 @@ from gitsession.codec.digest import hash_of
 from gitsession.codec.holes import Stored
 from gitsession.model import entries as kinds
 from gitsession.session import archived
+from gitsession.session import names as session_names
 from gitsession.session.archived import Archive
 from gitsession.session.node import Node
 from gitsession.store import create, refs
@@ -476,6 +477,36 @@ def _(client: Client) -> str:
 def _(client: Client) -> str:
     root = client.entry(kinds.Session(at_ms=0, agent="pi", source_id="x", view=1))
     return f"{client.entry(user(), root).oid}:{refs.leaf('19700101-aaaaaaaaaaaaa')}"
+
+
+@bad("a session by a second name", "root", "another session begins with the same entry")
+def _(client: Client) -> str:
+    return f"{client.ref()}:{refs.leaf('20260201-aaaaaaaaaaaaa')}"
+
+
+@bad("a session that goes on, by a second name", "root", "another session begins with the same entry")
+def _(client: Client) -> str:
+    return f"{client.entry(user(), client.leaf).oid}:{refs.leaf('20260201-aaaaaaaaaaaaa')}"
+
+
+@bad("one new session by two names", "root", "another session begins with the same entry")
+def _(client: Client) -> list[str]:
+    leaf = client.entry(user(), client.entry(kinds.Session(at_ms=0, agent="agent", view=1))).oid
+    return [f"{leaf}:{refs.leaf(f'19700101-{letter * 13}')}" for letter in "ab"]
+
+
+@bad("an imported session by both of its names", "root", "another session begins with the same entry")
+def _(client: Client) -> list[str]:
+    leaf = client.entry(user(), client.entry(kinds.Session(at_ms=0, agent="pi", source_id="x", view=1))).oid
+    lengths = session_names.LENGTH, session_names.LENGTH_TAKEN
+    sids = [session_names.derived("pi", "x", 0, length=length) for length in lengths]
+    return [f"{leaf}:{refs.leaf(sid)}" for sid in sids]
+
+
+@bad("a session by the name of another day", "root", "has another name")
+def _(client: Client) -> str:
+    root = client.entry(kinds.Session(at_ms=0, agent="agent", view=1))
+    return f"{client.entry(user(), root).oid}:{refs.leaf('19700102-aaaaaaaaaaaaa')}"
 
 
 @bad("a second parent that is no entry", "commit", "no entry")

@@ -16,7 +16,7 @@ _NAME = re.compile(r"[0-9]{8}-[a-z2-7]{13}(?:[a-z2-7]{13})?")
 
 def random(at_ms: int) -> str:
     """The name of a new session of our own."""
-    return f"{_date(at_ms)}-{to_base32(os.urandom(16), LENGTH)}"
+    return f"{date(at_ms)}-{to_base32(os.urandom(16), LENGTH)}"
 
 
 def seed(agent: str, source_id: str, started_ms: int) -> bytes:
@@ -28,7 +28,7 @@ def seed(agent: str, source_id: str, started_ms: int) -> bytes:
 
 def derived(agent: str, source_id: str, started_ms: int, *, length: int = LENGTH) -> str:
     """The name of an imported session: the same in every store."""
-    return f"{_date(started_ms)}-{to_base32(hash_of(seed(agent, source_id, started_ms)), length)}"
+    return f"{date(started_ms)}-{to_base32(hash_of(seed(agent, source_id, started_ms)), length)}"
 
 
 def is_one(text: str) -> bool:
@@ -36,7 +36,8 @@ def is_one(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-def _date(at_ms: int) -> str:
+def date(at_ms: int) -> str:
+    """Return the date with which the name of a session begins."""
     try:
         return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y%m%d") if at_ms > 0 else "19700101"
     except (OverflowError, ValueError, OSError):

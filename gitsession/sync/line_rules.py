@@ -31,8 +31,8 @@ class Forked(NamedTuple):
 class Below(NamedTuple):
     """What the new part of a line stands on: ``old``, an entry that was there, or ``root``, a new one.
 
-    ``forks``: the sessions that begin in it with a ``fork`` entry. ``named``: what a session may be called that begins
-    with ``root``; ``None``: anything. Shared by the entries of a line.
+    ``forks``: the sessions that begin in it with a ``fork`` entry. ``named``: the names, or the date in the name, of a
+    session that begins with ``root``; ``None``: any. Shared by the entries of a line.
     """
 
     old: Oid | None
@@ -103,8 +103,11 @@ def refusals(
     for line in lines:
         if line.old is None:
             by_session.setdefault(line.sid, []).append(line)
-    for sid, begun in by_session.items():
-        yield from _beginnings(read, sid, begun)
+    roots: dict[Oid, str] = {}
+    # Of two names for one session that of more refs is taken: a copy under another name is mostly a branch alone.
+    for sid, begun in sorted(by_session.items(), key=lambda row: (-len(row[1]), row[0])):
+        until.check()
+        yield from _beginnings(read, sid, begun, roots)
 
 
 def rewinds(read: GitReader, line: Line) -> Fault | None:
@@ -153,8 +156,11 @@ def _holds_what_has_no_place(
     return None
 
 
-def _beginnings(read: GitReader, sid: str, begun: Sequence[Line]) -> Iterator[Refusal]:
-    """New refs of a session begin with the root that the session has."""
+def _beginnings(read: GitReader, sid: str, begun: Sequence[Line], roots: dict[Oid, str]) -> Iterator[Refusal]:
+    """New refs of a session begin with the root that the session has.
+
+    ``roots``: of the sessions that are new in this push; one that is new is added.
+    """
 
     @cache
     def root(line: Line) -> Oid:
@@ -169,6 +175,10 @@ def _beginnings(read: GitReader, sid: str, begun: Sequence[Line]) -> Iterator[Re
     else:
         strangers = list(begun)
         expected = _first_root(read, sid, begun, root)
+        if expected and not _is_fork(sid, begun) and not _is_first(read, sid, begun, expected, roots):
+            what = "another session begins with the same entry, and no `fork` entry begins this one"
+            yield from (Refusal(line.ref, expected, what, "root") for line in begun)
+            return
         if not expected:
             what = "the session that it begins with has another name, and no `fork` entry begins this one"
             yield from (Refusal(line.ref, root(line), what, "root") for line in begun)
@@ -179,15 +189,37 @@ def _beginnings(read: GitReader, sid: str, begun: Sequence[Line]) -> Iterator[Re
             yield Refusal(line.ref, root(line), what, "root")
 
 
-def _first_root(read: GitReader, sid: str, begun: Iterable[Line], root: Callable[[Line], Oid]) -> Oid:
-    """Where a session that is new here begins; "" where it is another session's beginning."""
-    in_order = sorted(begun, key=lambda line: (not refs.is_branch(line.branch), line.branch != refs.MAIN, line.branch))
-    for line in in_order:
+def _is_fork(sid: str, begun: Iterable[Line]) -> bool:
+    """Return whether a ``fork`` entry on one of the lines begins the session."""
+    for line in begun:
         at = line.seen.below.forks if line.seen is not None else None
         while at is not None:
             if at.sid == sid:
-                return root(line)
+                return True
             at = at.before
+    return False
+
+
+def _is_first(read: GitReader, sid: str, begun: Iterable[Line], first: Oid, roots: dict[Oid, str]) -> bool:
+    """Return whether no other session begins with ``first``, forks excepted."""
+    if roots.setdefault(first, sid) != sid:
+        return False
+    if any(line.seen is not None and line.seen.below.root == first for line in begun):
+        return True
+    return all(other == sid or _is_known_fork(read, other, ends) for other, ends in read.sessions_from(first).items())
+
+
+def _is_known_fork(read: GitReader, sid: str, ends: Iterable[Oid]) -> bool:
+    starts = {oid: load(read, oid) for end in ends for oid in read.starts(end)}
+    return any(content.begins_fork(read, node, sid) for node in starts.values())
+
+
+def _first_root(read: GitReader, sid: str, begun: Sequence[Line], root: Callable[[Line], Oid]) -> Oid:
+    """Where a session that is new here begins; "" where it is another session's beginning."""
+    in_order = sorted(begun, key=lambda line: (not refs.is_branch(line.branch), line.branch != refs.MAIN, line.branch))
+    for line in in_order:
+        if _is_fork(sid, [line]):
+            return root(line)
     line, first = in_order[0], root(in_order[0])
     if line.seen is not None and line.seen.below.root == first:
         named = line.seen.below.named
@@ -196,17 +228,19 @@ def _first_root(read: GitReader, sid: str, begun: Iterable[Line], root: Callable
             named = _names_of(read, load(read, first))
         except GitSessionError:
             return ""
-    return first if named is None or sid in named else ""
+    return first if named is None or not named.isdisjoint({sid, sid.partition("-")[0]}) else ""
 
 
 def _names_of(read: Reader, root: Node) -> frozenset[str] | None:
-    """What a session may be called that begins with ``root``: nothing where it cannot be read; ``None``: anything."""
+    """Return what may name a session that begins with ``root``: see ``Below``; none where it cannot be read."""
     try:
         entry = content.entry_of(read, root)
     except GitSessionError:
         return frozenset()
-    if not isinstance(entry, Session) or entry.source_id is None:
+    if not isinstance(entry, Session):
         return None
+    if entry.source_id is None:
+        return frozenset({names.date(entry.at_ms)})
     lengths = (names.LENGTH, names.LENGTH_TAKEN)
     return frozenset(names.derived(entry.agent, entry.source_id, entry.at_ms, length=length) for length in lengths)
 

@@ -129,6 +129,20 @@ class GitReader:
             self._archives[oid] = archived.at(self, oid)
         return self._archives[oid]
 
+    def sessions_from(self, root: Oid) -> Mapping[str, set[Oid]]:
+        """Return the known sessions, archived ones too, of which an end leads to ``root``, with these ends."""
+        ends = [(refs.session_of(name), oid) for name, oid in self.known.items()]
+        of_archives = refs.ARCHIVE.rpartition("/heads")[2]
+        for tip in (oid for name, oid in self.known.items() if name.endswith(of_archives)):
+            ends += [(sid, oid) for sid, found in self.archive(tip).ends.items() for _, oid in found]
+        told = self._run("rev-list", "--ancestry-path", "--stdin", stdin=self._range((oid for _, oid in ends), [root]))
+        below = {root, *told.split()}
+        found: dict[str, set[Oid]] = {}
+        for sid, oid in ends:
+            if sid and oid in below:
+                found.setdefault(sid, set()).add(oid)
+        return found
+
     def new(self, tips: Iterable[Oid], known: Iterable[Oid] | None, most: int) -> dict[Oid, tuple[Oid, ...]] | None:
         """Commits that lead to ``tips`` and to nothing ``known``, each after its parents, with its parents.
 
