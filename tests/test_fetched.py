@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from builders import begun, session
+from builders import assert_clean, begun, session
 from promises import Faults
 from pushed import Client, bare, checkpoint, push, user
 
@@ -103,3 +103,52 @@ def test_a_set_of_what_was_purged_that_holds_something_else_is_not_joined(
     assert told[client.ref()] == "new"
     assert ours.objects.ref(refs.TOMBSTONES) is None
     assert not ours.objects.contains(odd)
+
+
+def test_a_session_under_a_second_name_does_not_come(
+    tmp_path: Path, client: Client, remote: Path, ours: Store
+) -> None:
+    """A store that has the session refuses the other name; a clone takes one of them."""
+    push(client.path, remote, *EVERYTHING)
+    ours.pull("origin")
+    second = refs.leaf(f"{client.sid[:8]}-{'7' * 13}")
+    push(client.path, remote, f"{client.ref()}:{second}")
+    [refused] = ours.pull("origin").of("refused")
+    assert (refused.ref, "another session begins with the same entry" in refused.why) == (second, True)
+    assert_clean(ours.objects)
+    made, report = Store.clone(str(remote), tmp_path / "clone.git")
+    with made:
+        assert [branch.ref for branch in report.of("refused")] == [second]
+        assert [row.sid for row in made.sessions()] == [client.sid]
+        assert_clean(made.objects)
+
+
+@pytest.mark.promise("P34")
+@pytest.mark.parametrize("filter", ["", "blob:limit=64k"])
+def test_a_malformed_object_on_one_ref_stops_no_clone(
+    tmp_path: Path, client: Client, remote: Path, faults: Faults, filter: str
+) -> None:
+    evil = client.entry(checkpoint(), client.on("files"), files=client.files(("100644", b"..", b"evil")))
+    good = begun(client.store, "good")
+    client.store.flush()
+    push(client.path, remote, *EVERYTHING, f"{evil.oid}:{client.ref('files-x')}")
+    made, report = Store.clone(str(remote), tmp_path / "clone.git", filter=filter)
+    with made, faults.one():
+        [refused] = report.of("refused")
+        assert refused.ref == client.ref("files-x")
+        assert "hasDotdot" in refused.why
+        assert ".tmp" not in refused.why
+        assert {row.sid for row in made.sessions()} == {client.sid, good.id}
+        assert not made.objects.contains(evil.oid)
+        assert_clean(made.objects)
+
+
+def test_a_store_whose_only_session_is_malformed_is_cloned_without_it(
+    tmp_path: Path, client: Client, remote: Path
+) -> None:
+    evil = client.entry(checkpoint(), client.on("files"), files=client.files(("100644", b"..", b"evil")))
+    push(client.path, remote, f"{create.MAIN}:{create.MAIN}", f"{evil.oid}:{client.ref('files-x')}")
+    made, report = Store.clone(str(remote), tmp_path / "clone.git")
+    with made:
+        assert [branch.outcome for branch in report.branches] == ["refused"]
+        assert list(made.sessions()) == []

@@ -6,6 +6,7 @@ the place it is meant for, and gets its name by one rename: a kill leaves no hal
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import os
 import re
@@ -31,7 +32,7 @@ from gitsession.sync.quarantine import PLACE, Quarantine
 from gitsession.sync.reconcile import SyncedBranch
 from gitsession.sync.remotes import DEFAULT, Remote
 from gitsession.sync.syncing import SyncReport
-from gitsession.sync.transport import Talk
+from gitsession.sync.transport import Talk, Unfit
 
 _YOUNG_SECONDS = 60
 
@@ -56,7 +57,10 @@ def clone(url: str, path: Path, talk: Talk, *, filter: str = "", namespace: str 
             with GitStore.open(aside) as store:
                 report = syncing.pull(store, remote, talk)
         else:
-            report = _fill(aside, remote, talk, filter)
+            try:
+                report = _fill(aside, remote, talk, filter)
+            except Unfit:
+                report = _fill_by_ref(aside, remote, talk)
         os.rename(aside, path)
         sync_directory(path.parent)
     except OSError as error:
@@ -133,6 +137,13 @@ def _fill(path: Path, remote: Remote, talk: Talk, filter: str) -> SyncReport:
     shutil.rmtree(path / PLACE, ignore_errors=True)
     new = [SyncedBranch(ref, "new", None, oid) for ref, oid in good.items() if ref != create.MAIN]
     return SyncReport(remote.name, tuple(sorted((*new, *refused.values()), key=lambda branch: branch.ref)))
+
+
+def _fill_by_ref(path: Path, remote: Remote, talk: Talk) -> SyncReport:
+    """Bring what git takes of the remote, without a filter: one bad object stops `git clone`, and only its ref here."""
+    with GitStore.open(path) as store:
+        report = syncing.pull(store, remote, talk)
+    return dataclasses.replace(report, branches=tuple(one for one in report.branches if one.ref != create.MAIN))
 
 
 def _promise(path: Path, remote: Remote, filter: str) -> None:

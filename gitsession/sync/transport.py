@@ -42,6 +42,8 @@ _OURS = re.compile(
     r"no space left|disk quota exceeded|read-only file system|input/output error|cannot allocate memory|out of memory",
     re.IGNORECASE,
 )
+_BAD_OBJECT = re.compile(r"^error: object [0-9a-f]{40}: |repository corruption on the remote side", re.IGNORECASE)
+"""git stops reading then, so that the other side may seem to have gone away."""
 _NOT_THERE = re.compile(
     r"does not appear to be a git repository|repository not found|not found|does not exist|no such file", re.IGNORECASE
 )
@@ -211,6 +213,9 @@ def failure(remote: Remote, answer: Answer) -> GitSessionError:
     fatal = [line for line in lines if line.startswith(("fatal: ", "error: ", "ssh: ", "remote: "))]
     said = " ".join(lines)
     where = f"the remote {remote.name} ({plain(remote.url)})"
+    bad = next((line for line in lines if _BAD_OBJECT.search(line)), "")
+    if bad:
+        return Unfit(f"cannot accept what {where} has: {_short(bad)}")
     about = next((line for line in fatal if _OFFLINE.search(line) or _LOCKED_OUT.search(line)), "")
     words = _short(about or (fatal or lines or ["no message"])[0])
     if not remote.is_named and os.path.isfile(remote.url):
