@@ -29,7 +29,8 @@ for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE"):
 os.environ["TZ"] = "UTC"
 time.tzset()
 
-writing.FLUSH_SECONDS = 600.0  # where a machine stands still, nothing is handed over but what a test asked for
+# Where a machine stands still, nothing is handed over but what a test asked for.
+writing.FLUSH_SECONDS = writing.FLUSH_LATEST_SECONDS = 600.0
 
 
 @pytest.fixture(autouse=True)

@@ -242,6 +242,18 @@ def test_a_live_writer_hands_over_when_it_has_been_idle(git_dir, monkeypatch):
     store.close()
 
 
+def test_a_writer_that_never_pauses_is_handed_over_all_the_same(git_dir, monkeypatch):
+    monkeypatch.setattr(writing, "FLUSH_LATEST_SECONDS", 0.05)
+    with GitStore.open(git_dir, flush_on_close=False) as store:
+        append(store, "first")
+
+        def goes_on() -> bool:
+            append(store, "more")
+            return (git_dir / LEAF).exists()
+
+        wait_for(goes_on)
+
+
 def wait_for(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 120
     while not condition():

@@ -1,4 +1,6 @@
-"""A callback some time after the last of many touches, in a daemon thread that exists only while it is needed."""
+"""A callback some time after the last of many touches, and not much later than the first, in a daemon thread that
+exists only while it is needed.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,15 @@ from collections.abc import Callable
 
 
 class IdleTimer:
-    """Calls ``callback`` once ``delay_seconds`` have passed without a ``touch``. A touch costs one clock reading."""
+    """Calls ``callback`` once ``delay_seconds`` have passed without a ``touch``, or ``limit_seconds`` since the first.
 
-    def __init__(self, callback: Callable[[], object], delay_seconds: float) -> None:
+    A touch costs one clock reading.
+    """
+
+    def __init__(self, callback: Callable[[], object], delay_seconds: float, limit_seconds: float) -> None:
         """``callback`` is a bound method; its object may be collected while the thread waits."""
         self._callback = weakref.WeakMethod(callback)
-        self._delay = delay_seconds
+        self._delay, self._limit = delay_seconds, limit_seconds
         self._last = 0.0
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
@@ -34,11 +39,13 @@ class IdleTimer:
         self._wake.set()
 
     def _run(self) -> None:
+        latest = self._last + self._limit
         while True:
             touched = self._last
-            if self._wake.wait(max(0.0, touched + self._delay - time.monotonic())):
+            due = min(touched + self._delay, latest)
+            if self._wake.wait(max(0.0, due - time.monotonic())):
                 return
-            if self._last == touched:
+            if self._last == touched or time.monotonic() >= latest:
                 self._thread = None
                 callback = self._callback()
                 if callback is not None:

@@ -29,6 +29,9 @@ from gitsession.store.reading import Reading
 from gitsession.store.staging import Move, Staging
 
 FLUSH_SECONDS = 2.0
+FLUSH_LATEST_SECONDS = 5.0
+"""After the first entry that plain git does not see yet, however many follow."""
+
 QUIET_WAIT_SECONDS = 1.0
 
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
@@ -71,7 +74,7 @@ class Writing:
         self._sync_appends = sync_appends
         self._pid = os.getpid()
         self._refused: list[Move] = []
-        self._timer = IdleTimer(self.quietly_flush, FLUSH_SECONDS)
+        self._timer = IdleTimer(self.quietly_flush, FLUSH_SECONDS, FLUSH_LATEST_SECONDS)
         self._generation, self._may_be_stale = generation.of(git_dir), False
 
     def begin(self, wait_seconds: float | None = None) -> None:
