@@ -13,6 +13,7 @@ from purged import whole as whole_of
 from raw import git
 from remotes import hub, pull, say, shared, store_with, sync, there
 
+from gitsession.api import Store
 from gitsession.errors import NotFound
 from gitsession.session import archived
 from gitsession.session.archived import Archive, InArchive, Whole
@@ -353,3 +354,32 @@ def test_a_purge_goes_through_the_archive_and_leaves_no_trace(tmp_path):
         archiving.restore(b, one, 2000)
         assert [node.kind for node in session(b, one).line()].count("tombstone") == 1
         assert_clean(b)
+
+
+@pytest.mark.parametrize("leave", ["archive", "rm", "settle"])
+def test_a_chosen_branch_leaves_no_symbolic_ref_that_leads_nowhere(stores, place, leave):
+    store, other = stores
+    made = begun(store, "first", "second")
+    made.branch("side", made.line()[1])
+    made.switch("side")
+    if leave == "rm":
+        with Store(store, tends=False) as opened:
+            opened.remove(made.id)
+            store.flush()
+            assert verify(store).problems == []
+            assert_git_agrees(store)
+            opened.restore(made.id)
+            assert store.ref(refs.active(made.id)) == refs.symbolic(refs.leaf(made.id, "side"))
+        return
+    if leave == "settle":
+        everywhere(store, other)
+        archiving.archive(other, [made.id], 0)
+        everywhere(other, store)
+    else:
+        archiving.archive(store, [made.id], 0)
+    store.flush()
+    assert made.id not in live(store)
+    assert store.ref(refs.active(made.id)) is None
+    assert git(store.git_dir, "fsck", "--strict", "--no-dangling") == ""
+    archiving.restore(store, made.id, 1)
+    assert verify(store).problems == []

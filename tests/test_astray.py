@@ -243,3 +243,17 @@ def test_a_mirror_made_through_gitsession_has_what_a_killed_writer_left_in_the_j
             assert copied.session(session.id).line()[-1].oid == last.oid
             assert copied.verify().problems == []
     store.close()
+
+
+def test_a_choice_that_leads_nowhere_is_deleted_by_repair(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Earlier versions left it where a session was archived or put into the trash."""
+    monkeypatch.setenv("GITSESSION_DIR", str(case.path))
+    gone = refs.active("20260101-aaaaaaaaaaaaa")
+    case.git("symbolic-ref", gone, refs.leaf("20260101-aaaaaaaaaaaaa"))
+    assert any("20260101-aaaaaaaaaaaaa" in what for what in [*case.told(), *case.told().values()])
+    assert run(["repair", "--dry-run"]) == exits.OK
+    assert gone in case.refs()
+    assert run(["repair"]) == exits.OK
+    assert gone not in case.refs()
+    assert refs.active(case.sid) in case.refs()
+    assert case.told() == {}

@@ -38,6 +38,7 @@ from gitsession.store.gitstore import GitStore
 from gitsession.store.objects import SUBMODULE_MODE, oid_of, parse_commit, parse_tree
 from gitsession.store.packs import Packs
 
+_NO_COPY = "; nobody has the entry that it was at"
 _UNREADABLE = "a journal file with records that do not verify"
 
 
@@ -66,7 +67,8 @@ class Plan:
     ``rescued``: out of damaged packs; ``taken``: from ``donors``, by object. ``ref_files``: loose refs and packed-refs
     that are damaged, with what they are to hold. ``log_lost``: what the operation log's ref holds where nobody has all
     of it: it then begins anew, and what was done before cannot be undone. ``settings``: HEAD and the configuration,
-    where something is missing there, with what they are to hold. ``beside``: new branches for what refs held that were
+    where something is missing there, with what they are to hold. ``dangling``: symbolic refs to branches that
+    are not there, which are deleted. ``beside``: new branches for what refs held that were
     set back, with the ref. ``copied``: refs that only a copy had, with its name. ``unheard``: donors that could not be
     asked.
     """
@@ -85,12 +87,14 @@ class Plan:
     copied: dict[str, str] = field(default_factory=dict)
     unheard: list[str] = field(default_factory=list)
     moves: dict[str, tuple[RefValue | None, Oid]] = field(default_factory=dict)
+    dangling: dict[str, RefValue] = field(default_factory=dict)
     lost_records: list[LostRecords] = field(default_factory=list)
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to do; something may be lost all the same."""
-        return not (self.bad or self.taken or self.ref_files or self.settings or self.log_lost or self.moves)
+        refs_to_do = self.ref_files or self.log_lost or self.moves or self.dangling
+        return not (self.bad or self.taken or refs_to_do or self.settings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +143,9 @@ def _perform(store: GitStore, plan: Plan) -> Repaired:
             store.rebuild_packed_refs({name: lost[name] for name in lost if name not in files})
         if plan.log_lost:
             salvage.note(place / refs.OPLOG, plan.log_lost)
-    changes = {**plan.moves, refs.OPLOG: (plan.log_lost, None)} if plan.log_lost else plan.moves
+    changes: dict[str, tuple[RefValue | None, RefValue | None]] = {**plan.moves}
+    changes |= {name: (value, None) for name, value in plan.dangling.items()}
+    changes |= {refs.OPLOG: (plan.log_lost, None)} if plan.log_lost else {}
     if changes:
         with store.transaction() as tx:
             for name, (held, new) in changes.items():
@@ -189,6 +195,10 @@ class _Planner:
         again = plan.moves.keys() & plan.ref_values.keys()  # a ref that is mended goes on with the next repair
         plan.moves = {name: move for name, move in plan.moves.items() if name not in again}
         held |= {name: new for name, (_, new) in plan.moves.items()}
+        missed = {*held, *(lost.name for lost in plan.lost_refs)}
+        for name, value in held.items():
+            if name.startswith((refs.ACTIVE, refs.LOOKS)) and refs.target(value) not in missed:
+                plan.dangling[name] = value
         # Sessions first: of what an operation names it is not known whose file to ask.
         for name, value in sorted(held.items(), key=lambda ref: not ref[0].startswith(refs.SESSIONS)):
             if refs.target(value) is None and name not in plan.copied:
@@ -299,9 +309,8 @@ class _Planner:
         plan.copied = {name: copy for name, copy in self._copies.items() if name not in there and name not in wanted}
         wanted |= dict.fromkeys(plan.copied, "is in several copies, each with another end")
         for name, what in sorted(wanted.items()):
-            value = self._furthest(remembered.get(name, []))
+            value = self._restorable(name, what, remembered.get(name, []))
             if value is None:
-                plan.lost_refs.append(LostRef(name, what))
                 plan.copied.pop(name, None)
                 continue
             plan.ref_values[name] = value
@@ -320,7 +329,7 @@ class _Planner:
         beside = lines.names_beside(lines.of_found(lambda oid: self._read(oid, "")), found.name, found.was, found.now)
         name = next((name for name in beside if name not in there), "")
         if not name or self._read(found.was, "") is None:
-            self._plan.lost_refs.append(LostRef(found.name, found.what))
+            self._plan.lost_refs.append(LostRef(found.name, f"{found.what}{_NO_COPY}"))
             return
         self._plan.beside[name] = found.name
         self._plan.ref_values[name] = found.was
@@ -356,6 +365,19 @@ class _Planner:
                     if donor.is_copy and refs.is_session_ref(name):
                         self._copies.setdefault(name, donor.name)
         return found
+
+    def _restorable(self, name: str, what: str, values: Sequence[RefValue]) -> RefValue | None:
+        """Return the value that a lost ref gets. If nobody has the last one, it is an earlier one, and that is told."""
+        value = self._furthest(values)
+        if value is None or (refs.target(value) is None and self._read(value, refs.session_of(name)) is None):
+            there = [one for one in values if refs.target(one) or self._read(one, refs.session_of(name)) is not None]
+            if len(there) < len(values) and (earlier := self._furthest(there)) is not None:
+                instead = f"{what}{_NO_COPY}; it is set to {earlier[:12]}, an earlier one"
+                self._plan.lost_refs.append(LostRef(name, instead))
+                return earlier
+        if value is None:
+            self._plan.lost_refs.append(LostRef(name, f"{what}, and nobody recorded for sure what it held"))
+        return value
 
     def _furthest(self, values: Sequence[RefValue]) -> RefValue | None:
         """Of values on one line, the last; ``None`` where there are none, or none has all others behind it."""

@@ -15,7 +15,7 @@ from gitsession.session import astray, rounds
 from gitsession.session import verify as entries
 from gitsession.session.findings import Finding, Report
 from gitsession.session.manifests import Refuse
-from gitsession.store import config, create, damage, gitcli, refs, verified
+from gitsession.store import config, create, damage, flushed, gitcli, refs, verified
 from gitsession.store.base import RefValue
 from gitsession.store.git import GitDoor
 from gitsession.store.gitstore import GitStore
@@ -69,8 +69,10 @@ def verify(
         report.problems += [Finding("git fsck", line) for line in dict.fromkeys(lines)]
     report.problems[:0] = problems
     if report.whole and not report.problems and not store.read_only:
-        with contextlib.suppress(OSError):  # then the next one looks at everything again
+        with contextlib.suppress(OSError, Unavailable):  # then the next one looks at everything again
             verified.write(store.git_dir, now)
+            with store.locked():
+                flushed.mark_checked(store.git_dir)
     return report
 
 

@@ -103,6 +103,8 @@ def problems(
     for name, value in active.items():
         sid = name.removeprefix(refs.ACTIVE)
         target = refs.target(value)
+        if target is not None and target.startswith(refs.TRASH):
+            target = refs.taken_out(target)
         if target is None or not _is_talk(target) or refs.session_of(target) != sid:
             yield Finding(name, f"leads to {value[:200]!a}, which is no branch of session {sid}", refs.leaf(sid))
 

@@ -39,6 +39,11 @@ def remove(store: ObjectStore, sid: str, at_ms: int, group: str | None = None) -
             raise NotFound(f"no session {sid}")
         for name, value in found.items():
             _move(store, tx, name, refs.trashed(name), value)
+        for name in refs.choices(sid):
+            value = store.ref(name) or ""
+            target = refs.target(value)
+            if target is not None and target in found:  # a symbolic ref to a branch that is not there is damage to git
+                tx.move(name, refs.symbolic(refs.trashed(target)), expected=value)
 
 
 def restore(store: ObjectStore, sid: str, at_ms: int) -> None:
@@ -49,6 +54,11 @@ def restore(store: ObjectStore, sid: str, at_ms: int) -> None:
             raise NotFound(f"no session {sid} in the trash", hint="`gitsession ls --trash` lists what is there")
         for name, value in found.items():
             _move(store, tx, name, refs.taken_out(name), value)
+        for name in refs.choices(sid):
+            value = store.ref(name) or ""
+            target = refs.target(value)
+            if target is not None and target in found:
+                tx.move(name, refs.symbolic(refs.taken_out(target)), expected=value)
 
 
 def _move(store: ObjectStore, tx: oplog.Recorder, old: str, new: str, value: RefValue) -> None:

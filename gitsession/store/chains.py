@@ -5,10 +5,11 @@ A chain is every value a ref had since the journal began. What the repository ho
     1. a value of the chain       -> ours to move: to the end of the chain
     2. part of what we wrote      -> the same: others brought it too, and not as far as we
     3. our end and more           -> it stays: others have what we wrote
-    4. anything else              -> others moved it meanwhile: theirs stays, and our line goes on beside it under the
+    4. nothing                    -> another program deleted it: it is set to the end of the chain again
+    5. anything else              -> others moved it meanwhile: theirs stays, and our line goes on beside it under the
                                      name that follows from it (``store.lines``); what this store had chosen to go on
                                      with goes along
-    5. we cannot move it for now  -> it is left for the next flush, and holds up no other ref
+    6. we cannot move it for now  -> it is left for the next flush, and holds up no other ref
 
 Where many refs move at once, those that hold what is ours and are no files of their own move together, by one write.
 
@@ -71,6 +72,8 @@ def _move_many(chains: Mapping[str, Chain], writer: RefWriter) -> set[str]:
 def _meet(name: str, chains: Mapping[str, Chain], end: Oid, writer: RefWriter, read: Read) -> str | None:
     """Bring our line to where it belongs beside what others put there; its name, if that is not ``name``."""
     theirs = _held(name, writer)
+    if theirs is None and writer.move(name, end, ours={None}):
+        return None  # branches are deleted by us alone: another program's deletion is taken back
     if theirs is not None:
         try:
             if lines.holds(read, end, theirs, until=chains[name][0]) and writer.move(name, end, ours={theirs}):

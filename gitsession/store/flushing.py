@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gitsession.errors import GitSessionError, Unavailable
-from gitsession.store import create, pack
+from gitsession.store import create, flushed, pack
 from gitsession.store.base import Kind, Oid
-from gitsession.store.chains import move_to_ends
+from gitsession.store.chains import Chain, move_to_ends
 from gitsession.store.pending import unavailable
 from gitsession.store.reading import Reading
 from gitsession.store.refwriter import RefWriter
@@ -61,9 +61,13 @@ class Flushing:
             if overlay.objects:
                 self.write_pack(overlay.objects)
             self.refs.break_dead_locks()
-            left, self.last_error = move_to_ends(overlay.chains, self.refs, self._reading.read, self.sidestepped)
+            beside: list[tuple[str, str]] = []
+            left, self.last_error = move_to_ends(overlay.chains, self.refs, self._reading.read, beside)
+            self.sidestepped += beside
             if left and not overlay.objects and overlay.records == 1 and not pending.has_damage:
                 return  # nothing but what was left the last time, and none of it moved
+            moved = _moved(overlay.chains, {name for name, _, _ in left}, dict(beside))
+            flushed.append(self._git_dir, moved, journal=overlay.first, sync=self._sync)
             self.set_aside += pending.start_afresh(left)
             if not left:
                 pack.release_packs(self._git_dir / "objects")
@@ -84,3 +88,12 @@ class Flushing:
     def write_pack(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
         """A pack of ours that is kept until refs lead to it. Raises ``OSError``."""
         pack.write_pack(self._git_dir / "objects", objects, self._git_dir / create.KEEP, sync=self._sync)
+
+
+def _moved(chains: Mapping[str, Chain], left: set[str], beside: Mapping[str, str]) -> flushed.Moved:
+    """Return the first and the last value of each chain that has reached a ref, by the name of that ref."""
+    return {
+        beside.get(name, name): (None if name in beside else chain[0], chain[-1])
+        for name, chain in chains.items()
+        if name not in left
+    }

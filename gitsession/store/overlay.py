@@ -22,6 +22,11 @@ class Overlay:
         self.size = 0
         self._parts: dict[int, list[tuple[dict[Oid, tuple[Kind, bytes]], list[Move], int]]] = {}
 
+    @property
+    def first(self) -> int:
+        """The number of the oldest journal file that it has records of; 0 if it has none."""
+        return min(self._parts, default=0)
+
     def add(self, number: int, objects: dict[Oid, tuple[Kind, bytes]], moves: list[Move], size: int) -> None:
         """Take in a record of journal file ``number`` that was ``size`` bytes long."""
         self._parts.setdefault(number, []).append((objects, moves, size))

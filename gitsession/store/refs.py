@@ -64,6 +64,11 @@ def choice(name: str) -> str | None:
     return active(parsed[0]) if is_branch(parsed[1]) else looks(parsed[0])
 
 
+def choices(sid: str) -> tuple[str, str]:
+    """Return the symbolic refs of a session: its active branch and its line of checkpoints, where those are chosen."""
+    return active(sid), looks(sid)
+
+
 def trashed(name: str) -> str:
     """Where a session's ref lies while the session is in the trash; the inverse of ``taken_out``."""
     return TRASH + name.removeprefix(SESSIONS)

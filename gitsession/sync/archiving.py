@@ -44,6 +44,7 @@ def archive(store: ObjectStore, sids: Iterable[str], at_ms: int) -> list[str]:
         _say(store, tx, said, at_ms)
         for name, value in gone.items():
             tx.move(name, None, expected=value)
+        _forget_choices(store, tx, done)
     return done
 
 
@@ -105,6 +106,7 @@ def settle(store: ObjectStore, at_ms: int = 0, *, grow: bool = True) -> list[str
                 for name, value in held.items():
                     tx.move(name, None, expected=value)
                     gone.append(name)
+                _forget_choices(store, tx, [sid])
             else:
                 ahead.append(sid)
         if ahead and grow:
@@ -137,6 +139,14 @@ def _put_back(store: ObjectStore, tx: Transaction, sids: Collection[str], said: 
         for name, oid in archived.ends(store.read, sid, said, held).items():
             if held.get(name) != oid:
                 tx.move(name, oid, expected=held.get(name))
+
+
+def _forget_choices(store: ObjectStore, tx: Transaction, sids: Iterable[str]) -> None:
+    """Delete the symbolic refs of sessions whose branches go: they would lead nowhere, which is damage to git."""
+    for name in (name for sid in sids for name in refs.choices(sid)):
+        value = store.ref(name)
+        if value is not None:
+            tx.move(name, None, expected=value)
 
 
 def _say(store: ObjectStore, tx: Transaction, said: Archive, at_ms: int) -> None:

@@ -25,7 +25,7 @@ from gitsession.redaction.original import Original
 from gitsession.session import content, node, oplog, purged, tombstone
 from gitsession.session.node import Node
 from gitsession.session.purged import Replacement, Tombstones
-from gitsession.store import create, gitcli, peek, published, refs, watched
+from gitsession.store import create, flushed, gitcli, peek, published, refs, watched
 from gitsession.store.base import Kind, Oid, Reader, RefValue
 from gitsession.store.dropping import Sweep, check_alone
 from gitsession.store.dropping import finish as finish_dropping
@@ -167,6 +167,8 @@ def apply(store: GitStore, found: Tombstones | None = None, *, thorough: bool = 
     with _disk_may_say_no():
         with packing(store.git_dir):
             applied, settled = _carry_out(store, found)
+        with store.locked():
+            flushed.mark_purged(store.git_dir)
         _note(store.git_dir, _Done(tip, settled, ""))
         (store.git_dir / create.PURGE_PENDING).unlink(missing_ok=True)
         sync_directory(store.git_dir / create.CONTROL)
@@ -274,6 +276,10 @@ def _move_refs(store: GitStore, found: Tombstones) -> tuple[Rewriter, set[str]]:
             tx.put_all(rewriter.objects)
             for name in sorted(moved):
                 tx.move(name, None if name in gone else new[name], expected=named[name])
+            for name in (name for trashed in gone for name in refs.choices(refs.session_of(refs.taken_out(trashed)))):
+                value = store.ref(name)
+                if value is not None and refs.target(value) in gone:
+                    tx.move(name, None, expected=value)
     return rewriter, moved
 
 

@@ -79,6 +79,7 @@ def _document(done: Repaired) -> dict[str, Any]:
             }
             for hole in plan.lost_records
         ],
+        "dangling": plan.dangling,
         "unheard": plan.unheard,
     }
 
@@ -103,6 +104,8 @@ def _tell(done: Repaired, dry_run: bool) -> None:
             say(f"{name} {would}set to {value[:12]}, as last recorded")
     for name, (_, new) in plan.moves.items():
         say(f"{name} {would}set to {new[:12]}, where the journal goes on")
+    for name, value in plan.dangling.items():
+        say(f"{name} {would}deleted: it leads to {value.removeprefix('ref: ')}, which is not there")
     if plan.log_lost:
         say("the operation log cannot be read whole: it begins anew, and what was done before cannot be undone")
     if done.quarantine is not None and done.set_aside:
@@ -118,7 +121,7 @@ def _tell(done: Repaired, dry_run: bool) -> None:
     if len(plan.lost) > _SHOWN:
         say(f"  ... and {len(plan.lost) - _SHOWN:,} more: --json lists them")
     for ref in plan.lost_refs:
-        say(f"still missing: {ref.name} {ref.what}, and nobody recorded for sure what it held")
+        say(f"still missing: {ref.name} {ref.what}")
     for hole in plan.lost_records:
         say(f"still missing: {_records(hole)} lost in {hole.file}: {_where(hole)}")
     if plan.is_empty and done.is_whole:

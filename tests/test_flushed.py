@@ -1,0 +1,188 @@
+"""P23, P24: what plain git deletes or sets back after a flush is named by ``verify``, and ``repair`` restores it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from builders import Clock
+from promises import Faults
+from raw import git
+
+from gitsession.api import Store
+from gitsession.cli import exits
+from gitsession.cli.app import run
+from gitsession.model.entries import Message
+from gitsession.store import flushed, refs
+from gitsession.store.base import Oid
+
+
+class Case:
+    """A session whose entries were appended and flushed one by one; ``line``: them all, the first first."""
+
+    def __init__(self, path: Path, entries: int = 6) -> None:
+        self.path = path
+        with Store.create(path, clock=Clock()) as store:
+            session = store.new_session(agent="agent")
+            self.sid, self.main = session.id, refs.leaf(session.id)
+            for number in range(entries):
+                session.append(Message.user(f"number {number}"))
+                store.flush()
+            self.line = [node.oid for node in session.line()]
+
+    def problems(self) -> dict[str, str]:
+        with Store.open(self.path) as store:
+            return {found.where: found.what for found in store.verify().problems}
+
+    def reached(self) -> set[Oid]:
+        return set(git(self.path, "rev-list", f"--glob={refs.session(self.sid)}*").split())
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Case:
+    return Case(tmp_path / "store.git")
+
+
+DELETIONS = {
+    "branch -D": lambda case: git(case.path, "branch", "-q", "-D", case.main.removeprefix("refs/heads/")),
+    "update-ref -d": lambda case: git(case.path, "update-ref", "-d", case.main),
+    "pack-refs, then update-ref -d": lambda case: (
+        git(case.path, "pack-refs", "--all"),
+        git(case.path, "update-ref", "-d", case.main),
+    ),
+}
+
+
+@pytest.mark.promise("P23")
+@pytest.mark.parametrize("delete", DELETIONS.values(), ids=DELETIONS)
+def test_a_branch_that_plain_git_deleted_is_named_and_restored_to_its_last_entry(case: Case, faults: Faults, delete):
+    with faults.one():
+        delete(case)
+        what = case.problems()[case.main]
+        assert f"was at {case.line[-1][:12]}" in what
+        assert "6 entries are on no branch" in what
+        with Store.open(case.path) as store:
+            assert store.repair().is_whole
+        assert case.problems() == {}
+        assert case.reached() >= set(case.line)
+
+
+@pytest.mark.promise("P23")
+@pytest.mark.parametrize("goes_on", [False, True], ids=["at rest", "appended to since"])
+def test_a_branch_that_plain_git_set_back_is_named_and_its_entries_restored(case: Case, faults: Faults, goes_on: bool):
+    with faults.one():
+        git(case.path, "update-ref", case.main, case.line[2])
+        if goes_on:
+            with Store.open(case.path, clock=Clock()) as store:
+                store.session(case.sid).append(Message.user("on the earlier entry"))
+        assert f"was at {case.line[-1][:12]}" in case.problems()[case.main]
+        assert "4 entries are on no branch" in case.problems()[case.main]
+        with Store.open(case.path) as store:
+            assert store.repair().is_whole
+        assert case.problems() == {}
+        assert case.reached() >= set(case.line)
+
+
+@pytest.mark.promise("P24")
+def test_repair_does_not_claim_what_it_could_not_restore(
+    case: Case, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], faults: Faults
+):
+    monkeypatch.setenv("GITSESSION_DIR", str(case.path))
+    with faults.one():
+        git(case.path, "update-ref", case.main, case.line[2])
+        git(case.path, "gc", "-q", "--prune=now")
+        assert "some of its entries are not in the store any more" in case.problems()[case.main]
+        assert run(["repair"]) == exits.INTEGRITY
+        told = capfd.readouterr().out
+        assert f"still missing: {case.main}" in told
+        assert "everything is there again" not in told
+        assert case.main in case.problems()
+
+
+@pytest.mark.promise("P24")
+def test_a_deleted_branch_whose_last_entries_are_gone_gets_the_last_that_is_known_and_there(case: Case, faults: Faults):
+    with Store.open(case.path) as store:
+        assert store.sessions()  # the catalogue has seen the branch
+    git(case.path, "update-ref", case.main, case.line[2])
+    git(case.path, "gc", "-q", "--prune=now")
+    git(case.path, "update-ref", "-d", case.main)
+    copy = case.path.parent / "copy.git"
+    git(case.path.parent, "init", "-q", "--bare", str(copy))
+    git(copy, "fetch", "-q", str(case.path), f"{case.line[2]}:{case.main}")
+    with faults.one(), Store.open(case.path) as store:
+        done = store.repair([copy])
+        assert not done.is_whole
+        assert done.plan.ref_values[case.main] == case.line[2]
+        assert "an earlier one" in done.plan.lost_refs[0].what
+
+
+@pytest.mark.promise("P13")
+def test_a_deletion_beside_a_writer_is_taken_back_by_the_next_flush(case: Case, faults: Faults):
+    with faults.one(), Store.open(case.path, clock=Clock(), flush_on_close=False) as store:
+        entry = store.session(case.sid).append(Message.user("in the journal"))
+        git(case.path, "update-ref", "-d", case.main)
+        store.flush()
+        assert store.objects.sidestepped == []
+        assert store.objects.ref(case.main) == entry.oid
+        assert git(case.path, "rev-parse", case.main).strip() == entry.oid
+        assert store.verify().problems == []
+
+
+def test_what_is_undone_or_removed_is_not_missed(case: Case):
+    with Store.open(case.path, clock=Clock()) as store:
+        session = store.session(case.sid)
+        session.branch("side", session.line()[2])
+        store.flush()
+        for step in (store.undo, store.redo, store.undo):
+            step()
+            store.flush()
+            assert store.verify().problems == []
+        store.remove(case.sid)
+        store.flush()
+        assert store.verify().problems == []
+        store.undo()
+        assert store.verify().problems == []
+
+
+A, B, C, D = (letter * 40 for letter in "abcd")
+NAME = "refs/heads/sessions/20260101-aaaaaaaaaaaaa/main"
+
+
+def test_the_record_tells_values_that_another_program_took_away(tmp_path: Path):
+    (tmp_path / "gitsession").mkdir()
+    flushed.append(tmp_path, {NAME: (None, A)}, journal=1)
+    flushed.append(tmp_path, {NAME: (A, B), "refs/remotes/x/y": (None, A)}, journal=2)
+    assert flushed.read(tmp_path).last == {NAME: B}
+    assert flushed.read(tmp_path).passed == {}
+    flushed.append(tmp_path, {NAME: (A, C)}, journal=2)  # a flush that was killed, done again
+    assert flushed.read(tmp_path).passed == {}
+    flushed.append(tmp_path, {NAME: (A, D)}, journal=3)
+    assert flushed.read(tmp_path).passed == {NAME: [C]}
+    flushed.mark_checked(tmp_path)
+    assert flushed.read(tmp_path) == flushed.Flushed(last={NAME: D}, before={NAME: (3, A)})
+    flushed.append(tmp_path, {NAME: (D, None)}, journal=4)
+    assert flushed.read(tmp_path).since == {NAME: None}
+
+
+def test_a_line_that_was_torn_takes_no_other_along(tmp_path: Path):
+    (tmp_path / "gitsession").mkdir()
+    flushed.append(tmp_path, {NAME: (None, A)}, journal=1)
+    with (tmp_path / flushed.FILE).open("ab") as file:
+        file.write(f"2 {A} {B[:7]}".encode())
+    flushed.append(tmp_path, {NAME: (A, C)}, journal=3)
+    assert flushed.read(tmp_path).last == {NAME: C}
+
+
+def test_the_record_is_written_anew_when_it_has_grown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(flushed, "_SPARE_BYTES", 1000)
+    (tmp_path / "gitsession").mkdir()
+    flushed.append(tmp_path, {NAME + "-other": (None, A)}, journal=1)
+    flushed.mark_checked(tmp_path)
+    flushed.append(tmp_path, {NAME: (None, D)}, journal=1)
+    for number in range(500):
+        flushed.append(tmp_path, {NAME: (B, C) if number % 2 else (C, B)}, journal=number + 2)
+        assert (tmp_path / flushed.FILE).stat().st_size < 4000
+        held = flushed.read(tmp_path)
+        assert held.last == {NAME + "-other": A, NAME: C if number % 2 else B}
+        assert held.since == {NAME: held.last[NAME]}
+        assert held.passed == {NAME: [D]}
