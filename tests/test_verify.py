@@ -12,7 +12,8 @@ from gitsession.codec import cbor
 from gitsession.codec.digest import hash_of
 from gitsession.model.entries import Compaction, Message
 from gitsession.session import graph
-from gitsession.session.verify import verify
+from gitsession.session.findings import Report
+from gitsession.session.verify import Judges, Walk, verify
 from gitsession.store import refs
 from gitsession.store.base import ObjectStore, Oid
 from gitsession.store.memory import MemoryStore
@@ -302,3 +303,19 @@ def test_damage_costs_one_entry_and_the_others_are_still_read() -> None:
     del objects_of(store)[payload]
     assert [held.read(node).kind for node in held.line()] == ["session", "message", "opaque", "message", "message"]
     assert [found.where for found in verify(store).problems] == [broken.oid]
+
+
+def test_what_is_written_beside_a_check_is_not_compared_with_what_it_read(store: ObjectStore) -> None:
+    """A fork whose line the check has not walked looked like a session that begins in the middle of a line."""
+    made = begun(store, "one", "two", "three")
+    report = Report()
+    walk = Walk(store, None, report, Judges(store, report, None))
+    beside = fork(made)
+    beside.append(Message.user("beside"))
+    beside.branch("side", beside.line()[1])
+    beside.switch("side")
+    made.append(Message.user("more"))
+    walk.check_all(list(walk.nodes))
+    walk.judge(notices=True)
+    assert report.problems == []
+    assert verify(store).problems == []

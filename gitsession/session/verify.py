@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
-from gitsession.errors import GitSessionError, NotFound
+from gitsession.errors import GitSessionError, NotFound, Unavailable
 from gitsession.formats import FORMATS, is_document
 from gitsession.formats.record import TAIL
 from gitsession.model.entries import KINDS, Fork, Session
@@ -22,7 +22,7 @@ from gitsession.session.node import Node, load
 from gitsession.session.purged import Tombstones
 from gitsession.session.semantics import Sessions
 from gitsession.store import refs, watched
-from gitsession.store.base import ObjectStore, Oid
+from gitsession.store.base import ObjectStore, Oid, RefValue
 
 AT_ONCE = 128
 """Entries that are read together."""
@@ -97,10 +97,14 @@ class Walk:
     def __init__(
         self, store: ObjectStore, sid: str | None, report: Report, judges: Judges, known: Collection[Oid] = ()
     ) -> None:
-        store = archived.Whole.of(store)
-        self._store, self._sid, self._report, self._judges = store, sid, report, judges
+        try:
+            with store.transaction():  # no other process moves a ref meanwhile
+                store, self._ends, self._active = _snapshot(store, sid)
+        except Unavailable:  # the store is read-only here, or held by others for too long
+            store, self._ends, self._active = _snapshot(store, sid)
+        self._store, self._report, self._judges = store, report, judges
         self._ahead = Ahead(store)
-        self.nodes, self._leads = _nodes(store, sid, report, known)
+        self.nodes, self._leads = _nodes(store, self._ends, report, known, is_all=sid is None)
         self._later = _of_a_later_view(store, self.nodes, report)
 
     def check(self, oid: Oid) -> None:
@@ -144,17 +148,12 @@ class Walk:
 
     def judge(self, *, notices: bool = False) -> None:
         """What the entries say of each other."""
-        store, sid, report, judges = self._store, self._sid, self._report, self._judges
-        leaves = {
-            name: value
-            for name, value in store.refs(refs.session(sid) if sid else refs.SESSIONS).items()
-            if not judges.is_purged(refs.session_of(name))
-        }
+        store, report, judges = self._store, self._report, self._judges
+        leaves = {name: value for name, value in self._ends.items() if not judges.is_purged(refs.session_of(name))}
         sessions = Sessions(leaves, self.nodes, partial(content.entry_of, store))
         _check_meta(sessions, report)
         _check_files(leaves, self.nodes, report)
-        active = store.refs(refs.active(sid) if sid else refs.ACTIVE)
-        for found in semantics.problems(sessions, active, partial(content.files_of, store), judges.manifests):
+        for found in semantics.problems(sessions, self._active, partial(content.files_of, store), judges.manifests):
             report.add(found.where, found.what, found.ref or self._leads.get(found.where, ""))
         for sealed in seals.look(sessions, tombstones=judges.tombstones):
             report.seals.append(sealed)
@@ -165,15 +164,25 @@ class Walk:
             report.notices = list(semantics.notices(sessions))
 
 
+def _snapshot(store: ObjectStore, sid: str | None) -> tuple[ObjectStore, Mapping[str, Oid], Mapping[str, RefValue]]:
+    """Return the store with what is archived, the session refs, and the refs to chosen branches, of one session or all.
+
+    A check that read them a second time would compare one state of a store with a later one.
+    """
+    whole = archived.Whole.of(store)
+    ends, active = (refs.session(sid), refs.active(sid)) if sid else (refs.SESSIONS, refs.ACTIVE)
+    return whole, whole.refs(ends), whole.refs(active)
+
+
 def _nodes(
-    store: ObjectStore, sid: str | None, report: Report, known: Collection[Oid]
+    store: ObjectStore, ends: Mapping[str, Oid], report: Report, known: Collection[Oid], *, is_all: bool
 ) -> tuple[dict[Oid, Node], dict[Oid, str]]:
     """The entries to check, and the ref that leads to each; a known one is among them where others follow it."""
     nodes: dict[Oid, Node] = {}
     leads: dict[Oid, str] = {}
     damaged: set[str] = set()
-    at_hand = ahead.commits(store) if sid is None and not known else {}
-    for name, value in store.refs(refs.session(sid) if sid else refs.SESSIONS).items():
+    at_hand = ahead.commits(store) if is_all and not known else {}
+    for name, value in ends.items():
         if not refs.is_session_ref(name):
             report.add(name, "not the name of a session's branch")
         oid: Oid | None = value
