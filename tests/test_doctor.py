@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -151,3 +152,33 @@ def test_a_purge_that_has_not_ended_says_what_is_in_its_way(run: Run, path: Path
     (path / "objects/info/alternates").unlink()
     assert "purge" not in names(run("doctor"))
     assert not (path / create.PURGE_PENDING).exists()
+
+
+def test_a_stale_lock_of_another_program_is_named_with_what_removes_it(path: Path, run: Run) -> None:
+    sid = talk(path, "one")
+    lock = path / f"{refs.leaf(sid)}.lock"
+    lock.touch()
+    assert line(run("doctor"), "locks").endswith("1 lock")  # a git at work
+    os.utime(lock, (1_700_000_000, 1_700_000_000))
+    with Store.open(path, clock=Clock()) as store:
+        store.session(sid).append(Message.user("two"))
+    told = run("doctor", code=5)
+    assert f"{lock}: " in line(told, "locks")
+    assert "of another program, and 1 write may wait for it" in told
+    assert f"if no git command is running in this store: rm {lock}" in told
+    lock.unlink()
+    run("ls")
+    assert line(run("doctor"), "locks").endswith("0 locks")
+    assert git(path, "rev-list", "--count", refs.leaf(sid)).strip() == "3"
+
+
+def test_a_lock_of_a_process_of_ours_is_left_to_maintain(path: Path, run: Run) -> None:
+    sid = talk(path, "one")
+    proof = path / create.PROOFS / refs.leaf(sid).replace("/", ":")
+    proof.touch()
+    os.utime(proof, (1_700_000_000, 1_700_000_000))
+    os.link(proof, path / f"{refs.leaf(sid)}.lock")
+    told = run("doctor", code=5)
+    assert "of a process of ours that died" in line(told, "locks")
+    run("maintain")
+    assert line(run("doctor"), "locks").endswith("0 locks")

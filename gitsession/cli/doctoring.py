@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from gitsession.cli.output import clock, count
 from gitsession.errors import GitSessionError
 from gitsession.store import config, create, gitcli, refs
 from gitsession.store.gitstore import GitStore
+from gitsession.store.reflocks import RefLocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,22 @@ def purge(store: Store) -> Iterator[Check]:
     except GitSessionError as error:
         mend = error.hint or "mend that: the next command that opens the store goes on with it"
         yield Check("purge", f"one was begun and has not ended: {error}", mend)
+
+
+def locks(git_dir: Path, pending: int) -> Iterator[Check]:
+    """Check for lock files that a killed process left. No program can tell whose a lock of git's is; its age can."""
+    found = list(RefLocks(git_dir, git_dir / create.PROOFS).standing())
+    stale = [lock for lock in found if lock.is_stale]
+    for lock in stale:
+        if lock.is_ours:
+            yield Check("locks", f"{lock.path}: of a process of ours that died", "`gitsession maintain` removes it")
+            continue
+        held = f", and {count(pending, 'write')} may wait for it" if pending else ""
+        old = f"{lock.age_s / 60:,.0f} minutes" if lock.age_s >= 120 else f"{lock.age_s:,.0f} seconds"
+        mend = f"if no git command is running in this store: rm {shlex.quote(lock.path)}"
+        yield Check("locks", f"{lock.path}: {old} old, of another program{held}", mend)
+    if not stale:
+        yield Check("locks", count(len(found), "lock"))
 
 
 def _remotes(store: GitStore) -> Iterator[Check]:

@@ -14,14 +14,28 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from gitsession.errors import Unavailable
 from gitsession.store.durable import make_directories, sync_directory, write_new
 
 _PATIENCE_SECONDS, _PAUSE_SECONDS = 0.1, 0.002
 _STALE_SECONDS = 10.0
+
+
+class Standing(NamedTuple):
+    """A lock file: its path, its age in seconds, and whether a writer of ours made it."""
+
+    path: str
+    age_s: float
+    is_ours: bool
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether it is so old that the program that made it is likely dead: git holds one for milliseconds."""
+        return self.age_s > _STALE_SECONDS
 
 
 class RefLocks:
@@ -107,6 +121,23 @@ class RefLocks:
             except OSError:
                 pass
         self._proved.clear()
+
+    def standing(self) -> Iterator[Standing]:
+        """Yield the locks that stand now, those of ``HEAD`` and the configuration included."""
+        root = str(self._git_dir)
+        found = [f"{folder}/{name}" for folder, _, names in os.walk(f"{root}/refs") for name in names]
+        found += [f"{root}/{name}.lock" for name in ("packed-refs", "HEAD", "config")]
+        for path in sorted(path for path in found if path.endswith(".lock")):
+            try:
+                lock = os.stat(path)
+            except FileNotFoundError:
+                continue
+            name = os.path.relpath(path, root).removesuffix(".lock")
+            try:
+                is_ours = os.path.samestat(lock, os.stat(self.proof(name)))
+            except FileNotFoundError:
+                is_ours = False
+            yield Standing(path, time.time() - lock.st_mtime, is_ours)
 
     def break_dead(self) -> int:
         """Remove the locks and proofs of writers that died; how many."""

@@ -105,9 +105,7 @@ def _store(app: App) -> Iterator[Check]:
     yield Check("packs", f"{packs:,}", "`gitsession maintain` merges them" if packs >= PACKS_MAX else "")
     loose = sum(1 for folder in (path / "objects").iterdir() if len(folder.name) == 2 for _ in folder.iterdir())
     yield Check("loose", count(loose, "loose object"), "`gitsession git repack -d` packs them" if loose else "")
-    locks = list((path / "refs").rglob("*.lock"))
-    dead = "`gitsession maintain` removes those of processes of ours that died" if locks else ""
-    yield Check("locks", count(len(locks), "ref lock"), dead)
+    yield from doctoring.locks(path, pending)
     yield from doctoring.purge(store)
     yield from doctoring.beside(objects)
 
