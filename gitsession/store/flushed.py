@@ -6,7 +6,8 @@ of the previous line for that ref, another program moved the ref in between, and
 both lines are of one journal file, which a killed flush left to the next. ``# checked`` says that all values above it
 were found kept, ``# purged`` that a purge has rewritten them.
 
-A flush appends under the store's lock, after the refs have moved and before the journal's files go.
+A flush appends under the store's lock, after the refs have moved and before the journal's files go. Nothing waits for
+the disk: what a power cut takes from the file is an older value known of a ref, and no entry.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 
 from gitsession.store import create, refs
 from gitsession.store.base import Oid, RefValue
-from gitsession.store.durable import read_regular, replace, sync_directory, write_all
+from gitsession.store.durable import read_regular, replace, write_all
 
 FILE = f"{create.CONTROL}/flushed"
 
@@ -53,7 +54,7 @@ def is_recorded(name: str, value: RefValue | None) -> bool:
     return name.startswith(("refs/heads/", refs.TRASH)) or name == refs.OPLOG
 
 
-def append(git_dir: Path, moved: Moved, *, journal: int, sync: bool = True) -> None:
+def append(git_dir: Path, moved: Moved, *, journal: int) -> None:
     """Record the values of ``moved``, before and after. Under the store's lock. Raises ``OSError``.
 
     ``journal``: the number of the oldest journal file that is flushed.
@@ -64,19 +65,19 @@ def append(git_dir: Path, moved: Moved, *, journal: int, sync: bool = True) -> N
         if is_recorded(name, before) and is_recorded(name, after)
     ]
     if lines:
-        _append(git_dir, "".join(lines), sync=sync)
+        _append(git_dir, "".join(lines))
 
 
 def mark_checked(git_dir: Path) -> None:
     """Record that every value was found kept. Under the store's lock. Raises ``OSError``."""
     if (git_dir / FILE).exists():
-        _append(git_dir, f"{_CHECKED}\n", sync=False)
+        _append(git_dir, f"{_CHECKED}\n")
 
 
 def mark_purged(git_dir: Path) -> None:
     """Record that a purge has rewritten what refs held. Under the store's lock. Raises ``OSError``."""
     if (git_dir / FILE).exists():
-        _append(git_dir, f"{_PURGED}\n", sync=False)
+        _append(git_dir, f"{_PURGED}\n")
 
 
 def read(git_dir: Path) -> Flushed:
@@ -99,9 +100,8 @@ def read(git_dir: Path) -> Flushed:
     return found
 
 
-def _append(git_dir: Path, text: str, *, sync: bool) -> None:
+def _append(git_dir: Path, text: str) -> None:
     path = git_dir / FILE
-    is_new = not path.exists()
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         size = os.fstat(fd).st_size
@@ -111,12 +111,8 @@ def _append(git_dir: Path, text: str, *, sync: bool) -> None:
             return
         # A line that a power cut tore must not take the next one along.
         write_all(fd, f"\n{text}".encode("utf-8", "surrogateescape"), size)
-        if sync:
-            os.fdatasync(fd)
     finally:
         os.close(fd)
-    if is_new and sync:
-        sync_directory(path.parent)
 
 
 def _rewrite(git_dir: Path, text: str) -> None:

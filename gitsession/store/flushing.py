@@ -67,7 +67,7 @@ class Flushing:
             if left and not overlay.objects and overlay.records == 1 and not pending.has_damage:
                 return  # nothing but what was left the last time, and none of it moved
             moved = _moved(overlay.chains, {name for name, _, _ in left}, dict(beside))
-            flushed.append(self._git_dir, moved, journal=overlay.first, sync=self._sync)
+            flushed.append(self._git_dir, moved, journal=overlay.first)
             self.set_aside += pending.start_afresh(left)
             if not left:
                 pack.release_packs(self._git_dir / "objects")
