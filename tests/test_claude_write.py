@@ -58,10 +58,10 @@ def test_the_same_session_is_the_same_file() -> None:
 def test_what_it_cannot_say_is_counted() -> None:
     store = MemoryStore()
     held = talked(store)
-    held.append(entries.Prune(targets=()))
+    held.append(entries.ModeChange(mode="plan"))
     assert send_out.send(store, held.id, "claude").notes == {
         "thoughts of another model, which are left out": 1,
-        "prune entries, for which Claude Code has no word, which are left out": 1,
+        "mode change entries, for which Claude Code has no word, which are left out": 1,
     }
 
 

@@ -7,16 +7,22 @@ that one goes on with comes last, because agents of pi's kind take the last line
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gitsession.codec.digest import to_base64url
+from gitsession.context import profiles
+from gitsession.context.line import Line
 from gitsession.errors import Corrupt
+from gitsession.exchange.in_sight import lay_out
 from gitsession.exchange.unfolding import unfolded
 from gitsession.formats import FORMATS, REFERRING, Leaving, Outgoing
 from gitsession.formats.outgoing import Writer
+from gitsession.formats.portable import portable
 from gitsession.formats.record import TAIL
 from gitsession.model import entries as kinds
+from gitsession.model.blocks import OtherBlock
 from gitsession.model.entries import Entry, Label, Opaque
 from gitsession.session import facts, graph
 from gitsession.session import marks as rules
@@ -36,14 +42,15 @@ class Gathered:
     """``is_home``: whether ``out`` begins with the agent's own file. ``is_news``: whether it says anything more.
 
     ``left_out``: entries made here that have no place in it, because they hang below what the agent has rewritten.
-    ``is_fork``: whether it was begun here on another session's line. ``notes``: what to tell of it besides.
+    ``is_fork``: whether it was begun here on another session's line. ``notes``: what to tell of it besides, and how
+    often.
     """
 
     out: Outgoing
     is_home: bool
     is_news: bool
     left_out: int
-    notes: tuple[str, ...]
+    notes: Mapping[str, int]
     is_fork: bool = False
 
 
@@ -64,6 +71,8 @@ class _Gatherer:
         self.headers = self.meta.headers().values()
         self.root = next(self.tree.nodes[oid] for oid in self.tree.children[None])
         self.began = entry_of(store, self.root)
+        theirs = (node.source.agent for node in self.headers if node.source is not None)
+        self.agent = next(theirs, began.agent if began is not None else "")
         self.fork = next((node for node in self.tree.nodes.values() if begins_fork(store, node, sid)), None)
         self.leaf = at or self.tree.nodes[self.tree.branches[active(store, sid)]]
         line = [node for node in graph.line(store, self.leaf.oid) if node.oid in self.tree.nodes]
@@ -71,7 +80,8 @@ class _Gatherer:
         self.current = [node for node in self._current(line) if not node.is_tombstone]
         self.keys = {node.oid: to_base64url(node.chain) for node in self.current}
         self.named = facts.targets(self.tree, self.meta)
-        self.attached = Attached(store, sid)
+        self.attached = Attached(store, sid, NO_IMAGE)
+        self.counts: Counter[str] = Counter()
 
     @property
     def is_home(self) -> bool:
@@ -103,8 +113,12 @@ class _Gatherer:
         made_here = [self._leaving(node) for node in self.current if self.keys[node.oid] not in there]
         entries = (*in_file, *made_here)
         labels, title = self._names(entries)
-        entries, leaf = unfolded(entries, self._key_of_leaf(entries))
-        entries = self._timed(entries) if self.format.AGENT in FORMATS else entries
+        leaf = self._key_of_leaf(entries)
+        if self.format.AGENT in FORMATS:
+            entries, labels, leaf = self._as_seen(entries, labels, leaf)
+        entries, leaf = unfolded(entries, leaf)
+        if self.format.AGENT in FORMATS:
+            entries = self._timed([self._portable(each) for each in entries])
         out = Outgoing(
             session=self._session(),
             head=self._head() if self.is_home else (),
@@ -115,8 +129,34 @@ class _Gatherer:
             title=title,
         )
         is_news = bool(made_here or labels or title)
-        notes, is_fork = self._notes(is_news), self.fork is not None
+        notes, is_fork = dict.fromkeys(self._notes(is_news), 1) | self.counts, self.fork is not None
         return Gathered(out, self.is_home, is_news, self._left_out(), notes, is_fork)
+
+    def _as_seen(
+        self, entries: tuple[Leaving, ...], labels: tuple[Label, ...], leaf: str | None
+    ) -> tuple[tuple[Leaving, ...], tuple[Label, ...], str | None]:
+        """What another agent's model sees, where the rules of the one that reads it differ (``in_sight``)."""
+        source, target = profiles.of_agent(self.agent), profiles.of_agent(self.format.AGENT)
+        oid = next((oid for oid, key in self.keys.items() if key == leaf), None)
+        if self.is_home or source == target or leaf is None or oid is None:
+            return entries, labels, leaf
+        rules = profiles.profile(source)
+        items = rules.select(Line(self.store, oid, attached=self.attached)).items
+        shown = [(self.keys.get(item.oid, ""), item.entry) for item in items]
+        laid = lay_out(entries, leaf, shown, rules, profiles.profile(target))
+        self.counts += laid.notes
+        named = [dataclasses.replace(label, target=laid.names.get(label.target, label.target)) for label in labels]
+        return laid.entries, tuple(named), laid.leaf
+
+    def _portable(self, each: Leaving) -> Leaving:
+        """The same in blocks that the agent's messages can hold. What opencode keeps besides them no model sees."""
+        entry = each.entry
+        if each.line is not None or not isinstance(entry, kinds.Message | kinds.CustomMessage):
+            return each
+        if self.agent == "opencode":
+            content = tuple(block for block in entry.content if not isinstance(block, OtherBlock))
+            entry = dataclasses.replace(entry, content=content)
+        return dataclasses.replace(each, entry=portable(entry, self.format.AGENT, self.counts))
 
     def _timed(self, entries: Sequence[Leaving]) -> tuple[Leaving, ...]:
         """Entries of agents that keep no times stand where the one before them does: agents list sessions by time."""
@@ -204,7 +244,7 @@ class _Gatherer:
     def _resolved(self, node: Node, agent: str, entry: Entry) -> Entry:
         """``entry`` with what it names of the files beside the agent's own: the target cannot read them there."""
         payload = payload_of(self.store, node) if agent in REFERRING else b""
-        resolved = self.attached.resolve(agent, payload, NO_IMAGE)
+        resolved = self.attached.resolve(agent, payload)
         return entry if resolved is payload else FORMATS[agent].read(resolved)
 
     def _below(self, node: Node) -> str | None:

@@ -6,6 +6,7 @@ docs/decisions/0013 says what goes where; docs/format.md, "The agent's file", wh
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -84,11 +85,11 @@ def send(
         out = dataclasses.replace(out, session=dataclasses.replace(out.session, source_id=id, cwd=cwd))
     if found.is_home and not found.is_news:
         came = home(store, sid, at)
-        sent = SentOut(agent, came.data, found.left_out, notes=dict.fromkeys(found.notes, 1))
+        sent = SentOut(agent, came.data, found.left_out, notes=found.notes)
     else:
         written = FORMATS[agent].write(out)
         kept = sum(entry.line is not None for entry in out.entries) + len(out.head)
-        notes = {**written.notes, **dict.fromkeys(found.notes, 1)}
+        notes = dict(written.notes + Counter(found.notes))
         sent = SentOut(agent, written.data, found.left_out, len(written.lines) - kept, notes)
     if cwd is None:
         named = _named_at_home(agent, sent.data)

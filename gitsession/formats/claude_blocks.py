@@ -7,7 +7,7 @@ import binascii
 from collections.abc import Callable
 from typing import Any
 
-from gitsession.model.blocks import Block, Image, OtherBlock, Text, Thinking, ToolCall
+from gitsession.model.blocks import Block, File, Image, OtherBlock, Text, Thinking, ToolCall
 
 
 def read_content(content: Any) -> tuple[Block, ...] | None:
@@ -51,14 +51,27 @@ def _call(block: dict[str, Any]) -> Block | None:
 
 
 def _image(block: dict[str, Any]) -> Block | None:
+    data, mime = _source(block)
+    return Image(data, mime) if data is not None else None
+
+
+def _document(block: dict[str, Any]) -> Block | None:
+    data, mime = _source(block)
+    title = block.get("title") or ""
+    if data is None or not isinstance(title, str) or not block.keys() <= {"type", "source", "title"}:
+        return None  # citations and the like have no place in a file
+    return File(title, mime, data)
+
+
+def _source(block: dict[str, Any]) -> tuple[bytes | None, str]:
     source = block.get("source")
     data, mime = (source.get("data"), source.get("media_type")) if isinstance(source, dict) else (None, None)
     if not isinstance(data, str) or not isinstance(mime, str):
-        return None
+        return None, ""
     try:
-        return Image(base64.b64decode(data, validate=True), mime)
+        return base64.b64decode(data, validate=True), mime
     except (binascii.Error, ValueError):
-        return None
+        return None, ""
 
 
 _BY_TYPE: dict[str, Callable[[dict[str, Any]], Block | None]] = {
@@ -67,4 +80,5 @@ _BY_TYPE: dict[str, Callable[[dict[str, Any]], Block | None]] = {
     "redacted_thinking": _redacted,
     "tool_use": _call,
     "image": _image,
+    "document": _document,
 }

@@ -104,7 +104,7 @@ def _told(block: Block, notes: Counter[str]) -> Words | None:
         case File(data=bytes(data)) if data and block.mime in PICTURES:
             return {"type": "image", "source": _source(data, str(block.mime))}
         case File(data=bytes(data)) if data and block.mime == PDF:
-            return {"type": "document", "source": _source(data, PDF), "title": block.name}
+            return {"type": "document", "source": _source(data, PDF), **({"title": block.name} if block.name else {})}
         case File(data=bytes(data)) if data and (words := _decoded(data)) is not None:
             return {"type": "text", "text": f'<file name="{block.name}">\n{words}\n</file>'}
         case OtherBlock(value=dict(value)) if value.get("type") in ("tool_result", "document", "image"):

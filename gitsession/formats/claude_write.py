@@ -170,6 +170,8 @@ class _Writer:
             self.notes["labels, for which Claude Code has no word, which are left out"] += len(self.out.labels)
         leaf = self._end_of(self.out.leaf)
         if leaf is None:
+            if self.out.leaf is not None:
+                self.notes["reset at the end, behind which Claude Code goes on with what stands before it"] += 1
             return
         chosen = {"explicit": True} if leaf in self.parents else {}
         prompt = self.prompt[:PROMPT_CHARS_MAX]

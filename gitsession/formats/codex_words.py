@@ -14,6 +14,7 @@ from typing import Any
 
 from gitsession.formats.codex_items import PASSED_THROUGH
 from gitsession.formats.jsonl import Object, parse
+from gitsession.formats.portable import file_words
 from gitsession.model.blocks import Block, File, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message
 
@@ -131,19 +132,10 @@ def _parts(role: str, block: Block) -> list[Object]:
         case File(url=str(url)) if role != "assistant" and url.startswith(("http://", "https://")):
             return [{"type": "input_image", "image_url": url}]
         case File():
-            return [_text(role, _file(block))]
+            return [_text(role, file_words(block))]
         case Image():
             return [_text(role, f"[image {block.mime}]")]
     return []
-
-
-def _file(file: File) -> str:
-    """A file of text in full; of any other its name."""
-    try:
-        content = file.data.decode() if file.data is not None else None
-    except UnicodeDecodeError:
-        content = None
-    return f"[file {file.name}]" if content is None else f'<file name="{file.name}">\n{content}\n</file>'
 
 
 def _text(role: str, text: str) -> Object:

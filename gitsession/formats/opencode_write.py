@@ -25,6 +25,7 @@ from gitsession.model.entries import (
     Message,
     ModelChange,
     Prune,
+    Reset,
     Title,
     kind_of,
 )
@@ -88,7 +89,7 @@ class _Writer:
         gone = sum(not entry.is_name for entry in self.out.entries) - len(path)
         if gone > 0:
             self.notes["entries of other branches, which are left out"] += gone
-        for entry in path:
+        for entry in self._since_reset(path):
             if entry.line is not None:
                 self._keep(entry, entry.line)
             else:
@@ -96,6 +97,16 @@ class _Writer:
         if labels := self.out.all_labels():
             self.notes["labels, which are left out"] += len(labels)
         return Export(tuple(self._lines()), self.notes, self._titled())
+
+    def _since_reset(self, path: Sequence[Leaving]) -> Sequence[Leaving]:
+        """What follows the last reset, for which opencode has no word; all of it where messages of its own precede."""
+        at = max((at for at, each in enumerate(path) if isinstance(each.entry, Reset)), default=-1)
+        if at < 0 or any(each.line is not None for each in path[:at]):
+            return path
+        before = sum(isinstance(each.entry, Message | CustomMessage | Compaction) for each in path[:at])
+        if before:
+            self.notes["entries before the last reset, which are left out"] += before
+        return path[at + 1 :]
 
     # ---- messages
 
@@ -201,6 +212,9 @@ class _Writer:
         text = "\n".join(block.text for block in entry.content if isinstance(block, Text))
         time = {"start": start, "end": max(start, entry.at_ms)}
         if entry.is_error:
+            seen = sum(not isinstance(block, Text) for block in entry.content)
+            if seen:
+                self.notes["pictures and files of results that failed, which are left out"] += seen
             part["state"] = {"status": "error", "input": state["input"], "error": text, "time": time}
         else:
             ids = {name: part[name] for name in ("sessionID", "messageID")}

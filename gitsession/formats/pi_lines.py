@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 from gitsession.formats import pi_words
 from gitsession.formats.pi_words import Words
 from gitsession.model import entries as kinds
-from gitsession.model.blocks import File
 from gitsession.model.entries import CLEARED, SYSTEM, Entry, kind_of
 
 Spelled: TypeAlias = tuple[str, Words]
@@ -68,8 +67,8 @@ def _message(entry: kinds.Message, to: Speaker) -> list[Spelled]:
         said = {"customType": OURS + "message", "display": True, **said}
     if str(said["role"]) not in (OMP_ROLES if to.omp else KNOWN_ROLES):
         to.notes[f"messages of role {str(said['role'])[:40]}, which its model is not shown"] += 1
-    if any(isinstance(block, File) for block in entry.content) and said["role"] != "fileMention":
-        to.notes["messages with a file, of which only the name is said"] += 1
+    if to.omp and entry.role == "system":
+        to.notes["system messages, in whose place omp has its own"] += 1
     return [("message", {"message": said})]
 
 

@@ -18,21 +18,20 @@ from gitsession.store.base import ObjectStore
 class Attached:
     """The attachments of session ``sid`` and of the sessions that it was forked from. Read when first asked for.
 
+    ``substitute``: the text that an image becomes if the session does not hold it; "" leaves its name.
     ``missing``: the names that were asked for and are not held.
     """
 
-    def __init__(self, store: ObjectStore, sid: str) -> None:
+    def __init__(self, store: ObjectStore, sid: str, substitute: str = "") -> None:
+        self._substitute = substitute
         self._store = store
         self._sid = sid
         self.missing: set[str] = set()
 
-    def resolve(self, agent: str, payload: bytes, substitute: str = "") -> bytes:
-        """Return a payload of ``agent`` with the attachments that it names in place of their names.
-
-        ``substitute``: the text that an image becomes if the session does not hold it; "" leaves its name.
-        """
+    def resolve(self, agent: str, payload: bytes) -> bytes:
+        """Return a payload of ``agent`` with the attachments that it names in place of their names."""
         format = REFERRING.get(agent)
-        return payload if format is None else format.resolve(payload, self.get, substitute)
+        return payload if format is None else format.resolve(payload, self.get, self._substitute)
 
     def get(self, name: str) -> bytes | None:
         """Return the content of an attachment, or ``None`` if the session holds none of that name."""

@@ -90,7 +90,8 @@ def _block(block: Text | Image | File | Thinking | Call) -> dict[str, Any] | Non
         case Image():
             return {"type": "image", "source": _source(block.data, block.mime)}
         case File():
-            return {"type": "document", "source": _source(block.data or b"", PDF), "title": block.name}
+            title = {"title": block.name} if block.name else {}  # an empty one is refused
+            return {"type": "document", "source": _source(block.data or b"", PDF), **title}
         case Call():
             return {"type": "tool_use", "id": block.id, "name": block.name, "input": sendable(block.given.arguments)}
 

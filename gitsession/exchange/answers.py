@@ -1,0 +1,117 @@
+"""Answers with all their calls, each result behind its answer: what every provider asks of a conversation.
+
+Some agents keep each block of an answer as a record of its own, and write a result as soon as it is there, so that
+calls made together and their results can stand in any order. Here they become one message with all its calls, the
+results behind it, and whatever stood among them behind those.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gitsession.formats import Leaving
+from gitsession.model.blocks import ToolCall
+from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message, Reset
+from gitsession.model.usage import answer_of
+
+
+class Piece(NamedTuple):
+    """A part of a conversation. ``of``: the entry that it comes from; ``entry``: what it is now."""
+
+    of: Leaving
+    entry: Entry
+
+
+def grouped(pieces: Sequence[Piece], *, by_block: bool, notes: Counter[str] | None = None) -> list[Piece]:
+    """Return ``pieces``, a line of a conversation, with whole answers and their results behind them.
+
+    An answer goes on where the next one follows at once and is a part of it, and where it comes before a result of an
+    earlier call. A result belongs to the newest unanswered call with its id. Where ``notes`` are asked for, one that
+    belongs to none is left out.
+
+    Args:
+        by_block: whether the agent keeps each block of an answer as a record of its own.
+        notes: counts results without a call, and calls without a result.
+    """
+    results = _results(pieces)
+    asked = {at for found in results.values() for at in found}
+    group = _Group(pieces, results)
+    for at, (_, entry) in enumerate(pieces):
+        if isinstance(entry, Message) and entry.role == "tool":
+            group.is_adjacent = False
+            if at not in asked and notes is None:
+                group.behind.append(pieces[at])
+            elif at not in asked and notes is not None:
+                notes["results of calls that are not in the line, which are left out"] += 1
+        elif isinstance(entry, Message) and entry.role == "assistant":
+            if not group.takes(at, entry, by_block):
+                group.close()
+                group.open(at, entry)
+        elif isinstance(entry, Message | CustomMessage | BranchSummary | Compaction | Reset):
+            group.close()
+            group.found.append(pieces[at])
+        else:
+            group.behind.append(pieces[at])
+    group.close()
+    calls = sum(isinstance(block, ToolCall) for _, entry in group.found for block in getattr(entry, "content", ()))
+    if notes is not None and calls > len(asked):
+        notes["calls without a result, of which each agent tells its model in its own way"] += calls - len(asked)
+    return group.found
+
+
+class _Group:
+    """The answer that is being put together, and what is done so far."""
+
+    def __init__(self, pieces: Sequence[Piece], results: dict[int, list[int]]) -> None:
+        self.found: list[Piece] = []
+        self.behind: list[Piece] = []
+        self.is_adjacent = False
+        self._pieces, self._results = pieces, results
+        self._answer: Message | None = None
+        self._members: list[int] = []
+
+    def open(self, at: int, entry: Message) -> None:
+        self._answer, self._members, self.is_adjacent = entry, [at], True
+
+    def takes(self, at: int, entry: Message, by_block: bool) -> bool:
+        """Add an answer to the open one if it belongs to it, and return whether it does."""
+        first = self._answer
+        if first is None:
+            return False
+        is_waiting = any(result > at for member in self._members for result in self._results.get(member, ()))
+        is_same = by_block or (answer_of(first.extra) != "" and answer_of(first.extra) == answer_of(entry.extra))
+        is_theirs = (first.provider, first.model) == (entry.provider, entry.model)
+        if not is_waiting and not (self.is_adjacent and is_same and is_theirs):
+            return False
+        content, usage = first.content + entry.content, entry.usage or first.usage
+        self._answer = dataclasses.replace(first, content=content, usage=usage, stop=entry.stop, error=entry.error)
+        self._members.append(at)
+        self.is_adjacent = True
+        return True
+
+    def close(self) -> None:
+        """Put down the open answer, its results, and what stood among them."""
+        if self._answer is not None:
+            self.found.append(Piece(self._pieces[self._members[0]].of, self._answer))
+            behind = sorted(result for member in self._members for result in self._results.get(member, ()))
+            self.found += [self._pieces[at] for at in behind]
+        self.found += self.behind
+        self._answer, self._members, self.behind, self.is_adjacent = None, [], [], False
+
+
+def _results(pieces: Sequence[Piece]) -> dict[int, list[int]]:
+    """Return the places of the results of each answer, by its place: one for each call that has one."""
+    waiting: dict[str | None, list[int]] = {}
+    found: dict[int, list[int]] = {}
+    for at, (_, entry) in enumerate(pieces):
+        if not isinstance(entry, Message):
+            continue
+        for block in entry.content if entry.role == "assistant" else ():
+            if isinstance(block, ToolCall):
+                waiting.setdefault(block.id, []).append(at)
+        if entry.role == "tool" and waiting.get(entry.tool_call_id):
+            found.setdefault(waiting[entry.tool_call_id].pop(), []).append(at)
+    return found
