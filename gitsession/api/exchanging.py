@@ -17,7 +17,9 @@ from gitsession.exchange.resume import Resumption
 from gitsession.exchange.send_out import SentOut
 from gitsession.exchange.sources import Taken
 from gitsession.formats import FORMATS, REMEMBERING, Format, Source
+from gitsession.index.catalogue import Handed
 from gitsession.live import spool
+from gitsession.model.entries import Continuation
 from gitsession.model.entries import Session as Header
 from gitsession.session import graph
 from gitsession.session.node import Node
@@ -107,11 +109,19 @@ class Exchanging(Opened):
             project=self._project(format, source),
             dry_run=dry_run,
             find=lambda source_id: self._session_of(format.AGENT, source_id),
+            continuation=self._continuation(format, source),
         )
         self._brought_in[format.AGENT, source.source_id] = done.session
         if path is not None and histories and not dry_run and not done.is_purged and format.AGENT in REMEMBERING:
             done = self._with_history(format, source, path, done)
         return done.with_missing(taken.missing)
+
+    def _continuation(self, format: Format, source: Source) -> Continuation | None:
+        """The session that a file was written from, if ``resume`` wrote it here for an agent."""
+        handed = self.catalogue(fresh=False).handed(format.AGENT, source.source_id)
+        if handed is None or not handed.entry:
+            return None
+        return Continuation(session=handed.sid, entry=handed.entry, line=handed.line)
 
     def _with_history(self, format: Format, source: Source, path: Path, done: BroughtIn) -> BroughtIn:
         """A line of checkpoints that cannot be read costs the session nothing."""
@@ -198,13 +208,15 @@ class Exchanging(Opened):
             resume.perform(found)
             with contextlib.suppress(Malformed):  # nothing was said in it yet
                 handed = resume.source_of(found)
-                self.catalogue().hand_over(sid, found.sent.agent, handed.source_id, resume.said(handed))
+                line = max((record.line for record in handed.records), default=0)
+                written = Handed(sid, resume.said(handed), found.entry, line)
+                self.catalogue().hand_over(found.sent.agent, handed.source_id, written)
         return found
 
     def handed(self, format: Format, taken: Taken) -> str | None:
         """The session that was handed over to an agent as this one, where nothing was said in it there since."""
         source = taken.source
         found = self.catalogue(fresh=False).handed(format.AGENT, source.source_id)
-        if found is None or found[1] != resume.said(source) or self._session_of(format.AGENT, source.source_id):
+        if found is None or found.digest != resume.said(source) or self._session_of(format.AGENT, source.source_id):
             return None
-        return found[0]
+        return found.sid

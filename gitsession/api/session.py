@@ -126,7 +126,7 @@ class Session(Contexts, Checkpoints):
     def origin(self) -> Origin | None:
         """Where an imported session came from: the session, and the call there that started it as a sub-agent.
 
-        Of one that was handed over to its agent from here (``Store.resume``): the session that it was, if known.
+        Of one that was resumed as another one (``Store.resume``): that one, and the entry it was resumed from.
         """
         catalogue = self._catalogues.get()
         row = catalogue.session(self.id)
@@ -134,11 +134,7 @@ class Session(Contexts, Checkpoints):
         def find(agent: str, source_id: str) -> str | None:
             return next((row.sid for row in catalogue.by_source(agent, source_id)), None)
 
-        found = origin(self._objects, self.id, row.source_id if row else None, find)
-        if found is not None or row is None or row.source_id is None:
-            return found
-        handed = catalogue.handed(row.agent, row.source_id)
-        return Origin(handed[0], None) if handed is not None and handed[0] != self.id else None
+        return origin(self._objects, self.id, row.source_id if row else None, find)
 
     def started(self, at: str | Node = "leaf") -> list[str]:
         """The sessions that the calls of an entry started, as sub-agents: ``origin`` the other way round."""

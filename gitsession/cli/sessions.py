@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _TITLE_MIN = 20
 _BEGUN = "↳ "
-"""Before the title of a session that another one began."""
+"""Before the title of a session that another one began, or that continues another one."""
 
 _WIDE = 130
 """From how many columns on there is room for the folder, too."""
@@ -25,7 +25,7 @@ def table(rows: Sequence[Row]) -> list[str]:
     for row in rows:
         folder = [shorten(row.project or "-", _WIDE // 4)] if wide else []
         sizes = f"{row.entries:,}", short(row.tokens)
-        title = f"{_BEGUN}{row.name}" if row.parent else row.name
+        title = f"{_BEGUN}{row.name}" if row.parent or row.continues else row.name
         cells.append((row.sid, row.agent, clock(row.updated_ms), *sizes, *folder, title))
     widths = [max(len(cell[column]) for cell in cells) for column in range(len(cells[0]) - 1)]
     room = max(width() - sum(widths) - 2 * len(widths), _TITLE_MIN)
@@ -58,6 +58,7 @@ def as_object(row: Row) -> dict[str, Any]:
         "project": row.project,
         "identity": row.identity,
         "parent": f"{row.agent}:{row.parent}" if row.parent else None,
+        "continues": row.continues,
         "created": row.created_ms,
         "updated": row.updated_ms,
         "entries": row.entries,

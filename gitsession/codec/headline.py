@@ -110,6 +110,7 @@ _MAKERS: dict[type[Entry], Callable[[Any], Headline]] = {
     kinds.SourceFile: _plain("source file", lambda entry: f"{len(entry.superseded)} superseded"),
     kinds.Attachment: _plain("attachment", lambda entry: f"{entry.name}, {len(entry.data):,} bytes"),
     kinds.Project: _plain("project", lambda entry: entry.identity),
+    kinds.Continuation: _plain("continuation", lambda entry: ""),  # as releases write it that do not know the kind
     kinds.Seal: _plain("seal", lambda entry: entry.branch),
     kinds.Tombstone: _tombstone,
 }

@@ -92,12 +92,14 @@ def bring_in(
     project: str | None = None,
     dry_run: bool = False,
     find: Find | None = None,
+    continuation: kinds.Continuation | None = None,
 ) -> BroughtIn:
     """Import ``source``. ``attachments``: what its entries name and the agent keeps elsewhere, by name.
 
     ``find``: for a file that goes on from another one's; raises ``NoBase`` where that is not in the store.
     ``project``: which one it belongs to, as far as this machine knows; what another one knew stays otherwise.
 
+    ``continuation``: the session that this one continues, if the file was written from another one.
     ``command``: what the operation log calls it, in the same transaction; without one it is not logged.
     ``dry_run``: work it all out and write nothing. Raises ``Unavailable`` where other writers moved the session's refs
     at every try.
@@ -110,7 +112,7 @@ def bring_in(
                 session=gone, entries=len(source.records), new=0, rewritten=None, branch="", moves=(),
                 problems=problems, is_purged=True,
             )  # fmt: skip
-        plan = _Plan(store, format, source, find, project)
+        plan = _Plan(store, format, source, find, project, continuation)
         plan.run(attachments or {})
         if dry_run:
             return plan.outcome()
@@ -130,6 +132,7 @@ class _Plan:
     source: Source
     find: Find | None = None
     project: str | None = None
+    continuation: kinds.Continuation | None = None
     objects: dict[Oid, tuple[Kind, bytes]] = field(default_factory=dict)
     originals: list[Original] = field(default_factory=list)
     new: int = 0
@@ -161,7 +164,9 @@ class _Plan:
             source=self.source, tree=self.tree, root=self.root, at_line=self.at_line, taken=self.taken, new=self.new
         )
         self.meta = OnMeta(self.store, self, self.format, self.sid, self.seen, placed)
-        self.meta.keep_file(self.project)
+        continuation = self.continuation
+        is_other = continuation is not None and continuation.session != self.sid
+        self.meta.keep_file(self.project, continuation if is_other else None)
         self.meta.attach(attachments)
 
     def carry_out(self, command: Command | None) -> BroughtIn:

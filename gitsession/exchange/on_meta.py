@@ -58,10 +58,12 @@ class OnMeta:
         self.problems: list[Problem] = []
         self._node = seen.nodes[0] if seen.nodes else placed.root
 
-    def keep_file(self, project: str | None) -> None:
+    def keep_file(self, project: str | None, continuation: kinds.Continuation | None) -> None:
         """How the file stands and what its header says, but for an older copy of what is here."""
         if not self._is_older_copy():
             self._header(project)
+            if continuation is not None and self._seen.continuation is None:
+                self._say(continuation)
             self._file_as_it_stands()
 
     def attach(self, attachments: Mapping[str, bytes]) -> None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 
+from gitsession.codec.digest import to_base64url
 from gitsession.errors import Refused
 from gitsession.exchange import discover, into_database
 from gitsession.exchange.into_database import GoneOn
@@ -40,6 +41,7 @@ class Resumption:
     """``file``: where the session lies or goes, with ``data`` in it. ``held``: how many bytes of it are there already,
     ``None``: no file. ``id``: what the agent calls the session. ``commands``: run one after the other in ``cwd``; the
     last goes on with it, one before that has the agent take the file in. ``sent``: what there is to tell of ``data``.
+    ``entry``: the chain of the entry that it goes on from.
     ``beside``: files that the session names and the agent does not have, to be written beside it.
     """
 
@@ -50,6 +52,7 @@ class Resumption:
     held: int | None
     commands: tuple[tuple[str, ...], ...]
     cwd: str
+    entry: str
     beside: Mapping[Path, bytes] = field(default_factory=dict)
 
     @property
@@ -121,10 +124,11 @@ def plan(
         commands = [IMPORTING[agent].take_in_command(str(file)), *commands]
         if unmarked:
             sent = replace(sent, notes={**sent.notes, NOT_MARKED: unmarked})
+    entry = to_base64url((at or load(store, graph.branches(store, sid)[active(store, sid)])).chain)
     beside, missing = _beside(format, file, data, Attached(shown, sid), where, environment)
     if missing:
         sent = replace(sent, notes={**sent.notes, NOT_HELD: missing})
-    return Resumption(sent, data, id, file, held, tuple(map(tuple, commands)), where.cwd, beside)
+    return Resumption(sent, data, id, file, held, tuple(map(tuple, commands)), where.cwd, entry, beside)
 
 
 def perform(plan: Resumption) -> None:

@@ -19,7 +19,7 @@ from gitsession.index.derived import PATIENCE_SECONDS, begin_log, is_damage, rem
 from gitsession.index.here import Here, nearest
 from gitsession.store import peek
 
-VERSION = 12
+VERSION = 13
 FILE = Path("gitsession") / "index.db"
 
 _SCHEMA = """
@@ -54,14 +54,14 @@ CREATE TABLE sessions (
     sid TEXT PRIMARY KEY, start TEXT NOT NULL, agent TEXT NOT NULL, source_id TEXT, title TEXT, first_words TEXT,
     project TEXT, created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL, entries INTEGER NOT NULL,
     active TEXT NOT NULL, tokens INTEGER NOT NULL, superseded TEXT NOT NULL, view INTEGER NOT NULL, identity TEXT,
-    parent TEXT, delegated INTEGER NOT NULL, meta TEXT, leaf TEXT, counted INTEGER NOT NULL,
-    waiting INTEGER NOT NULL) WITHOUT ROWID;
+    parent TEXT, delegated INTEGER NOT NULL, continues TEXT, copied INTEGER NOT NULL, meta TEXT, leaf TEXT,
+    counted INTEGER NOT NULL, waiting INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE files (
     path TEXT PRIMARY KEY, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, inode INTEGER NOT NULL,
     sid TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE handed (
     agent TEXT NOT NULL, source_id TEXT NOT NULL, sid TEXT NOT NULL, digest BLOB NOT NULL,
-    PRIMARY KEY (agent, source_id)) WITHOUT ROWID;
+    entry TEXT NOT NULL, line INTEGER NOT NULL, PRIMARY KEY (agent, source_id)) WITHOUT ROWID;
 """
 _TABLES = ("state", "refs", "entries", "answers", "anchors", "marks", "branches", "sessions", "files", "handed")
 
@@ -89,7 +89,8 @@ class Row(NamedTuple):  # a dataclass would cost a third of the start of `gitses
     ``view``: how its entries are written; a later one than ours can be read, not written to.
     ``project``: the folder it was held in; ``identity``: which project that is, on any machine, if it is known.
     ``parent``: what its agent calls the session that began it, as its sub-agent, or that it was forked from.
-    ``delegated``: whether it is a sub-agent's.
+    ``delegated``: whether it is a sub-agent's. ``continues``: the session of this store that it was resumed from; the
+    tokens of the lines that were copied from there are not counted again.
     ``entries`` and ``tokens`` (all that providers reported) count what is behind where the session begins: its root,
     or the entry at which it was forked off.
     """
@@ -110,11 +111,24 @@ class Row(NamedTuple):  # a dataclass would cost a third of the start of `gitses
     identity: str | None
     parent: str | None
     delegated: int
+    continues: str | None
 
     @property
     def name(self) -> str:
         """What to call it in a list: its title, else how it began."""
         return self.title or self.first_words or "(untitled)"
+
+
+class Handed(NamedTuple):
+    """A session as it was written for an agent. ``digest``: of what was said. ``entry``: the chain of its last entry.
+
+    ``line``: the last line of the file that was written.
+    """
+
+    sid: str
+    digest: bytes
+    entry: str
+    line: int
 
 
 class Catalogue:
@@ -244,16 +258,16 @@ class Catalogue:
 
     # ---- sessions that were handed to an agent
 
-    def hand_over(self, sid: str, agent: str, source_id: str, digest: bytes) -> None:
-        """That the session was written for ``agent``, by what it is called there. ``digest``: of what was said."""
+    def hand_over(self, agent: str, source_id: str, handed: Handed) -> None:
+        """That a session was written for ``agent``, by what it is called there."""
         with contextlib.suppress(sqlite3.OperationalError), self.transaction() as db:  # else it comes in as one more
-            db.execute("INSERT OR REPLACE INTO handed VALUES (?, ?, ?, ?)", (agent, _text(source_id), sid, digest))
+            db.execute("INSERT OR REPLACE INTO handed VALUES (?, ?, ?, ?, ?, ?)", (agent, _text(source_id), *handed))
 
-    def handed(self, agent: str, source_id: str) -> tuple[str, bytes] | None:
-        """The session that was handed to ``agent`` so, if it is here, and the digest of what was said in it then."""
-        asked = "SELECT sid, digest FROM handed WHERE agent = ? AND source_id = ?"
+    def handed(self, agent: str, source_id: str) -> Handed | None:
+        """The session that was handed to ``agent`` so, if it is here."""
+        asked = "SELECT sid, digest, entry, line FROM handed WHERE agent = ? AND source_id = ?"
         found = self.db.execute(asked, (agent, _text(source_id))).fetchone()
-        return (found[0], found[1]) if found is not None and self.session(found[0]) is not None else None
+        return Handed(*found) if found is not None and self.session(found[0]) is not None else None
 
     def last_seen_refs(self) -> dict[str, str]:
         """What the refs of sessions held at the last look; nothing where that cannot be read."""
@@ -284,7 +298,7 @@ def _text(value: str) -> str:
 
 _SELECT = (
     "SELECT sid, agent, source_id, title, first_words, project, created_ms, updated_ms, entries, active, tokens, view, "
-    "identity, parent, delegated FROM sessions"
+    "identity, parent, delegated, continues FROM sessions"
 )
 _BRANCHES_AT = Row._fields.index("branches")
 

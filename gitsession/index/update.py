@@ -134,6 +134,8 @@ class _Summary(NamedTuple):
     identity: str | None = None
     parent: str | None = None
     delegated: bool = False
+    continues: str | None = None
+    copied: int = 0
     superseded: str = "[]"
     leaf: str | None = None
 
@@ -154,12 +156,12 @@ def _grow(db: sqlite3.Connection, store: ObjectStore, sid: str, moves: Sequence[
     tip = store.ref(refs.meta(sid))
     changed = marking.between(store, known.meta, tip) if known.meta is not None and tip is not None else None
     meta = meta_of(store, sid) if changed is None or known.waiting else None
-    if meta is not None and _superseded(meta) != known.superseded:
+    if meta is not None and (_superseded(meta), *_continues(meta)) != (known.superseded, known.continues, known.copied):
         return False
     superseded = frozenset(json.loads(known.superseded))
     leaves = {parsed[1]: move for move in moves if (parsed := refs.parse(move.ref)) and refs.is_branch(parsed[1])}
     new, start = _new_nodes(db, store, sid, [move.new for move in leaves.values() if move.new is not None])
-    added = _insert_entries(db, store, sid, new, superseded)
+    added = _insert_entries(db, store, sid, new, superseded, known.copied)
     for name, move in leaves.items():
         branches.put(db, store, sid, name, move.new, superseded)
     left = {move.old for move in leaves.values() if move.old is not None}
@@ -177,7 +179,7 @@ def _take_in(db: sqlite3.Connection, store: ObjectStore, sid: str, leaves: Mappi
     meta = meta_of(store, sid)
     superseded = frozenset(meta.source_file.superseded)
     new, start = _new_nodes(db, store, sid, leaves.values())
-    added = _insert_entries(db, store, sid, new, superseded)
+    added = _insert_entries(db, store, sid, new, superseded, _continues(meta)[1])
     for name, oid in leaves.items():
         branches.put(db, store, sid, name, oid, superseded)
     marking.replace(db, sid, meta.marks)
@@ -258,9 +260,12 @@ class _Added(NamedTuple):
 
 
 def _insert_entries(
-    db: sqlite3.Connection, store: ObjectStore, sid: str, new: Sequence[Node], superseded: Collection[str]
+    db: sqlite3.Connection, store: ObjectStore, sid: str, new: Sequence[Node], superseded: Collection[str], copied: int
 ) -> _Added:
-    """``new``: parents first. An entry is in the agent's file if it is not superseded, nor below one that is."""
+    """``new``: parents first. An entry is in the agent's file if it is not superseded, nor below one that is.
+
+    ``copied``: up to this line of the file, another session counts the tokens.
+    """
     at: dict[Oid | None, tuple[bool, int]] = {}
     inner = {node.parent for node in new}
     recorder = Recorder(db, store, sid)
@@ -271,7 +276,7 @@ def _insert_entries(
         at[node.oid] = in_file, depth + 1
         found = content.look(store, node)
         row = recorder.record(node, found)
-        at_ms, own = clamped(found.entry.at_ms), counts.record(db, sid, node, found)
+        at_ms, own = clamped(found.entry.at_ms), _own(db, sid, node, found, copied)
         newest_ms, tokens = max(newest_ms, at_ms), tokens + own.named + own.alone
         values = row._asdict() | {
             "digest": found.digest,
@@ -334,6 +339,8 @@ def _summarise(
             identity=None if meta.project is None else storable(meta.project),
             parent=None if parent is None else storable(parent),
             delegated=begins is not None and is_delegated(begins.agent, begins.source_id, meta.header),
+            continues=_continues(meta)[0],
+            copied=_continues(meta)[1],
             superseded=_superseded(meta),
             leaf=meta.source_file.leaf,
         )
@@ -354,6 +361,19 @@ def _summarise(
     }
     _put(db, "sessions", row)
     return True
+
+
+def _own(db: sqlite3.Connection, sid: str, node: Node, found: content.Looked, copied: int) -> counts.Own:
+    """The tokens that an entry adds to its session."""
+    if node.source is not None and node.source.line <= copied:
+        return counts.Own(0, 0)
+    return counts.record(db, sid, node, found)
+
+
+def _continues(meta: Meta) -> tuple[str | None, int]:
+    """The session that this one continues, and up to which line of its file that one was copied."""
+    found = meta.continuation
+    return (None, 0) if found is None else (storable(found.session), clamped(found.line))
 
 
 def _superseded(meta: Meta) -> str:

@@ -330,6 +330,19 @@ class Project(Entry):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Continuation(Entry):
+    """On ``meta``: the session continues another one, of which the lines of its file up to ``line`` are a copy.
+
+    ``session``: the other session's id. ``entry``: the chain of the last entry of it that was copied.
+    """
+
+    kind: ClassVar[str] = "continuation"
+    session: str
+    entry: str
+    line: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Seal(Entry):
     """On ``meta``: somebody signed a branch as it was. ``leaf``: the chain of its last entry; ``entries``: how many it
     had, the root among them. ``format``: ``ssh`` or ``openpgp``, of ``signature`` (armoured).
@@ -384,7 +397,7 @@ KINDS: Mapping[str, type[Entry]] = {
     for kind in (
         Session, Message, ModelChange, ThinkingChange, ModeChange, ToolsChange, Instructions, Injection, Compaction,
         BranchSummary, ContextEdit, Prune, Reset, Label, Title, Custom, CustomMessage, Usage, Permission, Checkpoint,
-        Fork, SourceFile, Attachment, Project, Seal, Tombstone,
+        Fork, SourceFile, Attachment, Project, Continuation, Seal, Tombstone,
     )
 }
 """The kinds an entry of our own may have, by the name its payload states."""

@@ -27,6 +27,7 @@ class Meta:
 
     header: kinds.Session | None = None
     project: str | None = None
+    continuation: kinds.Continuation | None = None
     source_file: kinds.SourceFile = field(default_factory=kinds.SourceFile)
     nodes: tuple[Node, ...] = ()
     marks: tuple[Mark, ...] = ()
@@ -97,6 +98,7 @@ def meta_of(store: ObjectStore, sid: str) -> Meta:
     """The ``meta`` branch of a session, folded: newest wins; a line that left the agent's file does not count."""
     header: kinds.Session | None = None
     project: str | None = None
+    continuation: kinds.Continuation | None = None
     source_file: kinds.SourceFile | None = None
     nodes: list[Node] = []
     marks: list[Mark] = []
@@ -135,12 +137,14 @@ def meta_of(store: ObjectStore, sid: str) -> Meta:
             header = entry
         elif isinstance(entry, kinds.Project):
             project = project or entry.identity
+        elif isinstance(entry, kinds.Continuation):
+            continuation = continuation or entry
         elif isinstance(entry, kinds.SourceFile):
             source_file = source_file or entry
             files.append((node, entry))
         marks += marks_of(node, entry, on_meta=True)
     state = source_file or kinds.SourceFile()
-    return Meta(header, project, state, tuple(nodes), tuple(marks), tuple(files), tuple(gaps.values()))
+    return Meta(header, project, continuation, state, tuple(nodes), tuple(marks), tuple(files), tuple(gaps.values()))
 
 
 def marks_of(node: Node, entry: Entry, *, on_meta: bool) -> list[Mark]:

@@ -1,10 +1,11 @@
-"""From which entry of which session another one was started, as sub-agents are."""
+"""From which entry of which session another one was started, as sub-agents are, or resumed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from gitsession.codec.digest import to_base64url
 from gitsession.formats import DELEGATING, Delegating
 from gitsession.model.blocks import ToolCall
 from gitsession.model.entries import Attachment, Message
@@ -19,7 +20,10 @@ from gitsession.store.base import ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """``session``: the one that started it, or that it was forked from. ``entry``: the call that started it."""
+    """``session``: the one that started it, that it was forked from, or that it continues.
+
+    ``entry``: the call that started it, or the last entry that it has in common with the one it continues.
+    """
 
     session: str
     entry: Node | None
@@ -39,7 +43,7 @@ def origin(
     named = parent_of(header)
     above = find(header.agent, named) if header is not None and named is not None else None
     if above is None:
-        return None
+        return _continued(store, sid, meta)
     if format is None or source_id is None:
         return Origin(above, None)
     begun = {sid: _Begun(source_id, _beside(meta, store))}
@@ -58,6 +62,15 @@ def started(store: ObjectStore, node: Node, tree: Tree, agent: str, begun: Mappi
     asked = {sid: _Begun(id, _beside(meta_of(store, sid), store)) for sid, id in begun.items() if id is not None}
     below = graph.below(tree, node.oid)
     return [sid for sid, found in _calls(store, below, format, asked) if found is not None and found.oid == node.oid]
+
+
+def _continued(store: ObjectStore, sid: str, meta: Meta) -> Origin | None:
+    """The session that ``sid`` continues, and the last entry of it that was copied, if they are in the store."""
+    found = meta.continuation
+    if found is None or found.session == sid or not graph.branches(store, found.session):
+        return None
+    nodes = graph.tree(store, found.session).nodes.values()
+    return Origin(found.session, next((node for node in nodes if to_base64url(node.chain) == found.entry), None))
 
 
 @dataclass(frozen=True, slots=True)

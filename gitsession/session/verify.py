@@ -27,7 +27,9 @@ from gitsession.store.base import ObjectStore, Oid, RefValue
 AT_ONCE = 128
 """Entries that are read together."""
 
-ON_META = frozenset({"session", "title", "label", "source_file", "attachment", "project", "seal", "tombstone"})
+ON_META = frozenset(
+    {"session", "title", "label", "source_file", "attachment", "project", "continuation", "seal", "tombstone"}
+)
 """The kinds that ``meta`` may hold: what may change about a session."""
 
 

@@ -19,6 +19,7 @@ from gitsession.model.entries import (
     Attachment,
     BranchSummary,
     Checkpoint,
+    Continuation,
     Project,
     Seal,
     Session,
@@ -51,7 +52,7 @@ _FORM = re.compile(
     rb"committer gitsession <gitsession@gitsession> (?:0|[1-9][0-9]{0,9}) \+0000\n\n.*",
     re.DOTALL,
 )
-_NOT_ON_A_BRANCH = {kind.kind for kind in (Attachment, Checkpoint, Project, Seal, SourceFile)}
+_NOT_ON_A_BRANCH = {kind.kind for kind in (Attachment, Checkpoint, Continuation, Project, Seal, SourceFile)}
 
 
 class Heads(Reader, Protocol):
