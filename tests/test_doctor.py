@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -182,3 +184,15 @@ def test_a_lock_of_a_process_of_ours_is_left_to_maintain(path: Path, run: Run) -
     assert "of a process of ours that died" in line(told, "locks")
     run("maintain")
     assert line(run("doctor"), "locks").endswith("0 locks")
+
+
+def test_a_refspec_that_fetches_into_branches_is_named_with_what_removes_it(path: Path, run: Run) -> None:
+    spec = "+refs/heads/*:refs/heads/*"
+    git(path, "config", "remote.origin.url", "/nowhere")
+    git(path, "config", "--add", "remote.origin.fetch", spec)
+    told = run("doctor", code=5)
+    assert f"a plain `git fetch` by {spec} overwrites and deletes branches here" in told
+    [command] = [row.strip() for row in told.splitlines() if "--unset-all" in row]
+    subprocess.run(shlex.split(command), check=True)
+    assert "overwrites and deletes" not in run("doctor")
+    assert git(path, "config", "--get-all", "remote.origin.fetch").strip() == "+refs/heads/*:refs/remotes/origin/*"

@@ -72,9 +72,14 @@ def _remotes(store: GitStore) -> Iterator[Check]:
 
     try:
         known = remotes.listed(store.git_dir)
+        unsafe = remotes.fetched_into_branches(store.git_dir)
     except GitSessionError as error:
         yield Check("remotes", str(error), error.hint or "mend the store's configuration")
         return
+    for name, spec in unsafe:
+        mend = f"git --git-dir={shlex.quote(str(store.git_dir))} config --unset-all --fixed-value"
+        mend = f"{mend} remote.{name}.fetch {shlex.quote(spec)}"
+        yield Check(f"remote {name}", f"a plain `git fetch` by {spec} overwrites and deletes branches here", mend)
     for remote in known:
         there = standing.of(store, remote)
         what = f"remote {remote.name}"

@@ -109,6 +109,14 @@ def listed(git_dir: Path) -> list[Remote]:
     return found
 
 
+def fetched_into_branches(git_dir: Path) -> list[tuple[str, str]]:
+    """Return the remotes and fetch refspecs by which a plain `git fetch` moves or deletes what is local."""
+    said = _settings(git_dir)
+    found = [(name, spec) for name in _names(said) for spec in said.get(f"remote.{name}.fetch", [])]
+    local = (_HEADS, "refs/gitsession/")
+    return [row for row in found if (to := row[1].partition(":")[2]).startswith(local) or to == "refs/*"]
+
+
 def find(git_dir: Path, name: str = "") -> Remote:
     """The remote ``name``, by default the home remote. Raises ``NotFound``."""
     there = listed(git_dir)
