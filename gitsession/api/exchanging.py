@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +37,7 @@ class Exchanging(Opened):
         super().__init__(objects, clock)
         self._projects: dict[str, str | None] = {}
         self._brought_in: dict[tuple[str, str], str] = {}
+        self._places: dict[str, list[Path]] = {}
 
     def import_file(
         self, path: str | Path, *, agent: str = "", final: bool = False, dry_run: bool = False
@@ -110,11 +111,29 @@ class Exchanging(Opened):
             dry_run=dry_run,
             find=lambda source_id: self._session_of(format.AGENT, source_id),
             continuation=self._continuation(format, source),
+            is_elsewhere=lambda sid, payloads: self._is_elsewhere(format, source, sid, path, payloads),
         )
         self._brought_in[format.AGENT, source.source_id] = done.session
+        if path is not None:
+            self._places.setdefault(done.session, []).append(path.absolute())
         if path is not None and histories and not dry_run and not done.is_purged and format.AGENT in REMEMBERING:
             done = self._with_history(format, source, path, done)
         return done.with_missing(taken.missing)
+
+    def _is_elsewhere(
+        self, format: Format, source: Source, sid: str, path: Path | None, payloads: Collection[bytes]
+    ) -> bool:
+        """Whether a file other than ``path`` that was imported as session ``sid`` still has one of ``payloads``."""
+        places = {*self._places.get(sid, ()), *self.catalogue(fresh=False).files_of(sid)}
+        for place in places - {path.absolute() if path is not None else None}:
+            try:
+                held = format.split(discover.read(place)[1], name=discover.name_of(place))
+            except (OSError, Malformed):
+                continue  # gone, or another file by now
+            lines = (record.payload for record in held.records)
+            if held.source_id == source.source_id and any(line in payloads for line in lines):
+                return True
+        return False
 
     def _continuation(self, format: Format, source: Source) -> Continuation | None:
         """The session that a file was written from, if ``resume`` wrote it here for an agent."""

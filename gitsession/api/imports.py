@@ -122,7 +122,11 @@ class Imports:
         self.take_what_waits()
         for failure in self.failed[before:]:
             raise failure.error
-        rows = self.store.catalogue().by_source(agent, source_id) if source_id else []
+        catalogue = self.store.catalogue()
+        row = catalogue.session(sid) if sid and source_id else None
+        if row is not None and (row.source_id or "").startswith(f"{source_id}~"):
+            return sid  # a second file with this id (decision 0033)
+        rows = catalogue.by_source(agent, source_id) if source_id else []
         return rows[0].sid if rows else sid
 
     def take_what_waits(self) -> None:

@@ -7,12 +7,12 @@ moves each ref from the value that was seen. Where another writer was faster, it
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from gitsession.codec.digest import hash_of
+from gitsession.codec.digest import hash_of, to_base32, to_base64url
 from gitsession.codec.payload import NONCE_BYTES
 from gitsession.errors import Corrupt, Malformed, NotFound, RefMoved, Refused, Unavailable
 from gitsession.exchange.alike import Alike, fill_vault
@@ -24,11 +24,11 @@ from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
 from gitsession.redaction.ahead import Ahead
-from gitsession.session import graph, keep, names, naming, oplog, purged
+from gitsession.session import facts, graph, keep, names, naming, oplog, purged
 from gitsession.session.active import active
-from gitsession.session.content import entry_of
+from gitsession.session.content import entry_of, payload_of
 from gitsession.session.meta import Meta, meta_of
-from gitsession.session.node import Node
+from gitsession.session.node import Node, position
 from gitsession.session.oplog import Move
 from gitsession.session.tombstone import put_or_stand_in
 from gitsession.store import refs
@@ -93,6 +93,7 @@ def bring_in(
     dry_run: bool = False,
     find: Find | None = None,
     continuation: kinds.Continuation | None = None,
+    is_elsewhere: Callable[[str, Collection[bytes]], bool] | None = None,
 ) -> BroughtIn:
     """Import ``source``. ``attachments``: what its entries name and the agent keeps elsewhere, by name.
 
@@ -100,20 +101,25 @@ def bring_in(
     ``project``: which one it belongs to, as far as this machine knows; what another one knew stays otherwise.
 
     ``continuation``: the session that this one continues, if the file was written from another one.
+    ``is_elsewhere``: whether another file that was imported as this session still has one of these lines. Then the file
+    is a second one with the same id, and is imported as a session of its own (decision 0033).
     ``command``: what the operation log calls it, in the same transaction; without one it is not logged.
     ``dry_run``: work it all out and write nothing. Raises ``Unavailable`` where other writers moved the session's refs
     at every try.
     """
     for _ in range(TRIES):
-        gone = _purged_session(store, source)
-        if gone:
-            problems = (*source.problems, Problem(0, "it was purged: nothing of it is taken in"))
-            return BroughtIn(
-                session=gone, entries=len(source.records), new=0, rewritten=None, branch="", moves=(),
-                problems=problems, is_purged=True,
-            )  # fmt: skip
+        gone = _purged(store, source)
+        if gone is not None:
+            return gone
         plan = _Plan(store, format, source, find, project, continuation)
         plan.run(attachments or {})
+        second = plan.second_file(is_elsewhere)
+        if second is not None:
+            gone = _purged(store, second.source)
+            if gone is not None:
+                return gone
+            plan = second
+            plan.run(attachments or {})
         if dry_run:
             return plan.outcome()
         try:
@@ -168,6 +174,33 @@ class _Plan:
         is_other = continuation is not None and continuation.session != self.sid
         self.meta.keep_file(self.project, continuation if is_other else None)
         self.meta.attach(attachments)
+
+    def second_file(self, is_elsewhere: Callable[[str, Collection[bytes]], bool] | None) -> _Plan | None:
+        """The plan of importing the file as a session of its own, if it is a second one with the id of this session.
+
+        It is if it lacks entries that another file still has, or if it was imported so before. The id of the session
+        follows from the agent's id and the first entry that the file does not share.
+        """
+        if self.tree is None or not self.meta.lost:
+            return None
+        known = {node.oid for node in facts.imported_now(self.tree, self.seen.source_file.superseded)}
+        known |= {node.oid for node in self.at_line.values() if node.source is None}
+        own = next((record for record in self.source.records if self.at_line[record.line].oid not in known), None)
+        if own is None:
+            return None
+        shared = self.root if own.parent is None else self.at_line[own.parent]
+        suffix = to_base32(self.at_line[own.line].chain, names.LENGTH)
+        source = replace(self.source, source_id=f"{self.source.source_id}~{suffix}")
+        sid = names.derived(source.agent, source.source_id, source.started_ms)
+        if not graph.branches(self.store, sid):
+            lost = set(self.meta.lost)
+            nodes = [node for node in self.tree.nodes.values() if node.source is not None and position(node) in lost]
+            payloads = {payload_of(self.store, node) for node in nodes if not node.is_tombstone}
+            if is_elsewhere is None or not is_elsewhere(self.sid, payloads):
+                return None
+        line = own.line - 1 if self.base is None else 0
+        continuation = kinds.Continuation(session=self.sid, entry=to_base64url(shared.chain), line=max(line, 0))
+        return _Plan(self.store, self.format, source, self.find, self.project, continuation)
 
     def carry_out(self, command: Command | None) -> BroughtIn:
         outcome = self.outcome()
@@ -350,6 +383,18 @@ class _Plan:
         if self.source.leaf is not None:
             return self.at_line[self.source.leaf]
         return self.at_line[max(self.at_line)] if self.at_line else None
+
+
+def _purged(store: ObjectStore, source: Source) -> BroughtIn | None:
+    """The outcome of importing a session that was purged; ``None`` if it was not."""
+    sid = _purged_session(store, source)
+    if not sid:
+        return None
+    problems = (*source.problems, Problem(0, "it was purged: nothing of it is taken in"))
+    return BroughtIn(
+        session=sid, entries=len(source.records), new=0, rewritten=None, branch="", moves=(),
+        problems=problems, is_purged=True,
+    )  # fmt: skip
 
 
 def _purged_session(store: ObjectStore, source: Source) -> str:

@@ -42,6 +42,7 @@ class Placed:
 class OnMeta:
     """What is news goes there. ``before`` and ``tip``: where ``meta`` of the session was, and is after it.
 
+    ``lost``: the places of entries that the file had when it was imported last, and does not have now.
     ``rewritten``: the first line that the agent wrote anew since. ``problems``: what there is to tell.
     """
 
@@ -55,6 +56,7 @@ class OnMeta:
         self.before = self.tip = store.ref(refs.meta(sid)) if placed.tree else None
         self._purged = purged.read(store)
         self.rewritten: int | None = None
+        self.lost: tuple[str, ...] = ()
         self.problems: list[Problem] = []
         self._node = seen.nodes[0] if seen.nodes else placed.root
 
@@ -124,6 +126,7 @@ class OnMeta:
         older = {position(node) for node in self._seen.older_lines()} & set(before.superseded)
         entries = self._superseded(newest.values(), headers)
         superseded = (*entries, *sorted(older - set(entries)))
+        self.lost = tuple(place for place in entries if place not in before.superseded)
         leaf = None if self._source.leaf is None else position(self._at_line[self._source.leaf])
         ours = tuple(taken.place for _, taken in sorted(self._taken.items()))
         if set(superseded) != set(before.superseded):
