@@ -26,6 +26,9 @@ API = Api(
 FOLLOWS = "(what it returned follows)"
 FROM_TOOLS = "What the tools returned:"
 
+JOINING = ("pi", "pi-0.73", "omp")
+"""Profiles of agents that put nothing between a thought of another model, which is text here, and its answer."""
+
 _REASONING_FIELDS = ("reasoning", "reasoning_content", "reasoning_text")
 """Where servers of this API put a model's reasoning, which they want back. pi keeps the field's name as signature."""
 
@@ -36,8 +39,9 @@ def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
     head = prompt(context, system)
     if head:
         messages.append({"role": "system", "content": head})
+    between = "" if context.profile in JOINING else "\n\n"
     for turn in turns(context, API, skip=opening(context)):
-        messages += _messages(turn)
+        messages += _messages(turn, between)
     model = model_of(context, API)
     defined = [_tool(tool) for tool in tools(context)]
     return {
@@ -47,9 +51,9 @@ def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
     }
 
 
-def _messages(turn: Turn) -> Iterable[dict[str, Any]]:
+def _messages(turn: Turn, between: str) -> Iterable[dict[str, Any]]:
     if turn.role == "assistant":
-        yield from _assistant(turn)
+        yield from _assistant(turn, between)
     elif turn.role == "user":
         parts = [_part(block) for block in turn.blocks if isinstance(block, Text | Image | File)]
         alone = len(parts) == 1 and parts[0]["type"] == "text"
@@ -58,8 +62,8 @@ def _messages(turn: Turn) -> Iterable[dict[str, Any]]:
         yield {"role": turn.role, "content": words(turn.blocks)}
 
 
-def _assistant(turn: Turn) -> Iterable[dict[str, Any]]:
-    text, calls = words(turn.blocks, between=""), turn.calls
+def _assistant(turn: Turn, between: str) -> Iterable[dict[str, Any]]:
+    text, calls = words(turn.blocks, between="" if turn.own else between), turn.calls
     if not text and not calls:
         return
     yield {
