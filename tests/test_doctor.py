@@ -69,7 +69,7 @@ def test_a_store_that_has_none_of_it_is_told_nothing_of_it(run: Run, path: Path)
 
 def test_remotes_are_told_with_what_they_lack(run: Run, path: Path, tmp_path: Path) -> None:
     sid = talk(path, "hello", "there")
-    remotes.add(path, "origin", str(hub(tmp_path / "hub.git")))
+    remotes.add(path, "origin", str(hub(tmp_path / "hub.git")), scope=remotes.Scope(is_all=True))
     assert line(run("doctor"), "remote origin").endswith("never seen yet; 2 refs here: `gitsession sync origin`")
     run("sync")
     assert line(run("doctor"), "remote origin") == "ok remote origin had all that is here when it was last seen"
@@ -84,7 +84,7 @@ def test_remotes_are_told_with_what_they_lack(run: Run, path: Path, tmp_path: Pa
 
 def test_a_push_that_did_not_end_is_told(run: Run, path: Path, tmp_path: Path) -> None:
     sid = talk(path, "hello")
-    remotes.add(path, "origin", str(hub(tmp_path / "hub.git")))
+    remotes.add(path, "origin", str(hub(tmp_path / "hub.git")), scope=remotes.Scope(is_all=True))
     run("sync")
     intents.note(path, "origin", {refs.leaf(sid): "ab" * 20})
     told = line(run("doctor"), "push origin")

@@ -213,7 +213,7 @@ def test_an_imported_session_is_looked_at_in_its_agents_words(store, monkeypatch
 @pytest.fixture
 def home(store, remote: Path) -> Path:
     """The remote that the store is synced with."""
-    assert command_line.run(["remote", "add", "origin", str(remote)]) == 0
+    assert command_line.run(["remote", "add", "origin", str(remote), "--all"]) == 0
     return remote
 
 

@@ -330,7 +330,7 @@ def test_what_the_history_of_the_set_keeps_of_a_redaction_is_told(run: Run, impo
     rules.write_text(rule.format("login"))
     run("redact")
     git(hub, "init", "-q", "--bare", "-b", "main")
-    run("remote", "add", "origin", str(hub))
+    run("remote", "add", "origin", str(hub), "--all")
     rules.write_text(rule.format("redirect"))
     assert "stays as it was" not in run("redact", err=True)
     run("sync")

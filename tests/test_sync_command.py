@@ -15,7 +15,7 @@ from commands import Run
 from raw import git
 from remotes import hub
 
-from gitsession import Store
+from gitsession import Message, Store
 from gitsession.cli import syncing
 from gitsession.cli.syncing import Progress
 from gitsession.sync.transport import Talk
@@ -48,18 +48,18 @@ def keep_secrets(run: Run) -> None:
 
 
 def test_remotes_are_listed_by_either_command(run: Run) -> None:
-    run("remote", "add", "origin", "hub.git")
+    run("remote", "add", "origin", "hub.git", "--all")
     assert run("remote", "list") == run("remote")
     assert run("remote", "list", "--json") == run("remote", "--json")
 
 
 def test_a_remote_that_is_not_home_is_named_in_what_to_do_next(run: Run) -> None:
-    assert "`gitsession sync`" in run("remote", "add", "origin", "hub.git")
+    assert "`gitsession sync`" in run("remote", "add", "origin", "hub.git", "--all")
     assert "`gitsession sync other`" in run("remote", "add", "other", "hub.git")
 
 
 def test_what_was_forgotten_is_told_as_json_too(run: Run, here: Path) -> None:
-    run("remote", "add", "origin", "hub.git")
+    run("remote", "add", "origin", "hub.git", "--all")
     told = json.loads(run("remote", "remove", "origin", "--json"))
     assert [remote["name"] for remote in told["remotes"]] == ["origin"]
     assert run("remote", code=1) == ""
@@ -67,7 +67,7 @@ def test_what_was_forgotten_is_told_as_json_too(run: Run, here: Path) -> None:
 
 def test_who_names_a_session_in_place_of_the_remote_is_told_how(run: Run, here: Path) -> None:
     sid = imported(run, here, "hi")
-    run("remote", "add", "origin", "hub.git")
+    run("remote", "add", "origin", "hub.git", "--all")
     assert "`gitsession push REMOTE SESSION`" in run("push", sid, code=3, err=True)
 
 
@@ -76,7 +76,7 @@ def test_who_names_a_session_in_place_of_the_remote_is_told_how(run: Run, here: 
 
 def test_a_session_without_a_title_is_called_by_its_first_words(run: Run, here: Path) -> None:
     sid = imported(run, here, "Fix the login redirect")
-    run("remote", "add", "origin", "hub.git")
+    run("remote", "add", "origin", "hub.git", "--all")
     assert f"{sid}/main  Fix the login redirect" in run("sync")
 
 
@@ -84,7 +84,7 @@ def test_of_a_large_sync_some_are_shown_and_the_rest_counted(run: Run, here: Pat
     monkeypatch.setattr(syncing, "_SHOWN", 2)
     for number in range(3):
         imported(run, here, "hi", name=f"0199-{number}")
-    run("remote", "add", "origin", "hub.git")
+    run("remote", "add", "origin", "hub.git", "--all")
     told = run("sync").splitlines()
     assert sum(line.startswith("sent ") for line in told) == 2
     assert re.fullmatch(r"\.\.\. and \d+ more; --json lists all", told[2])
@@ -92,14 +92,14 @@ def test_of_a_large_sync_some_are_shown_and_the_rest_counted(run: Run, here: Pat
 
 def test_who_has_sent_all_is_told_that(run: Run, here: Path) -> None:
     imported(run, here, "hi")
-    run("remote", "add", "origin", "hub.git")
+    run("remote", "add", "origin", "hub.git", "--all")
     run("push")
     assert run("push") == "origin: nothing to do\n"
 
 
 def test_a_purge_that_a_sync_publishes_is_told(run: Run, here: Path) -> None:
     imported(run, here, "hi", "what nobody should read", "bye")
-    run("remote", "add", "origin", "hub.git")
+    run("remote", "add", "origin", "hub.git", "--all")
     run("sync")
     run("server", "install", "hub.git")
     run("purge", "--match", "what nobody should read", "--yes")
@@ -109,7 +109,7 @@ def test_a_purge_that_a_sync_publishes_is_told(run: Run, here: Path) -> None:
 def test_the_hint_of_a_ref_that_was_held_back_can_be_pasted(run: Run, here: Path) -> None:
     keep_secrets(run)
     imported(run, here, f"the key is {KEY}")
-    run("remote", "add", "origin", "hub.git")
+    run("remote", "add", "origin", "hub.git", "--all")
     hint = re.search(r"`(gitsession gate allow [^`]*)`", run("sync", code=6))
     assert hint
     run(*shlex.split(hint[1])[1:])
@@ -119,7 +119,7 @@ def test_the_hint_of_a_ref_that_was_held_back_can_be_pasted(run: Run, here: Path
 def test_of_a_session_that_is_held_back_nothing_is_sent_that_its_clone_could_not_place(run: Run, here: Path) -> None:
     keep_secrets(run)
     imported(run, here, f"the key is {KEY}")
-    run("remote", "add", "origin", "hub.git")
+    run("remote", "add", "origin", "hub.git", "--all")
     run("sync", code=6)
     run("clone", "hub.git", "other.git")
     assert run("--store", "other.git", "verify").splitlines()[-1].endswith("0 problems")
@@ -146,7 +146,7 @@ def test_git_tells_its_progress_and_we_tell_what_became_of_each_ref(monkeypatch:
 def test_git_has_nothing_to_warn_of(run: Run, here: Path) -> None:
     """A setting that git does not know is told to everybody who watches."""
     imported(run, here, "hi")
-    run("remote", "add", "origin", "hub.git")
+    run("remote", "add", "origin", "hub.git", "--all")
     run("sync")
     told: list[bytes] = []
     with Store.open() as store:
@@ -198,3 +198,86 @@ def test_a_command_with_parts_says_what_they_are_in_whole_sentences(run: Run, gr
     told = run(group, code=2, err=True)
     assert told.startswith("Usage: ")
     assert "..." not in told.partition("Commands:")[2]
+
+
+# ---- what is sent
+
+
+def seen_at(here: Path) -> set[str]:
+    """The sessions that the hub has."""
+    told = git(here / "hub.git", "for-each-ref", "--format=%(refname)", "refs/heads/sessions")
+    return {name.split("/")[3] for name in told.splitlines()}
+
+
+def test_the_first_sync_lists_sessions_by_project_and_sends_nothing_unasked(run: Run, here: Path) -> None:
+    sid = imported(run, here, "Fix the login redirect")
+    run("remote", "add", "origin", "hub.git")
+    told = run("sync", code=4, err=True)
+    assert f"{here}: 1 session" in told
+    assert sid in told
+    assert "cannot ask for confirmation: standard input is not a terminal" in told
+    assert "pass --yes; nothing was changed" in told
+    assert run("push", code=4) == ""
+    assert seen_at(here) == set()
+    run("sync", "--yes")
+    assert seen_at(here) == {sid}
+    more = imported(run, here, "Another", name="0199-bbbb")
+    run("sync")
+    assert seen_at(here) == {sid, more}
+
+
+def test_a_dry_run_of_sync_lists_what_would_be_sent(run: Run, here: Path) -> None:
+    sid = imported(run, here, "Fix the login redirect")
+    run("remote", "add", "origin", "hub.git")
+    assert sid in run("sync", "--dry-run")
+    [session] = json.loads(run("sync", "--dry-run", "--json"))["sessions"]
+    assert (session["session"], session["project"], session["agent"]) == (sid, str(here), "pi")
+    assert seen_at(here) == set()
+    run("sync", "--yes")
+    assert run("sync", "--dry-run") == "origin: nothing to send\n"
+
+
+@pytest.mark.parametrize("limit", [("--project", "."), ("--agent", "pi"), ("--label", "team")])
+def test_sessions_outside_of_the_scope_are_never_sent(run: Run, here: Path, limit: tuple[str, str]) -> None:
+    sid = imported(run, here, "Fix the login redirect")
+    run("label", f"{sid}@leaf", "team")
+    with Store.open() as store:
+        private = store.new_session(agent="other", cwd="/elsewhere")
+        private.append(Message.user("private"))
+    run("remote", "add", "origin", "hub.git", *limit)
+    assert limit[0].removeprefix("--") in run("remote")
+    for command in (["sync", "--yes"], ["sync"], ["push"]):
+        run(*command)
+        assert seen_at(here) == {sid}
+    assert "outside of the scope" in run("push", "origin", private.id, code=4, err=True)
+    assert seen_at(here) == {sid}
+
+
+def test_a_session_that_the_remote_has_stays_in_step(run: Run, here: Path) -> None:
+    sid = imported(run, here, "Fix the login redirect")
+    with Store.open() as store:
+        store.add_remote("origin", str(here / "hub.git"), agents=["pi"])
+        private = store.new_session(agent="other", cwd=str(here))
+        private.append(Message.user("private"))
+        store.sync()
+        assert seen_at(here) == {sid}
+        store.archive([private.id])
+        store.sync()
+        assert "gitsession/archive" not in git(here / "hub.git", "for-each-ref")
+        store.session(sid).append(Message.user("goes along"))
+        store.sync()
+        assert store.plan_push().sessions == ()
+        store.archive([sid])
+        store.sync()
+        assert "private" not in git(here / "hub.git", "log", "--all", "--format=%s")
+
+
+@pytest.mark.parametrize("address", ["ht!tp://x", "://x", "https://", "1http://x"])
+def test_an_address_that_is_no_url_is_refused(run: Run, address: str) -> None:
+    assert "it is no URL" in run("remote", "add", "bad", address, code=2, err=True)
+    assert "bad" not in run("remote", code=1)
+
+
+def test_a_scope_is_either_all_or_limited(run: Run) -> None:
+    run("remote", "add", "origin", "hub.git", "--all", "--agent", "pi", code=4)
+    assert json.loads(run("remote", "--json", code=1))["remotes"] == []

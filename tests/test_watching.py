@@ -94,7 +94,7 @@ def test_a_command_tells_a_person_and_neither_a_program_nor_a_pipe(
     words, says = COMMANDS[name]
     monkeypatch.chdir(tmp_path)
     hub = bare(tmp_path / "hub.git")
-    assert command_line.run(["remote", "add", "origin", str(hub)]) == 0
+    assert command_line.run(["remote", "add", "origin", str(hub), "--all"]) == 0
     if name == "clone":
         assert command_line.run(["push"]) == 0
     monkeypatch.setattr(sys, "stderr", io.StringIO())

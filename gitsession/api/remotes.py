@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gitsession.api.opened import Opened
+from gitsession.index.here import is_of
 from gitsession.store import refs
 
 if TYPE_CHECKING:
+    from gitsession.index.catalogue import Row
     from gitsession.sync.remotes import Remote
     from gitsession.sync.syncing import SyncReport
     from gitsession.sync.transport import Talk
+
+
+@dataclass(frozen=True, slots=True)
+class PushPlan:
+    """What a push to ``remote`` would send. ``is_first``: it would be the first, and nobody has asked for all."""
+
+    remote: str
+    sessions: tuple[Row, ...]
+    is_first: bool
 
 
 class Syncing(Opened):
@@ -25,14 +37,41 @@ class Syncing(Opened):
 
         return remotes.listed(self.objects.git_dir)
 
-    def add_remote(self, name: str, url: str, *, namespace: str = "", home: bool = False) -> Remote:
+    def add_remote(
+        self,
+        name: str,
+        url: str,
+        *,
+        namespace: str = "",
+        home: bool = False,
+        projects: Iterable[str] = (),
+        agents: Iterable[str] = (),
+        labels: Iterable[str] = (),
+        all: bool = False,
+    ) -> Remote:
         """Remember a repository. ``namespace``: it is shared with code, sessions lie below ``refs/<namespace>/``.
 
-        ``home``: of several, it rules names. Raises ``InvalidName`` and ``Refused``.
+        ``home``: of several, it rules names. ``projects`` (folders or identities), ``agents``, ``labels``: its scope;
+        other sessions are not sent to it (docs/sync.md). ``all``: all sessions, and the commands do not ask before the
+        first push. Raises ``InvalidName`` and ``Refused``.
         """
         from gitsession.sync import remotes
 
-        return remotes.add(self.objects.git_dir, name, url, namespace=namespace, home=home)
+        scope = remotes.Scope(projects=tuple(projects), agents=tuple(agents), labels=tuple(labels), is_all=all)
+        return remotes.add(self.objects.git_dir, name, url, namespace=namespace, home=home, scope=scope)
+
+    def plan_push(self, remote: str = "") -> PushPlan:
+        """Return the sessions that a push would send, as far as was seen of the remote.
+
+        Nothing is sent, and the remote is not asked. Raises ``NotFound`` and ``Unavailable``.
+        """
+        from gitsession.sync import outgoing
+
+        found = self._remote(remote)
+        sids = set(outgoing.sessions_to_send(self.objects, found, self._among(found)))
+        rows = tuple(row for row in self.catalogue().sessions() if row.sid in sids)
+        has_sessions = any(refs.session_of(found.here(name)) for name in self.objects.refs(found.tracks))
+        return PushPlan(found.name, rows, is_first=not has_sessions and not found.scope.is_all)
 
     def remove_remote(self, name: str) -> Remote:
         """Forget one; what came from it stays. Raises ``NotFound``."""
@@ -55,13 +94,15 @@ class Syncing(Opened):
         from gitsession.sync import syncing
 
         sids = [self._row(session).sid for session in sessions]
-        return syncing.push(self.objects, self._remote(remote), talk or _silent(), sessions=sids)
+        found = self._remote(remote)
+        return syncing.push(self.objects, found, talk or _silent(), sessions=sids, among=self._among(found))
 
     def sync(self, remote: str = "", *, talk: Talk | None = None) -> SyncReport:
         """Both, until both have the same. Raises as ``pull``."""
         from gitsession.sync import syncing
 
-        return syncing.sync(self.objects, self._remote(remote), talk or _silent())
+        found = self._remote(remote)
+        return syncing.sync(self.objects, found, talk or _silent(), among=self._among(found))
 
     def bundle(self, path: str | Path, sessions: Iterable[str] = ()) -> list[str]:
         """Put sessions, or all, into a new file; their ids. Raises ``Refused``, ``NotFound`` and ``Unavailable``."""
@@ -75,6 +116,26 @@ class Syncing(Opened):
         from gitsession.sync import bundles
 
         return bundles.take(self.objects, Path(path), talk or _silent())
+
+    def _among(self, remote: Remote) -> frozenset[str] | None:
+        """Return the sessions in the scope of a remote; ``None`` where it has none."""
+        from gitsession.exchange import projects
+        from gitsession.index import names
+
+        scope = remote.scope
+        if not scope.is_limited:
+            return None
+        catalogue = self.catalogue()
+        folders = {project: projects.identity_of(Path(project)) for project in scope.projects}
+        found = set()
+        for row in catalogue.sessions():
+            is_project = not folders or any(is_of(row, *item) for item in folders.items())
+            if is_project and (not scope.agents or row.agent in scope.agents):
+                found.add(row.sid)
+        if scope.labels:
+            labels = {sid: names.names(catalogue, sid).labels.values() for sid in found}
+            found = {sid for sid in found if not set(scope.labels).isdisjoint(labels[sid])}
+        return frozenset(found)
 
     def _remote(self, named: str) -> Remote:
         """A remote by its name, or by its address."""

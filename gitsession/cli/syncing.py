@@ -5,16 +5,21 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
+
+import click
 
 from gitsession.cli import exits
 from gitsession.cli.opening import App
-from gitsession.cli.output import count, emit, paint, say, shorten, warn
+from gitsession.cli.output import count, emit, on_a_line, paint, say, shorten, warn
 from gitsession.codec.text import clean
+from gitsession.errors import Refused
 from gitsession.session.active import active
 from gitsession.store import create, refs
 
 if TYPE_CHECKING:
+    from gitsession.index.catalogue import Row
     from gitsession.sync.reconcile import SyncedBranch
     from gitsession.sync.syncing import SyncReport
     from gitsession.sync.transport import Talk
@@ -43,7 +48,7 @@ def talk() -> Talk:
     return Talk(Progress() if watched else None, interactive=sys.stdin.isatty())
 
 
-_NO_PROGRESS = re.compile(rb"From |To |fatal: |error: |remote: gitsession: | [ +\-*!=t] ")
+_NO_PROGRESS = re.compile(rb"From |To |Cloning into |fatal: |error: |remote: gitsession: | [ +\-*!=t] ")
 """What git says of each ref, and what went wrong: both are told by us, once and in our words."""
 
 
@@ -64,6 +69,60 @@ class Progress:
         self._rest = self._rest[-_LINE_BYTES_MAX:]
         sys.stderr.write("\r".join(clean(part) for part in told.decode("utf-8", "replace").split("\r")))
         sys.stderr.flush()
+
+
+yes_option = click.option("--yes", "consent", is_flag=True, help="Do not ask before the first push to a remote.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="List the sessions that would be sent; send nothing.")
+
+
+def tell_plan(app: App, remote: str, *, as_json: bool) -> int:
+    """List the sessions that a push would send, by project; the exit code."""
+    plan = app.store().plan_push(remote)
+    if as_json:
+        sessions = [{"session": row.sid, "project": row.project, "agent": row.agent} for row in plan.sessions]
+        emit("push-plan", {"remote": plan.remote, "sessions": sessions})
+    elif plan.sessions:
+        say(f"a push to {plan.remote} would send {count(len(plan.sessions), 'session')}:")
+        for line in _by_project(plan.sessions):
+            say(line)
+    else:
+        say(f"{plan.remote}: nothing to send")
+    return exits.OK
+
+
+def ask_first(app: App, name: str, *, consent: bool) -> None:
+    """Ask before the first push to a remote, for which nobody has said that all sessions may go.
+
+    Raises ``Refused`` where nobody can be asked, and where the answer is no.
+    """
+    if consent:
+        return
+    plan = app.store().plan_push(name)
+    if not plan.is_first or not plan.sessions:
+        return
+    is_alone = sys.stdin is None or not sys.stdin.isatty()
+    warn(f"The first push to {plan.remote} would send {count(len(plan.sessions), 'session')}:")
+    for line in _by_project(plan.sessions):
+        warn(line)
+    if is_alone:
+        hint = "pass --yes; nothing was changed"
+        raise Refused("cannot ask for confirmation: standard input is not a terminal", hint=hint)
+    if not click.confirm("Send them?", err=True):
+        hint = "`gitsession remote add` with --project, --agent or --label limits what is sent"
+        raise Refused("nothing was sent", hint=hint)
+
+
+def _by_project(rows: Sequence[Row]) -> Iterator[str]:
+    """The sessions of each project, at most ``_SHOWN`` of them."""
+    projects: dict[str, list[Row]] = {}
+    for row in rows:
+        projects.setdefault(row.project or "(no project)", []).append(row)
+    for project, found in sorted(projects.items()):
+        yield f"{on_a_line(project)}: {count(len(found), 'session')}"
+        for row in found[:_SHOWN]:
+            yield f"  {row.sid}  {row.agent:<8}  {shorten(row.name, _TITLE)}"
+        if len(found) > _SHOWN:
+            yield f"  ... and {len(found) - _SHOWN:,} more; --json lists all"
 
 
 def tell(app: App, schema: str, report: SyncReport, *, as_json: bool) -> int:

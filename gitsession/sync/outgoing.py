@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from gitsession.errors import Unavailable
+from gitsession.session import archived
 from gitsession.store import create, intents, lines, refs
 from gitsession.store.base import Oid
 from gitsession.store.gitstore import GitStore
@@ -42,10 +43,14 @@ def send(
     *,
     only: Iterable[str] = frozenset(),
     leave: Iterable[str] = frozenset(),
+    among: Collection[str] | None = None,
 ) -> Sent:
-    """``only``: of these sessions and refs, if any are named; ``leave``: not these refs. Raises ``Unavailable``."""
+    """``only``: of these sessions and refs, if any are named; ``leave``: not these refs. ``among``: see ``in_scope``.
+
+    Raises ``Unavailable``.
+    """
     flush(store)
-    wanted, branches = _wanted(store, remote, set(only), set(leave))
+    wanted, branches = _wanted(store, remote, set(only), set(leave), among)
     before = store.refs(remote.tracks)
     if not wanted:
         return Sent(sorted(branches, key=lambda one: one.ref))
@@ -98,16 +103,50 @@ def _hold_back(
     ]
 
 
+def sessions_to_send(store: GitStore, remote: Remote, among: Collection[str] | None = None) -> list[str]:
+    """Return the sessions of which something is to be sent, as far as was seen of the remote.
+
+    Raises ``Unavailable``.
+    """
+    flush(store)
+    wanted, _ = _wanted(store, remote, set(), set(), among)
+    return sorted({refs.session_of(ref) for ref in wanted} - {""})
+
+
+def in_scope(store: GitStore, remote: Remote, among: Collection[str] | None) -> Callable[[str], bool]:
+    """Return whether a ref may be sent to a remote whose scope is the sessions ``among``; ``None``: all.
+
+    Sessions that the remote has already stay in step with ours, archived ones too. Our archive leads to all that it
+    lists, so it goes where that is in the scope; what was purged always goes.
+    """
+    if among is None:
+        return lambda ref: True
+    seen = store.refs(remote.tracks)
+    theirs = seen.get(remote.tracking(refs.ARCHIVE))
+    listed = archived.at(store, theirs).ends if theirs is not None else {}
+    sids = {*among, *listed, *(refs.session_of(remote.here(name)) for name in seen)} - {""}
+
+    def fits(ref: str) -> bool:
+        if ref == refs.ARCHIVE:
+            return archived.read(store).ends.keys() <= sids
+        return not refs.session_of(ref) or refs.session_of(ref) in sids
+
+    return fits
+
+
 def _wanted(
-    store: GitStore, remote: Remote, only: set[str], leave: set[str]
+    store: GitStore, remote: Remote, only: set[str], leave: set[str], among: Collection[str] | None
 ) -> tuple[dict[str, tuple[Oid, str]], list[SyncedBranch]]:
     """What of each ref of ours the remote lacks, and its name there, in the order in which it is to go."""
     seen = store.refs(remote.tracks)
     found: dict[str, tuple[Oid, str]] = {}
     refused = []
+    fits = in_scope(store, remote, among)
     for ref, oid in _ours_to_send(store, remote).items():
         there = seen.get(remote.tracking(ref))
-        if there == oid or ref in leave or (only and refs.session_of(ref) not in only and ref not in _whole(only)):
+        if there == oid or ref in leave or not fits(ref):
+            continue
+        if only and refs.session_of(ref) not in only and ref not in _whole(only):
             continue
         name = ref
         if there is not None and not _holds(store, ref, oid, there):

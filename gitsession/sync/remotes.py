@@ -26,7 +26,28 @@ the other side, or for a password. Those are the user's own configuration to nam
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _NAMESPACE = re.compile(r"[a-z0-9][a-z0-9_-]{0,30}")
+_SCHEME = re.compile(r"(?:[A-Za-z0-9-]+::)?[A-Za-z][A-Za-z0-9+.-]*")
 _HEADS = "refs/heads/"
+_SCOPED = "gitsession-"
+"""What the settings of a scope begin with."""
+
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scope:
+    """The sessions that are sent to a remote: of one of ``projects``, ``agents`` and ``labels`` each, as far as given.
+
+    ``projects``: folders, or what identifies a project. ``is_all``: all, which the first push need not ask about.
+    """
+
+    projects: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    is_all: bool = False
+
+    @property
+    def is_limited(self) -> bool:
+        return bool(self.projects or self.agents or self.labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +64,7 @@ class Remote:
     is_home: bool = False
     is_named: bool = True
     settings: tuple[tuple[str, str], ...] = ()
+    scope: Scope = Scope()
 
     @property
     def address(self) -> str:
@@ -105,7 +127,14 @@ def listed(git_dir: Path) -> list[Remote]:
         match = re.fullmatch(r"refs/([^/*]+)/sessions/\*", far)
         places = _shared(match[1]) if match and match[1] != "heads" else _OWN
         told = tuple((key, value) for key in SAFE for value in said.get(f"remote.{name}.{key}", []))
-        found.append(Remote(name, url, places, is_home=name == home, settings=told))
+        kept = {key: tuple(said.get(f"remote.{name}.{_SCOPED}{key}", [])) for key in ("project", "agent", "label")}
+        scope = Scope(
+            projects=kept["project"],
+            agents=kept["agent"],
+            labels=kept["label"],
+            is_all=said.get(f"remote.{name}.{_SCOPED}all", [""])[-1] == "true",
+        )
+        found.append(Remote(name, url, places, is_home=name == home, settings=told, scope=scope))
     return found
 
 
@@ -133,11 +162,15 @@ def find(git_dir: Path, name: str = "") -> Remote:
     raise NotFound(f"no remote {name[:80]!r}", hint=f"there are {names}")
 
 
-def add(git_dir: Path, name: str, url: str, *, namespace: str = "", home: bool = False) -> Remote:
+def add(
+    git_dir: Path, name: str, url: str, *, namespace: str = "", home: bool = False, scope: Scope = Scope()
+) -> Remote:
     """Remember a remote. ``namespace``: it is shared with a code repository, sessions lie below ``refs/<namespace>/``.
 
     Raises ``InvalidName`` and ``Refused``, where there is a remote of that name.
     """
+    if scope.is_all and scope.is_limited:
+        raise Refused(f"cannot add {name[:80]!r}: a scope is either all sessions, or limited")
     if not _NAME.fullmatch(name) or name.endswith((".lock", ".")) or ".." in name:
         raise InvalidName(f"{name[:80]!r} cannot be a remote", hint="use letters, digits, ., - and _")
     if namespace and (not _NAMESPACE.fullmatch(namespace) or namespace in ("heads", "tags", "remotes", "notes")):
@@ -146,8 +179,14 @@ def add(git_dir: Path, name: str, url: str, *, namespace: str = "", home: bool =
         raise Refused(f"there is a remote {name!r}", hint="choose another name, or remove it first")
     where = address(url)
     made = Remote(name, where, _shared(namespace) if namespace else _OWN)
-    for key in ("fetch", "push"):
+    for key in ("fetch", "push", *(f"{_SCOPED}{kind}" for kind in ("project", "agent", "label", "all"))):
         _config(git_dir, "--unset-all", f"remote.{name}.{key}", accept=(0, 5))
+    for kind, values in (("project", scope.projects), ("agent", scope.agents), ("label", scope.labels)):
+        for value in values:
+            value = os.path.abspath(value) if kind == "project" and os.path.isdir(value) else value
+            _config(git_dir, "--add", f"remote.{name}.{_SCOPED}{kind}", value)
+    if scope.is_all:
+        _config(git_dir, f"remote.{name}.{_SCOPED}all", "true")
     _config(git_dir, f"remote.{name}.url", where)
     for spec in made.fetched() if made.is_shared else [f"+{_HEADS}*:{made.tracks}*"]:
         _config(git_dir, "--add", f"remote.{name}.fetch", spec)
@@ -181,8 +220,10 @@ def address(url: str) -> str:
     """A URL as git is to have it: a path on this machine whole. Raises ``InvalidName``."""
     if not url or url.startswith("-") or "\n" in url or "\0" in url:
         raise InvalidName(f"{url[:80]!r} is no address of a repository")
-    is_url = "://" in url or ":" in url.partition("/")[0]
-    return url if is_url else os.path.abspath(os.path.expanduser(url))
+    scheme, mark, rest = url.partition("://")
+    if mark and not (rest and _SCHEME.fullmatch(scheme)):
+        raise InvalidName(f"cannot use {url[:80]!r} as the address of a repository: it is no URL")
+    return url if mark or ":" in url.partition("/")[0] else os.path.abspath(os.path.expanduser(url))
 
 
 def plain(url: str) -> str:

@@ -11,16 +11,16 @@ Appends go on meanwhile. docs/sync.md has the rules.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from gitsession.errors import Unavailable
+from gitsession.errors import Refused, Unavailable
 from gitsession.store import refs
 from gitsession.store.gitstore import GitStore
 from gitsession.sync import retiring, stale
 from gitsession.sync.incoming import take_in
 from gitsession.sync.meeting import alone
-from gitsession.sync.outgoing import send
+from gitsession.sync.outgoing import in_scope, send
 from gitsession.sync.reconcile import SyncedBranch
 from gitsession.sync.remotes import Remote, plain
 from gitsession.sync.transport import Talk
@@ -55,18 +55,30 @@ def push(
     talk: Talk = _QUIET,
     *,
     sessions: Iterable[str] = (),
+    among: Collection[str] | None = None,
 ) -> SyncReport:
     """Send what the remote lacks, as far as was seen of it; of ``sessions`` only, if any are named.
 
-    Nothing is forced: what others published meanwhile is refused there, and told. Raises ``Unavailable``.
+    ``among``: the sessions in the remote's scope (``outgoing.in_scope``). Nothing is forced: what others published
+    meanwhile is refused there, and told. Raises ``Unavailable``, and ``Refused`` for a session outside of the scope.
     """
     with alone(store):
-        sent = send(store, remote, talk, only=set(sessions))
+        fits = in_scope(store, remote, among)
+        beyond = next((sid for sid in sessions if not fits(refs.leaf(sid))), "")
+        if beyond:
+            hint = "`gitsession remote` lists the scope of each remote"
+            raise Refused(f"cannot push session {beyond}: it is outside of the scope of {remote.name}", hint=hint)
+        sent = send(store, remote, talk, only=set(sessions), among=among)
     return SyncReport(remote.name, tuple(sent.branches), sent.took, sent.said)
 
 
-def sync(store: GitStore, remote: Remote, talk: Talk = _QUIET) -> SyncReport:
-    """Both, until both have the same. Raises ``Unavailable``, also where others publish again and again."""
+def sync(
+    store: GitStore, remote: Remote, talk: Talk = _QUIET, *, among: Collection[str] | None = None
+) -> SyncReport:
+    """Both, until both have the same, as far as the scope goes (``push``).
+
+    Raises ``Unavailable``, also where others publish again and again.
+    """
     pulled: dict[str, SyncedBranch] = {}
     pushed: frozenset[str] = frozenset()
     with alone(store):
@@ -81,7 +93,7 @@ def sync(store: GitStore, remote: Remote, talk: Talk = _QUIET) -> SyncReport:
             pulled |= {ref: _cleared(pulled[ref]) for ref in cleared.took}
             pushed |= cleared.took
             spoilt = {branch.ref for branch in pulled.values() if branch.outcome == "refused" and not branch.beside}
-            sent = send(store, remote, talk, leave=spoilt | cleared.stays.keys())
+            sent = send(store, remote, talk, leave=spoilt | cleared.stays.keys(), among=among)
             pushed |= sent.took
             if sent.is_whole and not cleared.is_late:
                 retiring.retire(store, remote, talk)

@@ -13,11 +13,14 @@ from gitsession.errors import NotFound
 @click.command()
 @click.argument("remote", default="")
 @click.argument("sessions", metavar="[SESSION]...", nargs=-1)
+@syncing.yes_option
 @json_option
 @with_app
-def command(app: App, remote: str, sessions: tuple[str, ...], as_json: bool) -> int:
+def command(app: App, remote: str, sessions: tuple[str, ...], consent: bool, as_json: bool) -> int:
     """Send what REMOTE lacks, of all sessions or of those named. Nothing is forced, nothing is taken in."""
     try:
+        if not sessions:  # who names sessions has chosen what to send
+            syncing.ask_first(app, remote, consent=consent)
         with watching.progress(quiet=as_json):
             report = app.store().push(remote, sessions=sessions, talk=syncing.talk())
     except NotFound as error:

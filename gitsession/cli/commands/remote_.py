@@ -8,7 +8,7 @@ import click
 
 from gitsession.cli import exits
 from gitsession.cli.opening import App, with_app
-from gitsession.cli.output import emit, json_option, say, warn
+from gitsession.cli.output import emit, json_option, on_a_line, say, warn
 
 if TYPE_CHECKING:
     from gitsession.sync.remotes import Remote
@@ -40,6 +40,9 @@ def _list(app: App, *, as_json: bool) -> int:
         for remote in found:
             notes = ["home"] if remote.is_home else []
             notes += ["beside code"] if remote.is_shared else []
+            scope = remote.scope
+            kept = (("project", scope.projects), ("agent", scope.agents), ("label", scope.labels))
+            notes += [f"{kind} {on_a_line(value)}" for kind, values in kept for value in values]
             say(f"{remote.name:<{width}}  {_plain(remote.url)}" + (f"  ({', '.join(notes)})" if notes else ""))
     else:
         warn("no remote yet: `gitsession remote add origin URL` names one")
@@ -51,11 +54,28 @@ def _list(app: App, *, as_json: bool) -> int:
 @click.argument("url")
 @click.option("--namespace", metavar="NAME", default="", help="Beside code: sessions lie below refs/NAME/ there.")
 @click.option("--home", is_flag=True, help="Of several remotes, the one that rules names.")
+@click.option("--project", "projects", metavar="P", multiple=True, help="Send only sessions of project P.")
+@click.option("--agent", "agents", metavar="A", multiple=True, help="Send only sessions of agent A.")
+@click.option("--label", "labels", metavar="L", multiple=True, help="Send only sessions with an entry labelled L.")
+@click.option("--all", "is_all", is_flag=True, help="Send all sessions, and do not ask before the first push.")
 @json_option
 @with_app
-def add(app: App, name: str, url: str, namespace: str, home: bool, as_json: bool) -> None:
+def add(
+    app: App,
+    name: str,
+    url: str,
+    namespace: str,
+    home: bool,
+    projects: tuple[str, ...],
+    agents: tuple[str, ...],
+    labels: tuple[str, ...],
+    is_all: bool,
+    as_json: bool,
+) -> None:
     """Remember the repository at URL as NAME. Nothing is sent yet."""
-    remote = app.store(make=True).add_remote(name, url, namespace=namespace, home=home)
+    remote = app.store(make=True).add_remote(
+        name, url, namespace=namespace, home=home, projects=projects, agents=agents, labels=labels, all=is_all
+    )
     if as_json:
         emit("remote-add", {"remotes": [_object(remote)], "branches": []})
     else:
@@ -78,7 +98,19 @@ def remove(app: App, name: str, as_json: bool) -> None:
 
 def _object(remote: Remote) -> dict[str, Any]:
     namespace = remote.places[0][1].split("/")[1] if remote.is_shared else None
-    return {"name": remote.name, "url": _plain(remote.url), "home": remote.is_home, "namespace": namespace}
+    scope = remote.scope
+    return {
+        "name": remote.name,
+        "url": _plain(remote.url),
+        "home": remote.is_home,
+        "namespace": namespace,
+        "scope": {
+            "projects": list(scope.projects),
+            "agents": list(scope.agents),
+            "labels": list(scope.labels),
+            "all": not scope.is_limited,
+        },
+    }
 
 
 def _plain(url: str) -> str:

@@ -11,10 +11,15 @@ from gitsession.cli.output import json_option
 
 @click.command()
 @click.argument("remote", default="")
+@syncing.dry_run_option
+@syncing.yes_option
 @json_option
 @with_app
-def command(app: App, remote: str, as_json: bool) -> int:
+def command(app: App, remote: str, dry_run: bool, consent: bool, as_json: bool) -> int:
     """Take in what REMOTE has and send what it lacks, until both have the same. By default the home remote."""
+    if dry_run:
+        return syncing.tell_plan(app, remote, as_json=as_json)
+    syncing.ask_first(app, remote, consent=consent)
     with watching.progress(quiet=as_json):
         report = app.store().sync(remote, talk=syncing.talk())
     return syncing.tell(app, "sync", report, as_json=as_json)
