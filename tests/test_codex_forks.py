@@ -201,7 +201,6 @@ def test_a_fork_of_ours_off_a_fork_of_codex_s_has_that_file(store: ObjectStore) 
 STATED = {
     "no object": 5, "no thread": {"end_ordinal_exclusive": 3}, "no end": {"thread_id": THREAD},
     "an end that is text": {"thread_id": THREAD, "end_ordinal_exclusive": "3"},
-    "itself": {"thread_id": CHILD, "end_ordinal_exclusive": 3},
 }  # fmt: skip
 
 

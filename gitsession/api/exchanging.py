@@ -6,12 +6,13 @@ import contextlib
 import os
 import secrets
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gitsession.api.opened import Opened, now_ms
 from gitsession.errors import Corrupt, Malformed, MissingObject, NotFound
-from gitsession.exchange import bring_in, discover, projects, resume, send_out, sources
+from gitsession.exchange import bring_in, discover, projects, resume, send_out, several, sources
 from gitsession.exchange.bring_in import BroughtIn
 from gitsession.exchange.resume import Resumption
 from gitsession.exchange.send_out import SentOut
@@ -113,7 +114,7 @@ class Exchanging(Opened):
             continuation=self._continuation(format, source),
             is_elsewhere=lambda sid, payloads: self._is_elsewhere(format, source, sid, path, payloads),
         )
-        self._brought_in[format.AGENT, source.source_id] = done.session
+        self._brought_in[format.AGENT, source.segment or source.source_id] = done.session
         if path is not None:
             self._places.setdefault(done.session, []).append(path.absolute())
         if path is not None and histories and not dry_run and not done.is_purged and format.AGENT in REMEMBERING:
@@ -173,11 +174,16 @@ class Exchanging(Opened):
             imports.finish()
 
     def _session_of(self, agent: str, source_id: str) -> str | None:
-        """The session that an agent calls so; what this handle brought in is known before the catalogue knows it."""
+        """The session that an agent calls so, or one of its files; what this handle imported is known at once.
+
+        Of several the one that began first: an earlier release took a thread's later files for sessions of their own.
+        """
         known = self._brought_in.get((agent, source_id))
         if known is not None and graph.branches(self.objects, known):
             return known
-        return next((row.sid for row in self.catalogue().by_source(agent, source_id)), None)
+        catalogue = self.catalogue()
+        rows = sorted(catalogue.by_source(agent, source_id), key=lambda row: (row.created_ms, row.sid))
+        return rows[0].sid if rows else catalogue.by_segment(agent, source_id)
 
     def _project(self, format: Format, source: Source) -> str | None:
         """Which project a session file belongs to; asked once for each folder."""
@@ -200,13 +206,17 @@ class Exchanging(Opened):
     ) -> SentOut:
         """The session as a file of the agent ``to``, by default its own; ``at``: only the line that ends there.
 
-        The agent's own lines are as it wrote them, and what was made here follows; ``as_it_came``: without it.
+        The agent's own lines are as it wrote them, and what was made here follows; ``as_it_came``: without it. Other
+        files that the agent has of the session, and those that it goes on from, are in ``SentOut.beside``.
         Secrets are placeholders, which ``SentOut.hidden`` counts; ``with_secrets``: only those that are not here are.
         Raises ``Refused`` and ``Corrupt``.
         """
         shown = Shown(self.objects, reveals=with_secrets)
         sent = send_out.home(shown, sid, at) if as_it_came else send_out.send(shown, sid, to, at)
-        return sent.from_store(shown)
+        bases = several.bases(shown, sent.agent, sent.data, self._session_of)
+        whole = [*bases, *(several.others(shown, sent.agent, sid, sent.data) if at is None else ())]
+        beside = {file.name: file.data for file in reversed(whole)}
+        return replace(sent, beside=tuple(sorted(beside.items()))).from_store(shown)
 
     def resume(
         self,

@@ -70,7 +70,7 @@ class Imports:
         self._group = secrets.token_hex(8)
         self._files: list[tuple[Path, Stat, str]] = []
         self._waiting: list[tuple[Path, Format | None, bool, NoBase]] = []
-        self._ids: dict[Path, str] = {}
+        self._ids: dict[Path, set[str]] = {}
         self.named: set[Path] = set()
         """Where the sessions lie that the user asked for by name."""
         self.behind: list[dict[str, str]] = []
@@ -131,24 +131,41 @@ class Imports:
 
     def take_what_waits(self) -> None:
         """Files that go on from others, which may have come behind them; those still without are failures."""
-        came = {self._ids[place] for place, _, _ in self.done if place in self._ids}
+        self._take_bases()
+        came = self._came(0)
         while again := [each for each in self._waiting if each[3].source_id in came]:
             self._waiting = [each for each in self._waiting if each[3].source_id not in came]
             before = len(self.done)
             for path, format, named, _ in again:
                 self.take(path, format, named=named)
-            came = {self._ids[place] for place, _, _ in self.done[before:] if place in self._ids}
+            came = self._came(before)
         if self.dry_run:
             self._see_what_is_behind()
         for path, _, _, error in self._waiting:
             self._fail(path, str(error), error)
 
+    def _came(self, before: int) -> set[str]:
+        """What the agents call the files that were taken in, all but the first ``before``."""
+        return {id for place, _, _ in self.done[before:] for id in self._ids.get(place, ())}
+
+    def _take_bases(self) -> None:
+        """Take in the files that waiting ones go on from and that nobody named, where they lie beside them."""
+        tried = {path for path, _, _ in self.done} | {path for path, *_ in self._waiting}
+        at = 0
+        while at < len(self._waiting):  # a base may wait for its own
+            path, format, _, error = self._waiting[at]
+            at += 1
+            for base in discover.called(path, error.source_id):
+                if base not in tried:
+                    tried.add(base)
+                    self.take(base, format)
+
     def _see_what_is_behind(self) -> None:
         """What would wait no more if all this were written."""
-        coming = {self._ids[path] for path, _, done in self.done if done.moves}
+        coming = {id for path, _, done in self.done if done.moves for id in self._ids[path]}
         while found := [each for each in self._waiting if each[3].source_id in coming]:
             for each in found:
-                coming.add(self._ids[each[0]])
+                coming |= self._ids[each[0]]
                 self.behind.append({"path": spelled(each[0]), "what": f"goes on from session {each[3].source_id}"})
                 self._waiting.remove(each)
 
@@ -173,7 +190,8 @@ class Imports:
                 if within:
                     self._remember(found.place, found.stamp, handed)
                 return handed
-            self._ids[found.place] = taken.source.source_id
+            source = taken.source
+            self._ids[found.place] = {source.source_id} if source.segment is None else {source.segment}
             done = self.store.take_in(
                 found.format, taken, path=found.place, group=self._group, dry_run=self.dry_run,
                 logged=self._logged, histories=self._histories,

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from gitsession.codec.digest import hash_of, to_base32, to_base64url
 from gitsession.codec.payload import NONCE_BYTES
-from gitsession.errors import Corrupt, Malformed, NotFound, RefMoved, Refused, Unavailable
+from gitsession.errors import Corrupt, Malformed, NoBase, NotFound, RefMoved, Refused, Unavailable
 from gitsession.exchange.alike import Alike, fill_vault
-from gitsession.exchange.base import Find, shared
+from gitsession.exchange.base import WAIT, Find, shared
 from gitsession.exchange.on_meta import OnMeta, Placed
 from gitsession.exchange.own_lines import OwnLines, Taken, tree_of_ours
 from gitsession.formats import Format, Problem, Record, Source
@@ -155,7 +155,7 @@ class _Plan:
         self.purged = purged.read(self.store)
         base = self.source.base
         self.base = shared(self.store, base, self.find) if base is not None else None
-        self.sid, self.tree = self._session()
+        self.sid, self.tree = self._session() if self.source.segment is None else self._thread()
         self.before = dict(self.tree.branches) if self.tree else {}
         self.tips: dict[str, Oid] = dict(self.before) or {refs.MAIN: self.root.oid}
         self.names = naming.Names(self.tips.__contains__)
@@ -167,7 +167,7 @@ class _Plan:
         self.at_line = self._entries()
         self._make_last_a_leaf()
         placed = Placed(
-            source=self.source, tree=self.tree, root=self.root, at_line=self.at_line, taken=self.taken, new=self.new
+            source=self.source, tree=self._part(), root=self.root, at_line=self.at_line, taken=self.taken, new=self.new
         )
         self.meta = OnMeta(self.store, self, self.format, self.sid, self.seen, placed)
         continuation = self.continuation
@@ -181,7 +181,7 @@ class _Plan:
         It is if it lacks entries that another file still has, or if it was imported so before. The id of the session
         follows from the agent's id and the first entry that the file does not share.
         """
-        if self.tree is None or not self.meta.lost:
+        if self.tree is None or not self.meta.lost or self.source.segment is not None:
             return None
         known = {node.oid for node in facts.imported_now(self.tree, self.seen.source_file.superseded)}
         known |= {node.oid for node in self.at_line.values() if node.source is None}
@@ -267,6 +267,29 @@ class _Plan:
                     return sid, graph.below(tree, root.oid)
             self._refuse_later_view(sid, tree)
         raise Malformed("two other sessions have the names this one could have", where=source.source_id)
+
+    def _thread(self) -> tuple[str, graph.Tree]:
+        """The session of which the file is a segment, and its tree. Raises ``NoBase``."""
+        thread = self.source.source_id
+        sid = self.find(thread) if self.find is not None else None
+        if sid is None:
+            raise NoBase(f"it goes on from session {thread}, which is not here", thread, hint=WAIT)
+        tree = graph.tree(self.store, sid)
+        if tree.damage:
+            raise _damaged(sid)
+        self.root = self.base or tree.nodes[facts.file_start(self.store, tree, sid)[0]]
+        self._refuse_later_view(sid, tree)
+        if self.root.oid not in tree.nodes:
+            raise Malformed("it goes on from a file of another session", where=thread)
+        return sid, tree
+
+    def _part(self) -> graph.Tree | None:
+        """What the session has of this file: not of the other files of its agent."""
+        if self.tree is None:
+            return None
+        starts = facts.segment_starts(self.tree, self.seen.segments)
+        start = self.root.oid if self.source.segment is None else ""
+        return facts.file_part(self.tree, starts, start, self.source.segment)
 
     def _refuse_later_view(self, sid: str, tree: graph.Tree) -> None:
         """The same session, begun by a later release: its entries are written in a way that we do not know."""
@@ -354,8 +377,10 @@ class _Plan:
         }
 
     def _grow(self, parent: Node, node: Node) -> None:
-        """A first child goes on with its parent's branch; each later one opens a branch named after itself."""
-        name = self.goes_on.pop(parent.oid, None) or self._free(node)
+        """A first child goes on with its parent's branch; each later one, and a segment, opens one named after it."""
+        is_segment = self.source.segment is not None and parent is self.root
+        name = None if is_segment else self.goes_on.pop(parent.oid, None)
+        name = name or self._free(node)
         self.goes_on[node.oid] = name
         self.tips[name] = node.oid
 

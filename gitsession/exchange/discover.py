@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import hashlib
 import os
 import stat
@@ -67,6 +68,15 @@ def under(paths: Iterable[Path]) -> Iterator[Path]:
             yield from sorted(file for file in found if file.is_file())
         else:
             yield path
+
+
+def called(path: Path, id: str) -> list[Path]:
+    """The session files beside ``path`` whose names end in ``id``, also in folders of other days (``2026/11/22``)."""
+    top = path.absolute().parent
+    while top.name.isdecimal() and len(top.name) in (2, 4):
+        top = top.parent
+    days = "*/*/*/" if path.absolute().parent != top else ""
+    return sorted(file for file in top.glob(f"{days}*{glob.escape(id)}.jsonl") if file.is_file())
 
 
 def name_of(path: Path) -> str:

@@ -43,7 +43,7 @@ class Gathered:
 
     ``left_out``: entries made here that have no place in it, because they hang below what the agent has rewritten.
     ``is_fork``: whether it was begun here on another session's line. ``notes``: what to tell of it besides, and how
-    often.
+    often. ``segment``: which of the agent's files it is, where that is not the first.
     """
 
     out: Outgoing
@@ -52,6 +52,7 @@ class Gathered:
     left_out: int
     notes: Mapping[str, int]
     is_fork: bool = False
+    segment: str | None = None
 
 
 def gather(store: ObjectStore, sid: str, format: Writer, at: Node | None = None) -> Gathered:
@@ -64,20 +65,29 @@ class _Gatherer:
         self.store, self.sid, self.format, self.at = store, sid, format, at
         tree = graph.tree(store, sid)
         start, began = facts.file_start(store, tree, sid)
-        # What an agent's fork shares stands in another file of that agent's; for any other agent it goes along.
-        is_short = isinstance(began, kinds.Fork) and began.agent == format.AGENT
-        self.tree = graph.below(tree, start) if is_short else tree
         self.meta = meta_of(store, sid)
+        self.leaf = at or tree.nodes[tree.branches[active(store, sid)]]
+        self.segment = None
+        starts = facts.segment_starts(tree, self.meta.segments)
+        is_file = began is not None and began.agent == format.AGENT
+        # What an agent's fork shares stands in another file of that agent's; for any other agent it goes along.
+        if starts and is_file:
+            self.segment = facts.segment_at(tree, starts, self.leaf.oid)
+            self.tree = facts.file_part(tree, starts, start, self.segment)
+            self.meta = self.meta.of_file(self.segment)
+        elif isinstance(began, kinds.Fork) and is_file:
+            self.tree = graph.below(tree, start)
+        else:
+            self.tree = tree
         self.headers = self.meta.headers().values()
         self.root = next(self.tree.nodes[oid] for oid in self.tree.children[None])
         self.began = entry_of(store, self.root)
         theirs = (node.source.agent for node in self.headers if node.source is not None)
         self.agent = next(theirs, began.agent if began is not None else "")
         self.fork = next((node for node in self.tree.nodes.values() if begins_fork(store, node, sid)), None)
-        self.leaf = at or self.tree.nodes[self.tree.branches[active(store, sid)]]
         line = [node for node in graph.line(store, self.leaf.oid) if node.oid in self.tree.nodes]
         self.line = {node.oid for node in line}
-        self.current = [node for node in self._current(line) if not node.is_tombstone]
+        self.current = [node for node in self._current(line) if not self._is_left_out(node)]
         self.keys = {node.oid: to_base64url(node.chain) for node in self.current}
         self.named = facts.targets(self.tree, self.meta)
         self.attached = Attached(store, sid, NO_IMAGE)
@@ -89,7 +99,12 @@ class _Gatherer:
         began, agent = self.began, self.format.AGENT
         imported = isinstance(began, kinds.Session) and began.source_id is not None and began.agent == agent
         has_header = any(node.source is not None and node.source.agent == agent for node in self.headers)
-        return has_header or (imported and self.fork is None)
+        return self.segment is not None or has_header or (imported and self.fork is None)
+
+    def _is_left_out(self, node: Node) -> bool:
+        """Whether an entry has no place in the file: it was purged, or is the header of another agent's file."""
+        is_header = node.kind == kinds.Session.kind and node.source is not None
+        return node.is_tombstone or (is_header and not self.is_home)
 
     def _current(self, line: list[Node]) -> list[Node]:
         """The entries that go along, parents before children, those of the leaf's line last wherever ways part."""
@@ -129,8 +144,13 @@ class _Gatherer:
             title=title,
         )
         is_news = bool(made_here or labels or title)
-        notes, is_fork = dict.fromkeys(self._notes(is_news), 1) | self.counts, self.fork is not None
-        return Gathered(out, self.is_home, is_news, self._left_out(), notes, is_fork)
+        notes, is_fork = dict.fromkeys(self._notes(is_news), 1) | self.counts, self._is_begun_here()
+        return Gathered(out, self.is_home, is_news, self._left_out(), notes, is_fork, self.segment)
+
+    def _is_begun_here(self) -> bool:
+        """Whether the session is a fork that no agent made: that one's would have an id of its own."""
+        entry = entry_of(self.store, self.fork) if self.fork is not None else None
+        return isinstance(entry, kinds.Fork) and entry.source_id is None
 
     def _as_seen(
         self, entries: tuple[Leaving, ...], labels: tuple[Label, ...], leaf: str | None
@@ -198,7 +218,7 @@ class _Gatherer:
         for node in graph.line(self.store, self.leaf.oid):
             if self.keys.get(node.oid) in known:
                 return self.keys[node.oid]
-            if node.source is not None and node.oid not in self.keys:
+            if node.source is not None and node.oid not in self.keys and not self._is_left_out(node):
                 break
         return next((entry.key for entry in reversed(entries) if not entry.is_name), None)
 
@@ -248,9 +268,9 @@ class _Gatherer:
         return entry if resolved is payload else FORMATS[agent].read(resolved)
 
     def _below(self, node: Node) -> str | None:
-        """The key of the entry before it; what was purged between them has none."""
+        """The key of the entry before it; what is left out between them has none."""
         at = self.tree.nodes.get(node.parent or "")
-        while at is not None and at.is_tombstone:
+        while at is not None and self._is_left_out(at):
             at = self.tree.nodes.get(at.parent or "")
         return self.keys.get(at.oid) if at is not None else None
 
@@ -318,6 +338,8 @@ class _Gatherer:
 
     def _head(self) -> tuple[bytes, ...]:
         """The header lines as the agent last wrote them; before a rewrite, for a line of that time."""
+        if self.segment is not None:
+            return (payload_of(self.store, self.root),)
         before = None if self.at is None else [node for node in self.current if node.source is not None]
         lines = {number: node for number, node in self.meta.headers(before).items() if number != TAIL}
         return tuple(payload_of(self.store, lines[number]) for number in sorted(lines))

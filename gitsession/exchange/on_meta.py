@@ -26,7 +26,7 @@ from gitsession.store.base import ObjectStore, Oid
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Placed:
-    """The records of ``source`` in the store. ``tree``: the session as it was, ``None`` where it is new.
+    """The records of ``source`` in the store. ``tree``: what the session had of the file, ``None`` where it is new.
 
     ``at_line``: the entry of each line; ``taken``: the lines of ours among them; ``new``: how many were not there.
     """
@@ -49,7 +49,8 @@ class OnMeta:
     def __init__(
         self, store: ObjectStore, sink: keep.Entries, format: Format, sid: str, seen: Meta, placed: Placed
     ) -> None:
-        self._store, self._sink, self._format, self._seen = store, sink, format, seen
+        self._store, self._sink, self._format = store, sink, format
+        self._seen = seen.of_file(placed.source.segment)
         self._guard = store.guard
         self._source, self._tree, self._root = placed.source, placed.tree, placed.root
         self._at_line, self._taken, self._new = placed.at_line, placed.taken, placed.new
@@ -127,7 +128,7 @@ class OnMeta:
         entries = self._superseded(newest.values(), headers)
         superseded = (*entries, *sorted(older - set(entries)))
         self.lost = tuple(place for place in entries if place not in before.superseded)
-        leaf = None if self._source.leaf is None else position(self._at_line[self._source.leaf])
+        leaf = None if (line := self._leaf()) is None else position(self._at_line[line])
         ours = tuple(taken.place for _, taken in sorted(self._taken.items()))
         if set(superseded) != set(before.superseded):
             changed = set(superseded) ^ set(before.superseded)
@@ -140,8 +141,15 @@ class OnMeta:
             ends_with_newline=self._source.ends_with_newline,
             leaf=leaf,
             ours=ours,
+            segment=self._source.segment,
         )
         self._say(state)
+
+    def _leaf(self) -> int | None:
+        """The line that the agent goes on from, where that is not the last of the only file."""
+        if self._source.segment is not None and self._source.leaf is None:
+            return max(self._at_line)
+        return self._source.leaf
 
     def _tail(self, kept: Node | None) -> None:
         """The lines that wait for the next that speaks. A beginning of what is kept is an older copy of it."""
@@ -153,7 +161,7 @@ class OnMeta:
             return
         safe = keep.safe(self._format, tail, self._guard)
         if safe.payload != before and not (tail and not self._new and before.startswith(safe.payload)):
-            self._append(keep.imported(self._format, Record(TAIL, tail), self._guard))
+            self._append(keep.imported(self._format, Record(TAIL, tail, source_id=self._source.segment), self._guard))
 
     def _header(self, project: str | None) -> None:
         """What the session is, where no line of the file says it."""
@@ -184,7 +192,8 @@ class OnMeta:
             places = {position(node) for node in self._at_line.values()}
             here |= {node.oid for node in gone if position(node) in places}
             gone = [node for node in gone if node.oid not in here]
-        gone = [node for node in gone if self._imported_above(node) in here]
+        above = here | {None}  # nothing of a segment stands above its header
+        gone = [node for node in gone if self._imported_above(node) in above]
         gone += [node for node in lost if node.oid not in here]
         return tuple(position(node) for node in sorted(gone, key=graph.place))
 

@@ -6,7 +6,6 @@ rest is put behind it.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import secrets
@@ -18,7 +17,7 @@ from pathlib import Path
 
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import Refused
-from gitsession.exchange import discover, into_database
+from gitsession.exchange import discover, into_database, send_out, several
 from gitsession.exchange.into_database import GoneOn
 from gitsession.exchange.send_out import SentOut, agent_of, send
 from gitsession.formats import ACCOMPANIED, FORMATS, IMPORTING, RESUMABLE, Resumable, Source, Workspace
@@ -42,7 +41,7 @@ class Resumption:
     ``None``: no file. ``id``: what the agent calls the session. ``commands``: run one after the other in ``cwd``; the
     last goes on with it, one before that has the agent take the file in. ``sent``: what there is to tell of ``data``.
     ``entry``: the chain of the entry that it goes on from.
-    ``beside``: files that the session names and the agent does not have, to be written beside it.
+    ``beside``: files that the session names or goes on from and the agent does not have, to be written beside it.
     """
 
     sent: SentOut
@@ -126,6 +125,9 @@ def plan(
             sent = replace(sent, notes={**sent.notes, NOT_MARKED: unmarked})
     entry = to_base64url((at or load(store, graph.branches(store, sid)[active(store, sid)])).chain)
     beside, missing = _beside(format, file, data, Attached(shown, sid), where, environment)
+    folder = _folder(format, where, environment)
+    for base in several.bases(shown, agent, data, find) if find is not None else ():
+        beside |= _missing(folder, base)
     if missing:
         sent = replace(sent, notes={**sent.notes, NOT_HELD: missing})
     return Resumption(sent, data, id, file, held, tuple(map(tuple, commands)), where.cwd, entry, beside)
@@ -134,8 +136,12 @@ def plan(
 def perform(plan: Resumption) -> None:
     """Write what is not there yet. Raises ``Refused`` where somebody was faster, ``OSError``."""
     for place, content in plan.beside.items():
-        with contextlib.suppress(FileExistsError):  # the agent was faster: it is named by its content
+        try:
             _write(place, content)
+        except FileExistsError:  # a beginning of it; or the agent was faster
+            held = discover.read(place)[1]
+            if content.startswith(held) and held != content:
+                _put_behind(place, len(held), content)
     if plan.is_there:
         return
     if plan.held is not None:
@@ -169,7 +175,7 @@ def _beside(
     for wanted in accompanied.beside(data, discover.name_of(file)) if accompanied is not None else ():
         if not wanted.home:
             continue
-        place = discover.base_of(format.ROOTS[0], Path(where.home), environment).absolute() / wanted.home
+        place = _folder(format, where, environment) / wanted.home
         if os.path.lexists(place):
             continue
         content = held.get(wanted.name)
@@ -185,7 +191,7 @@ def _unless_whole(store: ObjectStore, sid: str, at: Node | None) -> Node | None:
     leaves = graph.branches(store, sid)
     leaf = leaves[active(store, sid)]
     wanted = at.oid if at is not None else leaf
-    if wanted == leaf == leaves[derived(store, sid, leaves)]:
+    if wanted == leaf == leaves[derived(store, sid, leaves)] and send_out.is_in_newest(store, sid, leaf):
         return None
     return at if at is not None else load(store, leaf)
 
@@ -197,15 +203,14 @@ def _found(
 
     What an agent finds for ``where`` though its header names another folder stays as it is.
     """
-    base = Path(where.cwd)
-    if format.ROOTS:
-        base = discover.base_of(format.ROOTS[0], Path(where.home), environment).absolute()
-    place = base / format.place(header, where)
+    base = _folder(format, where, environment)
+    place = base / (sent.place or format.place(header, where))
     if format.AGENT in IMPORTING:
         # The agent has a copy of its own. What an earlier file of ours said is no history, and need not be in the way.
         place = place.with_stem(f"{place.stem}-{sha256(sent.data).hexdigest()[:12]}")
     others = []
-    for file in _there(base, place, format.lies(header, where)):
+    lies = [several.File(sent.place, sent.data).pattern] if sent.place else format.lies(header, where)
+    for file in _there(base, place, lies):
         held = discover.read(file)[1]
         for data in (sent.data, sent.stay):
             if data.startswith(held):
@@ -214,6 +219,31 @@ def _found(
     if others:
         raise others[0]
     return place, sent.data, None
+
+
+def _folder(format: Resumable, where: Workspace, environment: Mapping[str, str]) -> Path:
+    """The agent's own folder; of an agent that has none, the one to go on in."""
+    if not format.ROOTS:
+        return Path(where.cwd)
+    return discover.base_of(format.ROOTS[0], Path(where.home), environment).absolute()
+
+
+def _missing(folder: Path, base: several.File) -> dict[Path, bytes]:
+    """The file that another one goes on from, by its place, where not all of it is there.
+
+    The agent may have gone on with it, in whatever folder. Raises ``Refused`` where it says something else.
+    """
+    place = folder / base.place
+    for file in _there(folder, place, [base.pattern]):
+        held = discover.read(file)[1]
+        header, _, rest = held.partition(b"\n")
+        whole = base.data.partition(b"\n")[2]
+        if rest.startswith(whole):
+            return {}
+        if whole.startswith(rest):
+            return {file: header + b"\n" + whole}
+        raise _is_other(file)
+    return {place: base.data}
 
 
 def _there(base: Path, place: Path, globs: Sequence[str]) -> Iterator[Path]:

@@ -7,22 +7,23 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import Corrupt, Refused
 from gitsession.exchange import markdown, plain_lines
 from gitsession.exchange.gather import Gathered, gather
-from gitsession.formats import ACCOMPANIED, FORMATS, RESUMABLE, Document, is_document
+from gitsession.formats import ACCOMPANIED, CONTINUING, FORMATS, RESUMABLE, Document, is_document
 from gitsession.formats.outgoing import Writer
 from gitsession.formats.record import TAIL, WHOLE
 from gitsession.formats.uuids import uuid_from
 from gitsession.model.entries import Fork, Session
 from gitsession.redaction.original import OPENS
 from gitsession.session import facts, graph, names
+from gitsession.session.active import active
 from gitsession.session.content import payload_of
-from gitsession.session.meta import meta_of
+from gitsession.session.meta import Meta, meta_of
 from gitsession.session.node import Node
 from gitsession.session.shown import Shown
 from gitsession.store import refs
@@ -39,7 +40,9 @@ class SentOut:
 
     ``notes``: what ``agent``'s form cannot say as we do, and how often. Of a file that goes on in some folder,
     ``session``: its id and folder there; ``stay``: the same file in the folder it was in. ``hidden``: how many secrets
-    are placeholders in it; ``problems``: why one of them could not be shown.
+    are placeholders in it; ``problems``: why one of them could not be shown. ``place``: where the agent keeps
+    the file, where that does not follow from ``session``; ``beside``: names and contents of the other files of the
+    session, and of those that it goes on from.
     """
 
     agent: str
@@ -51,6 +54,8 @@ class SentOut:
     stay: bytes = b""
     hidden: int = 0
     problems: tuple[str, ...] = ()
+    place: str = ""
+    beside: tuple[tuple[str, bytes], ...] = ()
 
     def from_store(self, shown: Shown) -> SentOut:
         """The same, with what ``shown``, which it was read from, has to tell."""
@@ -85,19 +90,28 @@ def send(
         out = dataclasses.replace(out, session=dataclasses.replace(out.session, source_id=id, cwd=cwd))
     if found.is_home and not found.is_news:
         came = home(store, sid, at)
-        sent = SentOut(agent, came.data, found.left_out, notes=found.notes)
+        sent = SentOut(agent, came.data, found.left_out, notes=found.notes, place=came.place)
     else:
         written = FORMATS[agent].write(out)
         kept = sum(entry.line is not None for entry in out.entries) + len(out.head)
         notes = dict(written.notes + Counter(found.notes))
-        sent = SentOut(agent, written.data, found.left_out, len(written.lines) - kept, notes)
+        place = _place(agent, written.data, found.segment)
+        sent = SentOut(agent, written.data, found.left_out, len(written.lines) - kept, notes, place=place)
     if cwd is None:
         named = _named_at_home(agent, sent.data)
         return dataclasses.replace(sent, notes={**sent.notes, AT_HOME: named}) if named else sent
     data = sent.data
     if found.is_home:
         data = RESUMABLE[agent].moved(data, out.session.source_id or sid, cwd)
-    return dataclasses.replace(sent, data=data, session=out.session, stay=sent.data)
+    is_later = found.segment is not None and at is None
+    return dataclasses.replace(
+        sent, data=data, session=out.session, stay=sent.data, place=sent.place if is_later else ""
+    )
+
+
+def _place(agent: str, data: bytes, segment: str | None) -> str:
+    """Where the agent keeps the file ``data`` of its own, if others may go on from it."""
+    return CONTINUING[agent].place_of(data, segment) if agent in CONTINUING else ""
 
 
 def _named_at_home(agent: str, data: bytes) -> int:
@@ -133,15 +147,53 @@ def home(store: ObjectStore, sid: str, at: Node | None = None) -> SentOut:
     if tree.damage and at is None:
         raise _damaged(tree)
     start, began = facts.file_start(store, tree, sid)
+    whole = meta_of(store, _home_of(store, sid, began or Session(agent="unknown")))
+    starts = facts.segment_starts(tree, whole.segments)
+    leaf = at.oid if at is not None else tree.branches[active(store, sid)] if starts else start
+    return _file(store, sid, (tree, start, began), whole, facts.segment_at(tree, starts, leaf), at)
+
+
+def segments(store: ObjectStore, sid: str) -> list[str | None]:
+    """The files that an agent has of a session: ``None`` for the first, and the ids of those that came later."""
+    return [None, *meta_of(store, sid).segments]
+
+
+def is_in_newest(store: ObjectStore, sid: str, leaf: Oid) -> bool:
+    """Return whether an entry stands in the newest of the agent's files, with which the agent goes on."""
+    ids = meta_of(store, sid).segments
+    tree = graph.tree(store, sid) if ids else None
+    return tree is None or facts.segment_at(tree, facts.segment_starts(tree, ids), leaf) == ids[-1]
+
+
+def segment(store: ObjectStore, sid: str, id: str | None) -> bytes:
+    """One of the ``segments`` of a session, byte for byte. Raises as ``home`` does."""
+    tree = graph.tree(store, sid)
+    if tree.damage:
+        raise _damaged(tree)
+    return _file(store, sid, (tree, *facts.file_start(store, tree, sid)), meta_of(store, sid), id, None).data
+
+
+def _file(
+    store: ObjectStore,
+    sid: str,
+    begun: tuple[graph.Tree, Oid, Session | Fork | None],
+    whole: Meta,
+    segment: str | None,
+    at: Node | None,
+) -> SentOut:
+    """One of the agent's files of a session, whose ``meta`` is ``whole``; ``at``: only its line that ends there."""
+    tree, start, began = begun
     root = began or Session(agent="unknown")
-    tree = graph.below(tree, start)
-    nodes = list(tree.nodes.values()) if at is None else _line(store, at, start)
-    meta = meta_of(store, _home_of(store, sid, root))
-    found = facts.imported_now(tree, meta.source_file.superseded) if at is None else nodes
+    meta = whole.of_file(segment)
+    starts = facts.segment_starts(tree, whole.segments)
+    part = facts.file_part(tree, starts, start, segment)
+    if at is None:
+        nodes = list(part.nodes.values())
+    else:
+        nodes = _line(store, at, set(part.children[None]))
+    found = facts.imported_now(part, meta.source_file.superseded) if at is None else nodes
     here = {to_base64url(node.chain) for node in nodes} if at is not None else None
-    taken = {
-        number: node for number, (node, chain) in meta.lines_of_ours().items() if here is None or chain in here
-    }
+    taken = {number: node for number, (node, chain) in meta.lines_of_ours().items() if here is None or chain in here}
     headers = meta.headers(None if at is None else nodes)
     if at is not None:
         for number in (TAIL, WHOLE):
@@ -174,7 +226,8 @@ def home(store: ObjectStore, sid: str, at: Node | None = None) -> SentOut:
     between = format.BETWEEN
     data = between.join(payloads)
     ends_with_newline = meta.source_file.ends_with_newline or at is not None
-    return SentOut(agent, data + (between if ends_with_newline else b""), left_out)
+    data += between if ends_with_newline else b""
+    return SentOut(agent, data, left_out, place=_place(agent, data, segment))
 
 
 def _document(store: ObjectStore, format: Document, lines: Mapping[int, Node]) -> bytes:
@@ -202,12 +255,12 @@ def agent_of(store: ObjectStore, sid: str, began: Session | Fork | None) -> str:
     return next(theirs, began.agent if began is not None else "unknown")
 
 
-def _line(store: ObjectStore, at: Node, start: Oid) -> list[Node]:
+def _line(store: ObjectStore, at: Node, starts: Collection[Oid]) -> list[Node]:
     """The entries from ``at`` up to where the file begins."""
     found: list[Node] = []
     for node in graph.line(store, at.oid):
         found.append(node)
-        if node.oid == start:
+        if node.oid in starts:
             return found
     raise Refused("this entry stands in the file of the session that this one was forked from")
 
@@ -218,4 +271,3 @@ def _home_of(store: ObjectStore, sid: str, root: Session | Fork) -> str:
     if root.source_id is None or is_home:
         return sid
     return names.derived(root.agent, root.source_id, root.at_ms)
-

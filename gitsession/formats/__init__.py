@@ -17,6 +17,7 @@ from gitsession.formats.outgoing import Leaving, Outgoing, Written
 from gitsession.formats.places import Beside, Root, Workspace
 from gitsession.formats.protocols import (
     Accompanied,
+    Continuing,
     Counting,
     Delegating,
     Document,
@@ -32,10 +33,11 @@ from gitsession.formats.protocols import (
 from gitsession.formats.record import Problem, Record, Source
 
 __all__ = [
-    "ACCOMPANIED", "COUNTING", "DATABASES", "DELEGATING", "FORMATS", "IMPORTING", "IN_PROJECTS", "REFERRING",
-    "REMEMBERING", "RESUMABLE", "SCATTERED", "Accompanied", "Beside", "Counting", "Database", "Delegating", "Document",
-    "Format", "Importing", "InProject", "Leaving", "Outgoing", "Problem", "Record", "Referring", "Remembering",
-    "Resumable", "Root", "Scattered", "Source", "Workspace", "Written", "claimed", "is_document",
+    "ACCOMPANIED", "CONTINUING", "COUNTING", "DATABASES", "DELEGATING", "FORMATS", "IMPORTING", "IN_PROJECTS",
+    "REFERRING", "REMEMBERING", "RESUMABLE", "SCATTERED", "Accompanied", "Beside", "Continuing", "Counting",
+    "Database", "Delegating", "Document", "Format", "Importing", "InProject", "Leaving", "Outgoing", "Problem",
+    "Record", "Referring", "Remembering", "Resumable", "Root", "Scattered", "Source", "Workspace", "Written",
+    "claimed", "is_document",
 ]  # fmt: skip
 
 F = TypeVar("F")
@@ -70,6 +72,9 @@ DATABASES: Mapping[str, Database] = _Modules("librecode", "opencode")
 
 SCATTERED: Mapping[str, Scattered] = _Modules("opencode")
 """Of ``FORMATS``, those whose agent kept each session in many files once."""
+
+CONTINUING: Mapping[str, Continuing] = _Modules("codex")
+"""Of ``FORMATS``, those whose files may go on from other ones."""
 
 ACCOMPANIED: Mapping[str, Accompanied] = _Modules("aider", "claude", "omp", "pi")
 """Of ``FORMATS``, those whose sessions have files beside their own."""

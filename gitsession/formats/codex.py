@@ -24,8 +24,9 @@ from gitsession.model.headline import Headline
 from gitsession.model.usage import Counted
 
 __all__ = [
-    "AGENT", "BETWEEN", "FILES", "FORM", "RECORDED", "ROOTS", "began", "called", "claims", "copies", "counts",
-    "headline", "is_delegated", "lies", "moved", "noted", "place", "read", "resume_command", "split", "write",
+    "AGENT", "BETWEEN", "FILES", "FORM", "RECORDED", "ROOTS", "base_of", "began", "called", "claims", "copies",
+    "counts", "headline", "is_delegated", "lies", "moved", "noted", "place", "place_of", "read", "resume_command",
+    "split", "write",
 ]  # fmt: skip
 
 AGENT = "codex"
@@ -90,6 +91,14 @@ def called(id: str) -> str:
 def place(header: Session, at: Workspace) -> str:
     """Where below ``.codex`` codex looks for the session of ``header``."""
     return codex_write.place(header)
+
+
+def base_of(data: bytes) -> str | None:
+    return codex_write.base_of(data)
+
+
+def place_of(data: bytes, segment: str | None) -> str:
+    return codex_write.place_of(data, segment)
 
 
 def lies(header: Session, at: Workspace) -> Sequence[str]:

@@ -6,8 +6,11 @@ FROZEN under view 1: which lines ride, where each record hangs, what its number 
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import re
 from collections.abc import Iterator, Sequence
+from hashlib import sha256
 from typing import NamedTuple
 
 from gitsession.errors import Malformed
@@ -36,6 +39,8 @@ _BEGINS = re.compile(
 """A header of which the end may not be in sight: with what the agent was told it can be longer than a head."""
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_SEGMENT = re.compile(rf"({_UUID.pattern})_({_UUID.pattern})$")
+"""How the name of a segment's file ends."""
 
 
 def claims(head: bytes) -> bool:
@@ -75,10 +80,16 @@ def split(data: bytes, *, agent: str, name: str, final: bool) -> Source:
     if not lines:
         raise Malformed("only the beginning of a line", hint="try again when it is written")
     at = next((at for at, line in enumerate(lines) if b"session_meta" in line and is_header(jsonl.parse(line))), None)
-    groups, tail = _groups(lines, at)
-    records = tuple(_placed(groups))
     thread, problems = _thread(lines, at, name)
+    groups, tail = _groups(lines, at)
+    meta = () if at is None else (Record(at + 1, lines[at]),)
+    if at is not None and thread.segment is not None:
+        groups.insert(at, Group(at + 1, lines[at], jsonl.parse(lines[at])))
+        meta = ()
+    records = tuple(_placed(groups))
     problems += [Problem(record.line, record.problem) for record in records if record.problem]
+    if at is not None and thread.segment is not None:
+        records = tuple(_in_thread(records, at + 1, thread.segment, ordinal(lines[at]) or 0))
     if waiting:
         problems.append(waits(len(lines) + 1, waiting))
     return Source(
@@ -86,12 +97,13 @@ def split(data: bytes, *, agent: str, name: str, final: bool) -> Source:
         source_id=thread.id,
         started_ms=thread.started_ms,
         records=records,
-        meta=() if at is None else (Record(at + 1, lines[at]),),
+        meta=meta,
         waiting=waiting,
         ends_with_newline=not takes_end,
         version=2 if thread.paginated else 1,
         tail=tail,
         base=thread.base,
+        segment=thread.segment,
         problems=tuple(problems),
     )
 
@@ -140,6 +152,17 @@ def _placed(groups: Sequence[Group]) -> Iterator[Record]:
         line.append(_Step(number, is_update(item) or _is_settings(said)))
 
 
+def _in_thread(records: Sequence[Record], header: int, segment: str, first: int) -> Iterator[Record]:
+    """Number the records of a segment as in its thread: behind the ``first`` lines that it does not repeat.
+
+    The record of its ``header`` is called by the segment's id.
+    """
+    for record in records:
+        parent = None if record.parent is None else record.parent + first
+        own = segment if record.line == header else record.source_id
+        yield dataclasses.replace(record, line=record.line + first, parent=parent, source_id=own)
+
+
 def _cut(line: Sequence[_Step], turns: Sequence[int], back: int) -> int:
     """Where the line ends without its last ``back`` turns, and without what was said just before the first of them.
 
@@ -179,6 +202,7 @@ class _Thread(NamedTuple):
     started_ms: int
     paginated: bool = False
     base: Base | None = None
+    segment: str | None = None
 
 
 def _thread(lines: Sequence[bytes], at: int | None, name: str) -> tuple[_Thread, list[Problem]]:
@@ -190,7 +214,8 @@ def _thread(lines: Sequence[bytes], at: int | None, name: str) -> tuple[_Thread,
         if started_ms is None:
             started_ms = to_ms(stated.get("timestamp"))
         paginated = payload.get("history_mode") == "paginated"
-        thread = _Thread(_storable(payload["id"]), started_ms or 0, paginated, _base(payload))
+        segment = _segment(stated, name)
+        thread = _Thread(_storable(payload["id"]), started_ms or 0, paginated, _base(payload, segment), segment)
         what = "printed over several lines, as codex cannot read it: each is kept as it is"
         return thread, [] if at is not None else [Problem(1, what)]
     name = name.rpartition("/")[2]
@@ -203,15 +228,38 @@ def _thread(lines: Sequence[bytes], at: int | None, name: str) -> tuple[_Thread,
     ]
 
 
-def _base(header: Object) -> Base | None:
-    """The thread that a fork goes on from, and up to where, by the ordinals of its lines."""
+def _base(header: Object, segment: str | None) -> Base | None:
+    """The thread or segment that a fork or a ``segment`` goes on from, and up to where, by the ordinals of its lines.
+
+    It is called by the last id in the name of its file.
+    """
     stated = header.get("history_base")
     if not isinstance(stated, dict):
         return None
     thread, end = stated.get("thread_id"), stated.get("end_ordinal_exclusive")
-    if not isinstance(thread, str) or type(end) is not int or thread == header["id"]:
+    if not isinstance(thread, str) or type(end) is not int or thread == (segment or header["id"]):
         return None
     return Base(_storable(thread), end, ordinal)
+
+
+def _segment(line: Object, name: str) -> str | None:
+    """Return the id of a segment, a later file of a thread that a revert began; ``None`` for a thread's first file.
+
+    It stands in the file's name. In a file of another name, a history that goes on from its own thread's is one; its
+    id then follows from the header: the time, as in a UUID of version 7, and a digest.
+    """
+    header = line["payload"]
+    thread = header["id"]
+    named = _SEGMENT.search(name)
+    if named is not None and named[1] == thread and named[2] != thread:
+        return named[2]
+    stated = header.get("history_base")
+    if not isinstance(stated, dict) or stated.get("thread_id") != thread or not is_thread_id(thread):
+        return None
+    time = (to_ms(header.get("timestamp")) or 0) & (1 << 48) - 1
+    said = json.dumps(line, sort_keys=True).encode("utf-8", "surrogatepass")
+    digits = f"{time:012x}7{sha256(said).hexdigest()}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-8{digits[17:20]}-{digits[20:32]}"
 
 
 def ordinal(payload: bytes) -> int | None:

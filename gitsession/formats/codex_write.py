@@ -19,7 +19,7 @@ from gitsession.formats.codex_words import SUMMARY_PREFIX, items_of
 from gitsession.formats.groups import LF, spoken
 from gitsession.formats.jsonl import Failure, Object, parse
 from gitsession.formats.outgoing import Leaving, Line, Outgoing, Written, called
-from gitsession.formats.times import to_iso
+from gitsession.formats.times import to_iso, to_ms
 from gitsession.model.blocks import Thinking
 from gitsession.model.entries import (
     BranchSummary,
@@ -212,6 +212,32 @@ def moved(data: bytes, id: str, cwd: str) -> bytes:
     if payload != was:
         lines[at] = _dumps({**header, "payload": payload})
     return LF.join(lines)
+
+
+def base_of(data: bytes) -> str | None:
+    """``Continuing.base_of``."""
+    stated = _header_in(data).get("history_base")
+    thread = stated.get("thread_id") if isinstance(stated, dict) else None
+    return thread if isinstance(thread, str) else None
+
+
+def place_of(data: bytes, segment: str | None) -> str:
+    """``Continuing.place_of``."""
+    header = _header_in(data)
+    id = header.get("id")
+    begun = Session(
+        agent="codex", source_id=id if isinstance(id, str) else None, at_ms=to_ms(header.get("timestamp")) or 0
+    )
+    found = place(begun)
+    return found if segment is None else f"{found.removesuffix('.jsonl')}_{segment}.jsonl"
+
+
+def _header_in(data: bytes) -> dict[str, Any]:
+    """What the first header of a rollout says."""
+    for line in data.split(LF):
+        if b"session_meta" in line and is_header(found := parse(line)) and isinstance(found, dict):
+            return _payload(found)
+    return {}
 
 
 def lies(session: Session) -> Sequence[str]:

@@ -155,6 +155,16 @@ class Resumable(Format, Protocol):
         """What goes on with the session, run in its folder. ``file``: where it was put."""
 
 
+class Continuing(Format, Protocol):
+    """What a module offers besides whose agent has files that go on from others, which they do not repeat."""
+
+    def base_of(self, data: bytes) -> str | None:
+        """The agent's id for the file that ``data`` goes on from; ``None`` for a file of its own."""
+
+    def place_of(self, data: bytes, segment: str | None) -> str:
+        """Where below the agent's folder it has put the file ``data``; ``segment``: the id of a later one."""
+
+
 class Importing(Resumable, Protocol):
     """What a module offers besides whose agent keeps its sessions in a database, and takes one in from a file.
 

@@ -36,8 +36,8 @@ class Record:
 class Base(NamedTuple):
     """Where a file goes on from another session's, which it does not repeat.
 
-    ``source_id``: of that session; ``end``: the agent's own number of the first line of it that is not shared, and
-    ``number``: gives that number of a record's last line, ``None`` where it has none.
+    ``source_id``: of that session, or of the segment of one; ``end``: the agent's own number of the first line of it
+    that is not shared, and ``number``: gives that number of a record's last line, ``None`` where it has none.
     """
 
     source_id: str
@@ -74,6 +74,8 @@ class Source:
     for the report.
     ``leaf``: the line of the record that the agent goes on from, where that is not the last one.
     ``base``: the session that this one was forked from, where the file holds only what came since.
+    ``segment``: the agent's id for this file, where a session has several and this is not the first: its first record
+    hangs below the last one that it shares with ``base``, or, without one, where the session begins.
     ``header``: what the session is, where the file has no header of its own to say it (no agent, no times in it).
     """
 
@@ -89,6 +91,7 @@ class Source:
     leaf: int | None = None
     header: Session | None = None
     base: Base | None = None
+    segment: str | None = None
     problems: tuple[Problem, ...] = field(default=())
 
     def payloads(self) -> Iterator[bytes]:

@@ -196,6 +196,15 @@ class Catalogue:
         """The sessions that go by an agent's own id, the newest first."""
         return self._rows("WHERE agent = ? AND source_id = ?", (agent, source_id))
 
+    def by_segment(self, agent: str, segment: str) -> str | None:
+        """The session one of whose files, but its first, goes by an agent's id."""
+        query = (
+            "SELECT sid FROM sessions JOIN entries USING (sid) "
+            "WHERE sessions.agent = ? AND entries.source_id = ? AND kind = 'session' ORDER BY created_ms, sid"
+        )
+        found = self.db.execute(query, (_text(agent), _text(segment))).fetchone()
+        return found[0] if found else None
+
     def begun_by(self, agent: str, source_id: str) -> list[Row]:
         """The sessions that say they were begun by the one that the agent calls so, the oldest first."""
         return self._rows("WHERE agent = ? AND parent = ?", (agent, source_id))[::-1]

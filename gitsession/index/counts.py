@@ -41,8 +41,8 @@ def record(db: sqlite3.Connection, sid: str, node: Node, found: Looked) -> Own:
 
 def waiting(db: sqlite3.Connection, store: ObjectStore, sid: str, meta: Meta) -> int:
     """What lines say of answers that no entry tells of yet, because they wait for the next that speaks."""
-    tail = meta.headers().get(TAIL)
-    counts = list(_counts(tail, look(store, tail))) if tail is not None else []
+    tails = [meta.of_file(segment).headers().get(TAIL) for segment in (None, *meta.segments)]
+    counts = [count for tail in tails if tail is not None for count in _counts(tail, look(store, tail))]
     named = {count.answer: count.tokens for count in counts if count.answer and not _is_known(db, sid, count.answer)}
     return sum(named.values()) + sum(count.tokens for count in counts if not count.answer)
 

@@ -310,6 +310,7 @@ class SourceFile(Entry):
     ends_with_newline: bool = True
     leaf: str | None = None
     ours: tuple[str, ...] = ()
+    segment: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

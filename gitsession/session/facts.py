@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from gitsession.codec.digest import to_base64url
 from gitsession.model.entries import Fork, Session
 from gitsession.session.content import begins_fork, entry_of
-from gitsession.session.graph import Tree, place
+from gitsession.session.graph import Tree, below, place
 from gitsession.session.marks import Mark
 from gitsession.session.meta import Meta, marks_of
 from gitsession.session.node import Node, position, short_id
@@ -51,6 +51,40 @@ def file_start(store: ObjectStore, tree: Tree, sid: str) -> tuple[Oid, Session |
         if isinstance(entry, Session):
             return oid, entry
     return next(iter(roots or tree.nodes)), None
+
+
+def segment_starts(tree: Tree, segments: Collection[str]) -> dict[Oid, str]:
+    """The entries with which the ``segments`` of a session, its agent's later files, begin: their header lines."""
+    found: dict[Oid, str] = {}
+    for oid, node in tree.nodes.items() if segments else ():
+        id = node.source.id if node.kind == Session.kind and node.source is not None else None
+        if id is not None and id in segments:
+            found[oid] = id
+    return found
+
+
+def segment_at(tree: Tree, starts: Mapping[Oid, str], oid: Oid | None) -> str | None:
+    """The segment in which the entry ``oid`` stands, ``None`` for the first file."""
+    while oid is not None and oid in tree.nodes and oid not in starts:
+        oid = tree.parent(oid)
+    return starts.get(oid or "")
+
+
+def file_part(tree: Tree, starts: Mapping[Oid, str], start: Oid, segment: str | None) -> Tree:
+    """The part of a session's tree that one of its agent's files holds: ``segment``, or else the first."""
+    if not starts and segment is None:
+        return below(tree, start)
+    tops = [start] if segment is None else [oid for oid, id in starts.items() if id == segment]
+    nodes: dict[Oid, Node] = {}
+    stack = list(tops)
+    while stack:
+        oid = stack.pop()
+        nodes[oid] = tree.nodes[oid]
+        stack += [child for child in tree.children.get(oid, ()) if child not in starts]
+    children: dict[Oid | None, list[Oid]] = {
+        oid: [child for child in tree.children.get(oid, ()) if child in nodes] for oid in nodes
+    }
+    return Tree(tree.branches, nodes, {**children, None: tops}, tree.gaps)
 
 
 def marks(store: ObjectStore, sid: str, tree: Tree, seen: Meta) -> list[Mark]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
+from gitsession.formats.record import TAIL
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.session.content import entry_of
@@ -22,7 +23,8 @@ BELOW = "below:"
 class Meta:
     """What ``meta`` says: the header as last seen, how the agent's file stands, and marks. Lines are newest first.
 
-    ``gaps``: what of it cannot be read.
+    ``gaps``: what of it cannot be read. ``segments``: the ids of the agent's later files of this session, the newest
+    last. ``source_file`` is then the state of the newest, with what is superseded in any of them.
     """
 
     header: kinds.Session | None = None
@@ -33,6 +35,19 @@ class Meta:
     marks: tuple[Mark, ...] = ()
     files: tuple[tuple[Node, kinds.SourceFile], ...] = ()
     gaps: tuple[Gap, ...] = ()
+    segments: tuple[str, ...] = ()
+
+    def of_file(self, segment: str | None) -> Meta:
+        """Return what is said of one of the agent's files: of ``segment``, or of the first file for ``None``."""
+        if not self.segments and segment is None:
+            return self
+        files = tuple((node, state) for node, state in self.files if state.segment == segment)
+        states = {node.oid for node, _ in self.files} - {node.oid for node, _ in files}
+        nodes = tuple(node for node in self.nodes if node.oid not in states and segment_of(node) in (segment, None))
+        if segment is not None:
+            nodes = tuple(node for node in nodes if node.source is None or segment_of(node) == segment)
+        state = files[0][1] if files else kinds.SourceFile(segment=segment)
+        return replace(self, source_file=state, nodes=nodes, files=files)
 
     def newest_lines(self) -> dict[int, Node]:
         """The lines of the agent's file on ``meta``, each as it was last seen."""
@@ -91,7 +106,12 @@ class Meta:
 
 def is_of_ours(node: Node) -> bool:
     """Whether a line on ``meta`` is one that we wrote for the agent: a header names no entry, so it has no id."""
-    return node.source is not None and node.source.id is not None
+    return node.source is not None and node.source.id is not None and node.source.line != TAIL
+
+
+def segment_of(node: Node) -> str | None:
+    """The segment whose tail a line on ``meta`` is; ``None`` for all others."""
+    return node.source.id if node.source is not None and node.source.line == TAIL else None
 
 
 def meta_of(store: ObjectStore, sid: str) -> Meta:
@@ -103,7 +123,7 @@ def meta_of(store: ObjectStore, sid: str) -> Meta:
     nodes: list[Node] = []
     marks: list[Mark] = []
     files: list[tuple[Node, kinds.SourceFile]] = []
-    seen_lines: set[int] = set()
+    seen_lines: set[tuple[int, str | None]] = set()
     gaps: dict[Oid, Gap] = {}
     oid = store.ref(refs.meta(sid))
     while oid is not None:
@@ -125,9 +145,10 @@ def meta_of(store: ObjectStore, sid: str) -> Meta:
             continue  # large, and says nothing about the session
         if node.source is not None:
             # Only the newest of one line counts. What supersedes it was said after it, so it is known by now.
-            if node.source.line in seen_lines:
+            place = node.source.line, segment_of(node)
+            if place in seen_lines:
                 continue
-            seen_lines.add(node.source.line)
+            seen_lines.add(place)
             if source_file is not None and position(node) in source_file.superseded:
                 continue
         if is_of_ours(node):
@@ -143,8 +164,22 @@ def meta_of(store: ObjectStore, sid: str) -> Meta:
             source_file = source_file or entry
             files.append((node, entry))
         marks += marks_of(node, entry, on_meta=True)
-    state = source_file or kinds.SourceFile()
-    return Meta(header, project, continuation, state, tuple(nodes), tuple(marks), tuple(files), tuple(gaps.values()))
+    segments = tuple(sorted({state.segment for _, state in files if state.segment is not None}))
+    state = _current(files, segments) if segments else source_file or kinds.SourceFile()
+    left = tuple(marks), tuple(files), tuple(gaps.values()), segments
+    return Meta(header, project, continuation, state, tuple(nodes), *left)
+
+
+def _current(files: Iterable[tuple[Node, kinds.SourceFile]], segments: Sequence[str]) -> kinds.SourceFile:
+    """The newest state of the newest segment, with what is superseded in any of the agent's files.
+
+    An agent's ids of segments begin with the time, so the greatest is the newest.
+    """
+    newest: dict[str | None, kinds.SourceFile] = {}
+    for _, state in files:
+        newest.setdefault(state.segment, state)
+    superseded = tuple(dict.fromkeys(place for state in newest.values() for place in state.superseded))
+    return replace(newest[segments[-1]], superseded=superseded)
 
 
 def marks_of(node: Node, entry: Entry, *, on_meta: bool) -> list[Mark]:

@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import click
 
@@ -20,7 +20,8 @@ from gitsession.errors import Malformed, Refused
 @click.option("--to", "agent", metavar="FORMAT", help="The agent to write for, its own by default; or markdown, jsonl.")
 @click.option("--as-it-came", is_flag=True, help="Only what the agent's file has, byte for byte.")
 @click.option("--with-secrets", is_flag=True, help="With what was hidden, as far as this machine has it.")
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="A new file, instead of stdout.")
+@click.option("-o", "--output", type=click.Path(path_type=Path),
+              help="A new file, instead of stdout; or a folder, for a session of several files.")  # fmt: skip
 @with_app
 def command(
     app: App, session: str, agent: str | None, as_it_came: bool, with_secrets: bool, output: Path | None
@@ -48,16 +49,28 @@ def command(
         warn(f"{note} ({times})" if times > 1 else note)
     if at is None and not sent.added:
         _tell_what_waits(app.store().catalogue().files_of(found.id), sent.data)
+    if sent.beside and not (output is not None and output.is_dir()):
+        more = count(len(sent.beside), "other file")
+        warn(f"its agent has {more} of this session, or that it goes on from: `-o FOLDER` writes all")
     if output is None:
         sys.stdout.buffer.write(sent.data)
         sys.stdout.buffer.flush()
         return
+    name = PurePosixPath(sent.place).name
+    if output.is_dir() and not name:
+        raise click.UsageError(f"{output} is a folder")
+    files = ((output / name, sent.data), *((output / other, data) for other, data in sent.beside))
+    for path, data in files if output.is_dir() else [(output, sent.data)]:
+        _write(path, data)
+
+
+def _write(output: Path, data: bytes) -> None:
     try:
         fd = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
         raise Refused(f"{output} is there already", hint="choose another name; nothing is overwritten") from None
     with os.fdopen(fd, "wb") as file:
-        file.write(sent.data)
+        file.write(data)
 
 
 def _tell_what_waits(files: Iterable[Path], data: bytes) -> None:
