@@ -16,6 +16,11 @@ def _context(
     return Rule(name, pattern, words, check, folds=True, is_token=False, samples=samples, never=never)
 
 
+def _is_chosen(value: bytes) -> bool:
+    """Return whether ``value`` looks like a password or a token."""
+    return looks.is_password(value) or looks.is_random(value)
+
+
 _QUOTE = rb"""\\{0,7}["'`]"""
 _VALUE = rb"""(?P<secret>[^\s"'`\\<>,;]{4,1024})"""
 _ASSIGNS = rb"""(?:\\{0,7}["'`]|\])?[ \t]{0,20}(?::=|=>|==?|:)[ \t]{0,20}"""
@@ -138,7 +143,7 @@ _ADDRESSES = (
         rb"(?i:(?:password|pwd)) ?= ?(?P<secret>[^\s\"'`\\;<>]{4,})(?=;|\\{0,7}[\"'`])",
         (b"password=", b"pwd=", b"password =", b"pwd ="),
         "Server=db;Database=x;User Id=app;Password={an:14};Encrypt=yes",
-        check=lambda value: looks.is_password(value) or looks.is_random(value),
+        check=_is_chosen,
         never=("Server=db;User Id=app;Password=password;",),
     ),
     _context(
@@ -148,15 +153,75 @@ _ADDRESSES = (
         rb"""(?P<secret>[^\s"'\\]{4,})""",
         (b"curl ",),
         "curl -s -u admin:{an:16} https://acme.dev/",
-        check=lambda value: looks.is_password(value) or looks.is_random(value),
+        check=_is_chosen,
         never=("curl -u user:password https://acme.dev", "curl -u $USER:$PASS x"),
+    ),
+    _context(
+        "mysql-password",
+        rb"""(?i:mysql)[\w-]{0,12} [^\n|;]{0,300}?(?<= )-p(?:\\{0,7}["'])?(?P<secret>[^\s"'\\]{4,})""",
+        (b"mysql",),
+        "mysql -h db -u app -p{an:16} main",
+        "mysqldump -uroot -p'{an:12}' main > dump.sql",
+        check=_is_chosen,
+        never=("mysql -u root -p main", "mysql -u root -p$PASSWORD", "mysqladmin -port"),
+    ),
+    _context(
+        "sshpass-password",
+        rb"""(?:sshpass[ ]+-p[ ]?|htpasswd[ ]+-\w{0,6}b\w{0,6} \S{1,200} \S{1,100} )"""
+        rb"""(?:\\{0,7}["'])?(?P<secret>[^\s"'\\]{4,})""",
+        (b"sshpass ", b"htpasswd "),
+        "sshpass -p '{an:14}' ssh deploy@acme.dev",
+        "htpasswd -bc .htpasswd deploy {an:14}",
+        check=_is_chosen,
+        never=("sshpass -p $PASS ssh host", "htpasswd -b file user password"),
+    ),
+    _context(
+        "pgpass-password",
+        rb":(?:5432|6432):[^\s:]{1,64}:[^\s:]{1,64}:(?P<secret>[^\s:\"'`\\]{4,})",
+        (b":5432:", b":6432:"),
+        "db.acme.dev:5432:main:app:{an:16}",
+        "localhost:6432:*:app:{an:16}",
+        check=_is_chosen,
+        never=("localhost:5432:database:username:password",),
+    ),
+    _context(
+        "login-password",
+        rb"""\.login\(\s{0,20}(?:[^()\n,]{1,100},\s{0,20})?\\{0,7}["'`](?P<secret>[^\s"'`\\]{8,200})\\{0,7}["'`]\s{0,20}\)""",
+        (b".login(",),
+        "client.login('{an:32}')",
+        'server.login("me@acme.dev", "{an:14}")',
+        check=lambda value: looks.is_random(value) or (looks.is_password(value) and b"@" not in value),
+        never=("client.login('your-token-here')", "client.login(process.env.TOKEN)", "s.login('me@acme.dev')"),
+    ),
+    _context(
+        "wireguard-key",
+        rb"(?i:(?:private|preshared)key)[ \t]{0,9}=[ \t]{0,9}(?P<secret>[A-Za-z0-9+/]{43}=)",
+        (b"privatekey", b"presharedkey"),
+        "[Interface]\nPrivateKey = {an:43}=",
+        "PresharedKey={an:43}=",
+        check=looks.is_random,
+    ),
+    _context(
+        "terraform-default",
+        rb"variable[ \t]{1,9}"
+        + _QUOTE
+        + rb"[^\"\\\n]{0,80}(?i:passw|secret|token|key|passphrase|credential|pwd)[^\"\\\n]{0,80}"
+        + _QUOTE
+        + rb"\s{0,9}\{[^{}]{0,400}?default[ \t]{0,20}=[ \t]{0,9}"
+        + _QUOTE
+        + rb"(?P<secret>[^\"\\\n]{4,200})"
+        + _QUOTE,
+        (b"variable ", b"variable\t"),
+        'variable "db_password" {{\n  type = string\n  default = "{an:18}"\n}}',
+        check=_is_chosen,
+        never=('variable "key_name" {\n  default = "my-deploy-key"\n}',),
     ),
     _context(
         "netrc-password",
         rb"login[ \t]+\S{1,200}\s+password[ \t]+(?P<secret>\S{4,})",
         (b"login ", b"login\t"),
         "machine acme.dev login deploy password {an:16}",
-        check=lambda value: looks.is_password(value) or looks.is_random(value),
+        check=_is_chosen,
     ),
     _context(
         "npmrc-auth",
@@ -216,13 +281,19 @@ _ASSIGNMENTS = (
         + _ASSIGNS
         + rb"(?:\\{0,7}[\"'`])?"
         + _VALUE,
-        (b"token", b"secret", b"credential", b"apikey", b"_key", b"-key", b"accesskey", b"_pat"),
+        (
+            *(b"token", b"secret", b"credential", b"apikey", b"_key", b"-key", b"_pat", b"accesskey", b"authkey"),
+            *(b"privatekey", b"signingkey", b"encryptionkey", b"masterkey", b"servicekey", b"accountkey"),
+        ),
         "API_KEY={an:32}",
         "SESSION_SECRET={hex:64}",
         'token = "{url:40}"',
         "ACME_TOKEN='{an:24}'",
         '"client_secret": "{an:40}"',
         "GH_PAT={an:40}",
+        'signingKey: "{an:32}"',
+        'const encryptionKey = "{an:32}"',
+        '"privateKey": "{hex:64}"',
         check=looks.is_random,
         never=(
             "token = request.headers.get('x')",

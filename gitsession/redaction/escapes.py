@@ -44,6 +44,10 @@ class Way(NamedTuple):
         number = bisect_right(self.starts, at) - 1
         return self.places[number] + at - self.starts[number]
 
+    def end(self, at: int) -> int:
+        """Return where the byte before ``at`` ends, which is where the next one begins."""
+        return self.back(at)
+
 
 def way(data: bytes) -> Way:
     """The way back from ``decoded(data)``."""

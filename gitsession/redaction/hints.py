@@ -14,11 +14,10 @@ from typing import NamedTuple
 
 
 class Hint(NamedTuple):
-    """Of rules whose word has ``stem`` in it: what must follow the stem, and of what one must be in the same text."""
+    """Of rules whose word has ``stem`` in it: what must follow the stem."""
 
     stem: bytes
     behind: bytes = b""
-    beside: tuple[bytes, ...] = ()
 
     @property
     def compiled(self) -> re.Pattern[bytes]:
@@ -44,12 +43,12 @@ _TURNS = rb"""(?=(?:(?:[^\s"'\\]|\\+u){1,2600}?""" + _TURN + rb"){3})"
 
 _ANY = _SIGN + rb"(?:(?i:bearer|basic|token|apikey|api-key|bot|key|digest|negotiate|aws)" + _BLANKS + rb"++)?"
 _HEADER = _ANY + _VALUE + rb"{12}"
-_RANDOM = _SIGN + _NO_CALL + _TURNS + _VALUE + rb"{16}"
+_RANDOM = _SIGN + rb"(?=" + _VALUE + rb"{16})" + _NO_CALL + _TURNS
 _PASSWORD = _SIGN + _NO_CALL + _VALUE + rb"{8}"
 _KEY = _BLANKS + rb"*+[=:,>]+" + _BLANKS + rb"*+[A-Za-z0-9/+]{40}"
 
 HINTS = (
-    Hint(b"pass", _PASSWORD),
+    Hint(b"pass", _PASSWORD + rb"|(?:wd)? +-[\w]"),
     Hint(b"pwd", _PASSWORD),
     Hint(b"secret", _RANDOM),
     Hint(b"token", _RANDOM + rb"|(?<=(?i:-token))" + _HEADER),
@@ -58,17 +57,19 @@ HINTS = (
     Hint(b"cookie", _SIGN),
     Hint(b"://", rb"""(?:[^\s/@"'<>\\]|\\+u[0-9A-Fa-f]{4}){3,700}+@"""),
     Hint(b"bearer", _BLANKS + rb"++" + _VALUE + rb"{20}"),
-    Hint(b"login", _BLANKS, (b"password",)),
+    Hint(b"login", rb"(?<=\.[A-Za-z]{5})\([^)]{0,1500}?[\"'`\\]|" + _BLANKS + rb"(?s:.){1,1500}?(?i:password)"),
     Hint(b"sig=", _VALUE + rb"{20}"),
     Hint(b"signature=", _VALUE + rb"{20}"),
     Hint(b"-----begin", rb" [A-Z0-9 ]{0,100}PRIVATE KEY"),
     Hint(b"credential", _RANDOM),
-    Hint(b"curl", rb"", (b" -u", b" --user", b" --proxy-user")),
+    Hint(b"curl", rb"[^\n]{0,2000}? -(?:u|-user|-proxy-user)"),
+    Hint(b"mysql", rb"[^\n]{0,600}? -p"),
+    Hint(b"variable", _BLANKS + rb"{2}[^{}]{0,1500}\{[^{}]{0,2500}?default"),
+    Hint(b"432:", rb"[^\s:]{1,400}:"),
     Hint(b"discord", rb"[^\n]{0,1000}?[MNO][\w-]{23}"),
     Hint(b"_pat", _RANDOM),
 )
-"""Stems in lower case that stand for any case, and what is in ``beside`` as well; patterns go by case. The order is
-the one in which they are asked for."""
+"""Stems in lower case that stand for any case; patterns go by case. They are asked for in this order."""
 
 
 def of(words: list[bytes]) -> tuple[Hint, ...]:

@@ -117,3 +117,14 @@ def holds_private_key(value: bytes) -> bool:
 def is_text(data: bytes) -> bool:
     """Whether ``data`` is no binary: without bytes that texts do not hold."""
     return b"\0" not in data[:8192]
+
+
+def in_utf8(data: bytes) -> bytes:
+    """Return ``data`` in UTF-8 if it begins as a text in UTF-16 does, with a mark or with an ASCII character."""
+    for start, encoding in ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
+        if data.startswith(start):
+            return data.decode(encoding, "replace").encode()
+    zeros = data[:64:2].count(0), data[1:64:2].count(0)
+    if max(zeros) >= 8 and min(zeros) == 0:
+        return data.decode("utf-16-be" if zeros[0] else "utf-16-le", "replace").encode()
+    return data

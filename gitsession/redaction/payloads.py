@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeAlias
 from gitsession.codec import cbor
 from gitsession.codec.lift import is_image
 from gitsession.errors import Malformed
+from gitsession.redaction import marks
 from gitsession.redaction.ahead import Ahead
 from gitsession.redaction.escapes import Way, decoded, way
 from gitsession.redaction.looks import is_text
@@ -78,10 +79,10 @@ def find(data: bytes, scanner: Scanner, *, is_json: bool = False) -> list[Hit]:
     views = [data]
     ways: list[Way] = []
     inner = decoded(data)
-    hits = [] if is_json and inner != data else scanner.scan_bytes(data)  # JSON says what its strings say
+    hits = [] if is_json and inner != data else _in_view(data, scanner)  # JSON says what its strings say
     while len(views) <= LEVELS_MAX and inner != views[-1]:
         views.append(inner)
-        found = scanner.scan_bytes(inner)
+        found = _in_view(inner, scanner)
         if found:
             ways += [way(view) for view in views[len(ways) : -1]]
             hits += [_through(ways, hit) for hit in found]
@@ -89,10 +90,22 @@ def find(data: bytes, scanner: Scanner, *, is_json: bool = False) -> list[Hit]:
     return hits if len(views) == 1 else scanner.settle(hits, data)
 
 
-def _through(ways: list[Way], hit: Hit) -> Hit:
+def _in_view(data: bytes, scanner: Scanner) -> list[Hit]:
+    """Return the hits in ``data`` as it is and, where there are marks in it, without one kind of them after another."""
+    hits = scanner.scan_bytes(data)
+    without = marks.removed(data)
+    found = [
+        _through(without[:number], hit)
+        for number, view in enumerate(without, 1)
+        for hit in scanner.scan_bytes(view.data)
+    ]
+    return scanner.settle([*hits, *found], data) if found else hits
+
+
+def _through(ways: Sequence[Way | marks.View], hit: Hit) -> Hit:
     start, end = hit.start, hit.end
     for each in reversed(ways):
-        start, end = each.back(start), each.back(end)
+        start, end = each.back(start), each.end(end)
     return Hit(start, end, hit.rule)
 
 

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from gitsession.redaction import hints
+from gitsession.redaction import hints, marks
 from gitsession.redaction.hints import Hint
 from gitsession.redaction.rule import Rule
 from gitsession.redaction.rules import RULES
@@ -24,6 +24,8 @@ CHECKED = 512
 
 _ESCAPED = re.compile(rb"\\(?:u[0-9a-fA-F]{4}|[nrtbf])([^ ]*)")
 """A run behind a backslash, which begins with the letters of the escape."""
+_MARKED = re.compile(rb" (?:[+-]|[^ \d]{0,200}+\d{1,7}[:-][+-]?)([^ ]+)")
+"""A run behind the sign of a diff or the number of a line (``marks``)."""
 _SLASH = re.compile(rb"\\+/")
 _LETTER = re.compile(rb"\\u00(?:2[013-589a-fA-F]|3[0-9abdfABDF]|[45][0-9a-fA-F]|6[1-9a-fA-F]|7[0-9a-eA-E])")
 """An escape that may stand for a part of a word or of a token. Control characters, quotation marks, ``<``, ``>`` and
@@ -105,11 +107,11 @@ class Scanner:
 
     def may_hold(self, data: bytes) -> bool:
         """Whether a scan could find anything in ``data``, or with its escapes undone. Mostly it could not."""
-        return self._always or next(self._places(_without_slashes(data)), None) is not None
+        return bool(self.suspects([data]))
 
     def mentions(self, data: bytes) -> bool:
         """Whether a word of any rule is in ``data``: for bytes in which words and values stand apart."""
-        return self._always or next(self._mentions(_without_slashes(data)), None) is not None
+        return bool(self.mentioning([data]))
 
     def mentioning(self, texts: Sequence[bytes]) -> set[int]:
         """The numbers of those of ``texts`` that ``mentions`` is true of, or a few more: quicker than one by one."""
@@ -124,8 +126,13 @@ class Scanner:
         if self._always:
             return set(range(len(texts)))
         texts = [_without_slashes(text) for text in texts]
-        starts = [0, *itertools.accumulate(len(text) + 1 for text in texts)]
-        return {bisect_right(starts, place) - 1 for place in places(b"\n".join(texts))}
+        joined = b"\n".join(texts)
+        found = _numbers(texts, places(joined))
+        others = sorted(_numbers(texts, marks.places(joined)) - found)
+        if others:
+            bare = [marks.bare(texts[number]) for number in others]
+            found |= {others[each] for each in _numbers(bare, places(b"\n".join(bare)))}
+        return found
 
     def _mentions(self, data: bytes) -> Iterator[int]:
         """Where in ``data`` a word of a rule stands, or an escape that may stand for a part of one."""
@@ -198,6 +205,12 @@ class Scanner:
                 yield from _anywhere(rule, data)
 
 
+def _numbers(texts: Sequence[bytes], places: Iterable[int]) -> set[int]:
+    """Return the numbers of those of ``texts`` in which one of ``places`` lies, in all of them joined by a byte."""
+    starts = [0, *itertools.accumulate(len(text) + 1 for text in texts)]
+    return {bisect_right(starts, place) - 1 for place in places}
+
+
 def _without_slashes(data: bytes) -> bytes:
     """``data`` where no slash is written as an escape: that is the one escape which may stand in a token for a byte."""
     return _SLASH.sub(b"/", data) if b"\\/" in data else data
@@ -206,7 +219,7 @@ def _without_slashes(data: bytes) -> bytes:
 def _hinted(hint: Hint, data: bytes, lower: bytes) -> Iterator[int]:
     stem, size = hint.stem, len(hint.stem)
     at = lower.find(stem)
-    if at < 0 or (hint.beside and not any(each in lower for each in hint.beside)):
+    if at < 0:
         return
     match = hint.compiled.match
     while at >= 0:
@@ -242,8 +255,9 @@ def _runs(data: bytes, *, with_mark: bool = False) -> set[bytes]:
 
 
 def _escapes_apart(runs: bytes) -> bytes:
-    """``runs``, and each that may have the end of an escape at its beginning without it."""
-    return _ESCAPED.sub(rb"\g<0> \1", runs) if b"\\" in runs else runs
+    """``runs``, and each that may have the end of an escape or a line mark at its beginning without it."""
+    runs = _ESCAPED.sub(rb"\g<0> \1", runs) if b"\\" in runs else runs
+    return _MARKED.sub(rb"\g<0> \1", b" " + runs)
 
 
 def _run_at(runs: bytes, at: int) -> bytes:
