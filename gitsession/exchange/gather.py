@@ -280,7 +280,7 @@ class _Gatherer:
             case kinds.Compaction():
                 number = entry.extra.get("firstKeptEntryIndex")
                 if entry.first_kept is None and type(number) is int:
-                    name, extra = self._at_line(number + 1), dict(entry.extra)
+                    name, extra = self._by_number(number), dict(entry.extra)
                     extra.pop("firstKeptEntryIndex")
                     return dataclasses.replace(entry, first_kept=name, extra=extra)
                 return dataclasses.replace(entry, first_kept=self._key(entry.first_kept, node))
@@ -303,9 +303,10 @@ class _Gatherer:
             oid = at.oid
         return name if oid is None else self.keys.get(oid, name)
 
-    def _at_line(self, number: int) -> str | None:
-        found = (node for node in self.current if node.source is not None and node.source.line == number)
-        return next((self.keys[node.oid] for node in found), None)
+    def _by_number(self, number: int) -> str | None:
+        """The key of the entry with this index among the lines of the agent's file that parse; the header is 0."""
+        parsed = [(node.source.line, node.oid) for node in self.current if node.source and node.kind != Opaque.kind]
+        return self.keys[sorted(parsed)[number - 1][1]] if 0 < number <= len(parsed) else None
 
     # ---- names and headers
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gitsession.context.line import Line, answers_to
-from gitsession.model.entries import Compaction, Reset
+from gitsession.model.entries import Compaction, Opaque, Reset
 from gitsession.session.glimpse import Spot
 from gitsession.session.node import Node
 
@@ -39,16 +39,20 @@ def kept(line: Line, at: Spot, compaction: Compaction) -> list[Node]:
     Where two entries of one line answer to the name, the later one is meant, as everywhere.
     """
     name, number = compaction.first_kept, compaction.extra.get("firstKeptEntryIndex")
-    if not isinstance(number, int) if name is None else not line.may_hold(name, at):
+    if name is None:
+        return _kept_by_number(line, at, number) if isinstance(number, int) else []
+    if not line.may_hold(name, at):
         return []
     found: list[Node] = []
     for node in line.back(at):  # any kind can be named
         found.append(node)
-        if answers_to(node, name) if name is not None else _is_at(node, number):
+        if answers_to(node, name):
             return found[::-1]
     return []
 
 
-def _is_at(node: Node, number: object) -> bool:
-    """pi's first files have no ids: there an entry is named by how many lines stand before it."""
-    return node.source is not None and node.source.line - 1 == number
+def _kept_by_number(line: Line, at: Spot, number: int) -> list[Node]:
+    """pi's first files have no ids: an entry is named by its index among the lines that parse; the header is 0."""
+    nodes = list(line.back(at))[::-1]
+    parsed = [place for place, node in enumerate(nodes) if node.source is not None and node.kind != Opaque.kind]
+    return nodes[parsed[number - 1] :] if 0 < number <= len(parsed) else []
