@@ -322,19 +322,11 @@ def test_a_ref_that_is_gone_stays_away_however_fast_git_packs_refs(path, faults)
 def test_a_reader_that_stumbles_is_noticed(path):
     """The tests above see what they are there to see."""
     with GitStore.open(path) as store:
-        first = append(store, "a.1")
-        append(store, "a.2")
-    turns = iter([False, True, True, True])
-    with pytest.raises(AssertionError, match="went back"), GitStore.open(path) as store:
-        reader = read_as_git(path)
-
-        def over() -> bool:
-            turn = next(turns)
-            if turn and git(path, "rev-parse", LEAF) != first:
-                git(path, "update-ref", LEAF, first)
-                return False
-            return turn
-
-        reader(over)
+        _, before, _ = [append(store, f"a.{number}") for number in range(3)]
+    read = read_as_git(path)
+    read(iter([False, True]).__next__)
+    git(path, "update-ref", LEAF, before)
+    with pytest.raises(AssertionError, match="went back"):
+        read(iter([False, True]).__next__)
     with pytest.raises(GitSessionError), GitStore.open(path) as store:
         store.read("1" * 40)
