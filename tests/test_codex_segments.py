@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import STORES, assert_clean
+from builders import SHARED, STORES, assert_clean, session
 from codex_files import START, THREAD, at, joined, turn
 
 from gitsession.api import Store
@@ -344,3 +345,20 @@ def test_the_states_of_files_are_kept_apart(store: ObjectStore) -> None:
     ends_early = FILES[name(THREAD, SEGMENTS[0])].rstrip(b"\n")
     take(name(THREAD, SEGMENTS[0]), ends_early)
     assert send_out.segment(store, sid, SEGMENTS[0]) == ends_early
+
+
+RECORDED = SHARED / "findings/interchange"
+
+
+@pytest.mark.skipif(not RECORDED.exists(), reason="no recorded session here")
+def test_a_recorded_revert_gives_the_next_request() -> None:
+    take = Importer(MemoryStore())
+    for path in sorted(RECORDED.glob("codex-revert-rollout-*.jsonl")):
+        done = take(path.stem.removeprefix("codex-revert-"), path.read_bytes())
+    opened = session(take.store, done.session)
+    assert opened.leaf is not None
+    found = fold.context(Line(take.store, opened.leaf.oid), "codex")
+    texts = [item.entry.text for item in found.items if isinstance(item.entry, Message)]
+    last = json.loads((RECORDED / "codex-revert-requests.jsonl").read_bytes().splitlines()[-1])
+    sent = [item["content"][0]["text"] for item in last["body"]["input"][1:]]
+    assert [text for text in texts if text[0] != "<"] == [*(text for text in sent if text[0] != "<"), "A4 answer"]
