@@ -535,9 +535,18 @@ def test_what_was_handed_over_and_not_gone_on_with_does_not_come_in_as_one_more_
     assert len(document(run("ls", "--json"))["sessions"]) == 2
 
 
+def test_session_that_was_handed_over_is_known_without_the_catalogue(run: Run, imported: str) -> None:
+    handed(run, imported, "claude")
+    [index] = Path.home().rglob("index.db")
+    index.unlink()
+    run("import", "--all")
+    assert len(document(run("ls", "--json"))["sessions"]) == 1
+
+
 def test_what_was_handed_over_is_taken_in_where_that_is_not_known_any_more(run: Run, imported: str) -> None:
     handed(run, imported, "claude")
     [index] = Path.home().rglob("index.db")
+    (index.parent / "exports.jsonl").unlink()
     index.unlink()
     run("import", "--all")
     assert len(document(run("ls", "--json"))["sessions"]) == 2

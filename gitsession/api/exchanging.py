@@ -7,6 +7,7 @@ import os
 import secrets
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,8 @@ from gitsession.index.catalogue import Handed
 from gitsession.live import spool
 from gitsession.model.entries import Continuation
 from gitsession.model.entries import Session as Header
-from gitsession.session import graph
+from gitsession.session import exports, graph
+from gitsession.session.exports import Export
 from gitsession.session.node import Node
 from gitsession.session.shown import Shown
 from gitsession.store.gitstore import GitStore
@@ -234,18 +236,38 @@ class Exchanging(Opened):
         where = resume.workspace(cwd, Path.home(), os.environ)
         found = resume.plan(self.objects, sid, agent, at, where, os.environ, self._session_of)
         if not dry_run:
+            new = [place for place in found.beside if not place.exists()]
             resume.perform(found)
             with contextlib.suppress(Malformed):  # nothing was said in it yet
                 handed = resume.source_of(found)
                 line = max((record.line for record in handed.records), default=0)
                 written = Handed(sid, resume.said(handed), found.entry, line)
                 self.catalogue().hand_over(found.sent.agent, handed.source_id, written)
+                if not found.is_there:
+                    self.record_export(sid, found.file, found.sent.agent, found.data, handed.source_id, written.digest)
+            for place in new:
+                self.record_export(sid, place, found.sent.agent, found.beside[place])
         return found
+
+    def record_export(
+        self, sid: str, path: Path, agent: str, data: bytes, id: str = "", conversation: bytes = b""
+    ) -> None:
+        """Remember that ``data``, in the form of ``agent``, was written to ``path``: a purge looks there.
+
+        ``id``, ``conversation``: what the agent calls the session, and ``resume.said`` of it, if it is to go on there.
+        """
+        place = os.fspath(path.absolute())
+        export = Export(place, sid, agent, sha256(data).hexdigest(), id, conversation.hex())
+        with contextlib.suppress(OSError):  # a store that is read-only here
+            exports.add(self.objects.git_dir, export)
 
     def handed(self, format: Format, taken: Taken) -> str | None:
         """The session that was handed over to an agent as this one, where nothing was said in it there since."""
         source = taken.source
         found = self.catalogue(fresh=False).handed(format.AGENT, source.source_id)
-        if found is None or found.digest != resume.said(source) or self._session_of(format.AGENT, source.source_id):
+        sid, digest = (found.sid, found.digest) if found is not None else ("", b"")
+        if found is None:  # a purge removes the catalogue
+            sid, digest = exports.resumed_as(self.objects.git_dir, format.AGENT, source.source_id) or ("", b"")
+        if digest != resume.said(source) or self._session_of(format.AGENT, source.source_id):
             return None
-        return found.sid
+        return sid

@@ -14,6 +14,7 @@ from gitsession.store import refs
 
 if TYPE_CHECKING:
     # Nothing of it is loaded by who only reads and appends.
+    from gitsession.api.exported import RedactedExport
     from gitsession.api.purges import Trashed
     from gitsession.api.redacting import Redaction
     from gitsession.session.secrets import FoundSecret, SecretSearch
@@ -76,6 +77,15 @@ class Leaving(Opened):
         from gitsession.api import purges
 
         return purges.purge(self.objects, self._catalogues, self._memory, what, self._clock)
+
+    def redact_exports(self, what: PurgePlan) -> list[RedactedExport]:
+        """Take what ``what`` purges out of the files that this store wrote for agents, in place (docs/purge.md).
+
+        A file that its agent could not read then stays as it is, and its ``problem`` says so.
+        """
+        from gitsession.api import exported
+
+        return exported.redact(self.objects, what)
 
     def secrets(self, sid: str | None = None) -> SecretSearch:
         """What is secret in what is stored already, of one session or of all: to iterate over (docs/secrets.md)."""

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from gitsession.api import exported
 from gitsession.api.catalogues import Catalogues
 from gitsession.context.line import Memory
 from gitsession.errors import Refused
@@ -75,9 +76,16 @@ def _described(view: ObjectStore, sids: Iterable[str]) -> list[Trashed]:
 
 def wanted(objects: GitStore, sid: str | None, at: Node | None, text: str) -> PurgePlan:
     """What is to be purged: an entry, a session, or what says ``text``, in one session or in all."""
+    view = _view(objects, sid)
+    return exported.with_exports(objects, view, _wanted(view, sid, at, text), text)
+
+
+def _view(objects: GitStore, sid: str | None) -> ObjectStore:
     view = archived.Whole.of(objects)
-    if sid is not None and not graph.branches(view, sid):
-        view = InTrash(objects)
+    return InTrash(objects) if sid is not None and not graph.branches(view, sid) else view
+
+
+def _wanted(view: ObjectStore, sid: str | None, at: Node | None, text: str) -> PurgePlan:
     if text:
         found = finding.saying(view, text, None if sid is None else [sid])
         if at is None or any(hit.node.oid == at.oid for hit in found.entries):
@@ -102,7 +110,9 @@ def purge(
         raise Refused(f"{begun[0].words} has not ended", hint="`gitsession rewind --continue` or `--abort` first")
     catalogues.close()
     try:
-        return purging.add(objects, what.more, clock())
+        done = purging.add(objects, what.more, clock()) if what.more else Purged()
+        exported.forget_digests(objects, what)
+        return done
     finally:
         catalogues.close()
         memory.clear()

@@ -236,13 +236,7 @@ class _Plan:
 
     def _root(self, sid: str, guard: Guard | None) -> Node:
         """Where the session begins: a root, or the fork of one that goes on from another file."""
-        source = self.source
-        agent, source_id, at_ms = source.agent, source.source_id, source.started_ms
-        entry: Entry = kinds.Session(agent=agent, source_id=source_id, view=VIEW, at_ms=at_ms)
-        if self.base is not None:
-            entry = kinds.Fork(session=sid, agent=agent, source_id=source_id, view=VIEW, at_ms=at_ms)
-        nonce = hash_of(names.seed(source.agent, source.source_id, source.started_ms))[:NONCE_BYTES]
-        return keep.put(self, self.base, keep.own(entry, nonce, guard))
+        return keep.put(self, self.base, _root_draft(self.source, "" if self.base is None else sid, guard))
 
     def _session(self) -> tuple[str, graph.Tree | None]:
         """The session's name, and its tree if it is there; a longer name if another session has the short one."""
@@ -420,6 +414,21 @@ def _purged(store: ObjectStore, source: Source) -> BroughtIn | None:
         session=sid, entries=len(source.records), new=0, rewritten=None, branch="", moves=(),
         problems=problems, is_purged=True,
     )  # fmt: skip
+
+
+def root_digest(source: Source) -> str:
+    """Return the digest of the entry at which a session made of ``source`` begins, if it is no fork."""
+    return keep.digests(_root_draft(source, "", None))[0]
+
+
+def _root_draft(source: Source, fork: str, guard: Guard | None) -> keep.Draft:
+    """Return the entry at which a session begins. ``fork``: its name if it goes on from another file, else ""."""
+    agent, source_id, at_ms = source.agent, source.source_id, source.started_ms
+    entry: Entry = kinds.Session(agent=agent, source_id=source_id, view=VIEW, at_ms=at_ms)
+    if fork:
+        entry = kinds.Fork(session=fork, agent=agent, source_id=source_id, view=VIEW, at_ms=at_ms)
+    nonce = hash_of(names.seed(source.agent, source.source_id, source.started_ms))[:NONCE_BYTES]
+    return keep.own(entry, nonce, guard)
 
 
 def _purged_session(store: ObjectStore, source: Source) -> str:

@@ -10,6 +10,7 @@ from gitsession.codec.digest import digest as digest_of
 from gitsession.errors import NotFound
 from gitsession.model.entries import Fork
 from gitsession.session import content, graph, oplog, tombstone
+from gitsession.session.exports import ExportHit
 from gitsession.session.gaps import DAMAGE
 from gitsession.session.node import Node, before, load
 from gitsession.session.purged import FILE, WITHHELD_OID, Tombstones
@@ -50,17 +51,22 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class PurgePlan:
-    """``more``: what the set grows by. ``problems``: what stays nevertheless."""
+    """``more``: what the set grows by. ``problems``: what stays nevertheless.
+
+    ``exports``: files that this store wrote, and that hold it; ``texts``: by which they were found.
+    """
 
     more: Tombstones = field(default_factory=Tombstones)
     entries: tuple[Hit, ...] = ()
     files: tuple[FileHit, ...] = ()
     sessions: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
+    exports: tuple[ExportHit, ...] = ()
+    texts: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
-        return not self.more
+        return not self.more and not self.exports
 
 
 def entry(store: ObjectStore, sid: str, found: Node) -> PurgePlan:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +15,7 @@ from gitsession.cli.purging import confirm, consent_option
 from gitsession.errors import NotFound
 
 if TYPE_CHECKING:
+    from gitsession.api.exported import RedactedExport
     from gitsession.session.node import Node
     from gitsession.sync.finding import PurgePlan
     from gitsession.sync.purging import Purged
@@ -30,10 +33,11 @@ _ALWAYS = (
 @click.argument("entry", metavar="[SESSION[@ENTRY]]", required=False)
 @click.option("--match", "text", default="", metavar="TEXT", help="All that says TEXT; without SESSION, in all.")
 @click.option("--dry-run", is_flag=True, help="Say what would go, and what would stay; write nothing.")
+@click.option("--exports", "redacts", is_flag=True, help="Redact the files that were written for agents, too.")
 @consent_option
 @json_option
 @with_app
-def command(app: App, entry: str | None, text: str, dry_run: bool, consent: bool, as_json: bool) -> int:
+def command(app: App, entry: str | None, text: str, dry_run: bool, redacts: bool, consent: bool, as_json: bool) -> int:
     """Take an entry, a session, or all that says a text away for good: from this store, and by `sync` from others.
 
     A tombstone stays in its place, so that all else still verifies. There is no `undo`. `rm` is the trash.
@@ -47,16 +51,22 @@ def command(app: App, entry: str | None, text: str, dry_run: bool, consent: bool
     if not as_json:
         _tell(what)
     done: Purged | None = None
+    redacted: list[RedactedExport] = []
     if not what.is_empty and not dry_run:
         confirm(f"purge {_sum(what)} for good?", consent=consent)
         with watching.progress(quiet=as_json):
             done = store.purge(what)
+            redacted = store.redact_exports(what) if redacts else []
     if as_json:
-        emit("purge", _document(what, done, dry_run=dry_run))
+        emit("purge", _document(what, done, redacted, dry_run=dry_run))
     elif what.is_empty:
         warn("nothing says that" if text else "nothing to purge")
     else:
         say(f"{_sum(what)} {'would go' if dry_run else 'purged'}")
+        for each in redacted:
+            say(f"redacted: {each.path}") if not each.problem else warn(f"not redacted: {each.path}: {each.problem}")
+    if any(each.problem for each in redacted):
+        return exits.REFUSED
     return exits.NOTHING if what.is_empty else exits.OK
 
 
@@ -80,7 +90,7 @@ def _sum(what: PurgePlan) -> str:
     parts = [count(len(what.sessions), "session")] if what.sessions else []
     parts += [count(len(what.entries), "entry", "entries")] if what.entries else []
     parts += [count(len(what.files), "captured file")] if what.files else []
-    return ", ".join(parts)
+    return ", ".join(parts) or "what is purged already"
 
 
 def _tell(what: PurgePlan) -> None:
@@ -90,6 +100,8 @@ def _tell(what: PurgePlan) -> None:
         say(f"... and {len(what.entries) - _SHOWN:,} more entries: --json lists them")
     for file in what.files[:_SHOWN]:
         say(f"{file.session}  {file.oid[:12]}  {file.path}")
+    for found in what.exports:
+        say(f"still in: {found.export.path}: written for {found.export.agent}; --exports redacts it")
     for problem in what.problems:
         say(f"stays: {problem.where}: {problem.what}")
     if not what.is_empty:
@@ -97,7 +109,10 @@ def _tell(what: PurgePlan) -> None:
             say(f"not reached: {words}")
 
 
-def _document(what: PurgePlan, done: Purged | None, *, dry_run: bool) -> dict[str, Any]:
+def _document(
+    what: PurgePlan, done: Purged | None, redacted: Sequence[RedactedExport], *, dry_run: bool
+) -> dict[str, Any]:
+    problems = {each.path: each.problem for each in redacted}
     return {
         "checked": len(what.entries),
         "sessions": list(what.sessions),
@@ -107,6 +122,16 @@ def _document(what: PurgePlan, done: Purged | None, *, dry_run: bool) -> dict[st
         ],
         "files": [{"session": file.session, "path": file.path, "id": file.oid} for file in what.files],
         "problems": [{"where": problem.where, "what": problem.what} for problem in what.problems],
+        "exports": [
+            {
+                "path": os.fsencode(hit.export.path).decode("utf-8", "replace"),
+                "agent": hit.export.agent,
+                "session": hit.export.session,
+                "redacted": problems.get(hit.export.path) == "",
+                "problem": problems.get(hit.export.path) or None,
+            }
+            for hit in what.exports
+        ],
         "not_reached": list(_ALWAYS),
         "dropped": None if done is None else done.dropped,
         "moved": None if done is None else list(done.moved),

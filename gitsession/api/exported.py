@@ -1,0 +1,291 @@
+"""What a purge does about the files that this store wrote: finds those that still hold the text, and redacts them.
+
+The digests of their records join the tombstone set, so that an import of such a file, or of a copy of it, finds
+tombstones. A file is redacted by value: keys, and lines that hold nothing of it, keep their bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from gitsession.errors import GitSessionError, Malformed
+from gitsession.exchange import bring_in, discover, resume
+from gitsession.formats import FORMATS, IMPORTING, Source
+from gitsession.model.blocks import Text, Thinking, ToolCall
+from gitsession.model.entries import Message
+from gitsession.session import content, exports, keep, names
+from gitsession.session.exports import Export, ExportHit
+from gitsession.session.gaps import DAMAGE
+from gitsession.session.purged import Tombstones
+from gitsession.store import durable
+from gitsession.store.base import ObjectStore
+from gitsession.store.gitstore import GitStore
+from gitsession.sync import finding
+from gitsession.sync.finding import Problem, PurgePlan
+
+MARK = "[purged]"
+TEXT_MIN = 16
+"""A text of an entry that is shorter is not looked for elsewhere: it may be anybody's."""
+_ARGUMENT_MIN = 40
+_TRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RedactedExport:
+    """What became of an exported file. ``problem``: why it is as it was, else ""."""
+
+    path: str
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What is to go: ``texts``, and all that the exports of ``sessions`` say."""
+
+    texts: tuple[str, ...]
+    sessions: frozenset[str]
+
+    def is_in(self, data: bytes) -> bool:
+        return any(finding.says(data, text, finding.spellings(text)) for text in self.texts)
+
+
+def with_exports(objects: GitStore, view: ObjectStore, plan: PurgePlan, text: str) -> PurgePlan:
+    """Return ``plan`` with the exported files that hold what it takes, and with the digests of their records."""
+    listed = exports.read(objects.git_dir)
+    if not listed:
+        return plan
+    wanted = _wanted(view, plan, text)
+    hits: list[ExportHit] = []
+    problems: list[Problem] = []
+    more = plan.more
+    for export in listed:
+        data = _read(Path(export.path))
+        if data is None or not (export.session in wanted.sessions or wanted.is_in(data)):
+            continue
+        source = _source(export, data)
+        said, count = _tombstones(source, export, wanted)
+        more |= said
+        hits.append(ExportHit(export, count))
+        if export.agent in IMPORTING:
+            problems.append(Problem(export.path, f"{export.agent} keeps a copy of it in its own database"))
+    return replace(
+        plan, more=more, exports=tuple(hits), texts=wanted.texts, problems=(*plan.problems, *problems)
+    )  # fmt: skip
+
+
+def redact(objects: GitStore, plan: PurgePlan) -> list[RedactedExport]:
+    """Redact the exported files of ``plan`` in place. What cannot be redacted stays as it is, and is told."""
+    wanted = _Wanted(plan.texts, frozenset(plan.sessions))
+    done: list[RedactedExport] = []
+    changed: dict[str, Export] = {}
+    for hit in plan.exports:
+        try:
+            changed[hit.export.path] = _redact_file(hit.export, wanted)
+            done.append(RedactedExport(hit.export.path))
+        except GitSessionError as error:
+            done.append(RedactedExport(hit.export.path, str(error)))
+        except OSError as error:
+            done.append(RedactedExport(hit.export.path, error.strerror or str(error)))
+    _update(objects, changed)
+    return done
+
+
+def forget_digests(objects: GitStore, plan: PurgePlan) -> None:
+    """Drop the digests of exported files that held what was purged: each would prove a guess of the rest."""
+    _update(objects, {hit.export.path: replace(hit.export, digest="", conversation="") for hit in plan.exports})
+
+
+def _update(objects: GitStore, changed: dict[str, Export]) -> None:
+    if changed:
+        listed = [changed.get(export.path, export) for export in exports.read(objects.git_dir)]
+        exports.rewrite(objects.git_dir, listed)
+
+
+def _wanted(view: ObjectStore, plan: PurgePlan, text: str) -> _Wanted:
+    if text:
+        return _Wanted((text,), frozenset())
+    found: dict[str, None] = {}
+    if not plan.sessions:
+        for hit in plan.entries:
+            with contextlib.suppress(*DAMAGE, GitSessionError):
+                found |= dict.fromkeys(_texts(content.entry_of(view, hit.node)))
+    return _Wanted(tuple(found), frozenset(plan.sessions))
+
+
+def _texts(entry: object) -> Iterator[str]:
+    """Yield the texts of a message by which a copy of it is known."""
+    if not isinstance(entry, Message):
+        return
+    for block in entry.content:
+        if isinstance(block, Text | Thinking) and len(block.text) >= TEXT_MIN:
+            yield block.text
+        elif isinstance(block, ToolCall):
+            yield from (each for each in _strings(block.arguments) if len(each) >= _ARGUMENT_MIN)
+    if entry.output and len(entry.output) >= TEXT_MIN:
+        yield entry.output
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _strings(each)
+    elif hasattr(value, "values"):
+        for each in value.values():
+            yield from _strings(each)
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes() if stat.S_ISREG(path.lstat().st_mode) else None
+    except OSError:
+        return None
+
+
+def _source(export: Export, data: bytes) -> Source | None:
+    """Return what an import would make of the file; ``None`` for one that is no agent's, or no session any more."""
+    if export.agent not in FORMATS:
+        return None
+    try:
+        return FORMATS[export.agent].split(data, name=discover.name_of(Path(export.path)), final=True)
+    except Malformed:
+        return None
+
+
+def _tombstones(source: Source | None, export: Export, wanted: _Wanted) -> tuple[Tombstones, int]:
+    """Return the keys by which an import knows what is to go, and how many records say it."""
+    if source is None:
+        return Tombstones(), 0
+    if export.session in wanted.sessions:
+        sid = names.derived(source.agent, source.source_id, source.started_ms)
+        return Tombstones(sessions={sid: frozenset([bring_in.root_digest(source)])}), len(source.records)
+    format = FORMATS[source.agent]
+    found = [record for record in (*source.records, *source.meta) if wanted.is_in(record.payload)]
+    removed = {digest for record in found for digest in keep.digests(keep.imported(format, record, None))}
+    return Tombstones(frozenset(removed)), len(found)
+
+
+def _redact_file(export: Export, wanted: _Wanted) -> Export:
+    """Redact one file; the export as it is from then on. Raises ``Malformed`` and ``OSError``, and leaves the file."""
+    path = Path(export.path)
+    hide = _all_hidden if export.session in wanted.sessions else _hiding(wanted.texts)
+    for _ in range(_TRIES):
+        before = path.lstat()
+        data = path.read_bytes()
+        made = redacted(data, hide)
+        _check(export, data, made, wanted)
+        scratch = path.parent / f".gitsession-{secrets.token_hex(8)}.tmp"
+        durable.write_new(scratch, made, mode=stat.S_IMODE(before.st_mode))
+        try:
+            if _stamp(path.lstat()) == _stamp(before):
+                os.rename(scratch, path)
+                durable.sync_directory(path.parent)
+                return _export_of(export, made)
+        finally:
+            scratch.unlink(missing_ok=True)
+    raise Malformed("it is being written to", hint=f"quit {export.agent} first")
+
+
+def _stamp(found: os.stat_result) -> tuple[int, int, int]:
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _check(export: Export, before: bytes, after: bytes, wanted: _Wanted) -> None:
+    """Raise ``Malformed`` if the agent would read something else than texts, or the text is still there."""
+    old, new = _source(export, before), _source(export, after)
+    if old is not None and (new is None or _shape(old) != _shape(new)):
+        raise Malformed(f"{export.agent} could not read it with the text taken out", hint="delete the file")
+    if wanted.is_in(after):
+        raise Malformed("the text is the name of a field there, or encoded otherwise", hint="delete the file")
+
+
+def _shape(source: Source) -> object:
+    """Return what an agent goes by when it reads a session: all but the texts."""
+    told = [FORMATS[source.agent].headline(record.payload) for record in source.records]
+    records = [
+        (record.line, record.parent, record.source_id, head.kind, head.role, head.calls)
+        for record, head in zip(source.records, told, strict=True)
+    ]
+    return source.source_id, source.leaf, records, len(source.problems)
+
+
+def _export_of(export: Export, data: bytes) -> Export:
+    said = ""
+    if export.conversation:
+        source = _source(export, data)
+        said = resume.said(source).hex() if source is not None else ""
+    return replace(export, digest=sha256(data).hexdigest(), conversation=said)
+
+
+def redacted(data: bytes, hide: Callable[[str], str]) -> bytes:
+    """Return ``data`` with ``hide`` of each string in it: a document of JSON, lines of JSON, or plain text."""
+    document = _parsed(data)
+    if document is not None:
+        return _spelled(data, document, hide)
+    lines = []
+    for line in data.split(b"\n"):
+        value = _parsed(line)
+        if value is not None:
+            lines.append(_spelled(line, value, hide))
+        else:
+            lines.append(hide(line.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape"))
+    return b"\n".join(lines)
+
+
+def _parsed(data: bytes) -> Any:
+    """Return the object or list that ``data`` is in JSON, else ``None``."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict | list) else None
+
+
+def _spelled(data: bytes, value: Any, hide: Callable[[str], str]) -> bytes:
+    hidden = _hidden(value, hide)
+    if hidden == value:
+        return data
+    indent = 2 if b"\n" in data.strip() else None
+    made = json.dumps(hidden, ensure_ascii=False, indent=indent, separators=None if indent else (",", ":"))
+    end = data[len(data.rstrip()) :]
+    return made.encode("utf-8", "surrogatepass") + end
+
+
+def _hidden(value: Any, hide: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        inner = _parsed(value.encode("utf-8", "surrogatepass")) if value[:1] in ("{", "[") else None
+        hidden = _hidden(inner, hide) if inner is not None else None
+        return json.dumps(hidden, ensure_ascii=False) if hidden != inner else hide(value)
+    if isinstance(value, list):
+        return [_hidden(each, hide) for each in value]
+    if isinstance(value, dict):
+        return {key: _hidden(each, hide) for key, each in value.items()}
+    return value
+
+
+def _hiding(texts: Sequence[str]) -> Callable[[str], str]:
+    """Return what puts ``MARK`` in the place of each of ``texts``, longest spelling first."""
+    found = {one.decode("utf-8", "surrogatepass") for text in texts for one in finding.spellings(text)}
+    spelled = sorted(found, key=len, reverse=True)
+
+    def hide(value: str) -> str:
+        for one in spelled:
+            value = value.replace(one, MARK)
+        return value
+
+    return hide
+
+
+def _all_hidden(value: str) -> str:
+    """Hide what is more than one word: ids, times, and names of kinds stay, so that the file still opens."""
+    return MARK if len(value.split()) > 1 else value

@@ -1,0 +1,169 @@
+"""A purge and the files that this store wrote for agents: they are listed, redacted, and purged as they come in."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from builders import header, said
+from commands import Run
+from purged import SECRET
+
+from gitsession import Message, Store, text
+from gitsession.api.exported import MARK, redacted
+from gitsession.cli import exits
+from gitsession.formats import FORMATS, IMPORTING, RESUMABLE
+from gitsession.session import exports
+
+AGENTS = [agent for agent in RESUMABLE if agent not in IMPORTING and agent != "aider"]
+
+
+@pytest.fixture
+def session(run: Run, here: Path) -> str:
+    lines = [
+        header("0199-abcd", cwd=str(here)),
+        said("aaaa1111", None, "Fix the login redirect", at=1),
+        said("bbbb2222", "aaaa1111", f"it is {SECRET}, as said", role="assistant", at=2),
+        said("cccc3333", "bbbb2222", "All is well then, and nothing else is to do", at=3),
+    ]
+    (here / "session.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    run("import", "session.jsonl")
+    return json.loads(run("ls", "--json"))["sessions"][0]["session"]
+
+
+def resumed(run: Run, session: str, agent: str) -> Path:
+    return Path(json.loads(run("resume", session, "--in", agent, "--json"))["path"])
+
+
+def sessions(run: Run, code: int = exits.OK) -> list[str]:
+    return [each["session"] for each in json.loads(run("ls", "--json", code=code))["sessions"]]
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_exported_text_does_not_come_back_by_import(run: Run, session: str, agent: str) -> None:
+    file = resumed(run, session, agent)
+    assert SECRET in file.read_text()
+    run("purge", "--match", SECRET, "--yes")
+    assert SECRET in file.read_text()
+    run("import", str(file))
+    run("search", SECRET, code=exits.NOTHING)
+    assert len(sessions(run)) == (1 if agent == "pi" else 2)
+    for each in sessions(run):
+        assert SECRET not in run("export", each, "--to", "jsonl")
+    run("verify")
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_exports_are_listed_and_redacted_in_place(run: Run, session: str, agent: str) -> None:
+    file = resumed(run, session, agent)
+    before = FORMATS[agent].split(file.read_bytes())
+    mode = stat.S_IMODE(file.stat().st_mode)
+    told = json.loads(run("purge", "--match", SECRET, "--dry-run", "--json"))
+    assert [(each["path"], each["agent"], each["session"]) for each in told["exports"]] == [(str(file), agent, session)]
+    assert SECRET in file.read_text()
+    told = json.loads(run("purge", "--match", SECRET, "--exports", "--yes", "--json"))
+    assert [each["redacted"] for each in told["exports"]] == [True]
+    assert SECRET not in file.read_text()
+    assert f"it is {MARK}, as said" in file.read_text()
+    after = FORMATS[agent].split(file.read_bytes())
+    assert [record.source_id for record in after.records] == [record.source_id for record in before.records]
+    assert stat.S_IMODE(file.stat().st_mode) == mode
+    assert not list(file.parent.glob(".gitsession-*"))
+
+
+def test_redacted_export_is_not_imported_before_something_is_said_in_it(run: Run, session: str) -> None:
+    resumed(run, session, "codex")
+    run("purge", "--match", SECRET, "--exports", "--yes")
+    run("import", "--all")
+    assert sessions(run) == [session]
+
+
+def test_export_that_holds_nothing_of_it_is_not_imported_after_a_purge(run: Run, session: str, here: Path) -> None:
+    resumed(run, session, "codex")
+    lines = [header("0199-efgh", cwd=str(here)), said("eeee5555", None, "Go"), said("ffff6666", "eeee5555", "Yellow")]
+    (here / "other.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    run("import", "other.jsonl")
+    before = sessions(run)
+    run("purge", "--match", "Yellow", "--yes")
+    run("import", "--all")
+    assert sessions(run) == before
+
+
+def test_purged_entry_is_found_in_an_export_by_its_text(run: Run, session: str) -> None:
+    file = resumed(run, session, "claude")
+    log = json.loads(run("log", session, "--json"))["entries"]
+    last = next(each["id"] for each in log if "All is well" in str(each))
+    told = json.loads(run("purge", f"{session}@{last}", "--exports", "--yes", "--json"))
+    assert [each["redacted"] for each in told["exports"]] == [True]
+    assert "All is well" not in file.read_text()
+    assert SECRET in file.read_text()
+
+
+def test_purged_session_is_taken_out_of_its_exports_and_no_import_brings_it_back(run: Run, session: str) -> None:
+    file = resumed(run, session, "claude")
+    run("purge", session, "--yes")
+    run("import", str(file))
+    assert sessions(run, exits.NOTHING) == []
+    run("verify")
+
+
+def test_whole_session_is_hidden_in_its_export(run: Run, session: str) -> None:
+    file = resumed(run, session, "claude")
+    run("purge", session, "--exports", "--yes")
+    for words in (SECRET, "All is well", "login redirect"):
+        assert words not in file.read_text()
+
+
+def test_file_that_was_changed_since_is_searched(run: Run, session: str) -> None:
+    file = resumed(run, session, "claude")
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join(lines).replace(b"login redirect", b"login page"))
+    told = json.loads(run("purge", "--match", SECRET, "--exports", "--yes", "--json"))
+    assert [each["redacted"] for each in told["exports"]] == [True]
+    assert SECRET not in file.read_text()
+    assert "login page" in file.read_text()
+
+
+def test_file_that_its_agent_could_not_read_stays_as_it_is(run: Run, session: str) -> None:
+    file = resumed(run, session, "claude")
+    before = file.read_bytes()
+    told = json.loads(run("purge", "--match", "assistant", "--exports", "--yes", "--json", code=exits.REFUSED))
+    assert [each["redacted"] for each in told["exports"]] == [False]
+    assert "could not read it" in told["exports"][0]["problem"]
+    assert file.read_bytes() == before
+
+
+def test_export_to_a_file_of_its_own_is_listed(run: Run, session: str, here: Path) -> None:
+    run("export", session, "--to", "markdown", "-o", "page.md")
+    told = json.loads(run("purge", "--match", SECRET, "--exports", "--yes", "--json"))
+    assert [(each["path"], each["redacted"]) for each in told["exports"]] == [(str(here / "page.md"), True)]
+    assert SECRET not in (here / "page.md").read_text()
+
+
+def test_list_of_exports_is_local_and_holds_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with Store.create(tmp_path / "s.git") as store:
+        session = store.new_session(agent="a", cwd=tmp_path)
+        session.append(Message.user(SECRET))
+        store.resume(session.id, agent="claude", cwd=tmp_path)
+        file = tmp_path / "s.git" / exports.FILE
+        assert SECRET not in file.read_text()
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        [before] = exports.read(store.objects.git_dir)
+        assert len(before.digest) == 64
+        plan = store.plan_purge(text=SECRET)
+        store.purge(plan)
+        [after] = exports.read(store.objects.git_dir)
+        assert (after.path, after.digest, after.conversation) == (before.path, "", "")
+        assert [each.problem for each in store.redact_exports(plan)] == [""]
+        assert text(session.line()) is not None
+
+
+def test_redaction_keeps_keys_and_untouched_lines() -> None:
+    hide = lambda value: value.replace("x1", MARK)  # noqa: E731
+    data = b'{"x1": "a x1 b",  "n": 1}\n{ "spaced" : "as it was" }\nno json x1\n'
+    assert redacted(data, hide) == b'{"x1":"a [purged] b","n":1}\n{ "spaced" : "as it was" }\nno json [purged]\n'
+    inner = json.dumps({"out": json.dumps({"said": "x1"})}).encode()
+    assert json.loads(json.loads(redacted(inner, hide))["out"]) == {"said": MARK}
