@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from builders import header, said
 
 from gitsession import Message, Store
 from gitsession.cli import app as command_line
-from gitsession.cli import hooking
+from gitsession.cli import exits, hooking
 from gitsession.cli.app import COMMANDS, HIDDEN
 from gitsession.store import gitcli
 
@@ -145,7 +146,7 @@ EVERY_VERB: dict[str, list[list[str]]] = {
 
 
 def test_every_verb_is_run_below_but_for_git_itself():
-    """Who types `gitsession git` asks for git as it is, with the store's configuration."""
+    """It replaces this process, so it has tests of its own."""
     assert {*COMMANDS, *HIDDEN} - {"git"} == set(EVERY_VERB)
 
 
@@ -180,6 +181,50 @@ def test_a_store_full_of_planted_commands_runs_none_of_them(store, run, tmp_path
             command_line.run(words)
             assert not dead.exists(), f"{words} ran {dead.read_text()}"
     faults.many(len(PLANTED) + 2 * len(HOOKS) + 4)
+
+
+@pytest.mark.promise("P33")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[pager]\n\tlog = {canary}\n",
+        "[core]\n\tpager = {canary}\n",
+        "[core]\n\tsshCommand = {canary}\n",
+        "[core]\n\tfsmonitor = {canary}\n",
+        '[remote "origin"]\n\turl = .\n\tuploadpack = {canary}\n',
+        '[remote "origin"]\n\turl = ext::{canary}\n',
+        '[credential "https://host"]\n\thelper = !{canary}\n',
+        '[diff "gitsession"]\n\ttextconv = {canary}\n',
+        '[alias]\n\tlg = !{canary}\n',
+        "[include]\n\tpath = {folder}/included\n",
+    ],
+)
+def test_git_is_not_run_in_a_store_whose_configuration_names_a_program(store, tmp_path, capfd, line, faults):
+    canary = tmp_path / "canary.sh"
+    (tmp_path / "included").write_text(f"[core]\n\tpager = {canary}\n")
+    with open(store / "config", "a") as file:
+        file.write(line.format(canary=canary, folder=tmp_path))
+    assert command_line.run(["git", "log"]) == exits.REFUSED
+    assert "names programs to run" in capfd.readouterr().err
+    faults.one()
+
+
+@pytest.mark.promise("P33")
+def test_git_runs_no_hook_of_a_store_but_for_a_push(store, tmp_path, faults):
+    dead = tmp_path / "DEAD"
+    (store / "hooks").mkdir(exist_ok=True)
+    for hook in HOOKS:
+        (store / "hooks" / hook).write_text(f"#!/bin/sh\necho {hook} >> {dead}\n")
+        (store / "hooks" / hook).chmod(0o755)
+    words = [sys.executable, "-m", "gitsession", "git"]
+    told = subprocess.run([*words, "log", "--oneline", "--all"], capture_output=True, text=True, check=True)
+    assert told.stdout
+    subprocess.run([*words, "update-ref", "refs/heads/mine", "refs/heads/main"], check=True)
+    assert not dead.exists()
+    assert os.system("git init -q --bare ../hub.git") == 0
+    subprocess.run([*words, "push", "-q", "../hub.git", "refs/heads/mine"], check=True)
+    assert "pre-push" in dead.read_text().split()
+    faults.many(len(HOOKS))
 
 
 @pytest.mark.promise("P35")

@@ -47,6 +47,18 @@ def test_a_file_is_made_with_the_folders_on_the_way(workspace, blobs):
     assert temporaries(workspace) == []
 
 
+def test_a_file_that_is_replaced_keeps_its_extended_attributes(workspace, blobs):
+    old = workspace / "a"
+    old.write_text("old")
+    try:
+        os.setxattr(old, "user.origin", b"https://host.example")
+    except OSError:
+        pytest.skip("this file system has no extended attributes of the user's")
+    assert only(carried_out(workspace, blobs, Change("a", blobs.file("old"), blobs.file("new")))) == ("done", "")
+    assert old.read_text() == "new"
+    assert os.getxattr(old, "user.origin") == b"https://host.example"
+
+
 def test_a_file_is_replaced_by_another_inode_and_keeps_its_permissions(workspace, blobs):
     old = workspace / "a"
     old.write_text("old")

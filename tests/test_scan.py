@@ -10,6 +10,7 @@ import pytest
 from workspaces import fill, fingerprint, git, kept, opened, repository, write
 
 from gitsession.errors import MissingObject, Unavailable
+from gitsession.store import gitcli
 from gitsession.store.memory import MemoryStore
 from gitsession.workspace import names, scan, trees
 from gitsession.workspace.capture import put, tree_with
@@ -141,12 +142,29 @@ def test_an_unchanged_workspace_is_told_by_one_git_and_nothing_is_read(work, pla
     fill(work, a="one", b__c="two")
     seen(work, plain)
     ran = []
-    real = subprocess.run
-    monkeypatch.setattr(subprocess, "run", lambda words, **how: ran.append(words) or real(words, **how))
+    real = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda words, **how: ran.append(words) or real(words, **how))
     monkeypatch.setattr(Root, "contents", None)
     assert paths(work, plain) == []
     assert len(ran) == 1
     assert not list(plain.glob("git/objects/**/*"))
+
+
+@pytest.mark.parametrize("name", [".gitignore", "below/.gitignore"])
+def test_a_pipe_that_git_would_wait_for_is_named(work, plain, monkeypatch, name):
+    monkeypatch.setattr(gitcli, "_LONG_SECONDS", 0.2)
+    fill(work, a="one", below__b="two")
+    os.mkfifo(work / name)
+    with pytest.raises(Unavailable, match=f"{name} is a pipe"):
+        paths(work, plain)
+    (work / name).unlink()
+    assert paths(work, plain) == ["a", "below/b"]
+
+
+def test_a_look_that_takes_long_for_no_such_reason_goes_on(work, plain, monkeypatch):
+    monkeypatch.setattr(gitcli, "_LONG_SECONDS", 0.0)
+    fill(work, a="one")
+    assert paths(work, plain) == ["a"]
 
 
 def test_that_an_index_was_written_makes_no_other_look(work, plain, monkeypatch):

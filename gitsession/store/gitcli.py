@@ -30,6 +30,7 @@ _FIXED = (
     "pack.writeReverseIndex=true",  # by which store/deltify.py knows packs that git made, also before git 2.41
 )
 _FSCK_SECONDS = 3600.0
+_LONG_SECONDS = 3.0
 _USERS_OWN = (
     "GIT_ASKPASS",
     "GIT_CONFIG_GLOBAL",
@@ -43,6 +44,21 @@ _USERS_OWN = (
 
 _PASSED_ON = ("PATH", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
+
+_PROGRAMS = re.compile(
+    r"core\.(pager|editor|askpass|fsmonitor|sshcommand|gitproxy|hookspath|alternaterefscommand|worktree)"
+    r"|(pager|alias|hook|man|browser|guitool|mergetool|difftool)\..*"
+    r"|(remote\..*\.(uploadpack|receivepack|vcs)|remote\..*url|url\..*)"
+    r"|credential\.(.*\.)?helper|diff\.(external|.*\.(command|textconv))|merge\..*\.driver"
+    r"|filter\..*\.(clean|smudge|process)|gpg\.(.*\.)?(program|defaultkeycommand)|sequence\.editor"
+    r"|interactive\.difffilter|protocol\..*|trailer\..*\.(command|cmd)|tar\..*\.command|web\.browser|browser\..*"
+    r"|gc\.recentobjectshook|uploadpack\.packobjectshook|init\.templatedir|submodule\..*\.update|sendemail\..*"
+)
+"""Settings by which a repository names a program for git to run, or leads it to one."""
+_HARMLESS = {"diff.gitsession.textconv": "gitsession textconv"}
+"""What docs/git.md has users put there."""
+_TRANSPORT = re.compile(r"[A-Za-z0-9+.-]+::|-")
+"""How an address begins that names a program."""
 
 QUARANTINE = ("GIT_QUARANTINE_PATH", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES")
 """What git tells its hook `pre-receive`: where the objects lie that were pushed and are not taken in yet."""
@@ -75,10 +91,12 @@ def run(
     user_config: bool = False,
     worktree: Worktree | None = None,
     variables: Mapping[str, str] | None = None,
+    obstacle: Callable[[], str] | None = None,
 ) -> Answer:
     """Run git and wait. Raises ``Unavailable``: no git, too slow, or an exit code that is not in ``accept``.
 
     ``variables``: what of git's own the child gets besides; nothing of it is taken from the environment.
+    ``obstacle``: called once if git runs long; returns why it will never end, or "".
     """
     import subprocess  # slow to load, and a program that only reads never gets here
 
@@ -91,25 +109,71 @@ def run(
         passed |= {"GIT_INDEX_FILE": worktree.index_file} if worktree.index_file else {}
         at = worktree.at
     try:
-        done = subprocess.run(
+        with subprocess.Popen(
             [*command, *arguments],
-            input=stdin,
-            capture_output=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             env=passed,
-            timeout=timeout_seconds,
             cwd=at,
-            check=False,
-        )
+        ) as child:
+            try:
+                out, err = _communicate(child, stdin, timeout_seconds, obstacle)
+            except BaseException:
+                child.kill()
+                raise
     except FileNotFoundError:
         if not os.path.isdir(at):
             raise Unavailable(f"no folder {at} to run git in") from None
         raise Unavailable("git is not on the PATH", hint="install git 2.39 or later") from None
     except subprocess.TimeoutExpired:
         raise Unavailable(f"`git {verb}` did not end within {timeout_seconds:g} s") from None
-    answer = Answer(done.returncode, done.stdout, done.stderr)
+    answer = Answer(child.returncode, out, err)
     if answer.code not in accept:
         raise Unavailable(f"`git {verb}` ended with {answer.code}: {answer.err[-500:] or 'no message'}")
     return answer
+
+
+def _communicate(
+    child: Popen[bytes], stdin: bytes, timeout_seconds: float, obstacle: Callable[[], str] | None
+) -> tuple[bytes, bytes]:
+    found: list[str] = []
+
+    def look() -> None:
+        reason = obstacle() if obstacle is not None else ""
+        if reason:
+            found.append(reason)
+            child.kill()
+
+    late = threading.Timer(_LONG_SECONDS, look)
+    late.daemon = True
+    if obstacle is not None:
+        late.start()
+    try:
+        answer = child.communicate(stdin, timeout=timeout_seconds)
+    finally:
+        late.cancel()
+    if found:
+        raise Unavailable(found[0])
+    return answer
+
+
+def programs_named(git_dir: Path) -> list[str]:
+    """Return the settings of a repository's own configuration by which git would run a program. Raises ``Unavailable``.
+
+    An address of a remote counts if it is one of a remote helper.
+    """
+    rows = run(git_dir, "config", "--list", "--show-scope", "--null", "--includes").out.decode("utf-8", "replace")
+    parts = rows.split("\0")
+    found = []
+    for scope, row in zip(parts[::2], parts[1::2], strict=False):
+        name, _, value = row.partition("\n")
+        if scope == "command" or not _PROGRAMS.fullmatch(name) or _HARMLESS.get(name) == value:
+            continue
+        if re.fullmatch(r"remote\..*url", name) and not _TRANSPORT.match(value):
+            continue
+        found.append(name)
+    return sorted(set(found))
 
 
 def start(git_dir: Path, *arguments: str, variables: Mapping[str, str] | None = None) -> Popen[bytes]:

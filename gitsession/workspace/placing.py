@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -67,12 +68,13 @@ class Ready:
 
 
 def ready(
-    folder: int, data: bytes, *, executable: bool, seen: Status | None, tag: str, numbers: Iterator[int]
+    folder: int, name: bytes, data: bytes, *, executable: bool, seen: Status | None, tag: str, numbers: Iterator[int]
 ) -> Ready:
-    """``data`` written to a temporary file, to take the place of what was ``seen``.
+    """``data`` written to a temporary file, to take the place of what was ``seen`` under ``name``.
 
-    Its permissions are those of the file it replaces, or what the umask leaves; its owner too, if we may. ``numbers``:
-    for the names of temporaries, so that many in a folder need not be tried. Raises ``OSError``.
+    Its permissions are those of the file it replaces, or what the umask leaves; its owner too, if we may, and its
+    extended attributes. ``numbers``: for the names of temporaries, so that many in a folder need not be tried. Raises
+    ``OSError``.
     """
     replaced = seen if seen is not None and seen.kind == "file" else None
     mode = 0o600 if replaced else (0o777 if executable else 0o666)
@@ -88,6 +90,7 @@ def ready(
             write_all(fd, data, 0)
             if replaced:
                 _keep_owner(fd, replaced)
+                _keep_attributes(fd, folder, name)
                 os.fchmod(fd, _permissions(replaced, executable))
 
         temporary = _made(folder, tag, make, lambda _: next(numbers))
@@ -216,6 +219,39 @@ def _keep_owner(fd: int, old: Status) -> None:
     if (made.st_uid, made.st_gid) != (old.uid, old.gid):
         with suppress(PermissionError):
             os.fchown(fd, old.uid, old.gid)
+
+
+def _keep_attributes(fd: int, folder: int, name: bytes) -> None:
+    """Copy the extended attributes of the file ``name``, but for capabilities, which belonged to its old content.
+
+    Those of the system (labels, access lists) may be refused to us. Raises ``OSError`` for one of the user's.
+    """
+    if sys.platform != "linux":
+        return
+    try:
+        old = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    except OSError:
+        return  # gone or unreadable; ``put`` looks again at what it replaces
+    try:
+        for attribute in _attributes(old):
+            if attribute == "security.capability":
+                continue
+            try:
+                os.setxattr(fd, attribute, os.getxattr(old, attribute))
+            except OSError:
+                if attribute.startswith("user."):
+                    raise
+    finally:
+        os.close(old)
+
+
+def _attributes(fd: int) -> list[str]:
+    if sys.platform != "linux":
+        return []
+    try:
+        return os.listxattr(fd)
+    except OSError:
+        return []  # this file system has none
 
 
 def _permissions(old: Status, executable: bool) -> int:

@@ -223,7 +223,7 @@ class _Run:
                 placing.put_link(fd, name, data, seen=seen, tag=self.tag)
                 return Outcome(path, "done")
             executable = new.mode == "100755"
-            ready = placing.ready(fd, data, executable=executable, seen=seen, tag=self.tag, numbers=self.numbers)
+            ready = placing.ready(fd, name, data, executable=executable, seen=seen, tag=self.tag, numbers=self.numbers)
             self.waiting.add(change, seen, ready, len(data))
         return None
 

@@ -12,6 +12,7 @@ import fcntl
 import json
 import os
 import shutil
+import stat
 import time
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -44,6 +45,7 @@ _ATTRIBUTES = "* -text -filter -ident -working-tree-encoding -merge -diff\n"
 """What a file holds is what it holds, whatever a ``.gitattributes`` makes of it: this file comes before those."""
 _FILES = {"HEAD": "ref: refs/heads/none\n", "config": _CONFIG, "info/attributes": _ATTRIBUTES}
 _FOLDERS = ("objects", "refs", "info")
+_READ_BY_GIT = frozenset({".gitignore", ".gitattributes"})
 _TRAILER_BYTES = 20
 _PAUSE_SECONDS = 0.005
 
@@ -201,7 +203,10 @@ class Shadow:
         self, name: str, worktree: gitcli.Worktree, words: tuple[str, ...], accept: tuple[int, ...], stdin: bytes
     ) -> gitcli.Answer:
         worktree = worktree._replace(index_file=str(self._index(name)))
-        return gitcli.run(self._git_dir, *words, worktree=worktree, accept=accept, stdin=stdin)
+        return gitcli.run(
+            self._git_dir, *words, worktree=worktree, accept=accept, stdin=stdin,
+            obstacle=lambda: _obstacle(worktree.top),
+        )  # fmt: skip
 
     def _make(self) -> None:
         for name in _FOLDERS:
@@ -248,6 +253,21 @@ class Shadow:
 def new_name() -> str:
     """A name that no look and no index has had."""
     return os.urandom(8).hex()
+
+
+def _obstacle(top: str) -> str:
+    """Return which file below ``top`` git would read for ever, in words; "" if there is none."""
+    for folder, folders, files in os.walk(top):
+        folders[:] = [name for name in folders if name != ".git"]
+        for name in _READ_BY_GIT.intersection(files):
+            path = os.path.join(folder, name)
+            try:
+                mode = os.lstat(path).st_mode
+            except OSError:
+                continue
+            if not stat.S_ISREG(mode) and not stat.S_ISLNK(mode):
+                return f"cannot look at {top}: {path} is a pipe or a device, which git waits for; remove it"
+    return ""
 
 
 def _lock(fd: int, folder: Path, wait_seconds: float) -> None:

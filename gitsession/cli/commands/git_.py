@@ -8,7 +8,7 @@ import sys
 import click
 
 from gitsession.cli.opening import App, with_app
-from gitsession.errors import Unavailable
+from gitsession.errors import Refused, Unavailable
 
 _ELSEWHERE = (
     "GIT_DIR",
@@ -28,14 +28,30 @@ _ELSEWHERE = (
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @with_app
 def command(app: App, arguments: tuple[str, ...]) -> None:
-    """Run git on the store, everything handed over to it first: `gitsession git log --all`."""
+    """Run git on the store, everything handed over to it first: `gitsession git log --all`.
+
+    By your own configuration. If the store's names a program, it is refused.
+    """
+    from gitsession.store import gitcli
+
     store = app.store()
     store.flush()
     path = str(store.objects.git_dir)
+    named = gitcli.programs_named(store.objects.git_dir)
+    if named:
+        raise Refused(
+            f"cannot run git in {path}: its configuration names programs to run: {', '.join(named[:5])}",
+            hint=f"remove them (`git config --file {path}/config --unset {named[0]}`), or run `git --git-dir={path}`",
+        )
     app.close()
     sys.stdout.flush()
     environment = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
     try:
-        os.execvpe("git", ["git", f"--git-dir={path}", *arguments], environment)
+        os.execvpe("git", ["git", *_without_hooks(arguments), f"--git-dir={path}", *arguments], environment)
     except FileNotFoundError:
         raise Unavailable("git is not on the PATH", hint="install git 2.39 or later") from None
+
+
+def _without_hooks(arguments: tuple[str, ...]) -> list[str]:
+    """A push keeps the hook that looks for secrets; nothing else runs the hooks of a store."""
+    return [] if arguments[:1] == ("push",) else ["-c", f"core.hooksPath={os.devnull}"]
