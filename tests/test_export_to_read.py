@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,72 @@ def test_what_somebody_said_does_not_read_as_what_somebody_else_said(store: Stor
         assert headings(text) == ["user", "assistant", "tool t"]
         assert "\n<" not in text.replace(f"```\n{words}\n```", "")
     assert "seen" in text
+
+
+IMG = "<img src=x onerror=alert(1)>"
+
+
+class Html(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.tags.append(tag)
+
+
+def tags_of(text: str) -> list[str]:
+    """The elements that a viewer of Markdown makes of ``text``, HTML rendered."""
+    html = Html()
+    html.feed(pytest.importorskip("markdown_it").MarkdownIt("commonmark", {"html": True}).enable("table").render(text))
+    return html.tags
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        IMG,
+        f"look: {IMG}",
+        f"- a\n- {IMG}",
+        f"> {IMG}",
+        f"an open ` here\n`{IMG}`",
+        f"a\\`{IMG}`",
+        f"\\{IMG}",
+        f"- `a\n- `b` {IMG} `c`",
+        f"| ` | {IMG} | ` |\n|---|---|---|\n",
+        f"- a\n  ```\n{IMG}",
+        f"- a\n  ```\nb\n```\n{IMG}\n```\n{IMG}",
+        f"``` a`b\n{IMG}\n",
+        f"``a` {IMG}",
+        "<!-- -->" + IMG,
+        "<?php " + IMG,
+    ],
+)
+@pytest.mark.parametrize("of", ["user", "thinking", "title", "tool"])
+def test_html_outside_code_is_shown_and_not_run(store: Store, words: str, of: str):
+    if of == "thinking":
+        session = spoken(store, Message.user("a"), Message.assistant([Thinking(words)]))
+    elif of == "tool":
+        session = spoken(store, Message.user("a"), Message.tool(ToolCall("1", words), "done"))
+    else:
+        session = spoken(store, Message.user(words if of == "user" else "a"))
+    if of == "title":
+        session.rename(words)
+    text = told(store, session)
+    assert "img" in text
+    assert "img" not in tags_of(text)
+
+
+def test_html_in_code_stays_as_it_is(store: Store):
+    words = f"Use `List<String>` or ``a ` <b>``.\n\n```html\n{IMG}\n```\n\nif a < b"
+    assert words in told(store, spoken(store, Message.user(words)))
+
+
+@given(st.text("`~<img >\\\n- |a>", max_size=80))
+def test_of_any_words_no_image_is_made(words: str):
+    entries = (Leaving(key="0", below=None, entry=Message.user(words)),)
+    out = Outgoing(session=kinds.Session(agent="a"), entries=entries, leaf="0")
+    assert not [tag for tag in tags_of(markdown.write(out).data.decode()) if tag in ("i", "im", "img", "g", "m")]
 
 
 def test_no_text_drives_the_terminal_or_breaks_the_file(store: Store):

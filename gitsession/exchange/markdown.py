@@ -1,7 +1,8 @@
 """A session as Markdown, for people: who said what, in order. Nothing takes such a file in again.
 
 What somebody said must not look like what somebody else said: a line that reads like one of our headings is escaped,
-results of tools stand in fences that nothing in them closes, and a fence left open is closed.
+results of tools stand in fences that nothing in them closes, and a fence left open is closed. HTML outside code is
+escaped: a viewer that renders it would run it.
 """
 
 from __future__ import annotations
@@ -30,9 +31,12 @@ from gitsession.model.plain import plain
 
 AGENT = "markdown"
 
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
-_OURS = re.compile(r" {0,3}(?=#{1,2}\s|<|(?:=+|-+)\s*$)")
-"""Where a line begins as a heading of ours does, or as HTML, which a reader would not see."""
+_FENCE = re.compile(r"( {0,3})(`{3,}(?!.*`)|~{3,})")
+_OURS = re.compile(r" {0,3}(?=#{1,2}\s|(?:=+|-+)\s*$)")
+"""Where a line begins as a heading of ours does."""
+_TAG = re.compile(r"<(?=[A-Za-z/!?])")
+_SPAN = re.compile(r"(?<!`)(`+)(?!`)(.*?)(?<!`)\1(?!`)")
+"""A code span within one line."""
 
 
 def write(out: Outgoing) -> Written:
@@ -82,7 +86,12 @@ def _time(at_ms: int) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(clean(text).split())
+    return _no_html(" ".join(clean(text).split()))
+
+
+def _no_html(text: str) -> str:
+    """Return ``text`` with every ``<`` that may begin a tag, a comment or a link as an entity."""
+    return _TAG.sub("&lt;", text)
 
 
 def _safe(text: str) -> str:
@@ -126,7 +135,7 @@ def _block(block: Block) -> str:
         case Text():
             return _words(block.text)
         case Thinking():
-            return "\n".join(f"> {line}" for line in _safe(block.text).split("\n")) if block.text.strip() else ""
+            return "\n".join(f"> {line}" for line in _words(block.text).split("\n")) if block.text.strip() else ""
         case ToolCall():
             arguments = json.dumps(plain(block.arguments), indent=2, ensure_ascii=False, default=str)
             return f"**{_one_line(block.name)}**\n\n{_fenced(arguments, 'json')}"
@@ -147,16 +156,45 @@ def _fenced(text: str, language: str = "") -> str:
 
 
 def _words(text: str) -> str:
-    """Words as they are, but for lines that would be taken for ours."""
-    lines, fence = [], ""
+    """Return words as they are, but for lines that would be taken for ours, and HTML outside code.
+
+    Which text is code depends on how a reader splits blocks. Code is left as it is only where every way agrees: in a
+    fence at the first column while no indented one came before, which a list may end early, and in a code span of a
+    paragraph each of whose lines closes its own spans.
+    """
+    lines: list[str] = []
+    paragraph: list[str] = []
+    fence, is_certain = "", True
     for line in _safe(text).split("\n"):
         found = _FENCE.match(line)
         if fence:
-            closes = found and found[1].startswith(fence) and not line[found.end() :].strip()
+            closes = found and found[2].startswith(fence) and not line[found.end() :].strip()
             fence = "" if closes else fence
-        elif found:
-            fence = found[1]
+            lines.append(line if is_certain else _no_html(line))
+        elif found or not line.strip():
+            lines += [*_prose(paragraph), _no_html(line)]
+            paragraph = []
+            if found:
+                fence = found[2]
+                is_certain = is_certain and not found[1]
         else:
-            line = _OURS.sub(lambda ours: f"{ours[0]}\\", line, count=1) if _OURS.match(line) else line
-        lines.append(line)
+            paragraph.append(_OURS.sub(lambda ours: f"{ours[0]}\\", line, count=1) if _OURS.match(line) else line)
+    lines += _prose(paragraph)
     return "\n".join([*lines, fence] if fence else lines).strip("\n")
+
+
+def _prose(lines: list[str]) -> list[str]:
+    """Return the lines of a paragraph without HTML; code spans stay where no line leaves one open."""
+    if any("`" in _SPAN.sub("", line) or "\\`" in line for line in lines):
+        return [_no_html(line) for line in lines]
+    return [_outside_code(line) for line in lines]
+
+
+def _outside_code(line: str) -> str:
+    """Return ``line`` without HTML outside code spans, or in one with a ``|``, which may end a cell of a table."""
+    parts, at = [], 0
+    for span in _SPAN.finditer(line):
+        code = span[0]
+        parts += [_no_html(line[at : span.start()]), _no_html(code) if "|" in code else code]
+        at = span.end()
+    return "".join([*parts, _no_html(line[at:])])
