@@ -13,10 +13,13 @@ from collections.abc import Iterator
 
 import pytest
 from builders import entry, header, label, pi_file, said
+from test_hostile_store import EVERY_VERB
 
-from gitsession.cli import files, output, syncing
+from gitsession.cli import files, hooking, output, syncing
+from gitsession.cli.app import run
 from gitsession.codec.message import render
 from gitsession.codec.text import clean
+from gitsession.formats import RESUMABLE
 from gitsession.model.headline import Headline
 from gitsession.rewind.perform import FileOutcome
 
@@ -225,6 +228,41 @@ def test_nor_from_its_context_its_compactions_and_the_programs_that_summarise_it
         assert left(SGR.sub("", written)) == [], command
         assert "[31;5m" not in "".join(SGR.findall(written)), command
     faults.many(len(told) * len(ATTACKS))
+
+
+FOR_PROGRAMS = ("completion", "demo", "diff", "hook", "textconv")
+"""Commands whose output is exact, or of git on a session of our own making."""
+
+
+@pytest.mark.promise("P32")
+def test_nor_from_any_command_on_a_session_whose_every_name_is_hostile(tmp_path, monkeypatch, capfd, faults):
+    every = "".join(ATTACKS.values()).encode("utf-8", "replace").decode().replace("\0", "")
+    folder = tmp_path / "work \u202e\x9b31m"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("GITSESSION_DIR", str(tmp_path / "store.git"))
+    monkeypatch.setattr(hooking, "_stdin", lambda: (b"{}", True))
+    lines = [header(f"id{every}", cwd=str(folder)), said(every, None, every), label("l", every, every, every)]
+    (folder / f"{every.replace('/', '')[:60]}.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    assert run(["import", *os.listdir()]) == 0
+    assert os.system("git init -q --bare ../hub.git") == 0
+    agents = [["resume", "@", "--in", agent, "--dry-run"] for agent in RESUMABLE]
+    there = [["resume", "@"], ["rewind", "root", "--dry-run"], ["branch", "@", "side"], ["name", "@", every]]
+    verbs = [words for name, lines in EVERY_VERB.items() if name not in FOR_PROGRAMS for words in lines]
+    for words in (*agents, *there, *verbs):
+        run(words)
+        out, err = capfd.readouterr()
+        assert left(SGR.sub("", out + err)) == [], words
+    faults.many(len(agents) + len(there) + len(verbs))
+
+
+@pytest.mark.parametrize("word", [*ATTACKS.values(), "it's", "a b", "", "back\\slash", "two\nlines", "é"])
+def test_a_shell_reads_a_printed_command_as_it_was_meant(word):
+    word = word.replace("\0", "").encode("utf-8", "replace").decode()
+    printed = output.shell_words(["printf", "%s", word])
+    assert left(printed) == [] and "\n" not in printed
+    assert subprocess.run(["bash", "-c", printed], capture_output=True, check=True).stdout == word.encode()
 
 
 @pytest.mark.promise("P32")

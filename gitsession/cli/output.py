@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -102,6 +103,23 @@ def clock(at_ms: int) -> str:
 def on_a_line(text: str) -> str:
     """``text``, safe, with nothing in it that could pass for a line of ours: what a path that was made by hand says."""
     return clean(text).replace("\n", " ")
+
+
+def shell_words(words: Iterable[str]) -> str:
+    """Return a command line that a shell reads back as ``words``, and that cannot drive a terminal.
+
+    A word with characters that would not be printed is quoted as ``$'...'`` (bash, ksh, zsh).
+    """
+    return " ".join(shlex.quote(word) if on_a_line(word) == word else _escaped(word) for word in words)
+
+
+def _escaped(word: str) -> str:
+    try:
+        data = os.fsencode(word)
+    except UnicodeEncodeError:
+        data = word.encode("utf-8", "replace")  # half a character, which no file name and no argument can hold
+    safe = (chr(byte) if 0x20 <= byte < 0x7F and byte not in b"'\\" else f"\\x{byte:02x}" for byte in data)
+    return f"$'{''.join(safe)}'"
 
 
 def shorten(text: str, width: int) -> str:

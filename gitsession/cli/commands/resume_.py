@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gitsession.cli.opening import App, split, with_app
-from gitsession.cli.output import count, current_folder, emit, json_option, warn, warn_of_hidden
+from gitsession.cli.output import count, current_folder, emit, json_option, say, shell_words, warn, warn_of_hidden
 from gitsession.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def command(app: App, session: str, agent: str | None, cwd: Path, run: bool, dry
         return
     _tell(done, dry_run=dry_run)
     if not run:
-        click.echo(line_of(done.commands, done.cwd))
+        say(line_of(done.commands, done.cwd))
         return
     app.close()
     sys.stdout.flush()
@@ -62,7 +61,7 @@ def command(app: App, session: str, agent: str | None, cwd: Path, run: bool, dry
     for words in before:
         code = subprocess.run(words).returncode
         if code:
-            raise Unavailable(f"`{shlex.join(words)}` ended with exit code {code}", hint=f"{done.file} stays there")
+            raise Unavailable(f"`{shell_words(words)}` ended with exit code {code}", hint=f"{done.file} stays there")
     os.execvp(last[0], last)
 
 
@@ -70,7 +69,7 @@ def line_of(commands: Sequence[Sequence[str]], cwd: str) -> str:
     """The commands as a line for the shell, with the way to their folder where that is another one."""
     here = os.path.realpath(current_folder() or "/")
     way = [] if here == cwd else [["cd", cwd]]
-    return " && ".join(map(shlex.join, [*way, *commands]))
+    return " && ".join(map(shell_words, [*way, *commands]))
 
 
 def _document(sid: str, done: Resumption, *, dry_run: bool) -> dict[str, object]:
