@@ -67,6 +67,47 @@ def test_a_commit_names_the_newest_entry_of_the_session_that_goes_on(project: Pa
     assert command_line.run(["show", newest]) == 0
 
 
+def edited_in(place: Path, **files: str) -> str:
+    """A session held there whose tool writes files; its newest entry's address."""
+    with Store.open(os.environ["GITSESSION_DIR"]) as store:
+        session = store.new_session(agent="agent", cwd=str(place))
+        node = session.append(Message.user("edit"))
+        with session.checkpoint(place):
+            for name, text in files.items():
+                (place / name).write_text(text)
+        return linking.address(session.id, node)
+
+
+@pytest.mark.usefixtures("store")
+def test_a_commit_names_the_session_that_made_what_is_staged(project: Path) -> None:
+    editor = edited_in(project, a="one\n", b="two\n")
+    other = edited_in(project, c="three\n")
+    session_in(project, "only asks")
+    git(project, "add", "a", "b")
+    assert commit(project) == editor
+    git(project, "add", "c")
+    assert commit(project) == other
+
+
+@pytest.mark.usefixtures("store")
+def test_of_two_sessions_that_changed_a_file_the_one_whose_content_is_staged_is_named(project: Path) -> None:
+    (project / "sub").mkdir()
+    first = edited_in(project / "sub", a="first\n")
+    git(project, "add", "sub/a")
+    second = edited_in(project / "sub", a="second\n")
+    assert commit(project) == first
+    assert commit(project, "-am", "Work") == second
+
+
+@pytest.mark.usefixtures("store")
+def test_where_no_session_changed_what_is_staged_the_newest_is_named(project: Path) -> None:
+    edited_in(project, a="one\n")
+    newest = session_in(project, "hi")
+    (project / "mine").write_text("mine\n")
+    git(project, "add", "mine")
+    assert commit(project) == newest
+
+
 @pytest.mark.usefixtures("store")
 def test_a_session_below_the_top_counts_and_one_elsewhere_does_not(project: Path, tmp_path: Path) -> None:
     (project / "sub").mkdir()

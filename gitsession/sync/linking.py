@@ -30,6 +30,8 @@ class Held(Protocol):
     """Of a session: where it was held, and when anything was said in it last."""
 
     @property
+    def sid(self) -> str: ...
+    @property
     def project(self) -> str | None: ...
     @property
     def updated_ms(self) -> int: ...
@@ -68,19 +70,17 @@ def is_enabled(folder: Path) -> bool:
     return hookfiles.state(git_dir / "hooks", HOOK) == hookfiles.CURRENT and bool(_setting(git_dir, PROGRAM))
 
 
-def going_on(rows: Iterable[H], folder: Path, now_ms: int) -> H | None:
-    """Of ``rows``, the session held in the working tree of ``folder`` in which something was said last, if that is not
-    long ago.
-    """
+def going_on(rows: Iterable[H], folder: Path, now_ms: int) -> list[H]:
+    """Return the sessions held in the working tree of ``folder`` that had an entry not long ago, the newest first."""
     found = beside.find(str(folder))
     if not found.git_dir:
-        return None
+        return []
     said = _setting(Path(found.common_dir), HOURS)
     hours = float(said) if said.replace(".", "", 1).isdecimal() else HOURS_DEFAULT
     inside = f"{found.top.rstrip('/')}/"
     held = [row for row in rows if row.project is not None and f"{row.project.rstrip('/')}/".startswith(inside)]
-    newest = max(held, key=lambda row: row.updated_ms, default=None)
-    return newest if newest is not None and now_ms - newest.updated_ms <= hours * 3_600_000 else None
+    recent = [row for row in held if now_ms - row.updated_ms <= hours * 3_600_000]
+    return sorted(recent, key=lambda row: -row.updated_ms)
 
 
 def address(sid: str, node: Node) -> str:

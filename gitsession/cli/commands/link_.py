@@ -54,15 +54,22 @@ def disable(folder: Path, as_json: bool) -> int:
 @click.argument("file", type=click.Path(path_type=Path))
 @with_app
 def message(app: App, file: Path) -> int:
-    """What the hook runs: name the session that is going on here in the commit message FILE."""
+    """What the hook runs: name the session that made the commit in the commit message FILE."""
     from gitsession.session.node import load
     from gitsession.sync import linking
 
     signal.signal(signal.SIGALRM, lambda *_: os._exit(exits.TRY_AGAIN))
     signal.setitimer(signal.ITIMER_REAL, SECONDS_MAX)
-    row = linking.going_on(app.catalogue().sessions(), Path.cwd(), time.time_ns() // 1_000_000)
-    if row is None:
+    here = Path.cwd()
+    recent = linking.going_on(app.catalogue().sessions(), here, time.time_ns() // 1_000_000)
+    if not recent:
         return exits.NOTHING
+    row = recent[0]
+    if len(recent) > 1:
+        from gitsession.sync import authorship
+
+        index_file = os.environ.get("GIT_INDEX_FILE", "")
+        row = authorship.author(app.objects(), recent, here, index_file and os.path.abspath(index_file))
     node = load(app.objects(), row.branches[row.active])
     return exits.OK if linking.add(file, linking.address(row.sid, node)) else exits.NOTHING
 

@@ -1,0 +1,60 @@
+"""Which session made what a commit is about to hold, by the checkpoints of each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from gitsession.checkpoint import at, line
+from gitsession.checkpoint.timeline import attributed
+from gitsession.errors import GitSessionError
+from gitsession.store import gitcli
+from gitsession.store.base import ObjectStore, Oid
+from gitsession.sync.linking import H
+from gitsession.workspace import beside, names
+from gitsession.workspace.beside import Beside
+
+
+def author(store: ObjectStore, candidates: Sequence[H], folder: Path, index_file: str = "") -> H:
+    """Return the one of ``candidates`` that changed most of the files staged in ``folder``; of equal ones, the first.
+
+    A file counts first where what is staged is what the session made of it, by its checkpoints; then where the session
+    changed it at all. ``index_file``: the index that the commit is made of, if it is not the usual one.
+    """
+    found = beside.find(str(folder))
+    staged = _staged(found, index_file)
+
+    def share(row: H) -> tuple[int, int]:
+        made = _made(store, row.sid, found.top) if staged else {}
+        same = sum(oid in made.get(path, ()) for path, oid in staged.items())
+        return same, len(staged.keys() & made.keys())
+
+    return max(candidates, key=share)
+
+
+def _staged(found: Beside, index_file: str) -> dict[str, Oid | None]:
+    """Return the paths that differ between the index and HEAD, and what the index holds of each."""
+    worktree = gitcli.Worktree(found.top, found.top, index_file or None)
+    words = ("diff", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", "--no-ext-diff")
+    rows = gitcli.run(Path(found.git_dir), *words, worktree=worktree, timeout_seconds=2).out.split(b"\0")
+    staged = {}
+    for head, path in zip(rows[::2], rows[1::2], strict=False):
+        oid = head.split()[3].decode()
+        staged[os.fsdecode(path)] = oid if oid.strip("0") else None
+    return staged
+
+
+def _made(store: ObjectStore, sid: str, top: str) -> dict[str, set[Oid | None]]:
+    """Return each path below ``top`` that a session changed, and everything that it made of it."""
+    made: dict[str, set[Oid | None]] = {}
+    try:
+        steps = at.steps(store, line.history(store, sid))
+        for step, paths in zip(steps, attributed(steps), strict=True):
+            for path in paths:
+                place = os.path.join(step.entry.workspace or top, os.fsdecode(names.unescape_path(path)))
+                after = step.changes[path][1]
+                made.setdefault(os.path.relpath(place, top), set()).add(after.oid if after else None)
+    except GitSessionError:
+        pass  # `verify` names what cannot be read
+    return made
