@@ -41,9 +41,10 @@ class Opened:
 
     def _row(self, address: str, cwd: str | None = None) -> Row:
         """The session that ``address`` names, as ``Store.session`` says. Raises ``NotFound`` or ``Ambiguous``."""
-        return self.catalogue().find(address, _here(cwd) if address in ("@", "-") else None)
+        return self.catalogue().find(address, here_of(cwd) if address in ("@", "-") else None)
 
 
-def _here(cwd: str | None) -> Here:
+def here_of(cwd: str | None) -> Here:
+    """Return the folder ``cwd``, by default that of this process, as sessions are found by it."""
     place = os.path.abspath(cwd or ".")
     return Here(place, everybodys(str(Path.home()), os.environ), lambda: projects.identity_of(Path(place)))

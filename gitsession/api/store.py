@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 from gitsession import location
 from gitsession.api.exchanging import Exchanging
 from gitsession.api.leaving import Leaving
-from gitsession.api.opened import now_ms
+from gitsession.api.opened import here_of, now_ms
 from gitsession.api.remotes import Syncing
 from gitsession.api.session import Session
 from gitsession.errors import GitSessionError
@@ -25,9 +25,9 @@ from gitsession.index.here import is_of
 from gitsession.index.search import Hit
 from gitsession.live import follow as following
 from gitsession.live.follow import News
-from gitsession.session import oplog
+from gitsession.session import names, oplog
 from gitsession.session import session as sessions
-from gitsession.session.oplog import Operation
+from gitsession.session.oplog import Operation, Scope, Verb
 from gitsession.store import create, gitcli
 from gitsession.store.gitstore import Durability, GitStore
 from gitsession.store.maintain import Maintained, is_due, maintain
@@ -166,21 +166,34 @@ class Store(Exchanging, Syncing, Leaving):
         """The operation log, newest first."""
         return list(oplog.history(self.objects))
 
-    def undo(self, workspace: str | Path | None = None) -> Rewound:
+    def undo(
+        self, workspace: str | Path | None = None, *, session: str | None = None, project: str | Path | None = None
+    ) -> Rewound:
         """Take back the last command that moved refs, or wrote files: those that are still as it left them.
 
-        ``workspace``: where those files are, if not where they were. Raises ``NotFound``, or ``Refused`` where work
-        would be lost.
+        ``workspace``: where those files are, if not where they were. ``session``, ``project``: only of the session at
+        this address, or of those held in this folder, above or below it, or of its project; else of all. Raises
+        ``NotFound``, or ``Refused`` where work would be lost, or a command changed sessions outside of these too.
         """
-        from gitsession.api import workspaces
+        return self._take_next("undo", workspace, session, project)
 
-        return workspaces.take_next(self.objects, self._catalogues, "undo", self._clock, workspace)
+    def redo(
+        self, workspace: str | Path | None = None, *, session: str | None = None, project: str | Path | None = None
+    ) -> Rewound:
+        """Do again what was last undone. The arguments are those of ``undo``."""
+        return self._take_next("redo", workspace, session, project)
 
-    def redo(self, workspace: str | Path | None = None) -> Rewound:
-        """Do again what was last undone."""
-        from gitsession.api import workspaces
+    def _take_next(
+        self, verb: Verb, workspace: str | Path | None, session: str | None, project: str | Path | None
+    ) -> Rewound:
+        from gitsession.api import scopes, workspaces
 
-        return workspaces.take_next(self.objects, self._catalogues, "redo", self._clock, workspace)
+        scope: Scope = oplog.anywhere
+        if session is not None:
+            scope = scopes.of_session(session if names.is_one(session) else self._row(session).sid)
+        elif project is not None:
+            scope = scopes.of_folder(self.objects, self.sessions(), here_of(os.fspath(project)))
+        return workspaces.take_next(self.objects, self._catalogues, verb, self._clock, workspace, scope)
 
     def unfinished(self) -> list[str]:
         """What was begun in workspaces, and has not ended: a rewind that was killed."""

@@ -20,7 +20,7 @@ from gitsession.rewind.perform import Rewound
 from gitsession.rewind.plan import RewindPlan, What
 from gitsession.session import session as sessions
 from gitsession.session.node import Node
-from gitsession.session.oplog import Verb, Written
+from gitsession.session.oplog import Scope, Verb, Written
 from gitsession.store.gitstore import GitStore
 from gitsession.workspace.root import Root
 
@@ -87,7 +87,7 @@ class WorkspaceDoor:
 
 
 def take_next(
-    objects: GitStore, catalogues: Catalogues, verb: Verb, clock: Callable[[], int], given: Given
+    objects: GitStore, catalogues: Catalogues, verb: Verb, clock: Callable[[], int], given: Given, scope: Scope
 ) -> Rewound:
     """``Store.undo`` and ``Store.redo``."""
 
@@ -97,7 +97,7 @@ def take_next(
     def open_session(sid: str) -> sessions.Session:
         return sessions.Session.open(objects, sid, clock)
 
-    return undoing.take_next(objects, verb, clock, open_root=open_root, open_session=open_session)
+    return undoing.take_next(objects, verb, clock, open_root=open_root, open_session=open_session, scope=scope)
 
 
 def opened(objects: GitStore, folder: Path) -> Root:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import click
 
 from gitsession.cli import files
 from gitsession.cli.opening import App
@@ -17,6 +19,22 @@ from gitsession.store import refs
 if TYPE_CHECKING:
     from gitsession.rewind.perform import Rewound
     from gitsession.session.oplog import Operation
+
+
+def scope_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the arguments that say which sessions an undo may change."""
+    every = click.option("--any", "everywhere", is_flag=True, help="The last command of the whole store.")
+    return click.argument("session", metavar="[SESSION]", required=False)(every(command))
+
+
+def scope_of(session: str | None, everywhere: bool) -> dict[str, str]:
+    """Return the scope that the user asks for, as arguments of ``Store.undo``."""
+    if session is not None and everywhere:
+        raise click.UsageError("SESSION or --any, not both")
+    if session is not None:
+        return {"session": session}
+    here = current_folder()
+    return {"project": here} if here and not everywhere else {}
 
 
 HALF_DONE = "`gitsession rewind --continue` finishes it, `gitsession rewind --abort` takes it back"

@@ -251,7 +251,7 @@ def _talk_only(store: GitStore, session: Session, plan: RewindPlan, command: str
 def _step(store: GitStore, intent: Intent) -> oplog.Step | None:
     if intent.verb == "rewind":
         return None
-    step = oplog.next_step(store, intent.verb)
+    step = oplog.next_step(store, intent.verb, lambda sid, _: sid == intent.session)
     if step.operation.id != intent.operation:
         raise Refused(
             f"{intent.command} cannot go on: other commands were logged since, and it takes back the last one only",

@@ -12,7 +12,7 @@ from gitsession.rewind.plan import folders_above, now_of
 from gitsession.session import oplog
 from gitsession.session.content import entry_of, files_of
 from gitsession.session.node import load
-from gitsession.session.oplog import Step, Verb, Written
+from gitsession.session.oplog import Scope, Step, Verb, Written
 from gitsession.session.session import Clock, Session
 from gitsession.store.gitstore import GitStore
 from gitsession.workspace import trees
@@ -28,16 +28,17 @@ def take_next(
     *,
     open_root: Callable[[Written], Root],
     open_session: Callable[[str], Session],
+    scope: Scope = oplog.anywhere,
 ) -> Rewound:
-    """Take back the newest command that stands, or do again what was undone last.
+    """Take back the newest command of ``scope`` that stands, or do again what was undone last.
 
     ``open_root``: the workspace that an operation wrote to. Of its files, those that are still as it left them become
     what they were; others stay, and are told. Raises ``NotFound``, and ``Refused`` where work would be lost.
     """
-    step = oplog.next_step(store, verb)
+    step = oplog.next_step(store, verb, scope)
     files = step.operation.files
     if files is None:
-        operation = (oplog.undo if verb == "undo" else oplog.redo)(store, clock())
+        operation = (oplog.undo if verb == "undo" else oplog.redo)(store, clock(), scope)
         return Rewound(verb=verb, operation=operation)
     step.check(store)
     with open_root(files) as root:

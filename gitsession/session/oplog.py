@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gitsession.redaction.original import Original
 
 AUTHOR = "operation"
+_ANY = "`--any` takes the last command of the whole store"
 VERSION = 1
 
 
@@ -71,6 +72,14 @@ class Operation:
         """The commits that it names besides operations: checkpoints, and what refs held."""
         values = [value for move in self.moves for value in (move.old, move.new)]
         return [*(self.files[2:] if self.files else ()), *(one for one in values if one and refs.target(one) is None)]
+
+
+    @property
+    def sessions(self) -> set[str]:
+        """The sessions that it changed."""
+        names = (move.ref for move in self.moves)
+        found = {refs.session_at(name) for name in names} | ({self.files.session} if self.files else set())
+        return found - {""}
 
 
 class Objects(Protocol):
@@ -244,6 +253,9 @@ Unit: TypeAlias = list[Operation]
 
 Verb: TypeAlias = Literal["undo", "redo"]
 
+Scope: TypeAlias = Callable[[str, Sequence[Operation]], bool]
+"""Tell whether an undo or redo may change a session, given the operations that changed it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -297,13 +309,27 @@ class Step:
         return replace(self.operation, command=self.command, moves=self.moves, stays=self.stays)
 
 
-def next_step(store: ObjectStore, verb: Verb) -> Step:
-    """What ``verb`` would do. Raises ``NotFound`` where there is nothing, and ``Malformed``."""
+def anywhere(sid: str, unit: Sequence[Operation]) -> bool:
+    """Return true: the scope that leaves out nothing."""
+    return True
+
+
+def next_step(store: ObjectStore, verb: Verb, scope: Scope = anywhere) -> Step:
+    """Return what ``verb`` would do with the newest command that changed a session of ``scope``.
+
+    Raises ``NotFound`` where there is nothing, ``Refused`` if the command changed sessions outside of it too, and
+    ``Malformed``.
+    """
     seen = store.ref(refs.OPLOG)
-    unit, undone_by = _next_unit(store, verb, seen)
+    unit, undone_by = _next_unit(store, verb, seen, scope)
     if not unit:
-        raise NotFound(f"nothing to {verb}")
+        here = "" if scope is anywhere else " in the sessions of this scope"
+        raise NotFound(f"nothing to {verb}{here}", hint="" if scope is anywhere else _ANY)
     newest = unit[-1]
+    outside = sorted(sid for sid in _sessions(unit) if not scope(sid, unit))
+    if outside:
+        others = f"{outside[0]}{f' and {len(outside) - 1} more' if len(outside) > 1 else ''}"
+        raise Refused(f"cannot {verb} {newest.command!r} here: it changed {others} elsewhere too", hint=_ANY)
     back = unit if undone_by is None else [undone_by]
     moves = _summed([move.inverse() for operation in reversed(back) for move in reversed(operation.moves)])
     made, stays = sparing.spare(store, [sparing.Step(move.ref, move.old, move.new) for move in moves])
@@ -314,19 +340,19 @@ def next_step(store: ObjectStore, verb: Verb) -> Step:
     return Step(verb, newest, command, tuple(Move(*step) for step in made), seen, tuple(stays))
 
 
-def undo(store: ObjectStore, at_ms: int) -> Operation:
+def undo(store: ObjectStore, at_ms: int, scope: Scope = anywhere) -> Operation:
     """Take back the newest command that stands. Raises ``NotFound``, or ``Refused`` where others went on from it."""
-    return _take_next(store, "undo", at_ms)
+    return _take_next(store, "undo", at_ms, scope)
 
 
-def redo(store: ObjectStore, at_ms: int) -> Operation:
+def redo(store: ObjectStore, at_ms: int, scope: Scope = anywhere) -> Operation:
     """Do again what was last undone. Raises ``NotFound`` or ``Refused``."""
-    return _take_next(store, "redo", at_ms)
+    return _take_next(store, "redo", at_ms, scope)
 
 
-def _take_next(store: ObjectStore, verb: Verb, at_ms: int) -> Operation:
+def _take_next(store: ObjectStore, verb: Verb, at_ms: int, scope: Scope) -> Operation:
     while True:
-        step = next_step(store, verb)
+        step = next_step(store, verb, scope)
         try:
             with store.transaction() as tx:
                 return step.take(store, tx, at_ms)
@@ -336,27 +362,43 @@ def _take_next(store: ObjectStore, verb: Verb, at_ms: int) -> Operation:
             # Another command was logged since we looked: what is newest now is not what we meant. Look again.
 
 
-def _next_unit(store: ObjectStore, verb: Verb, newest: RefValue | None) -> tuple[Unit, Operation | None]:
+def _sessions(unit: Unit) -> set[str]:
+    return {sid for operation in unit for sid in operation.sessions}
+
+
+def _next_unit(
+    store: ObjectStore, verb: Verb, newest: RefValue | None, scope: Scope = anywhere
+) -> tuple[Unit, Operation | None]:
     """Return the unit that ``verb`` takes next, empty if there is none, and for a redo the operation that undid it.
 
+    A unit that changed sessions, and none of ``scope``, is as if it were not there.
     The log is read from ``newest`` back to that unit, and no further.
     Raises ``Malformed``, ``MissingObject`` or ``Corrupt``.
     """
     latest: dict[Oid, Operation] = {}  # the last undo or redo of each operation
-    undone_group: str | None = None
+    passed_group: str | None = None
+
+    def concerns(unit: Unit) -> bool:
+        sids = _sessions(unit)
+        return not sids or any(scope(sid, unit) for sid in sids)
+
     for operation in back(store, newest):
         target = operation.undoes or operation.redoes
         if target is not None:
-            undone_group = None
+            passed_group = None
             if latest.setdefault(target, operation) is operation and operation.undoes and verb == "redo":
-                return _unit(store, load(store, target)), operation
-        elif verb == "redo":
-            break
-        elif operation.group is None or operation.group != undone_group:
-            last = latest.get(operation.id)
-            if last is None or last.redoes:
-                return _unit(store, operation), None
-            undone_group = operation.group
+                unit = _unit(store, load(store, target))
+                if concerns(unit):
+                    return unit, operation
+        elif operation.group is None or operation.group != passed_group:
+            unit = _unit(store, operation)
+            passed_group = operation.group
+            if concerns(unit):
+                if verb == "redo":
+                    break
+                last = latest.get(operation.id)
+                if last is None or last.redoes:
+                    return unit, None
     return [], None
 
 

@@ -108,6 +108,14 @@ def session_of(name: str) -> str:
     return parsed[0] if parsed else ""
 
 
+def session_at(name: str) -> str:
+    """Return the session that a ref belongs to: one of its own, in the trash, or a choice of a line; "" for others."""
+    for chosen in (ACTIVE, LOOKS):
+        if name.startswith(chosen):
+            return name.removeprefix(chosen)
+    return session_of(taken_out(name) if name.startswith(TRASH) else name)
+
+
 def is_session_ref(name: str) -> bool:
     """Whether ``name`` is a session's branch as docs/format.md writes them."""
     parsed = parse(name)

@@ -8,20 +8,23 @@ import click
 
 from gitsession.cli.commands.checkpoint_ import workspace_option
 from gitsession.cli.opening import App, with_app
-from gitsession.cli.operations import refuse_unfinished, tell_done, told_if_stopped
+from gitsession.cli.operations import refuse_unfinished, scope_arguments, scope_of, tell_done, told_if_stopped
 from gitsession.cli.output import json_option
 
 
 @click.command()
+@scope_arguments
 @workspace_option
 @json_option
 @with_app
-def command(app: App, workspace: Path | None, as_json: bool) -> None:
+def command(app: App, session: str | None, everywhere: bool, workspace: Path | None, as_json: bool) -> None:
     """Take back the last command that moved branches or wrote files. Nothing is lost: `redo` does it again.
+
+    The last one on a session of this folder or its project, or on SESSION.
 
     Of files, those that are still as the command left them; others stay, and are named.
     """
     refuse_unfinished(app, workspace)
     with told_if_stopped(app):
-        done = app.store().undo(workspace)
+        done = app.store().undo(workspace, **scope_of(session, everywhere))
     tell_done("undo", "undone", done, as_json=as_json)

@@ -1,0 +1,115 @@
+"""Undo and redo of the sessions of one folder or project: what was done elsewhere stays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from builders import Clock, assert_clean, pi_file, talk
+from commands import Run, here, run
+
+from gitsession import Message, NotFound, Refused, Session, Store
+from gitsession.cli import exits
+from gitsession.formats import pi
+
+__all__ = ["here", "run"]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.create(tmp_path / "store.git", clock=Clock()) as opened:
+        yield opened
+        assert_clean(opened.objects)
+
+
+def held_in(store: Store, folder: Path) -> Session:
+    folder.mkdir(parents=True, exist_ok=True)
+    session = store.new_session(agent="mine", cwd=str(folder))
+    session.append(Message.user("begun"))
+    return session
+
+
+def labels(session: Session) -> list[str]:
+    return list(session.names().labels.values())
+
+
+def test_a_second_undo_in_one_project_leaves_the_label_of_another(store: Store, tmp_path: Path):
+    one, other = (held_in(store, tmp_path / name) for name in ("one", "other"))
+    other.label("leaf", "theirs")
+    one.label("leaf", "ours")
+    store.undo(project=tmp_path / "one")
+    with pytest.raises(NotFound, match="nothing to undo"):
+        store.undo(project=tmp_path / "one")
+    assert (labels(one), labels(other)) == ([], ["theirs"])
+    store.undo()
+    assert labels(other) == []
+
+
+def test_what_was_done_elsewhere_since_does_not_stand_in_the_way_of_undo_and_redo(store: Store, tmp_path: Path):
+    one, other = (held_in(store, tmp_path / name) for name in ("one", "other"))
+    one.label("leaf", "ours")
+    other.label("leaf", "theirs")
+    store.undo(project=tmp_path / "one")
+    assert (labels(one), labels(other)) == ([], ["theirs"])
+    other.branch("side")
+    store.redo(project=tmp_path / "one")
+    assert (labels(one), labels(other)) == (["ours"], ["theirs"])
+    store.undo(session=other.id)
+    assert list(other.branches()) == ["main"]
+    with pytest.raises(NotFound):
+        store.redo(project=tmp_path / "one")
+    store.redo(session=other.id)
+    assert list(other.branches()) == ["main", "side"]
+
+
+@pytest.mark.parametrize("command", ["remove", "fork", "import"])
+def test_a_session_that_the_catalogue_no_longer_lists_is_still_of_its_project(
+    store: Store, tmp_path: Path, command: str
+):
+    session = held_in(store, tmp_path / "one")
+    held_in(store, tmp_path / "other")
+    verb = store.undo
+    if command == "remove":
+        store.remove(session.id)
+    elif command == "fork":
+        session.fork()
+    else:
+        store.bring_in(pi, pi_file(*talk("a"), cwd=str(tmp_path / "one")))
+    before = len(store.sessions())
+    if command != "remove":
+        store.undo(project=tmp_path / "one")
+        verb = store.redo
+    with pytest.raises(NotFound):
+        verb(project=tmp_path / "other")
+    verb(project=tmp_path / "one")
+    assert len(store.sessions()) == before + (command == "remove")
+
+
+def test_a_command_that_changed_sessions_elsewhere_too_is_refused_here(store: Store, tmp_path: Path):
+    for number, name in enumerate(("one", "other")):
+        (tmp_path / name).mkdir()
+        store.bring_in(pi, pi_file(*talk("a"), id=f"s{number}", cwd=str(tmp_path / name)), group="together")
+    with pytest.raises(Refused, match="elsewhere too") as refused:
+        store.undo(project=tmp_path / "one")
+    assert "--any" in (refused.value.hint or "")
+    assert len(store.sessions()) == 2
+    store.undo()
+    assert store.sessions() == []
+
+
+def test_on_the_command_line_the_scope_is_where_one_stands(
+    run: Run, here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("GITSESSION_DIR", str(tmp_path / "store.git"))
+    with Store.create(tmp_path / "store.git", clock=Clock()) as store:
+        held_in(store, tmp_path / "elsewhere").label("leaf", "theirs")
+        sid = held_in(store, here).id
+    run("name", sid, "Ours")
+    assert "undone: name" in run("undo")
+    told = run("undo", code=exits.NOT_FOUND, err=True)
+    assert "nothing to undo" in told and "--any" in told
+    assert "done again: name" in run("redo", sid)
+    assert "undone: name" in run("undo", "@")
+    assert "undone: label" in run("undo", "--any")
+    run("undo", "@", "--any", code=exits.USAGE)
