@@ -22,6 +22,7 @@ from commands import Run
 from gitsession import Message, Store
 from gitsession.cli import app as command_line
 from gitsession.cli import exits
+from gitsession.errors import Unavailable
 from gitsession.index import names
 from gitsession.store.create import create
 
@@ -377,7 +378,7 @@ def test_an_address_that_fits_nothing_or_several_is_refused(run: Run, imported: 
 def test_the_status_is_shown_without_a_command(run: Run, file: Path) -> None:
     assert "No store yet" in run()
     run("import", str(file))
-    assert "1 session in" in run()
+    assert "1 session, 1 of this folder" in run()
     assert "Login" in run()
 
 
@@ -614,7 +615,7 @@ def test_a_folder_that_is_gone_matters_only_to_here(run: Run, imported: str, her
     try:
         assert "Login" in run("tree", imported)
         assert "0 problems" in run("verify")
-        assert "1 session in" in run()
+        assert "1 session, 1 of this folder" in run()
     finally:
         os.chdir(here)
 
@@ -677,6 +678,19 @@ def test_without_git_what_needs_it_says_so(run: Run, imported: str, monkeypatch:
     assert "Fix the login" in run("log", "@@cccc3333")
     assert "git is not on the PATH" in run("verify", code=75, err=True)
     assert "install git" in run("doctor", code=5)
+
+
+@pytest.mark.parametrize("error", [Unavailable("the disk is read-only"), OSError(30, "Read-only file system")])
+def test_doctor_goes_on_where_one_check_cannot_be_made(
+    run: Run, imported: str, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("gitsession.cli.doctoring.beside", fail)
+    told = run("doctor", code=5)
+    assert "cannot be checked further" in told and "read-only" in told.lower()
+    assert "sessions" in told
 
 
 def test_a_store_that_cannot_be_written_can_be_read(run: Run, file: Path, tmp_path: Path) -> None:

@@ -266,3 +266,34 @@ def test_ls_and_search_find_all_of_a_project_wherever_it_lies(
         assert asked("ls", "--project", project) == ["app", "one"]
         assert asked("search", "words", "--project", project) == ["app", "one"]
     assert asked("ls", "--project", str(other)) == ["other"]
+
+
+def test_on_another_machine_the_start_page_and_ls_here_list_the_sessions_of_the_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("GITSESSION_DIR", str(tmp_path / "store.git"))
+    elsewhere = repository(tmp_path / "elsewhere", "git@host:o/app.git")
+    other = repository(tmp_path / "other", "git@host:o/other.git")
+    with Store.create(tmp_path / "store.git", clock=Clock()) as store:
+        for number, folder in enumerate((elsewhere, other)):
+            store.bring_in(pi, held_in(folder, id=f"s{number}"))
+    monkeypatch.chdir(repository(tmp_path / "here/app", "https://host/o/app"))
+    assert command_line.run(()) == 0
+    assert "1 of this folder or its project" in capfd.readouterr().out
+    assert command_line.run(("ls", "--here", "--json")) == 0
+    assert [row["source_id"] for row in json.loads(capfd.readouterr().out)["sessions"]] == ["s0"]
+
+
+@pytest.mark.parametrize("columns", [80, 100, 120])
+def test_lists_fit_into_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], columns: int
+):
+    monkeypatch.setenv("GITSESSION_DIR", str(tmp_path / "store.git"))
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.chdir(tmp_path)
+    with Store.create(tmp_path / "store.git", clock=Clock()) as store:
+        store.new_session(agent="librecode", cwd=str(tmp_path)).append(Message.user("word " * 60))
+    for words in ((), ("ls",)):
+        assert command_line.run(words) == 0
+        lines = capfd.readouterr().out.splitlines()
+        assert max(len(line) for line in lines if str(tmp_path) not in line) <= columns, words

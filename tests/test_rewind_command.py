@@ -182,7 +182,7 @@ def test_diff_is_what_git_can_apply(run, here, sid):
     assert "new.txt" in text
     assert "new.txt" not in run("diff", f"{sid}@root", "leaf", "--", "a.txt")
     assert [file["path"] for file in document(run("diff", "--json", f"{sid}@root"))["files"]] == ["a.txt", "new.txt"]
-    run("diff", f"{sid}@leaf", code=exits.NOTHING)
+    assert "nothing differs" in run("diff", f"{sid}@leaf", code=exits.NOTHING)
 
 
 def test_what_was_killed_is_shown_by_doctor_and_ended(run, here, sid, monkeypatch):

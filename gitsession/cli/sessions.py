@@ -10,31 +10,38 @@ from gitsession.cli.output import clock, paint, shorten, width
 if TYPE_CHECKING:
     from gitsession.index.catalogue import Row
 
-_TITLE_MIN = 20
+_TITLE_MIN = 12
 _BEGUN = "↳ "
 """Before the title of a session that another one began, or that continues another one."""
 
 _WIDE = 130
 """From how many columns on there is room for the folder, too."""
 
+_NARROW = 100
+"""Below so many columns the time is a date, and the entries are left out."""
+
 
 def table(rows: Sequence[Row]) -> list[str]:
     """One line a session, columns as wide as they need to be."""
-    wide = width() >= _WIDE
-    cells = [("SESSION", "AGENT", "UPDATED", "ENTRIES", "TOKENS", *(["FOLDER"] if wide else []), "TITLE")]
+    wide, narrow = width() >= _WIDE, width() < _NARROW
+    names = ("AGENT", "UPDATED", *([] if narrow else ["ENTRIES"]), "TOKENS", *(["FOLDER"] if wide else []))
+    cells = [("SESSION", *names, "TITLE")]
     for row in rows:
+        updated = clock(row.updated_ms)[: len("2026-02-01") if narrow else None]
+        sizes = [*([] if narrow else [f"{row.entries:,}"]), short(row.tokens)]
         folder = [shorten(row.project or "-", _WIDE // 4)] if wide else []
-        sizes = f"{row.entries:,}", short(row.tokens)
         title = f"{_BEGUN}{row.name}" if row.parent or row.continues else row.name
-        cells.append((row.sid, row.agent, clock(row.updated_ms), *sizes, *folder, title))
-    widths = [max(len(cell[column]) for cell in cells) for column in range(len(cells[0]) - 1)]
+        cells.append((row.sid, row.agent, updated, *sizes, *folder, title))
+    widths = [max(len(cell[column]) for cell in cells) for column in range(len(names) + 1)]
     room = max(width() - sum(widths) - 2 * len(widths), _TITLE_MIN)
     lines = []
-    for number, (sid, agent, updated, entries, tokens, *folder, title) in enumerate(cells):
-        first = sid.ljust(widths[0])
-        rest = [agent.ljust(widths[1]), updated.ljust(widths[2]), entries.rjust(widths[3]), tokens.rjust(widths[4])]
-        rest += [cell.ljust(widths[5]) for cell in folder]
-        text = "  ".join([paint(first, fg="yellow") if number else first, *rest, shorten(title, room)])
+    for number, (*row_cells, title) in enumerate(cells):
+        padded = [
+            cell.rjust(size) if name in ("ENTRIES", "TOKENS") else cell.ljust(size)
+            for name, cell, size in zip(("SESSION", *names), row_cells, widths, strict=True)
+        ]
+        first = paint(padded[0], fg="yellow") if number else padded[0]
+        text = "  ".join([first, *padded[1:], shorten(title, room)])
         lines.append(text if number else paint(text, bold=True))
     return lines
 

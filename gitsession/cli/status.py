@@ -23,12 +23,12 @@ def show_status(app: App) -> None:
         if sweep.soon:
             say(f"\n{sweeping.words(sweep)}")
         return
-    from gitsession.index.here import is_here
+    from gitsession.index.here import of_folder
 
     rows = app.catalogue().sessions()
-    place = here()
-    held = [row for row in rows if is_here(row, place)]
-    say(f"{count(len(rows), 'session')} in {app.path}, {len(held)} of them held here")
+    held = of_folder(rows, here())
+    say(f"{count(len(rows), 'session')}, {len(held)} of this folder or its project")
+    say(f"  in {app.path}")
     app.warn_of_damage()
     shown = (held or rows)[:NEWEST]
     if shown:

@@ -50,6 +50,12 @@ def is_here(row: Held, here: Here) -> bool:
     return here.cwd == row.project or is_above
 
 
+def of_folder(rows: Sequence[H], here: Here) -> list[H]:
+    """Return the sessions that ``nearest`` finds for a folder, in the order of ``rows``."""
+    found = {row.sid for row in nearest(rows, here)}
+    return [row for row in rows if row.sid in found]
+
+
 def is_of(row: Held, project: str, identity: str | None = None) -> bool:
     """Whether a session is of ``project``: held in that folder or below it, or named so; "" is any.
 

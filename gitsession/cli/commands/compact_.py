@@ -11,7 +11,7 @@ import click
 
 from gitsession.cli import exits
 from gitsession.cli.opening import App, with_app
-from gitsession.cli.output import complain, emit, json_option, paged, warn
+from gitsession.cli.output import complain, emit, json_option, say_line, warn
 from gitsession.compaction.strategies import BY_ENTRY, DEFAULT, STRATEGIES
 from gitsession.compaction.summarizers.options import APIS, Options
 from gitsession.context import profiles
@@ -111,7 +111,8 @@ def command(
     if as_json:
         emit("compact", as_document(done))
     else:
-        paged(as_text(done))
+        for line in as_text(done):
+            say_line(line)
     return exits.OK
 
 

@@ -9,7 +9,7 @@ import click
 
 from gitsession.cli import exits
 from gitsession.cli.opening import App, with_app
-from gitsession.cli.output import emit, json_option, paged, paint
+from gitsession.cli.output import emit, json_option, paged, paint, warn
 
 if TYPE_CHECKING:
     from gitsession.checkpoint.at import Files
@@ -47,7 +47,20 @@ def command(app: App, words: tuple[str, ...], as_json: bool) -> int:
         emit("diff", {"session": session.id, "from": _id(old), "to": _id(new), "files": files})
     elif changes:
         _show(app, old, new, paths)
+    else:
+        warn(_same(old, new, paths))
     return exits.OK if changes else exits.NOTHING
+
+
+def _same(old: Files, new: Files, paths: tuple[str, ...]) -> str:
+    """Say what was compared where nothing differs."""
+    if old.checkpoint is None and new.checkpoint is None:
+        return "nothing to compare: the session has no checkpoints"
+    ends = [f"checkpoint {one.checkpoint.oid[:12]}" if one.checkpoint else "no files" for one in (old, new)]
+    where = f", in {', '.join(paths)}" if paths else ""
+    if ends[0] == ends[1]:
+        return f"nothing differs: both ends are {ends[0]}, the newest one there{where}"
+    return f"nothing differs between {ends[0]} and {ends[1]}{where}"
 
 
 def _id(files: Files) -> str | None:

@@ -29,7 +29,8 @@ _REPAIR = "`gitsession repair` puts it right"
 @with_app
 def command(app: App, as_json: bool) -> int:
     """Say what is installed, what state the store is in, and what would mend what is wrong."""
-    checks = [*_programs(), *_store(app), *_live(app), *_sweep(app)]
+    parts = {"programs": _programs(), "store": _store(app), "hooks": _live(app), "sweep": _sweep(app)}
+    checks = [check for what, found in parts.items() for check in _as_far_as_possible(what, found)]
     wrong = [check for check in checks if check.mend]
     if as_json:
         problems = [{"where": check.what, "what": check.found, "mend": check.mend} for check in wrong]
@@ -45,6 +46,17 @@ def command(app: App, as_json: bool) -> int:
         return exits.NOT_FOUND
     app.warn_of_damage()
     return exits.INTEGRITY if wrong else exits.OK
+
+
+def _as_far_as_possible(what: str, checks: Iterator[Check]) -> Iterator[Check]:
+    """Yield the checks of a part; if one cannot be made, that instead of the rest, and the other parts go on."""
+    try:
+        yield from checks
+    except Exception as error:
+        if not isinstance(error, GitSessionError | OSError) and type(error).__module__ != "sqlite3":
+            raise
+        hint = getattr(error, "hint", "") or "check the permissions of the store, then run `gitsession verify`"
+        yield Check(what, f"cannot be checked further: {error}", hint)
 
 
 def _programs() -> Iterator[Check]:

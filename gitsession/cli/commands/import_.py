@@ -138,8 +138,8 @@ def _tell(store: Store, work: Imports) -> None:
     from gitsession.api.imports import known
 
     for path, _, done in work.done:
-        if not (done.moves or done.problems or path in work.named):
-            continue  # it is counted below
+        if not (done.moves or path in work.named):
+            continue  # it is counted below; its problems were told when the file became as it is
         row = store.catalogue().session(done.session)
         if done.is_purged:
             say(f"{done.session}  it was purged: nothing of {path} is taken in")
@@ -149,7 +149,7 @@ def _tell(store: Store, work: Imports) -> None:
         if done.rewritten is not None:
             away = f" (you are on {row.active})" if row and row.active != done.branch and not work.dry_run else ""
             say(f"  {path}:{done.rewritten}: rewritten from here on, now branch {done.branch}{away}; the rest stays")
-        shown = _shown(done.problems)
+        shown = _shown(done.problems, PROBLEMS_SHOWN if path in work.named else 1)
         for problem in shown:
             say(f"  {path}:{problem.line}: {problem.what}" if problem.line else f"  {path}: {problem.what}")
         if len(done.problems) > len(shown):
@@ -170,10 +170,10 @@ def _tell(store: Store, work: Imports) -> None:
         warn(f"no session files found; {known()}")
 
 
-def _shown(problems: Sequence[Problem]) -> list[Problem]:
+def _shown(problems: Sequence[Problem], most: int) -> list[Problem]:
     """The first of them, and that something was not taken in, always."""
     waiting = [problem for problem in problems if problem.waits]
-    return [*[problem for problem in problems if not problem.waits][:PROBLEMS_SHOWN], *waiting]
+    return [*[problem for problem in problems if not problem.waits][:most], *waiting]
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from gitsession.cli.sessions import as_object, table
 @click.option("-n", "number", type=click.IntRange(1), help="At most so many.")
 @click.option("--agent", help="Only of this agent.")
 @click.option("--project", metavar="DIR", help="Only of the project of this folder, or held below it.")
-@click.option("--here", "held_here", is_flag=True, help="Only held in this folder or above it.")
+@click.option("--here", "held_here", is_flag=True, help="Only held in this folder or above it, or of its project.")
 @click.option("--since", type=Since(), help="Only with entries since a date, or since 12h, 3d, 2w ago.")
 @click.option("--trash", "in_trash", is_flag=True, help="What is in the trash.")
 @click.option("--archived", "in_archive", is_flag=True, help="What is archived.")
@@ -49,10 +49,9 @@ def command(
         identity = identity_of(Path(project))
         rows = [row for row in rows if is_of(row, project, identity)]
     if held_here:
-        from gitsession.index.here import is_here
+        from gitsession.index.here import of_folder
 
-        place = here()
-        rows = [row for row in rows if is_here(row, place)]
+        rows = of_folder(rows, here())
     if since is not None:
         rows = [row for row in rows if row.updated_ms >= since]
     rows = rows[:number]

@@ -81,9 +81,10 @@ def _show(session: Session, plan: RewindPlan, *, as_json: bool) -> int:
     if plan.moves:
         say(f"the talk would go on behind {plan.place.oid[:8]} {plan.place.subject}")
         say(f"  on {plan.onto}" if plan.onto else "  on a new branch")
-    if plan.workspace and plan.changes:
-        say(f"in {plan.workspace}:")
-        for line in files.planned_lines(plan.changes):
+    if plan.workspace:
+        lines = files.planned_lines(plan.changes)
+        say(f"in {plan.workspace}, {'these files:' if lines else 'no file would change'}")
+        for line in lines:
             click.echo(line)
     _tell_of_no_files(session, plan)
     if plan.is_empty:
