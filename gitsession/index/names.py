@@ -55,7 +55,7 @@ def title_marks(db: sqlite3.Connection, sid: str) -> list[Mark]:
 def labelled(catalogue: Catalogue, sid: str, label: str) -> Oid | None:
     """The entry of a session that is labelled so."""
     db, value = catalogue.db, storable(label)
-    asked = "SELECT DISTINCT target FROM marks WHERE sid = ? AND what = 'label' AND value = ?"
+    asked = "SELECT DISTINCT target FROM marks INDEXED BY marks_value WHERE sid = ? AND what = 'label' AND value = ?"
     for (target,) in db.execute(asked, (sid, value)).fetchall():
         place = place_of(db, sid, target)
         if place is not None and _label_of(db, sid, *place) == value:

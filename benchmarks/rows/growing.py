@@ -1,0 +1,149 @@
+"""One more branch, label or undo, and what looks at all of them, with 20,000 branches, labels and operations and 1,000.
+
+Both sides are ours. What is done to one of them should cost the same (bar 2), and what reads all of them twenty times
+as much (bar 24). Every step is durable when it returns, and `Store.catalogue()` is up to date after it. *First
+opening*: the index is made anew. Export and context are of the active branch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+from benchmarks.figures import Line
+from benchmarks.measure import Step, duel
+from benchmarks.workshop import Workshop
+from gitsession import Message, Session, Store
+from gitsession.codec.digest import to_base64url
+from gitsession.index.catalogue import FILE
+from gitsession.model.entries import Label
+from gitsession.session import keep, oplog
+from gitsession.session.node import load
+from gitsession.store import refs
+
+TITLE = "Growth"
+
+FLAT, LINEAR = 2.0, 1.2
+NONCE = bytes(16)
+_names = count()
+
+
+def measure(shop: Workshop) -> Iterator[Line]:
+    few, many = shop.pick((5, 10), (1000, 5000), (1000, 20_000))
+    stores = {number: _filled(shop, number) for number in (many, few)}
+    rounds = shop.pick(1, 7, 15)
+    for what, make in _EACH.items():
+        with Store.open(stores[many]) as large, Store.open(stores[few]) as small:
+            found = duel(make(large), make(small), runs=shop.runs, rounds=rounds)
+        yield found.line(f"{what}, {many:,} there", f"{few:,} there", FLAT)
+    for what, step in _ALL.items():
+        found = duel(step(stores[many]), step(stores[few]), runs=shop.runs, rounds=1)
+        yield found.line(f"{what}, {many:,}", f"{few:,}", LINEAR * many / few)
+
+
+def _filled(shop: Workshop, number: int) -> Path:
+    """A session with so many branches, labelled entries and operations."""
+    path = shop.folder() / "store.git"
+    with Store.create(path) as store:
+        session = store.new_session(agent="bench")
+        session.append(Message.user("begin"))
+        at = session.append(Message.assistant("answer"))
+        meta = load(store.objects, store.objects.ref(refs.meta(session.id)) or "")
+        for start in range(0, number, 1000):
+            with store.objects.transaction() as tx:
+                before, known = at.oid, meta.oid
+                for each in range(start, min(start + 1000, number)):
+                    at = keep.put(tx, at, keep.own(Message.assistant(f"answer {each}", at_ms=1), NONCE, None))
+                    label = Label(target=to_base64url(at.chain), label=f"label-{each}", at_ms=1)
+                    meta = keep.put(tx, meta, keep.own(label, NONCE, None))
+                    tx.move(refs.leaf(session.id, f"b{each}"), at.oid, expected=None)
+                    done = [oplog.Move(refs.leaf(session.id, f"b{each}"), None, at.oid)]
+                    oplog.record(store.objects, tx, f"branch {each}", each, done)
+                tx.move(refs.leaf(session.id), at.oid, expected=before)
+                tx.move(refs.meta(session.id), meta.oid, expected=known)
+        store.maintain()
+        store.catalogue()
+    return path
+
+
+def _session(store: Store) -> Session:
+    return store.session(store.sessions()[0].sid)
+
+
+def _branch(store: Store) -> Step:
+    session = _session(store)
+
+    def step(_: int) -> None:
+        session.branch(f"more-{next(_names)}")
+        store.catalogue()
+
+    return step
+
+
+def _label(store: Store) -> Step:
+    session = _session(store)
+
+    def step(_: int) -> None:
+        session.label("leaf", f"more-{next(_names)}")
+        store.catalogue()
+
+    return step
+
+
+def _undo(store: Store) -> Step:
+    session = _session(store)
+
+    def step(_: int) -> None:
+        session.branch(f"more-{next(_names)}")
+        store.undo()
+        store.catalogue()
+
+    return step
+
+
+def _opening(path: Path) -> Step:
+    def step(_: int) -> None:
+        for file in path.glob(f"{FILE}*"):
+            file.unlink()
+        with Store.open(path) as store:
+            store.catalogue()
+
+    return step
+
+
+def _reading(read: Callable[[Session], object]) -> Callable[[Path], Step]:
+    def at(path: Path) -> Step:
+        def step(_: int) -> None:
+            with Store.open(path) as store:
+                read(_session(store))
+
+        return step
+
+    return at
+
+
+def _listed(session: Session) -> None:
+    for name in session.branches():
+        session.resolve(name)
+
+
+def _exported(path: Path) -> Step:
+    def step(_: int) -> None:
+        with Store.open(path) as store:
+            store.export(_session(store).id, to="claude")
+
+    return step
+
+
+_EACH: dict[str, Callable[[Store], Step]] = {
+    "one more branch": _branch,
+    "one more label": _label,
+    "a branch and its undo": _undo,
+}
+_ALL: dict[str, Callable[[Path], Step]] = {
+    "first opening": _opening,
+    "list of the branches": _reading(_listed),
+    "context": _reading(lambda session: session.context()),
+    "export": _exported,
+}
