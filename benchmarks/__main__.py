@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import datetime
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks import data, machine, page, results, table, words
@@ -34,10 +35,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
             shop.tidy()
     if asked.write:
         path = asked.docs / "benchmarks/results.json"
-        found = {name: row for name, row in (results.load(path).found | found).items() if name in ROWS}
-        results.save(path, results.Results(where, machine.versions(), data.provenance(), found))
+        results.save(path, _merged(results.load(path), found, where))
         page.write(asked.docs, results.load(path))
     return 0
+
+
+def _merged(known: results.Results, found: Mapping[str, Found], where: str) -> results.Results:
+    """Return ``known`` with what was ``found``. Only a run of all rows replaces what the page says of all of them."""
+    if found.keys() >= known.found.keys():
+        return results.Results(where, machine.versions(), data.provenance(), dict(found))
+    measured = {name: dataclasses.replace(row, machine=where) for name, row in found.items()}
+    rows = {name: row for name, row in (known.found | measured).items() if name in ROWS}
+    return dataclasses.replace(known, found=rows)
 
 
 def _measured(name: str, shop: Workshop) -> Found:

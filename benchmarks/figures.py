@@ -82,10 +82,14 @@ class Plot:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """All that one row family found. ``size`` and ``date``: how it was run, and when."""
+    """All that one row family found. ``size`` and ``date``: how it was run, and when.
+
+    ``machine``: where, if it was measured alone and not in the last run of all rows.
+    """
 
     size: str
     date: str
     lines: Sequence[Line] = field(default_factory=list)
     tables: Sequence[Table] = field(default_factory=list)
     plots: Sequence[Plot] = field(default_factory=list)
+    machine: str = ""

@@ -93,7 +93,8 @@ def _sentence(line: Line) -> str:
 def _section(row: Row, found: Found) -> Iterator[str]:
     yield f"## {row.TITLE}\n"
     yield f"{(row.__doc__ or '').strip()}\n"
-    yield f"Measured on {found.date}, size {found.size}.\n"
+    where = f", on {found.machine}" if found.machine else ""
+    yield f"Measured on {found.date}, size {found.size}{where}.\n"
     yield table.markdown(words.HEAD, map(words.columns, found.lines))
     for each in found.tables:
         yield f"{each.title}:\n"

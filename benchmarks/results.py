@@ -14,7 +14,7 @@ from benchmarks.figures import Curve, Found, Line, Plot, Spread, Table
 
 @dataclass(slots=True)
 class Results:
-    """``machine``, ``versions``, ``data``: of the last run that wrote; ``found``: by the name of the row."""
+    """``machine``, ``versions``, ``data``: of the last run of all rows; ``found``: by the name of the row."""
 
     machine: str = ""
     versions: Sequence[str] = ()
@@ -48,4 +48,5 @@ def _rounded(value: Any) -> Any:
 def _found(raw: dict[str, Any]) -> Found:
     lines = [Line(**{**line, "ratio": line["ratio"] and Spread(**line["ratio"])}) for line in raw["lines"]]
     plots = [Plot(**{**plot, "curves": [Curve(**curve) for curve in plot["curves"]]}) for plot in raw["plots"]]
-    return Found(raw["size"], raw["date"], lines, [Table(**table) for table in raw["tables"]], plots)
+    tables = [Table(**table) for table in raw["tables"]]
+    return Found(raw["size"], raw["date"], lines, tables, plots, raw.get("machine", ""))

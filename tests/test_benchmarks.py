@@ -51,12 +51,16 @@ def test_a_row_runs_and_its_figures_go_into_the_table_the_page_and_the_plots(tmp
 def test_a_row_that_is_measured_alone_leaves_what_others_found_and_what_people_wrote(tmp_path: Path) -> None:
     shutil.copytree(DOCS, tmp_path / "docs")
     docs = tmp_path / "docs"
-    before = results.load(docs / "benchmarks/results.json").found
+    known = results.load(docs / "benchmarks/results.json")
+    before = known.found
     text = (docs / "benchmarks.md").read_text()
     (docs / "benchmarks.md").write_text(text.replace(page.BEGIN, f"{page.BEGIN}\nBecause of the moon."))
     run("--only", "disk", "--write", "--docs", str(docs))
-    after = results.load(docs / "benchmarks/results.json").found
+    made = results.load(docs / "benchmarks/results.json")
+    after = made.found
     assert [name for name in ROWS if after[name] != before[name]] == ["disk"]
+    assert (made.machine, made.versions, made.data) == (known.machine, known.versions, known.data)
+    assert after["disk"].machine
     assert "Because of the moon." in (docs / "benchmarks.md").read_text()
 
 
