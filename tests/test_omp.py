@@ -4,12 +4,14 @@ import json
 from dataclasses import replace
 
 import pytest
+from builders import bring, title_of
 
 from gitsession.formats import claimed, omp, pi
 from gitsession.model import entries
 from gitsession.model.blocks import File, OtherBlock, Text, Thinking
 from gitsession.model.entries import Message, Unknown
 from gitsession.model.headline import Headline
+from gitsession.store.memory import MemoryStore
 
 
 def timeless(headline: Headline) -> Headline:
@@ -107,6 +109,16 @@ def test_a_slot_alone_takes_the_name_of_its_file():
 def test_the_slot_is_a_title():
     assert omp.read(slot("T")) == entries.Title(at_ms=AT_MS, title="T", extra={"v": 1})
     assert timeless(omp.headline(slot("T"))) == Headline(kind="title", label="title", words="T")
+
+
+def test_a_name_that_pi_gave_is_no_title_in_a_file_of_omp():
+    """omp takes the title from its slot or its header; it does not know the type ``session_info``."""
+    named = line(type="session_info", id="a", parentId=None, timestamp=AT, name="of pi")
+    assert isinstance(omp.read(named), Unknown)
+    store = MemoryStore()
+    untitled = bring(store, file(slot(""), line(**HEADER), named), agent="omp").session
+    titled = bring(store, file(line(**{**HEADER, "id": "s2"}, title="of omp"), named), agent="omp").session
+    assert (title_of(store, untitled), title_of(store, titled)) == (None, "of omp")
 
 
 def test_the_header_is_a_session_of_omp():

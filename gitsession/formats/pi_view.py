@@ -25,7 +25,7 @@ def entry_of(line: Object | Failure, payload: bytes, *, agent: str) -> Entry:
     if name == "session":
         return _session(at_ms, _fields_of(line, own_ms, "type"), agent)
     read = _BY_TYPE.get(name) if isinstance(name, str) else None
-    if read is not None:
+    if read is not None and (agent != "omp" or name not in _UNKNOWN_TO_OMP):
         found = read(at_ms, _fields_of(line, own_ms, "type", "id", "parentId"))
         if found is not None:
             return found
@@ -243,3 +243,6 @@ _BY_TYPE: dict[str, Callable[[int, Fields], Entry | None]] = {
     "session_init": _instructions,
     "reset_boundary": _reset,
 }
+
+_UNKNOWN_TO_OMP = frozenset({"session_info"})
+"""Types of pi's that omp loads and ignores: its title stands in the slot or the header."""

@@ -19,7 +19,7 @@ from gitsession.index.derived import PATIENCE_SECONDS, begin_log, is_damage, rem
 from gitsession.index.here import Here, nearest
 from gitsession.store import peek
 
-VERSION = 13
+VERSION = 14
 FILE = Path("gitsession") / "index.db"
 
 _SCHEMA = """
