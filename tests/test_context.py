@@ -215,6 +215,30 @@ def test_a_line_that_does_not_parse_has_no_number_in_such_a_file() -> None:
     assert three["message"]["content"][0]["text"] == "three"
 
 
+@pytest.mark.parametrize(("stated", "shown"), [("bad timestamp", None), (None, 0), (5, 5)])
+def test_a_text_that_is_no_time_is_null_in_the_messages_of_pi(stated: object, shown: int | None) -> None:
+    """pi converts each time to a number, and JSON has none for a date that is invalid."""
+    store = MemoryStore()
+    lines = [
+        entry("custom_message", "a", None, customType="x", content="hi", display=True, timestamp=stated),
+        entry("branch_summary", "b", "a", summary="left", fromId="a", timestamp=stated),
+        entry("compaction", "c", "b", summary="sum", firstKeptEntryId="a", tokensBefore=5, timestamp=stated),
+    ]
+    sid = bring(store, pi_file(*lines), agent="pi").session
+    [leaf] = graph.branches(store, sid).values()
+    messages = as_pi.request(fold.context(Line(store, leaf)))["messages"]
+    assert [message["timestamp"] for message in messages] == [shown] * 3
+
+
+def test_an_entry_without_a_time_has_none_in_the_messages_of_pi() -> None:
+    store = MemoryStore()
+    line = {"type": "custom_message", "id": "a", "parentId": None, "customType": "x", "content": "hi"}
+    sid = bring(store, pi_file(json.dumps(line).encode()), agent="pi").session
+    [leaf] = graph.branches(store, sid).values()
+    [message] = as_pi.request(fold.context(Line(store, leaf)))["messages"]
+    assert message["timestamp"] is None
+
+
 # What damage does
 
 

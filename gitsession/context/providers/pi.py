@@ -11,6 +11,7 @@ from typing import Any
 from gitsession.context.value import Context, Item
 from gitsession.formats import pi_words
 from gitsession.formats.jsonl import Failure, parse
+from gitsession.formats.times import to_ms
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Message
 
 _NULL_IS_EMPTY = {"user": [], "assistant": [], "toolResult": [], "system": ""}
@@ -34,6 +35,7 @@ def _message(item: Item, *, profile: str) -> dict[str, Any]:
     line = parse(item.payload) if item.agent in ("pi", "omp") else None
     written = {} if line is None or isinstance(line, Failure) else line
     entry = item.entry
+    at_ms = _time(written, entry.at_ms) if written else entry.at_ms
     if isinstance(entry, Message):
         stated = written.get("message")
         if isinstance(stated, dict):
@@ -47,13 +49,13 @@ def _message(item: Item, *, profile: str) -> dict[str, Any]:
             "content": _given(written, "content", pi_words.content(entry.content)),
             "display": entry.display,
             **details,
-            "timestamp": entry.at_ms,
+            "timestamp": at_ms,
         }
     if isinstance(entry, Compaction):
         before = {} if entry.tokens_before is None else {"tokensBefore": entry.tokens_before}
         more = _omp_says(entry) if profile == "omp" else {}
-        return {"role": "compactionSummary", "summary": entry.summary, **before, **more, "timestamp": entry.at_ms}
-    return _branch_summary(entry)
+        return {"role": "compactionSummary", "summary": entry.summary, **before, **more, "timestamp": at_ms}
+    return _branch_summary(entry, at_ms)
 
 
 def _omp_says(entry: Compaction) -> dict[str, Any]:
@@ -63,9 +65,15 @@ def _omp_says(entry: Compaction) -> dict[str, Any]:
     return {name: value for name, value in said.items() if value is not None}
 
 
-def _branch_summary(entry: BranchSummary) -> dict[str, Any]:
+def _branch_summary(entry: BranchSummary, at_ms: int | None) -> dict[str, Any]:
     left = {} if entry.left is None else {"fromId": entry.left}
-    return {"role": "branchSummary", "summary": entry.summary, **left, "timestamp": entry.at_ms}
+    return {"role": "branchSummary", "summary": entry.summary, **left, "timestamp": at_ms}
+
+
+def _time(written: dict[str, Any], at_ms: int) -> int | None:
+    """Return the time of a line as pi converts it: null for a text that is no time and for a field that is absent."""
+    stated = written.get("timestamp", "")
+    return None if isinstance(stated, str) and to_ms(stated) is None else at_ms
 
 
 def _given(written: dict[str, Any], field: str, otherwise: Any) -> Any:
