@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gitsession.api.opened import Opened
+from gitsession.exchange import projects
+from gitsession.index import names
 from gitsession.index.here import is_of
 from gitsession.store import refs
 
@@ -119,19 +121,17 @@ class Syncing(Opened):
 
     def _among(self, remote: Remote) -> frozenset[str] | None:
         """Return the sessions in the scope of a remote; ``None`` where it has none."""
-        from gitsession.exchange import projects
-        from gitsession.index import names
-
         scope = remote.scope
         if not scope.is_limited:
             return None
         catalogue = self.catalogue()
         folders = {project: projects.identity_of(Path(project)) for project in scope.projects}
-        found = set()
-        for row in catalogue.sessions():
-            is_project = not folders or any(is_of(row, *item) for item in folders.items())
-            if is_project and (not scope.agents or row.agent in scope.agents):
-                found.add(row.sid)
+        found = {
+            row.sid
+            for row in catalogue.sessions()
+            if (not folders or any(is_of(row, *item) for item in folders.items()))
+            and (not scope.agents or row.agent in scope.agents)
+        }
         if scope.labels:
             labels = {sid: names.names(catalogue, sid).labels.values() for sid in found}
             found = {sid for sid in found if not set(scope.labels).isdisjoint(labels[sid])}

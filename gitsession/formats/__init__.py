@@ -109,6 +109,7 @@ if TYPE_CHECKING:  # loading by name hides from the checker what each module is 
     _accompanied: Sequence[Accompanied] = (aider, claude, omp, pi)
     _referring: Sequence[Referring] = (omp, pi)
     _in_projects: Sequence[InProject] = (aider,)
+    _continuing: Sequence[Continuing] = (codex,)
     _counting: Sequence[Counting] = (codex,)
     _delegating: Sequence[Delegating] = (claude, codex, opencode)
     _remembering: Sequence[Remembering] = (claude, codex, opencode)

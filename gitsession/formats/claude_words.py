@@ -14,11 +14,10 @@ from hashlib import sha256
 from typing import Any
 
 from gitsession.formats.claude_view import PROVIDER
+from gitsession.formats.portable import PDF, PICTURES
 from gitsession.model.blocks import Block, File, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import Message
 
-PICTURES = ("image/jpeg", "image/png", "image/gif", "image/webp")
-PDF = "application/pdf"
 CALL_ID_CHARS_MAX = 64
 TOOL_NAME_CHARS_MAX = 128
 

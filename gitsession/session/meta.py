@@ -166,8 +166,17 @@ def meta_of(store: ObjectStore, sid: str) -> Meta:
         marks += marks_of(node, entry, on_meta=True)
     segments = tuple(sorted({state.segment for _, state in files if state.segment is not None}))
     state = _current(files, segments) if segments else source_file or kinds.SourceFile()
-    left = tuple(marks), tuple(files), tuple(gaps.values()), segments
-    return Meta(header, project, continuation, state, tuple(nodes), *left)
+    return Meta(
+        header=header,
+        project=project,
+        continuation=continuation,
+        source_file=state,
+        nodes=tuple(nodes),
+        marks=tuple(marks),
+        files=tuple(files),
+        gaps=tuple(gaps.values()),
+        segments=segments,
+    )
 
 
 def _current(files: Iterable[tuple[Node, kinds.SourceFile]], segments: Sequence[str]) -> kinds.SourceFile:

@@ -73,7 +73,6 @@ class Operation:
         values = [value for move in self.moves for value in (move.old, move.new)]
         return [*(self.files[2:] if self.files else ()), *(one for one in values if one and refs.target(one) is None)]
 
-
     @property
     def sessions(self) -> set[str]:
         """The sessions that it changed."""

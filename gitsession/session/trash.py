@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from gitsession.errors import Ambiguous, NotFound, Refused
 from gitsession.session import oplog
@@ -39,11 +39,7 @@ def remove(store: ObjectStore, sid: str, at_ms: int, group: str | None = None) -
             raise NotFound(f"no session {sid}")
         for name, value in found.items():
             _move(store, tx, name, refs.trashed(name), value)
-        for name in refs.choices(sid):
-            value = store.ref(name) or ""
-            target = refs.target(value)
-            if target is not None and target in found:  # a symbolic ref to a branch that is not there is damage to git
-                tx.move(name, refs.symbolic(refs.trashed(target)), expected=value)
+        _move_choices(store, tx, sid, found, refs.trashed)
 
 
 def restore(store: ObjectStore, sid: str, at_ms: int) -> None:
@@ -54,11 +50,7 @@ def restore(store: ObjectStore, sid: str, at_ms: int) -> None:
             raise NotFound(f"no session {sid} in the trash", hint="`gitsession ls --trash` lists what is there")
         for name, value in found.items():
             _move(store, tx, name, refs.taken_out(name), value)
-        for name in refs.choices(sid):
-            value = store.ref(name) or ""
-            target = refs.target(value)
-            if target is not None and target in found:
-                tx.move(name, refs.symbolic(refs.taken_out(target)), expected=value)
+        _move_choices(store, tx, sid, found, refs.taken_out)
 
 
 def _move(store: ObjectStore, tx: oplog.Recorder, old: str, new: str, value: RefValue) -> None:
@@ -69,6 +61,17 @@ def _move(store: ObjectStore, tx: oplog.Recorder, old: str, new: str, value: Ref
     elif not _leads_to(store, there, value):
         raise Refused(f"{new} is there, and went another way than {old}", hint="purge one of them, or fork it")
     tx.move(old, None, expected=value)
+
+
+def _move_choices(
+    store: ObjectStore, tx: oplog.Recorder, sid: str, moved: Collection[str], to: Callable[[str], str]
+) -> None:
+    """Point the symbolic refs of a session to where its refs were ``moved``: git calls a dangling one damage."""
+    for name in refs.choices(sid):
+        value = store.ref(name) or ""
+        target = refs.target(value)
+        if target is not None and target in moved:
+            tx.move(name, refs.symbolic(to(target)), expected=value)
 
 
 def _leads_to(store: ObjectStore, leaf: Oid, oid: Oid) -> bool:

@@ -114,7 +114,7 @@ def sessions_to_send(store: GitStore, remote: Remote, among: Collection[str] | N
 
 
 def in_scope(store: GitStore, remote: Remote, among: Collection[str] | None) -> Callable[[str], bool]:
-    """Return whether a ref may be sent to a remote whose scope is the sessions ``among``; ``None``: all.
+    """Return a test of refs: may one be sent to a remote whose scope is the sessions ``among``; ``None``: all.
 
     Sessions that the remote has already stay in step with ours, archived ones too. Our archive leads to all that it
     lists, so it goes where that is in the scope; what was purged always goes.

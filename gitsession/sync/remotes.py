@@ -32,7 +32,6 @@ _SCOPED = "gitsession-"
 """What the settings of a scope begin with."""
 
 
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scope:
     """The sessions that are sent to a remote: of one of ``projects``, ``agents`` and ``labels`` each, as far as given.
