@@ -109,6 +109,19 @@ def test_a_title_and_a_label_go_with_the_words_of_their_commands(store) -> None:
     assert [operation.command for operation in oplog.history(store)][1:] == [f"label {said.id}", f"name {said.id}"]
 
 
+def test_a_purged_session_leaves_no_title_and_no_label_in_older_commands(store) -> None:
+    kept, gone = begun(store, "kept"), begun(store, "gone")
+    kept.rename("harmless")
+    gone.rename(SECRET)
+    gone.label("leaf", SECRET)
+    kept.rename("still harmless")
+    store.flush()
+    purging.add(store, whole(store, gone.id), 1000)
+    assert_gone(store)
+    commands = [operation.command for operation in oplog.history(store)]
+    assert [command.partition(" ")[0] for command in commands] == ["name", "label", "name", "name"]
+
+
 def test_older_commands_are_undone_after_it(store) -> None:
     said = begun(store, "first", SECRET, "last")
     said.branch("side", "leaf")

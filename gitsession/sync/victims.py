@@ -102,10 +102,7 @@ def reached(reader: Reader, tips: Iterable[Oid]) -> set[Oid]:
     found = set(tips)
     todo = list(found)
     while todo:
-        try:
-            parents = parse_commit(reader.read(todo.pop())[1]).parents
-        except _DAMAGE:
-            continue
+        parents = _parents(reader, todo.pop())
         todo += [oid for oid in parents if oid not in found]
         found.update(parents)
     return found
@@ -114,7 +111,12 @@ def reached(reader: Reader, tips: Iterable[Oid]) -> set[Oid]:
 def of_purged_sessions(
     reader: Reader, tombstones: Tombstones, commits: Iterable[Oid], tips: Iterable[Oid]
 ) -> set[Oid]:
-    """What belongs to a purged session, by the nearest beginning above it, and is no other session's, too."""
+    """Select the commits of purged sessions, by the nearest beginning above each, that no ref leads to.
+
+    With them go the unreached commits that have one of them as a parent, such as an older version of an operation on
+    one: they would be left without it, and may hold a title or a label.
+    """
+    commits = list(commits)
     staying = reached(reader, tips)
     begun = frozenset[str]().union(*tombstones.sessions.values())
     homes: dict[Oid, bool] = {}
@@ -129,7 +131,18 @@ def of_purged_sessions(
                 break
         verdict = homes.get(at or "", homes.get(line[-1], False) if line else False)
         homes |= dict.fromkeys(line, verdict)
-    return {oid for oid in commits if homes[oid] and oid not in staying}
+    found = {oid for oid in commits if homes[oid] and oid not in staying}
+    children: dict[Oid, list[Oid]] = {}
+    for oid in commits:
+        if oid not in staying and oid not in found:
+            for parent in _parents(reader, oid):
+                children.setdefault(parent, []).append(oid)
+    todo = list(found)
+    while todo:
+        more = [oid for oid in children.get(todo.pop(), ()) if oid not in found]
+        found.update(more)
+        todo += more
+    return found
 
 
 def _above(reader: Reader, oid: Oid, begun: AbstractSet[str]) -> tuple[Oid | None, bool | None]:
@@ -154,6 +167,13 @@ def _digest(reader: Reader, found: Node) -> str:
     except _DAMAGE:
         return ""
     return found.replaces.hex() or digest_of(parts.stored, parts.holes).hex()
+
+
+def _parents(reader: Reader, commit: Oid) -> tuple[Oid, ...]:
+    try:
+        return parse_commit(reader.read(commit)[1]).parents
+    except _DAMAGE:
+        return ()
 
 
 def _rows(reader: Reader, tree: Oid) -> list[tuple[str, str, Oid]]:
