@@ -82,6 +82,23 @@ def test_remotes_are_told_with_what_they_lack(run: Run, path: Path, tmp_path: Pa
     assert "remote origin" in document["notes"] and document["problems"] == []
 
 
+def test_sessions_outside_the_scope_of_a_remote_are_not_missing_there(run: Run, path: Path, tmp_path: Path) -> None:
+    with Store.open(path) as store:
+        shared = store.new_session(agent="pi")
+        shared.append(Message.user("shared"))
+        store.new_session(agent="other").append(Message.user("private"))
+    remotes.add(path, "origin", str(hub(tmp_path / "hub.git")), scope=remotes.Scope(agents=("pi",)))
+    told = line(run("doctor"), "remote origin")
+    assert told == "-- remote origin never seen yet; 2 refs in its scope: `gitsession sync origin`"
+    run("sync", "--yes")
+    told = line(run("doctor"), "remote origin")
+    assert told == "ok remote origin had all that is in its scope when it was last seen"
+    with Store.open(path) as store:
+        store.session(shared.id).append(Message.user("and more"))
+    told = line(run("doctor"), "remote origin")
+    assert told == "-- remote origin 1 entry on 1 ref not there when it was last seen: `gitsession sync origin`"
+
+
 def test_a_push_that_did_not_end_is_told(run: Run, path: Path, tmp_path: Path) -> None:
     sid = talk(path, "hello")
     remotes.add(path, "origin", str(hub(tmp_path / "hub.git")), scope=remotes.Scope(is_all=True))

@@ -17,6 +17,7 @@ from gitsession.store import refs
 if TYPE_CHECKING:
     from gitsession.index.catalogue import Row
     from gitsession.sync.remotes import Remote
+    from gitsession.sync.standing import Standing
     from gitsession.sync.syncing import SyncReport
     from gitsession.sync.transport import Talk
 
@@ -74,6 +75,12 @@ class Syncing(Opened):
         rows = tuple(row for row in self.catalogue().sessions() if row.sid in sids)
         has_sessions = any(refs.session_of(found.here(name)) for name in self.objects.refs(found.tracks))
         return PushPlan(found.name, rows, is_first=not has_sessions and not found.scope.is_all)
+
+    def standing(self, remote: Remote) -> Standing:
+        """Return what a remote lacks of what is in its scope, as far as was seen of it. It is not asked."""
+        from gitsession.sync import standing
+
+        return standing.of(self.objects, remote, self._among(remote))
 
     def remove_remote(self, name: str) -> Remote:
         """Forget one; what came from it stays. Raises ``NotFound``."""

@@ -30,13 +30,14 @@ class Check:
         return "!!" if self.mend else "--" if self.is_note else "ok"
 
 
-def beside(store: GitStore) -> Iterator[Check]:
+def beside(store: Store) -> Iterator[Check]:
     """Nothing is asked of other machines, and nothing is said of what is not there."""
+    objects = store.objects
     yield from _remotes(store)
-    yield from _trash(store)
-    yield from _vault(store)
-    yield from _rules(store.git_dir)
-    yield from _hooks(store.git_dir)
+    yield from _trash(objects)
+    yield from _vault(objects)
+    yield from _rules(objects.git_dir)
+    yield from _hooks(objects.git_dir)
 
 
 def purge(store: Store) -> Iterator[Check]:
@@ -67,31 +68,37 @@ def locks(git_dir: Path, pending: int) -> Iterator[Check]:
         yield Check("locks", count(len(found), "lock"))
 
 
-def _remotes(store: GitStore) -> Iterator[Check]:
-    from gitsession.sync import remotes, standing
+def _remotes(store: Store) -> Iterator[Check]:
+    from gitsession.sync import remotes
 
+    git_dir = store.objects.git_dir
     try:
-        known = remotes.listed(store.git_dir)
-        unsafe = remotes.fetched_into_branches(store.git_dir)
+        known = remotes.listed(git_dir)
+        unsafe = remotes.fetched_into_branches(git_dir)
     except GitSessionError as error:
         yield Check("remotes", str(error), error.hint or "mend the store's configuration")
         return
     for name, spec in unsafe:
-        mend = f"git --git-dir={shlex.quote(str(store.git_dir))} config --unset-all --fixed-value"
+        mend = f"git --git-dir={shlex.quote(str(git_dir))} config --unset-all --fixed-value"
         mend = f"{mend} remote.{name}.fetch {shlex.quote(spec)}"
         yield Check(f"remote {name}", f"a plain `git fetch` by {spec} overwrites and deletes branches here", mend)
     for remote in known:
-        there = standing.of(store, remote)
         what = f"remote {remote.name}"
+        try:
+            there = store.standing(remote)
+        except GitSessionError as error:
+            yield Check(what, str(error), error.hint or "`gitsession verify` finds what is damaged")
+            continue
+        ours = "in its scope" if remote.scope.is_limited else "here"
         if not there.seen:
-            words = f"never seen yet; {count(len(there.unsent), 'ref')} here"
+            words = f"never seen yet; {count(len(there.unsent), 'ref')} {ours}"
             yield Check(what, f"{words}: `gitsession sync {remote.name}`", is_note=True)
         elif there.unsent:
             entries = "" if there.entries is None else f"{count(there.entries, 'entry', 'entries')} on "
             words = f"{entries}{count(len(there.unsent), 'ref')} not there when it was last seen"
             yield Check(what, f"{words}: `gitsession sync {remote.name}`", is_note=True)
         else:
-            yield Check(what, "had all that is here when it was last seen")
+            yield Check(what, f"had all that is {ours} when it was last seen")
         if there.noted:
             words = f"a push did not end: {count(there.noted, 'ref')} may be there"
             yield Check(f"push {remote.name}", f"{words}; `gitsession pull {remote.name}` asks", is_note=True)

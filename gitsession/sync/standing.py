@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from gitsession.errors import GitSessionError
 from gitsession.store import gitcli, intents, refs
 from gitsession.store.base import Oid
 from gitsession.store.gitstore import GitStore
+from gitsession.sync import outgoing
 from gitsession.sync.remotes import Remote
 
 
@@ -27,10 +28,12 @@ class Standing:
     noted: int
 
 
-def of(store: GitStore, remote: Remote) -> Standing:
-    """Sessions only: what the store itself notes goes along with them."""
+def of(store: GitStore, remote: Remote, among: Collection[str] | None = None) -> Standing:
+    """Sessions only: what the store itself notes goes along with them. ``among``: see ``outgoing.in_scope``."""
     seen = store.refs(remote.tracks)
-    here = {name: oid for name, oid in store.refs(refs.SESSIONS).items() if remote.there(name) is not None}
+    fits = outgoing.in_scope(store, remote, among)
+    ours = store.refs(refs.SESSIONS).items()
+    here = {name: oid for name, oid in ours if remote.there(name) is not None and fits(name)}
     unsent = {name: oid for name, oid in here.items() if seen.get(remote.tracking(name)) != oid}
     noted = {name for to, name, _ in intents.noted(store.git_dir) if to == remote.name}
     entries = _count(store.git_dir, unsent.values(), seen.values()) if unsent else 0

@@ -119,7 +119,7 @@ def _store(app: App) -> Iterator[Check]:
     yield Check("loose", count(loose, "loose object"), "`gitsession git repack -d` packs them" if loose else "")
     yield from doctoring.locks(path, pending)
     yield from doctoring.purge(store)
-    yield from doctoring.beside(objects)
+    yield from doctoring.beside(store)
 
 
 def _live(app: App) -> Iterator[Check]:
