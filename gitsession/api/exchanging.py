@@ -24,7 +24,7 @@ from gitsession.live import spool
 from gitsession.model.entries import Continuation
 from gitsession.model.entries import Session as Header
 from gitsession.session import exports, graph
-from gitsession.session.exports import Export
+from gitsession.session.exports import ExportedFile
 from gitsession.session.node import Node
 from gitsession.session.shown import Shown
 from gitsession.store.gitstore import GitStore
@@ -257,7 +257,7 @@ class Exchanging(Opened):
         ``id``, ``conversation``: what the agent calls the session, and ``resume.said`` of it, if it is to go on there.
         """
         place = os.fspath(path.absolute())
-        export = Export(place, sid, agent, sha256(data).hexdigest(), id, conversation.hex())
+        export = ExportedFile(place, sid, agent, sha256(data).hexdigest(), id, conversation.hex())
         with contextlib.suppress(OSError):  # a store that is read-only here
             exports.add(self.objects.git_dir, export)
 

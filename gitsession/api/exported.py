@@ -23,7 +23,7 @@ from gitsession.formats import FORMATS, IMPORTING, Source
 from gitsession.model.blocks import Text, Thinking, ToolCall
 from gitsession.model.entries import Message
 from gitsession.session import content, exports, keep, names
-from gitsession.session.exports import Export, ExportHit
+from gitsession.session.exports import ExportedFile, ExportHit
 from gitsession.session.gaps import DAMAGE
 from gitsession.session.purged import Tombstones
 from gitsession.store import durable
@@ -86,7 +86,7 @@ def redact(objects: GitStore, plan: PurgePlan) -> list[RedactedExport]:
     """Redact the exported files of ``plan`` in place. What cannot be redacted stays as it is, and is told."""
     wanted = _Wanted(plan.texts, frozenset(plan.sessions))
     done: list[RedactedExport] = []
-    changed: dict[str, Export] = {}
+    changed: dict[str, ExportedFile] = {}
     for hit in plan.exports:
         try:
             changed[hit.export.path] = _redact_file(hit.export, wanted)
@@ -104,7 +104,7 @@ def forget_digests(objects: GitStore, plan: PurgePlan) -> None:
     _update(objects, {hit.export.path: replace(hit.export, digest="", conversation="") for hit in plan.exports})
 
 
-def _update(objects: GitStore, changed: dict[str, Export]) -> None:
+def _update(objects: GitStore, changed: dict[str, ExportedFile]) -> None:
     if changed:
         listed = [changed.get(export.path, export) for export in exports.read(objects.git_dir)]
         exports.rewrite(objects.git_dir, listed)
@@ -152,7 +152,7 @@ def _read(path: Path) -> bytes | None:
         return None
 
 
-def _source(export: Export, data: bytes) -> Source | None:
+def _source(export: ExportedFile, data: bytes) -> Source | None:
     """Return what an import would make of the file; ``None`` for one that is no agent's, or no session any more."""
     if export.agent not in FORMATS:
         return None
@@ -162,7 +162,7 @@ def _source(export: Export, data: bytes) -> Source | None:
         return None
 
 
-def _tombstones(source: Source | None, export: Export, wanted: _Wanted) -> tuple[Tombstones, int]:
+def _tombstones(source: Source | None, export: ExportedFile, wanted: _Wanted) -> tuple[Tombstones, int]:
     """Return the keys by which an import knows what is to go, and how many records say it."""
     if source is None:
         return Tombstones(), 0
@@ -175,7 +175,7 @@ def _tombstones(source: Source | None, export: Export, wanted: _Wanted) -> tuple
     return Tombstones(frozenset(removed)), len(found)
 
 
-def _redact_file(export: Export, wanted: _Wanted) -> Export:
+def _redact_file(export: ExportedFile, wanted: _Wanted) -> ExportedFile:
     """Redact one file; the export as it is from then on. Raises ``Malformed`` and ``OSError``, and leaves the file."""
     path = Path(export.path)
     hide = _all_hidden if export.session in wanted.sessions else _hiding(wanted.texts)
@@ -200,7 +200,7 @@ def _stamp(found: os.stat_result) -> tuple[int, int, int]:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def _check(export: Export, before: bytes, after: bytes, wanted: _Wanted) -> None:
+def _check(export: ExportedFile, before: bytes, after: bytes, wanted: _Wanted) -> None:
     """Raise ``Malformed`` if the agent would read something else than texts, or the text is still there."""
     old, new = _source(export, before), _source(export, after)
     if old is not None and (new is None or _shape(old) != _shape(new)):
@@ -219,7 +219,7 @@ def _shape(source: Source) -> object:
     return source.source_id, source.leaf, records, len(source.problems)
 
 
-def _export_of(export: Export, data: bytes) -> Export:
+def _export_of(export: ExportedFile, data: bytes) -> ExportedFile:
     said = ""
     if export.conversation:
         source = _source(export, data)

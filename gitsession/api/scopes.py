@@ -13,7 +13,7 @@ from gitsession.session import graph
 from gitsession.session.content import entry_of
 from gitsession.session.gaps import DAMAGE
 from gitsession.session.meta import meta_of
-from gitsession.session.oplog import Operation, Scope
+from gitsession.session.oplog import Operation, UndoScope
 from gitsession.store import refs
 from gitsession.store.base import ObjectStore, Oid, RefValue
 from gitsession.store.behind import Behind
@@ -36,12 +36,12 @@ class _AsMoved(Behind):
         return self._values.get(name)
 
 
-def of_session(sid: str) -> Scope:
+def of_session(sid: str) -> UndoScope:
     """Return the scope of one session."""
     return lambda changed, _: changed == sid
 
 
-def of_folder(store: ObjectStore, rows: Sequence[Row], here: Here) -> Scope:
+def of_folder(store: ObjectStore, rows: Sequence[Row], here: Here) -> UndoScope:
     """Return the scope of the sessions held in a folder, above or below it, or of its project.
 
     A session that no folder is known of is in every scope. ``rows``: the catalogue, which does not list what a command

@@ -27,7 +27,7 @@ from gitsession.live import follow as following
 from gitsession.live.follow import News
 from gitsession.session import names, oplog
 from gitsession.session import session as sessions
-from gitsession.session.oplog import Operation, Scope, Verb
+from gitsession.session.oplog import Operation, UndoScope, Verb
 from gitsession.store import create, gitcli
 from gitsession.store.gitstore import Durability, GitStore
 from gitsession.store.maintain import Maintained, is_due, maintain
@@ -188,7 +188,7 @@ class Store(Exchanging, Syncing, Leaving):
     ) -> Rewound:
         from gitsession.api import scopes, workspaces
 
-        scope: Scope = oplog.anywhere
+        scope: UndoScope = oplog.anywhere
         if session is not None:
             scope = scopes.of_session(session if names.is_one(session) else self._row(session).sid)
         elif project is not None:

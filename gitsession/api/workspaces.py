@@ -20,7 +20,7 @@ from gitsession.rewind.perform import Rewound
 from gitsession.rewind.plan import RewindPlan, What
 from gitsession.session import session as sessions
 from gitsession.session.node import Node
-from gitsession.session.oplog import Scope, Verb, Written
+from gitsession.session.oplog import UndoScope, Verb, Written
 from gitsession.store.gitstore import GitStore
 from gitsession.workspace.root import Root
 
@@ -87,7 +87,7 @@ class WorkspaceDoor:
 
 
 def take_next(
-    objects: GitStore, catalogues: Catalogues, verb: Verb, clock: Callable[[], int], given: Given, scope: Scope
+    objects: GitStore, catalogues: Catalogues, verb: Verb, clock: Callable[[], int], given: Given, scope: UndoScope
 ) -> Rewound:
     """``Store.undo`` and ``Store.redo``."""
 

@@ -18,14 +18,14 @@ from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, E
 from gitsession.model.usage import answer_of
 
 
-class Piece(NamedTuple):
+class AnswerPart(NamedTuple):
     """A part of a conversation. ``of``: the entry that it comes from; ``entry``: what it is now."""
 
     of: Leaving
     entry: Entry
 
 
-def grouped(pieces: Sequence[Piece], *, by_block: bool, notes: Counter[str] | None = None) -> list[Piece]:
+def grouped(pieces: Sequence[AnswerPart], *, by_block: bool, notes: Counter[str] | None = None) -> list[AnswerPart]:
     """Return ``pieces``, a line of a conversation, with whole answers and their results behind them.
 
     An answer goes on where the next one follows at once and is a part of it, and where it comes before a result of an
@@ -65,9 +65,9 @@ def grouped(pieces: Sequence[Piece], *, by_block: bool, notes: Counter[str] | No
 class _Group:
     """The answer that is being put together, and what is done so far."""
 
-    def __init__(self, pieces: Sequence[Piece], results: dict[int, list[int]]) -> None:
-        self.found: list[Piece] = []
-        self.behind: list[Piece] = []
+    def __init__(self, pieces: Sequence[AnswerPart], results: dict[int, list[int]]) -> None:
+        self.found: list[AnswerPart] = []
+        self.behind: list[AnswerPart] = []
         self.is_adjacent = False
         self._pieces, self._results = pieces, results
         self._answer: Message | None = None
@@ -95,14 +95,14 @@ class _Group:
     def close(self) -> None:
         """Put down the open answer, its results, and what stood among them."""
         if self._answer is not None:
-            self.found.append(Piece(self._pieces[self._members[0]].of, self._answer))
+            self.found.append(AnswerPart(self._pieces[self._members[0]].of, self._answer))
             behind = sorted(result for member in self._members for result in self._results.get(member, ()))
             self.found += [self._pieces[at] for at in behind]
         self.found += self.behind
         self._answer, self._members, self.behind, self.is_adjacent = None, [], [], False
 
 
-def _results(pieces: Sequence[Piece]) -> dict[int, list[int]]:
+def _results(pieces: Sequence[AnswerPart]) -> dict[int, list[int]]:
     """Return the places of the results of each answer, by its place: one for each call that has one."""
     waiting: dict[str | None, list[int]] = {}
     found: dict[int, list[int]] = {}

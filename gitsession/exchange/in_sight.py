@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from gitsession.context.profiles import Profile
 from gitsession.context.value import Shown
-from gitsession.exchange.answers import Piece, grouped
+from gitsession.exchange.answers import AnswerPart, grouped
 from gitsession.formats import Leaving
 from gitsession.formats.outgoing import called
 from gitsession.model.blocks import Block, ToolCall
@@ -82,7 +82,7 @@ def lay_out(
     placed = [(at_of[key], entry) for key, entry in shown if key in at_of and _goes_along(entry, source, target, notes)]
     start, seen = _laid(path, placed)
     _count_unseen(path[start:], shown, notes)
-    history = grouped([Piece(each, each.entry) for each in path[:start]], by_block=by_block)
+    history = grouped([AnswerPart(each, each.entry) for each in path[:start]], by_block=by_block)
     line = _linked([*history, *grouped(seen, by_block=by_block, notes=notes)], None)
     ends: dict[str | None, str | None] = {None: None}
     names: dict[str, str] = {}
@@ -93,7 +93,7 @@ def lay_out(
             lost.update(each.key for each in chain)
             notes["entries of branches that begin among results, which are left out"] += len(chain)
             continue
-        linked = _linked(grouped([Piece(each, each.entry) for each in chain], by_block=by_block), chain[0].below)
+        linked = _linked(grouped([AnswerPart(each, each.entry) for each in chain], by_block=by_block), chain[0].below)
         linked[0] = dataclasses.replace(linked[0], below=ends.get(chain[0].below))
         _follow(chain, linked, ends, names)
         beside += linked
@@ -158,7 +158,7 @@ def _is_result(entry: Entry) -> bool:
 # What the context shows, in place of the entries that it comes from
 
 
-def _laid(path: Sequence[Leaving], shown: Sequence[_Placed]) -> tuple[int, list[Piece]]:
+def _laid(path: Sequence[Leaving], shown: Sequence[_Placed]) -> tuple[int, list[AnswerPart]]:
     """Return where on ``path`` the part begins that the model sees, and what that part is."""
     base = max((at for at, each in enumerate(path) if isinstance(each.entry, Compaction | Reset)), default=-1)
     if shown and isinstance(path[shown[0][0]].entry, Custom):
@@ -170,7 +170,7 @@ def _laid(path: Sequence[Leaving], shown: Sequence[_Placed]) -> tuple[int, list[
     return (start, in_place) if in_place is not None else _anew(path, base, shown)
 
 
-def _in_place(path: Sequence[Leaving], shown: Sequence[_Placed], start: int) -> list[Piece] | None:
+def _in_place(path: Sequence[Leaving], shown: Sequence[_Placed], start: int) -> list[AnswerPart] | None:
     """Return the pieces from ``start`` on; ``None`` where the context has another order than the line."""
     by_place: dict[int, list[Entry]] = {}
     before = start
@@ -179,12 +179,12 @@ def _in_place(path: Sequence[Leaving], shown: Sequence[_Placed], start: int) -> 
             return None
         by_place.setdefault(at, []).append(entry)
         before = at
-    found: list[Piece] = []
+    found: list[AnswerPart] = []
     for at, each in enumerate(path[start:], start):
         if at in by_place:
-            found += [Piece(each, entry) for entry in by_place[at]]
+            found += [AnswerPart(each, entry) for entry in by_place[at]]
         elif not isinstance(each.entry, _GIVES_WAY) or (at == start and isinstance(each.entry, Reset)):
-            found.append(Piece(each, each.entry))
+            found.append(AnswerPart(each, each.entry))
     return found
 
 
@@ -192,7 +192,7 @@ _GIVES_WAY = (Message, CustomMessage, BranchSummary, Compaction, ContextEdit, Pr
 """Kinds that a model sees, or that change what it sees: the context has done what they say."""
 
 
-def _compacted(path: Sequence[Leaving], base: int, shown: Sequence[_Placed]) -> tuple[int, list[Piece] | None]:
+def _compacted(path: Sequence[Leaving], base: int, shown: Sequence[_Placed]) -> tuple[int, list[AnswerPart] | None]:
     """Case 2; nothing where the context is no summary with what it kept behind it."""
     entry = path[base].entry
     count = next((n for n, (at, _) in enumerate(shown) if at != base), len(shown))
@@ -219,15 +219,15 @@ def _is_summary(shown: Entry, entry: Entry) -> bool:
     return isinstance(shown, Compaction)
 
 
-def _anew(path: Sequence[Leaving], base: int, shown: Sequence[_Placed]) -> tuple[int, list[Piece]]:
+def _anew(path: Sequence[Leaving], base: int, shown: Sequence[_Placed]) -> tuple[int, list[AnswerPart]]:
     """Case 3."""
     split = next((n for n, (at, _) in enumerate(shown) if at > base), len(shown))
     after = _in_place(path, shown[split:], base + 1) if base >= 0 else None
     if after is None:
         base, split, after = len(path) - 1, len(shown), []
     of = path[base]
-    said = [Piece(of, _in_words(entry)) for _, entry in shown[:split]]
-    return base, [Piece(of, Reset(at_ms=of.entry.at_ms)), *said, *after]
+    said = [AnswerPart(of, _in_words(entry)) for _, entry in shown[:split]]
+    return base, [AnswerPart(of, Reset(at_ms=of.entry.at_ms)), *said, *after]
 
 
 def _in_words(entry: Entry) -> Entry:
@@ -240,7 +240,7 @@ def _in_words(entry: Entry) -> Entry:
 # Keys, and what hangs below what
 
 
-def _linked(pieces: Sequence[Piece], below: str | None) -> list[Leaving]:
+def _linked(pieces: Sequence[AnswerPart], below: str | None) -> list[Leaving]:
     """Return the pieces as entries, each below the one before it. The first of an entry has its key."""
     counts: Counter[str] = Counter()
     found: list[Leaving] = []

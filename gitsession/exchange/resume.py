@@ -209,7 +209,7 @@ def _found(
         # The agent has a copy of its own. What an earlier file of ours said is no history, and need not be in the way.
         place = place.with_stem(f"{place.stem}-{sha256(sent.data).hexdigest()[:12]}")
     others = []
-    lies = [several.File(sent.place, sent.data).pattern] if sent.place else format.lies(header, where)
+    lies = [several.AgentFile(sent.place, sent.data).pattern] if sent.place else format.lies(header, where)
     for file in _there(base, place, lies):
         held = discover.read(file)[1]
         for data in (sent.data, sent.stay):
@@ -228,7 +228,7 @@ def _folder(format: Resumable, where: Workspace, environment: Mapping[str, str])
     return discover.base_of(format.ROOTS[0], Path(where.home), environment).absolute()
 
 
-def _missing(folder: Path, base: several.File) -> dict[Path, bytes]:
+def _missing(folder: Path, base: several.AgentFile) -> dict[Path, bytes]:
     """The file that another one goes on from, by its place, where not all of it is there.
 
     The agent may have gone on with it, in whatever folder. Raises ``Refused`` where it says something else.

@@ -12,7 +12,7 @@ from gitsession.session.meta import meta_of
 from gitsession.store.base import ObjectStore
 
 
-class File(NamedTuple):
+class AgentFile(NamedTuple):
     """One of an agent's files. ``place``: where it lies below the agent's folder."""
 
     place: str
@@ -31,13 +31,13 @@ class File(NamedTuple):
         return f"{top}/*/*/*/*{ids}"
 
 
-def bases(store: ObjectStore, agent: str, data: bytes, find: Callable[[str, str], str | None]) -> list[File]:
+def bases(store: ObjectStore, agent: str, data: bytes, find: Callable[[str, str], str | None]) -> list[AgentFile]:
     """Return the files that ``data`` goes on from, the nearest first.
 
     ``find``: the session that an agent calls so, by the id of any of its files. What is not here is left out.
     """
     format = CONTINUING.get(agent)
-    found: list[File] = []
+    found: list[AgentFile] = []
     seen: set[str] = set()
     id = format.base_of(data) if format is not None else None
     while format is not None and id is not None and id not in seen:
@@ -47,16 +47,16 @@ def bases(store: ObjectStore, agent: str, data: bytes, find: Callable[[str, str]
             break
         segment = id if id in meta_of(store, sid).segments else None
         base = send_out.segment(store, sid, segment)
-        found.append(File(format.place_of(base, segment), base))
+        found.append(AgentFile(format.place_of(base, segment), base))
         id = format.base_of(base)
     return found
 
 
-def others(store: ObjectStore, agent: str, sid: str, data: bytes) -> Iterator[File]:
+def others(store: ObjectStore, agent: str, sid: str, data: bytes) -> Iterator[AgentFile]:
     """Yield the agent's files of a session, but that one whose content is ``data``."""
     format = CONTINUING.get(agent)
     ids = send_out.segments(store, sid) if format is not None else []
     for segment in ids if len(ids) > 1 else []:
         content = send_out.segment(store, sid, segment)
         if format is not None and content != data:
-            yield File(format.place_of(content, segment), content)
+            yield AgentFile(format.place_of(content, segment), content)

@@ -17,14 +17,14 @@ from gitsession.session.node import Node
 from gitsession.store.base import ObjectStore
 
 
-class Own(NamedTuple):
+class AddedTokens(NamedTuple):
     """Tokens that an entry adds to those of its session: of answers by name, and of its own alone."""
 
     named: int
     alone: int
 
 
-def record(db: sqlite3.Connection, sid: str, node: Node, found: Looked) -> Own:
+def record(db: sqlite3.Connection, sid: str, node: Node, found: Looked) -> AddedTokens:
     """Keep what an entry says of answers that have a name: of each answer the most that was said counts."""
     named = alone = 0
     for count in _counts(node, found):
@@ -36,7 +36,7 @@ def record(db: sqlite3.Connection, sid: str, node: Node, found: Looked) -> Own:
         if known is None or known[0] < count.tokens:
             db.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", (*key, count.tokens))
             named += count.tokens - (known[0] if known else 0)
-    return Own(named, alone)
+    return AddedTokens(named, alone)
 
 
 def waiting(db: sqlite3.Connection, store: ObjectStore, sid: str, meta: Meta) -> int:

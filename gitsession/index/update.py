@@ -22,6 +22,7 @@ from gitsession.session.lineage import is_delegated, parent_of
 from gitsession.session.meta import Meta, meta_of
 from gitsession.session.meta import marks_of as marks_made_by
 from gitsession.session.node import Node, before, load, position
+from gitsession.session.oplog import Move
 from gitsession.store import peek, refs
 from gitsession.store.base import ObjectStore, Oid, RefValue
 
@@ -65,16 +66,8 @@ def _refresh(catalogue: Catalogue, store: ObjectStore) -> None:
         db.execute("INSERT OR REPLACE INTO state VALUES ('fingerprint', ?)", (os.fsencode(fingerprint),))
 
 
-class Move(NamedTuple):
-    """A ref that holds ``new`` now and held ``old`` when the catalogue was last brought up to date."""
-
-    ref: str
-    old: RefValue | None
-    new: RefValue | None
-
-
 def _moves(db: sqlite3.Connection, now: Mapping[str, RefValue]) -> list[Move]:
-    """Compare every ref with what the catalogue holds."""
+    """Compare every ref with what it held when the catalogue was last brought up to date."""
     before = dict(db.execute("SELECT name, value FROM refs").fetchall())
     names = before.keys() | now.keys()
     return [Move(name, before.get(name), now.get(name)) for name in names if before.get(name) != now.get(name)]
@@ -363,10 +356,10 @@ def _summarise(
     return True
 
 
-def _own(db: sqlite3.Connection, sid: str, node: Node, found: content.Looked, copied: int) -> counts.Own:
+def _own(db: sqlite3.Connection, sid: str, node: Node, found: content.Looked, copied: int) -> counts.AddedTokens:
     """The tokens that an entry adds to its session."""
     if node.source is not None and node.source.line <= copied:
-        return counts.Own(0, 0)
+        return counts.AddedTokens(0, 0)
     return counts.record(db, sid, node, found)
 
 

@@ -12,7 +12,7 @@ from gitsession.rewind.plan import folders_above, now_of
 from gitsession.session import oplog
 from gitsession.session.content import entry_of, files_of
 from gitsession.session.node import load
-from gitsession.session.oplog import Scope, Step, Verb, Written
+from gitsession.session.oplog import Step, UndoScope, Verb, Written
 from gitsession.session.session import Clock, Session
 from gitsession.store.gitstore import GitStore
 from gitsession.workspace import trees
@@ -28,7 +28,7 @@ def take_next(
     *,
     open_root: Callable[[Written], Root],
     open_session: Callable[[str], Session],
-    scope: Scope = oplog.anywhere,
+    scope: UndoScope = oplog.anywhere,
 ) -> Rewound:
     """Take back the newest command of ``scope`` that stands, or do again what was undone last.
 

@@ -17,7 +17,7 @@ FILE = f"{create.CONTROL}/exports.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
-class Export:
+class ExportedFile:
     """A file that was written. ``path``: absolute, as bytes of the file system decoded by ``os.fsdecode``.
 
     ``agent``: the form that it has. ``digest``: SHA-256 of the file, in hexadecimal; "" if it held what was purged.
@@ -37,34 +37,34 @@ class Export:
 class ExportHit:
     """An exported file that holds what a purge takes. ``records``: how many of its records say it."""
 
-    export: Export
+    export: ExportedFile
     records: int
 
 
-def add(git_dir: Path, export: Export) -> None:
+def add(git_dir: Path, export: ExportedFile) -> None:
     """Append ``export`` to the list. Raises ``OSError``."""
     fd = os.open(git_dir / FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "ab") as file:
         file.write(_line(export))
 
 
-def read(git_dir: Path) -> list[Export]:
+def read(git_dir: Path) -> list[ExportedFile]:
     """Return the exports, the last of each path. A damaged line is passed over."""
     try:
         lines = (git_dir / FILE).read_bytes().split(b"\n")
     except FileNotFoundError:
         return []
-    found: dict[str, Export] = {}
+    found: dict[str, ExportedFile] = {}
     for line in lines:
         try:
-            export = Export(**json.loads(line))
+            export = ExportedFile(**json.loads(line))
         except (ValueError, TypeError):
             continue
         found[export.path] = export
     return list(found.values())
 
 
-def rewrite(git_dir: Path, exports: Iterable[Export]) -> None:
+def rewrite(git_dir: Path, exports: Iterable[ExportedFile]) -> None:
     """Put ``exports`` in the place of the list. Raises ``OSError``."""
     file = git_dir / FILE
     durable.replace(file, b"".join(map(_line, exports)), by=file.with_suffix(".tmp"))
@@ -78,5 +78,5 @@ def resumed_as(git_dir: Path, agent: str, id: str) -> tuple[str, bytes] | None:
     return None
 
 
-def _line(export: Export) -> bytes:
+def _line(export: ExportedFile) -> bytes:
     return json.dumps(asdict(export)).encode() + b"\n"

@@ -252,7 +252,7 @@ Unit: TypeAlias = list[Operation]
 
 Verb: TypeAlias = Literal["undo", "redo"]
 
-Scope: TypeAlias = Callable[[str, Sequence[Operation]], bool]
+UndoScope: TypeAlias = Callable[[str, Sequence[Operation]], bool]
 """Tell whether an undo or redo may change a session, given the operations that changed it."""
 
 
@@ -313,7 +313,7 @@ def anywhere(sid: str, unit: Sequence[Operation]) -> bool:
     return True
 
 
-def next_step(store: ObjectStore, verb: Verb, scope: Scope = anywhere) -> Step:
+def next_step(store: ObjectStore, verb: Verb, scope: UndoScope = anywhere) -> Step:
     """Return what ``verb`` would do with the newest command that changed a session of ``scope``.
 
     Raises ``NotFound`` where there is nothing, ``Refused`` if the command changed sessions outside of it too, and
@@ -339,17 +339,17 @@ def next_step(store: ObjectStore, verb: Verb, scope: Scope = anywhere) -> Step:
     return Step(verb, newest, command, tuple(Move(*step) for step in made), seen, tuple(stays))
 
 
-def undo(store: ObjectStore, at_ms: int, scope: Scope = anywhere) -> Operation:
+def undo(store: ObjectStore, at_ms: int, scope: UndoScope = anywhere) -> Operation:
     """Take back the newest command that stands. Raises ``NotFound``, or ``Refused`` where others went on from it."""
     return _take_next(store, "undo", at_ms, scope)
 
 
-def redo(store: ObjectStore, at_ms: int, scope: Scope = anywhere) -> Operation:
+def redo(store: ObjectStore, at_ms: int, scope: UndoScope = anywhere) -> Operation:
     """Do again what was last undone. Raises ``NotFound`` or ``Refused``."""
     return _take_next(store, "redo", at_ms, scope)
 
 
-def _take_next(store: ObjectStore, verb: Verb, at_ms: int, scope: Scope) -> Operation:
+def _take_next(store: ObjectStore, verb: Verb, at_ms: int, scope: UndoScope) -> Operation:
     while True:
         step = next_step(store, verb, scope)
         try:
@@ -366,7 +366,7 @@ def _sessions(unit: Unit) -> set[str]:
 
 
 def _next_unit(
-    store: ObjectStore, verb: Verb, newest: RefValue | None, scope: Scope = anywhere
+    store: ObjectStore, verb: Verb, newest: RefValue | None, scope: UndoScope = anywhere
 ) -> tuple[Unit, Operation | None]:
     """Return the unit that ``verb`` takes next, empty if there is none, and for a redo the operation that undid it.
 

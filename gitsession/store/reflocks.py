@@ -25,7 +25,7 @@ _PATIENCE_SECONDS, _PAUSE_SECONDS = 0.1, 0.002
 _STALE_SECONDS = 10.0
 
 
-class Standing(NamedTuple):
+class RefLock(NamedTuple):
     """A lock file: its path, its age in seconds, and whether a writer of ours made it."""
 
     path: str
@@ -122,7 +122,7 @@ class RefLocks:
                 pass
         self._proved.clear()
 
-    def standing(self) -> Iterator[Standing]:
+    def standing(self) -> Iterator[RefLock]:
         """Yield the locks that stand now, those of ``HEAD`` and the configuration included."""
         root = str(self._git_dir)
         found = [f"{folder}/{name}" for folder, _, names in os.walk(f"{root}/refs") for name in names]
@@ -137,7 +137,7 @@ class RefLocks:
                 is_ours = os.path.samestat(lock, os.stat(self.proof(name)))
             except FileNotFoundError:
                 is_ours = False
-            yield Standing(path, time.time() - lock.st_mtime, is_ours)
+            yield RefLock(path, time.time() - lock.st_mtime, is_ours)
 
     def break_dead(self) -> int:
         """Remove the locks and proofs of writers that died; how many."""
