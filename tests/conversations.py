@@ -3,7 +3,7 @@
 **What the source's model sees is what the target's model sees, or the difference is named in a note.** Every text,
 call, result, picture and file has a mark of its own, so that two contexts are compared by the marks that they show, in
 order. The target's file is read back by the target's own rules (``context/profiles``), which other tests hold against
-the real programs; with ``$LAB`` the programs read it themselves (``test_real_conversations.py``).
+the real programs.
 
 ``python tests/conversations.py [COUNT]`` runs the matrix, and writes it into docs/agents.md.
 """
