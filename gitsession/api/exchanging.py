@@ -126,7 +126,7 @@ class Exchanging(Opened):
     def _is_elsewhere(
         self, format: Format, source: Source, sid: str, path: Path | None, payloads: Collection[bytes]
     ) -> bool:
-        """Whether a file other than ``path`` that was imported as session ``sid`` still has one of ``payloads``."""
+        """Return whether another file that was imported as session ``sid`` still has one of ``payloads``."""
         places = {*self._places.get(sid, ()), *self.catalogue(fresh=False).files_of(sid)}
         for place in places - {path.absolute() if path is not None else None}:
             try:
@@ -139,7 +139,7 @@ class Exchanging(Opened):
         return False
 
     def _continuation(self, format: Format, source: Source) -> Continuation | None:
-        """The session that a file was written from, if ``resume`` wrote it here for an agent."""
+        """Return the session that a file was written from, if ``resume`` wrote it here for an agent."""
         handed = self.catalogue(fresh=False).handed(format.AGENT, source.source_id)
         if handed is None or not handed.entry:
             return None

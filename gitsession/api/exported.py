@@ -1,4 +1,4 @@
-"""What a purge does about the files that this store wrote: finds those that still hold the text, and redacts them.
+"""Find the files that this store wrote and that still hold a purged text, and redact them.
 
 The digests of their records join the tombstone set, so that an import of such a file, or of a copy of it, finds
 tombstones. A file is redacted by value: keys, and lines that hold nothing of it, keep their bytes.
@@ -41,7 +41,7 @@ _TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class RedactedExport:
-    """What became of an exported file. ``problem``: why it is as it was, else ""."""
+    """An exported file that a purge was to redact. ``problem``: why it is unchanged, else ""."""
 
     path: str
     problem: str = ""
@@ -49,7 +49,7 @@ class RedactedExport:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What is to go: ``texts``, and all that the exports of ``sessions`` say."""
+    """The text that a purge removes: ``texts``, and all text in the exports of ``sessions``."""
 
     texts: tuple[str, ...]
     sessions: frozenset[str]

@@ -145,7 +145,7 @@ class Imports:
             self._fail(path, str(error), error)
 
     def _came(self, before: int) -> set[str]:
-        """What the agents call the files that were taken in, all but the first ``before``."""
+        """Return the agents' ids of the imported files, all but the first ``before``."""
         return {id for place, _, _ in self.done[before:] for id in self._ids.get(place, ())}
 
     def _take_bases(self) -> None:

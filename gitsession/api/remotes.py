@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PushPlan:
-    """What a push to ``remote`` would send. ``is_first``: it would be the first, and nobody has asked for all."""
+    """The sessions that a push to ``remote`` would send.
+
+    ``is_first``: the remote was never seen to have a session, and was not added with ``all``.
+    """
 
     remote: str
     sessions: tuple[Row, ...]

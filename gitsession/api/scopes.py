@@ -1,4 +1,4 @@
-"""Which sessions an undo or redo may change: one session, or those of a folder and its project."""
+"""The sessions that an undo or redo may change: one session, or those of a folder and its project."""
 
 from __future__ import annotations
 

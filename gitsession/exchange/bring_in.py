@@ -278,7 +278,7 @@ class _Plan:
         return sid, tree
 
     def _part(self) -> graph.Tree | None:
-        """What the session has of this file: not of the other files of its agent."""
+        """Return the part of the session's tree that comes from this file, and from no other file of its agent."""
         if self.tree is None:
             return None
         starts = facts.segment_starts(self.tree, self.seen.segments)

@@ -102,7 +102,7 @@ class _Gatherer:
         return self.segment is not None or has_header or (imported and self.fork is None)
 
     def _is_left_out(self, node: Node) -> bool:
-        """Whether an entry has no place in the file: it was purged, or is the header of another agent's file."""
+        """Return whether an entry has no place in the file: it was purged, or is the header of another agent's file."""
         is_header = node.kind == kinds.Session.kind and node.source is not None
         return node.is_tombstone or (is_header and not self.is_home)
 
@@ -148,14 +148,14 @@ class _Gatherer:
         return Gathered(out, self.is_home, is_news, self._left_out(), notes, is_fork, self.segment)
 
     def _is_begun_here(self) -> bool:
-        """Whether the session is a fork that no agent made: that one's would have an id of its own."""
+        """Return whether the session is a fork made here: one that an agent made has an id of its own."""
         entry = entry_of(self.store, self.fork) if self.fork is not None else None
         return isinstance(entry, kinds.Fork) and entry.source_id is None
 
     def _as_seen(
         self, entries: tuple[Leaving, ...], labels: tuple[Label, ...], leaf: str | None
     ) -> tuple[tuple[Leaving, ...], tuple[Label, ...], str | None]:
-        """What another agent's model sees, where the rules of the one that reads it differ (``in_sight``)."""
+        """Return the entries as the source's model sees them, if the target has other rules (``in_sight``)."""
         source, target = profiles.of_agent(self.agent), profiles.of_agent(self.format.AGENT)
         oid = next((oid for oid, key in self.keys.items() if key == leaf), None)
         if self.is_home or source == target or leaf is None or oid is None:

@@ -144,7 +144,7 @@ def _unseen(entry: Entry) -> str:
 
 
 _CALLED = {"shell": "commands", "tool": "results of tools", "system": "system messages"}
-"""What people call messages, by their role."""
+"""The names of messages in notes, by role."""
 
 
 def _blocks(entry: Entry) -> tuple[Block, ...]:

@@ -110,12 +110,12 @@ def send(
 
 
 def _place(agent: str, data: bytes, segment: str | None) -> str:
-    """Where the agent keeps the file ``data`` of its own, if others may go on from it."""
+    """Return the path at which the agent keeps its file ``data``, "" for an agent whose files continue no others."""
     return CONTINUING[agent].place_of(data, segment) if agent in CONTINUING else ""
 
 
 def _named_at_home(agent: str, data: bytes) -> int:
-    """How many files ``data`` names that the agent keeps in a folder of its own."""
+    """Count the files that ``data`` names and the agent keeps in a folder of its own."""
     accompanied = ACCOMPANIED.get(agent)
     return sum(bool(wanted.home) for wanted in accompanied.beside(data, "")) if accompanied is not None else 0
 

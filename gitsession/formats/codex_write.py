@@ -233,7 +233,7 @@ def place_of(data: bytes, segment: str | None) -> str:
 
 
 def _header_in(data: bytes) -> dict[str, Any]:
-    """What the first header of a rollout says."""
+    """Return the payload of the first header of a rollout."""
     for line in data.split(LF):
         if b"session_meta" in line and is_header(found := parse(line)) and isinstance(found, dict):
             return _payload(found)

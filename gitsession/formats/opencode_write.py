@@ -99,7 +99,7 @@ class _Writer:
         return Export(tuple(self._lines()), self.notes, self._titled())
 
     def _since_reset(self, path: Sequence[Leaving]) -> Sequence[Leaving]:
-        """What follows the last reset, for which opencode has no word; all of it where messages of its own precede."""
+        """Return the entries after the last reset, which opencode lacks; all of them if its own messages precede it."""
         at = max((at for at, each in enumerate(path) if isinstance(each.entry, Reset)), default=-1)
         if at < 0 or any(each.line is not None for each in path[:at]):
             return path

@@ -1,4 +1,4 @@
-"""Blocks as the agent they go to can keep them: what its form has no word for becomes text, and is counted."""
+"""Convert the blocks that a message of the target agent cannot hold into text, and count them."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ class Delegating(Format, Protocol):
         """
 
     def is_delegated(self, source_id: str, header: Session) -> bool:
-        """Whether the session ``source_id`` of ``header`` is a sub-agent's: begun by a call, not by the user."""
+        """Return whether the session ``source_id`` of ``header`` is a sub-agent's: a call began it, not the user."""
 
 
 class Remembering(Format, Protocol):
@@ -156,13 +156,13 @@ class Resumable(Format, Protocol):
 
 
 class Continuing(Format, Protocol):
-    """What a module offers besides whose agent has files that go on from others, which they do not repeat."""
+    """A format whose agent has files that continue others, and do not repeat them."""
 
     def base_of(self, data: bytes) -> str | None:
         """The agent's id for the file that ``data`` goes on from; ``None`` for a file of its own."""
 
     def place_of(self, data: bytes, segment: str | None) -> str:
-        """Where below the agent's folder it has put the file ``data``; ``segment``: the id of a later one."""
+        """Return the path of the file ``data`` below the agent's folder. ``segment``: the id of a later file."""
 
 
 class Importing(Resumable, Protocol):

@@ -41,7 +41,7 @@ def put(
 
 
 def ends_at(db: sqlite3.Connection, sid: str, oid: Oid) -> bool:
-    """Whether a branch of the session ends at an entry."""
+    """Return whether a branch of the session ends at an entry."""
     return db.execute("SELECT 1 FROM branches WHERE sid = ? AND oid = ?", (sid, oid)).fetchone() is not None
 
 

@@ -111,7 +111,7 @@ def _session(db: sqlite3.Connection, store: ObjectStore, sid: str, moves: Sequen
 
 
 class _Summary(NamedTuple):
-    """What the row of a session counts and folds, to go on from.
+    """The counts and folded state in the row of a session, to which new entries are added.
 
     ``entries``: without the one it begins with. ``counted`` and ``waiting``: tokens of its entries, and of lines that
     are no entries yet. ``meta``: the tip up to which the rest was folded; ``leaf``: as in ``SourceFile``.
@@ -298,13 +298,13 @@ def _words(node: Node, entry: Entry) -> str | None:
 
 
 def _place(db: sqlite3.Connection, sid: str, oid: Oid | None) -> tuple[bool, int]:
-    """Whether an entry is in the agent's file, and at which depth one stands that follows it."""
+    """Return whether an entry is in the agent's file, and the depth of an entry below it."""
     found = db.execute("SELECT in_file, depth FROM entries WHERE sid = ? AND oid = ?", (sid, oid)).fetchone()
     return (bool(found[0]), found[1] + 1) if found else (True, 0)
 
 
 def _is_inner(db: sqlite3.Connection, sid: str, oid: Oid) -> bool:
-    """Whether another entry of the session follows one."""
+    """Return whether another entry of the session follows this one."""
     return db.execute("SELECT 1 FROM entries WHERE sid = ? AND oid = ? AND inner", (sid, oid)).fetchone() is not None
 
 

@@ -54,7 +54,7 @@ def file_start(store: ObjectStore, tree: Tree, sid: str) -> tuple[Oid, Session |
 
 
 def segment_starts(tree: Tree, segments: Collection[str]) -> dict[Oid, str]:
-    """The entries with which the ``segments`` of a session, its agent's later files, begin: their header lines."""
+    """Return the entries that begin the ``segments`` of a session, its agent's later files: their header lines."""
     found: dict[Oid, str] = {}
     for oid, node in tree.nodes.items() if segments else ():
         id = node.source.id if node.kind == Session.kind and node.source is not None else None

@@ -17,6 +17,6 @@ def parent_of(header: Session | None) -> str | None:
 
 
 def is_delegated(agent: str, source_id: str | None, header: Session | None) -> bool:
-    """Whether the session is a sub-agent's, as far as its agent says so."""
+    """Return whether the session is a sub-agent's, as far as its agent states it."""
     format = DELEGATING.get(agent)
     return format is not None and header is not None and format.is_delegated(source_id or "", header)

@@ -253,7 +253,7 @@ Unit: TypeAlias = list[Operation]
 Verb: TypeAlias = Literal["undo", "redo"]
 
 UndoScope: TypeAlias = Callable[[str, Sequence[Operation]], bool]
-"""Tell whether an undo or redo may change a session, given the operations that changed it."""
+"""A test whether an undo or redo may change a session, given the operations that changed it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +309,7 @@ class Step:
 
 
 def anywhere(sid: str, unit: Sequence[Operation]) -> bool:
-    """Return true: the scope that leaves out nothing."""
+    """Return true: a scope that holds every session."""
     return True
 
 

@@ -113,7 +113,7 @@ class Session:
         return graph.branches(self._store, self.id)
 
     def has_branch(self, name: str) -> bool:
-        """Whether the session has a branch of that name."""
+        """Return whether the session has a branch of that name."""
         return graph.tip(self._store, self.id, name) is not None
 
     def read(self, node: Node) -> Entry:

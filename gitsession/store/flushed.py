@@ -48,7 +48,7 @@ class Flushed:
 
 
 def is_recorded(name: str, value: RefValue | None) -> bool:
-    """Whether the values of a ref are recorded: local branches, the trash and the operation log; no symbolic refs."""
+    """Return whether values of a ref are recorded: of branches, the trash and the operation log, if not symbolic."""
     if value is not None and refs.target(value) is not None:
         return False
     return name.startswith(("refs/heads/", refs.TRASH)) or name == refs.OPLOG

@@ -38,7 +38,7 @@ def fingerprint(git_dir: Path | str) -> str:
 
 
 def has_only_grown(before: str, now: str) -> bool:
-    """Whether between two fingerprints git moved no ref, and the journal lost nothing."""
+    """Return whether between two fingerprints git moved no ref, and the journal lost nothing."""
     repository, _, journal = before.rpartition(_JOURNAL)
     repository_now, _, journal_now = now.rpartition(_JOURNAL)
     if repository != repository_now:

@@ -34,7 +34,7 @@ class RefLock(NamedTuple):
 
     @property
     def is_stale(self) -> bool:
-        """Whether it is so old that the program that made it is likely dead: git holds one for milliseconds."""
+        """Return whether the program that made it is likely dead: git holds a lock for milliseconds."""
         return self.age_s > _STALE_SECONDS
 
 

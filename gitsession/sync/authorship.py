@@ -1,4 +1,4 @@
-"""Which session made what a commit is about to hold, by the checkpoints of each."""
+"""Find the session that made the staged files, by the checkpoints of each."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class Rewriter:
             at = parents[0]
 
     def _tombstone(self, name: str, oid: Oid) -> Oid:
-        """What is left of a purged session: the tombstone of its first entry."""
+        """Return the tombstone of the first entry of a purged session, which is all that is left of it."""
         found = self.start(name, oid)
         if found is None or (found.is_tombstone and found.parent is None):
             return self.commit(oid if found is None else found.oid)
