@@ -178,6 +178,17 @@ def test_an_id_that_the_file_has_already_is_not_given_twice() -> None:
     assert len(set(ids)) == 4
 
 
+@pytest.mark.parametrize("agent", ["pi", "omp"])
+def test_an_id_that_another_agent_uses_twice_is_given_once(agent: str) -> None:
+    out = outgoing(*[Message.user("x")] * 3)
+    out = dataclasses.replace(out, entries=tuple(dataclasses.replace(each, id="ig") for each in out.entries))
+    written = FORMATS[agent].write(out).lines
+    made = [json.loads(line.data) for line in written if line.key is not None]
+    assert made[0]["id"] == "ig"
+    assert len({line["id"] for line in made}) == 3
+    assert [line["parentId"] for line in made] == [None, made[0]["id"], made[1]["id"]]
+
+
 def test_an_answer_without_a_model_has_the_one_in_force_and_counts_nothing() -> None:
     found = lines("pi", ModelChange(provider="p", model="m", at_ms=1), Message.assistant("hi", at_ms=2))
     message = found[-1]["message"]

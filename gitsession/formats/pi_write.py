@@ -56,10 +56,16 @@ class _Writer:
     # ---- ids
 
     def _name_all(self) -> None:
-        """Every id before the first line: an entry may name one that comes later."""
+        """Every id before the first line: an entry may name one that comes later.
+
+        Another agent may use an id twice: two entries with one id make a circle, in which pi 0.73 hangs.
+        """
+        used = {entry.id for entry in self.out.entries if entry.line is not None}
         for entry in self.out.entries:
             kept = entry.line is not None and not self.migrates
-            id = entry.id or (None if kept else self._free(entry.key, wish=entry.short))
+            id = entry.id if entry.line is not None or entry.id not in used else None
+            used.add(id)
+            id = id or (None if kept else self._free(entry.key, wish=entry.short))
             if id is not None:
                 self.begins.setdefault(entry.key, id)
 
