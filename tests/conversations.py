@@ -481,9 +481,9 @@ def seen(rules: Profile, items: Sequence[Item]) -> list[Seen]:
         if rules.llm_role(said) is None or (isinstance(said, Message) and said.failed):
             continue
         if isinstance(said, Compaction | BranchSummary):
-            found += _marks("others", said.summary)
+            found += marks("others", said.summary)
         elif isinstance(said, Message) and said.role == "shell":
-            found += _marks("others", f"{said.command} {said.output}")
+            found += marks("others", f"{said.command} {said.output}")
         elif isinstance(said, Message) and said.role == "tool":
             got = [each for block in said.content for each in _of_block("others", block)]
             results.setdefault(said.tool_call_id or "", []).extend(got)
@@ -500,21 +500,21 @@ def seen(rules: Profile, items: Sequence[Item]) -> list[Seen]:
 def _of_block(by: str, block: Block) -> list[Seen]:
     match block:
         case Text():
-            return _marks(by, block.text)
+            return marks(by, block.text)
         case Thinking():
-            return _marks(by, block.text or block.signature or "")
+            return marks(by, block.text or block.signature or "")
         case ToolCall():
-            found = _marks(by, json.dumps(dict(block.arguments)))
+            found = marks(by, json.dumps(dict(block.arguments)))
             return [*found[:-1], *(each._replace(call=block.id) for each in found[-1:])]
         case Image():
-            return _marks(by, block.data.decode("utf-8", "replace"))
+            return marks(by, block.data.decode("utf-8", "replace"))
         case File():
-            return _marks(by, f"{block.name} {(block.data or b'').decode('utf-8', 'replace')}")
+            return marks(by, f"{block.name} {(block.data or b'').decode('utf-8', 'replace')}")
         case OtherBlock():
-            return _marks(by, json.dumps(block.value))
+            return marks(by, json.dumps(block.value))
 
 
-def _marks(by: str, text: str) -> list[Seen]:
+def marks(by: str, text: str) -> list[Seen]:
     return [Seen(by, mark) for mark in re.findall(r"[a-z]+-\d+\.", text)]
 
 
