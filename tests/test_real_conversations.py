@@ -95,6 +95,8 @@ def _of_block(by: str, block: Fields) -> list[Seen]:
             return marks(by, block["text"])
         case "thinking":
             return marks(by, block["thinking"] or block.get("thinkingSignature") or "")
+        case "redactedThinking":
+            return marks(by, block["data"])
         case "toolCall":
             found = marks(by, json.dumps(block["arguments"]))
             return [*found[:-1], *(each._replace(call=block["id"]) for each in found[-1:])]
