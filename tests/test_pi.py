@@ -127,6 +127,23 @@ def test_a_bad_line_is_reported_and_kept(bad):
     assert [(problem.line, problem.what) for problem in source.problems] == [(3, source.records[1].problem)]
 
 
+@pytest.mark.parametrize("second", [entry("b", "a"), b"garbage"])
+def test_text_after_an_entry_on_its_line_is_reported_with_what_the_agents_do(second):
+    source = pi.split(file(entry("a", None) + second))
+    [problem] = source.problems
+    assert problem.what.endswith("the line is kept and not shown; pi skips it, omp reads its first value")
+    assert source.records[0].payload == entry("a", None) + second
+
+
+def test_a_message_without_id_and_parent_is_reported_since_version_2():
+    source = pi.split(file(entry("a", None), line(type="message"), line(type="message", parentId="a")))
+    assert [record.parent for record in source.records] == [None, 2, 3]
+    [problem] = source.problems
+    assert (problem.line, problem.what) == (
+        3, "a message without id and parentId: shown below the line before it; pi and omp start a new branch with it",
+    )
+
+
 @pytest.mark.parametrize("blank", [b"", b"  ", b"\r"])
 def test_a_blank_line_is_kept_and_not_reported(blank):
     source = pi.split(file(entry("a", None), blank, entry("b", "a")))

@@ -69,7 +69,7 @@ def test_an_empty_parent_text_is_a_missing_parent():
 def test_a_duplicate_id_is_kept_and_the_later_answers_from_there_on():
     lines = ("a<root", "b<a", "a<b", "c<a")
     assert below(*lines) == [None, 1, 2, 3]
-    assert problems(*lines) == {3: (None, "a second entry with the id 'a'")}
+    assert problems(*lines) == {3: (None, "a second entry with the id 'a': both are listed")}
 
 
 def test_a_duplicate_that_names_its_own_id_hangs_below_the_earlier_one():

@@ -111,13 +111,14 @@ def _take_apart(lines: list[bytes]) -> _Parts:
         parsed = jsonl.parse(payload)
         reason = ""
         if isinstance(parsed, Failure):
-            node, reason = NOTHING._replace(line=index + 1 - slots), parsed.reason
+            node, reason = NOTHING._replace(line=index + 1 - slots), _unread(parsed)
         elif index == 0 and _is_slot(parsed):
             slots = 1
             meta.append(Record(0, payload))
             continue
         elif not _is_header(parsed):
             node = _node(index + 1 - slots, parsed)
+            reason = _unplaced(node, parsed, _version(header or {}))
         elif header is None:
             header = parsed
             meta.append(Record(index + 1 - slots, payload))
@@ -161,6 +162,20 @@ def _node(line: int, entry: Object) -> Node:
     if parent is not None and not isinstance(parent, str | Field):
         parent = json.dumps(parent)  # a number or worse: names nothing, and is shown as it stands
     return Node(line, own, parent)
+
+
+def _unread(failure: Failure) -> str:
+    """Return why a line is no entry, and what the agents do with it if that differs from what is shown here."""
+    if not failure.reason.startswith("not JSON: Extra data"):
+        return failure.reason
+    return f"{failure.reason}: the line is kept and not shown; pi skips it, omp reads its first value"
+
+
+def _unplaced(node: Node, entry: Object, version: int) -> str:
+    """Return what to report of a message that names neither itself nor its parent in a file whose entries do."""
+    if version < 2 or entry.get("type") != "message" or node.id is not None or node.parent is not Field.ABSENT:
+        return ""
+    return "a message without id and parentId: shown below the line before it; pi and omp start a new branch with it"
 
 
 def _is_header(line: Object) -> bool:

@@ -68,7 +68,8 @@ def place(nodes: Sequence[Node]) -> list[Placed]:
         elif index in cut:
             claimed, problem = str(node.parent), f"its parent {quoted(node.parent)} is itself or hangs below it"
         if index in duplicate:
-            problem = "; ".join(filter(None, (problem, f"a second entry with the id {quoted(node.id)}")))
+            again = f"a second entry with the id {quoted(node.id)}: both are listed"
+            problem = f"{problem}; {again}" if problem else again
         placed.append(Placed(index, node.line, below, claimed, problem))
     return placed
 
