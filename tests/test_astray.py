@@ -257,3 +257,11 @@ def test_a_choice_that_leads_nowhere_is_deleted_by_repair(case: Case, monkeypatc
     assert gone not in case.refs()
     assert refs.active(case.sid) in case.refs()
     assert case.told() == {}
+
+
+def test_the_choice_of_an_archived_session_is_not_missed(case: Case) -> None:
+    with Store.open(case.path) as store:
+        store.archive([case.sid])
+        assert store.verify().problems == []
+        store.restore(case.sid)
+        assert store.verify().problems == []

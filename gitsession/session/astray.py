@@ -121,10 +121,11 @@ def _compare(
     store: ObjectStore, known: _Known, records: Flushed, replaced: Collection[tuple[str, RefValue | None]]
 ) -> list[Astray]:
     there = archived.Whole.of(store).refs("refs/")
+    unchosen = {refs.active(sid) for sid in _ever_archived(store)}
     found = []
     for name, (was, when) in sorted(known.items()):
         now = there.get(name)
-        if was is None or now == was or not _is_watched(name):
+        if was is None or now == was or not _is_watched(name) or (now is None and name in unchosen):
             continue
         lost = _unreached(store, name, was, there, is_flushed=records.last.get(name) == was)
         if now is None or lost != 0:
@@ -140,6 +141,14 @@ def _compare(
             if lost != 0:
                 found.append(Astray(name, was, _BY_FLUSH, last, lost))
     return found
+
+
+def _ever_archived(store: ObjectStore) -> Collection[str]:
+    """Return the sessions that were ever archived: that deletes the ref of the active branch, and is in no log."""
+    try:
+        return archived.read(store).turns.keys()
+    except GitSessionError:
+        return ()
 
 
 def _is_watched(name: str) -> bool:
