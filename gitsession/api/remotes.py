@@ -27,11 +27,13 @@ class PushPlan:
     """The sessions that a push to ``remote`` would send.
 
     ``is_first``: the remote was never seen to have a session, and was not added with ``all``.
+    ``archived``: the ids of sessions that the archive would take along, though none of their branches is sent.
     """
 
     remote: str
     sessions: tuple[Row, ...]
     is_first: bool
+    archived: tuple[str, ...] = ()
 
 
 class Syncing(Opened):
@@ -74,10 +76,13 @@ class Syncing(Opened):
         from gitsession.sync import outgoing
 
         found = self._remote(remote)
-        sids = set(outgoing.sessions_to_send(self.objects, found, self._among(found)))
+        among = self._among(found)
+        sids = set(outgoing.sessions_to_send(self.objects, found, among))
+        archived = outgoing.sessions_only_archived(self.objects, found, among)
         rows = tuple(row for row in self.catalogue().sessions() if row.sid in sids)
         has_sessions = any(refs.session_of(found.here(name)) for name in self.objects.refs(found.tracks))
-        return PushPlan(found.name, rows, is_first=not has_sessions and not found.scope.is_all)
+        is_first = not has_sessions and not found.scope.is_all
+        return PushPlan(found.name, rows, is_first, tuple(archived))
 
     def standing(self, remote: Remote) -> Standing:
         """Return what a remote lacks of what is in its scope, as far as was seen of it. It is not asked."""

@@ -19,6 +19,7 @@ from gitsession.session.active import active
 from gitsession.store import create, refs
 
 if TYPE_CHECKING:
+    from gitsession.api.remotes import PushPlan
     from gitsession.index.catalogue import Row
     from gitsession.sync.reconcile import SyncedBranch
     from gitsession.sync.syncing import SyncReport
@@ -80,10 +81,10 @@ def tell_plan(app: App, remote: str, *, as_json: bool) -> int:
     plan = app.store().plan_push(remote)
     if as_json:
         sessions = [{"session": row.sid, "project": row.project, "agent": row.agent} for row in plan.sessions]
-        emit("push-plan", {"remote": plan.remote, "sessions": sessions})
-    elif plan.sessions:
-        say(f"a push to {plan.remote} would send {count(len(plan.sessions), 'session')}:")
-        for line in _by_project(plan.sessions):
+        emit("push-plan", {"remote": plan.remote, "sessions": sessions, "archived": list(plan.archived)})
+    elif plan.sessions or plan.archived:
+        say(f"a push to {plan.remote} would send {_counted(plan)}:")
+        for line in _lines_of(plan):
             say(line)
     else:
         say(f"{plan.remote}: nothing to send")
@@ -98,11 +99,11 @@ def ask_first(app: App, name: str, *, consent: bool) -> None:
     if consent:
         return
     plan = app.store().plan_push(name)
-    if not plan.is_first or not plan.sessions:
+    if not plan.is_first or not (plan.sessions or plan.archived):
         return
     is_alone = sys.stdin is None or not sys.stdin.isatty()
-    warn(f"The first push to {plan.remote} would send {count(len(plan.sessions), 'session')}:")
-    for line in _by_project(plan.sessions):
+    warn(f"The first push to {plan.remote} would send {_counted(plan)}:")
+    for line in _lines_of(plan):
         warn(line)
     if is_alone:
         hint = "pass --yes; nothing was changed"
@@ -110,6 +111,20 @@ def ask_first(app: App, name: str, *, consent: bool) -> None:
     if not click.confirm("Send them?", err=True):
         hint = "`gitsession remote add` with --project, --agent or --label limits what is sent"
         raise Refused("nothing was sent", hint=hint)
+
+
+def _counted(plan: PushPlan) -> str:
+    return count(len(plan.sessions) + len(plan.archived), "session")
+
+
+def _lines_of(plan: PushPlan) -> Iterator[str]:
+    """The sessions of a plan by project, then those in the archive."""
+    yield from _by_project(plan.sessions)
+    if plan.archived:
+        yield f"the archive: {count(len(plan.archived), 'session')}"
+        yield from (f"  {sid}" for sid in plan.archived[:_SHOWN])
+        if len(plan.archived) > _SHOWN:
+            yield f"  ... and {len(plan.archived) - _SHOWN:,} more; --json lists all"
 
 
 def _by_project(rows: Sequence[Row]) -> Iterator[str]:

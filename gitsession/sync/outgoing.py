@@ -10,7 +10,7 @@ from gitsession.session import archived
 from gitsession.store import create, intents, lines, refs
 from gitsession.store.base import Oid
 from gitsession.store.gitstore import GitStore
-from gitsession.sync import archives, gate, tombstones, transport
+from gitsession.sync import archives, gate, scoped, tombstones, transport
 from gitsession.sync.judged import Proposed
 from gitsession.sync.meeting import HEADS, check_is_store, flush
 from gitsession.sync.quarantine import Quarantine
@@ -113,18 +113,29 @@ def sessions_to_send(store: GitStore, remote: Remote, among: Collection[str] | N
     return sorted({refs.session_of(ref) for ref in wanted} - {""})
 
 
+def sessions_only_archived(store: GitStore, remote: Remote, among: Collection[str] | None = None) -> list[str]:
+    """Return the sessions of which nothing but the archive would be sent, as far as was seen of the remote.
+
+    Raises ``Unavailable``.
+    """
+    flush(store)
+    wanted, _ = _wanted(store, remote, set(), set(), among)
+    if refs.ARCHIVE not in wanted:
+        return []
+    known = {*_sessions_at(store, remote), *(refs.session_of(ref) for ref in wanted)}
+    return sorted(archived.read(store).ends.keys() - known)
+
+
 def in_scope(store: GitStore, remote: Remote, among: Collection[str] | None) -> Callable[[str], bool]:
     """Return a test of refs: may one be sent to a remote whose scope is the sessions ``among``; ``None``: all.
 
     Sessions that the remote has already stay in step with ours, archived ones too. Our archive leads to all that it
-    lists, so it goes where that is in the scope; what was purged always goes.
+    lists, so it goes where that is in the scope. What was purged always goes, without the words of redacted entries of
+    other sessions (``scoped``).
     """
     if among is None:
         return lambda ref: True
-    seen = store.refs(remote.tracks)
-    theirs = seen.get(remote.tracking(refs.ARCHIVE))
-    listed = archived.at(store, theirs).ends if theirs is not None else {}
-    sids = {*among, *listed, *(refs.session_of(remote.here(name)) for name in seen)} - {""}
+    sids = {*among, *_sessions_at(store, remote)}
 
     def fits(ref: str) -> bool:
         if ref == refs.ARCHIVE:
@@ -132,6 +143,26 @@ def in_scope(store: GitStore, remote: Remote, among: Collection[str] | None) -> 
         return not refs.session_of(ref) or refs.session_of(ref) in sids
 
     return fits
+
+
+def _sessions_at(store: GitStore, remote: Remote) -> set[str]:
+    """The sessions that the remote was seen to have, archived ones too."""
+    seen = store.refs(remote.tracks)
+    theirs = seen.get(remote.tracking(refs.ARCHIVE))
+    listed = archived.at(store, theirs).ends if theirs is not None else {}
+    return {*listed, *(refs.session_of(remote.here(name)) for name in seen)} - {""}
+
+
+def _with_tombstones_in_scope(
+    store: GitStore, remote: Remote, ours: Mapping[str, Oid], among: Collection[str]
+) -> dict[str, Oid]:
+    made = scoped.tombstones_for(store, remote, {*among, *_sessions_at(store, remote)})
+    if made.objects:
+        with store.transaction() as tx:
+            tx.put_all(made.objects)
+        flush(store)
+    others = {ref: oid for ref, oid in ours.items() if ref != refs.TOMBSTONES}
+    return others if made.oid is None else {refs.TOMBSTONES: made.oid, **others}
 
 
 def _wanted(
@@ -142,7 +173,10 @@ def _wanted(
     found: dict[str, tuple[Oid, str]] = {}
     refused = []
     fits = in_scope(store, remote, among)
-    for ref, oid in _ours_to_send(store, remote).items():
+    ours = _ours_to_send(store, remote)
+    if among is not None and refs.TOMBSTONES in ours:
+        ours = _with_tombstones_in_scope(store, remote, ours, among)
+    for ref, oid in ours.items():
         there = seen.get(remote.tracking(ref))
         if there == oid or ref in leave or not fits(ref):
             continue

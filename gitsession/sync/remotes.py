@@ -170,6 +170,9 @@ def add(
     """
     if scope.is_all and scope.is_limited:
         raise Refused(f"cannot add {name[:80]!r}: a scope is either all sessions, or limited")
+    if "" in (*scope.projects, *scope.agents, *scope.labels):
+        hint = "without --project, --agent and --label the remote has no scope"
+        raise InvalidName(f"cannot add {name[:80]!r}: a project, agent or label of its scope is empty", hint=hint)
     if not _NAME.fullmatch(name) or name.endswith((".lock", ".")) or ".." in name:
         raise InvalidName(f"{name[:80]!r} cannot be a remote", hint="use letters, digits, ., - and _")
     if namespace and (not _NAMESPACE.fullmatch(namespace) or namespace in ("heads", "tags", "remotes", "notes")):

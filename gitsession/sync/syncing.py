@@ -57,18 +57,21 @@ def push(
     sessions: Iterable[str] = (),
     among: Collection[str] | None = None,
 ) -> SyncReport:
-    """Send what the remote lacks, as far as was seen of it; of ``sessions`` only, if any are named.
+    """Send what the remote lacks, as far as was seen of it; of ``sessions`` only, if any are named: of others not what
+    the archive leads to or a redaction left, either.
 
     ``among``: the sessions in the remote's scope (``outgoing.in_scope``). Nothing is forced: what others published
     meanwhile is refused there, and told. Raises ``Unavailable``, and ``Refused`` for a session outside of the scope.
     """
+    sessions = list(sessions)
     with alone(store):
         fits = in_scope(store, remote, among)
         beyond = next((sid for sid in sessions if not fits(refs.leaf(sid))), "")
         if beyond:
             hint = "`gitsession remote` lists the scope of each remote"
             raise Refused(f"cannot push session {beyond}: it is outside of the scope of {remote.name}", hint=hint)
-        sent = send(store, remote, talk, only=set(sessions), among=among)
+        named = set(sessions)
+        sent = send(store, remote, talk, only=named, among=named or among)
     return SyncReport(remote.name, tuple(sent.branches), sent.took, sent.said)
 
 
@@ -85,7 +88,7 @@ def sync(
         for _ in range(ATTEMPTS):
             if store.ref(refs.TOMBSTONES) != store.ref(remote.tracking(refs.TOMBSTONES)):
                 # Before any session: a server with our hooks takes it out of what it has.
-                pushed |= send(store, remote, talk, only={refs.TOMBSTONES}).took
+                pushed |= send(store, remote, talk, only={refs.TOMBSTONES}, among=among).took
             taken = take_in(store, remote, talk)
             for branch in taken.branches:
                 pulled[branch.ref] = _summed(pulled.get(branch.ref), branch)
@@ -104,6 +107,9 @@ def sync(
                     if ref not in found or found[ref].outcome == "same":  # it went in a turn before
                         now = store.ref(ref)
                         found[ref] = SyncedBranch(ref, "ahead", now, now)
+                for ref in (refs.TOMBSTONES, refs.ARCHIVE):
+                    if ref in found and found[ref].outcome == "ahead" and ref not in pushed:
+                        found[ref] = dataclasses.replace(found[ref], outcome="same")  # the scope kept the rest here
                 for ref, why in cleared.stays.items():
                     found[ref] = dataclasses.replace(found[ref], outcome="refused", why=why)
                 return SyncReport(remote.name, tuple(found[ref] for ref in sorted(found)), pushed, sent.said)

@@ -1,0 +1,129 @@
+"""What a remote with a scope, and a push of named sessions, leave at home: redacted entries and the archive."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from commands import Run
+from raw import git, git_bytes
+from remotes import forge, hub
+
+from gitsession import Message, Session, Store
+
+KEY = "AKIA" + "Z3KQ7XJ2M5TB6WPL"  # joined here, so that no file of ours looks as if it held one
+
+
+@pytest.fixture(params=[hub, forge], ids=["hub", "forge"])
+def server(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    path: Path = request.param(tmp_path / "hub.git")
+    return path
+
+
+def store_with_secrets(path: Path) -> Store:
+    """A store in which redaction was off so far."""
+    Store.create(path).close()
+    git(path, "config", "gitsession.redact", "false")
+    return Store.open(path)
+
+
+def begun(store: Store, agent: str, *texts: str) -> Session:
+    session = store.new_session(agent=agent, cwd="/work")
+    for text in texts:
+        session.append(Message.user(text))
+    return session
+
+
+def redacted(path: Path) -> Store:
+    """The store opened with redaction on, and every secret in it hidden."""
+    git(path, "config", "gitsession.redact", "true")
+    store = Store.open(path)
+    store.redact(list(store.secrets()))
+    return store
+
+
+def everything(repository: Path) -> bytes:
+    return git_bytes(repository, "cat-file", "--batch-all-objects", "--batch")
+
+
+def test_a_redaction_outside_of_the_scope_takes_no_words_along(tmp_path: Path, server: Path) -> None:
+    path = tmp_path / "store.git"
+    with store_with_secrets(path) as store:
+        begun(store, "pi", f"public {KEY}")
+        private = begun(store, "other", f"private {KEY}", "private too").id
+    with redacted(path) as store:
+        store.add_remote("origin", str(server), agents=["pi"])
+        store.sync()
+        store.sync()
+        assert b"public" in everything(server)
+        assert b"private" not in everything(server)
+        assert {branch.outcome for branch in store.sync().branches} == {"same"}
+        store.purge(store.plan_purge(private))
+        store.sync()
+        assert b"private" not in everything(server)
+        assert store.verify().problems == []
+
+
+def test_what_was_redacted_in_the_scope_reaches_other_stores(tmp_path: Path) -> None:
+    server, path = forge(tmp_path / "forge.git"), tmp_path / "store.git"
+    with store_with_secrets(path) as store:
+        public = begun(store, "pi", f"public {KEY}").id
+        begun(store, "other", f"private {KEY}")
+    with redacted(path) as store:
+        store.add_remote("origin", str(server), agents=["pi"])
+        store.sync()
+        other, _ = Store.clone(str(server), tmp_path / "other.git")
+        with other:
+            assert [row.sid for row in other.sessions()] == [public]
+            assert other.verify().problems == []
+            line = other.session(public).line()
+            other.purge(other.plan_purge(public, at=line[-1]))
+            other.session(public).append(Message.user("goes on"))
+            other.sync()
+            store.sync()
+            other.sync()
+            assert store.session(public).line() == other.session(public).line()
+            assert other.verify().problems == store.verify().problems == []
+        assert b"private" not in everything(server)
+
+
+def test_a_push_of_named_sessions_leaves_the_words_and_the_archive_of_others(tmp_path: Path, server: Path) -> None:
+    path = tmp_path / "store.git"
+    with store_with_secrets(path) as store:
+        public = begun(store, "pi", "public").id
+        begun(store, "other", f"private {KEY}")
+        archived = begun(store, "other", "private").id
+        store.archive([archived])
+    with redacted(path) as store:
+        store.add_remote("origin", str(server))
+        store.push(sessions=[public])
+        assert b"public" in everything(server)
+        assert b"private" not in everything(server)
+        store.sync()
+        other, _ = Store.clone(str(server), tmp_path / "other.git")
+        with other:
+            assert len(other.sessions()) == 2
+            assert [one.sid for one in other.archived()] == [archived]
+            assert other.verify().problems == []
+
+
+def test_the_plan_of_a_push_has_the_sessions_of_the_archive(run: Run, here: Path) -> None:
+    hub(here / "hub.git")
+    with Store.open() as store:
+        archived = begun(store, "pi", "private").id
+        store.archive([archived])
+    run("remote", "add", "origin", "hub.git")
+    assert archived in run("sync", "--dry-run")
+    assert json.loads(run("sync", "--dry-run", "--json"))["archived"] == [archived]
+    for command in ("sync", "push"):
+        assert archived in run(command, code=4, err=True)
+    assert b"private" not in everything(here / "hub.git")
+    run("sync", "--yes")
+    assert run("sync", "--dry-run") == "origin: nothing to send\n"
+
+
+@pytest.mark.parametrize("limit", ["--project", "--agent", "--label"])
+def test_an_empty_scope_is_refused(run: Run, limit: str) -> None:
+    assert "is empty" in run("remote", "add", "origin", "hub.git", limit, "", code=2, err=True)
+    assert "origin" not in run("remote", code=1)
