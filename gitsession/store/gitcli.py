@@ -44,22 +44,6 @@ _USERS_OWN = (
 
 _PASSED_ON = ("PATH", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
-
-_PROGRAMS = re.compile(
-    r"core\.(pager|editor|askpass|fsmonitor|sshcommand|gitproxy|hookspath|alternaterefscommand|worktree)"
-    r"|(pager|alias|hook|man|browser|guitool|mergetool|difftool)\..*"
-    r"|(remote\..*\.(uploadpack|receivepack|vcs)|remote\..*url|url\..*)"
-    r"|credential\.(.*\.)?helper|diff\.(external|.*\.(command|textconv))|merge\..*\.driver"
-    r"|filter\..*\.(clean|smudge|process)|gpg\.(.*\.)?(program|defaultkeycommand)|sequence\.editor"
-    r"|interactive\.difffilter|protocol\..*|trailer\..*\.(command|cmd)|tar\..*\.command|web\.browser|browser\..*"
-    r"|gc\.recentobjectshook|uploadpack\.packobjectshook|init\.templatedir|submodule\..*\.update|sendemail\..*"
-)
-"""Settings by which a repository names a program for git to run, or leads it to one."""
-_HARMLESS = {"diff.gitsession.textconv": "gitsession textconv"}
-"""What docs/git.md has users put there."""
-_TRANSPORT = re.compile(r"[A-Za-z0-9+.-]+::|-")
-"""How an address begins that names a program."""
-
 QUARANTINE = ("GIT_QUARANTINE_PATH", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES")
 """What git tells its hook `pre-receive`: where the objects lie that were pushed and are not taken in yet."""
 
@@ -156,24 +140,6 @@ def _communicate(
     if found:
         raise Unavailable(found[0])
     return answer
-
-
-def programs_named(git_dir: Path) -> list[str]:
-    """Return the settings of a repository's own configuration by which git would run a program. Raises ``Unavailable``.
-
-    An address of a remote counts if it is one of a remote helper.
-    """
-    rows = run(git_dir, "config", "--list", "--show-scope", "--null", "--includes").out.decode("utf-8", "replace")
-    parts = rows.split("\0")
-    found = []
-    for scope, row in zip(parts[::2], parts[1::2], strict=False):
-        name, _, value = row.partition("\n")
-        if scope == "command" or not _PROGRAMS.fullmatch(name) or _HARMLESS.get(name) == value:
-            continue
-        if re.fullmatch(r"remote\..*url", name) and not _TRANSPORT.match(value):
-            continue
-        found.append(name)
-    return sorted(set(found))
 
 
 def start(git_dir: Path, *arguments: str, variables: Mapping[str, str] | None = None) -> Popen[bytes]:

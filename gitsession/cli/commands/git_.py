@@ -32,12 +32,12 @@ def command(app: App, arguments: tuple[str, ...]) -> None:
 
     By your own configuration. If the store's names a program, it is refused.
     """
-    from gitsession.store import gitcli
+    from gitsession.store import programs
 
     store = app.store()
     store.flush()
     path = str(store.objects.git_dir)
-    named = gitcli.programs_named(store.objects.git_dir)
+    named = programs.named(store.objects.git_dir)
     if named:
         raise Refused(
             f"cannot run git in {path}: its configuration names programs to run: {', '.join(named[:5])}",
