@@ -69,6 +69,13 @@ def said_by_objects(path: Path) -> bytes:
     return subprocess.run(command, capture_output=True, check=True).stdout
 
 
+def files_that_say(path: Path) -> bytes:
+    """Return the bytes of every file of a repository beside its objects and what a purge set aside for its owner."""
+    apart = ("objects", "gitsession/set-aside")
+    found = (file for file in sorted(path.rglob("*")) if not file.relative_to(path).as_posix().startswith(apart))
+    return b"".join(file.read_bytes() for file in found if file.is_file())
+
+
 def chains(store: ObjectStore, ref: str) -> list[bytes]:
     return [node.chain for node in graph.line(store, store.ref(ref) or "")]
 

@@ -1,7 +1,9 @@
-"""Stores that go on, branch, undo, purge, push, pull, are killed, copied and offline at random, with real git between.
+"""Random schedules of several stores that share a hub, with real git between them.
 
-In the end four rounds of sync; then everything that was acknowledged is in every store and in the hub, all have the
-same refs, and what was purged is in no object of any. Everything a run does follows from its seed.
+The stores append, branch, fork, label, checkpoint, undo, purge, archive, restore, push and pull; they are killed,
+copied and offline. After the final rounds of sync every acknowledged entry that was not purged is in every store, all
+stores and the hub have the same refs, and nothing that was purged is in any of them. Everything a run does follows from
+its seed.
 """
 
 from __future__ import annotations
@@ -13,27 +15,34 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import NoReturn
 
+import checkpoints
 from builders import START_MS, Clock, begun, nonces
+from builders import fork as fork_of
 from faults.shim import scratch
-from purged import keys, said_by_objects, whole
+from purged import files_that_say, keys, said_by_objects, whole
 from remotes import forge, git, remote, shared, store_with, there
 
 from gitsession.errors import GitSessionError, Unavailable
-from gitsession.model.entries import Message
-from gitsession.session import graph, oplog
+from gitsession.model.entries import Label, Message, Title
+from gitsession.session import archived, graph, oplog
 from gitsession.session.active import active
+from gitsession.session.archived import Whole
+from gitsession.session.content import entry_of
+from gitsession.session.purged import FILE, Tombstones
 from gitsession.session.session import Session
 from gitsession.session.verify import verify
 from gitsession.store import gitcli, intents, lines, refs
+from gitsession.store.base import Oid
 from gitsession.store.gitstore import GitStore
-from gitsession.sync import incoming, purging, quarantine, server, syncing, transport
+from gitsession.store.objects import oid_of
+from gitsession.sync import archiving, incoming, purging, quarantine, server, syncing, transport
 
 ROUNDS = 4
 PLACES = 12
@@ -79,6 +88,7 @@ class Outcome:
     wrong: list[str] = field(default_factory=list)
     traces: list[str] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
+    trace: list[str] = field(default_factory=list, repr=False)
 
     @property
     def is_good(self) -> bool:
@@ -87,7 +97,8 @@ class Outcome:
 
 class Simulation:
     """``stores``: how many machines there are at first; ``copies``: one may be copied with all it is; ``hooks``: of
-    ours run at the hub, else none; ``url``: where the hub is reached, if not by its path.
+    ours run at the hub, else none; ``url``: where the hub is reached, if not by its path. ``keeps``: the hub lets
+    nobody delete a branch. ``skip``: the numbers of steps to leave out; the others stay the same.
     """
 
     def __init__(
@@ -99,17 +110,28 @@ class Simulation:
         copies: bool = True,
         hooks: bool = False,
         url: str = "",
+        keeps: bool = False,
+        skip: Collection[int] = (),
     ) -> None:
         self.seed = seed
+        self.skip = skip
+        self.keeps = keeps
         self.chance = random.Random(seed)
         self.folder = folder
         self.hub = folder / "hub.git"
         _put(_prepared(stores), folder, url or str(self.hub))
         if hooks:
             server.install(self.hub, [sys.executable, "-m", "gitsession"])
+        git(self.hub, "config", "receive.denyDeletes", "true" if keeps else "false")
         self.copies = copies
         self.acknowledged: dict[str, tuple[str, str]] = {}
-        """What was said, and in which session, by chain."""
+        """The text of each acknowledged entry and its session, by key (``keys_of``)."""
+        self.contents: dict[Oid, tuple[str, str]] = {}
+        """The text of each captured file and its session, by blob."""
+        self.inherited: dict[str, set[str]] = {}
+        """The keys and blobs that a fork shares with the session it was made of."""
+        self.undone: set[str] = set()
+        """Forks that were taken back."""
         self.purged: set[str] = set()
         """Texts."""
         self.ended: set[str] = set()
@@ -131,7 +153,13 @@ class Simulation:
             (2, self.branch),
             (1, self.switch),
             (1, self.rewind),
+            (1, self.begin),
+            (2, self.fork),
+            (1, self.name),
             (1, self.label),
+            (2, self.checkpoint),
+            (3, self.archive),
+            (1, self.restore),
             (1, self.undo),
             (3, self.sync),
             (1, self.pull),
@@ -142,14 +170,21 @@ class Simulation:
             (1, self.copy),
             (1, self.flush),
             (1, self.purge),
+            (1, self.purge_session),
+            (1, self.purge_file),
         ]
         weights = [weight for weight, _ in acts]
-        for _ in range(steps):
+        for number in range(steps):
+            if number in self.skip:
+                continue
+            self.chance = random.Random(f"{self.seed} {number}")
             machine = self.chance.choice(self.machines)
             [(_, act)] = self.chance.choices(acts, weights)
-            self.trace.append(f"{machine.name} {act.__name__}")
-            with suppress(GitSessionError):
+            self.trace.append(f"{number}: {machine.name} {act.__name__}")
+            try:
                 act(machine)
+            except GitSessionError as error:
+                self.trace[-1] += f" ({type(error).__name__}: {error})"
         return self.end()
 
     def say(self, machine: Machine) -> None:
@@ -172,16 +207,57 @@ class Simulation:
         with oplog.recording(machine.store, "rewind", machine.clock()) as recorder:
             session.go_on(recorder, node)
 
+    def begin(self, machine: Machine) -> None:
+        text = f"said-{machine.name}-{next(self.numbers)}."
+        session = begun(machine.store, text, clock=machine.clock)
+        self.sids.append(session.id)
+        self.acknowledged[session.line()[-1].chain.hex()] = text, session.id
+
+    def fork(self, machine: Machine) -> None:
+        session = self.session(machine)
+        made = fork_of(session, self.chance.choice(session.line()))
+        self.sids.append(made.id)
+        held = machine.store.refs(refs.session(made.id)).items()
+        before = {session.id} | {text for text in self.inherited.get(session.id, ()) if text in self.sids}
+        blobs = {oid for oid, (_, sid) in self.contents.items() if sid in before}
+        words = {key for key, (_, sid) in self.acknowledged.items() if ":" in key and sid in before}
+        self.inherited[made.id] = before | blobs | words | self.keys_of(machine.store, held)
+
+    def name(self, machine: Machine) -> None:
+        session = self.session(machine)
+        text = f"title-{machine.name}-{next(self.numbers)}."
+        session.rename(text)
+        self.acknowledged[f"meta:{text}"] = text, session.id
+
     def label(self, machine: Machine) -> None:
         session = self.session(machine)
-        session.rename(f"title {self.chance.randrange(9)}")
+        text = f"label-{machine.name}-{next(self.numbers)}."
+        session.label(self.chance.choice(session.line()), text)
+        self.acknowledged[f"meta:{text}"] = text, session.id
+
+    def checkpoint(self, machine: Machine) -> None:
+        session = self.session(machine)
+        number = next(self.numbers)
+        text = f"file-{machine.name}-{number}."
+        point = checkpoints.held(machine.store, session.id, {"a.txt": text}, session.leaf, at_ms=machine.clock())
+        self.acknowledged[point.node.chain.hex()] = f"checkpoint {number}", session.id
+        self.contents[oid_of("blob", text.encode())] = text, session.id
+
+    def archive(self, machine: Machine) -> None:
+        archiving.archive(machine.store, [self.session(machine).id], machine.clock())
+
+    def restore(self, machine: Machine) -> None:
+        found = list(archived.read(machine.store))
+        if found:
+            archiving.restore(machine.store, self.chance.choice(found), machine.clock())
 
     def undo(self, machine: Machine) -> None:
         """What is taken back need not be anywhere; what was published stays."""
-        before = self.here(machine.store)
+        before, sids = self.here(machine.store), self.live(machine.store)
         self.chance.choice([oplog.undo, oplog.redo])(machine.store, machine.clock())
         for chain in before - self.here(machine.store):
             self.acknowledged.pop(chain, None)
+        self.undone |= sids - self.live(machine.store)
 
     def sync(self, machine: Machine) -> None:
         self.online(machine, syncing.sync)
@@ -224,23 +300,40 @@ class Simulation:
         machine.store.flush()
 
     def purge(self, machine: Machine) -> None:
-        """An entry that was acknowledged, or now and then a session."""
+        """Purge an entry that was acknowledged."""
         session = self.session(machine)
         machine.store.flush()
-        if self.chance.random() < 0.1:
-            purging.add(machine.store, whole(machine.store, session.id), machine.clock())
-            self.ended.add(session.id)
-            return
         said = [node for node in session.line() if node.chain.hex() in self.acknowledged]
         if said:
             node = self.chance.choice(said)
             purging.add(machine.store, keys(machine.store, node), machine.clock())
             self.purged.add(self.acknowledged.pop(node.chain.hex())[0])
 
+    def purge_session(self, machine: Machine) -> None:
+        """Purge a whole session, a fork or one that was forked, listed or archived."""
+        view = Whole.of(machine.store)
+        found = sorted(self.live(view) - self.ended)
+        if len(found) > 1:
+            sid = self.chance.choice(found)
+            machine.store.flush()
+            self.ended.add(sid)
+            self.trace[-1] += f" {sid}"
+            purging.add(machine.store, whole(view, sid), machine.clock())
+
+    def purge_file(self, machine: Machine) -> None:
+        """Purge a captured file, in every checkpoint that has it."""
+        found = sorted(oid for oid in self.contents if machine.store.contains(oid))
+        if found:
+            oid = self.chance.choice(found)
+            machine.store.flush()
+            purging.add(machine.store, Tombstones(frozenset({FILE + oid})), machine.clock())
+            self.purged.add(self.contents.pop(oid)[0])
+
     # ---- how
 
     def session(self, machine: Machine) -> Session:
-        sid = self.chance.choice(self.sids)
+        sid = self.chance.choice([sid for sid in self.sids if sid in self.live(machine.store)] or self.sids)
+        self.trace[-1:] = [f"{line} {sid}" for line in self.trace[-1:]]
         branch = active(machine.store, sid)
         if self.chance.random() < 0.4:
             branch = self.chance.choice(list(graph.branches(machine.store, sid)))
@@ -290,18 +383,50 @@ class Simulation:
                 setattr(owner, name, call)
 
     def here(self, store: GitStore) -> set[str]:
-        """The chains of all entries that session refs reach."""
+        """Return the keys of all entries that session refs reach, or that are archived."""
+        return self.keys_of(store, Whole.of(store).refs(refs.SESSIONS).items())
+
+    def keys_of(self, store: GitStore, held: Iterable[tuple[str, Oid]]) -> set[str]:
+        """Return the keys of the entries that refs reach.
+
+        The key of an entry is its chain, except for titles and labels: their chain changes where two stores named a
+        session without each other.
+        """
         seen: set[str] = set()
         found = set()
-        for ref, tip in store.refs(refs.SESSIONS).items():
-            if refs.is_branch(ref.rpartition("/")[2]):
-                for node in graph.line(store, tip):
-                    if node.oid in seen:
-                        break
+        for ref, tip in held:
+            is_meta = refs.is_meta(ref.rpartition("/")[2])
+            for node in graph.line(store, tip):
+                if node.oid in seen:
+                    break
+                if is_meta and node.kind in (Title.kind, Label.kind) and not node.is_tombstone:
+                    entry = entry_of(store, node)
+                    found.add(f"meta:{entry.title if isinstance(entry, Title) else entry.label}")
+                if not is_meta:
                     seen.add(node.oid)
                     if not node.is_tombstone:
                         found.add(node.chain.hex())
         return found
+
+    def live(self, store: GitStore) -> set[str]:
+        return {refs.session_of(ref) for ref in store.refs(refs.SESSIONS)} - {""}
+
+    def settle_purged(self) -> dict[str, str]:
+        """Return the acknowledged entries that must be everywhere; add to ``purged`` what must be nowhere.
+
+        A fork that was not purged keeps what it shares with a session that was.
+        """
+        kept = {}
+        alive = {sid: shared for sid, shared in self.inherited.items() if sid not in self.ended}
+        may = set().union(*alive.values())
+        must = set().union(*(shared for sid, shared in alive.items() if sid not in self.undone))
+        for key, (text, sid) in self.acknowledged.items():
+            if sid not in self.ended or (key in must and ":" not in key):
+                kept[key] = text
+            elif key not in may:
+                self.purged.add(text)
+        self.purged |= {text for oid, (text, sid) in self.contents.items() if sid in self.ended and oid not in may}
+        return kept
 
     # ---- the end
 
@@ -313,13 +438,12 @@ class Simulation:
         for machine in self.machines:
             held |= dict.fromkeys(self.here(machine.store), machine.name)
         outcome = Outcome()
-        self.purged |= {text for text, sid in self.acknowledged.values() if sid in self.ended}
-        kept = {chain: text for chain, (text, sid) in self.acknowledged.items() if sid not in self.ended}
+        kept = self.settle_purged()
         outcome.lost += [f"{text} before the end" for chain, text in kept.items() if chain not in held]
         for number in range(ROUNDS):
             for machine in self.chance.sample(self.machines, len(self.machines)):
                 syncing.sync(machine.store, remote(machine.store))
-            expected = there(self.hub)
+            expected = self.at_hub()
             if number and all(shared(machine.store) == expected for machine in self.machines):
                 break
         for machine in self.machines:
@@ -338,9 +462,16 @@ class Simulation:
             git(self.hub, "gc", "-q", "--prune=now")  # the owner's, of what no branch there leads to
             for path in (self.hub, *(machine.path for machine in self.machines)):
                 there_is = said_by_objects(path)
+                there_is += files_that_say(path)
                 outcome.traces += [f"{text} in {path.name}" for text in self.purged if text.encode() in there_is]
         outcome.names = sorted(name for name in expected if refs.is_session_ref(name))
         return outcome
+
+    def at_hub(self) -> dict[str, str]:
+        """Return the branches of the hub, without those of archived sessions that it lets nobody delete."""
+        found = there(self.hub)
+        away = set(archived.read(self.machines[0].store)) if self.keeps else set()
+        return {name: oid for name, oid in found.items() if refs.session_of(name) not in away}
 
     def names_that_grew(self, store: GitStore) -> list[str]:
         """No name is longer than it has to be, and no two are for one line."""
@@ -390,10 +521,11 @@ def simulate(
     place = folder / f"seed-{seed}"
     place.mkdir(parents=True)
     real = os.urandom
-    os.urandom = nonces(str(seed).encode())  # type: ignore[assignment]
+    os.urandom = nonces()  # type: ignore[assignment]
     made = None
     try:
         _prepared(options.get("stores", 3))  # type: ignore[arg-type]
+        os.urandom = nonces(str(seed).encode())  # type: ignore[assignment]
         made = kind(seed, place, **options)  # type: ignore[arg-type]
         outcome = made.run(steps)
     finally:
@@ -404,4 +536,5 @@ def simulate(
         shutil.rmtree(place)
     else:
         (place / "trace").write_text("\n".join(made.trace))
+        outcome.trace = made.trace
     return outcome
