@@ -1,6 +1,7 @@
 """Secrets behind the marks of other programs: colours, line numbers, signs of a diff, quote marks, ``%3D``, UTF-16."""
 
 import json
+import time
 
 import pytest
 import secret_matrix
@@ -13,7 +14,7 @@ from gitsession import Message, Store
 from gitsession.redaction import marks
 from gitsession.redaction.guard import in_file
 from gitsession.redaction.payloads import redact
-from gitsession.redaction.scan import Scanner
+from gitsession.redaction.scan import Scanner, _hits
 
 SCANNER = Scanner()
 UNWRAPPED = [name for name in secret_matrix.CONTEXTS if not name.startswith("wrapped")]
@@ -108,3 +109,33 @@ def test_coloured_secret_is_exact_from_the_vault(tmp_path):
 def test_key_names_in_camel_case_are_names_of_keys():
     for name in ("signing", "encryption", "master", "private", "auth", "account", "service"):
         assert redact("md", Shape(f'{name}Key: "{{an:40}}"').text.encode(), SCANNER).rows, name
+
+
+@pytest.mark.parametrize("start", ["\\x1b[", "\\x1B[", "\\033[", "\\e[", "\\u001B[", "^[[", "ESC[", "["])
+@pytest.mark.parametrize("template", ["ghp_{an:36}", "API_KEY={an:32}", "DB_PASSWORD={an:14}"])
+def test_secret_is_found_behind_a_colour_that_is_written_out(template, start):
+    shape = Shape(template)
+    name, sign, secret = shape.text.rpartition("=")
+    text = f"{start}34m{name}{start}0m{sign}{start}38;2;1;20;255m{secret}{start}0m"
+    for form, data in (("md", text.encode()), ("jsonl", json.dumps({"output": text}).encode())):
+        assert secret.encode() not in redact(form, data, SCANNER).payload
+        check_first_look(form, data)
+
+
+def test_secret_is_found_behind_a_name_in_quotes_and_brackets():
+    shape = Shape("os.environ['API_TOKEN'] = '{hex:40}'")
+    assert (
+        redact("md", shape.text.encode(), SCANNER).payload == b"os.environ['API_TOKEN'] = '[redacted:assigned-token]'"
+    )
+
+
+@pytest.mark.parametrize("unit", ["\\", "password=", "authorization:", "_auth=", "?sig="])
+def test_cost_of_a_run_without_a_space_is_linear(unit):
+    text = (unit * 300_000)[:300_000].encode()
+    before = time.process_time()
+    list(marks.removed(text + b"u00"))
+    for rule in SCANNER.rules:
+        for word in rule.words:
+            if rule.folds and word in text:
+                list(_hits(rule, word, text, text))
+    assert time.process_time() - before < 10

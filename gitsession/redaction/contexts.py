@@ -23,7 +23,7 @@ def _is_chosen(value: bytes) -> bool:
 
 _QUOTE = rb"""\\{0,7}["'`]"""
 _VALUE = rb"""(?P<secret>[^\s"'`\\<>,;]{4,1024})"""
-_ASSIGNS = rb"""(?:\\{0,7}["'`]|\])?[ \t]{0,20}(?::=|=>|==?|:)[ \t]{0,20}"""
+_ASSIGNS = rb"""(?:\\{0,7}["'`])?\]?[ \t]{0,20}(?::=|=>|==?|:)[ \t]{0,20}"""
 """From the end of a name to its value: in a shell, in code, in JSON (also in a string of JSON), in YAML."""
 
 _KEY_FILES = (
@@ -64,7 +64,7 @@ _HEADERS = (
         rb"(?i:authorization|x-api-key|x-auth-token|private-token|x-access-token|api-key|x-goog-api-key"
         rb"|x-vault-token|x-gitlab-token)" + _ASSIGNS + rb"(?:\\{0,7}[\"'`])?"
         rb"(?i:(?:bearer|basic|token|apikey|api-key|bot|key|digest|negotiate|aws)[ \t]+)?"
-        rb"(?P<secret>[A-Za-z0-9._~+/:=-]{12,})",
+        rb"(?P<secret>[A-Za-z0-9._~+/:=-]{12,1024})",
         (
             b"authorization",
             b"x-api-key",
@@ -84,7 +84,7 @@ _HEADERS = (
     ),
     _context(
         "bearer-token",
-        rb"(?i:bearer) {1,3}(?P<secret>[A-Za-z0-9._~+/-]{20,}={0,2})",
+        rb"(?i:bearer) {1,3}(?P<secret>[A-Za-z0-9._~+/-]{20,1024}={0,2})",
         (b"bearer ",),
         "bearer {an:40}",
         check=looks.is_random,
@@ -92,7 +92,7 @@ _HEADERS = (
     ),
     _context(
         "cookie-header",
-        rb"(?i:cookie)" + _ASSIGNS + rb"""(?:\\{0,7}["'`])?(?P<secret>[!-:<-~]{1,80}=[^\s"'`\\]{16,}"""
+        rb"(?i:cookie)" + _ASSIGNS + rb"""(?:\\{0,7}["'`])?(?P<secret>[!-:<-~]{1,80}=[^\s"'`\\]{16,1024}"""
         rb"""(?:; ?[^\s"'`\\;=]{1,80}(?:=[^\s"'`\\;]*)?){0,60})""",
         (b"cookie",),
         "Cookie: session={an:40}; theme=dark",
@@ -124,7 +124,7 @@ _ADDRESSES = (
     ),
     _context(
         "url-signature",
-        rb"(?<=[?&_-])(?i:sig(?:nature)?)=(?P<secret>[A-Za-z0-9%+/_.~-]{20,}={0,2})",
+        rb"(?<=[?&_-])(?i:sig(?:nature)?)=(?P<secret>[A-Za-z0-9%+/_.~-]{20,1024}={0,2})",
         (b"sig=", b"signature="),
         "https://acme.blob.core.windows.net/c/f?sv=2024-01-01&se=2026-01-01&sig={an:43}%3D",
         "https://acme.s3.amazonaws.com/f?X-Amz-Expires=60&X-Amz-Signature={hex:64}",
@@ -132,7 +132,7 @@ _ADDRESSES = (
     ),
     _context(
         "azure-account-key",
-        rb"(?i:(?:account|sharedaccess)key)=(?P<secret>[A-Za-z0-9+/]{43,}={0,2})",
+        rb"(?i:(?:account|sharedaccess)key)=(?P<secret>[A-Za-z0-9+/]{43,1024}={0,2})",
         (b"accountkey=", b"sharedaccesskey="),
         "DefaultEndpointsProtocol=https;AccountName=acme;AccountKey={an:86}==;EndpointSuffix=core.windows.net",
         "Endpoint=sb://acme.servicebus.windows.net/;SharedAccessKeyName=Root;SharedAccessKey={an:43}=",
@@ -140,7 +140,7 @@ _ADDRESSES = (
     ),
     _context(
         "connection-password",
-        rb"(?i:(?:password|pwd)) ?= ?(?P<secret>[^\s\"'`\\;<>]{4,})(?=;|\\{0,7}[\"'`])",
+        rb"(?i:(?:password|pwd)) ?= ?(?P<secret>[^\s\"'`\\;<>]{4,1024}+)(?=;|\\{0,7}[\"'`])",
         (b"password=", b"pwd=", b"password =", b"pwd ="),
         "Server=db;Database=x;User Id=app;Password={an:14};Encrypt=yes",
         check=_is_chosen,
@@ -150,7 +150,7 @@ _ADDRESSES = (
         "command-line-password",
         rb"""(?i:curl)\b[^\n|;]{0,300}? (?:-u|--user|--proxy-user)[ =]{1,3}(?:\\{0,7}["'])?"""
         rb"""[^\s:"'\\]{1,80}:"""
-        rb"""(?P<secret>[^\s"'\\]{4,})""",
+        rb"""(?P<secret>[^\s"'\\]{4,1024})""",
         (b"curl ",),
         "curl -s -u admin:{an:16} https://acme.dev/",
         check=_is_chosen,
@@ -158,7 +158,7 @@ _ADDRESSES = (
     ),
     _context(
         "mysql-password",
-        rb"""(?i:mysql)[\w-]{0,12} [^\n|;]{0,300}?(?<= )-p(?:\\{0,7}["'])?(?P<secret>[^\s"'\\]{4,})""",
+        rb"""(?i:mysql)[\w-]{0,12} [^\n|;]{0,300}?(?<= )-p(?:\\{0,7}["'])?(?P<secret>[^\s"'\\]{4,1024})""",
         (b"mysql",),
         "mysql -h db -u app -p{an:16} main",
         "mysqldump -uroot -p'{an:12}' main > dump.sql",
@@ -168,7 +168,7 @@ _ADDRESSES = (
     _context(
         "sshpass-password",
         rb"""(?:sshpass[ ]+-p[ ]?|htpasswd[ ]+-\w{0,6}b\w{0,6} \S{1,200} \S{1,100} )"""
-        rb"""(?:\\{0,7}["'])?(?P<secret>[^\s"'\\]{4,})""",
+        rb"""(?:\\{0,7}["'])?(?P<secret>[^\s"'\\]{4,1024})""",
         (b"sshpass ", b"htpasswd "),
         "sshpass -p '{an:14}' ssh deploy@acme.dev",
         "htpasswd -bc .htpasswd deploy {an:14}",
@@ -177,7 +177,7 @@ _ADDRESSES = (
     ),
     _context(
         "pgpass-password",
-        rb":(?:5432|6432):[^\s:]{1,64}:[^\s:]{1,64}:(?P<secret>[^\s:\"'`\\]{4,})",
+        rb":(?:5432|6432):[^\s:]{1,64}:[^\s:]{1,64}:(?P<secret>[^\s:\"'`\\]{4,1024})",
         (b":5432:", b":6432:"),
         "db.acme.dev:5432:main:app:{an:16}",
         "localhost:6432:*:app:{an:16}",
@@ -218,14 +218,14 @@ _ADDRESSES = (
     ),
     _context(
         "netrc-password",
-        rb"login[ \t]+\S{1,200}\s+password[ \t]+(?P<secret>\S{4,})",
+        rb"login[ \t]+\S{1,200}\s+password[ \t]+(?P<secret>\S{4,1024})",
         (b"login ", b"login\t"),
         "machine acme.dev login deploy password {an:16}",
         check=_is_chosen,
     ),
     _context(
         "npmrc-auth",
-        rb"_(?:authtoken|auth|password)[ \t]*=[ \t]*(?P<secret>[^\s\"'$\\]{12,})".replace(
+        rb"_(?:authtoken|auth|password)[ \t]*=[ \t]*(?P<secret>[^\s\"'$\\]{12,1024})".replace(
             b"authtoken", b"auth[Tt]oken"
         ),
         (b"_authtoken", b"_auth", b"_password"),
@@ -235,7 +235,7 @@ _ADDRESSES = (
     ),
     _context(
         "registry-auth",
-        rb"(?i:auth)" + _QUOTE + rb"[ \t]{0,9}:\s{0,20}" + _QUOTE + rb"(?P<secret>[A-Za-z0-9+/]{12,}={0,2})",
+        rb"(?i:auth)" + _QUOTE + rb"[ \t]{0,9}:\s{0,20}" + _QUOTE + rb"(?P<secret>[A-Za-z0-9+/]{12,1024}={0,2})",
         (b"auth",),
         '{{"auths": {{"registry.acme.dev": {{"auth": "{pair}"}}}}}}',
         check=looks.is_pair,

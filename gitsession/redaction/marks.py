@@ -12,13 +12,19 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-_ESC = rb"(?:\x1b|\\++u001b)"
-_BELL = rb"(?:\x07|\\++u0007|" + _ESC + rb"\\+)"
+_ESC = rb"(?:\x1b|(?<!\\)\\++(?:u001[bB]|x1[bB]|0?33|e)|\^\[)"
+"""As it is, and as languages and ``cat -v`` write it. The look-behind: a run of backslashes is read once."""
+_BELL = rb"(?:\x07|\\++u0007|(?:\x1b|\\++u001[bB])\\+)"
+_COLOUR = rb"\[(?:\d{1,3}[;:]?){1,20}+m"
 _SEQUENCE = re.compile(
     _ESC + rb"(?:\[[0-9;:?<=>]*+[ -/]*+[@-~]|\][^\x07\x1b\\]{0,2000}+" + _BELL + rb"|[()][0-9A-Z])"
-    rb"|\x00|\\++u0000"
+    rb"|(?:ESC)?" + _COLOUR + rb"|\x00|(?<!\\)\\++u0000"
 )
-"""Colours, erased lines, links, and the zeros of UTF-16 that was read as bytes."""
+"""Colours, erased lines, links, and the zeros of UTF-16 that was read as bytes. Of colours also what is left of them
+when their first byte is lost."""
+
+_WRITTEN = re.compile(rb"\[\d{0,3}[\d;:]{0,60}[mK]")
+"""What every sequence that does not begin with its byte has in it, if it is a colour or erases a line."""
 
 _NUMBER = (
     rb"[\w./@+-]{1,200}:\d{1,7}:|[\w./@+-]{1,200}-\d{1,7}-"
@@ -34,7 +40,8 @@ _PERCENT = re.compile(rb"%([0-9a-fA-F]{2})")
 _SIGNS = (
     (b"\x1b", re.compile(rb"\x1b")),
     (b"\0", re.compile(rb"\0[ -~]\0[ -~]\0")),
-    (b"u00", re.compile(rb"u00(?:1b|00[ -~]\\++u0000)")),
+    (b"[", _WRITTEN),
+    (b"u00", re.compile(rb"u00(?:1[bB]|00[ -~]\\++u0000)")),
     (b"%", _PERCENT),
 )
 """How marks begin that ``bare`` takes out: few texts have any, and each costs a look at all of them."""
@@ -88,7 +95,7 @@ def _meant(found: re.Match[bytes]) -> bytes:
 
 
 def _sequences(data: bytes) -> Iterable[tuple[int, int, bytes]]:
-    if b"\0" in data or b"\x1b" in data or b"u00" in data:
+    if b"\0" in data or b"\x1b" in data or b"u00" in data or _WRITTEN.search(data):
         return ((*found.span(), b"") for found in _SEQUENCE.finditer(data))
     return ()
 
