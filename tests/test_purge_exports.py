@@ -116,6 +116,23 @@ def test_whole_session_is_hidden_in_its_export(run: Run, session: str) -> None:
         assert words not in file.read_text()
 
 
+@pytest.mark.parametrize("agent", AGENTS)
+def test_texts_without_a_space_are_hidden_in_the_export_of_a_whole_session(run: Run, here: Path, agent: str) -> None:
+    texts = ["hunter2-alone", "\u8bf7\u628a\u6570\u636e\u5e93\u5220\u9664", "https://acme.dev/yellow"]
+    lines = [header("0199-abcd", cwd=str(here))]
+    for number, words in enumerate(texts):
+        parent = f"aaaa111{number - 1}" if number else None
+        lines.append(said(f"aaaa111{number}", parent, words, role=("user", "assistant")[number % 2], at=number))
+    (here / "words.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    run("import", "words.jsonl")
+    session = sessions(run)[0]
+    file = resumed(run, session, agent)
+    assert all(words in file.read_text() for words in texts)
+    told = json.loads(run("purge", session, "--exports", "--yes", "--json"))
+    assert [each["redacted"] for each in told["exports"]] == [True]
+    assert [words for words in texts if words in file.read_text()] == []
+
+
 def test_file_that_was_changed_since_is_searched(run: Run, session: str) -> None:
     file = resumed(run, session, "claude")
     lines = file.read_bytes().splitlines(keepends=True)
@@ -162,7 +179,7 @@ def test_list_of_exports_is_local_and_holds_no_text(tmp_path: Path, monkeypatch:
 
 
 def test_redaction_keeps_keys_and_untouched_lines() -> None:
-    hide = lambda value: value.replace("x1", MARK)  # noqa: E731
+    hide = lambda value, _: value.replace("x1", MARK)  # noqa: E731
     data = b'{"x1": "a x1 b",  "n": 1}\n{ "spaced" : "as it was" }\nno json x1\n'
     assert redacted(data, hide) == b'{"x1":"a [purged] b","n":1}\n{ "spaced" : "as it was" }\nno json [purged]\n'
     inner = json.dumps({"out": json.dumps({"said": "x1"})}).encode()

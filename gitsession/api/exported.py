@@ -227,7 +227,11 @@ def _export_of(export: ExportedFile, data: bytes) -> ExportedFile:
     return replace(export, digest=sha256(data).hexdigest(), conversation=said)
 
 
-def redacted(data: bytes, hide: Callable[[str], str]) -> bytes:
+Hide = Callable[[str, bool], str]
+"""Return what stands for a string of a document. The flag: whether it is in a field that holds texts."""
+
+
+def redacted(data: bytes, hide: Hide) -> bytes:
     """Return ``data`` with ``hide`` of each string in it: a document of JSON, lines of JSON, or plain text."""
     document = _parsed(data)
     if document is not None:
@@ -238,7 +242,7 @@ def redacted(data: bytes, hide: Callable[[str], str]) -> bytes:
         if value is not None:
             lines.append(_spelled(line, value, hide))
         else:
-            lines.append(hide(line.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape"))
+            lines.append(hide(line.decode("utf-8", "surrogateescape"), True).encode("utf-8", "surrogateescape"))
     return b"\n".join(lines)
 
 
@@ -251,8 +255,8 @@ def _parsed(data: bytes) -> Any:
     return value if isinstance(value, dict | list) else None
 
 
-def _spelled(data: bytes, value: Any, hide: Callable[[str], str]) -> bytes:
-    hidden = _hidden(value, hide)
+def _spelled(data: bytes, value: Any, hide: Hide) -> bytes:
+    hidden = _hidden(value, hide, is_text=False)
     if hidden == value:
         return data
     indent = 2 if b"\n" in data.strip() else None
@@ -261,24 +265,48 @@ def _spelled(data: bytes, value: Any, hide: Callable[[str], str]) -> bytes:
     return made.encode("utf-8", "surrogatepass") + end
 
 
-def _hidden(value: Any, hide: Callable[[str], str]) -> Any:
+def _hidden(value: Any, hide: Hide, *, is_text: bool) -> Any:
     if isinstance(value, str):
         inner = _parsed(value.encode("utf-8", "surrogatepass")) if value[:1] in ("{", "[") else None
-        hidden = _hidden(inner, hide) if inner is not None else None
-        return json.dumps(hidden, ensure_ascii=False) if hidden != inner else hide(value)
+        hidden = _hidden(inner, hide, is_text=is_text) if inner is not None else None
+        return json.dumps(hidden, ensure_ascii=False) if hidden != inner else hide(value, is_text)
     if isinstance(value, list):
-        return [_hidden(each, hide) for each in value]
+        return [_hidden(each, hide, is_text=is_text) for each in value]
     if isinstance(value, dict):
-        return {key: _hidden(each, hide) for key, each in value.items()}
+        return {key: _hidden(each, hide, is_text=_is_text(key, each, is_text)) for key, each in value.items()}
     return value
 
 
-def _hiding(texts: Sequence[str]) -> Callable[[str], str]:
+_TEXTS = frozenset(
+    [
+        *("text", "thinking", "content", "message", "output", "summary", "title", "prompt", "query", "command", "cmd"),
+        *("aggregated_output", "formatted_output", "stdout", "stderr", "lastPrompt", "customTitle", "aiTitle"),
+        "image_url",
+    ]
+)
+"""Fields that hold a text, or a list of texts, in the files of the agents."""
+_ALL_TEXTS = frozenset(["arguments", "input", "toolUseResult", "details"])
+"""Fields below which all is text: what a tool was given and what it gave."""
+_MODES = frozenset(["auto", "concise", "detailed", "none"])
+"""Words that codex has in ``summary`` for how it is to summarise."""
+
+
+def _is_text(key: str, value: Any, is_below: bool) -> bool:
+    """Return whether strings in the field ``key`` are texts. ``is_below``: those of the fields around it are."""
+    if is_below or key in _ALL_TEXTS:
+        return True
+    if key == "data":
+        return isinstance(value, str) and len(value) >= _ARGUMENT_MIN
+    is_plain = isinstance(value, str) or (isinstance(value, list) and all(isinstance(each, str) for each in value))
+    return key in _TEXTS and is_plain and not (key == "summary" and value in _MODES)
+
+
+def _hiding(texts: Sequence[str]) -> Hide:
     """Return what puts ``MARK`` in the place of each of ``texts``, longest spelling first."""
     found = {one.decode("utf-8", "surrogatepass") for text in texts for one in finding.spellings(text)}
     spelled = sorted(found, key=len, reverse=True)
 
-    def hide(value: str) -> str:
+    def hide(value: str, _is_text: bool) -> str:
         for one in spelled:
             value = value.replace(one, MARK)
         return value
@@ -286,6 +314,10 @@ def _hiding(texts: Sequence[str]) -> Callable[[str], str]:
     return hide
 
 
-def _all_hidden(value: str) -> str:
-    """Hide what is more than one word: ids, times, and names of kinds stay, so that the file still opens."""
-    return MARK if len(value.split()) > 1 else value
+def _all_hidden(value: str, is_text: bool) -> str:
+    """Hide texts, and elsewhere what is more than one word or not in ASCII: ids, times, folders and names of kinds
+    stay, so that the file still opens."""
+    if is_text:
+        return MARK if value.strip() else value
+    is_word = len(value.split()) <= 1 and (value.isascii() or os.path.isabs(value))
+    return value if is_word else MARK
