@@ -22,7 +22,7 @@ def is_noise(said: Object) -> bool:
 
 
 def grouped(of: list[bytes]) -> tuple[list[bytes], bytes | None]:
-    groups, tail = group(enumerate(of, 1), is_noise)
+    groups, tail = group(of, 0, is_noise)
     return [found.payload for found in groups], tail
 
 
@@ -40,7 +40,7 @@ def test_a_file_that_grows_keeps_its_records(of: list[bytes], more: list[bytes])
 
 
 def test_what_rides_stands_before_the_line_that_speaks() -> None:
-    (found,), tail = group(enumerate([NOISE, NOISE, WORDS, NOISE], 5), is_noise)
+    (found,), tail = group([WORDS] * 4 + [NOISE, NOISE, WORDS, NOISE], 4, is_noise)
     assert (found.line, spoken(found.payload), riding(found.payload)) == (7, WORDS, [NOISE, NOISE])
     assert found.spoken == json.loads(WORDS)
     assert tail == NOISE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from builders import (
     Clock,
     all_refs,
     assert_clean,
+    assert_git_agrees,
     begun,
     bring,
     dumps,
@@ -29,6 +30,7 @@ from builders import (
     leaves,
     moved_forward,
     named,
+    on_disk,
     pi_file,
     said,
     session,
@@ -51,8 +53,10 @@ from gitsession.session import active, content, facts, graph, names
 from gitsession.session import marks as rules
 from gitsession.session.meta import meta_of
 from gitsession.store import refs
-from gitsession.store.base import ObjectStore
+from gitsession.store.base import Kind, ObjectStore, Oid
+from gitsession.store.maintain import maintain
 from gitsession.store.memory import MemoryStore
+from gitsession.store.spill import PLACE, Spill
 
 
 @pytest.fixture(params=STORES.values(), ids=STORES)
@@ -835,3 +839,85 @@ def test_a_real_migration_keeps_both_versions(tmp_path: Path) -> None:
         done = bring(store, new)
         assert (done.session, exported(store, sid)) == (sid, new)
         assert moved_forward(store, before, session_refs(store))
+
+
+# ---- more than memory should hold
+
+
+def test_objects_of_a_large_import_leave_memory_and_come_in_with_its_transaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = pi_file(*talk(*(f"t{number}" for number in range(60))))
+    with on_disk(tmp_path / "whole.git") as whole:
+        bring(whole, data)
+        whole.flush()
+        expected = {oid: whole.read(oid) for oid in whole.oids()}, dict(whole.refs("refs/"))
+    monkeypatch.setattr(importing, "SPILL_BYTES", 2000)
+    with on_disk(tmp_path / "store.git") as store:
+        held: list[int] = []
+        put = Spill.put
+
+        def counted(self: Spill, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
+            held.append(len(objects))
+            put(self, objects)
+
+        monkeypatch.setattr(Spill, "put", counted)
+        done = bring(store, data)
+        store.flush()
+        assert ({oid: store.read(oid) for oid in set(store.oids())}, dict(store.refs("refs/"))) == expected
+        assert len(held) > 5 and max(held) < 20
+        assert waiting(tmp_path / "store.git") == []
+        assert exported(store, done.session) == data
+        assert_clean(store)
+        assert_git_agrees(store)
+
+
+def test_a_large_import_that_another_writer_overtakes_is_worked_out_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importing, "SPILL_BYTES", 500)
+    lines = talk("a", "b", "c", "d")
+    with on_disk(tmp_path / "store.git") as store:
+        bring(store, pi_file(*lines[:2]))
+        run = importing._Plan.run
+        overtaking = [pi_file(*lines[:3])]
+
+        def overtaken(plan: object, attachments: object) -> None:
+            run(plan, attachments)  # type: ignore[arg-type]
+            if overtaking:
+                bring(store, overtaking.pop())
+
+        monkeypatch.setattr(importing._Plan, "run", overtaken)
+        done = bring(store, pi_file(*lines))
+        assert (done.entries, done.new) == (4, 1)
+        assert exported(store, done.session) == pi_file(*lines)
+        assert_clean(store)
+
+
+def waiting(git_dir: Path) -> list[str]:
+    """The folders of objects that wait for a transaction."""
+    place = git_dir / PLACE
+    return sorted(folder.name for folder in place.iterdir() if folder.is_dir()) if place.is_dir() else []
+
+
+def test_what_a_killed_import_left_is_removed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importing, "SPILL_BYTES", 500)
+    with on_disk(tmp_path / "store.git") as store:
+        (tmp_path / "store.git" / PLACE / "left" / "pack").mkdir(parents=True)
+        live = Spill(tmp_path / "store.git")
+        live.put({})
+        bring(store, pi_file(*talk("a", "b")))
+        assert waiting(tmp_path / "store.git") == [live._folder.name]
+        live.close()
+        assert waiting(tmp_path / "store.git") == []
+
+
+def test_maintain_removes_what_a_killed_import_left_and_nothing_of_a_live_one(tmp_path: Path) -> None:
+    with on_disk(tmp_path / "store.git") as store:
+        (tmp_path / "store.git" / PLACE / "left" / "pack").mkdir(parents=True)
+        live = Spill(tmp_path / "store.git")
+        live.put({})
+        (tmp_path / "store.git" / PLACE / "left2" / "pack").mkdir(parents=True)
+        assert maintain(store).removed == (f"{PLACE}/left2",)
+        assert waiting(tmp_path / "store.git") == [live._folder.name]
+        live.close()

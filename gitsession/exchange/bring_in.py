@@ -7,10 +7,10 @@ moves each ref from the value that was seen. Where another writer was faster, it
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 from gitsession.codec.digest import hash_of, to_base32, to_base64url
 from gitsession.codec.payload import NONCE_BYTES
@@ -32,7 +32,7 @@ from gitsession.session.node import Node, position
 from gitsession.session.oplog import Move
 from gitsession.session.tombstone import put_or_stand_in
 from gitsession.store import refs
-from gitsession.store.base import Kind, ObjectStore, Oid
+from gitsession.store.base import Kind, ObjectStore, Oid, Spill
 from gitsession.store.objects import oid_of
 
 if TYPE_CHECKING:
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from gitsession.redaction.original import Original
 
 TRIES = 5
+SPILL_BYTES = 32 << 20
+"""From there on objects of an import leave memory before it is carried out."""
+
 UPGRADE = "upgrade gitsession to write to it; it can be read as it is"
 
 
@@ -111,27 +114,32 @@ def bring_in(
         gone = _purged(store, source)
         if gone is not None:
             return gone
-        plan = _Plan(store, format, source, find, project, continuation)
-        plan.run(attachments or {})
-        second = plan.second_file(is_elsewhere)
-        if second is not None:
-            gone = _purged(store, second.source)
-            if gone is not None:
-                return gone
-            plan = second
+        with ExitStack() as held:
+            spill = None if dry_run else store.spill()
+            plan = held.enter_context(closing(_Plan(store, format, source, find, project, continuation, spill)))
             plan.run(attachments or {})
-        if dry_run:
-            return plan.outcome()
-        try:
-            return plan.carry_out(command)
-        except RefMoved:
-            continue
+            second = plan.second_file(is_elsewhere)
+            if second is not None:
+                gone = _purged(store, second.source)
+                if gone is not None:
+                    return gone
+                plan = held.enter_context(closing(second))
+                plan.run(attachments or {})
+            if dry_run:
+                return plan.outcome()
+            try:
+                return plan.carry_out(command)
+            except RefMoved:
+                continue
     raise Unavailable("another process keeps writing to this session", hint="try again when it is done")
 
 
 @dataclass
 class _Plan:
-    """Objects and ref moves of one import, and how they come about."""
+    """Objects and ref moves of one import, and how they come about.
+
+    ``objects``: those that are not in ``spill``. ``continued``: the entries of the store that new ones follow.
+    """
 
     store: ObjectStore
     format: Format
@@ -139,14 +147,26 @@ class _Plan:
     find: Find | None = None
     project: str | None = None
     continuation: kinds.Continuation | None = None
+    spill: Spill | None = None
+    continued: set[Oid] = field(default_factory=set)
+    size: int = 0
     objects: dict[Oid, tuple[Kind, bytes]] = field(default_factory=dict)
     originals: list[Original] = field(default_factory=list)
     new: int = 0
 
     def put(self, kind: Kind, data: bytes) -> Oid:
         oid = oid_of(kind, data)
-        self.objects[oid] = (kind, data)
+        if oid not in self.objects:
+            self.objects[oid] = (kind, data)
+            self.size += len(data)
+            if self.spill is not None and self.size > SPILL_BYTES:
+                self.spill.put(self.objects)
+                self.objects, self.size = {}, 0
         return oid
+
+    def close(self) -> None:
+        if self.spill is not None:
+            self.spill.close()
 
     def keep_original(self, original: Original) -> None:
         self.originals.append(original)
@@ -155,6 +175,8 @@ class _Plan:
         self.purged = purged.read(self.store)
         base = self.source.base
         self.base = shared(self.store, base, self.find) if base is not None else None
+        if self.base is not None:
+            self.continued.add(self.base.oid)
         self.sid, self.tree = self._session() if self.source.segment is None else self._thread()
         self.before = dict(self.tree.branches) if self.tree else {}
         self.tips: dict[str, Oid] = dict(self.before) or {refs.MAIN: self.root.oid}
@@ -200,18 +222,30 @@ class _Plan:
                 return None
         line = own.line - 1 if self.base is None else 0
         continuation = kinds.Continuation(session=self.sid, entry=to_base64url(shared.chain), line=max(line, 0))
-        return _Plan(self.store, self.format, source, self.find, self.project, continuation)
+        spill = None if self.spill is None else self.store.spill()
+        return _Plan(self.store, self.format, source, self.find, self.project, continuation, spill)
 
     def carry_out(self, command: Command | None) -> BroughtIn:
         outcome = self.outcome()
         if outcome.moves or self.originals:
             with self.store.transaction() if command is None else command.recording(self.store) as tx:
+                self._move_in(outcome.moves)
                 tx.put_all(self.objects)
                 for original in self.originals:
                     tx.keep_original(original)
                 for move in outcome.moves:
                     tx.move(move.ref, move.new, expected=move.old)
         return outcome
+
+    def _move_in(self, moves: Iterable[Move]) -> None:
+        """Within the transaction, before all else. Raises ``RefMoved`` where what was worked out does not hold."""
+        if self.spill is None:
+            return
+        if any(self.store.ref(move.ref) != move.old for move in moves):
+            raise RefMoved("another writer was faster")
+        if not all(self.store.contains(oid) for oid in self.continued):
+            raise RefMoved("what it goes on from was purged meanwhile")
+        self.spill.move_in()
 
     def outcome(self) -> BroughtIn:
         moves = [
@@ -314,7 +348,7 @@ class _Plan:
         ours = OwnLines(self.store, self.sid, self.format, self.tree, self.seen) if self.tree else None
         at_line: dict[int, Node] = {}
         guard = self.store.guard
-        ahead = Ahead(guard.scanner, [record.payload for record in self.source.records]) if guard is not None else None
+        ahead = Ahead(guard.scanner, _Payloads(self.source.records)) if guard is not None else None
         for number, record in enumerate(self.source.records):
             parent = self.root if record.parent is None else at_line[record.parent]
             if (node := alike.as_it_is(self.format, parent, record)) is not None:
@@ -357,6 +391,8 @@ class _Plan:
         node = put_or_stand_in(self, parent, draft, self.purged)
         if self.tree is None or node.oid not in self.tree.nodes:
             self.new += 1
+            if self.tree is not None and parent.oid in self.tree.nodes:
+                self.continued.add(parent.oid)
             self._grow(parent, node)
         return node
 
@@ -429,6 +465,25 @@ def _root_draft(source: Source, fork: str, guard: Guard | None) -> keep.Draft:
         entry = kinds.Fork(session=fork, agent=agent, source_id=source_id, view=VIEW, at_ms=at_ms)
     nonce = hash_of(names.seed(source.agent, source.source_id, source.started_ms))[:NONCE_BYTES]
     return keep.own(entry, nonce, guard)
+
+
+class _Payloads(Sequence[bytes]):
+    """The payloads of records, each read when it is asked for."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self._records = records
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @overload
+    def __getitem__(self, at: int) -> bytes: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[bytes]: ...
+    def __getitem__(self, at: int | slice) -> bytes | list[bytes]:
+        if isinstance(at, slice):
+            return [record.payload for record in self._records[at]]
+        return self._records[at].payload
 
 
 def _purged_session(store: ObjectStore, source: Source) -> str:

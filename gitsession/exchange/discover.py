@@ -8,16 +8,26 @@ import glob
 import hashlib
 import os
 import stat
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import Path
 
-from gitsession.errors import Malformed, NotFound
+from gitsession.errors import Malformed, NotFound, Unavailable
 from gitsession.formats import ACCOMPANIED, FORMATS, IN_PROJECTS, Format, Root, claimed, unsupported
+from gitsession.formats.lines import Data, Stored
+from gitsession.store.durable import write_all
 
 HEAD_BYTES = 64 * 1024
 FILE_BYTES_MAX = 1 << 30
+LARGE_BYTES = 64 << 20
+"""From there on a file is copied, and read in parts, where its agent's module can."""
+
+_ON_DISK, _IN_MEMORY = "/var/tmp", "/tmp"
+"""``/tmp`` is often a file system in memory."""
+
+_CHUNK = 1 << 20
 
 
 def everywhere(home: Path, environment: Mapping[str, str]) -> Iterator[tuple[Path, Format]]:
@@ -95,13 +105,64 @@ def read(path: Path) -> tuple[os.stat_result, bytes]:
 
     Raises ``Malformed`` for what is no regular file, or over 1 GiB; ``OSError``.
     """
+    with _session_file(path) as (fd, found), os.fdopen(fd, "rb", closefd=False) as file:
+        return found, file.read(found.st_size)
+
+
+def stored(path: Path) -> tuple[os.stat_result, Stored]:
+    """The same, in a copy on disk that nobody changes and that goes with the process.
+
+    The copy is a file of mode 0600 that no folder lists. Raises as ``read`` does, and ``Unavailable`` where the copy
+    cannot be written.
+    """
+    with _session_file(path) as (fd, found):
+        size = 0
+        folder = _folder_of_copies()
+        try:
+            held = _Copy(folder)
+            while chunk := os.read(fd, min(_CHUNK, found.st_size - size)):
+                held.append(chunk, size)
+                size += len(chunk)
+        except OSError as error:
+            what = f"cannot copy {path} to {folder}: {error.strerror}"
+            raise Unavailable(what, hint="free some space there, or set TMPDIR to another folder") from error
+        return found, Stored(held.read, size)
+
+
+def _folder_of_copies() -> str:
+    """Return the folder that the user chose for temporary files, else one that is no file system in memory."""
+    folder = tempfile.gettempdir()
+    return _ON_DISK if folder == _IN_MEMORY and os.access(_ON_DISK, os.W_OK) else folder
+
+
+class _Copy:
+    """A file without a name, closed when nobody reads it any more."""
+
+    _fd = -1
+
+    def __init__(self, folder: str) -> None:
+        with tempfile.TemporaryFile(prefix="gitsession-", dir=folder) as file:
+            self._fd = os.dup(file.fileno())
+
+    def append(self, data: bytes, at: int) -> None:
+        write_all(self._fd, data, at)
+
+    def read(self, size: int, offset: int) -> bytes:
+        return os.pread(self._fd, size, offset)
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+
+
+@contextlib.contextmanager
+def _session_file(path: Path) -> Iterator[tuple[int, os.stat_result]]:
     with _opened(path) as (fd, found):
         if not stat.S_ISREG(found.st_mode):
             raise Malformed("not a regular file")
         if found.st_size > FILE_BYTES_MAX:
             raise Malformed(f"{found.st_size:,} bytes; a session file has at most {FILE_BYTES_MAX:,}")
-        with os.fdopen(fd, "rb", closefd=False) as file:
-            return found, file.read(found.st_size)
+        yield fd, found
 
 
 @contextlib.contextmanager
@@ -137,7 +198,7 @@ def unrecognized(path: Path) -> NotFound:
     return NotFound(f"no agent wrote this that gitsession knows ({known}); --from FORMAT takes it as one's", hint=known)
 
 
-def attachments(path: Path, data: bytes, format: Format) -> tuple[dict[str, bytes], list[str]]:
+def attachments(path: Path, data: Data, format: Format) -> tuple[dict[str, bytes], list[str]]:
     """What the agent keeps beside a session file: contents by name, and the names of those that are needed and absent.
 
     Of a file that must hash to its name, only content that does is taken.

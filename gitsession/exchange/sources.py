@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from gitsession.errors import Malformed
 from gitsession.exchange import databases, discover, folders
-from gitsession.formats import DATABASES, FORMATS, SCATTERED, Format, Source
+from gitsession.formats import DATABASES, FORMATS, SCATTERED, STREAMED, Format, Source, Streamed
 
 if TYPE_CHECKING:
     from gitsession.index.catalogue import Stat
@@ -56,6 +56,12 @@ def at(path: Path, format: Format | None = None, *, final: bool = False) -> Iter
     if databases.is_database(discover.head(path)):
         yield from _in_database(path, format, final)
         return
+    if stamp.st_size >= discover.LARGE_BYTES:
+        likely = format or discover.format_of(path, discover.head(path))
+        streamed = STREAMED.get(likely.AGENT) if likely is not None else None
+        if streamed is not None:
+            yield _in_large_file(path, streamed, final=final)
+            return
     found, data = discover.read(path)
     chosen = format or discover.format_of(path, data)
     if chosen is None:
@@ -70,6 +76,17 @@ def at(path: Path, format: Format | None = None, *, final: bool = False) -> Iter
         return Taken(chosen.split(data, name=discover.name_of(path), final=final), kept, missing)
 
     yield Found(path, chosen, found, take)
+
+
+def _in_large_file(path: Path, format: Streamed, *, final: bool) -> Found:
+    """The session of a file that is not held in memory."""
+    stamp, data = discover.stored(path)
+
+    def take() -> Taken:
+        kept, missing = discover.attachments(path, data, format)
+        return Taken(format.split(data, name=discover.name_of(path), final=final), kept, missing)
+
+    return Found(path, format, stamp, take)
 
 
 def again(place: Path) -> Iterator[Found]:

@@ -28,15 +28,17 @@ from gitsession.formats.protocols import (
     Remembering,
     Resumable,
     Scattered,
+    Streamed,
     is_document,
 )
 from gitsession.formats.record import Problem, Record, Source
 
 __all__ = [
     "ACCOMPANIED", "CONTINUING", "COUNTING", "DATABASES", "DELEGATING", "FORMATS", "IMPORTING", "IN_PROJECTS",
-    "REFERRING", "REMEMBERING", "RESUMABLE", "SCATTERED", "Accompanied", "Beside", "Continuing", "Counting",
+    "REFERRING", "REMEMBERING", "RESUMABLE", "SCATTERED", "STREAMED", "Accompanied", "Beside", "Continuing", "Counting",
     "Database", "Delegating", "Document", "Format", "Importing", "InProject", "Leaving", "Outgoing", "Problem",
-    "Record", "Referring", "Remembering", "Resumable", "Root", "Scattered", "Source", "Workspace", "Written",
+    "Record", "Referring", "Remembering", "Resumable", "Root", "Scattered", "Source", "Streamed", "Workspace",
+    "Written",
     "claimed", "is_document",
 ]  # fmt: skip
 
@@ -76,6 +78,9 @@ SCATTERED: Mapping[str, Scattered] = _Modules("opencode")
 CONTINUING: Mapping[str, Continuing] = _Modules("codex")
 """Of ``FORMATS``, those whose files may go on from other ones."""
 
+STREAMED: Mapping[str, Streamed] = _Modules("claude", "codex", "omp", "pi")
+"""Of ``FORMATS``, those whose files are read in parts where they are large."""
+
 ACCOMPANIED: Mapping[str, Accompanied] = _Modules("aider", "claude", "omp", "pi")
 """Of ``FORMATS``, those whose sessions have files beside their own."""
 
@@ -106,6 +111,7 @@ if TYPE_CHECKING:  # loading by name hides from the checker what each module is 
     _formats: Sequence[Format] = (aider, claude, codex, librecode, omp, opencode, pi)
     _databases: Sequence[Database] = (librecode, opencode)
     _scattered: Sequence[Scattered] = (opencode,)
+    _streamed: Sequence[Streamed] = (claude, codex, omp, pi)
     _accompanied: Sequence[Accompanied] = (aider, claude, omp, pi)
     _referring: Sequence[Referring] = (omp, pi)
     _in_projects: Sequence[InProject] = (aider,)

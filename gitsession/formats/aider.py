@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gitsession.formats import aider_file, aider_headline, aider_spans, aider_view, aider_write
+from gitsession.formats.lines import Data
 from gitsession.formats.outgoing import Outgoing, Written
 from gitsession.formats.places import Beside, Root, Workspace
 from gitsession.formats.record import Source
@@ -35,7 +36,7 @@ def split(data: bytes, *, name: str = "", final: bool = False) -> Source:
     return aider_file.split(data, agent=AGENT, name=name, final=final)
 
 
-def beside(data: bytes, name: str) -> Sequence[Beside]:
+def beside(data: Data, name: str) -> Sequence[Beside]:
     """What was typed, with its times."""
     return aider_file.beside(name)
 

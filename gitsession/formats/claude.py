@@ -18,6 +18,7 @@ from gitsession.formats import (
 )
 from gitsession.formats.claude_places import lies, place, resume_command
 from gitsession.formats.histories import Noted
+from gitsession.formats.lines import Data
 from gitsession.formats.outgoing import Outgoing, Written
 from gitsession.formats.places import Beside, Root
 from gitsession.formats.record import Source
@@ -45,11 +46,11 @@ def claims(head: bytes) -> bool:
     return claude_file.is_ours(head)
 
 
-def split(data: bytes, *, name: str = "", final: bool = False) -> Source:
+def split(data: Data, *, name: str = "", final: bool = False) -> Source:
     return claude_file.split(data, name=name, final=final)
 
 
-def beside(data: bytes, name: str) -> Sequence[Beside]:
+def beside(data: Data, name: str) -> Sequence[Beside]:
     """What started a sub-agent, in a file of its own."""
     return claude_places.beside(name)
 

@@ -7,7 +7,7 @@ are a tree; most others only log. A compaction is two lines, a boundary and the 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gitsession.errors import Malformed
@@ -25,10 +25,11 @@ from gitsession.formats.claude_lines import (
 )
 from gitsession.formats.claude_places import Place, place_of
 from gitsession.formats.claude_turns import Turns
-from gitsession.formats.groups import LF, Group
+from gitsession.formats.groups import LF, Group, StoredGroup, grouped
 from gitsession.formats.jsonl import Failure, Object
+from gitsession.formats.lines import Data
 from gitsession.formats.placement import NOTHING, Field, Node, Placed, place, quoted
-from gitsession.formats.record import Problem, Record, Source, waits
+from gitsession.formats.record import Problem, Record, Source, record_of, waits
 from gitsession.formats.times import to_ms
 from gitsession.model.entries import Session
 
@@ -57,7 +58,7 @@ def is_ours(head: bytes) -> bool:
     return False
 
 
-def split(data: bytes, *, name: str, final: bool) -> Source:
+def split(data: Data, *, name: str, final: bool) -> Source:
     """``Format.split``."""
     if not data:
         raise Malformed("an empty file is no session")
@@ -119,7 +120,7 @@ class _Parts:
     """A file's lines sorted out, and what they say of the session. ``groups`` and ``nodes`` run side by side."""
 
     where: Place
-    groups: list[Group] = field(default_factory=list)
+    groups: list[Group | StoredGroup] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
     tail: bytes = b""
     started_ms: int | None = None
@@ -128,38 +129,37 @@ class _Parts:
     version: str | None = None
     forked_from: str | None = None
 
-    def take(self, lines: list[bytes]) -> None:
+    def take(self, lines: Sequence[bytes]) -> None:
         self._leaf = Leaf(of_agent=self.where.is_agents)
         self._boundaries: dict[int, Object] = {}  # by the line of the summary
         self._repaired: dict[int, str] = {}
         self._group(lines)
         self._link()
 
-    def _group(self, lines: Iterable[bytes]) -> None:
+    def _group(self, lines: Sequence[bytes]) -> None:
         """Groups, as ``groups.group`` makes them; but a boundary rides with its summary if that speaks next."""
-        waiting: list[bytes] = []
-        held: tuple[int, int, Object] | None = None  # a boundary: how many lines wait up to it, its number, itself
+        first = 0  # of the lines that wait for one that speaks
+        held: tuple[int, Object] | None = None  # a boundary: its number, itself
         for number, line in enumerate(lines, 1):
             said = jsonl.parse(line)
-            waiting.append(line)
             if not isinstance(said, Failure):
                 self._see(said)
                 if rides(said):
                     continue
             if held is not None:
-                count, at, boundary = held
+                at, boundary = held
                 held = None
                 if not isinstance(said, Failure) and is_summary_of(said, boundary):
                     self._boundaries[number] = boundary
                 else:
-                    self.groups.append(Group(at, LF.join(waiting[:count]), boundary))
-                    waiting = waiting[count:]
+                    self.groups.append(grouped(lines, first, at, boundary))
+                    first = at
             if not isinstance(said, Failure) and is_boundary(said):
-                held = len(waiting), number, said
+                held = number, said
                 continue
-            self.groups.append(Group(number, LF.join(waiting), said))
-            waiting = []
-        self.tail = LF.join(waiting)
+            self.groups.append(grouped(lines, first, number, said))
+            first = number
+        self.tail = LF.join(lines[first:])
 
     def _see(self, line: Object) -> None:
         self._leaf.see(line)
@@ -209,7 +209,7 @@ class _Parts:
                 if boundary is not None:
                     stands_for |= dict.fromkeys([*self._ids(group), *preserved_by(boundary)], own)
 
-    def _ids(self, group: Group) -> Iterator[str]:
+    def _ids(self, group: Group | StoredGroup) -> Iterator[str]:
         boundary = self._boundaries.get(group.line)
         own = None if isinstance(group.spoken, Failure) else uuid_of(group.spoken)
         yield from [uuid for uuid in (own, uuid_of(boundary) if boundary else None) if uuid is not None]
@@ -227,13 +227,14 @@ class _Parts:
             claimed = self._repaired[group.line]
             missing = f"its parent {quoted(claimed)} is not in the file: taken for the line before"
             problem = "; ".join(filter(None, (missing, problem)))
-        return Record(group.line, group.payload, placed.parent, own, claimed, problem)
+        return record_of(group.line, group.payload, placed.parent, own, claimed, problem)
 
     def leaf_of(self, records: tuple[Record, ...]) -> int | None:
         at_id = {uuid: group.line for group in self.groups for uuid in self._ids(group)}
-        spoken = {group.line: group.spoken for group in self.groups}
         messages = {
-            line for line, said in spoken.items() if not isinstance(said, Failure) and said.get("type") in MESSAGES
+            group.line
+            for group in self.groups
+            if not isinstance(said := group.spoken, Failure) and said.get("type") in MESSAGES
         }
         return self._leaf.of(records, at_id, messages)
 

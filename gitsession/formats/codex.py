@@ -16,6 +16,7 @@ from gitsession.formats import (
 from gitsession.formats.groups import spoken
 from gitsession.formats.histories import Noted
 from gitsession.formats.jsonl import parse
+from gitsession.formats.lines import Data
 from gitsession.formats.outgoing import Outgoing, Written
 from gitsession.formats.places import Root, Workspace
 from gitsession.formats.record import Source
@@ -45,7 +46,7 @@ def claims(head: bytes) -> bool:
     return codex_file.claims(head)
 
 
-def split(data: bytes, *, name: str = "", final: bool = False) -> Source:
+def split(data: Data, *, name: str = "", final: bool = False) -> Source:
     return codex_file.split(data, agent=AGENT, name=name, final=final)
 
 

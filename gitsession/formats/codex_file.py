@@ -6,7 +6,6 @@ FROZEN under view 1: which lines ride, where each record hangs, what its number 
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -16,10 +15,11 @@ from typing import NamedTuple
 from gitsession.errors import Malformed
 from gitsession.formats import jsonl
 from gitsession.formats.codex_turns import is_update, starts_turn
-from gitsession.formats.groups import LF, Group, group, spoken
+from gitsession.formats.groups import LF, Group, StoredGroup, group, grouped, spoken
 from gitsession.formats.jsonl import Failure, Object
+from gitsession.formats.lines import Data
 from gitsession.formats.placement import quoted
-from gitsession.formats.record import Base, Problem, Record, Source, waits
+from gitsession.formats.record import Base, Problem, Record, Source, record_of, waits
 from gitsession.formats.times import to_ms
 
 META = "session_meta"
@@ -66,7 +66,7 @@ def rides(line: Object) -> bool:
     return not (isinstance(payload, dict) and payload.get("type") in _EVENTS_THAT_SPEAK)
 
 
-def split(data: bytes, *, agent: str, name: str, final: bool) -> Source:
+def split(data: Data, *, agent: str, name: str, final: bool) -> Source:
     """``Format.split``."""
     if not data:
         raise Malformed("an empty file is no session")
@@ -84,12 +84,12 @@ def split(data: bytes, *, agent: str, name: str, final: bool) -> Source:
     groups, tail = _groups(lines, at)
     meta = () if at is None else (Record(at + 1, lines[at]),)
     if at is not None and thread.segment is not None:
-        groups.insert(at, Group(at + 1, lines[at], jsonl.parse(lines[at])))
+        groups.insert(at, grouped(lines, at, at + 1, jsonl.parse(lines[at])))
         meta = ()
     records = tuple(_placed(groups))
     problems += [Problem(record.line, record.problem) for record in records if record.problem]
     if at is not None and thread.segment is not None:
-        records = tuple(_in_thread(records, at + 1, thread.segment, ordinal(lines[at]) or 0))
+        records = tuple(_in_thread(records, groups, at + 1, thread.segment, ordinal(lines[at]) or 0))
     if waiting:
         problems.append(waits(len(lines) + 1, waiting))
     return Source(
@@ -108,13 +108,13 @@ def split(data: bytes, *, agent: str, name: str, final: bool) -> Source:
     )
 
 
-def _groups(lines: Sequence[bytes], header: int | None) -> tuple[list[Group], bytes]:
+def _groups(lines: Sequence[bytes], header: int | None) -> tuple[list[Group | StoredGroup], bytes]:
     """The records of a file whose header is its line ``header``, and its tail."""
     before = lines if header is None else lines[:header]
-    alone, _ = group(enumerate(before, 1), lambda line: False)
+    alone, _ = group(before, 0, lambda line: False)
     if header is None:
         return alone, b""
-    groups, tail = group(enumerate(lines[header + 1 :], header + 2), rides)
+    groups, tail = group(lines, header + 1, rides)
     return [*alone, *groups], tail or b""
 
 
@@ -128,11 +128,12 @@ class _Step(NamedTuple):
     updates: bool
 
 
-def _placed(groups: Sequence[Group]) -> Iterator[Record]:
+def _placed(groups: Sequence[Group | StoredGroup]) -> Iterator[Record]:
     """Every record below the one before it; a roll-back, and what follows it, below what it leaves in force."""
     line: list[_Step] = []
     turns: list[int] = []  # where on the line the turns begin
-    for number, payload, said in groups:
+    for each in groups:
+        number, said = each.line, each.spoken
         item: Object = {}
         problem, own = "", None
         if isinstance(said, Failure):
@@ -148,19 +149,21 @@ def _placed(groups: Sequence[Group]) -> Iterator[Record]:
         if starts_turn(item):
             turns.append(len(line))
         source_id = own if isinstance(own, str) and own else None
-        yield Record(number, payload, line[-1].line if line else None, source_id, problem=problem)
+        yield record_of(number, each.payload, line[-1].line if line else None, source_id, problem=problem)
         line.append(_Step(number, is_update(item) or _is_settings(said)))
 
 
-def _in_thread(records: Sequence[Record], header: int, segment: str, first: int) -> Iterator[Record]:
+def _in_thread(
+    records: Sequence[Record], groups: Sequence[Group | StoredGroup], header: int, segment: str, first: int
+) -> Iterator[Record]:
     """Number the records of a segment as in its thread: behind the ``first`` lines that it does not repeat.
 
-    The record of its ``header`` is called by the segment's id.
+    The record of its ``header`` is called by the segment's id. ``groups``: those of the records, in the same order.
     """
-    for record in records:
+    for record, each in zip(records, groups, strict=True):
         parent = None if record.parent is None else record.parent + first
         own = segment if record.line == header else record.source_id
-        yield dataclasses.replace(record, line=record.line + first, parent=parent, source_id=own)
+        yield record_of(record.line + first, each.payload, parent, own, record.claimed_parent, record.problem)
 
 
 def _cut(line: Sequence[_Step], turns: Sequence[int], back: int) -> int:

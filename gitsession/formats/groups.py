@@ -10,12 +10,12 @@ the next one: they are the file's ``tail``, kept on ``meta``, so that no entry d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from gitsession.formats.jsonl import Failure, Object, parse
-
-LF = b"\n"
+from gitsession.formats.lines import LF as LF
+from gitsession.formats.lines import Span, joined
 
 
 class Group(NamedTuple):
@@ -26,20 +26,45 @@ class Group(NamedTuple):
     spoken: Object | Failure
 
 
-def group(lines: Iterable[tuple[int, bytes]], rides: Callable[[Object], bool]) -> tuple[list[Group], bytes | None]:
-    """Groups of numbered lines, and the tail: the lines behind the last that speaks, ``None`` if there are none.
+class StoredGroup:
+    """The same of a large file: ``spoken`` is parsed when it is asked for, and only the newest is remembered."""
+
+    __slots__ = ("line", "payload")
+
+    def __init__(self, line: int, payload: Span) -> None:
+        self.line = line
+        self.payload = payload
+
+    @property
+    def spoken(self) -> Object | Failure:
+        data, start = self.payload.data, self.payload.start
+        if data.newest[0] != start:
+            data.newest = start, parse(spoken(self.payload.read()))
+        said: Object | Failure = data.newest[1]
+        return said
+
+
+def grouped(lines: Sequence[bytes], first: int, last: int, said: Object | Failure) -> Group | StoredGroup:
+    """The group of the lines from ``first`` up to ``last``, of which the last one says ``said``."""
+    payload = joined(lines, first, last)
+    return Group(last, payload, said) if isinstance(payload, bytes) else StoredGroup(last, payload)
+
+
+def group(
+    lines: Sequence[bytes], start: int, rides: Callable[[Object], bool]
+) -> tuple[list[Group | StoredGroup], bytes | None]:
+    """Groups of the lines from ``start`` on, and the tail: those behind the last that speaks, ``None`` without any.
 
     A line that is no object speaks: it is a problem, and shown as one.
     """
-    groups: list[Group] = []
-    waiting: list[bytes] = []
-    for number, line in lines:
-        said = parse(line)
-        waiting.append(line)
+    groups: list[Group | StoredGroup] = []
+    first = start
+    for at in range(start, len(lines)):
+        said = parse(lines[at])
         if isinstance(said, Failure) or not rides(said):
-            groups.append(Group(number, LF.join(waiting), said))
-            waiting = []
-    return groups, LF.join(waiting) if waiting else None
+            groups.append(grouped(lines, first, at + 1, said))
+            first = at + 1
+    return groups, LF.join(lines[first:]) if first < len(lines) else None
 
 
 def spoken(payload: bytes) -> bytes:

@@ -10,6 +10,8 @@ import json
 import re
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
+from gitsession.formats.lines import Data, Lines, Stored
+
 DEPTH_MAX = 200
 """Levels of nesting that a line may have; deeper ones end the stack of some reader sooner or later."""
 
@@ -22,11 +24,14 @@ class Failure(NamedTuple):
     reason: str
 
 
-def cut(data: bytes) -> tuple[list[bytes], bytes]:
+def cut(data: Data) -> tuple[list[bytes] | Lines, bytes]:
     """The lines of ``data`` without their LF, and what stands after the last LF.
 
     LF only: ``splitlines`` would also cut at CR, and in text at U+2028 and U+0085, which are data here.
     """
+    if isinstance(data, Stored):
+        stored = Lines(data)
+        return stored, stored.tail
     lines = data.split(b"\n")
     tail = lines.pop()
     return lines, tail

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from gitsession.formats import pi_file, pi_headline, pi_places, pi_view, pi_write
 from gitsession.formats.jsonl import parse
+from gitsession.formats.lines import Data
 from gitsession.formats.outgoing import Outgoing, Written
 from gitsession.formats.pi_blobs import resolve
 from gitsession.formats.places import Beside, Root, Workspace
@@ -37,11 +38,11 @@ def claims(head: bytes) -> bool:
     return slot is not None or not _MARKS.isdisjoint(header)
 
 
-def split(data: bytes, *, name: str = "", final: bool = False) -> Source:
+def split(data: Data, *, name: str = "", final: bool = False) -> Source:
     return pi_file.split(data, agent=AGENT, name=name, final=final)
 
 
-def beside(data: bytes, name: str) -> Sequence[Beside]:
+def beside(data: Data, name: str) -> Sequence[Beside]:
     """omp's blobs: files of both agents can name them, since early files of omp look like pi's."""
     return [each._replace(home=f"blobs/{each.sha256}") for each in pi_file.beside(data)]
 

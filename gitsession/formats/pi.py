@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from gitsession.formats import pi_file, pi_headline, pi_places, pi_view, pi_write
 from gitsession.formats.jsonl import parse
+from gitsession.formats.lines import Data
 from gitsession.formats.outgoing import Outgoing, Written
 from gitsession.formats.pi_blobs import resolve
 from gitsession.formats.places import Beside, Root, Workspace
@@ -30,11 +31,11 @@ def claims(head: bytes) -> bool:
     return pi_file.header_in(head) is not None
 
 
-def split(data: bytes, *, name: str = "", final: bool = False) -> Source:
+def split(data: Data, *, name: str = "", final: bool = False) -> Source:
     return pi_file.split(data, agent=AGENT, name=name, final=final)
 
 
-def beside(data: bytes, name: str) -> Sequence[Beside]:
+def beside(data: Data, name: str) -> Sequence[Beside]:
     """omp's blobs: files of both agents can name them, since early files of omp look like pi's."""
     return pi_file.beside(data)
 

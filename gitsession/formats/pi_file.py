@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from gitsession.errors import Malformed
 from gitsession.formats import jsonl
 from gitsession.formats.jsonl import Failure, Object
+from gitsession.formats.lines import Data, Lines, Span, Stored, joined
 from gitsession.formats.pi_words import dumps
 from gitsession.formats.placement import NOTHING, Field, Node, Placed, place, quoted
 from gitsession.formats.places import Beside
-from gitsession.formats.record import Problem, Record, Source, waits
+from gitsession.formats.record import Problem, Record, Source, record_of, waits
 from gitsession.formats.times import to_ms
 
 _BLOB = re.compile(rb"blob:sha256:([0-9a-f]{64})(?![0-9a-f])")
@@ -40,9 +42,10 @@ def header_in(head: bytes) -> tuple[Object, Object | None] | None:
     return None
 
 
-def beside(data: bytes) -> list[Beside]:
+def beside(data: Data) -> list[Beside]:
     """The contents that omp keeps in a folder of blobs, above the session file's."""
-    wanted = sorted({found.decode() for found in _BLOB.findall(data)})
+    parts = Lines(data) if isinstance(data, Stored) else (data,)
+    wanted = sorted({found.decode() for part in parts for found in _BLOB.findall(part)})
     above = ["/".join([*[".."] * levels, "blobs"]) for levels in range(_BLOBS_UP)]
     return [Beside(f"blob:sha256:{name}", [f"{folder}/{name}" for folder in above], sha256=name) for name in wanted]
 
@@ -59,7 +62,7 @@ def moved(data: bytes, id: str, cwd: str) -> bytes:
     return b"\n".join(lines)
 
 
-def split(data: bytes, *, agent: str, name: str, final: bool) -> Source:
+def split(data: Data, *, agent: str, name: str, final: bool) -> Source:
     """``Format.split`` for both agents."""
     if not data:
         raise Malformed("an empty file is no session")
@@ -95,16 +98,16 @@ class _Parts(NamedTuple):
     header: Object
     meta: tuple[Record, ...]
     nodes: list[Node]
-    payloads: list[bytes]
+    payloads: list[bytes | Span]
     reasons: list[str]
     slots: int
 
 
-def _take_apart(lines: list[bytes]) -> _Parts:
+def _take_apart(lines: Sequence[bytes]) -> _Parts:
     header: Object | None = None
     meta: list[Record] = []
     nodes: list[Node] = []
-    payloads: list[bytes] = []
+    payloads: list[bytes | Span] = []
     reasons: list[str] = []
     slots = 0
     for index, payload in enumerate(lines):
@@ -126,7 +129,7 @@ def _take_apart(lines: list[bytes]) -> _Parts:
         else:
             node, reason = NOTHING._replace(line=index + 1 - slots), "a second header"
         nodes.append(node)
-        payloads.append(payload)
+        payloads.append(joined(lines, index, index + 1))
         reasons.append(reason)
     return _Parts(header or {}, tuple(meta), nodes, payloads, reasons, slots)
 
@@ -139,7 +142,7 @@ def _records(parts: _Parts) -> tuple[tuple[Record, ...], list[Problem]]:
 def _record(parts: _Parts, placed: Placed) -> Record:
     at = placed.at
     problem = parts.reasons[at] or placed.problem
-    return Record(placed.line, parts.payloads[at], placed.parent, parts.nodes[at].id, placed.claimed, problem)
+    return record_of(placed.line, parts.payloads[at], placed.parent, parts.nodes[at].id, placed.claimed, problem)
 
 
 def _source_id(header: Object, name: str) -> tuple[str, list[Problem]]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeGuard
 
 from gitsession.formats.histories import Noted
+from gitsession.formats.lines import Data
 from gitsession.formats.outgoing import Outgoing, Written
 from gitsession.formats.places import Beside, Root, Workspace
 from gitsession.formats.record import Source
@@ -61,10 +62,17 @@ def is_document(format: Format) -> TypeGuard[Document]:
     return format.FORM == "json"
 
 
+class Streamed(Format, Protocol):
+    """What a module offers besides that takes apart a file larger than memory should hold."""
+
+    def split(self, data: Data, *, name: str = "", final: bool = False) -> Source:
+        """``Format.split``. The records of a stored file read their payloads when they are asked for them."""
+
+
 class Accompanied(Format, Protocol):
     """What a module offers besides whose agent keeps files beside a session's own."""
 
-    def beside(self, data: bytes, name: str) -> Sequence[Beside]:
+    def beside(self, data: Data, name: str) -> Sequence[Beside]:
         """The files that belong to the session of ``data`` and lie beside its own, whose place is ``name``."""
 
 

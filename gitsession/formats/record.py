@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from gitsession.formats.lines import Span
 from gitsession.model.entries import Session
 
 TAIL = (1 << 31) - 1
@@ -31,6 +32,44 @@ class Record:
     source_id: str | None = None
     claimed_parent: str | None = None
     problem: str = ""
+
+
+class StoredRecord(Record):
+    """A record of a large file: its payload is read each time it is asked for."""
+
+    __slots__ = ("_span",)
+    _span: Span
+
+    @property
+    def payload(self) -> bytes:
+        return self._span.read()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Record) and _told(self) == _told(other)
+
+    __hash__ = Record.__hash__
+
+
+def _told(record: Record) -> tuple[object, ...]:
+    return (*(getattr(record, name) for name in ("line", "payload", "parent", "source_id", "claimed_parent")),)
+
+
+def record_of(
+    line: int,
+    payload: bytes | Span,
+    parent: int | None = None,
+    source_id: str | None = None,
+    claimed_parent: str | None = None,
+    problem: str = "",
+) -> Record:
+    """The record, with its payload in memory or where it is stored."""
+    if isinstance(payload, bytes):
+        return Record(line, payload, parent, source_id, claimed_parent, problem)
+    made = StoredRecord.__new__(StoredRecord)
+    values = (("line", line), ("_span", payload), ("parent", parent), ("source_id", source_id))
+    for name, value in (*values, ("claimed_parent", claimed_parent), ("problem", problem)):
+        object.__setattr__(made, name, value)
+    return made
 
 
 class Base(NamedTuple):

@@ -52,6 +52,14 @@ class Reader(Protocol):
     def contains(self, oid: Oid) -> bool: ...
 
 
+class Spill(Protocol):
+    """Objects that wait outside of memory for one transaction (``store/spill.py``)."""
+
+    def put(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None: ...
+    def move_in(self) -> None: ...
+    def close(self) -> None: ...
+
+
 class ObjectStore(Reader, Protocol):
     """A bare git repository: objects by id, refs by name, atomic durable writes. What is read has the name it says."""
 
@@ -77,6 +85,9 @@ class ObjectStore(Reader, Protocol):
         """The remote that may have more of the ref ``name`` than it would hold at ``new`` (``None``: if it were gone);
         ``None`` where nobody has, so that it may go back.
         """
+
+    def spill(self) -> Spill | None:
+        """A place for more objects of one transaction than memory should hold; ``None`` where there is no other."""
 
     def transaction(self) -> AbstractContextManager[Transaction]:
         """Enter: wait for the lock, see what others wrote. Leave: durable, then acknowledged. An exception: nothing."""

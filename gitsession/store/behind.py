@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from gitsession.store.base import Kind, ObjectStore, Oid, RefValue, Transaction
+from gitsession.store.base import Kind, ObjectStore, Oid, RefValue, Spill, Transaction
 
 if TYPE_CHECKING:
     from gitsession.redaction.guard import Guard
@@ -46,6 +46,9 @@ class Behind:
 
     def published_to(self, name: str, new: RefValue | None) -> str | None:
         return self._store.published_to(name, new)
+
+    def spill(self) -> Spill | None:
+        return self._store.spill()
 
     def transaction(self) -> AbstractContextManager[Transaction]:
         return self._store.transaction()

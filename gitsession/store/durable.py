@@ -64,6 +64,15 @@ def replace(path: Path, data: bytes, *, by: Path, mode: int = 0o600) -> None:
     sync_directory(path.parent)
 
 
+def sync_file(path: Path | str) -> None:
+    """Make the content of a file durable that others wrote."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 def sync_directory(path: Path | str) -> None:
     """Make the names in ``path`` durable: files made, renamed and removed there so far."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

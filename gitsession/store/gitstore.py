@@ -30,6 +30,7 @@ from gitsession.store.guarding import Guarding
 from gitsession.store.holding import InTransaction, Locked
 from gitsession.store.pending import Pending, unavailable
 from gitsession.store.reading import Reading
+from gitsession.store.spill import Spill
 from gitsession.store.writing import Writing, open_lock
 
 if TYPE_CHECKING:
@@ -183,6 +184,10 @@ class GitStore:
         return published.holder(self._git_dir, self.read, self.refs(refs.TRACKING), name, new)
 
     # -- writing
+
+    def spill(self) -> Spill:
+        """See ``ObjectStore``."""
+        return Spill(self._git_dir)
 
     def transaction(self) -> AbstractContextManager[Transaction]:
         """See ``ObjectStore``. Within it, reads of the same thread see what it has staged.

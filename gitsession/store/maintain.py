@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gitsession.errors import Corrupt, Unavailable
-from gitsession.store import create, damage, frames, gitcli, pack
+from gitsession.store import create, damage, frames, gitcli, pack, spill
 from gitsession.store.deltify import deltify, lone_indexes
 from gitsession.store.gitstore import GitStore
 from gitsession.store.packing import packing
@@ -58,7 +58,7 @@ def _maintain(store: GitStore) -> Maintained:
     with store.locked():
         dead_locks = store.break_dead_locks()
         released = pack.release_packs(git_dir / "objects") if not store.pending_moves() else 0
-        removed = tuple(_remove_leftovers(git_dir))
+        removed = (*_remove_leftovers(git_dir), *spill.sweep(git_dir))
         store.pack_refs()
     try:
         with packing(git_dir):

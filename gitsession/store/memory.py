@@ -72,6 +72,9 @@ class MemoryStore:
     def published_to(self, name: str, new: RefValue | None) -> str | None:
         """It has no remotes."""
 
+    def spill(self) -> None:
+        """It has no other place."""
+
     def transaction(self) -> _MemoryTransaction:
         return _MemoryTransaction(self)
 

@@ -7,7 +7,6 @@ each.
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
 from collections.abc import Iterable, Mapping
@@ -18,9 +17,10 @@ from typing import Self
 from gitsession.errors import Unavailable
 from gitsession.store import create, gitcli, pack, packedrefs
 from gitsession.store.base import Kind, Oid
-from gitsession.store.durable import make_directories, sync_directory
+from gitsession.store.durable import make_directories
 from gitsession.store.git import GitDoor
 from gitsession.store.refnames import SYMBOLIC
+from gitsession.store.spill import move_packs, packs_in
 from gitsession.sync.remotes import Remote
 
 PLACE = f"{create.CONTROL}/incoming"
@@ -115,25 +115,10 @@ class Quarantine:
 
         Raises ``OSError``. They are durable when this returns.
         """
-        there = self._store_dir / "objects" / "pack"
-        moved = []
-        for name in self._packs():
-            if (there / f"{name}.idx").exists():
-                continue
-            if kept:
-                pack.keep(self._store_dir / create.KEEP, there / f"{name}.keep")
-            for suffix in (".pack", ".rev", ".promisor", ".idx"):  # a pack is there when its index is
-                file = self.git_dir / f"objects/pack/{name}{suffix}"
-                if file.exists():
-                    _sync(file)
-                    os.rename(file, there / f"{name}{suffix}")
-            moved.append(name)
-        sync_directory(there)
-        return moved
+        return move_packs(self.git_dir / "objects" / "pack", self._store_dir, kept=kept)
 
     def _packs(self) -> list[str]:
-        folder = self.git_dir / "objects" / "pack"
-        return sorted(file.stem for file in folder.glob("pack-*.idx") if file.with_suffix(".pack").exists())
+        return packs_in(self.git_dir / "objects" / "pack")
 
 
 def _section(remote: Remote) -> str:
@@ -141,11 +126,3 @@ def _section(remote: Remote) -> str:
     escaped = {"\\": "\\\\", '"': '\\"', "\n": "\\n"}
     lines = [f'\t{key} = "{"".join(escaped.get(one, one) for one in value)}"\n' for key, value in remote.settings]
     return f'[remote "{remote.name}"]\n' + "".join(lines)
-
-
-def _sync(file: Path) -> None:
-    fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

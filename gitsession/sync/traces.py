@@ -15,7 +15,7 @@ from pathlib import Path
 
 from gitsession.errors import Unavailable
 from gitsession.index import derived
-from gitsession.store import create, frames, pack, salvage
+from gitsession.store import create, frames, pack, salvage, spill
 from gitsession.store.lock import alone
 from gitsession.store.verified import FILE as VERIFIED
 from gitsession.sync.quarantine import LOCK, PLACE
@@ -59,6 +59,7 @@ def remove(git_dir: Path, words: frozenset[bytes], *, files_too: bool) -> None:
         _remove(file)
     with contextlib.suppress(Unavailable), alone(git_dir / LOCK, wait_seconds=0):  # who syncs now removes it at its end
         _remove(git_dir / PLACE)
+    spill.sweep(git_dir)
     if files_too:
         _forget_workspaces(git_dir / WORKSPACES)
 

@@ -1,0 +1,115 @@
+"""Objects of a transaction that are too many for memory: in packs apart, until the transaction moves them in.
+
+They lie in a folder of their own below the store, where neither git nor a flush looks, so that the store's lock is
+free while they are written. Each folder has a lock that its process holds: a folder whose lock is free was left by one
+that was killed, and is removed by the next large import, by ``maintain`` and by a purge.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+from gitsession.errors import Unavailable
+from gitsession.store import create, pack
+from gitsession.store.base import Kind, Oid
+from gitsession.store.durable import make_directories, sync_directory, sync_file
+from gitsession.store.lock import alone
+from gitsession.store.pending import unavailable
+
+PLACE = f"{create.CONTROL}/importing"
+_LOCK = "lock"
+
+
+class Spill:
+    """Packs that wait for one transaction. Close it, whatever became of that."""
+
+    def __init__(self, git_dir: Path) -> None:
+        self._git_dir = git_dir
+        self._folder = git_dir / PLACE / secrets.token_hex(8)
+        self._held = ExitStack()
+        self._is_used = False
+
+    def put(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
+        """Write ``objects`` as one more pack. Raises ``Unavailable``."""
+        try:
+            if not self._is_used:
+                self._begin()
+            pack.write_pack(self._folder, objects, self._git_dir / create.KEEP)
+        except OSError as error:
+            raise unavailable(self._git_dir, "write", error) from error
+
+    def move_in(self) -> None:
+        """Give the store the packs, kept until the refs have moved. For a holder of its lock. Raises ``Unavailable``.
+
+        They are durable when this returns.
+        """
+        try:
+            if self._is_used:
+                move_packs(self._folder / "pack", self._git_dir)
+        except OSError as error:
+            raise unavailable(self._git_dir, "write", error) from error
+
+    def close(self) -> None:
+        """Remove what was not moved in. Idempotent."""
+        if self._is_used:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        self._held.close()
+
+    def _begin(self) -> None:
+        place = self._git_dir / PLACE
+        make_directories(place)
+        with alone(place / _LOCK):  # between its making and its locking a folder looks like one of a killed process
+            _sweep(place)
+            (self._folder / "pack").mkdir(mode=0o700, parents=True)
+            self._is_used = True
+            self._held.enter_context(alone(self._folder / _LOCK, wait_seconds=0))
+
+
+def sweep(git_dir: Path) -> list[str]:
+    """Remove the folders that killed processes left; return their paths relative to ``git_dir``.
+
+    Raises ``Unavailable`` where another process sweeps for too long.
+    """
+    place = git_dir / PLACE
+    if not place.is_dir():
+        return []
+    with alone(place / _LOCK):
+        return [f"{PLACE}/{name}" for name in _sweep(place)]
+
+
+def _sweep(place: Path) -> list[str]:
+    removed = []
+    for folder in [each for each in place.iterdir() if each.is_dir()]:
+        with suppress(Unavailable), alone(folder / _LOCK, wait_seconds=0):
+            shutil.rmtree(folder, ignore_errors=True)
+            removed.append(folder.name)
+    return sorted(removed)
+
+
+def move_packs(folder: Path, git_dir: Path, *, kept: bool = True) -> list[str]:
+    """Move the packs in ``folder`` into a store, by one rename for each file; their names. Raises ``OSError``."""
+    there = git_dir / "objects" / "pack"
+    moved = []
+    for name in packs_in(folder):
+        if kept:
+            pack.keep(git_dir / create.KEEP, there / f"{name}.keep")
+        if (there / f"{name}.idx").exists():
+            continue
+        for suffix in (".pack", ".rev", ".promisor", ".idx"):  # a pack is there when its index is
+            file = folder / f"{name}{suffix}"
+            if file.exists():
+                sync_file(file)
+                os.rename(file, there / f"{name}{suffix}")
+        moved.append(name)
+    sync_directory(there)
+    return moved
+
+
+def packs_in(folder: Path) -> list[str]:
+    """The names of the packs in a folder."""
+    return sorted(file.stem for file in folder.glob("pack-*.idx") if file.with_suffix(".pack").exists())
