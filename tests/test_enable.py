@@ -101,6 +101,21 @@ def test_a_program_that_has_moved_is_told_anew_and_nothing_stands_twice(tmp_path
     assert file.read_bytes() == edit.old
 
 
+def test_codex_is_given_no_longer_timeout_than_it_allows(tmp_path: Path) -> None:
+    file, _ = enable(tmp_path, None, "codex")
+
+    def timeouts() -> dict[str, int]:
+        found = json.loads(file.read_text())["hooks"]
+        return {event: hook["timeout"] for event, groups in found.items() for hook in groups[0]["hooks"]}
+
+    assert timeouts() == {event: 3 if event == "SessionEnd" else telling.SECONDS for event in timeouts()}
+    assert "SessionEnd" in timeouts()
+    file.write_text(file.read_text().replace('"timeout": 3\n', '"timeout": 30\n'))
+    edit = enabling.plan_enable(STORE, AGENTS["codex"], file, PROGRAM)
+    assert edit.new is not None
+    assert json.loads(edit.new)["hooks"]["SessionEnd"][0]["hooks"][0]["timeout"] == 3, "an older file is corrected"
+
+
 @pytest.mark.parametrize("agent", ["claude", "codex", "opencode", "pi"])
 def test_disabled_it_tells_no_other_store_either(tmp_path: Path, agent: str) -> None:
     file, _ = enable(tmp_path, None, agent)

@@ -58,7 +58,7 @@ def plan_enable(
         return Edit(told.agent, file, old, new, old != new and _goes_by_force(store, told, file, old, force))
     text = _text(old, file)
     wanted = {event: telling.command(told.agent, event, program) for event in told.events}
-    if _ours(text, told, file) != list(wanted.items()):
+    if _ours(text, told, file) != [(event, command, _seconds(told, event)) for event, command in wanted.items()]:
         text = _with(_without(text, told, file), told, file, wanted)
     return Edit(told.agent, file, old, text.encode())
 
@@ -150,6 +150,10 @@ def _unfit(what: str) -> Refused:
     return Refused(what, hint="the file is as it was: mend it there, and run this again")
 
 
+def _seconds(told: Settings, event: str) -> int:
+    return told.seconds.get(event, telling.SECONDS)
+
+
 def _commands(group: Part) -> list[tuple[Part, str]]:
     """The commands of one group of hooks, each with where it stands."""
     inner = group.get(HOOKS)
@@ -157,14 +161,20 @@ def _commands(group: Part) -> list[tuple[Part, str]]:
     return [(hook, command.value) for hook, command in found if command is not None and isinstance(command.value, str)]
 
 
-def _ours(text: str, told: Settings, file: Path) -> list[tuple[str, str]]:
-    """Event and command of each hook of ours, in the order of the agent's events."""
+def _timeout(text: str, hook: Part) -> int | None:
+    value = hook.get("timeout")
+    number = "" if value is None else text[value.start : value.end]
+    return int(number) if number.isdecimal() else None
+
+
+def _ours(text: str, told: Settings, file: Path) -> list[tuple[str, str, int | None]]:
+    """Return event, command and timeout of each hook of ours, in the order of the agent's events."""
     _, hooks = _hooks(text, file)
     found = [
-        (event.key, command)
+        (event.key, command, _timeout(text, hook))
         for event in (hooks.parts if hooks is not None else [])
         for group in event.parts
-        for _, command in _commands(group)
+        for hook, command in _commands(group)
         if telling.is_ours(command, told.agent)
     ]
     order = {event: number for number, event in enumerate(told.events)}
@@ -173,7 +183,7 @@ def _ours(text: str, told: Settings, file: Path) -> list[tuple[str, str]]:
 
 def _with(text: str, told: Settings, file: Path, wanted: dict[str, str]) -> str:
     for event, command in wanted.items():
-        hook: dict[str, Any] = {"type": "command", "command": command, "timeout": telling.SECONDS}
+        hook: dict[str, Any] = {"type": "command", "command": command, "timeout": _seconds(told, event)}
         group = {HOOKS: [hook]}
         whole, hooks = _hooks(text, file)
         if hooks is None:

@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gitsession.errors import NotFound
@@ -27,6 +27,8 @@ class Settings:
     events: Sequence[str]
     then: str = ""
     """What the user has to do besides."""
+    seconds: Mapping[str, int] = field(default_factory=dict)
+    """Timeouts of single events, where the agent allows less than ``SECONDS``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,9 @@ _CLAUDE = (
     *("SubagentStop", "PreCompact", events.TURN_END, events.SESSION_END),
 )
 _CODEX = tuple(event for event in _CLAUDE if event != "PostToolUseFailure")
+
+_CODEX_SECONDS = {events.SESSION_END: 3}
+"""codex 0.169 clamps a longer timeout of this event to 3 s, and warns of it at each start."""
 
 _TELL = """\
 // Written by `gitsession enable @AGENT@`; `gitsession disable @AGENT@` takes it away.
@@ -118,7 +123,7 @@ _TRUST = "codex runs hooks that you have looked at only: it asks at its next sta
 
 AGENTS: dict[str, Settings | Extension] = {
     "claude": Settings("claude", "CLAUDE_CONFIG_DIR", ".claude", "settings.json", _CLAUDE),
-    "codex": Settings("codex", "CODEX_HOME", ".codex", "hooks.json", _CODEX, then=_TRUST),
+    "codex": Settings("codex", "CODEX_HOME", ".codex", "hooks.json", _CODEX, then=_TRUST, seconds=_CODEX_SECONDS),
     "omp": Extension("omp", "PI_CODING_AGENT_DIR", ".omp/agent", "extensions/gitsession.js", _PI),
     "opencode": Extension("opencode", "OPENCODE_CONFIG_DIR", ".config/opencode", "plugin/gitsession.js", _OPENCODE),
     "pi": Extension("pi", "PI_CODING_AGENT_DIR", ".pi/agent", "extensions/gitsession.js", _PI),
