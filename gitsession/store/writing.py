@@ -121,15 +121,16 @@ class Writing:
             if commit:
                 raise RuntimeError("a transaction cannot end in a forked child: it is the parent's")
             return
+        is_change = commit and bool(staging.objects or staging.moves or staging.originals)
         try:
-            if commit and (staging.objects or staging.moves or staging.originals):
+            if is_change:
                 self._commit(staging)
         finally:
             try:
                 staging.close()
             finally:
                 self.end()
-        if commit:
+        if is_change:
             self._timer.touch()
 
     def quietly_flush(self) -> None:
