@@ -113,3 +113,11 @@ def test_on_the_command_line_the_scope_is_where_one_stands(
     assert "undone: name" in run("undo", "@")
     assert "undone: label" in run("undo", "--any")
     run("undo", "@", "--any", code=exits.USAGE)
+
+
+def test_undo_in_the_root_takes_back_nothing_of_the_folders_below(store: Store, tmp_path: Path):
+    session = held_in(store, tmp_path / "one")
+    session.label("leaf", "theirs")
+    with pytest.raises(NotFound, match="nothing to undo"):
+        store.undo(project="/")
+    assert labels(session) == ["theirs"]
