@@ -11,8 +11,10 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False  # not from typing, which alone takes as long as Python itself to start
 if TYPE_CHECKING:
     from gitsession.api import Session, Store
+    from gitsession.api.exported import RedactedExport
     from gitsession.api.purges import Trashed
     from gitsession.api.redacting import Redaction
+    from gitsession.api.remotes import PushPlan
     from gitsession.checkpoint.at import FileChange, Files
     from gitsession.compaction.background import Background
     from gitsession.compaction.provider import provider_compaction
@@ -84,6 +86,7 @@ if TYPE_CHECKING:
     from gitsession.sync.reconcile import SyncedBranch
     from gitsession.sync.remotes import Remote
     from gitsession.sync.retention import Expired, Retention
+    from gitsession.sync.standing import Standing
     from gitsession.sync.syncing import SyncReport
     from gitsession.sync.transport import Talk
 
@@ -141,6 +144,8 @@ __all__ = [
     "Prune",
     "PurgePlan",
     "Purged",
+    "PushPlan",
+    "RedactedExport",
     "Redaction",
     "Refused",
     "Remote",
@@ -158,6 +163,7 @@ __all__ = [
     "SecretSearch",
     "SentOut",
     "Session",
+    "Standing",
     "State",
     "Store",
     "Summarizer",
@@ -269,7 +275,10 @@ _NAMES = {
     "gitsession.sync.remotes": ["Remote"],
     "gitsession.sync.retention": ["Expired", "Retention"],
     "gitsession.session.secrets": ["FoundSecret", "SecretSearch"],
+    "gitsession.api.exported": ["RedactedExport"],
     "gitsession.api.redacting": ["Redaction"],
+    "gitsession.api.remotes": ["PushPlan"],
+    "gitsession.sync.standing": ["Standing"],
     "gitsession.sync.syncing": ["SyncReport"],
     "gitsession.sync.transport": ["Talk"],
 }

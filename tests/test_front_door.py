@@ -12,6 +12,7 @@ import pytest
 
 import gitsession
 from gitsession import Session, Store
+from gitsession.api.exported import RedactedExport
 from gitsession.api.purges import Trashed
 from gitsession.api.redacting import Redaction
 from gitsession.checkpoint.at import FileChange, Files
@@ -27,6 +28,7 @@ from gitsession.sync.finding import PurgePlan
 from gitsession.sync.purging import Purged
 from gitsession.sync.remotes import Remote
 from gitsession.sync.retention import Expired, Retention
+from gitsession.sync.standing import Standing
 from gitsession.sync.syncing import SyncReport
 from gitsession.sync.transport import Talk
 
@@ -43,8 +45,8 @@ OFFERED = {
 LATER = {
     each.__name__: each for each in (Drained, FileChange, Files, Remote, RewindPlan, Rewound, Sealed, SyncReport, Talk)
 }
-LATER |= {each.__name__: each for each in (FoundSecret, Redaction, SecretSearch)}
-LATER |= {each.__name__: each for each in (Expired, Purged, PurgePlan, Repaired, Report, Retention, Trashed)}
+LATER |= {each.__name__: each for each in (FoundSecret, RedactedExport, Redaction, SecretSearch)}
+LATER |= {each.__name__: each for each in (Expired, Purged, PurgePlan, Repaired, Report, Retention, Standing, Trashed)}
 LATER |= {"Phase": Phase, "What": What}
 """What methods name and their modules load only when they are called."""
 
