@@ -37,7 +37,7 @@ def one(name: str, file: str, old: str, new: str, *tests: str) -> Break:
 
 
 FSYNCS = "tests/test_store_processes.py::test_how_often_the_disk_is_asked_to_be_sure"
-LEAF = "tests/test_beside_git.py::test_a_leaf_leads_to_whole_objects_and_never_goes_back_whoever_looks"
+LEAF = "tests/test_beside_git.py::test_a_leaf_leads_to_whole_objects_and_never_goes_back_for_who_starts"
 STRANGER = "tests/test_refwriter.py::test_a_strangers_lock_holds_up_only_its_own_ref"
 KILLS = "tests/test_kills.py"
 POWER = "tests/test_power.py"

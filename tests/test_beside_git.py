@@ -143,7 +143,7 @@ def test_git_itself_serves_a_packed_ref_that_was_replaced_within_a_second(path):
 
 
 @pytest.mark.promise("P15", "P16")
-def test_a_leaf_leads_to_whole_objects_and_never_goes_back_for_the_store_or_a_git_that_starts(path, faults):
+def test_a_leaf_leads_to_whole_objects_and_never_goes_back_for_who_starts(path, faults):
     wanted = figure(100_000, 10_000_000)
 
     def write(over: Callable[[], bool]) -> int:

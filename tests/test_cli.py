@@ -615,7 +615,7 @@ def test_a_folder_that_is_gone_matters_only_to_here(run: Run, imported: str, her
     try:
         assert "Login" in run("tree", imported)
         assert "0 problems" in run("verify")
-        assert "1 session, 1 of this folder" in run()
+        assert "1 session, 0 of this folder" in run()
     finally:
         os.chdir(here)
 
