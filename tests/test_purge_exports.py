@@ -6,6 +6,7 @@ import json
 import stat
 from pathlib import Path
 
+import codex_files
 import pytest
 from builders import header, said
 from commands import Run
@@ -91,6 +92,49 @@ def test_export_that_holds_nothing_of_it_is_not_imported_after_a_purge(run: Run,
     assert sessions(run) == before
 
 
+@pytest.mark.parametrize("agent", AGENTS)
+def test_unchanged_export_is_not_imported_after_a_purge_that_left_it(run: Run, session: str, agent: str) -> None:
+    file = resumed(run, session, agent)
+    run("purge", "--match", SECRET, "--yes")
+    for _ in range(2):
+        told = run("import", "--all")
+        assert "1 file unchanged" in told or agent == "pi"  # its file is that of the session itself
+    assert sessions(run) == [session]
+    run("purge", "--match", "All is well", "--yes")
+    run("import", "--all")
+    assert sessions(run) == [session]
+    run("purge", "--match", "login redirect", "--exports", "--yes")
+    assert "login redirect" not in file.read_text()
+    run("import", "--all")
+    assert sessions(run) == [session]
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("options", [[], ["--exports"]])
+def test_export_that_was_gone_on_with_is_imported_after_a_purge(
+    run: Run, session: str, options: list[str], before: bool
+) -> None:
+    file = resumed(run, session, "codex")
+    more = codex_files.joined(codex_files.user("more"), codex_files.assistant("yes"))
+    if before:
+        file.write_bytes(file.read_bytes() + more)
+    run("purge", "--match", SECRET, *options, "--yes")
+    if not before:
+        file.write_bytes(file.read_bytes() + more)
+    run("import", "--all")
+    assert len(sessions(run)) == 2
+    run("search", SECRET, code=exits.NOTHING)
+
+
+def test_unchanged_export_of_a_purged_session_is_not_imported(run: Run, session: str) -> None:
+    resumed(run, session, "claude")
+    run("purge", session, "--yes")
+    for _ in range(2):
+        run("import", "--all")
+        assert sessions(run, exits.NOTHING) == []
+    run("verify")
+
+
 def test_purged_entry_is_found_in_an_export_by_its_text(run: Run, session: str) -> None:
     file = resumed(run, session, "claude")
     log = json.loads(run("log", session, "--json"))["entries"]
@@ -174,6 +218,7 @@ def test_list_of_exports_is_local_and_holds_no_text(tmp_path: Path, monkeypatch:
         store.purge(plan)
         [after] = exports.read(store.objects.git_dir)
         assert (after.path, after.digest, after.conversation) == (before.path, "", "")
+        assert (after.size, after.mtime_ns) == ((found := Path(after.path).stat()).st_size, found.st_mtime_ns)
         assert [each.problem for each in store.redact_exports(plan)] == [""]
         assert text(session.line()) is not None
 

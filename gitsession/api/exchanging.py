@@ -30,6 +30,7 @@ from gitsession.session.shown import Shown
 from gitsession.store.gitstore import GitStore
 
 if TYPE_CHECKING:
+    from gitsession.index.catalogue import Stat
     from gitsession.live.drain import Drained
 
 
@@ -261,13 +262,18 @@ class Exchanging(Opened):
         with contextlib.suppress(OSError):  # a store that is read-only here
             exports.add(self.objects.git_dir, export)
 
-    def handed(self, format: Format, taken: Taken) -> str | None:
-        """The session that was handed over to an agent as this one, where nothing was said in it there since."""
+    def handed(self, format: Format, taken: Taken, place: Path, stamp: Stat) -> str | None:
+        """The session that was handed over to an agent as this one, where nothing was said in it there since.
+
+        ``place``, ``stamp``: where it lies, and how it stood before it was read.
+        """
         source = taken.source
         found = self.catalogue(fresh=False).handed(format.AGENT, source.source_id)
         sid, digest = (found.sid, found.digest) if found is not None else ("", b"")
         if found is None:  # a purge removes the catalogue
             sid, digest = exports.resumed_as(self.objects.git_dir, format.AGENT, source.source_id) or ("", b"")
-        if digest != resume.said(source) or self._session_of(format.AGENT, source.source_id):
+        if self._session_of(format.AGENT, source.source_id):
             return None
-        return sid
+        if digest == resume.said(source):
+            return sid
+        return exports.unchanged(self.objects.git_dir, format.AGENT, place, stamp.st_size, stamp.st_mtime_ns)

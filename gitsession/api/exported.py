@@ -100,8 +100,28 @@ def redact(objects: GitStore, plan: PurgePlan) -> list[RedactedExport]:
 
 
 def forget_digests(objects: GitStore, plan: PurgePlan) -> None:
-    """Drop the digests of exported files that held what was purged: each would prove a guess of the rest."""
-    _update(objects, {hit.export.path: replace(hit.export, digest="", conversation="") for hit in plan.exports})
+    """Drop the digests of exported files that held what was purged: each would prove a guess of the rest.
+
+    A file that is as it was written is known by its size and time from then on.
+    """
+    _update(objects, {hit.export.path: _without_digests(hit.export) for hit in plan.exports})
+
+
+def _without_digests(export: ExportedFile) -> ExportedFile:
+    size = mtime_ns = 0
+    with contextlib.suppress(OSError):
+        found = os.lstat(export.path)
+        data = _read(Path(export.path))
+        if data is not None and _is_as_written(export, found, data):
+            size, mtime_ns = found.st_size, found.st_mtime_ns
+    return replace(export, digest="", conversation="", size=size, mtime_ns=mtime_ns)
+
+
+def _is_as_written(export: ExportedFile, found: os.stat_result, data: bytes) -> bool:
+    """Return whether ``export`` was put where an agent looks, and nothing was said in it since."""
+    if not export.conversation:
+        return export.is_unchanged(found.st_size, found.st_mtime_ns)
+    return sha256(data).hexdigest() == export.digest or _said(export, data) == export.conversation
 
 
 def _update(objects: GitStore, changed: dict[str, ExportedFile]) -> None:
@@ -190,7 +210,9 @@ def _redact_file(export: ExportedFile, wanted: _Wanted) -> ExportedFile:
             if _stamp(path.lstat()) == _stamp(before):
                 os.rename(scratch, path)
                 durable.sync_directory(path.parent)
-                return _export_of(export, made)
+                said = _said(export, made) if _is_as_written(export, before, data) else ""
+                digest = sha256(made).hexdigest()
+                return replace(export, digest=digest, conversation=said, size=0, mtime_ns=0)
         finally:
             scratch.unlink(missing_ok=True)
     raise Malformed("it is being written to", hint=f"quit {export.agent} first")
@@ -219,12 +241,9 @@ def _shape(source: Source) -> object:
     return source.source_id, source.leaf, records, len(source.problems)
 
 
-def _export_of(export: ExportedFile, data: bytes) -> ExportedFile:
-    said = ""
-    if export.conversation:
-        source = _source(export, data)
-        said = resume.said(source).hex() if source is not None else ""
-    return replace(export, digest=sha256(data).hexdigest(), conversation=said)
+def _said(export: ExportedFile, data: bytes) -> str:
+    source = _source(export, data)
+    return resume.said(source).hex() if source is not None else ""
 
 
 Hide = Callable[[str, bool], str]

@@ -38,7 +38,7 @@ class Into(Protocol):
         histories: bool,
     ) -> BroughtIn: ...
 
-    def handed(self, format: Format, taken: Taken) -> str | None: ...
+    def handed(self, format: Format, taken: Taken, place: Path, stamp: Stat) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ class Imports:
                 self.unchanged += 1
                 return seen
             taken = found.take()
-            handed = None if named else self.store.handed(found.format, taken)
+            handed = None if named else self.store.handed(found.format, taken, found.place, found.stamp)
             if handed is not None:
                 self.unchanged += 1
                 if within:

@@ -22,7 +22,8 @@ class ExportedFile:
 
     ``agent``: the form that it has. ``digest``: SHA-256 of the file, in hexadecimal; "" if it held what was purged.
     ``id``: what the agent calls the session, and ``conversation``: a digest of what is said in it; "" as ``digest``,
-    and for a file that was not put where an agent looks.
+    and for a file that was not put where an agent looks. ``size``, ``mtime_ns``: of a file that held what was purged
+    and was otherwise as it was written: it is known by them while it does not change. 0: not known by them.
     """
 
     path: str
@@ -31,6 +32,12 @@ class ExportedFile:
     digest: str
     id: str = ""
     conversation: str = ""
+    size: int = 0
+    mtime_ns: int = 0
+
+    def is_unchanged(self, size: int, mtime_ns: int) -> bool:
+        """Return whether a file of this size and time is the one that a purge left as it was written."""
+        return self.size > 0 and (self.size, self.mtime_ns) == (size, mtime_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +82,15 @@ def resumed_as(git_dir: Path, agent: str, id: str) -> tuple[str, bytes] | None:
     for export in reversed(read(git_dir)):
         if (export.agent, export.id) == (agent, id) and export.conversation:
             return export.session, bytes.fromhex(export.conversation)
+    return None
+
+
+def unchanged(git_dir: Path, agent: str, place: Path, size: int, mtime_ns: int) -> str | None:
+    """Return the session that was written to ``place`` for ``agent``, if a purge left the file and it is the same."""
+    path = os.fspath(place.absolute())
+    for export in read(git_dir):
+        if (export.agent, export.path) == (agent, path) and export.is_unchanged(size, mtime_ns):
+            return export.session
     return None
 
 
