@@ -49,7 +49,7 @@ def command(app: App, entry: str | None, text: str, dry_run: bool, redacts: bool
     with watching.progress(quiet=as_json):
         what = store.plan_purge(sid, at, text=text)
     if not as_json:
-        _tell(what)
+        _tell(what, redacts=redacts)
     done: Purged | None = None
     redacted: list[RedactedExport] = []
     if not what.is_empty and not dry_run:
@@ -93,7 +93,7 @@ def _sum(what: PurgePlan) -> str:
     return ", ".join(parts) or "what is purged already"
 
 
-def _tell(what: PurgePlan) -> None:
+def _tell(what: PurgePlan, *, redacts: bool) -> None:
     for hit in what.entries[:_SHOWN]:
         say(f"{hit.session}  {hit.node.oid[:12]}  {hit.node.subject}")
     if len(what.entries) > _SHOWN:
@@ -101,7 +101,8 @@ def _tell(what: PurgePlan) -> None:
     for file in what.files[:_SHOWN]:
         say(f"{file.session}  {file.oid[:12]}  {file.path}")
     for found in what.exports:
-        say(f"still in: {found.export.path}: written for {found.export.agent}; --exports redacts it")
+        hint = "" if redacts else "; --exports redacts it"
+        say(f"still in: {found.export.path}: written for {found.export.agent}{hint}")
     for problem in what.problems:
         say(f"stays: {problem.where}: {problem.what}")
     if not what.is_empty:
