@@ -149,14 +149,12 @@ def _tell(store: Store, work: Imports) -> None:
         if done.rewritten is not None:
             away = f" (you are on {row.active})" if row and row.active != done.branch and not work.dry_run else ""
             say(f"  {path}:{done.rewritten}: rewritten from here on, now branch {done.branch}{away}; the rest stays")
-        # The problems of an unchanged file were shown when it became as it is: now they are counted.
-        most = 0 if not done.moves else PROBLEMS_SHOWN if path in work.named else 1
-        shown = _shown(done.problems, most)
+        # The problems of an unchanged file were shown when it became as it is: one stands for all now.
+        shown = _shown(done.problems, PROBLEMS_SHOWN if done.moves and path in work.named else 1)
         for problem in shown:
             say(f"  {path}:{problem.line}: {problem.what}" if problem.line else f"  {path}: {problem.what}")
         if len(done.problems) > len(shown):
-            more = "more problem" if shown else "problem"
-            say(f"  {count(len(done.problems) - len(shown), more)}; --json lists all")
+            say(f"  {count(len(done.problems) - len(shown), 'more problem')}; --json lists all")
     for each in work.behind:
         say(f"{each['path']}  {each['what']}, would be taken in behind it")
     for failure in work.failed:
