@@ -18,7 +18,7 @@ from gitsession.api.redacting import Redaction
 from gitsession.checkpoint.at import FileChange, Files
 from gitsession.checkpoint.taking import Phase
 from gitsession.exchange.repair import Repaired
-from gitsession.index.catalogue import Catalogue
+from gitsession.index.catalogue import Catalogue, Stat
 from gitsession.live.drain import Drained
 from gitsession.rewind.perform import Rewound
 from gitsession.rewind.plan import RewindPlan, What
@@ -32,7 +32,7 @@ from gitsession.sync.standing import Standing
 from gitsession.sync.syncing import SyncReport
 from gitsession.sync.transport import Talk
 
-INNER = {Catalogue}
+INNER = {Catalogue, Stat}
 """What commands alone ask for: derived, and free to change with every release."""
 
 OFFERED = {
@@ -47,7 +47,7 @@ LATER = {
 }
 LATER |= {each.__name__: each for each in (FoundSecret, RedactedExport, Redaction, SecretSearch)}
 LATER |= {each.__name__: each for each in (Expired, Purged, PurgePlan, Repaired, Report, Retention, Standing, Trashed)}
-LATER |= {"Phase": Phase, "What": What}
+LATER |= {"Phase": Phase, "Stat": Stat, "What": What}
 """What methods name and their modules load only when they are called."""
 
 
