@@ -31,7 +31,7 @@ from gitsession.store.memory import MemoryStore
 SEGMENTS = [f"01a1ffd1-{number}26d-7a00-aa58-5bfc88e96001" for number in (4, 5, 6, 7)]
 FORK = "01a1ffd1-926d-7a00-aa58-5bfc88e96002"
 TURN = 6
-"""How many lines a turn has."""
+"""The number of lines of a turn."""
 
 
 def begun(base: str | None, end: int, *parts: Any, thread: str = THREAD, **meta: object) -> bytes:

@@ -1,4 +1,4 @@
-"""What a remote with a scope, and a push of named sessions, leave at home: redacted entries and the archive."""
+"""Redacted entries and the archive stay out of a remote with a scope, and out of a push of named sessions."""
 
 from __future__ import annotations
 

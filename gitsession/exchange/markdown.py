@@ -33,7 +33,7 @@ AGENT = "markdown"
 
 _FENCE = re.compile(r"( {0,3})(`{3,}(?!.*`)|~{3,})")
 _OURS = re.compile(r" {0,3}(?=#{1,2}\s|(?:=+|-+)\s*$)")
-"""Where a line begins as a heading of ours does."""
+"""The beginning of a line that reads like one of our headings."""
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 _SPAN = re.compile(r"(?<!`)(`+)(?!`)(.*?)(?<!`)\1(?!`)")
 """A code span within one line."""

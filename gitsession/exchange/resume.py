@@ -56,7 +56,7 @@ class Resumption:
 
     @property
     def is_there(self) -> bool:
-        """Whether the session's own file need not be written."""
+        """True if the session's own file need not be written."""
         return self.held == len(self.data)
 
 

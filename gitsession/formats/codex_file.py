@@ -40,7 +40,7 @@ _BEGINS = re.compile(
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _SEGMENT = re.compile(rf"({_UUID.pattern})_({_UUID.pattern})$")
-"""How the name of a segment's file ends."""
+"""The end of the name of a segment's file."""
 
 
 def claims(head: bytes) -> bool:

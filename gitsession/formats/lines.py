@@ -17,7 +17,7 @@ class Stored:
         self._read = read
         self._size = size
         self.newest: tuple[int, Any] = (-1, None)
-        """What was last made of a span of it, by where that begins."""
+        """The last value made of a span, by the offset of the span."""
 
     def __len__(self) -> int:
         return self._size

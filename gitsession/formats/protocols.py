@@ -63,7 +63,7 @@ def is_document(format: Format) -> TypeGuard[Document]:
 
 
 class Streamed(Format, Protocol):
-    """What a module offers besides that takes apart a file larger than memory should hold."""
+    """A format that can split a file too large to hold in memory."""
 
     def split(self, data: Data, *, name: str = "", final: bool = False) -> Source:
         """``Format.split``. The records of a stored file read their payloads when they are asked for them."""

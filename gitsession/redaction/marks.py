@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 _ESC = rb"(?:\x1b|(?<!\\)\\++(?:u001[bB]|x1[bB]|0?33|e)|\^\[)"
-"""As it is, and as languages and ``cat -v`` write it. The look-behind: a run of backslashes is read once."""
+"""The escape byte, also as programming languages and ``cat -v`` write it. The look-behind keeps a run of backslashes
+from being read more than once."""
 _BELL = rb"(?:\x07|\\++u0007|(?:\x1b|\\++u001[bB])\\+)"
 _COLOUR = rb"\[(?:\d{1,3}[;:]?){1,20}+m"
 _SEQUENCE = re.compile(
@@ -24,7 +25,7 @@ _SEQUENCE = re.compile(
 when their first byte is lost."""
 
 _WRITTEN = re.compile(rb"\[\d{0,3}[\d;:]{0,60}[mK]")
-"""What every sequence that does not begin with its byte has in it, if it is a colour or erases a line."""
+"""The part that every sequence for a colour, or to erase a line, has without its first byte."""
 
 _NUMBER = (
     rb"[\w./@+-]{1,200}:\d{1,7}:|[\w./@+-]{1,200}-\d{1,7}-"
@@ -33,7 +34,7 @@ _NUMBER = (
 """``?``: an arrow or a bar that was written as an escape (``escapes.decoded``)."""
 _SIGN = rb"[+-](?![+-])|>|\#|//|\*|\||\xe2\x94\x82"
 _MARGIN = re.compile(rb'[\n"]((?:[ \t]*+(?:' + _NUMBER + rb"|" + _SIGN + rb")){1,6}+[ \t]?)")
-"""What stands before a line, or before the first one of a string."""
+"""The margin of a line, or of the first line of a string."""
 
 _PERCENT = re.compile(rb"%([0-9a-fA-F]{2})")
 
@@ -44,7 +45,7 @@ _SIGNS = (
     (b"u00", re.compile(rb"u00(?:1[bB]|00[ -~]\\++u0000)")),
     (b"%", _PERCENT),
 )
-"""How marks begin that ``bare`` takes out: few texts have any, and each costs a look at all of them."""
+"""The beginnings of the marks that ``bare`` removes. Few texts have any: each is searched for as plain bytes first."""
 
 
 class View(NamedTuple):
@@ -109,7 +110,7 @@ def _margins(data: bytes) -> Iterable[tuple[int, int, bytes]]:
 
 
 _FIRST = 2000
-"""How far the marks before the first line of a text may reach."""
+"""The most bytes that the margin of the first line of a text may have."""
 
 
 def _percents(data: bytes) -> Iterable[tuple[int, int, bytes]]:

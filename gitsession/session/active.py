@@ -65,7 +65,7 @@ def _loaded(store: ObjectStore, oid: Oid) -> Node | None:
 def is_superseded(
     store: ObjectStore, leaf: Node, superseded: Set[str], known: dict[Oid, bool] | None = None
 ) -> bool:
-    """Whether ``leaf`` is at or below an entry that is no longer in the agent's file.
+    """Return whether ``leaf`` is at or below an entry that is no longer in the agent's file.
 
     ``known``: the answers for entries that earlier calls met. With it, many leaves cost one walk of the tree.
     """

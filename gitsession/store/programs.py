@@ -18,9 +18,9 @@ _PROGRAMS = re.compile(
 )
 """Settings by which a repository names a program for git to run, or leads it to one."""
 _HARMLESS = {"diff.gitsession.textconv": "gitsession textconv"}
-"""What docs/git.md has users put there."""
+"""Commands that docs/git.md tells users to configure."""
 _TRANSPORT = re.compile(r"[A-Za-z0-9+.-]+::|-")
-"""How an address begins that names a program."""
+"""The beginning of an address that names a program."""
 
 
 def named(git_dir: Path) -> list[str]:

@@ -29,7 +29,7 @@ _NAMESPACE = re.compile(r"[a-z0-9][a-z0-9_-]{0,30}")
 _SCHEME = re.compile(r"(?:[A-Za-z0-9-]+::)?[A-Za-z][A-Za-z0-9+.-]*")
 _HEADS = "refs/heads/"
 _SCOPED = "gitsession-"
-"""What the settings of a scope begin with."""
+"""The prefix of the settings of a scope."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -54,7 +54,7 @@ def disable(folder: Path, as_json: bool) -> int:
 @click.argument("file", type=click.Path(path_type=Path))
 @with_app
 def message(app: App, file: Path) -> int:
-    """What the hook runs: name the session that made the commit in the commit message FILE."""
+    """Add the session that made a commit to the commit message in FILE (run by the hook)."""
     from gitsession.session.node import load
     from gitsession.sync import linking
 
