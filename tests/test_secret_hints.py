@@ -169,7 +169,7 @@ def test_a_look_ahead_says_the_same_wherever_it_begins_and_however_far_it_goes(m
     monkeypatch.setattr(ahead, "_BYTES", 200)
     texts = [nested(Shape("ghp_{an:36}", n).text if n % 3 == 0 else "nothing " * 9, 1).encode() for n in range(20)]
     for numbers in (range(20), range(5, 20), (19, 3, 4, 0)):
-        look = Ahead(SCANNER, texts)
+        look = Ahead(SCANNER, len(texts), texts.__getitem__)
         assert [look.may_hold(number) for number in numbers] == [number % 3 == 0 for number in numbers]
 
 

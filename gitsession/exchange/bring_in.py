@@ -7,10 +7,10 @@ moves each ref from the value that was seen. Where another writer was faster, it
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING
 
 from gitsession.codec.digest import hash_of, to_base32, to_base64url
 from gitsession.codec.payload import NONCE_BYTES
@@ -348,8 +348,9 @@ class _Plan:
         ours = OwnLines(self.store, self.sid, self.format, self.tree, self.seen) if self.tree else None
         at_line: dict[int, Node] = {}
         guard = self.store.guard
-        ahead = Ahead(guard.scanner, _Payloads(self.source.records)) if guard is not None else None
-        for number, record in enumerate(self.source.records):
+        records = self.source.records
+        ahead = Ahead(guard.scanner, len(records), lambda at: records[at].payload) if guard is not None else None
+        for number, record in enumerate(records):
             parent = self.root if record.parent is None else at_line[record.parent]
             if (node := alike.as_it_is(self.format, parent, record)) is not None:
                 at_line[record.line] = node
@@ -465,25 +466,6 @@ def _root_draft(source: Source, fork: str, guard: Guard | None) -> keep.Draft:
         entry = kinds.Fork(session=fork, agent=agent, source_id=source_id, view=VIEW, at_ms=at_ms)
     nonce = hash_of(names.seed(source.agent, source.source_id, source.started_ms))[:NONCE_BYTES]
     return keep.own(entry, nonce, guard)
-
-
-class _Payloads(Sequence[bytes]):
-    """The payloads of records, each read when it is asked for."""
-
-    def __init__(self, records: Sequence[Record]) -> None:
-        self._records = records
-
-    def __len__(self) -> int:
-        return len(self._records)
-
-    @overload
-    def __getitem__(self, at: int) -> bytes: ...
-    @overload
-    def __getitem__(self, at: slice) -> list[bytes]: ...
-    def __getitem__(self, at: int | slice) -> bytes | list[bytes]:
-        if isinstance(at, slice):
-            return [record.payload for record in self._records[at]]
-        return self._records[at].payload
 
 
 def _purged_session(store: ObjectStore, source: Source) -> str:

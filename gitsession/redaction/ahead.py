@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,11 +12,14 @@ _BYTES = 1 << 20
 
 
 class Ahead:
-    """A look that goes some way on from the payload that is asked for, in ``payloads`` from the first to the last."""
+    """A look that goes some way on from the payload that is asked for, of ``count`` payloads.
 
-    def __init__(self, scanner: Scanner, payloads: Sequence[bytes]) -> None:
+    ``payload`` reads one by its number, once for each look.
+    """
+
+    def __init__(self, scanner: Scanner, count: int, payload: Callable[[int], bytes]) -> None:
         self._scanner = scanner
-        self._payloads = payloads
+        self._count, self._payload = count, payload
         self._from = self._to = 0
         self._suspects: set[int] = set()
 
@@ -27,9 +30,10 @@ class Ahead:
         return number in self._suspects
 
     def _look(self, number: int) -> None:
-        size, end = 0, number
-        while end < len(self._payloads) and size < _BYTES:
-            size += len(self._payloads[end])
-            end += 1
-        self._from, self._to = number, end
-        self._suspects = {number + each for each in self._scanner.suspects(self._payloads[number:end])}
+        payloads: list[bytes] = []
+        size = 0
+        while number + len(payloads) < self._count and size < _BYTES:
+            payloads.append(self._payload(number + len(payloads)))
+            size += len(payloads[-1])
+        self._from, self._to = number, number + len(payloads)
+        self._suspects = {number + each for each in self._scanner.suspects(payloads)}

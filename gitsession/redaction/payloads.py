@@ -70,7 +70,7 @@ def suspects(payloads: Sequence[tuple[str, bytes]], scanner: Scanner) -> set[int
     ours = [number for number, (form, _) in enumerate(payloads) if form == _CBOR]
     mentioned = scanner.mentioning([payloads[number][1] for number in ours])
     texts |= {ours[each]: _view_of(payloads[ours[each]][1]) for each in mentioned}
-    looked = Ahead(scanner, list(texts.values()))
+    looked = Ahead(scanner, len(texts), list(texts.values()).__getitem__)
     return {number for place, number in enumerate(texts) if looked.may_hold(place)}
 
 
