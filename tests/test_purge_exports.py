@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
+import threading
 from pathlib import Path
 
 import codex_files
@@ -17,6 +19,7 @@ from gitsession.api.exported import MARK, redacted
 from gitsession.cli import exits
 from gitsession.formats import FORMATS, IMPORTING, RESUMABLE
 from gitsession.session import exports
+from gitsession.session.exports import ExportedFile
 
 AGENTS = [agent for agent in RESUMABLE if agent not in IMPORTING and agent != "aider"]
 
@@ -210,6 +213,51 @@ def test_export_to_a_file_of_its_own_is_listed(run: Run, session: str, here: Pat
     told = json.loads(run("purge", "--match", SECRET, "--exports", "--yes", "--json"))
     assert [(each["path"], each["redacted"]) for each in told["exports"]] == [(str(here / "page.md"), True)]
     assert SECRET not in (here / "page.md").read_text()
+
+
+def test_export_that_became_a_link_is_listed_and_left_alone(run: Run, session: str, here: Path) -> None:
+    run("export", session, "--to", "jsonl", "-o", "copy.jsonl")
+    (here / "copy.jsonl").rename(here / "elsewhere.jsonl")
+    (here / "copy.jsonl").symlink_to("elsewhere.jsonl")
+    told = json.loads(run("purge", "--match", SECRET, "--exports", "--yes", "--json", code=exits.REFUSED))
+    [export] = told["exports"]
+    assert not export["redacted"]
+    assert "link to elsewhere.jsonl" in export["problem"]
+    assert SECRET in (here / "elsewhere.jsonl").read_text()
+    assert (here / "copy.jsonl").is_symlink()
+
+
+@pytest.mark.timeout(60)
+def test_export_that_cannot_be_read_is_named(run: Run, session: str, here: Path) -> None:
+    run("export", session, "--to", "jsonl", "-o", "copy.jsonl")
+    (here / "copy.jsonl").unlink()
+    os.mkfifo(here / "copy.jsonl")
+    told = json.loads(run("purge", "--match", SECRET, "--dry-run", "--json"))
+    assert [each["where"] for each in told["problems"]] == [str(here / "copy.jsonl")]
+    assert "not a regular file" in told["problems"][0]["what"]
+
+
+def test_export_made_while_a_purge_rewrites_the_list_stays_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rewrite = exports.rewrite
+    with Store.create(tmp_path / "store.git") as store, Store.open(tmp_path / "store.git") as other:
+        session = store.new_session(agent="test")
+        session.append(Message.user(SECRET))
+        store.record_export(session.id, tmp_path / "one", "jsonl", b"")
+        (tmp_path / "one").write_text(SECRET)
+        late = threading.Thread(target=other.record_export, args=(session.id, tmp_path / "two", "jsonl", b""))
+
+        def while_another_exports(git_dir: Path, listed: list[ExportedFile]) -> None:
+            late.start()
+            late.join(0.2)
+            rewrite(git_dir, listed)
+
+        monkeypatch.setattr(exports, "rewrite", while_another_exports)
+        store.purge(store.plan_purge(text=SECRET))
+        late.join()
+    listed = {Path(each.path).name for each in exports.read(tmp_path / "store.git")}
+    assert listed == {"one", "two"}
 
 
 def test_list_of_exports_is_local_and_holds_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gitsession.api.opened import Opened, now_ms
-from gitsession.errors import Corrupt, Malformed, MissingObject, NotFound
+from gitsession.errors import Corrupt, Malformed, MissingObject, NotFound, Unavailable
 from gitsession.exchange import bring_in, discover, projects, resume, send_out, several, sources
 from gitsession.exchange.bring_in import BroughtIn
 from gitsession.exchange.resume import Resumption
@@ -259,7 +259,7 @@ class Exchanging(Opened):
         """
         place = os.fspath(path.absolute())
         export = ExportedFile(place, sid, agent, sha256(data).hexdigest(), id, conversation.hex())
-        with contextlib.suppress(OSError):  # a store that is read-only here
+        with contextlib.suppress(OSError, Unavailable), self.objects.locked():  # a store that is read-only here
             exports.add(self.objects.git_dir, export)
 
     def handed(self, format: Format, taken: Taken, place: Path, stamp: Stat) -> str | None:

@@ -36,7 +36,9 @@ MARK = "[purged]"
 TEXT_MIN = 16
 """A text of an entry that is shorter is not looked for elsewhere: it may be anybody's."""
 _ARGUMENT_MIN = 40
+"""The same for an argument of a tool call: paths and short commands are in many sessions."""
 _TRIES = 3
+"""How often a file is read again that changed before its redacted form was in place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,11 @@ def with_exports(objects: GitStore, view: ObjectStore, plan: PurgePlan, text: st
     problems: list[Problem] = []
     more = plan.more
     for export in listed:
-        data = _read(Path(export.path))
+        try:
+            data = durable.read_regular(export.path)
+        except OSError as error:
+            problems.append(Problem(export.path, f"it cannot be read: {error.strerror}"))
+            continue
         if data is None or not (export.session in wanted.sessions or wanted.is_in(data)):
             continue
         source = _source(export, data)
@@ -110,8 +116,8 @@ def forget_digests(objects: GitStore, plan: PurgePlan) -> None:
 def _without_digests(export: ExportedFile) -> ExportedFile:
     size = mtime_ns = 0
     with contextlib.suppress(OSError):
-        found = os.lstat(export.path)
-        data = _read(Path(export.path))
+        found = os.stat(export.path)
+        data = durable.read_regular(export.path)
         if data is not None and _is_as_written(export, found, data):
             size, mtime_ns = found.st_size, found.st_mtime_ns
     return replace(export, digest="", conversation="", size=size, mtime_ns=mtime_ns)
@@ -126,8 +132,9 @@ def _is_as_written(export: ExportedFile, found: os.stat_result, data: bytes) -> 
 
 def _update(objects: GitStore, changed: dict[str, ExportedFile]) -> None:
     if changed:
-        listed = [changed.get(export.path, export) for export in exports.read(objects.git_dir)]
-        exports.rewrite(objects.git_dir, listed)
+        with objects.locked():
+            listed = [changed.get(export.path, export) for export in exports.read(objects.git_dir)]
+            exports.rewrite(objects.git_dir, listed)
 
 
 def _wanted(view: ObjectStore, plan: PurgePlan, text: str) -> _Wanted:
@@ -165,13 +172,6 @@ def _strings(value: Any) -> Iterator[str]:
             yield from _strings(each)
 
 
-def _read(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes() if stat.S_ISREG(path.lstat().st_mode) else None
-    except OSError:
-        return None
-
-
 def _source(export: ExportedFile, data: bytes) -> Source | None:
     """Return what an import would make of the file; ``None`` for one that is no agent's, or no session any more."""
     if export.agent not in FORMATS:
@@ -201,7 +201,11 @@ def _redact_file(export: ExportedFile, wanted: _Wanted) -> ExportedFile:
     hide = _all_hidden if export.session in wanted.sessions else _hiding(wanted.texts)
     for _ in range(_TRIES):
         before = path.lstat()
-        data = path.read_bytes()
+        if stat.S_ISLNK(before.st_mode):
+            raise Malformed(f"it is a link to {os.readlink(path)}", hint="redact or delete that file yourself")
+        data = durable.read_regular(path)
+        if data is None:
+            raise Malformed("it is gone")
         made = redacted(data, hide)
         _check(export, data, made, wanted)
         scratch = path.parent / f".gitsession-{secrets.token_hex(8)}.tmp"

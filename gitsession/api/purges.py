@@ -110,9 +110,8 @@ def purge(
         raise Refused(f"{begun[0].words} has not ended", hint="`gitsession rewind --continue` or `--abort` first")
     catalogues.close()
     try:
-        done = purging.add(objects, what.more, clock()) if what.more else Purged()
-        exported.forget_digests(objects, what)
-        return done
+        exported.forget_digests(objects, what)  # first: nobody does it for a purge that is killed after this
+        return purging.add(objects, what.more, clock()) if what.more else Purged()
     finally:
         catalogues.close()
         memory.clear()

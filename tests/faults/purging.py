@@ -1,4 +1,4 @@
-"""A purge while it is being hurt: a store with a secret in its journal, its packs, a title, and a captured file."""
+"""A purge while it is being hurt: a store with a secret in its journal, its packs, a title, and an exported file."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from gitsession.store.gitstore import GitStore
 PURGE = "purge"
 """The run that is hurt."""
 
+EXPORT = "exported.jsonl"
+"""In the folder of the store, so that it is put back with it."""
 _URANDOM = os.urandom
 
 
@@ -32,6 +34,9 @@ def prepare(place: Path) -> None:
             session.rename(SECRET)
             session.rename("harmless")
             sid = session.id
+            data = store.export(sid, to="claude").data
+            (place / EXPORT).write_bytes(data)
+            store.record_export(sid, place / EXPORT, "claude", data)
             store.flush()
             store.sessions()
         with Store.open(place, clock=clock, flush_on_close=False) as store:
@@ -50,6 +55,7 @@ def carry_out(store: Store) -> None:
     what = store.plan_purge(text=SECRET)
     if not what.is_empty:
         store.purge(what)
+        store.redact_exports(what)
 
 
 def settle(place: Path) -> GitStore:
