@@ -18,7 +18,7 @@ from gitsession.model.entries import Message
 from gitsession.store.create import create
 from gitsession.store.gitstore import GitStore
 
-SHARES = {"eio": 0.09, "enospc": 0.07, "edquot": 0.03, "eintr": 0.07, "short": 0.3, "eio-on": 0.04, "enospc-on": 0.04}
+SHARES = {"eio": 0.05, "enospc": 0.04, "edquot": 0.02, "eintr": 0.04, "short": 0.15, "eio-on": 0.02, "enospc-on": 0.02}
 """Of all calls; the deep run (benchmarks/deep) makes it all of them."""
 
 TRIED_AGAIN = ("append", "names", "import", "raw", "compact", "from")

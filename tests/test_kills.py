@@ -7,7 +7,7 @@ from faults.bench import Bench
 from faults.shim import Fault
 from faults.work import WORKLOADS
 
-SHARES = {"kill-before": 0.3, "kill-after": 0.1, "torn": 0.35}
+SHARES = {"kill-before": 0.15, "kill-after": 0.06, "torn": 0.15}
 """Of all calls; the deep run (benchmarks/deep) makes it all of them."""
 
 
