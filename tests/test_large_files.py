@@ -8,7 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from gitsession.formats import lines as stored_lines
 from gitsession.formats.jsonl import cut
 from gitsession.formats.lines import Lines, Stored
 from gitsession.formats.record import StoredRecord
+from gitsession.redaction.original import Original
 from gitsession.store.base import Kind, Oid
 from gitsession.store.spill import PLACE, Spill
 
@@ -198,16 +199,19 @@ def test_no_secret_of_a_large_file_is_in_an_object(tmp_path: Path, monkeypatch: 
     path.write_bytes(pi_file(*texts))
     Store.create(git_dir).close()
     put = Spill.put
-    kinds = []
+    kinds: list[str] = []
+    kept: list[int] = []
 
-    def looked_at(spill: Spill, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
+    def looked_at(spill: Spill, objects: Mapping[Oid, tuple[Kind, bytes]], originals: Sequence[Original]) -> None:
         kinds.extend(kind for kind, _ in objects.values())
         assert not any(key.encode() in data for _, data in objects.values())
-        put(spill, objects)
+        kept.append(len(originals))
+        put(spill, objects, originals)
 
     monkeypatch.setattr(Spill, "put", looked_at)
     large_import(path, git_dir)
     assert kinds.count("blob") > 20
+    assert sum(kept) > 20 and max(kept) < 5
     with Store.open(git_dir) as store:
         found = [store.objects.read(oid)[1] for oid in store.objects.oids()]
         assert len(found) > 60 and not any(key.encode() in data for data in found)
@@ -225,9 +229,9 @@ from gitsession.store import spill
 discover.LARGE_BYTES, bring_in.SPILL_BYTES = 0, 2000
 _, when, git_dir, path = sys.argv
 move_in = spill.Spill.move_in
-def killed(self):
+def killed(self, vault):
     if when == "after":
-        move_in(self)
+        move_in(self, vault)
     os.kill(os.getpid(), signal.SIGKILL)
 spill.Spill.move_in = killed
 with Store.open(Path(git_dir)) as store:

@@ -138,7 +138,8 @@ def bring_in(
 class _Plan:
     """Objects and ref moves of one import, and how they come about.
 
-    ``objects``: those that are not in ``spill``. ``continued``: the entries of the store that new ones follow.
+    ``objects``, ``originals``: those that are not in ``spill``. ``continued``: the entries of the store that new ones
+    follow.
     """
 
     store: ObjectStore
@@ -160,8 +161,8 @@ class _Plan:
             self.objects[oid] = (kind, data)
             self.size += len(data)
             if self.spill is not None and self.size > SPILL_BYTES:
-                self.spill.put(self.objects)
-                self.objects, self.size = {}, 0
+                self.spill.put(self.objects, self.originals)
+                self.objects, self.originals, self.size = {}, [], 0
         return oid
 
     def close(self) -> None:
@@ -170,6 +171,7 @@ class _Plan:
 
     def keep_original(self, original: Original) -> None:
         self.originals.append(original)
+        self.size += len(original.payload)
 
     def run(self, attachments: Mapping[str, bytes]) -> None:
         self.purged = purged.read(self.store)
@@ -245,7 +247,7 @@ class _Plan:
             raise RefMoved("another writer was faster")
         if not all(self.store.contains(oid) for oid in self.continued):
             raise RefMoved("what it goes on from was purged meanwhile")
-        self.spill.move_in()
+        self.spill.move_in(self.store.vault)
 
     def outcome(self) -> BroughtIn:
         moves = [

@@ -11,7 +11,7 @@ import sqlite3
 import stat
 import threading
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -78,6 +78,19 @@ class Vault:
             except (sqlite3.DatabaseError, zlib.error) as error:
                 raise self._corrupt(error) from error
         return next(iter(found), None)
+
+    def originals(self) -> Iterator[Original]:
+        """Yield every original. Raises ``Corrupt``."""
+        with self._lock:
+            try:
+                db = self._open(make=False)
+                if db is None:
+                    return
+                rows = db.execute("SELECT digest, chain, source, payload FROM originals")
+                for digest, chain, source, payload in rows:
+                    yield Original(digest, chain, zlib.decompress(payload), source)
+            except (sqlite3.DatabaseError, zlib.error) as error:
+                raise self._corrupt(error) from error
 
     def forget(self, digests: Iterable[bytes]) -> int:
         """Take the originals of entries away for good, and what the file still held of them; how many there were.

@@ -6,7 +6,7 @@ One suite (tests/test_store_contract.py) judges both.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
@@ -55,8 +55,8 @@ class Reader(Protocol):
 class Spill(Protocol):
     """Objects that wait outside of memory for one transaction (``store/spill.py``)."""
 
-    def put(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None: ...
-    def move_in(self) -> None: ...
+    def put(self, objects: Mapping[Oid, tuple[Kind, bytes]], originals: Sequence[Original]) -> None: ...
+    def move_in(self, vault: Vault) -> None: ...
     def close(self) -> None: ...
 
 

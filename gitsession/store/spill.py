@@ -1,4 +1,5 @@
-"""Objects of a transaction that are too many for memory: in packs apart, until the transaction moves them in.
+"""Objects of a transaction that are too many for memory: in packs apart, until the transaction moves them in, with
+the originals of what was redacted in a vault apart.
 
 They lie in a folder of their own below the store, where neither git nor a flush looks, so that the store's lock is
 free while they are written. Each folder has a lock that its process holds: a folder whose lock is free was left by one
@@ -10,9 +11,10 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gitsession.errors import Unavailable
 from gitsession.store import create, pack
@@ -20,6 +22,10 @@ from gitsession.store.base import Kind, Oid
 from gitsession.store.durable import make_directories, sync_directory, sync_file
 from gitsession.store.lock import alone
 from gitsession.store.pending import unavailable
+
+if TYPE_CHECKING:
+    from gitsession.redaction.original import Original
+    from gitsession.redaction.vault import Vault
 
 PLACE = f"{create.CONTROL}/importing"
 _LOCK = "lock"
@@ -32,23 +38,28 @@ class Spill:
         self._git_dir = git_dir
         self._folder = git_dir / PLACE / secrets.token_hex(8)
         self._held = ExitStack()
+        self._vault: Vault | None = None
         self._is_used = False
 
-    def put(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
-        """Write ``objects`` as one more pack. Raises ``Unavailable``."""
+    def put(self, objects: Mapping[Oid, tuple[Kind, bytes]], originals: Sequence[Original]) -> None:
+        """Write ``objects`` as one more pack, and ``originals``. Raises ``Unavailable``."""
         try:
             if not self._is_used:
                 self._begin()
             pack.write_pack(self._folder, objects, self._git_dir / create.KEEP)
+            if originals:
+                self._own_vault().keep(originals)
         except OSError as error:
             raise unavailable(self._git_dir, "write", error) from error
 
-    def move_in(self) -> None:
-        """Give the store the packs, kept until the refs have moved. For a holder of its lock. Raises ``Unavailable``.
+    def move_in(self, vault: Vault) -> None:
+        """Give the store the packs, kept until the refs have moved, and ``vault`` the originals.
 
-        They are durable when this returns.
+        For a holder of the store's lock. All is durable when this returns. Raises ``Unavailable`` and ``Corrupt``.
         """
         try:
+            if self._vault is not None:
+                vault.keep(self._vault.originals())  # first: no entry without what it hides
             if self._is_used:
                 move_packs(self._folder / "pack", self._git_dir)
         except OSError as error:
@@ -56,9 +67,18 @@ class Spill:
 
     def close(self) -> None:
         """Remove what was not moved in. Idempotent."""
+        if self._vault is not None:
+            self._vault.close()
         if self._is_used:
             shutil.rmtree(self._folder, ignore_errors=True)
         self._held.close()
+
+    def _own_vault(self) -> Vault:
+        from gitsession.redaction.vault import FILE, Vault  # sqlite3 is not for who only reads
+
+        if self._vault is None:
+            self._vault = Vault(self._folder / FILE)
+        return self._vault
 
     def _begin(self) -> None:
         place = self._git_dir / PLACE
