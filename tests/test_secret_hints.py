@@ -12,7 +12,7 @@ from secret_shapes import CONTEXTS, SHAPES, Shape, nested
 
 from gitsession.codec import payload
 from gitsession.model.entries import Custom
-from gitsession.redaction import ahead, scan
+from gitsession.redaction import ahead, hints, marks, scan
 from gitsession.redaction.ahead import Ahead
 from gitsession.redaction.payloads import redact, suspects
 from gitsession.redaction.rule import Rule
@@ -211,3 +211,18 @@ def test_programs_in_which_there_is_something_may_hold_it():
         found = PLAIN.scan_bytes(text)
         assert SCANNER.scan_bytes(text) == found
         assert not found or SCANNER.may_hold(text)
+
+
+@pytest.mark.parametrize("unit", ["token:", "_pat=", "key="])
+def test_value_that_is_made_of_names_is_read_once(monkeypatch, unit):
+    read, starts = hints.Turns._read, []
+    monkeypatch.setattr(hints.Turns, "_read", lambda turns, at: (starts.append(at), read(turns, at)))
+    text = unit.encode() * 2000
+    for hint in hints.HINTS:
+        assert list(scan._hinted(hint, text, text)) == []
+    assert len(starts) == 1
+
+
+def test_word_that_begins_with_the_end_of_a_sequence_is_no_mark():
+    assert list(marks.places(b"Usage: x [messages] [Key] b[key]", has_escapes=False)) == []
+    assert list(marks.places(b"\\x1b[m \\033[K ESC[m ^[[K", has_escapes=False)) == [4, 11, 17, 22]

@@ -122,13 +122,15 @@ _ADDRESSES = (
         "https://{an:40}@github.com/acme/x.git",
         check=looks.is_random,
     ),
-    _context(
+    Rule(
         "url-signature",
-        rb"(?<=[?&_-])(?i:sig(?:nature)?)=(?P<secret>[A-Za-z0-9%+/_.~-]{20,1024}={0,2})",
-        (b"sig=", b"signature="),
-        "https://acme.blob.core.windows.net/c/f?sv=2024-01-01&se=2026-01-01&sig={an:43}%3D",
-        "https://acme.s3.amazonaws.com/f?X-Amz-Expires=60&X-Amz-Signature={hex:64}",
-        check=looks.is_random,
+        rb"(?<![^?&_ -])(?i:sig(?:nature)?)=(?P<secret>[A-Za-z0-9%+/_.~-]{20,1024}={0,2})",
+        (b"sig=", b"Sig=", b"SIG=", b"signature=", b"Signature=", b"SIGNATURE="),
+        looks.is_random,
+        samples=(
+            "https://acme.blob.core.windows.net/c/f?sv=2024-01-01&se=2026-01-01&sig={an:43}%3D",
+            "https://acme.s3.amazonaws.com/f?X-Amz-Expires=60&X-Amz-Signature={hex:64}",
+        ),
     ),
     _context(
         "azure-account-key",

@@ -14,7 +14,10 @@ from typing import NamedTuple
 
 
 class Hint(NamedTuple):
-    """Of rules whose word has ``stem`` in it: what must follow the stem."""
+    """Of rules whose word has ``stem`` in it: what must follow the stem.
+
+    Where the group ``turns`` of ``behind`` matches, a value begins that must take three turns, too (``Turns``).
+    """
 
     stem: bytes
     behind: bytes = b""
@@ -36,37 +39,39 @@ _SIGN = rb"[\w.-]{0,40}+(?:" + _BLANKS + rb"|\])*+(?::=|=>|==?|:)" + _BLANKS + r
 """From a stem to the value: the rest of the name, and what assigns."""
 
 _VALUE = rb"""(?:[^\s"'\\]|\\+u[0-9A-Fa-f]{4})"""
-_NO_CALL = rb"(?![(\[{]|[A-Za-z_$][\w.$]{2,}[(\[{])"
+_NO_CALL = rb"(?![(\[{$<]|[A-Za-z_$][\w.$]{2,}[(\[{])"
 _TURN = rb"(?:(?<=[a-z])(?=[A-Z0-9])|(?<=[A-Z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z]))"
-_TURNS = rb"""(?=(?:(?:[^\s"'\\]|\\+u){1,2600}?""" + _TURN + rb"){3})"
-"""What ``looks.is_random`` and ``looks.is_password`` ask for at least, and of what kind a value must not be."""
+_INSIDE = rb"""(?:[^\s"'\\]|\\++u)"""
+_FIRST_TURN = re.compile(_INSIDE + rb"+?" + _TURN)
+_TWO_TURNS = re.compile(rb"(?:" + _INSIDE + rb"+?" + _TURN + rb"){2}")
+_REST = re.compile(_INSIDE + rb"*+")
+"""What ``looks.is_random`` asks for at least: a value takes three turns between kinds of characters."""
 
 _ANY = _SIGN + rb"(?:(?i:bearer|basic|token|apikey|api-key|bot|key|digest|negotiate|aws)" + _BLANKS + rb"++)?"
 _HEADER = _ANY + _VALUE + rb"{12}"
-_RANDOM = _SIGN + rb"(?=" + _VALUE + rb"{16})" + _NO_CALL + _TURNS
+_RANDOM = _SIGN + rb"(?=" + _VALUE + rb"{16})" + _NO_CALL + rb"(?P<turns>)"
 _PASSWORD = _SIGN + _NO_CALL + _VALUE + rb"{8}"
 _KEY = _BLANKS + rb"*+[=:,>]+" + _BLANKS + rb"*+[A-Za-z0-9/+]{40}"
+_TO_PASSWORD = rb"(?:[^pP]{0,1500}+[pP]){1,30}?(?i:assword)"
 
 HINTS = (
     Hint(b"pass", _PASSWORD + rb"|(?:wd)? +-[\w]"),
     Hint(b"pwd", _PASSWORD),
     Hint(b"secret", _RANDOM),
-    Hint(b"token", _RANDOM + rb"|(?<=(?i:-token))" + _HEADER),
-    Hint(b"key", _RANDOM + rb"|(?<=(?i:-key))" + _HEADER + rb"|" + _KEY + rb"|-File-\d"),
-    Hint(b"auth", _HEADER),
+    Hint(b"token", rb"(?<=(?i:-token))" + _HEADER + rb"|" + _RANDOM),
+    Hint(b"key", rb"(?<=(?i:-key))" + _HEADER + rb"|" + _KEY + rb"|-File-\d|" + _RANDOM),
+    Hint(b"auth", rb"(?:(?i:orization|-?token)|(?![A-Za-z]))" + _HEADER),
     Hint(b"cookie", _SIGN),
     Hint(b"://", rb"""(?:[^\s/@"'<>\\]|\\+u[0-9A-Fa-f]{4}){3,700}+@"""),
     Hint(b"bearer", _BLANKS + rb"++" + _VALUE + rb"{20}"),
-    Hint(b"login", rb"(?<=\.[A-Za-z]{5})\([^)]{0,1500}?[\"'`\\]|" + _BLANKS + rb"(?s:.){1,1500}?(?i:password)"),
-    Hint(b"sig=", _VALUE + rb"{20}"),
-    Hint(b"signature=", _VALUE + rb"{20}"),
+    Hint(b"login", rb"(?<=\.[A-Za-z]{5})\([^)\"'`\\]{0,1500}+[\"'`\\]|" + _BLANKS + _TO_PASSWORD),
     Hint(b"-----begin", rb" [A-Z0-9 ]{0,100}PRIVATE KEY"),
     Hint(b"credential", _RANDOM),
-    Hint(b"curl", rb"[^\n]{0,2000}? -(?:u|-user|-proxy-user)"),
+    Hint(b"curl", rb"(?:[^\n-]{0,1500}+-){1,150}?(?<= -)(?:u|-user|-proxy-user)"),
     Hint(b"mysql", rb"[^\n]{0,600}? -p"),
     Hint(b"variable", _BLANKS + rb"{2}[^{}]{0,1500}\{[^{}]{0,2500}?default"),
     Hint(b"432:", rb"[^\s:]{1,400}:"),
-    Hint(b"discord", rb"[^\n]{0,1000}?[MNO][\w-]{23}"),
+    Hint(b"discord", rb"(?:[^\nMNO]{0,1000}+[MNO]){1,100}?[\w-]{23}"),
     Hint(b"_pat", _RANDOM),
 )
 """Stems in lower case that stand for any case; patterns go by case. They are asked for in this order."""
@@ -77,3 +82,32 @@ def of(words: list[bytes]) -> tuple[Hint, ...]:
     hints = [hint for hint in HINTS if any(hint.stem in word for word in words)]
     others = dict.fromkeys(word for word in words if not any(hint.stem in word for hint in hints))
     return (*hints, *(Hint(word) for word in others))
+
+
+class Turns:
+    """The turns in the values of one text, which are asked for from left to right.
+
+    The answer for a value holds up to its first turn, or to its end where it has none, so that a run of names and
+    signs that is one value for each of them is read once.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._from = self._to = 0
+        self._are_three = False
+
+    def are_three(self, at: int) -> bool:
+        """Return whether the value that begins at ``at`` takes three turns."""
+        if not self._from <= at < self._to:
+            self._read(at)
+        return self._are_three
+
+    def _read(self, at: int) -> None:
+        first = _FIRST_TURN.match(self._data, at)
+        second = None if first is None else _TWO_TURNS.match(self._data, first.end())
+        self._are_three = second is not None
+        if first is not None and second is not None:
+            self._to = first.end()
+        else:
+            self._to = _REST.match(self._data, at).end()  # type: ignore[union-attr]
+        self._from = at

@@ -36,6 +36,7 @@ _REST = re.compile(rb"""[^\s"'`\\<>,;]*""")
 _IN_RUN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./+=~:$@%")
 _MARKS = bytes(120 if byte in _IN_RUN else 32 for byte in range(256))
 _RUN = b"x" * RUN_MIN
+_BACKSLASH = ord("\\")
 
 _REMEMBERED = 50_000
 _REMEMBERED_BYTES = 200
@@ -127,17 +128,17 @@ class Scanner:
             return set(range(len(texts)))
         texts = [_without_slashes(text) for text in texts]
         joined = b"\n".join(texts)
-        found = _numbers(texts, places(joined))
-        others = sorted(_numbers(texts, marks.places(joined)) - found)
+        has_escapes = b"u00" in joined
+        letters = (each.start() for each in _LETTER.finditer(joined)) if has_escapes else ()
+        found = _numbers(texts, itertools.chain(letters, places(joined)))
+        others = sorted(_numbers(texts, marks.places(joined, has_escapes=has_escapes)) - found)
         if others:
             bare = [marks.bare(texts[number]) for number in others]
             found |= {others[each] for each in _numbers(bare, places(b"\n".join(bare)))}
         return found
 
     def _mentions(self, data: bytes) -> Iterator[int]:
-        """Where in ``data`` a word of a rule stands, or an escape that may stand for a part of one."""
-        if b"\\u00" in data:
-            yield from (found.start() for found in _LETTER.finditer(data))
+        """Where in ``data`` a word of a rule stands."""
         lower = data.lower()
         for hint in self._hints:
             yield from _all_of(hint.stem, lower)
@@ -153,16 +154,16 @@ class Scanner:
             yield from _hinted(hint, data, lower)
         for word in self._own_words:
             yield from _all_of(word, data)
-        if b"\\u00" in data:
-            yield from (found.start() for found in _LETTER.finditer(data))
         if self._tokens:
             yield from self._runs_with_tokens(data)
 
     def _runs_with_tokens(self, data: bytes) -> Iterator[int]:
         found = _runs(data, with_mark=True) - self._innocent
-        runs = _escapes_apart(b" ".join(found))
+        runs = b" ".join(found)
+        words = list(self._words_in(runs))
+        runs = _escapes_apart(runs) if words else runs
         guilty: set[bytes] = set()
-        for word, rules in self._words_in(runs):
+        for word, rules in words:
             for hit in itertools.chain.from_iterable(_hits(rule, word, runs, runs) for rule in rules):
                 guilty.add(_run_at(runs, hit.start))
         for run in guilty:
@@ -207,6 +208,9 @@ class Scanner:
 
 def _numbers(texts: Sequence[bytes], places: Iterable[int]) -> set[int]:
     """Return the numbers of those of ``texts`` in which one of ``places`` lies, in all of them joined by a byte."""
+    places = list(places)
+    if not places:
+        return set()
     starts = [0, *itertools.accumulate(len(text) + 1 for text in texts)]
     return {bisect_right(starts, place) - 1 for place in places}
 
@@ -221,9 +225,10 @@ def _hinted(hint: Hint, data: bytes, lower: bytes) -> Iterator[int]:
     at = lower.find(stem)
     if at < 0:
         return
-    match = hint.compiled.match
+    match, turns = hint.compiled.match, hints.Turns(data)
     while at >= 0:
-        if match(data, at + size) is not None:
+        found = match(data, at + size)
+        if found is not None and (found.lastgroup is None or turns.are_three(found.end())):
             yield at
         at = lower.find(stem, at + 1)
 
@@ -244,20 +249,21 @@ def _runs(data: bytes, *, with_mark: bool = False) -> set[bytes]:
     """The words of ``data`` that are long enough for a token. ``with_mark``: and the backslash before."""
     marks = data.translate(_MARKS)
     runs: set[bytes] = set()
-    at = marks.find(_RUN)
+    find, add = marks.find, runs.add
+    at = find(_RUN)
     while at >= 0:
-        end = marks.find(b" ", at + RUN_MIN)
+        end = find(b" ", at + RUN_MIN)
         if end < 0:
             end = len(data)
-        runs.add(data[at - 1 if with_mark and data[at - 1 : at] == b"\\" else at : end])
-        at = marks.find(_RUN, end)
+        add(data[at - 1 if with_mark and at and data[at - 1] == _BACKSLASH else at : end])
+        at = find(_RUN, end)
     return runs
 
 
 def _escapes_apart(runs: bytes) -> bytes:
     """``runs``, and each that may have the end of an escape or a line mark at its beginning without it."""
-    runs = _ESCAPED.sub(rb"\g<0> \1", runs) if b"\\" in runs else runs
-    return _MARKED.sub(rb"\g<0> \1", b" " + runs)
+    runs = b" ".join((b"", runs, *(_ESCAPED.findall(runs) if b"\\" in runs else ())))
+    return b" ".join((runs, *_MARKED.findall(runs)))
 
 
 def _run_at(runs: bytes, at: int) -> bytes:

@@ -115,7 +115,7 @@ CHAT = (
     _token(
         "slack-token",
         rb"xox[abceoprsd](?:\.xox[bp])?-[A-Za-z0-9%+/-]{10,}",
-        "xoxa xoxb xoxc xoxd xoxe xoxo xoxp xoxr xoxs",
+        "xox",
         "xoxb-{d:12}-{d:13}-{an:24}",
         "xoxp-{d:12}-{d:12}-{d:12}-{hex:32}",
     ),
