@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import time
@@ -27,6 +28,7 @@ from gitsession.sync import syncing
 KILLS = int(os.environ.get("GITSESSION_PLAIN_GIT", "12"))
 SEED = int(os.environ.get("GITSESSION_PLAIN_GIT_SEED", "0"))
 PARTS = 2
+KILLS_OF_A_STORE = 50
 
 LOSE_NOTHING = (
     ("fetch", "-q"),
@@ -48,7 +50,7 @@ class Campaign:
     ``acknowledged``: the oids of entries whose append has returned.
     """
 
-    def __init__(self, seed: int, folder: Path) -> None:
+    def __init__(self, seed: str, folder: Path) -> None:
         self.chance = random.Random(seed)
         self.hub, self.path, self.folder = hub(folder / "hub.git"), folder / "store.git", folder
         git(self.hub, "config", "receive.denyDeletes", "false")
@@ -149,13 +151,19 @@ class Campaign:
 @pytest.mark.promise("P16")
 @pytest.mark.parametrize("part", range(PARTS))
 def test_killed_writers_beside_plain_git_that_deletes_lose_nothing(tmp_path: Path, faults: Faults, part: int):
-    campaign = Campaign(SEED * PARTS + part, tmp_path)
-    for number in range(KILLS // PARTS):
-        with faults.one():
-            campaign.round(number)
-    with Store.open(tmp_path / "store.git") as store:
-        assert store.verify().problems == []
+    acknowledged = restored = 0
+    for first in range(0, KILLS // PARTS, KILLS_OF_A_STORE):
+        folder = tmp_path / str(first)
+        folder.mkdir()
+        campaign = Campaign(f"{SEED} {part} {first}", folder)
+        for number in range(min(KILLS_OF_A_STORE, KILLS // PARTS - first)):
+            with faults.one():
+                campaign.round(number)
+        with Store.open(campaign.path) as store:
+            assert store.verify().problems == []
+        acknowledged, restored = acknowledged + len(campaign.acknowledged), restored + campaign.restored
+        shutil.rmtree(folder)
     print(
-        f"{len(campaign.acknowledged):,} entries acknowledged; {campaign.restored:,} of them taken off their branches "
-        f"by plain git, named by verify and restored"
+        f"{acknowledged:,} entries acknowledged; {restored:,} of them taken off their branches by plain git, "
+        f"named by verify and restored"
     )
