@@ -108,6 +108,25 @@ def test_a_push_of_named_sessions_leaves_the_words_and_the_archive_of_others(tmp
             assert other.verify().problems == []
 
 
+def test_a_bundle_of_named_sessions_leaves_the_words_of_others(tmp_path: Path) -> None:
+    path, file = tmp_path / "store.git", tmp_path / "one.bundle"
+    with store_with_secrets(path) as store:
+        public = begun(store, "pi", f"public {KEY}").id
+        begun(store, "other", f"private {KEY}")
+    with redacted(path) as store:
+        assert store.bundle(file, [public]) == [public]
+        store.bundle(tmp_path / "all.bundle")
+    mirror = forge(tmp_path / "mirror.git")
+    git(mirror, "fetch", "-q", str(file), "refs/heads/*:refs/heads/*")
+    assert b"public" in everything(mirror)
+    assert b"private" not in everything(mirror)
+    with Store.create(tmp_path / "other.git") as other:
+        for bundle, sessions in ((file, 1), (tmp_path / "all.bundle", 2)):
+            assert not other.unbundle(bundle).of("refused")
+            assert len(other.sessions()) == sessions
+            assert other.verify().problems == []
+
+
 def test_the_plan_of_a_push_has_the_sessions_of_the_archive(run: Run, here: Path) -> None:
     hub(here / "hub.git")
     with Store.open() as store:

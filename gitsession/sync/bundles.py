@@ -1,4 +1,7 @@
-"""Sessions in one file, for a stick or a mail: git's own bundles."""
+"""Sessions in one file, for a stick or a mail: git's own bundles.
+
+A bundle of chosen sessions takes as much of the set of what was purged as a push of them to a new remote (``scoped``).
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,14 @@ from gitsession.errors import NotFound, Refused
 from gitsession.store import create, gitcli, refs
 from gitsession.store.base import Oid
 from gitsession.store.gitstore import GitStore
-from gitsession.sync import remotes, syncing
+from gitsession.sync import remotes, scoped, syncing
+from gitsession.sync.meeting import alone
+from gitsession.sync.quarantine import Quarantine
 from gitsession.sync.reconcile import SyncedBranch
+from gitsession.sync.remotes import Remote
 from gitsession.sync.syncing import SyncReport
 from gitsession.sync.transport import Talk
+from gitsession.sync.unions import Merged
 
 
 def write(store: GitStore, path: Path, sessions: Iterable[str] = ()) -> dict[str, Oid]:
@@ -33,11 +40,22 @@ def write(store: GitStore, path: Path, sessions: Iterable[str] = ()) -> dict[str
     if os.path.lexists(path):
         raise Refused(f"{path} is there already", hint="name a new file")
     # Without the set of what was purged nobody could tell a tombstone in it from one that somebody made.
-    own = (create.MAIN, *([refs.TOMBSTONES] if store.ref(refs.TOMBSTONES) is not None else []))
-    named = "".join(f"{ref}\n" for ref in (*own, *held))
-    words = ("bundle", "create", "--quiet", "--version=2", os.path.abspath(path), "--stdin")
-    gitcli.run(store.git_dir, *words, stdin=named.encode(), timeout_seconds=6 * 3600)
+    ours = store.ref(refs.TOMBSTONES)
+    given = scoped.tombstones_for(store, None, wanted) if wanted else Merged(ours)
+    own = {ref: oid for ref, oid in ((create.MAIN, store.ref(create.MAIN)), (refs.TOMBSTONES, given.oid)) if oid}
+    if given.oid == ours:
+        _create(store.git_dir, path, [*own, *held])
+        return held
+    with alone(store), Quarantine(store.git_dir, Remote("bundle", str(path)), {**own, **held}) as place:
+        place.put(given.objects)
+        _create(place.git_dir, path, [*own, *held])
     return held
+
+
+def _create(git_dir: Path, path: Path, names: Iterable[str]) -> None:
+    named = "".join(f"{ref}\n" for ref in names)
+    words = ("bundle", "create", "--quiet", "--version=2", os.path.abspath(path), "--stdin")
+    gitcli.run(git_dir, *words, stdin=named.encode(), timeout_seconds=6 * 3600)
 
 
 def take(store: GitStore, path: Path, talk: Talk) -> SyncReport:

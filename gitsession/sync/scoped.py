@@ -20,14 +20,15 @@ from gitsession.sync.remotes import Remote
 from gitsession.sync.unions import Merged
 
 
-def tombstones_for(store: GitStore, remote: Remote, sids: Collection[str]) -> Merged:
+def tombstones_for(store: GitStore, remote: Remote | None, sids: Collection[str]) -> Merged:
     """Return the commit of the set that goes to a remote to which only the sessions ``sids`` may go.
 
-    That is our own where every replacement in it and in its history belongs to one of them or was sent; else one that
+    ``remote``: ``None`` for a new file, which holds nothing yet. The commit is our own where every replacement in it and in its history belongs to one of them or was sent; else one that
     follows what the remote was seen to hold, without the others. ``store`` must have been flushed. Raises
     ``Unavailable`` and what reading the set raises.
     """
-    ours, theirs = store.ref(refs.TOMBSTONES), store.ref(remote.tracking(refs.TOMBSTONES))
+    ours = store.ref(refs.TOMBSTONES)
+    theirs = store.ref(remote.tracking(refs.TOMBSTONES)) if remote is not None else None
     given = tombstones.NONE if theirs is None else tombstones.at(store, theirs)
     if ours is None or ours == theirs:
         return Merged(theirs)
@@ -59,12 +60,12 @@ def _steps(store: GitStore, ours: Oid, theirs: Oid | None) -> list[Oid]:
     return found
 
 
-def _replaced(store: GitStore, remote: Remote, sids: Collection[str]) -> set[str]:
+def _replaced(store: GitStore, remote: Remote | None, sids: Collection[str]) -> set[str]:
     """The digests of the entries in whose place something stands: in sessions, listed, archived or in the trash, and
     at the remote.
     """
     prefixes = [prefix for sid in sids for prefix in (refs.session(sid), refs.trashed(refs.session(sid)))]
-    prefixes.append(remote.tracks)
+    prefixes += [remote.tracks] if remote is not None else []
     tips = {value for prefix in prefixes for value in store.refs(prefix).values() if refs.target(value) is None}
     ends = archived.read(store).ends
     tips |= {oid for sid in sids for _, oid in ends.get(sid, ())}
