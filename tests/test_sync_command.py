@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -276,6 +277,51 @@ def test_a_session_that_the_remote_has_stays_in_step(run: Run, here: Path) -> No
 def test_an_address_that_is_no_url_is_refused(run: Run, address: str) -> None:
     assert "it is no URL" in run("remote", "add", "bad", address, code=2, err=True)
     assert "bad" not in run("remote", code=1)
+
+
+@pytest.mark.parametrize(
+    ("address", "why"), [("user@host", "it has no path"), ("ext::sh -c id", "it names a program to run")]
+)
+def test_what_cannot_be_a_repository_is_refused(run: Run, here: Path, address: str, why: str) -> None:
+    told = run("remote", "add", "bad", address, code=2, err=True)
+    assert f"cannot use {address!r} as the address of a repository: {why}" in told
+    assert "bad" not in run("remote", code=1)
+    (here / "user@host").mkdir()
+    run("remote", "add", "folder", "user@host", "--all")
+
+
+def test_a_path_without_a_repository_is_named_with_the_command_that_makes_one(run: Run, here: Path) -> None:
+    told = run("remote", "add", "origin", "no where", err=True)
+    assert f"there is no repository at {here}/no where yet" in told
+    hint = re.search(r"`(git init [^`]*)`", told)
+    assert hint
+    subprocess.run(shlex.split(hint[1]), check=True, capture_output=True)
+    assert run("remote", "add", "again", "no where", err=True) == ""
+    assert run("remote", "add", "url", f"file://{here}/hub.git", err=True) == ""
+    assert run("remote", "add", "elsewhere", "user@host:path", err=True) == ""
+
+
+def test_a_scope_that_matches_nothing_is_named(run: Run, here: Path) -> None:
+    imported(run, here, "hi")
+    told = run("remote", "add", "bad", "hub.git", "--agent", "nobody", code=3, err=True)
+    assert "cannot add 'bad': there is no agent 'nobody'" in told
+    assert "codex" in told
+    assert "bad" not in run("remote", code=1)
+    told = run("remote", "add", "odd", "hub.git", "--project", "/no/where", "--label", "l", "--agent", "pi", err=True)
+    assert "no session matches --project /no/where now" in told
+    assert "no session matches --label l now" in told
+    assert "--agent" not in told
+    assert run("remote", "add", "good", "hub.git", "--project", ".", err=True) == ""
+
+
+def test_the_hint_of_several_remotes_can_be_pasted(run: Run, here: Path) -> None:
+    for name in ("one", "two"):
+        run("remote", "add", name, "hub.git", "--all")
+    hint = re.search(r"`gitsession (git config [^`]*)`", run("sync", code=3, err=True))
+    assert hint
+    words = hint[1].replace("NAME", "two").split()
+    subprocess.run([sys.executable, "-m", "gitsession", *words], check=True)  # it becomes git
+    assert "two: nothing to do" in run("push")
 
 
 def test_a_scope_is_either_all_or_limited(run: Run) -> None:

@@ -142,6 +142,41 @@ def test_the_plan_of_a_push_has_the_sessions_of_the_archive(run: Run, here: Path
     assert run("sync", "--dry-run") == "origin: nothing to send\n"
 
 
+def test_a_push_of_named_sessions_does_not_answer_the_question_of_the_first_push(run: Run, here: Path) -> None:
+    hub(here / "hub.git")
+    with Store.open() as store:
+        public = begun(store, "pi", "public").id
+        private = begun(store, "pi", "private").id
+    run("remote", "add", "origin", "hub.git")
+    run("push", "origin", public)
+    for command in ("sync", "push"):
+        assert private in run(command, code=4, err=True)
+    assert b"private" not in everything(here / "hub.git")
+    run("push", "--yes")
+    with Store.open() as store:
+        begun(store, "pi", "later")
+    run("sync")
+    assert b"later" in everything(here / "hub.git")
+
+
+def test_what_was_pulled_does_not_answer_the_question_of_the_first_push(run: Run, here: Path) -> None:
+    hub(here / "hub.git")
+    with Store.create(here / "other.git") as other:
+        begun(other, "pi", "public")
+        other.add_remote("origin", str(here / "hub.git"))
+        other.sync()
+    with Store.open() as store:
+        private = begun(store, "pi", "private").id
+    run("remote", "add", "origin", "hub.git")
+    run("pull")
+    assert private in run("sync", code=4, err=True)
+    run("--store", "clone.git", "clone", "hub.git", "clone.git")
+    with Store.open(here / "clone.git") as clone:
+        begun(clone, "pi", "of the clone")
+    run("--store", "clone.git", "sync")
+    assert b"of the clone" in everything(here / "hub.git")
+
+
 @pytest.mark.parametrize("limit", ["--project", "--agent", "--label"])
 def test_an_empty_scope_is_refused(run: Run, limit: str) -> None:
     assert "is empty" in run("remote", "add", "origin", "hub.git", limit, "", code=2, err=True)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gitsession.api.opened import Opened
+from gitsession.errors import NotFound
 from gitsession.exchange import projects
+from gitsession.formats import FORMATS
 from gitsession.index import names
 from gitsession.index.here import is_of
 from gitsession.store import refs
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
 class PushPlan:
     """The sessions that a push to ``remote`` would send.
 
-    ``is_first``: the remote was never seen to have a session, and was not added with ``all``.
+    ``is_first``: nobody has agreed yet to what the remote takes: it was not added with ``all``, not cloned from, and no
+    push or sync of all that is in its scope has sent a session.
     ``archived``: the ids of sessions that the archive would take along, though none of their branches is sent.
     """
 
@@ -61,11 +64,16 @@ class Syncing(Opened):
 
         ``home``: of several, it rules names. ``projects`` (folders or identities), ``agents``, ``labels``: its scope;
         other sessions are not sent to it (docs/sync.md). ``all``: all sessions, and the commands do not ask before the
-        first push. Raises ``InvalidName`` and ``Refused``.
+        first push. Raises ``InvalidName``, ``Refused``, and ``NotFound`` for an agent that does not exist.
         """
         from gitsession.sync import remotes
 
-        scope = remotes.Scope(projects=tuple(projects), agents=tuple(agents), labels=tuple(labels), is_all=all)
+        agents = tuple(agents)
+        known = {*FORMATS, *(row.agent for row in self.catalogue().sessions())} if agents else frozenset()
+        if unknown := sorted({*agents} - known - {""}):
+            hint = f"there are {', '.join(sorted(known))}"
+            raise NotFound(f"cannot add {name[:80]!r}: there is no agent {unknown[0][:80]!r}", hint=hint)
+        scope = remotes.Scope(projects=tuple(projects), agents=agents, labels=tuple(labels), is_all=all)
         return remotes.add(self.objects.git_dir, name, url, namespace=namespace, home=home, scope=scope)
 
     def plan_push(self, remote: str = "") -> PushPlan:
@@ -80,15 +88,22 @@ class Syncing(Opened):
         sids = set(outgoing.sessions_to_send(self.objects, found, among))
         archived = outgoing.sessions_only_archived(self.objects, found, among)
         rows = tuple(row for row in self.catalogue().sessions() if row.sid in sids)
-        has_sessions = any(refs.session_of(found.here(name)) for name in self.objects.refs(found.tracks))
-        is_first = not has_sessions and not found.scope.is_all
-        return PushPlan(found.name, rows, is_first, tuple(archived))
+        return PushPlan(found.name, rows, not found.is_agreed, tuple(archived))
 
     def standing(self, remote: Remote) -> Standing:
         """Return what a remote lacks of what is in its scope, as far as was seen of it. It is not asked."""
         from gitsession.sync import standing
 
         return standing.of(self.objects, remote, self._among(remote))
+
+    def unmatched_scope(self, remote: Remote) -> list[tuple[str, str]]:
+        """Return the projects, agents and labels in the scope of a remote that no session has, each with its kind."""
+        from gitsession.sync.remotes import Scope
+
+        alone = [("project", value, Scope(projects=(value,))) for value in remote.scope.projects]
+        alone += [("agent", value, Scope(agents=(value,))) for value in remote.scope.agents]
+        alone += [("label", value, Scope(labels=(value,))) for value in remote.scope.labels]
+        return [(kind, value) for kind, value, scope in alone if not self._among(replace(remote, scope=scope))]
 
     def remove_remote(self, name: str) -> Remote:
         """Forget one; what came from it stays. Raises ``NotFound``."""
@@ -112,14 +127,19 @@ class Syncing(Opened):
 
         sids = [self._row(session).sid for session in sessions]
         found = self._remote(remote)
-        return syncing.push(self.objects, found, talk or _silent(), sessions=sids, among=self._among(found))
+        report = syncing.push(self.objects, found, talk or _silent(), sessions=sids, among=self._among(found))
+        if not sids:
+            self._agree(found, report)
+        return report
 
     def sync(self, remote: str = "", *, talk: Talk | None = None) -> SyncReport:
         """Both, until both have the same. Raises as ``pull``."""
         from gitsession.sync import syncing
 
         found = self._remote(remote)
-        return syncing.sync(self.objects, found, talk or _silent(), among=self._among(found))
+        report = syncing.sync(self.objects, found, talk or _silent(), among=self._among(found))
+        self._agree(found, report)
+        return report
 
     def bundle(self, path: str | Path, sessions: Iterable[str] = ()) -> list[str]:
         """Put sessions, or all, into a new file; their ids. Raises ``Refused``, ``NotFound`` and ``Unavailable``."""
@@ -133,6 +153,13 @@ class Syncing(Opened):
         from gitsession.sync import bundles
 
         return bundles.take(self.objects, Path(path), talk or _silent())
+
+    def _agree(self, remote: Remote, report: SyncReport) -> None:
+        """Record that what is in the scope of a remote may go there, if any of it was sent."""
+        from gitsession.sync import remotes
+
+        if any(refs.session_of(ref) or ref == refs.ARCHIVE for ref in report.pushed):
+            remotes.agree(self.objects.git_dir, remote)
 
     def _among(self, remote: Remote) -> frozenset[str] | None:
         """Return the sessions in the scope of a remote; ``None`` where it has none."""

@@ -53,6 +53,7 @@ def clone(url: str, path: Path, talk: Talk, *, filter: str = "", namespace: str 
         create.create(aside)
         held = _hold(aside)
         remote = remotes.add(aside, DEFAULT, url, namespace=namespace)
+        remotes.agree(aside, remote)
         if namespace:
             with GitStore.open(aside) as store:
                 report = syncing.pull(store, remote, talk)

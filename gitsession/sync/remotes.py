@@ -27,9 +27,11 @@ the other side, or for a password. Those are the user's own configuration to nam
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _NAMESPACE = re.compile(r"[a-z0-9][a-z0-9_-]{0,30}")
 _SCHEME = re.compile(r"(?:[A-Za-z0-9-]+::)?[A-Za-z][A-Za-z0-9+.-]*")
+_HOST_ALONE = re.compile(r"[^@/:\s]+@[^@/:\s]+")
 _HEADS = "refs/heads/"
 _SCOPED = "gitsession-"
 """The prefix of the settings of a scope."""
+_AGREED = f"{_SCOPED}agreed"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,7 +56,8 @@ class Remote:
     """``places``: which refs of ours lie where on the remote, as pairs of beginnings. ``is_home``: it rules names.
 
     ``is_named``: git's configuration knows it; a bundle is asked by its address, and remembered by nothing.
-    ``settings``: of what the store's configuration says of it, what cannot name a program to run.
+    ``settings``: of what the store's configuration says of it, what cannot name a program to run. ``is_agreed``: the
+    user has agreed once to what the scope sends to it.
     """
 
     name: str
@@ -64,6 +67,7 @@ class Remote:
     is_named: bool = True
     settings: tuple[tuple[str, str], ...] = ()
     scope: Scope = Scope()
+    is_agreed: bool = False
 
     @property
     def address(self) -> str:
@@ -133,7 +137,8 @@ def listed(git_dir: Path) -> list[Remote]:
             labels=kept["label"],
             is_all=said.get(f"remote.{name}.{_SCOPED}all", [""])[-1] == "true",
         )
-        found.append(Remote(name, url, places, is_home=name == home, settings=told, scope=scope))
+        agreed = scope.is_all or said.get(f"remote.{name}.{_AGREED}", [""])[-1] == "true"
+        found.append(Remote(name, url, places, name == home, settings=told, scope=scope, is_agreed=agreed))
     return found
 
 
@@ -156,7 +161,8 @@ def find(git_dir: Path, name: str = "") -> Remote:
     names = ", ".join(remote.name for remote in there)
     if not name:
         raise NotFound(
-            f"which remote? There are {names}", hint=f"name one, or make one the home: git config {HOME} NAME"
+            f"which remote? There are {names}",
+            hint=f"name one, or make one the home: `gitsession git config {HOME} NAME`",
         )
     raise NotFound(f"no remote {name[:80]!r}", hint=f"there are {names}")
 
@@ -181,7 +187,7 @@ def add(
         raise Refused(f"there is a remote {name!r}", hint="choose another name, or remove it first")
     where = address(url)
     made = Remote(name, where, _shared(namespace) if namespace else _OWN)
-    for key in ("fetch", "push", *(f"{_SCOPED}{kind}" for kind in ("project", "agent", "label", "all"))):
+    for key in ("fetch", "push", _AGREED, *(f"{_SCOPED}{kind}" for kind in ("project", "agent", "label", "all"))):
         _config(git_dir, "--unset-all", f"remote.{name}.{key}", accept=(0, 5))
     for kind, values in (("project", scope.projects), ("agent", scope.agents), ("label", scope.labels)):
         for value in values:
@@ -198,6 +204,12 @@ def add(
     if home:
         _config(git_dir, HOME, name)
     return find(git_dir, name)
+
+
+def agree(git_dir: Path, remote: Remote) -> None:
+    """Record that the user has agreed to what the scope of a remote sends to it."""
+    if remote.is_named and not remote.is_agreed:
+        _config(git_dir, f"remote.{remote.name}.{_AGREED}", "true")
 
 
 def file(path: Path) -> Remote:
@@ -225,7 +237,19 @@ def address(url: str) -> str:
     scheme, mark, rest = url.partition("://")
     if mark and not (rest and _SCHEME.fullmatch(scheme)):
         raise InvalidName(f"cannot use {url[:80]!r} as the address of a repository: it is no URL")
+    if url.startswith("ext::"):
+        raise InvalidName(f"cannot use {url[:80]!r} as the address of a repository: it names a program to run")
+    if _HOST_ALONE.fullmatch(url) and not os.path.lexists(url):
+        hint = f"name the repository too: {url}:PATH; for a folder here: ./{url}"
+        raise InvalidName(f"cannot use {url[:80]!r} as the address of a repository: it has no path", hint=hint)
     return url if mark or ":" in url.partition("/")[0] else os.path.abspath(os.path.expanduser(url))
+
+
+def missing(url: str) -> str:
+    """Return the path of a repository on this machine that is not there; "" if it is there, or is elsewhere."""
+    path = url.removeprefix("file://")
+    is_there = any(os.path.exists(os.path.join(path, name)) for name in ("HEAD", ".git")) or os.path.isfile(path)
+    return "" if is_there or not os.path.isabs(path) else path
 
 
 def plain(url: str) -> str:

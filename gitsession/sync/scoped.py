@@ -23,9 +23,10 @@ from gitsession.sync.unions import Merged
 def tombstones_for(store: GitStore, remote: Remote | None, sids: Collection[str]) -> Merged:
     """Return the commit of the set that goes to a remote to which only the sessions ``sids`` may go.
 
-    ``remote``: ``None`` for a new file, which holds nothing yet. The commit is our own where every replacement in it and in its history belongs to one of them or was sent; else one that
-    follows what the remote was seen to hold, without the others. ``store`` must have been flushed. Raises
-    ``Unavailable`` and what reading the set raises.
+    ``remote``: ``None`` for a new file, which holds nothing yet. The commit is our own where every
+    replacement in it and in its history belongs to one of them or was sent; else one that follows what the remote was
+    seen to hold, without the others. ``store`` must have been flushed. Raises ``Unavailable`` and what reading the set
+    raises.
     """
     ours = store.ref(refs.TOMBSTONES)
     theirs = store.ref(remote.tracking(refs.TOMBSTONES)) if remote is not None else None

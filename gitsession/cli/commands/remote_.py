@@ -8,9 +8,10 @@ import click
 
 from gitsession.cli import exits
 from gitsession.cli.opening import App, with_app
-from gitsession.cli.output import emit, json_option, on_a_line, say, warn
+from gitsession.cli.output import emit, json_option, on_a_line, say, shell_words, warn
 
 if TYPE_CHECKING:
+    from gitsession.api import Store
     from gitsession.sync.remotes import Remote
 
 
@@ -73,9 +74,11 @@ def add(
     as_json: bool,
 ) -> None:
     """Remember the repository at URL as NAME. Nothing is sent yet."""
-    remote = app.store(make=True).add_remote(
+    store = app.store(make=True)
+    remote = store.add_remote(
         name, url, namespace=namespace, home=home, projects=projects, agents=agents, labels=labels, all=is_all
     )
+    _warn_of(store, remote)
     if as_json:
         emit("remote-add", {"remotes": [_object(remote)], "branches": []})
     else:
@@ -94,6 +97,17 @@ def remove(app: App, name: str, as_json: bool) -> None:
         emit("remote-remove", {"remotes": [_object(remote)]})
     else:
         say(f"{remote.name} is forgotten; what came from it stays")
+
+
+def _warn_of(store: Store, remote: Remote) -> None:
+    """Warn of an address where no repository is, and of a scope that sends nothing."""
+    from gitsession.sync import remotes
+
+    if path := remotes.missing(remote.url):
+        warn(f"warning: there is no repository at {path} yet")
+        warn(f"  hint: run `git init --bare {shell_words([path])}`")
+    for kind, value in store.unmatched_scope(remote):
+        warn(f"warning: no session matches --{kind} {shell_words([value])} now")
 
 
 def _object(remote: Remote) -> dict[str, Any]:
