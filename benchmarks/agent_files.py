@@ -5,6 +5,7 @@ Made files have the shape that the agent writes, and words in no order, which pa
 
 from __future__ import annotations
 
+import functools
 import json
 import random
 import shutil
@@ -80,6 +81,13 @@ def compacted(place: Path, turns: int, compactions: int) -> AgentFile:
     return AgentFile("codex", f"codex (made), {compactions} compactions", path)
 
 
+def large(agent: str, place: Path, size: int) -> AgentFile:
+    """A made session of Claude Code's or codex's of about ``size`` bytes, 11 KB a line."""
+    path = place / _made_name(agent)
+    _write(path, _LARGE[agent](size // 11_200))
+    return AgentFile(agent, f"{agent} (made)", path)
+
+
 # ---- made ones
 
 
@@ -93,12 +101,11 @@ def _pi(path: Path, turns: int) -> None:
 
 
 def _claude(path: Path, turns: int) -> None:
-    _write(path, (_claude_line(number) for number in range(turns * 2)))
+    _write(path, (_claude_line(number, words(number)) for number in range(turns * 2)))
 
 
-def _claude_line(number: int) -> dict[str, Any]:
+def _claude_line(number: int, text: str) -> dict[str, Any]:
     role = "assistant" if number % 2 else "user"
-    text = words(number)
     answer = {"id": f"msg_{number}", "type": "message", "model": "m", "content": [{"type": "text", "text": text}]}
     return {
         "parentUuid": _uuid(number - 1) if number else None, "isSidechain": False, "userType": "external",
@@ -131,6 +138,28 @@ def _codex_said(role: str, kind: str, number: int) -> dict[str, Any]:
 
 def _codex_line(kind: str, **payload: object) -> dict[str, Any]:
     return {"timestamp": START, "type": kind, "payload": payload}
+
+
+def _long(number: int) -> str:
+    """About 11 KB, another text for each number."""
+    return f"{number} " + " ".join(_paragraph((number * 7 + each * 31) % 1000) for each in range(16))
+
+
+_paragraph = functools.cache(words)
+
+
+def _large_claude(lines: int) -> Lines:
+    return (_claude_line(number, _long(number)) for number in range(lines))
+
+
+def _large_codex(lines: int) -> Lines:
+    yield from _codex_lines(0, 1)
+    for number in range(lines):
+        content = [{"type": "output_text", "text": _long(number)}]
+        yield _codex_line("response_item", type="message", role="assistant", content=content)
+
+
+_LARGE: dict[str, Callable[[int], Lines]] = {"claude": _large_claude, "codex": _large_codex}
 
 
 def _aider(path: Path, turns: int) -> None:
@@ -184,7 +213,8 @@ def _librecode_entry(db: sqlite3.Connection, number: int) -> None:
 
 
 def _write(path: Path, lines: Lines) -> None:
-    path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+    with path.open("w") as file:
+        file.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
 
 
 def _uuid(number: int) -> str:
@@ -208,7 +238,7 @@ def _grow_pi(path: Path) -> None:
 
 def _grow_claude(path: Path) -> None:
     last = _last(path, "uuid")
-    more = _claude_line(9_000_001) | {"parentUuid": last["uuid"], "sessionId": last["sessionId"]}
+    more = _claude_line(9_000_001, words(9_000_001)) | {"parentUuid": last["uuid"], "sessionId": last["sessionId"]}
     _add(path, json.dumps(more) + "\n")
 
 
