@@ -816,6 +816,9 @@ def test_the_demo_tells_a_story_with_plain_git(run: Run, tmp_path: Path) -> None
     assert "notes.txt     mine, and changed since" in told, "a rewind leaves what the user wrote"
     assert "fatal" not in told
     assert "error" not in told
+    for line in told.partition("# The same with gitsession")[2].splitlines():
+        if line.startswith("  gitsession "):
+            run(*line.split()[1:])
     assert "is there already" in run("demo", "--in", str(tmp_path / "demo"), code=75, err=True)
 
 

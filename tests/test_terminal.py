@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 from builders import entry, header, label, pi_file, said
+from rich.cells import cell_len
 from test_hostile_store import EVERY_VERB
 
 from gitsession.cli import files, hooking, output, syncing
@@ -22,6 +23,15 @@ from gitsession.codec.text import clean
 from gitsession.formats import RESUMABLE
 from gitsession.model.headline import Headline
 from gitsession.rewind.perform import FileOutcome
+
+
+@pytest.mark.parametrize("text", ["abcdefghij", "修正登录重定向", "a修正登录重定向", "修 修 修 修 修", "e\u0301" * 12])
+@pytest.mark.parametrize("columns", [1, 4, 5, 10])
+def test_a_shortened_text_counts_columns(text: str, columns: int) -> None:
+    shown = output.shorten(text, columns)
+    assert cell_len(shown) <= columns
+    assert shown == text if cell_len(text) <= columns else shown.endswith("…")
+
 
 SGR = re.compile(r"\x1b\[[0-9;]*m")
 

@@ -123,8 +123,13 @@ def _escaped(word: str) -> str:
 
 
 def shorten(text: str, width: int) -> str:
+    """Return ``text`` on one line of at most ``width`` columns. A character of Chinese, say, takes two."""
     safe = " ".join(clean(text).split())
-    return safe if len(safe) <= width else safe[: max(width - 1, 0)] + "…"
+    if safe.isascii():
+        return safe if len(safe) <= width else safe[: max(width - 1, 0)] + "…"
+    from rich.cells import cell_len, set_cell_size  # only here: a list of plain titles must start fast
+
+    return safe if cell_len(safe) <= width else set_cell_size(safe, max(width - 1, 0)).rstrip() + "…"
 
 
 def width() -> int:

@@ -49,7 +49,8 @@ def command(folder: Path | None) -> None:
     say("\n# The same with gitsession", bold=True)
     first = f"{rewound}@root"
     for command in (
-        f"tree {sid}", f"show {sid}@tests-pass", f"diff {first}", f"rewind {first} --dry-run", f"rewind {first}", "undo"
+        f"tree {sid}", f"show {sid}@tests-pass", f"diff {first}", f"rewind {first} --dry-run", f"rewind {first}",
+        f"undo {rewound}",
     ):  # fmt: skip
         say(f"  gitsession --store {path} {command}")
     say(f"\nEverything is in {place}; remove the folder when you have seen enough.")
