@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from builders import dumps
+
+from gitsession import Store
+from gitsession.api.imports import Imports
 
 THREAD = "01a1ffd1-326d-7a00-aa58-5bfc88e96001"
 START = "2026-11-21T20:34:22.452Z"
@@ -18,6 +22,15 @@ PIXEL = (
 )  # the smallest PNG
 
 Lines = list[dict[str, Any]]
+
+
+def import_files(store: Store, files: Iterable[Path]) -> None:
+    """Import all files of threads, also those that go on from one of the others."""
+    imports = Imports(store)
+    for file in sorted(files):
+        imports.take(file)
+    imports.take_what_waits()
+    imports.finish()
 
 
 def rollout(*parts: Lines, thread: str = THREAD, first: int | None = None, **meta: object) -> bytes:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from builders import SHARED, STORES, assert_clean, session
-from codex_files import START, THREAD, at, joined, turn
+from codex_files import START, THREAD, at, import_files, joined, turn
 
 from gitsession.api import Store
 from gitsession.api.imports import Imports
@@ -315,11 +315,7 @@ def resumed(store: Store, sid: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_new_home_gets_what_a_thread_goes_on_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = on_disk(tmp_path / "files", FILES)
     with Store.create(tmp_path / "store.git") as opened:
-        imports = Imports(opened)
-        for file in sorted(folder.iterdir()):
-            imports.take(file)
-        imports.take_what_waits()
-        imports.finish()
+        import_files(opened, folder.iterdir())
         rows = {row.source_id: row.sid for row in opened.sessions()}
         there = resumed(opened, rows[FORK], tmp_path, monkeypatch)
         assert there == {name(THREAD), name(THREAD, SEGMENTS[2]), name(FORK)}

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 import real_codex
+from codex_files import import_files
 
 from gitsession.api import Store
-from gitsession.api.imports import Imports
 
 pytestmark = pytest.mark.skipif(not real_codex.is_there(), reason="the real codex is not at hand")
 
@@ -73,11 +73,7 @@ def test_a_reverted_and_forked_thread_goes_on_in_a_new_home(tmp_path: Path, monk
     ids = json.loads(ran.stdout.splitlines()[-1])
     files = {path.name: path for path in (tmp_path / "made").rglob("rollout-*.jsonl")}
     with Store.create(tmp_path / "store.git") as store:
-        imports = Imports(store)
-        for path in sorted(files.values()):
-            imports.take(path)
-        imports.take_what_waits()
-        imports.finish()
+        import_files(store, files.values())
         rows = {row.source_id: row.sid for row in store.sessions()}
         assert rows.keys() == set(ids.values())
         assert store.verify().problems == []
