@@ -2,6 +2,7 @@
 
 import json
 import time
+import urllib.parse
 
 import pytest
 import secret_matrix
@@ -20,8 +21,8 @@ SCANNER = Scanner()
 UNWRAPPED = [name for name in secret_matrix.CONTEXTS if not name.startswith("wrapped")]
 
 
-def test_matrix_has_77_shapes_and_25_contexts():
-    assert (len(secret_matrix.shapes()), len(secret_matrix.CONTEXTS)) == (77, 25)
+def test_matrix_has_84_shapes_and_25_contexts():
+    assert (len(secret_matrix.shapes()), len(secret_matrix.CONTEXTS)) == (84, 25)
 
 
 def test_table_in_the_docs_is_what_the_script_measures():
@@ -139,3 +140,26 @@ def test_cost_of_a_run_without_a_space_is_linear(unit):
             if rule.folds and word in text:
                 list(_hits(rule, word, text, text))
     assert time.process_time() - before < 10
+
+
+def _around_sign(text):
+    return lambda secret: secret.replace("=", text)
+
+
+NOT_FOUND = {
+    "percent-encoding of percent-encoding": lambda secret: urllib.parse.quote(secret.replace("=", "%3D")),
+    "8-bit terminal sequences": _around_sign("\u009b0m=\u009b32m"),
+    "HTML entities": _around_sign("&#61;"),
+    "no-break": _around_sign("\u00a0=\u00a0"),
+    "zero-width spaces": _around_sign("\u200b=\u200b"),
+    "`+` for a space": _around_sign("+=+"),
+    "quoted-printable": lambda secret: f"{secret[:18]}=\n{secret[18:]}",
+    "a hexdump": lambda secret: secret.encode().hex(" "),
+}
+
+
+@pytest.mark.parametrize("name", NOT_FOUND)
+@pytest.mark.parametrize("template", ["API_KEY={an:32}", "DB_PASSWORD={an:14}"])
+def test_writing_that_the_page_lists_as_not_found_is_not_found(template, name):
+    assert not redact("md", NOT_FOUND[name](Shape(template).text).encode(), SCANNER).rows
+    assert name in secret_matrix.PAGE.read_text().partition("**Not found:**")[2].partition("\n")[0]

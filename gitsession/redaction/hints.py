@@ -52,19 +52,37 @@ _HEADER = _ANY + _VALUE + rb"{12}"
 _RANDOM = _SIGN + rb"(?=" + _VALUE + rb"{16})" + _NO_CALL + rb"(?P<turns>)"
 _PASSWORD = _SIGN + _NO_CALL + _VALUE + rb"{8}"
 _KEY = _BLANKS + rb"*+[=:,>]+" + _BLANKS + rb"*+[A-Za-z0-9/+]{40}"
+_OPTION = _BLANKS + rb"++" + _NO_CALL + _VALUE
+_STATED = (
+    rb"(?:[ \t]++\\*+(?:'|u0027)|(?-i:\w{0,24}+)"
+    + _BLANKS
+    + rb"*+,|>|\\+u003[eE])"
+    + _BLANKS
+    + rb"*+"
+    + _NO_CALL
+    + _VALUE
+    + rb"{8}"
+)
 _TO_PASSWORD = rb"(?:[^pP]{0,1500}+[pP]){1,30}?(?i:assword)"
 
 HINTS = (
-    Hint(b"pass", _PASSWORD + rb"|(?:wd)? +-[\w]"),
-    Hint(b"pwd", _PASSWORD),
-    Hint(b"secret", _RANDOM),
-    Hint(b"token", rb"(?<=(?i:-token))" + _HEADER + rb"|" + _RANDOM),
-    Hint(b"key", rb"(?<=(?i:-key))" + _HEADER + rb"|" + _KEY + rb"|-File-\d|" + _RANDOM),
+    Hint(b"pass", _PASSWORD + rb"|(?:wd)? +-[\w]|(?<=(?i:-pass))\w{0,6}" + _OPTION + rb"{8}|(?i:\w{0,6})" + _STATED),
+    Hint(b"pwd", _PASSWORD + rb"|(?<=(?i:-pwd))" + _OPTION + rb"{8}"),
+    Hint(b"secret", _RANDOM + rb"|(?<=(?i:-secret))" + _OPTION + rb"{16}"),
+    Hint(b"token", rb"(?<=(?i:-token))(?:" + _HEADER + rb"|" + _OPTION + rb"{16})|" + _RANDOM),
+    Hint(b"key", rb"(?<=(?i:-key))(?:" + _HEADER + rb"|" + _OPTION + rb"{16})|" + _KEY + rb"|-File-\d|" + _RANDOM),
+    Hint(b"identified", rb" (?i:by)" + _BLANKS + rb"++" + _VALUE + rb"{8}"),
     Hint(b"auth", rb"(?:(?i:orization|-?token)|(?![A-Za-z]))" + _HEADER),
     Hint(b"cookie", _SIGN),
     Hint(b"://", rb"""(?:[^\s/@"'<>\\]|\\+u[0-9A-Fa-f]{4}){3,700}+@"""),
     Hint(b"bearer", _BLANKS + rb"++" + _VALUE + rb"{20}"),
-    Hint(b"login", rb"(?<=\.[A-Za-z]{5})\([^)\"'`\\]{0,1500}+[\"'`\\]|" + _BLANKS + _TO_PASSWORD),
+    Hint(
+        b"login",
+        rb"(?<=\.[A-Za-z]{5})\([^)\"'`\\]{0,1500}+[\"'`\\]|"
+        + _BLANKS
+        + _TO_PASSWORD
+        + rb"|(?<=(?i:docker login))(?:[^\n-]{0,1500}+-){1,60}?(?<= -)(?:p|-password)",
+    ),
     Hint(b"-----begin", rb" [A-Z0-9 ]{0,100}PRIVATE KEY"),
     Hint(b"credential", _RANDOM),
     Hint(b"curl", rb"(?:[^\n-]{0,1500}+-){1,150}?(?<= -)(?:u|-user|-proxy-user)"),
