@@ -54,7 +54,7 @@ _PASSWORD = _SIGN + _NO_CALL + _VALUE + rb"{8}"
 _KEY = _BLANKS + rb"*+[=:,>]+" + _BLANKS + rb"*+[A-Za-z0-9/+]{40}"
 _OPTION = _BLANKS + rb"++" + _NO_CALL + _VALUE
 _STATED = (
-    rb"(?:[ \t]++\\*+(?:'|u0027)|(?-i:\w{0,24}+)"
+    rb"(?:(?:[ \t]|\\++(?:t|u0009))++\\*+(?:'|u0027)|(?-i:\w{0,24}+)"
     + _BLANKS
     + rb"*+,|>|\\+u003[eE])"
     + _BLANKS
