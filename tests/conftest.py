@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 from commands import here, run
 from faults.bench import bench
+from faults.shim import TMPFS
 from goldens import golden
 from hypothesis import HealthCheck, settings
 from promises import Account, faults
@@ -19,6 +22,7 @@ from gitsession.store import writing
 
 __all__ = ["bench", "faults", "golden", "here", "run", "written"]
 
+_ROOM_BYTES = 6 << 30
 _NOT_ON_A_BUSY_MACHINE = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 settings.register_profile("gitsession", deadline=None, suppress_health_check=_NOT_ON_A_BUSY_MACHINE)
 settings.load_profile("gitsession")
@@ -28,6 +32,10 @@ for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE"):
     os.environ.pop(name, None)
 os.environ["TZ"] = "UTC"
 time.tzset()
+
+# Half of a whole run was waiting for a disk. Power cuts and full disks have file systems of their own.
+if os.access(TMPFS, os.W_OK) and shutil.disk_usage(TMPFS).free > _ROOM_BYTES:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(TMPFS))
 
 # Where a machine stands still, nothing is handed over but what a test asked for.
 writing.FLUSH_SECONDS = writing.FLUSH_LATEST_SECONDS = 600.0
@@ -39,7 +47,7 @@ def isolated_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
     for name in list(os.environ):
         if name.startswith(("GIT_", "GITSESSION_")):
             monkeypatch.delenv(name)
-    home = tmp_path_factory.mktemp("home")
+    home = Path(tempfile.mkdtemp(prefix="home-", dir=tmp_path_factory.getbasetemp()))
     monkeypatch.setenv("HOME", str(home))
     for kind in ("CONFIG", "DATA", "CACHE", "STATE"):
         monkeypatch.setenv(f"XDG_{kind}_HOME", str(home / kind.lower()))
