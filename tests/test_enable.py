@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -320,9 +321,12 @@ def test_it_shows_and_asks_and_writes_nothing_without_a_yes() -> None:
     settings = Path.home() / ".claude/settings.json"
     done = cli("enable", "claude", input="n\n")
     assert done.returncode == 1
-    assert '+      "PreToolUse"' in done.stdout or "PreToolUse" in done.stdout
+    assert re.search(r"settings.json: \d+ lines added, 0 removed; --dry-run shows them", done.stdout)
+    assert len(done.stdout.splitlines()) == 1
     assert not settings.exists()
-    assert cli("enable", "claude", "--dry-run").returncode == 0
+    done = cli("enable", "claude", "--dry-run")
+    assert done.returncode == 0
+    assert '"PreToolUse"' in done.stdout
     assert not settings.exists()
     assert cli("enable", "claude", input="y\n").returncode == 0
     assert settings.exists()

@@ -236,8 +236,9 @@ def test_undo_of_an_import_leaves_alone_what_went_on_from_it(store: ObjectStore)
     done = bring(store, pi_file(*LONG))
     log_import(store, done)
     session(store, done.session).append(Message.user("ours"))
-    with pytest.raises(Refused):
+    with pytest.raises(Refused) as caught:
         undo(store)
+    assert caught.value.hint.endswith(f"`gitsession rm {done.session}` moves the whole session to the trash")
     assert leaves(store, done.session) == {"main": "user: ours"}
 
 

@@ -12,7 +12,7 @@ import click
 
 from gitsession.cli import exits
 from gitsession.cli.opening import App
-from gitsession.cli.output import emit, paint, say, warn
+from gitsession.cli.output import count, emit, paint, say, warn
 
 if TYPE_CHECKING:
     from gitsession.live.enabling import Edit
@@ -40,13 +40,16 @@ def runner() -> list[str]:
 
 
 def carry_out(app: App, verb: str, edit: Edit, then: str, *, yes: bool, dry_run: bool, as_json: bool) -> int:
-    """Show, ask, write."""
+    """Say what would change, ask, and write; with ``dry_run``, show the change line by line and write nothing."""
     diff = _diff(edit)
     if as_json and not (yes or dry_run):
         raise click.UsageError("--json asks nothing: say --yes or --dry-run")
-    if not as_json:
+    if dry_run and not as_json:
         for line in diff:
             say(paint(line, fg=_COLORS.get(line[:1])))
+    elif diff and not as_json:
+        added, removed = (sum(line.startswith(sign) for line in diff[2:]) for sign in "+-")
+        say(f"{edit.file}: {count(added, 'line')} added, {removed} removed; --dry-run shows them")
     goes = not edit.is_empty and not dry_run
     if goes and not yes and not _is_wanted(f"{verb} {edit.agent}: write {edit.file}?"):
         warn("nothing is written")

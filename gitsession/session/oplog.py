@@ -275,12 +275,10 @@ class Step:
         """Raises ``RefMoved`` where another command was logged since, ``Refused`` where work would be lost."""
         if store.ref(refs.OPLOG) != self.seen:
             raise RefMoved(f"another command ran before {self.verb} did")
-        moved = [move.ref for move in self.moves if store.ref(move.ref) != move.old]
+        moved = [move for move in self.moves if store.ref(move.ref) != move.old]
         if moved:
-            raise Refused(
-                f"cannot {self.verb} {self.command!r}: {', '.join(moved[:3])} moved since",
-                hint="what came after it would be lost; `gitsession branch` keeps another line beside it",
-            )
+            names = ", ".join(move.ref for move in moved[:3])
+            raise Refused(f"cannot {self.verb} {self.command!r}: {names} moved since", hint=_hint(moved[0]))
         self._check_sessions(store)
 
     def _check_sessions(self, store: ObjectStore) -> None:
@@ -306,6 +304,16 @@ class Step:
         name = {"undoes" if self.verb == "undo" else "redoes": self.operation.id}
         record(store, tx, f"{self.verb}: {self.command}", at_ms, list(self.moves), files=files, **name)
         return replace(self.operation, command=self.command, moves=self.moves, stays=self.stays)
+
+
+def _hint(moved: Move) -> str:
+    lost = "what came after it would be lost"
+    sid, branch = refs.session_of(moved.ref), moved.ref.rpartition("/")[2]
+    if not sid or not refs.is_branch(branch):
+        return lost
+    if moved.new is not None:
+        return f"{lost}; `gitsession branch {sid} NAME --at {moved.new[:12]}` goes on from before it, in a branch"
+    return f"{lost}; `gitsession rm {sid}` moves the whole session to the trash" if branch == refs.MAIN else lost
 
 
 def anywhere(sid: str, unit: Sequence[Operation]) -> bool:
