@@ -15,7 +15,7 @@ from remotes import hub, pull, say, shared, store_with, sync, there
 
 from gitsession.api import Store
 from gitsession.errors import NotFound
-from gitsession.session import archived
+from gitsession.session import archived, graph
 from gitsession.session.archived import Archive, InArchive, Whole
 from gitsession.session.verify import verify
 from gitsession.store import refs
@@ -291,6 +291,22 @@ def test_a_remote_that_deletes_nothing_goes_on_listing_it_and_that_is_all(tmp_pa
         cloning.clone(str(place), tmp_path / "clone.git", Talk())
         with GitStore.open(tmp_path / "clone.git") as store:
             assert live(store) == {kept}
+
+
+def test_who_went_on_meets_what_a_remote_that_deletes_nothing_still_lists(tmp_path: Path) -> None:
+    place = hub(tmp_path / "hub.git")
+    git(place, "config", "receive.denyDeletes", "true")
+    with store_with(tmp_path / "a.git", place) as a, store_with(tmp_path / "b.git", place) as b:
+        held = begun(a, "one")
+        everywhere(a, b)
+        say(a, held.id, "in a")
+        sync(a)
+        archiving.archive(a, [held.id], 1)
+        say(b, held.id, "in b")
+        everywhere(a, b)
+        assert [name.partition(".")[0] for name in graph.branches(b, held.id)] == ["main", "main"]
+        assert shared(a) == shared(b)
+
 
 
 # ---- kills

@@ -16,10 +16,16 @@ from gitsession.sync.transport import Talk
 
 
 def held(store: GitStore, read: Reader, theirs: Mapping[str, Oid]) -> set[str]:
-    """The refs that are archived and say no more than that: remotes without our hooks list them for a while."""
+    """Return the refs that are archived and say no more than that: remotes without our hooks list them for a while.
+
+    None of a session that went on here: it comes out of the archive, and meets what the remote lists.
+    """
     archive = theirs.get(refs.ARCHIVE)
     said = archived.read(store) | (archived.at(read, archive) if archive is not None else archived.NONE)
-    return {ref for ref, oid in theirs.items() if archiving.is_held(said, ref, oid, read.read)}
+    here = {ref: oid for ref, oid in store.refs(refs.SESSIONS).items() if refs.session_of(ref) in said}
+    went_on = {refs.session_of(ref) for ref, oid in here.items() if not archiving.is_held(said, ref, oid, read.read)}
+    listed = {ref for ref in theirs if refs.session_of(ref) not in went_on}
+    return {ref for ref in listed if archiving.is_held(said, ref, theirs[ref], read.read)}
 
 
 def retire(store: GitStore, remote: Remote, talk: Talk) -> None:
