@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from builders import assert_clean, assert_git_agrees, begun, session
+from builders import assert_clean, assert_git_agrees, begun, fork, session
 from purged import SECRET, find, purge, traces
 from purged import whole as whole_of
 from raw import git
@@ -307,6 +307,19 @@ def test_who_went_on_meets_what_a_remote_that_deletes_nothing_still_lists(tmp_pa
         assert [name.partition(".")[0] for name in graph.branches(b, held.id)] == ["main", "main"]
         assert shared(a) == shared(b)
 
+
+
+def test_who_went_on_with_an_archived_fork_takes_it_out_for_all(stores: list[GitStore]) -> None:
+    a, b = stores
+    held = begun(a, "one")
+    made = fork(session(a, held.id), session(a, held.id).line()[-1])
+    everywhere(a, b)
+    archiving.archive(a, [made.id], 1)
+    sync(a)
+    say(b, made.id, "in b")
+    everywhere(b, a)
+    assert shared(a) == shared(b)
+    assert session(a, made.id).line()[-1].subject == "user: in b"
 
 
 # ---- kills

@@ -175,7 +175,7 @@ def _beginnings(read: GitReader, sid: str, begun: Sequence[Line], roots: dict[Oi
     else:
         strangers = list(begun)
         expected = _first_root(read, sid, begun, root)
-        if expected and not _is_fork(sid, begun) and not _is_first(read, sid, begun, expected, roots):
+        if expected and not _is_fork(read, sid, begun) and not _is_first(read, sid, begun, expected, roots):
             what = "another session begins with the same entry, and no `fork` entry begins this one"
             yield from (Refusal(line.ref, expected, what, "root") for line in begun)
             return
@@ -189,15 +189,18 @@ def _beginnings(read: GitReader, sid: str, begun: Sequence[Line], roots: dict[Oi
             yield Refusal(line.ref, root(line), what, "root")
 
 
-def _is_fork(sid: str, begun: Iterable[Line]) -> bool:
-    """Return whether a ``fork`` entry on one of the lines begins the session."""
+def _is_fork(read: GitReader, sid: str, begun: Sequence[Line]) -> bool:
+    """Return whether a ``fork`` entry on one of the lines begins the session.
+
+    It is there already where the session was archived.
+    """
     for line in begun:
         at = line.seen.below.forks if line.seen is not None else None
         while at is not None:
             if at.sid == sid:
                 return True
             at = at.before
-    return False
+    return _is_known_fork(read, sid, {line.old_below for line in begun if line.old_below is not None})
 
 
 def _is_first(read: GitReader, sid: str, begun: Iterable[Line], first: Oid, roots: dict[Oid, str]) -> bool:
@@ -218,7 +221,7 @@ def _first_root(read: GitReader, sid: str, begun: Sequence[Line], root: Callable
     """Where a session that is new here begins; "" where it is another session's beginning."""
     in_order = sorted(begun, key=lambda line: (not refs.is_branch(line.branch), line.branch != refs.MAIN, line.branch))
     for line in in_order:
-        if _is_fork(sid, [line]):
+        if _is_fork(read, sid, [line]):
             return root(line)
     line, first = in_order[0], root(in_order[0])
     if line.seen is not None and line.seen.below.root == first:
