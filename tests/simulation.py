@@ -460,6 +460,8 @@ class Simulation:
         outcome.wrong += [f"hub: {line}" for line in gitcli.fsck(self.hub)]
         if self.purged:
             git(self.hub, "gc", "-q", "--prune=now")  # the owner's, of what no branch there leads to
+            for machine in self.machines:
+                purging.apply(machine.store, thorough=True)  # of what plain git brought, and led its refs away from
             for path in (self.hub, *(machine.path for machine in self.machines)):
                 there_is = said_by_objects(path)
                 there_is += files_that_say(path)

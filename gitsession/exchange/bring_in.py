@@ -225,7 +225,9 @@ class _Plan:
         line = own.line - 1 if self.base is None else 0
         continuation = kinds.Continuation(session=self.sid, entry=to_base64url(shared.chain), line=max(line, 0))
         spill = None if self.spill is None else self.store.spill()
-        return _Plan(self.store, self.format, source, self.find, self.project, continuation, spill)
+        plan = _Plan(self.store, self.format, source, self.find, self.project, continuation, spill)
+        plan.may_hold = self.may_hold  # the records are the same
+        return plan
 
     def carry_out(self, command: Command | None) -> BroughtIn:
         outcome = self.outcome()
@@ -350,15 +352,12 @@ class _Plan:
         ours = OwnLines(self.store, self.sid, self.format, self.tree, self.seen) if self.tree else None
         at_line: dict[int, Node] = {}
         guard = self.store.guard
-        records = self.source.records
-        ahead = Ahead(guard.scanner, len(records), lambda at: records[at].payload) if guard is not None else None
-        for number, record in enumerate(records):
+        for number, record in enumerate(self.source.records):
             parent = self.root if record.parent is None else at_line[record.parent]
             if (node := alike.as_it_is(self.format, parent, record)) is not None:
                 at_line[record.line] = node
                 continue
-            is_clean = ahead is None or not ahead.may_hold(number)
-            safe = keep.safe(self.format, record.payload, None if is_clean else guard)
+            safe = keep.safe(self.format, record.payload, guard if self.may_hold(number) else None)
             tree = keep.tree_of(self.format.FORM, safe.stored) if known else ""
             node = known.get((parent.oid, record.line, tree)) or alike.find(parent, record)
             if node is not None and safe.is_redacted:
@@ -374,6 +373,14 @@ class _Plan:
                 node = self._purged(alike, parent, record, draft) or self._put(parent, draft)
             at_line[record.line] = node
         return at_line
+
+    @functools.cached_property
+    def may_hold(self) -> Callable[[int], bool]:
+        """Return whether the record of a number may hold a secret that the store's guard takes out."""
+        guard, records = self.store.guard, self.source.records
+        if guard is None:
+            return lambda number: False
+        return functools.cache(Ahead(guard.scanner, len(records), lambda at: records[at].payload).may_hold)
 
     def _purged(self, alike: Alike, parent: Node, record: Record, draft: keep.Draft) -> Node | None:
         """What stands for a record with a secret that was purged: the rules may be others than when it was stored."""
