@@ -322,6 +322,22 @@ def test_who_went_on_with_an_archived_fork_takes_it_out_for_all(stores: list[Git
     assert session(a, made.id).line()[-1].subject == "user: in b"
 
 
+def test_a_branch_of_a_fork_that_both_archive_is_archived_everywhere(stores: list[GitStore]) -> None:
+    a, b = stores
+    held = begun(a, "one")
+    say(a, held.id, "two")
+    made = fork(session(a, held.id), session(a, held.id).line()[-1])
+    everywhere(a, b)
+    session(b, made.id).branch("side", at=session(b, held.id).line()[0])
+    said = say(b, made.id, "behind what the fork shares", "side")
+    for store in (a, b):
+        archiving.archive(store, [made.id], 1)
+    everywhere(a, b, a)
+    assert shared(a) == shared(b)
+    assert said in {oid for store in stores for _, oid in archived.read(store).of(made.id)}
+    assert archived.read(a) == archived.read(b)
+
+
 # ---- kills
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,7 @@ from gitsession.exchange import bring_in as importing
 from gitsession.exchange import discover, send_out
 from gitsession.formats import FORMATS, pi
 from gitsession.model.entries import Attachment, Message
+from gitsession.redaction.original import Original
 from gitsession.session import active, content, facts, graph, names
 from gitsession.session import marks as rules
 from gitsession.session.meta import meta_of
@@ -857,9 +858,9 @@ def test_objects_of_a_large_import_leave_memory_and_come_in_with_its_transaction
         held: list[int] = []
         put = Spill.put
 
-        def counted(self: Spill, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
+        def counted(self: Spill, objects: Mapping[Oid, tuple[Kind, bytes]], originals: Sequence[Original]) -> None:
             held.append(len(objects))
-            put(self, objects)
+            put(self, objects, originals)
 
         monkeypatch.setattr(Spill, "put", counted)
         done = bring(store, data)
@@ -905,7 +906,7 @@ def test_what_a_killed_import_left_is_removed_by_the_next(tmp_path: Path, monkey
     with on_disk(tmp_path / "store.git") as store:
         (tmp_path / "store.git" / PLACE / "left" / "pack").mkdir(parents=True)
         live = Spill(tmp_path / "store.git")
-        live.put({})
+        live.put({}, [])
         bring(store, pi_file(*talk("a", "b")))
         assert waiting(tmp_path / "store.git") == [live._folder.name]
         live.close()
@@ -916,7 +917,7 @@ def test_maintain_removes_what_a_killed_import_left_and_nothing_of_a_live_one(tm
     with on_disk(tmp_path / "store.git") as store:
         (tmp_path / "store.git" / PLACE / "left" / "pack").mkdir(parents=True)
         live = Spill(tmp_path / "store.git")
-        live.put({})
+        live.put({}, [])
         (tmp_path / "store.git" / PLACE / "left2" / "pack").mkdir(parents=True)
         assert maintain(store).removed == (f"{PLACE}/left2",)
         assert waiting(tmp_path / "store.git") == [live._folder.name]

@@ -142,7 +142,7 @@ class _Judge:
         if not moves:
             return
         there = [self._read.known_of(sid) for sid in {refs.session_of(move.ref) for move in moves}]
-        known = [oid for held in there for oid in held.values()] if all(there) else None
+        known = [oid for ends in there for oid in ends] if all(there) else None
         graph = self._read.new([move.new for move in moves if move.new], known, self._limits.entries)
         if graph is None:
             what = f"more than {self._limits.entries:,} new entries in one push: push fewer refs at a time"

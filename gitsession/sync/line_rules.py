@@ -168,10 +168,11 @@ def _beginnings(read: GitReader, sid: str, begun: Sequence[Line], roots: dict[Oi
         return below.root if below is not None and below.root else read.root(line.old_below or line.new)
 
     there = read.known_of(sid)
+    if not there and any(line.old_below is not None for line in begun):
+        there = read.archived_of(sid)
     if there:
-        ends = set(there.values())
-        strangers = [line for line in begun if line.old_below not in ends]
-        expected = read.root(next(iter(there.values()))) if strangers else ""
+        strangers = [line for line in begun if line.old_below not in there]
+        expected = read.root(next(iter(there))) if strangers else ""
     else:
         strangers = list(begun)
         expected = _first_root(read, sid, begun, root)

@@ -6,6 +6,7 @@ What is read ahead is a window of entries, so that git answers many questions in
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -39,7 +40,6 @@ class GitReader:
 
     def __init__(self, git_dir: Path, known: Mapping[str, Oid], variables: Mapping[str, str] | None = None) -> None:
         self.known = known
-        self._known_of: dict[str, dict[str, Oid]] | None = None
         self._archives: dict[Oid, Archive] = {}
         self._git_dir = git_dir
         self._variables = dict(variables or {})
@@ -115,13 +115,29 @@ class GitReader:
 
     # -- lines
 
-    def known_of(self, sid: str) -> Mapping[str, Oid]:
-        """The known refs of a session."""
-        if self._known_of is None:
-            self._known_of = {}
-            for name, oid in self.known.items():
-                self._known_of.setdefault(refs.session_of(name), {})[name] = oid
-        return self._known_of.get(sid, {})
+    def known_of(self, sid: str) -> Sequence[Oid]:
+        """Return what the known refs of a session hold."""
+        return self._ends.get(sid, [])
+
+    def archived_of(self, sid: str) -> Sequence[Oid]:
+        """Return the known ends of an archived session. Reads all of the archive."""
+        return self._archived_ends.get(sid, [])
+
+    @functools.cached_property
+    def _ends(self) -> Mapping[str, list[Oid]]:
+        found: dict[str, list[Oid]] = {}
+        for name, oid in self.known.items():
+            found.setdefault(refs.session_of(name), []).append(oid)
+        return found
+
+    @functools.cached_property
+    def _archived_ends(self) -> Mapping[str, list[Oid]]:
+        found: dict[str, list[Oid]] = {}
+        of_archives = refs.ARCHIVE.rpartition("/heads")[2]
+        for tip in (oid for name, oid in self.known.items() if name.endswith(of_archives)):
+            for sid, ends in self.archive(tip).ends.items():
+                found.setdefault(sid, []).extend(oid for _, oid in ends)
+        return found
 
     def archive(self, oid: Oid) -> Archive:
         """What a commit of the archive says. Raises ``Malformed``."""
@@ -131,10 +147,7 @@ class GitReader:
 
     def sessions_from(self, root: Oid) -> Mapping[str, set[Oid]]:
         """Return the known sessions, archived ones too, of which an end leads to ``root``, with these ends."""
-        ends = [(refs.session_of(name), oid) for name, oid in self.known.items()]
-        of_archives = refs.ARCHIVE.rpartition("/heads")[2]
-        for tip in (oid for name, oid in self.known.items() if name.endswith(of_archives)):
-            ends += [(sid, oid) for sid, found in self.archive(tip).ends.items() for _, oid in found]
+        ends = [(sid, oid) for of in (self._ends, self._archived_ends) for sid in of for oid in of[sid]]
         told = self._run("rev-list", "--ancestry-path", "--stdin", stdin=self._range((oid for _, oid in ends), [root]))
         below = {root, *told.split()}
         found: dict[str, set[Oid]] = {}
