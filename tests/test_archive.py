@@ -338,6 +338,27 @@ def test_a_branch_of_a_fork_that_both_archive_is_archived_everywhere(stores: lis
     assert archived.read(a) == archived.read(b)
 
 
+def test_lines_that_come_out_of_two_archives_have_one_name_each(stores: list[GitStore]) -> None:
+    """Which of two lines has the name follows from their ids: several, so that both orders are among them."""
+    a, b = stores
+    sids = [begun(a, f"session {number}").id for number in range(6)]
+    everywhere(a, b)
+    for sid in sids:
+        say(b, sid, "in b")
+    sync(b)
+    for sid in sids:
+        say(a, sid, "in a")
+    archiving.archive(a, sids, 1)
+    archiving.archive(b, sids, 1)
+    for sid in sids:
+        archiving.restore(b, sid, 1)
+    archiving.archive(b, sids, 1)
+    everywhere(a, b)
+    assert shared(a) == shared(b)
+    for sid in sids:
+        assert [name.partition(".")[0] for name in graph.branches(b, sid)] == ["main", "main"]
+
+
 # ---- kills
 
 

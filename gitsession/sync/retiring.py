@@ -16,16 +16,17 @@ from gitsession.sync.transport import Talk
 
 
 def held(store: GitStore, read: Reader, theirs: Mapping[str, Oid]) -> set[str]:
-    """Return the refs that are archived and say no more than that: remotes without our hooks list them for a while.
+    """Return the refs of archived sessions that say no more than that: remotes without our hooks list them for a while.
 
-    None of a session that went on here: it comes out of the archive, and meets what the remote lists.
+    None of a session that went on, here or there: it comes out of the archive, and all its refs meet.
     """
     archive = theirs.get(refs.ARCHIVE)
     said = archived.read(store) | (archived.at(read, archive) if archive is not None else archived.NONE)
+    listed = {ref for ref in theirs if refs.session_of(ref) in said}
     here = {ref: oid for ref, oid in store.refs(refs.SESSIONS).items() if refs.session_of(ref) in said}
-    went_on = {refs.session_of(ref) for ref, oid in here.items() if not archiving.is_held(said, ref, oid, read.read)}
-    listed = {ref for ref in theirs if refs.session_of(ref) not in went_on}
-    return {ref for ref in listed if archiving.is_held(said, ref, theirs[ref], read.read)}
+    every = (*here.items(), *((ref, theirs[ref]) for ref in listed))
+    went_on = {refs.session_of(ref) for ref, oid in every if not archiving.is_held(said, ref, oid, read.read)}
+    return {ref for ref in listed if refs.session_of(ref) not in went_on}
 
 
 def retire(store: GitStore, remote: Remote, talk: Talk) -> None:
@@ -36,12 +37,7 @@ def retire(store: GitStore, remote: Remote, talk: Talk) -> None:
     if refs.ARCHIVE not in seen or seen[refs.ARCHIVE] != store.ref(refs.ARCHIVE):
         return
     listed = held(store, Reader(store.git_dir, store), seen)
-    ahead = {refs.session_of(ref) for ref in seen if ref not in listed}
-    leases = {
-        there: seen[ref]
-        for ref in sorted(listed)
-        if refs.session_of(ref) not in ahead and (there := remote.there(ref)) is not None
-    }
+    leases = {there: seen[ref] for ref in sorted(listed) if (there := remote.there(ref)) is not None}
     if not leases:
         return
     with Quarantine(store.git_dir, remote, {}) as place:
