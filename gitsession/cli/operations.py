@@ -12,7 +12,7 @@ import click
 
 from gitsession.cli import files
 from gitsession.cli.opening import App
-from gitsession.cli.output import clock, count, current_folder, emit, paint, say, warn
+from gitsession.cli.output import clock, count, current_folder, emit, paint, say, shorten, warn, width
 from gitsession.errors import Refused
 from gitsession.store import refs
 
@@ -75,7 +75,8 @@ def as_object(operation: Operation) -> dict[str, Any]:
 
 def as_line(operation: Operation) -> str:
     moved = count(len(operation.moves), "ref") + (", files" if operation.files else "")
-    return paint(f"{operation.id[:8]}  {clock(operation.at_ms)}  {operation.command}  ({moved})")
+    first, last = f"{operation.id[:8]}  {clock(operation.at_ms)}  ", f"  ({moved})"
+    return paint(f"{first}{shorten(operation.command, width() - len(first) - len(last))}{last}")
 
 
 def tell_done(schema: str, what: str, done: Rewound, *, as_json: bool) -> None:

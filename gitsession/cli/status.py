@@ -14,7 +14,7 @@ NEWEST = 10
 def show_status(app: App) -> None:
     if not os.path.lexists(app.path):
         say("No store yet.")
-        say("  gitsession import --all    takes in the sessions your agents have kept on this machine")
+        say("  gitsession import --all    imports the sessions that your agents keep")
         say("  gitsession demo            shows what it is, in a folder of its own")
         say("  gitsession --help          lists the commands")
         from gitsession.cli import sweeping
@@ -35,4 +35,4 @@ def show_status(app: App) -> None:
         say("\nThe newest here:" if held else "\nThe newest:")
         paged(table(shown))
     else:
-        say("  gitsession import --all    takes in the sessions your agents have kept on this machine")
+        say("  gitsession import --all    imports the sessions that your agents keep")

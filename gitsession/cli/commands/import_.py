@@ -14,7 +14,7 @@ import click
 
 from gitsession.cli import exits, sweeping
 from gitsession.cli.opening import App, with_app
-from gitsession.cli.output import count, current_folder, emit, json_option, say, warn
+from gitsession.cli.output import count, current_folder, emit, json_option, say, shorten, warn, width
 from gitsession.errors import Corrupt, Unavailable
 from gitsession.store import config
 
@@ -145,7 +145,8 @@ def _tell(store: Store, work: Imports) -> None:
             say(f"{done.session}  it was purged: nothing of {path} is taken in")
             continue
         news = "unchanged, " if not done.moves else f"{done.new:,} new of " if done.new != done.entries else ""
-        say(f"{done.session}  {news}{count(done.entries, 'entry', 'entries')}  {row.name if row else path.name}")
+        first = f"{done.session}  {news}{count(done.entries, 'entry', 'entries')}  "
+        say(f"{first}{shorten(row.name if row else path.name, width() - len(first))}")
         if done.rewritten is not None:
             away = f" (you are on {row.active})" if row and row.active != done.branch and not work.dry_run else ""
             say(f"  {path}:{done.rewritten}: rewritten from here on, now branch {done.branch}{away}; the rest stays")
