@@ -152,6 +152,7 @@ def test_any_broken_bytes_are_told_the_same_of(text, writers, changes):
 
 
 @given(TEXTS, TEXTS)
+@example("signingkey\0", "aB3dE5gH7jK9mN1pQ")
 @settings(max_examples=60)
 def test_any_entry_of_ours_is_told_the_same_of(key, value):
     key, value = (each.encode("utf-8", "ignore").decode() for each in (key, value))

@@ -43,7 +43,7 @@ _PERCENT = re.compile(rb"%([0-9a-fA-F]{2})")
 _WRITTEN_BYTE = re.compile(rb"u00(?:1[bB]|00[ -~]\\++u0000)")
 _SIGNS = (
     (b"\x1b", re.compile(rb"\x1b")),
-    (b"\0", re.compile(rb"\0[ -~]\0[ -~]\0")),
+    (b"\0", re.compile(rb"\0")),
     (b"[", _WRITTEN),
     (b"%", _PERCENT),
 )
