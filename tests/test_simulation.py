@@ -50,6 +50,11 @@ def test_what_was_acknowledged_is_everywhere_and_everywhere_is_the_same(part, fo
             assert outcome.is_good, f"seed {seed}: {outcome}\n" + "\n".join(outcome.trace)
 
 
+def test_a_schedule_that_took_a_rewritten_archive_for_damage_ends_well(folder):
+    """A purge from elsewhere made our archive what the remote had, whose pack was made anew while it was read."""
+    assert simulate(6436, folder, 40).is_good
+
+
 def caught(folder, most: int = 60) -> bool:
     """Whether a run among the first shows that something is wrong."""
     for seed in range(most):

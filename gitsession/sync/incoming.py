@@ -58,6 +58,7 @@ def take_in(store: GitStore, remote: Remote, talk: Talk) -> TakenIn:
         tips = {ref: oid for ref, oid in fetched.items() if ref == refs.TOMBSTONES and ref not in refused}
         if refused or left or joined:  # git completes a pack with what it borrowed: that may be purged by now
             place.keep_only({**theirs, **tips}.values(), known.values())
+            read = Reader(place.git_dir, store)  # it has other packs now
         listed = retiring.held(store, read, theirs)
         with store.transaction() as tx:
             try:
