@@ -105,6 +105,19 @@ def test_a_set_of_what_was_purged_that_holds_something_else_is_not_joined(
     assert not ours.objects.contains(odd)
 
 
+def test_no_meta_comes_without_its_session(client: Client, remote: Path, ours: Store) -> None:
+    held = session(client.store, client.sid)
+    held.label(held.leaf, "a label")
+    client.store.flush()
+    bad = altered(client, user())
+    push(client.path, remote, f"{client.ref('meta')}:{client.ref('meta')}", f"{bad.oid}:{client.ref()}")
+    told = {branch.ref: (branch.outcome, branch.why) for branch in ours.pull("origin").branches}
+    assert told[client.ref()][0] == "refused"
+    assert told[client.ref("meta")] == ("refused", "its session was refused")
+    assert ours.objects.refs(refs.SESSIONS) == {}
+    assert_clean(ours.objects)
+
+
 def test_a_session_under_a_second_name_does_not_come(
     tmp_path: Path, client: Client, remote: Path, ours: Store
 ) -> None:

@@ -422,3 +422,17 @@ def test_what_a_donor_gives_is_hashed(tmp_path):
     with Store.open(case.path) as store:
         done = repairing.repair(store.objects, [Liar()])
         assert not done.plan.taken and not done.is_whole
+
+
+@pytest.mark.parametrize("name", [refs.TOMBSTONES, refs.ARCHIVE])
+def test_a_set_that_leads_to_something_else_is_named_and_all_sessions_are_listed(tmp_path: Path, name: str) -> None:
+    with Store.create(tmp_path / "store.git") as store:
+        session = store.new_session(agent="test")
+        session.append(Message.user("hello"))
+        with store.objects.transaction() as tx:
+            tx.move(name, tx.put("blob", b"no commit"), expected=None)
+        store.flush()
+        done = store.repair()
+        assert [lost.name for lost in done.plan.lost_refs] == [name]
+        assert not done.is_whole
+        assert [row.sid for row in store.sessions()] == [session.id]

@@ -21,11 +21,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gitsession.errors import GitSessionError, Unavailable
+from gitsession.errors import Corrupt, GitSessionError, Malformed, MissingObject, Unavailable
 from gitsession.exchange import journals
 from gitsession.exchange.donors import Donor
 from gitsession.exchange.journals import LostRecords
-from gitsession.session import astray, oplog
+from gitsession.session import archived, astray, oplog, purged
 from gitsession.session.astray import Astray
 from gitsession.session.node import parse
 from gitsession.store import config, create, damage, lines, packedrefs, refs, salvage, verified
@@ -195,6 +195,7 @@ class _Planner:
         again = plan.moves.keys() & plan.ref_values.keys()  # a ref that is mended goes on with the next repair
         plan.moves = {name: move for name, move in plan.moves.items() if name not in again}
         held |= {name: new for name, (_, new) in plan.moves.items()}
+        self._look_at_sets()
         missed = {*held, *(lost.name for lost in plan.lost_refs)}
         for name, value in held.items():
             if name.startswith((refs.ACTIVE, refs.LOOKS)) and refs.target(value) not in missed:
@@ -290,6 +291,18 @@ class _Planner:
             del plan.lost[lost:], plan.ref_files[ref], plan.ref_values[ref]
 
     # -- refs
+
+    def _look_at_sets(self) -> None:
+        """Name what was purged, or is archived, where its ref leads to something else."""
+        for name, read in ((refs.TOMBSTONES, purged.at), (refs.ARCHIVE, archived.at)):
+            value = self._store.ref(name)
+            try:
+                if value is not None:
+                    read(self._store, value)
+            except Malformed as error:
+                self._plan.lost_refs.append(LostRef(name, f"holds {error}"))
+            except (MissingObject, Corrupt):
+                pass  # it is named and mended as any other object
 
     def _refs(self) -> None:
         plan, damaged = self._plan, self._store.damaged_refs()

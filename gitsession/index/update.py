@@ -100,7 +100,7 @@ def _sid(name: str) -> str:
 
 def _session(db: sqlite3.Connection, store: ObjectStore, sid: str, moves: Sequence[Move]) -> None:
     """Bring one session up to date: by what is new in it, or all of it anew where that does not do."""
-    if purged.SESSION + sid in purged.read(store):
+    if _is_purged(store, sid):
         _forget(db, sid)  # what is left of it says nothing
         return
     if not _grow(db, store, sid, moves):
@@ -108,6 +108,13 @@ def _session(db: sqlite3.Connection, store: ObjectStore, sid: str, moves: Sequen
         leaves = graph.branches(store, sid)
         if leaves:
             _take_in(db, store, sid, leaves)
+
+
+def _is_purged(store: ObjectStore, sid: str) -> bool:
+    try:
+        return purged.SESSION + sid in purged.read(store)
+    except DAMAGE:
+        return False  # `verify` names the damage; a session that was purged says nothing wherever it is listed
 
 
 class _Summary(NamedTuple):

@@ -54,6 +54,7 @@ def take_in(store: GitStore, remote: Remote, talk: Talk) -> TakenIn:
         known = _known(store, remote)
         kept = retiring.held(store, read, {ref: oid for ref, oid in (raw | left).items() if ref != refs.ARCHIVE})
         refused |= _judge(store, place, {ref: oid for ref, oid in (raw | left).items() if ref not in kept}, known)
+        refused |= _without_branch(store, raw | left, refused)
         theirs = {ref: oid for ref, oid in (raw | left).items() if ref not in refused}
         tips = {ref: oid for ref, oid in fetched.items() if ref == refs.TOMBSTONES and ref not in refused}
         if refused or left or joined:  # git completes a pack with what it borrowed: that may be purged by now
@@ -124,6 +125,18 @@ def _judge(
         )
         for refusal in judge(read, moves, before)
     }
+
+
+def _without_branch(
+    store: GitStore, theirs: Mapping[str, Oid], refused: Mapping[str, SyncedBranch]
+) -> dict[str, SyncedBranch]:
+    """Refuse the other refs of sessions of which every branch was refused, and none is here."""
+    there = [*store.refs(refs.SESSIONS), *(ref for ref in theirs if ref not in refused)]
+    parsed = [found for ref in there if (found := refs.parse(ref)) is not None]
+    left = {refs.session_of(ref) for ref in refused} - {sid for sid, name in parsed if refs.is_branch(name)} - {""}
+    why = "its session was refused"
+    alone = (ref for ref in theirs if ref not in refused and refs.session_of(ref) in left)
+    return {ref: SyncedBranch(ref, "refused", why=why) for ref in alone}
 
 
 def _of_ours(remote: Remote, tracking: Mapping[str, Oid]) -> dict[str, Oid]:
