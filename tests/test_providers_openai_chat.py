@@ -38,7 +38,8 @@ def test_results_follow_their_calls_for_chat():
 
 def test_the_thought_of_another_model_does_not_run_into_its_answer():
     other = said_by("anthropic", "m", Thinking("hm", "sig"), Text("ok"))
-    assert [chat(other, profile=profile)[0]["content"] for profile in ("opencode", "pi")] == ["hm\n\nok", "hmok"]
+    sent = {profile: chat(other, profile=profile)[0]["content"] for profile in ("claude", "opencode", "pi")}
+    assert sent == {"claude": "hm\n\nok", "opencode": "hmok", "pi": "hmok"}
 
 
 def test_servers_of_chat_get_reasoning_back_in_the_field_it_came_in():

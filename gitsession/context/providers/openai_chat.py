@@ -26,7 +26,7 @@ API = Api(
 FOLLOWS = "(what it returned follows)"
 FROM_TOOLS = "What the tools returned:"
 
-JOINING = ("pi", "pi-0.73", "omp")
+JOINING = ("pi", "pi-0.73", "omp", "opencode")
 """Profiles of agents that put nothing between a thought of another model, which is text here, and its answer."""
 
 _REASONING_FIELDS = ("reasoning", "reasoning_content", "reasoning_text")
