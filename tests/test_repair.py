@@ -406,6 +406,7 @@ class Liar:
     """Has every object, and gives other bytes."""
 
     name = "a liar"
+    unread = ()
 
     def read(self, oid: str, sid: str) -> tuple[Kind, bytes]:
         return "blob", b"something else"

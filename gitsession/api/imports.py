@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from gitsession.errors import GitSessionError, NoBase
-from gitsession.exchange import discover, sources
+from gitsession.exchange import discover, several, sources
 from gitsession.formats import FORMATS, Format
 from gitsession.formats.databases import Stamp
 
@@ -69,8 +69,8 @@ class Imports:
         self._histories = histories
         self._group = secrets.token_hex(8)
         self._files: list[tuple[Path, Stat, str]] = []
-        self._waiting: list[tuple[Path, Format | None, bool, NoBase]] = []
-        self._ids: dict[Path, set[str]] = {}
+        self._queue = several.ImportQueue()
+        self._ids: dict[Path, str] = {}
         self.named: set[Path] = set()
         """Where the sessions lie that the user asked for by name."""
         self.behind: list[dict[str, str]] = []
@@ -83,7 +83,7 @@ class Imports:
 
         ``named``: the user asked for this file, so it is looked at though it has not changed, and must be a session.
         """
-        found, sid, before, done = False, "", len(self.failed) + len(self._waiting), len(self.done)
+        found, sid, before, done = False, "", len(self.failed) + len(self._queue.waiting), len(self.done)
         with self._judged(path):
             stamp = sources.stamp_of(path)
             seen = None if named else self._catalogue.seen(path.absolute(), stamp)
@@ -96,12 +96,12 @@ class Imports:
                 try:
                     sid = self._one(each, named=named, within=each.place != path) or sid
                 except NoBase as error:
-                    self._waiting.append((path, format, named, error))
+                    self._queue.waiting.append(several.WaitingFile(path, format, named, error))
             if not found and not named:
                 self.skipped += 1
             elif not found:
                 raise discover.unrecognized(path)
-        if sid and len(self.failed) + len(self._waiting) == before:
+        if sid and len(self.failed) + len(self._queue.waiting) == before:
             part = any(problem.waits for _, _, each in self.done[done:] for problem in each.problems)
             self._remember(path, _not_all_of(stamp) if part else stamp, sid)
         return sid or None
@@ -131,43 +131,21 @@ class Imports:
 
     def take_what_waits(self) -> None:
         """Files that go on from others, which may have come behind them; those still without are failures."""
-        self._take_bases()
-        came = self._came(0)
-        while again := [each for each in self._waiting if each[3].source_id in came]:
-            self._waiting = [each for each in self._waiting if each[3].source_id not in came]
-            before = len(self.done)
-            for path, format, named, _ in again:
-                self.take(path, format, named=named)
-            came = self._came(before)
+        self._queue.take_what_waits(self.take)
         if self.dry_run:
             self._see_what_is_behind()
-        for path, _, _, error in self._waiting:
-            self._fail(path, str(error), error)
-
-    def _came(self, before: int) -> set[str]:
-        """Return the agents' ids of the imported files, all but the first ``before``."""
-        return {id for place, _, _ in self.done[before:] for id in self._ids.get(place, ())}
-
-    def _take_bases(self) -> None:
-        """Take in the files that waiting ones go on from and that nobody named, where they lie beside them."""
-        tried = {path for path, _, _ in self.done} | {path for path, *_ in self._waiting}
-        at = 0
-        while at < len(self._waiting):  # a base may wait for its own
-            path, format, _, error = self._waiting[at]
-            at += 1
-            for base in discover.called(path, error.source_id):
-                if base not in tried:
-                    tried.add(base)
-                    self.take(base, format)
+        for each in self._queue.waiting:
+            self._fail(each.path, str(each.error), each.error)
 
     def _see_what_is_behind(self) -> None:
         """What would wait no more if all this were written."""
-        coming = {id for path, _, done in self.done if done.moves for id in self._ids[path]}
-        while found := [each for each in self._waiting if each[3].source_id in coming]:
+        coming = {self._ids[path] for path, _, done in self.done if done.moves}
+        while found := [each for each in self._queue.waiting if each.error.source_id in coming]:
             for each in found:
-                coming |= self._ids[each[0]]
-                self.behind.append({"path": spelled(each[0]), "what": f"goes on from session {each[3].source_id}"})
-                self._waiting.remove(each)
+                coming.add(self._ids[each.path])
+                what = f"goes on from session {each.error.source_id}"
+                self.behind.append({"path": spelled(each.path), "what": what})
+                self._queue.waiting.remove(each)
 
     def finish(self) -> None:
         """The catalogue, up to date, remembers the files as they are."""
@@ -191,12 +169,13 @@ class Imports:
                     self._remember(found.place, found.stamp, handed)
                 return handed
             source = taken.source
-            self._ids[found.place] = {source.source_id} if source.segment is None else {source.segment}
+            self._ids[found.place] = id = source.segment or source.source_id
             done = self.store.take_in(
                 found.format, taken, path=found.place, group=self._group, dry_run=self.dry_run,
                 logged=self._logged, histories=self._histories,
             )  # fmt: skip
             self.done.append((found.place, found.format.AGENT, done))
+            self._queue.imported.append((found.place, id))
             if within:
                 self._remember(found.place, found.stamp, done.session)
             return done.session

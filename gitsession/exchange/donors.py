@@ -6,13 +6,16 @@ A donor answers ``read(oid, sid)`` with bytes; whoever asks hashes them. It is o
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from gitsession.errors import GitSessionError, Unavailable
-from gitsession.exchange import journals, sources
+from gitsession.errors import GitSessionError, NoBase, Unavailable
+from gitsession.exchange import discover, journals, several, sources
 from gitsession.exchange.bring_in import bring_in
+from gitsession.exchange.several import ImportQueue, WaitingFile
+from gitsession.exchange.sources import Found
+from gitsession.formats import Format
 from gitsession.index.catalogue import Catalogue
 from gitsession.store import config, create, gitcli
 from gitsession.store.base import Kind, Oid, RefValue
@@ -21,14 +24,24 @@ from gitsession.store.git import GitDoor
 from gitsession.store.memory import MemoryStore
 
 
+class UnreadFile(NamedTuple):
+    """An agent's file from which nothing could be rebuilt, and the reason."""
+
+    path: str
+    what: str
+
+
 class Donor(Protocol):
     """``is_copy``: whether it is a copy of this store, that the user named: what it alone has comes back. ``journals``:
-    the journal files it has beside its objects.
+    the journal files it has beside its objects. ``unread``: the agents' files that it failed to import so far.
     """
 
     name: str
     is_copy: bool
     journals: Sequence[bytes]
+
+    @property
+    def unread(self) -> Sequence[UnreadFile]: ...
 
     def read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
         """What it has under that name; ``sid``: the session that misses it, "" where it is none's."""
@@ -39,6 +52,8 @@ class Donor(Protocol):
 
 class Repository:
     """A clone, another store, or an alternate, on this machine. What waits in a store's journal counts."""
+
+    unread: Sequence[UnreadFile] = ()
 
     def __init__(self, git_dir: Path, name: str, *, is_copy: bool = False) -> None:
         self.name, self.is_copy = name, is_copy
@@ -71,6 +86,7 @@ class Remote:
     """A repository behind a URL: fetched into a bare repository of its own, where git checks every object."""
 
     journals: Sequence[bytes] = ()
+    unread: Sequence[UnreadFile] = ()
 
     def __init__(self, url: str, place: Path, name: str, *, is_copy: bool = False) -> None:
         self.name, self.is_copy = name, is_copy
@@ -94,8 +110,81 @@ class Remote:
         return self._fetched
 
 
+class Rebuilt:
+    """Agents' files, imported again into stores that are thrown away: the same bytes make the same objects.
+
+    What a file goes on from is imported before it, into the same store, as far as ``locate`` finds it.
+    """
+
+    def __init__(self, locate: Callable[[WaitingFile], Iterable[Path]] = several.beside) -> None:
+        self._locate = locate
+        self._made = [_stores()]
+        self._queue = ImportQueue()
+        self._known: dict[tuple[str, str], str] = {}
+        self._tried: set[Path] = set()
+        self._failed: dict[Path, str] = {}
+
+    def add(self, paths: Iterable[Path]) -> None:
+        """Import the files at ``paths``, each once."""
+        new = [path for path in paths if path not in self._tried]
+        for path in new:
+            self._take(path)
+        if new:
+            self._queue.take_what_waits(self._take, self._locate)
+            # Nobody has what these go on from: it is not looked for again with every file that is added.
+            self._failed |= {each.path: str(each.error) for each in self._queue.waiting}
+            self._queue.waiting.clear()
+
+    def read(self, oid: Oid) -> tuple[Kind, bytes] | None:
+        return next((made.read(oid) for pair in self._made for made in pair if made.contains(oid)), None)
+
+    def refs_of(self, path: Path) -> Mapping[str, RefValue]:
+        """Return the refs of the file at ``path``; none if it is one of several files, as others of them may lack."""
+        return self._made[0][0].refs("refs/") if self._tried == {path} else {}
+
+    @property
+    def unread(self) -> Sequence[UnreadFile]:
+        """The files that could not be imported, with the reason."""
+        return [UnreadFile(os.fsencode(path).decode("utf-8", "replace"), what) for path, what in self._failed.items()]
+
+    def _take(self, path: Path, format: Format | None = None, *, named: bool = False) -> None:
+        self._tried.add(path)
+        is_session = False
+        try:
+            for found in sources.again(path):
+                is_session = True
+                try:
+                    self._import(found)
+                except NoBase as error:
+                    self._queue.waiting.append(WaitingFile(path, found.format, named, error))
+            if not is_session:
+                raise discover.unrecognized(path)
+        except OSError as error:
+            self._failed[path] = error.strerror or str(error)
+        except GitSessionError as error:
+            self._failed[path] = str(error)
+
+    def _import(self, found: Found) -> None:
+        taken = found.take()
+        source, agent = taken.source, found.format.AGENT
+        id = source.segment or source.source_id
+        pair = self._made[0]
+        if (agent, id) in self._known and source.base is None and source.segment is None:
+            pair = _stores()  # another copy of the file: it may differ, and the first must not decide what it makes
+            self._made.append(pair)
+        for made in pair:
+            done = bring_in(made, found.format, source, taken.attachments, find=lambda id: self._known.get((agent, id)))
+        self._known.setdefault((agent, id), done.session)
+        self._queue.imported.append((found.place, id))
+
+
+def _stores() -> tuple[MemoryStore, MemoryStore]:
+    """Return two stores: as our rules for secrets make a session, and as it was made before there were any."""
+    return MemoryStore(), MemoryStore(redacts=False)
+
+
 class AgentFile:
-    """A session file, imported again into a store that is thrown away: the same bytes make the same objects."""
+    """A session file that the user names, with the files beside it that it goes on from."""
 
     is_copy = False
     journals: Sequence[bytes] = ()
@@ -103,30 +192,23 @@ class AgentFile:
     def __init__(self, path: Path) -> None:
         self.name = os.fsencode(path).decode("utf-8", "replace")
         self._path = path
-        self._made: list[MemoryStore] = []
+        self._rebuilt = Rebuilt()
+
+    @property
+    def unread(self) -> Sequence[UnreadFile]:
+        return self._rebuilt.unread
 
     def read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
-        return next((made.read(oid) for made in self._stores() if made.contains(oid)), None)
+        self._rebuilt.add([self._path])
+        return self._rebuilt.read(oid)
 
     def refs(self) -> Mapping[str, RefValue]:
-        return self._stores()[0].refs("refs/")
-
-    def _stores(self) -> list[MemoryStore]:
-        """As our rules for secrets make it, and as it was made before there were any."""
-        if not self._made:
-            self._made = [MemoryStore(), MemoryStore(redacts=False)]
-            try:
-                for found in sources.again(self._path):
-                    taken = found.take()
-                    for made in self._made:
-                        bring_in(made, found.format, taken.source, taken.attachments)
-            except (GitSessionError, OSError):
-                pass  # gone, or another file by now: it gives what it has
-        return self._made
+        self._rebuilt.add([self._path])
+        return self._rebuilt.refs_of(self._path)
 
 
 class AgentFiles:
-    """The files that the catalogue remembers, each asked only for its own session."""
+    """The files that the catalogue remembers: those of each session that is asked for, and of those it goes on from."""
 
     name = "the agent's own file"
     is_copy = False
@@ -134,15 +216,29 @@ class AgentFiles:
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
-        self._files: dict[str, list[AgentFile]] = {}
+        self._rebuilt = Rebuilt(self._bases)
+        self._asked: set[str] = set()
+
+    @property
+    def unread(self) -> Sequence[UnreadFile]:
+        return self._rebuilt.unread
 
     def read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
-        if sid not in self._files:
-            self._files[sid] = [AgentFile(path) for path in self._catalogue.files_of(sid)]
-        return next((found for file in self._files[sid] if (found := file.read(oid, sid)) is not None), None)
+        if sid not in self._asked:
+            self._asked.add(sid)
+            self._rebuilt.add(self._catalogue.files_of(sid))
+        return self._rebuilt.read(oid)
 
     def refs(self) -> Mapping[str, RefValue]:
         return {}
+
+    def _bases(self, waiting: WaitingFile) -> Iterator[Path]:
+        """Yield all files of the session that ``waiting`` goes on from, in the order of import, and those beside it."""
+        id, agent = waiting.error.source_id, waiting.format.AGENT if waiting.format is not None else ""
+        rows = sorted(self._catalogue.by_source(agent, id), key=lambda row: (row.created_ms, row.sid))
+        sid = rows[0].sid if rows else self._catalogue.by_segment(agent, id)
+        yield from self._catalogue.files_of(sid) if sid is not None else ()
+        yield from several.beside(waiting)
 
 
 class Beginning:
@@ -151,6 +247,7 @@ class Beginning:
     name = "what every store begins with"
     is_copy = False
     journals: Sequence[bytes] = ()
+    unread: Sequence[UnreadFile] = ()
 
     def read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
         return create.first_commit()[1].get(oid)

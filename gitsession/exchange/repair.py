@@ -23,7 +23,7 @@ from pathlib import Path
 
 from gitsession.errors import Corrupt, GitSessionError, Malformed, MissingObject, Unavailable
 from gitsession.exchange import journals
-from gitsession.exchange.donors import Donor
+from gitsession.exchange.donors import Donor, UnreadFile
 from gitsession.exchange.journals import LostRecords
 from gitsession.session import archived, astray, oplog, purged
 from gitsession.session.astray import Astray
@@ -70,7 +70,7 @@ class Plan:
     where something is missing there, with what they are to hold. ``dangling``: symbolic refs to branches that
     are not there, which are deleted. ``beside``: new branches for what refs held that were
     set back, with the ref. ``copied``: refs that only a copy had, with its name. ``unheard``: donors that could not be
-    asked.
+    asked. ``unread``: agents' files from which nothing could be rebuilt.
     """
 
     bad: list[BadFile] = field(default_factory=list)
@@ -86,6 +86,7 @@ class Plan:
     beside: dict[str, str] = field(default_factory=dict)
     copied: dict[str, str] = field(default_factory=dict)
     unheard: list[str] = field(default_factory=list)
+    unread: list[UnreadFile] = field(default_factory=list)
     moves: dict[str, tuple[RefValue | None, Oid]] = field(default_factory=dict)
     dangling: dict[str, RefValue] = field(default_factory=dict)
     lost_records: list[LostRecords] = field(default_factory=list)
@@ -213,6 +214,7 @@ class _Planner:
         still = {hole.file for hole in plan.lost_records}
         plan.bad += [BadFile(name, _UNREADABLE) for name in files if name not in still and not again]
         plan.rescued = salvage.good_objects(self._store.git_dir, plan.bad)
+        plan.unread = list(dict.fromkeys(file for donor in self._donors for file in donor.unread))
         return plan
 
     # -- journals

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import PurePosixPath
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple, Protocol
 
-from gitsession.exchange import send_out
-from gitsession.formats import CONTINUING
+from gitsession.errors import NoBase
+from gitsession.exchange import discover, send_out
+from gitsession.formats import CONTINUING, Format
 from gitsession.session.meta import meta_of
 from gitsession.store.base import ObjectStore
 
@@ -29,6 +30,59 @@ class AgentFile(NamedTuple):
         top = folder.partition("/")[0]
         ids = name.split("-", 6)[-1] if name.count("-") > 6 else name
         return f"{top}/*/*/*/*{ids}"
+
+
+class WaitingFile(NamedTuple):
+    """A file that cannot be imported before the one that it goes on from, which ``error`` names."""
+
+    path: Path
+    format: Format | None
+    named: bool
+    error: NoBase
+
+
+class Take(Protocol):
+    """Import the sessions at ``path``: record in an ``ImportQueue`` what was imported and what has to wait."""
+
+    def __call__(self, path: Path, format: Format | None = None, *, named: bool = False) -> object: ...
+
+
+def beside(waiting: WaitingFile) -> Iterable[Path]:
+    """Return the files in the folders around a waiting file that may be the one that it goes on from."""
+    return discover.called(waiting.path, waiting.error.source_id)
+
+
+class ImportQueue:
+    """The order in which files are imported that go on from one another.
+
+    ``imported``: each file with the agent's id for it; ``waiting``: files whose base has not been imported.
+    """
+
+    def __init__(self) -> None:
+        self.imported: list[tuple[Path, str]] = []
+        self.waiting: list[WaitingFile] = []
+
+    def take_what_waits(self, take: Take, locate: Callable[[WaitingFile], Iterable[Path]] = beside) -> None:
+        """Import the files that waiting ones go on from, as far as ``locate`` finds them, and then the waiting ones."""
+        self._take_bases(take, locate)
+        came = {id for _, id in self.imported}
+        while again := [each for each in self.waiting if each.error.source_id in came]:
+            self.waiting = [each for each in self.waiting if each.error.source_id not in came]
+            before = len(self.imported)
+            for each in again:
+                take(each.path, each.format, named=each.named)
+            came = {id for _, id in self.imported[before:]}
+
+    def _take_bases(self, take: Take, locate: Callable[[WaitingFile], Iterable[Path]]) -> None:
+        tried = {path for path, _ in self.imported} | {each.path for each in self.waiting}
+        at = 0
+        while at < len(self.waiting):  # a base may wait for its own
+            each = self.waiting[at]
+            at += 1
+            for base in locate(each):
+                if base not in tried:
+                    tried.add(base)
+                    take(base, each.format)
 
 
 def bases(store: ObjectStore, agent: str, data: bytes, find: Callable[[str, str], str | None]) -> list[AgentFile]:

@@ -81,6 +81,7 @@ def _document(done: Repaired) -> dict[str, Any]:
         ],
         "dangling": plan.dangling,
         "unheard": plan.unheard,
+        "unread": [{"file": file.path, "what": file.what} for file in plan.unread],
     }
 
 
@@ -124,6 +125,11 @@ def _tell(done: Repaired, dry_run: bool) -> None:
         say(f"still missing: {ref.name} {ref.what}")
     for hole in plan.lost_records:
         say(f"still missing: {_records(hole)} lost in {hole.file}: {_where(hole)}")
+    unread = [] if done.is_whole else plan.unread
+    for file in unread[:_SHOWN]:
+        say(f"cannot rebuild from '{file.path}': {file.what}")
+    if len(unread) > _SHOWN:
+        say(f"  ... and {len(unread) - _SHOWN:,} more files: --json lists them")
     if plan.is_empty and done.is_whole:
         say("nothing to repair")
     elif done.is_whole:
