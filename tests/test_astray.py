@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from builders import Clock, bring, git, pi_file, talk
+from builders import session as at_branch
 from damage import without
 from promises import Faults
 
@@ -264,4 +265,27 @@ def test_the_choice_of_an_archived_session_is_not_missed(case: Case) -> None:
         store.archive([case.sid])
         assert store.verify().problems == []
         store.restore(case.sid)
+        assert store.verify().problems == []
+
+
+@pytest.mark.promise("P24")
+def test_what_was_set_back_and_went_on_beside_comes_back_whole_when_that_branch_goes_too(tmp_path: Path) -> None:
+    """Both are kept under one name: that of the longer line."""
+    with Store.create(tmp_path / "store.git", clock=Clock()) as store:
+        session = store.new_session(agent="test")
+        first = session.append(Message.user("one"))
+        session.append(Message.user("two"))
+        store.flush()
+        last = session.append(Message.user("three"))
+        plain = ["git", "-C", tmp_path / "store.git", "update-ref"]
+        subprocess.run([*plain, refs.leaf(session.id), first.oid], check=True)
+        store.flush()
+        assert store.verify().problems == []
+        [beside] = [name for name in graph.branches(store.objects, session.id) if name != refs.MAIN]
+        git(store.objects, "update-ref", "-d", refs.leaf(session.id, beside))
+        at_branch(store.objects, session.id, refs.MAIN).append(Message.user("from the first"))
+        store.flush()
+        assert len(store.verify().problems) > 1
+        assert store.repair().is_whole
+        assert graph.branches(store.objects, session.id)[beside] == last.oid
         assert store.verify().problems == []

@@ -342,7 +342,10 @@ class _Planner:
     def _put_beside(self, found: Astray, there: Mapping[str, RefValue]) -> None:
         """A branch for what a ref held that was set back, if anybody has it."""
         beside = lines.names_beside(lines.of_found(lambda oid: self._read(oid, "")), found.name, found.was, found.now)
-        name = next((name for name in beside if name not in there), "")
+        taken = {**there, **self._plan.ref_values}
+        name = next((name for name in beside if name not in taken or found.was in self._behind(taken[name])), "")
+        if name in taken:
+            return  # it is on a line that comes back
         if not name or self._read(found.was, "") is None:
             self._plan.lost_refs.append(LostRef(found.name, f"{found.what}{_NO_COPY}"))
             return
