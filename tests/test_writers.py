@@ -90,14 +90,17 @@ def test_a_branch_that_git_moves_too_keeps_what_was_acknowledged_to_either(path,
     with GitStore.open(path) as store:
         append(store, "begun")
     entries = figure(300, 3000)
-    git_was_first = fork.Event()
+    git_was_first, both = fork.Event(), fork.Barrier(2)
 
     def ours(name: str) -> Callable[[], int]:
         def work() -> int:
             with GitStore.open(path) as store:
                 for number in range(entries):
                     append(store, f"{name}.{number}")
-                    if number == entries // 2 + 5:  # not flushed yet
+                    if number == entries // 2 + 5:  # not flushed yet, and nobody flushes until git has moved it
+                        both.wait(120)
+                        git_was_first.clear()
+                        both.wait(120)
                         assert git_was_first.wait(120)
                     if number % 10 == 9:
                         store.flush()
