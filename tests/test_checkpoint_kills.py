@@ -20,7 +20,7 @@ from rewound import snapshot
 from gitsession.api import Store
 from gitsession.checkpoint import line
 
-SHARE = float(os.environ.get("GITSESSION_CHECKPOINT_KILLS", "0.1"))
+SHARE = float(os.environ.get("GITSESSION_CHECKPOINT_KILLS", "0.05"))
 """Of all calls; 1 is all of them."""
 
 

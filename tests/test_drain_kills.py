@@ -15,7 +15,7 @@ from promises import Faults
 from gitsession.api import Store
 from gitsession.live import spool
 
-SHARE = float(os.environ.get("GITSESSION_DRAIN_KILLS", "0.15"))
+SHARE = float(os.environ.get("GITSESSION_DRAIN_KILLS", "0.07"))
 """Of all calls; 1 is all of them."""
 
 WHOLE = [

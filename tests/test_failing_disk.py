@@ -18,7 +18,7 @@ from gitsession.model.entries import Message
 from gitsession.store.create import create
 from gitsession.store.gitstore import GitStore
 
-SHARES = {"eio": 0.05, "enospc": 0.04, "edquot": 0.02, "eintr": 0.04, "short": 0.15, "eio-on": 0.02, "enospc-on": 0.02}
+SHARES = {"eio": 0.02, "enospc": 0.02, "edquot": 0.01, "eintr": 0.02, "short": 0.06, "eio-on": 0.01, "enospc-on": 0.01}
 """Of all calls; the deep run (benchmarks/deep) makes it all of them."""
 
 TRIED_AGAIN = ("append", "names", "import", "raw", "compact", "from")

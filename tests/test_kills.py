@@ -7,7 +7,7 @@ from faults.bench import Bench
 from faults.shim import Fault
 from faults.work import WORKLOADS
 
-SHARES = {"kill-before": 0.15, "kill-after": 0.06, "torn": 0.15}
+SHARES = {"kill-before": 0.06, "kill-after": 0.03, "torn": 0.06}
 """Of all calls; the deep run (benchmarks/deep) makes it all of them."""
 
 

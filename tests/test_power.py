@@ -23,7 +23,7 @@ THE_STORE_ITSELF = ""
 REPLAYED = [name for name in WORKLOADS if name not in ("large", "maintain")]
 """A large write says nothing that a small one does not, and git writes packed objects without telling us how."""
 
-CRASHES_MOST = {"ext4": 150, "posix": 700}
+CRASHES_MOST = {"ext4": 60, "posix": 280}
 SHARES = {"compact": 0.2, "from": 0.2, "leave": 0.2}
 """Of workloads whose transactions are of the kinds that the others make in full."""
 

@@ -21,7 +21,7 @@ from gitsession.checkpoint import line
 from gitsession.errors import NotFound, Refused
 from gitsession.workspace import trees
 
-SHARE = float(os.environ.get("GITSESSION_REWIND_KILLS", "0.06"))
+SHARE = float(os.environ.get("GITSESSION_REWIND_KILLS", "0.03"))
 """Of all calls; 1 is all of them."""
 
 

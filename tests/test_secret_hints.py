@@ -101,9 +101,10 @@ def test_a_shape_is_seen_through_whatever_escapes_it_is_behind(sample):
         text = context.replace("{}", Shape(sample, number).text)
         check("md", text.encode())
         check("jsonl", written(text, ["plain"] * 3))
-        for writer in WRITERS:
-            check("jsonl", written(text, [writer]))
-            check("jsonl", written(text, ["plain", writer]))
+        for place, writer in enumerate(WRITERS):
+            if (number + place + len(sample)) % 3 == 0:  # each pair of context and writer, a third of the shapes
+                check("jsonl", written(text, [writer]))
+                check("jsonl", written(text, ["plain", writer]))
     check("cbor", payload.encode(Custom(at_ms=1, custom_type="x", data={"a": text, text: [text]}), NONCE))
 
 

@@ -22,7 +22,7 @@ from gitsession.store import lines, refs
 from gitsession.sync import purging, reconcile, syncing
 
 IS_LONG = "GITSESSION_SIMULATIONS" in os.environ
-SEEDS = int(os.environ.get("GITSESSION_SIMULATIONS", "40"))
+SEEDS = int(os.environ.get("GITSESSION_SIMULATIONS", "20"))
 FIRST = int(os.environ.get("GITSESSION_SIMULATIONS_SEED", "0"))
 STEPS = 40 if IS_LONG else 20
 PARTS = 10
