@@ -38,7 +38,6 @@ from gitsession.store.gitstore import GitStore
 from gitsession.store.lock import alone
 from gitsession.store.objects import parse_commit
 from gitsession.sync import purging, renamed
-from gitsession.sync.quarantine import LOCK, PLACE
 
 
 @pytest.fixture
@@ -527,7 +526,7 @@ def test_leftovers_beside_the_objects_go(store) -> None:
 def test_what_a_killed_fetch_or_push_has_left_goes(store, tmp_path) -> None:
     begun(store, "first", SECRET)
     store.flush()
-    left = [store.git_dir / PLACE / "0123/objects/pack/pack-1.pack"]
+    left = [store.git_dir / create.INCOMING / "0123/objects/pack/pack-1.pack"]
     left += [store.git_dir / f"objects/{name}/pack/pack-1.pack" for name in ("tmp_objdir-incoming-a1", "incoming-a1")]
     young = store.git_dir / "objects/tmp_objdir-incoming-b2/pack/pack-1.pack"
     for file in (*left, young):
@@ -543,10 +542,10 @@ def test_what_a_killed_fetch_or_push_has_left_goes(store, tmp_path) -> None:
 
 def test_what_is_being_fetched_meanwhile_is_left_alone(store) -> None:
     begun(store, "first", SECRET)
-    there = store.git_dir / PLACE / "0123/objects/pack/pack-1.pack"
+    there = store.git_dir / create.INCOMING / "0123/objects/pack/pack-1.pack"
     there.parent.mkdir(parents=True)
     there.write_text("of somebody who syncs now")
-    with alone(store.git_dir / LOCK):
+    with alone(store.git_dir / create.SYNC_LOCK):
         purge(store, find(store))
     assert there.exists()
 

@@ -19,8 +19,8 @@ from promises import Faults
 from remotes import shared, there
 
 from gitsession.api import Store
-from gitsession.store import gitcli, intents
-from gitsession.sync import cloning, quarantine
+from gitsession.store import create, gitcli, intents
+from gitsession.sync import cloning
 from gitsession.sync.transport import Talk
 
 SHARE = float(os.environ.get("GITSESSION_SYNC_KILLS", "0.003"))
@@ -64,7 +64,7 @@ class Syncs(Scene):
         if work == hurt.PUSH:
             hurt.do(hurt.PULL, str(self.place))  # what was about to go is noted until the remote has said what it has
         store, hub = self.store(work), self.place / "hub.git"
-        left = store / quarantine.PLACE
+        left = store / create.INCOMING
         assert not left.exists() or not [*left.iterdir()]
         assert [*intents.noted(store)] == []
         with small(), Store.open(store, clock=lambda: 1) as opened:

@@ -27,6 +27,7 @@ MAIN = "refs/heads/main"
 CONTROL = "gitsession"
 JOURNAL, PROOFS = f"{CONTROL}/journal", f"{CONTROL}/reflocks"
 LOCK, KEEP = f"{CONTROL}/lock", f"{CONTROL}/keep"
+INCOMING, SYNC_LOCK = f"{CONTROL}/incoming", f"{CONTROL}/sync.lock"
 PURGE_PENDING = f"{CONTROL}/purge-pending"
 _KEPT = (config.HEAD, config.FILE, packedrefs.FILE, "objects", "refs", JOURNAL)
 

@@ -28,7 +28,7 @@ from gitsession.store.refnames import SYMBOLIC
 from gitsession.sync import archiving, growing, remotes, stale, syncing, transport
 from gitsession.sync.judged import Proposed, Reader, judge
 from gitsession.sync.meeting import HEADS, check_is_store
-from gitsession.sync.quarantine import PLACE, Quarantine
+from gitsession.sync.quarantine import Quarantine
 from gitsession.sync.reconcile import SyncedBranch
 from gitsession.sync.remotes import DEFAULT, Remote
 from gitsession.sync.syncing import SyncReport
@@ -100,8 +100,8 @@ def _sweep(path: Path) -> None:
 
 def _fill(path: Path, remote: Remote, talk: Talk, filter: str) -> SyncReport:
     """Bring what the remote has into the empty store at ``path``, which nobody else knows yet."""
-    make_directories(path / PLACE)
-    apart = path / PLACE / "clone"
+    make_directories(path / create.INCOMING)
+    apart = path / create.INCOMING / "clone"
     words = ["-c", "core.fsync=all", "clone", "--bare", "--no-tags", "--template=", "--no-local"]
     words += ["-c", "fetch.fsckObjects=true", "-c", "transfer.fsckObjects=true"]
     words += [f"--filter={filter}"] if filter else []
@@ -135,7 +135,7 @@ def _fill(path: Path, remote: Remote, talk: Talk, filter: str) -> SyncReport:
     if filter:
         _promise(path, remote, filter)
     _put(path, {**good, **{remote.tracking(ref): oid for ref, oid in good.items()}})
-    shutil.rmtree(path / PLACE, ignore_errors=True)
+    shutil.rmtree(path / create.INCOMING, ignore_errors=True)
     new = [SyncedBranch(ref, "new", None, oid) for ref, oid in good.items() if ref != create.MAIN]
     return SyncReport(remote.name, tuple(sorted((*new, *refused.values()), key=lambda branch: branch.ref)))
 

@@ -10,7 +10,6 @@ from gitsession.store import create, lines
 from gitsession.store.base import Oid, Reader
 from gitsession.store.gitstore import GitStore
 from gitsession.store.lock import alone as alone_by
-from gitsession.sync.quarantine import LOCK
 from gitsession.sync.remotes import Remote, plain
 
 HEADS = "refs/heads/"
@@ -26,7 +25,7 @@ def alone(store: GitStore) -> Iterator[None]:
             f"{store.git_dir} is a shallow clone: the oldest entries of its lines are not there",
             hint="`gitsession git fetch --unshallow` brings them",
         )
-    with alone_by(store.git_dir / LOCK):
+    with alone_by(store.git_dir / create.SYNC_LOCK):
         try:
             yield
         except OSError as error:

@@ -23,9 +23,6 @@ from gitsession.store.refnames import SYMBOLIC
 from gitsession.store.spill import move_packs, packs_in
 from gitsession.sync.remotes import Remote
 
-PLACE = f"{create.CONTROL}/incoming"
-LOCK = f"{create.CONTROL}/sync.lock"
-
 _CONFIG = """\
 [core]
 	repositoryformatversion = 0
@@ -56,13 +53,13 @@ class Quarantine:
         self._store_dir = store_dir
         self._remote = remote
         self._known = known
-        self.git_dir = at or store_dir / PLACE / secrets.token_hex(8)
+        self.git_dir = at or store_dir / create.INCOMING / secrets.token_hex(8)
 
     def __enter__(self) -> Self:
         try:
             if self._sweeps:
-                shutil.rmtree(self._store_dir / PLACE, ignore_errors=True)
-            make_directories(self._store_dir / PLACE)
+                shutil.rmtree(self._store_dir / create.INCOMING, ignore_errors=True)
+            make_directories(self._store_dir / create.INCOMING)
             for folder in ("objects/info", "objects/pack", "refs"):
                 (self.git_dir / folder).mkdir(mode=0o700, parents=True)
             for name, text in {**_FILES, "config": _CONFIG + _section(self._remote)}.items():

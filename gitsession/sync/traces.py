@@ -18,7 +18,6 @@ from gitsession.index import derived
 from gitsession.store import create, frames, pack, salvage, spill
 from gitsession.store.lock import alone
 from gitsession.store.verified import FILE as VERIFIED
-from gitsession.sync.quarantine import LOCK, PLACE
 from gitsession.workspace.shadow import Shadow
 from gitsession.workspace.turns import WORKSPACES
 
@@ -57,8 +56,8 @@ def remove(git_dir: Path, words: frozenset[bytes], *, files_too: bool) -> None:
         _remove(file)
     for file in _temporaries(git_dir):
         _remove(file)
-    with contextlib.suppress(Unavailable), alone(git_dir / LOCK, wait_seconds=0):  # who syncs now removes it at its end
-        _remove(git_dir / PLACE)
+    with contextlib.suppress(Unavailable), alone(git_dir / create.SYNC_LOCK, wait_seconds=0):  # else a sync removes it
+        _remove(git_dir / create.INCOMING)
     spill.sweep(git_dir)
     if files_too:
         _forget_workspaces(git_dir / WORKSPACES)
