@@ -287,6 +287,16 @@ def test_labels_that_are_undone_and_set_again_are_told_apart(store: Store) -> No
     assert_as_if_made_anew(store)
 
 
+def test_labels_of_a_session_have_one_order(store: Store) -> None:
+    """A fork writes them into its first entry, whose id they are part of: no set may choose their order."""
+    held = begun(store, *map(str, range(12)))
+    for number, node in enumerate(held.line()[1:]):
+        held.label(node, f"label-{number}")
+    chains = list(held.names().chains)
+    assert len(chains) == 12
+    assert chains == sorted(chains)
+
+
 def test_a_session_is_called_by_its_first_prompt_though_all_are_of_one_millisecond(tmp_path: Path) -> None:
     with Store.create(tmp_path / "store.git", clock=lambda: 1_769_904_000_000) as store:
         for _ in range(10):

@@ -27,7 +27,7 @@ _SHORT = re.compile(r"[0-9a-f]{8}")
 def names(catalogue: Catalogue, sid: str) -> Names:
     """Title and labels as they stand, without a walk."""
     marks = marks_of(catalogue.db, sid)
-    targets = {mark.target for mark in marks if mark.what == "label"}
+    targets = sorted({mark.target for mark in marks if mark.what == "label"})  # a fork writes them in this order
     places = {target: place for target in targets if (place := place_of(catalogue.db, sid, target)) is not None}
     labels = rules.labels(marks, {target: oid for target, (oid, _) in places.items()})
     return Names(rules.title(marks), labels, {chain: labels[oid] for oid, chain in places.values() if oid in labels})
