@@ -166,6 +166,15 @@ def test_from_the_trash_it_can_be_purged(run: Run, imported: str) -> None:
         assert opened.verify().problems == []
 
 
+def test_a_session_with_a_chosen_branch_is_purged_from_the_trash(run: Run, imported: str) -> None:
+    run("branch", imported, "side", "--at", "root")
+    run("switch", imported, "side")
+    run("rm", imported)
+    run("purge", imported, "--yes")
+    run("verify")
+    assert "nothing to repair" in run("repair", err=True) + run("repair")
+
+
 def test_retain_lists_what_would_go_and_then_lets_it_go(run: Run, imported: str) -> None:
     run("retain", code=exits.USAGE)
     run("retain", "--older-than", "2026-01-01", code=exits.NOTHING)

@@ -122,6 +122,7 @@ def _compare(
 ) -> list[Astray]:
     there = archived.Whole.of(store).refs("refs/")
     unchosen = {refs.active(sid) for sid in _ever_archived(store)}
+    unchosen |= {name for name, (was, _) in known.items() if was is not None and _led_to_what_went(was, known, there)}
     found = []
     for name, (was, when) in sorted(known.items()):
         now = there.get(name)
@@ -141,6 +142,16 @@ def _compare(
             if lost != 0:
                 found.append(Astray(name, was, _BY_FLUSH, last, lost))
     return found
+
+
+def _led_to_what_went(was: RefValue, known: _Known, there: Mapping[str, RefValue]) -> bool:
+    """Return whether ``was`` is the value of a symbolic ref whose branch was removed, as a purge of all of a session
+    does: that deletes the symbolic ref too, and no log has it.
+    """
+    target = refs.target(was)
+    if target is None or target in there:
+        return False
+    return not _is_watched(target) or known.get(target, (None, ""))[0] is None
 
 
 def _ever_archived(store: ObjectStore) -> Collection[str]:
