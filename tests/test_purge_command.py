@@ -166,6 +166,17 @@ def test_from_the_trash_it_can_be_purged(run: Run, imported: str) -> None:
         assert opened.verify().problems == []
 
 
+def test_a_text_is_found_in_the_trash_too(run: Run, imported: str, here: Path) -> None:
+    run("rm", imported)
+    assert imported in run("purge", "--match", SECRET, "--dry-run")
+    run("purge", "--match", SECRET, "--yes")
+    run("purge", "--match", SECRET, "--dry-run", code=exits.NOTHING)
+    run("restore", imported)
+    with Store.open() as opened:
+        assert traces(opened.objects) == []
+        assert opened.verify().problems == []
+
+
 def test_a_session_with_a_chosen_branch_is_purged_from_the_trash(run: Run, imported: str) -> None:
     run("branch", imported, "side", "--at", "root")
     run("switch", imported, "side")

@@ -88,6 +88,8 @@ def _view(objects: GitStore, sid: str | None) -> ObjectStore:
 def _wanted(view: ObjectStore, sid: str | None, at: Node | None, text: str) -> PurgePlan:
     if text:
         found = finding.saying(view, text, None if sid is None else [sid])
+        if sid is None:
+            found = _with_trash(found, finding.saying(InTrash(view), text))
         if at is None or any(hit.node.oid == at.oid for hit in found.entries):
             return found
         one = finding.entry(view, sid or "", at)
@@ -97,6 +99,17 @@ def _wanted(view: ObjectStore, sid: str | None, at: Node | None, text: str) -> P
     if sid is None:
         raise Refused("nothing to purge", hint="a session, an entry or a text says what")
     return finding.session(view, sid) if at is None else finding.entry(view, sid, at)
+
+
+def _with_trash(found: PurgePlan, away: PurgePlan) -> PurgePlan:
+    """Return one plan of what sessions hold and of what those in the trash hold."""
+    entries, files = {hit.node.oid for hit in found.entries}, {hit.oid for hit in found.files}
+    return PurgePlan(
+        found.more | away.more,
+        (*found.entries, *(hit for hit in away.entries if hit.node.oid not in entries)),
+        (*found.files, *(hit for hit in away.files if hit.oid not in files)),
+        problems=tuple(dict.fromkeys((*found.problems, *away.problems))),
+    )
 
 
 def purge(
