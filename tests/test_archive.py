@@ -448,4 +448,16 @@ def test_a_chosen_branch_leaves_no_symbolic_ref_that_leads_nowhere(stores, place
     assert store.ref(refs.active(made.id)) is None
     assert git(store.git_dir, "fsck", "--strict", "--no-dangling") == ""
     archiving.restore(store, made.id, 1)
+    assert store.ref(refs.active(made.id)) == refs.symbolic(refs.leaf(made.id, "side"))
     assert verify(store).problems == []
+
+
+def test_a_choice_that_is_not_in_the_log_does_not_come_back(stores):
+    store, _ = stores
+    made = begun(store, "first", "second")
+    made.branch("side", made.line()[1])
+    with store.transaction() as tx:  # as `sync` makes it
+        tx.move(refs.active(made.id), refs.symbolic(refs.leaf(made.id, "side")), expected=None)
+    archiving.archive(store, [made.id], 0)
+    archiving.restore(store, made.id, 1)
+    assert store.ref(refs.active(made.id)) is None

@@ -186,6 +186,17 @@ def test_a_session_with_a_chosen_branch_is_purged_from_the_trash(run: Run, impor
     assert "nothing to repair" in run("repair", err=True) + run("repair")
 
 
+@pytest.mark.parametrize("leaves", ["rm", "archive"])
+def test_restore_brings_the_chosen_branch_back(run: Run, imported: str, leaves: str) -> None:
+    run("branch", imported, "side", "--at", "root")
+    run(leaves, imported)
+    assert "no choice of a branch is recorded" in run("restore", imported)
+    run("switch", imported, "side")
+    run(leaves, imported)
+    assert f"{imported} is back, on side" in run("restore", imported)
+    run("verify")
+
+
 def test_retain_lists_what_would_go_and_then_lets_it_go(run: Run, imported: str) -> None:
     run("retain", code=exits.USAGE)
     run("retain", "--older-than", "2026-01-01", code=exits.NOTHING)

@@ -1,7 +1,8 @@
 """Sessions into the archive and out of it, and a store made as the archive says, that others may have changed.
 
     archive   one transaction: the archive says more, and the refs of the sessions go
-    restore   one transaction: the archive says that they are taken out, and their refs are there
+    restore   one transaction: the archive says that they are taken out, and their refs are there, and the choice of a
+              branch that the operation log has
     join      the archive as a remote has it, joined with ours; what it says was taken out comes back
     settle    refs of archived sessions go, where all that they lead to is archived; who went on takes his session out
 
@@ -11,12 +12,22 @@ A kill between two of them leaves what the next sync settles. Nothing is ever on
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 
-from gitsession.errors import Ambiguous, Corrupt, Malformed, MissingObject, NotFound, Refused, Unavailable
-from gitsession.session import archived, trash
+from gitsession.errors import (
+    Ambiguous,
+    Corrupt,
+    GitSessionError,
+    Malformed,
+    MissingObject,
+    NotFound,
+    Refused,
+    Unavailable,
+)
+from gitsession.session import archived, oplog, trash
 from gitsession.session.archived import Archive
 from gitsession.store import lines, refs
-from gitsession.store.base import ObjectStore, Oid, Reader, Transaction
+from gitsession.store.base import ObjectStore, Oid, Reader, RefValue, Transaction
 from gitsession.store.refnames import SYMBOLIC
 from gitsession.sync import archives
 from gitsession.sync.reconcile import SyncedBranch
@@ -136,9 +147,28 @@ def _to_settle(store: ObjectStore, said: Archive) -> dict[str, dict[str, Oid]]:
 def _put_back(store: ObjectStore, tx: Transaction, sids: Collection[str], said: Archive) -> None:
     for sid in sids:
         held = {name: value for name, value in store.refs(refs.session(sid)).items() if _is_line(name, value)}
-        for name, oid in archived.ends(store.read, sid, said, held).items():
+        ends = archived.ends(store.read, sid, said, held)
+        for name, oid in ends.items():
             if held.get(name) != oid:
                 tx.move(name, oid, expected=held.get(name))
+        for name, target in _last_choices(store, sid).items():
+            if target in ends and store.ref(name) is None:
+                tx.move(name, refs.symbolic(target), expected=None)
+
+
+def _last_choices(store: ObjectStore, sid: str) -> dict[str, str]:
+    """Return the branches that the symbolic refs of a session named after the last command that moved them.
+
+    The archive has no place for them: they are of this store only, and so is the operation log.
+    """
+    found: dict[str, RefValue | None] = {}
+    with suppress(GitSessionError):  # a damaged log: `verify` names it
+        for operation in oplog.history(store):
+            found = {move.ref: move.new for move in operation.moves if move.ref in refs.choices(sid)} | found
+            if len(found) == len(refs.choices(sid)):
+                break
+    targets = {name: refs.target(value) for name, value in found.items() if value is not None}
+    return {name: target for name, target in targets.items() if target is not None}
 
 
 def _forget_choices(store: ObjectStore, tx: Transaction, sids: Iterable[str]) -> None:

@@ -16,8 +16,15 @@ def command(app: App, session: str, as_json: bool) -> None:
     """Take a session out of the trash, or out of the archive. SESSION: a unique part of its id, as `ls --trash` or
     `ls --archived` lists it.
     """
-    sid = app.store().restore(session)
+    from gitsession.session import active, graph
+
+    store = app.store()
+    sid = store.restore(session)
+    chosen = active.chosen(store.objects, sid)
     if as_json:
         emit("restore", {"session": sid})
-    else:
+    elif len(graph.branches(store.objects, sid)) < 2:
         say(f"{sid} is back")
+    else:
+        unknown = "" if chosen else f"; no choice of a branch is recorded, `gitsession switch {sid} BRANCH` makes one"
+        say(f"{sid} is back, on {chosen or active.active(store.objects, sid)}{unknown}")
