@@ -19,6 +19,7 @@ from gitsession.model.entries import Message
 from gitsession.session import graph
 from gitsession.session.gaps import Gap
 from gitsession.session.meta import meta_of
+from gitsession.session.unreached import unassigned
 from gitsession.store.base import Oid
 from gitsession.store.memory import MemoryStore
 from gitsession.store.objects import parse_tree
@@ -59,7 +60,9 @@ def test_all_entries_but_the_lost_ones_are_listed_and_read(
         chosen = set(chance.sample(sorted(whole.nodes), lost))
         lose(store, *chosen)
         found = graph.tree(store, sid)
-        assert {node.oid for node, _ in found.walk()} == set(whole.nodes) - chosen
+        lines = unassigned(store, lambda sid: graph.tree(store, sid).nodes)
+        apart = {node.oid for line in lines for node in line.entries}
+        assert {node.oid for node, _ in found.walk()} | apart & set(whole.nodes) == set(whole.nodes) - chosen
         named = {gap.oid for gap in found.damage}
         in_a_row = {oid for oid in chosen if not any(node.parent == oid for node in found.nodes.values())}
         assert chosen - in_a_row <= named <= chosen
@@ -130,6 +133,36 @@ def test_lines_of_another_session_are_never_taken() -> None:
         subjects = {node.subject for node in found.nodes.values()}
         assert len(found.nodes) == 3
         assert len([s for s in subjects if s.startswith("user: ")]) == 2
+
+
+@pytest.mark.promise("P22")
+@pytest.mark.parametrize("agents", ["one", "two"])
+def test_an_entry_alone_between_gaps_is_listed_where_another_session_lost_its_leaf(
+    tmp_path: Path, agents: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "store.git"
+    with on_disk(path) as store:
+        ours = begun(store, "a", "b", "c", "d")
+        if agents == "one":
+            theirs = begun(store, "e", "f").id
+        else:
+            theirs = bring(store, pi_file(said("e0", None), said("e1", "e0"))).session
+        store.flush()
+        line = [node.oid for node in ours.line()]  # the root first
+        leaf = graph.branches(store, theirs)["main"]
+    without(path, line[2], line[4], leaf)  # the entry line[3] is left alone
+    with Store.open(path) as opened:
+        done = opened.repair()
+        listed = {oid for sid in (ours.id, theirs) for oid in graph.tree(opened.objects, sid).nodes}
+        assert line[3] not in listed
+        [found] = done.unassigned
+        assert [node.oid for node in found.entries] == [line[3]]
+        assert set(found.sessions) == {ours.id, theirs}
+    assert run(["--store", str(path), "repair"]) == exits.INTEGRITY
+    assert f"unassigned: 1 entry up to {line[3]}, of one of" in capfd.readouterr().out
+    assert run(["--store", str(path), "repair", "--json"]) == exits.INTEGRITY
+    document = json.loads(capfd.readouterr().out)
+    assert [row["entries"] for row in document["unassigned"]] == [[line[3]]]
 
 
 def test_a_fork_whose_origin_is_damaged_keeps_its_own_entries() -> None:

@@ -18,16 +18,18 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gitsession.errors import Corrupt, GitSessionError, Malformed, MissingObject, Unavailable
 from gitsession.exchange import journals
 from gitsession.exchange.donors import Donor, UnreadFile
 from gitsession.exchange.journals import LostRecords
-from gitsession.session import archived, astray, oplog, purged
+from gitsession.session import archived, astray, graph, oplog, purged, unreached
 from gitsession.session.astray import Astray
+from gitsession.session.meta import meta_of
 from gitsession.session.node import parse
+from gitsession.session.unreached import Unassigned
 from gitsession.store import config, create, damage, lines, packedrefs, refs, salvage, verified
 from gitsession.store.base import Kind, Oid, RefValue
 from gitsession.store.damage import BadFile
@@ -100,11 +102,15 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """What a repair did, or with ``dry_run`` would do. ``quarantine``: where the files set aside are, or ``None``."""
+    """What a repair did, or with ``dry_run`` would do. ``quarantine``: where the files set aside are, or ``None``.
+
+    ``unassigned``: entries that are there, and that several damaged sessions could have lost.
+    """
 
     plan: Plan
     quarantine: Path | None
     set_aside: tuple[str, ...]
+    unassigned: tuple[Unassigned, ...] = ()
 
     @property
     def is_whole(self) -> bool:
@@ -126,7 +132,19 @@ def repair(
             store.flush()
     with tempfile.TemporaryDirectory(prefix="gitsession-") as scratch:
         plan = _Planner(store, donors, dict(seen), Path(scratch)).plan()
-        return Repaired(plan, None, ()) if dry_run or plan.is_empty else _perform(store, plan)
+        done = Repaired(plan, None, ()) if dry_run or plan.is_empty else _perform(store, plan)
+    return replace(done, unassigned=_unassigned(store)) if plan.lost else done
+
+
+def _unassigned(store: GitStore) -> tuple[Unassigned, ...]:
+    whole = archived.Whole.of(store)
+
+    def listed(sid: str) -> Iterator[Oid]:
+        if graph.branches(whole, sid):
+            yield from graph.tree(whole, sid).nodes
+        yield from (node.oid for node in meta_of(whole, sid).nodes)
+
+    return tuple(unreached.unassigned(whole, listed))
 
 
 def _perform(store: GitStore, plan: Plan) -> Repaired:

@@ -13,7 +13,7 @@ lines that fit are still given to the session if they can only be its own, unjoi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from gitsession.codec.digest import chain as chain_of
@@ -77,12 +77,31 @@ def fill(
     return search.nodes, search.gaps
 
 
+@dataclass(frozen=True, slots=True)
+class Unassigned:
+    """A line with a lost entry before it, that may belong to any of ``sessions``. ``entries``: the newest first."""
+
+    entries: tuple[Node, ...]
+    sessions: tuple[str, ...]
+
+
+def unassigned(store: ObjectStore, listed: Callable[[str], Iterable[Oid]]) -> list[Unassigned]:
+    """Return the lines that ``fill`` gives to no session, because several damaged sessions could have lost them.
+
+    ``listed``: the entries that a session lists.
+    """
+    search = _Search(store, "", {}, {})
+    for sid in search.damaged:
+        search.leave_out(listed(sid))
+    return search.unassigned()
+
+
 class _Search:
     def __init__(self, store: ObjectStore, sid: str, nodes: dict[Oid, Node], gaps: dict[Oid, Gap]) -> None:
         self.nodes, self.gaps = nodes, gaps
         self._store, self._sid = store, sid
         self._all = _Scan.of(store)
-        led_to, self._damaged = self._follow_refs()
+        led_to, self.damaged = self._follow_refs()
         self._digests: dict[Oid, bytes] = {}
         self._free = {
             oid: node
@@ -120,6 +139,20 @@ class _Search:
         if len(lone) == 1 and len(ends) == 1:
             # A branch's own leaf is lost, and of all lines just one has no end: it is that branch's.
             self.gaps[lone[0].oid] = replace(lone[0], before=ends[0])
+
+    def leave_out(self, oids: Iterable[Oid]) -> None:
+        for oid in oids:
+            self._free.pop(oid, None)
+
+    def unassigned(self) -> list[Unassigned]:
+        found = []
+        for tip in self._tips():
+            line = self._line(tip)
+            could_be = self._could_be(line)
+            before = line[-1].parent
+            if could_be and before is not None and before not in self._all.entries:
+                found.append(Unassigned(tuple(line), tuple(sorted(could_be))))
+        return sorted(found, key=lambda one: (one.sessions, one.entries[0].committer_seconds, one.entries[0].oid))
 
     # -- proofs
 
@@ -193,7 +226,7 @@ class _Search:
     def _could_be(self, line: Iterable[Node]) -> set[str]:
         """The damaged sessions of which a line could be a part: what they hold is of the same agents."""
         agents = {_agent(node) for node in line}
-        return {sid for sid, known in self._damaged.items() if not known or known & agents}
+        return {sid for sid, known in self.damaged.items() if not known or known & agents}
 
     def _follow_refs(self) -> tuple[set[Oid], dict[str, set[str]]]:
         """What sessions lead to; and of those with a line that does not come to its root, whose entries it has."""

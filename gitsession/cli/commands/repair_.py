@@ -79,6 +79,10 @@ def _document(done: Repaired) -> dict[str, Any]:
             }
             for hole in plan.lost_records
         ],
+        "unassigned": [
+            {"entries": [node.oid for node in line.entries], "sessions": list(line.sessions)}
+            for line in done.unassigned
+        ],
         "dangling": plan.dangling,
         "unheard": plan.unheard,
         "unread": [{"file": file.path, "what": file.what} for file in plan.unread],
@@ -121,6 +125,11 @@ def _tell(done: Repaired, dry_run: bool) -> None:
         say(f"  {lost.oid}, of entry {lost.entry[:12]}: {lost.what}")
     if len(plan.lost) > _SHOWN:
         say(f"  ... and {len(plan.lost) - _SHOWN:,} more: --json lists them")
+    for line in done.unassigned[:_SHOWN]:
+        said = count(len(line.entries), "entry", "entries")
+        say(f"unassigned: {said} up to {line.entries[0].oid}, of one of {', '.join(line.sessions)}")
+    if len(done.unassigned) > _SHOWN:
+        say(f"  ... and {len(done.unassigned) - _SHOWN:,} more such lines: --json lists them")
     for ref in plan.lost_refs:
         say(f"still missing: {ref.name} {ref.what}")
     for hole in plan.lost_records:
