@@ -276,6 +276,18 @@ def test_tree_shows_every_entry_parents_first(run: Run, imported: str) -> None:
     assert "'start'" in drawn
 
 
+def test_tree_draws_at_most_twelve_levels_and_numbers_those_below(run: Run, here: Path) -> None:
+    trunk = [said(f"a{n}", f"a{n - 1}" if n else None, f"trunk {n}") for n in range(60)]
+    twigs = [said(f"b{n}", f"a{n - 1}", f"twig {n}") for n in range(1, 60)]
+    (here / "comb.jsonl").write_bytes(pi_file(*trunk, *twigs))
+    sid = document(run("import", "comb.jsonl", "--json"))["sessions"][0]["session"]
+    drawn = run("tree", sid).splitlines()
+    assert len(drawn) == 120
+    assert max(map(len, drawn)) < 120
+    assert any("+47 └─ " in line for line in drawn)
+    assert not any("+48 └─ " in line for line in drawn)
+
+
 def test_show_tells_one_entry(run: Run, imported: str) -> None:
     found = document(run("show", "@@bbbb2222", "--json"))
     assert found["body"]["content"] == [{"type": "text", "text": "I'll read auth.py"}]

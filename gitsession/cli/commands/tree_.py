@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from gitsession.session.graph import Tree
     from gitsession.session.node import Node
 
+_LEVELS_MAX = 12
+"""The most levels of branches that are drawn, of 3 columns each."""
+
 
 @click.command()
 @click.argument("session", metavar="[SESSION]", default="@")
@@ -55,9 +58,9 @@ def _drawn(tree: Tree) -> Iterator[tuple[Node | Gap, str]]:
     leaves = {gap.before: gap for gap in tree.gaps if gap.oid in tree.branches.values()}
     drawn: set[str] = set()
     roots = tree.children.get(None, [])
-    stack = [(oid, "", "") for oid in reversed(roots)]
+    stack = [(oid, "", "", 0) for oid in reversed(roots)]
     while stack:
-        oid, before, after = stack.pop()
+        oid, before, after, level = stack.pop()
         gap = gaps.get(tree.nodes[oid].parent or "")
         if gap is not None:
             drawn.add(gap.oid)
@@ -68,9 +71,21 @@ def _drawn(tree: Tree) -> Iterator[tuple[Node | Gap, str]]:
             yield leaves[oid], after
         children = tree.children.get(oid, [])
         if len(children) == 1:
-            stack.append((children[0], after, after))
+            stack.append((children[0], after, after, level))
             continue
-        branches = [(child, f"{after}├─ ", f"{after}│  ") for child in children[:-1]]
-        branches += [(child, f"{after}└─ ", f"{after}   ") for child in children[-1:]]
+        branches = [(child, *_columns(after, level, "├─ ", "│  "), level + 1) for child in children[:-1]]
+        branches += [(child, *_columns(after, level, "└─ ", "   "), level + 1) for child in children[-1:]]
         stack += reversed(branches)
     yield from ((gap, "") for oid, gap in gaps.items() if oid not in drawn)
+
+
+def _columns(after: str, level: int, here: str, below: str) -> tuple[str, str]:
+    """Return the columns before an entry that branches off at ``level``, and those before the entries that follow it.
+
+    Deeper than ``_LEVELS_MAX`` a number stands for the levels that are not drawn: columns for all of them would take
+    memory with the square of the branches.
+    """
+    if level < _LEVELS_MAX:
+        return f"{after}{here}", f"{after}{below}"
+    drawn = after[: 3 * _LEVELS_MAX]
+    return f"{drawn}+{level + 1 - _LEVELS_MAX} {here}", f"{drawn}+{level + 1 - _LEVELS_MAX} "
