@@ -13,6 +13,7 @@ from pushed import bare, everything_in, push
 from raw import git
 
 from gitsession.cli import app as command_line
+from gitsession.cli import exits
 from gitsession.model.entries import Message
 from gitsession.session import content
 from gitsession.session.node import load
@@ -198,6 +199,14 @@ def test_without_gitsession_nothing_is_pushed(store, remote: Path) -> None:
     done = push(store.git_dir, remote, SESSIONS)
     assert done.returncode == 1
     assert "nothing is pushed" in done.stderr
+
+
+def test_git_is_refused_where_it_would_push_without_the_hook(store, tmp_path: Path, monkeypatch, capsys) -> None:
+    (tmp_path / "pre-push").mkdir()
+    (tmp_path / "pre-push/pre-push").write_bytes(hookfiles.script("pre-push"))
+    monkeypatch.setattr(hookfiles, "_SHIPPED", tmp_path)
+    assert command_line.run(["git", "log"]) == exits.REFUSED
+    assert "is not executable" in capsys.readouterr().err
 
 
 def test_an_imported_session_is_looked_at_in_its_agents_words(store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -209,21 +209,48 @@ def test_git_is_not_run_in_a_store_whose_configuration_names_a_program(store, tm
     faults.one()
 
 
+PUSHES = {
+    "push": ["push"],
+    "an option of git first": ["--no-pager", "push"],
+    "a setting first": ["-c", "color.ui=never", "push"],
+    "a folder first": ["-C", ".", "push"],
+    "an alias": ["publish"],
+    "an alias of the shell": ["shell-publish"],
+}
+
+
 @pytest.mark.promise("P33")
-def test_git_runs_no_hook_of_a_store_but_for_a_push(store, tmp_path, faults):
-    dead = tmp_path / "DEAD"
-    (store / "hooks").mkdir(exist_ok=True)
-    for hook in HOOKS:
-        (store / "hooks" / hook).write_text(f"#!/bin/sh\necho {hook} >> {dead}\n")
-        (store / "hooks" / hook).chmod(0o755)
+@pytest.mark.parametrize("form", PUSHES)
+def test_git_runs_no_hook_of_a_store_and_scans_every_push(store, tmp_path, monkeypatch, faults, form):
+    dead, key = tmp_path / "DEAD", "AKIA" + "Z3KQ7XJ2M5TB6WPL"
+    for folder in (store / "hooks", store / "gitsession/hooks"):
+        folder.mkdir(exist_ok=True)
+        for hook in (*HOOKS, "pre-push.local"):
+            (folder / hook).write_text(f"#!/bin/sh\necho {hook} >> {dead}\n")
+            (folder / hook).chmod(0o755)
+    with open(store / "config", "a") as file:
+        file.write(f"[gitsession]\n\tredact = false\n\tgate = echo gate >> {dead};\n")
+    (tmp_path / "global").write_text("[alias]\n\tpublish = push\n\tshell-publish = !git push\n")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "global"))
+    with Store.open(store) as opened:
+        clean, secret = (opened.new_session(agent="agent") for _ in range(2))
+        clean.append(Message.user("hello"))
+        secret.append(Message.user(f"the key is {key}"))
     words = [sys.executable, "-m", "gitsession", "git"]
     told = subprocess.run([*words, "log", "--oneline", "--all"], capture_output=True, text=True, check=True)
     assert told.stdout
     subprocess.run([*words, "update-ref", "refs/heads/mine", "refs/heads/main"], check=True)
+    hub = tmp_path / "hub.git"
+    assert os.system(f"git init -q --bare {hub}") == 0
+    push = [*words, *PUSHES[form], "-q", str(hub)]
+    subprocess.run([*push, f"refs/heads/sessions/{clean.id}/*:refs/heads/sessions/{clean.id}/*"], check=True)
+    stopped = subprocess.run([*push, f"refs/heads/sessions/{secret.id}/main"], capture_output=True, text=True)
+    assert stopped.returncode == 1
+    assert f"a secret in {secret.id}@" in stopped.stderr
+    there = gitcli.run(hub, "for-each-ref", "--format=%(refname)").out.decode()
+    assert clean.id in there
+    assert secret.id not in there
     assert not dead.exists()
-    assert os.system("git init -q --bare ../hub.git") == 0
-    subprocess.run([*words, "push", "-q", "../hub.git", "refs/heads/mine"], check=True)
-    assert "pre-push" in dead.read_text().split()
     faults.many(len(HOOKS))
 
 

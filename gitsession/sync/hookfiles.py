@@ -18,15 +18,30 @@ KEPT = ".local"
 _MARK = b"# gitsession: "
 _SHIPPED = Path(gitsession.__file__).parent / "hooks"
 _BESIDE = Path(gitsession.__file__).parents[1] / "hooks"
-"""Where the scripts are: in the package as it is installed, and beside it in a checkout."""
+"""The scripts, each in a folder of its own: in the package as it is installed, beside it in a checkout."""
 
 MISSING, CURRENT, OLDER, OTHER = "missing", "installed", "of another release", "another hook"
 
 
 def script(name: str) -> bytes:
     """The hook as this release has it."""
-    shipped = _SHIPPED / name
-    return (shipped if shipped.exists() else _BESIDE / name).read_bytes()
+    return (_folder(name) / name).read_bytes()
+
+
+def shipped(name: str) -> Path:
+    """Return a folder that holds our hook and no other, for `core.hooksPath`.
+
+    Raises ``Refused`` if the hook cannot be run there: git would go on without it.
+    """
+    found = _folder(name)
+    if not os.access(found / name, os.X_OK):
+        hint = "install gitsession again, or run `chmod +x` on it"
+        raise Refused(f"cannot run git: {found / name} is not executable", hint=hint)
+    return found
+
+
+def _folder(name: str) -> Path:
+    return next((folder / name for folder in (_SHIPPED, _BESIDE) if (folder / name).exists()), _SHIPPED / name)
 
 
 def state(folder: Path, name: str) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 
 import click
 
+from gitsession.cli.enabling import program
 from gitsession.cli.opening import App, with_app
 from gitsession.errors import Refused, Unavailable
 
@@ -33,6 +35,7 @@ def command(app: App, arguments: tuple[str, ...]) -> None:
     By your own configuration. If the store's names a program, it is refused.
     """
     from gitsession.store import programs
+    from gitsession.sync import hookfiles
 
     store = app.store()
     store.flush()
@@ -43,15 +46,13 @@ def command(app: App, arguments: tuple[str, ...]) -> None:
             f"cannot run git in {path}: its configuration names programs to run: {', '.join(named[:5])}",
             hint=f"remove them (`git config --file {path}/config --unset {named[0]}`), or run `git --git-dir={path}`",
         )
+    # Of all hooks only ours that scans a push, in whatever form the push is written.
+    hooks = hookfiles.shipped("pre-push")
+    settings = ["-c", f"core.hooksPath={hooks}", "-c", f"gitsession.gate={shlex.join(program(app.path))}"]
     app.close()
     sys.stdout.flush()
     environment = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
     try:
-        os.execvpe("git", ["git", *_without_hooks(arguments), f"--git-dir={path}", *arguments], environment)
+        os.execvpe("git", ["git", *settings, f"--git-dir={path}", *arguments], environment)
     except FileNotFoundError:
         raise Unavailable("git is not on the PATH", hint="install git 2.39 or later") from None
-
-
-def _without_hooks(arguments: tuple[str, ...]) -> list[str]:
-    """A push keeps the hook that looks for secrets; nothing else runs the hooks of a store."""
-    return [] if arguments[:1] == ("push",) else ["-c", f"core.hooksPath={os.devnull}"]
