@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -16,6 +17,7 @@ from builders import entry, header, label, pi_file, said
 from rich.cells import cell_len
 from test_hostile_store import EVERY_VERB
 
+from gitsession import Message, Store
 from gitsession.cli import files, hooking, output, syncing
 from gitsession.cli.app import run
 from gitsession.codec.message import render
@@ -256,7 +258,13 @@ def test_nor_from_any_command_on_a_session_whose_every_name_is_hostile(tmp_path,
     monkeypatch.setattr(hooking, "_stdin", lambda: (b"{}", True))
     lines = [header(f"id{every}", cwd=str(folder)), said(every, None, every), label("l", every, every, every)]
     (folder / f"{every.replace('/', '')[:60]}.jsonl").write_bytes(b"\n".join(lines) + b"\n")
-    assert run(["import", *os.listdir()]) == 0
+    (folder / f"bad{every.replace('/', '')[:60]}.jsonl").write_bytes(lines[0] + b"\nno JSON\n")
+    with Store.create(tmp_path / "store.git") as made:
+        made.new_session(agent=every, cwd=every.encode("utf-8", "replace").decode()).append(Message.user(every))
+    assert run(["watch", "--once", "."]) == 0
+    watched_first = "".join(capfd.readouterr())
+    assert "2 new entries" in watched_first
+    assert left(watched_first) == []
     assert os.system("git init -q --bare ../hub.git") == 0
     agents = [["resume", "@", "--in", agent, "--dry-run"] for agent in RESUMABLE]
     there = [["resume", "@"], ["rewind", "root", "--dry-run"], ["branch", "@", "side"], ["name", "@", every]]
@@ -266,6 +274,42 @@ def test_nor_from_any_command_on_a_session_whose_every_name_is_hostile(tmp_path,
         out, err = capfd.readouterr()
         assert left(SGR.sub("", out + err)) == [], words
     faults.many(len(agents) + len(there) + len(verbs))
+
+
+@pytest.mark.promise("P32")
+@pytest.mark.parametrize("command", [["watch", "--once"], ["import"], ["import", "--dry-run"]])
+def test_a_path_with_a_line_end_forges_no_line(command, tmp_path, monkeypatch, capfd, faults):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GITSESSION_DIR", str(tmp_path / "store.git"))
+    forged = "x\nFORGED"
+    (tmp_path / f"good{forged}.jsonl").write_bytes(pi_file(said("a", None), said("b", "a"), b"no JSON"))
+    (tmp_path / f"claude{forged}.jsonl").write_bytes(b"\0")
+    run([*command, *map(str, tmp_path.glob("*FORGED*"))])
+    out, err = capfd.readouterr()
+    assert "x FORGED" in out + err
+    assert not any(line.startswith("FORGED") for line in (out + err).splitlines())
+    faults.many(2)
+
+
+@pytest.mark.promise("P32")
+def test_nor_from_a_question_or_a_diff_of_settings(tmp_path, monkeypatch, capfd, faults):
+    name = "\x9b31m\u202ered\nFORGED"
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    assert not output.confirm(f"write {name}?")
+    monkeypatch.setenv("HOME", str(tmp_path / name))
+    monkeypatch.setenv("GITSESSION_DIR", str(tmp_path / "store.git"))
+    (tmp_path / name / ".claude").mkdir(parents=True)
+    run(["enable", "claude", "--dry-run"])
+    run(["enable", "claude"])
+    run(["enable", "claude", "--yes"])
+    run(["doctor"])
+    run(["disable", "claude", "--yes"])
+    out, err = capfd.readouterr()
+    assert out.count("red FORGED") >= 4
+    assert left(SGR.sub("", out + err)) == []
+    assert not any(line.startswith("FORGED") for line in (out + err).splitlines())
+    assert watched("enable", "claude", "--dry-run").count("\x1b[32m") > 3
+    faults.many(1)
 
 
 @pytest.mark.parametrize("word", [*ATTACKS.values(), "it's", "a b", "", "back\\slash", "two\nlines", "é"])

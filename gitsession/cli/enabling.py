@@ -12,7 +12,7 @@ import click
 
 from gitsession.cli import exits
 from gitsession.cli.opening import App
-from gitsession.cli.output import count, emit, paint, say, warn
+from gitsession.cli.output import confirm, count, emit, say, warn
 
 if TYPE_CHECKING:
     from gitsession.live.enabling import Edit
@@ -46,7 +46,7 @@ def carry_out(app: App, verb: str, edit: Edit, then: str, *, yes: bool, dry_run:
         raise click.UsageError("--json asks nothing: say --yes or --dry-run")
     if dry_run and not as_json:
         for line in diff:
-            say(paint(line, fg=_COLORS.get(line[:1])))
+            say(line, fg=_COLORS.get(line[:1]))
     elif diff and not as_json:
         added, removed = (sum(line.startswith(sign) for line in diff[2:]) for sign in "+-")
         say(f"{edit.file}: {count(added, 'line')} added, {removed} removed; --dry-run shows them")
@@ -79,11 +79,12 @@ def carry_out(app: App, verb: str, edit: Edit, then: str, *, yes: bool, dry_run:
 def _is_wanted(question: str) -> bool:
     """Who says nothing, because nobody is there to be asked, says no."""
     try:
-        return click.confirm(question, default=False, err=True)
+        return confirm(question)
     except click.Abort:
         if sys.stdin.isatty():
             raise
-        warn("\n--yes does not ask")
+        warn("")
+        warn("--yes does not ask")
         return False
 
 

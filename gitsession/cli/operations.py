@@ -57,7 +57,8 @@ def told_if_stopped(app: App) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         for words in app.store().unfinished():
-            warn(f"gitsession: stopped half-way: {words}\n  {HALF_DONE}")
+            warn(f"gitsession: stopped half-way: {words}")
+            warn(f"  {HALF_DONE}")
         raise
 
 

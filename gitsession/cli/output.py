@@ -22,8 +22,8 @@ _COLUMNS, _LINES = 100, 24
 
 
 def say(text: str = "", **style: Any) -> None:
-    """Print one piece of text. What an agent or a file said goes through here and cannot drive the terminal."""
-    click.echo(paint(text, **style), color=_color())
+    """Print one line. What an agent or a file said goes through here; it cannot drive the terminal or add a line."""
+    click.echo(paint(on_a_line(text), **style), color=_color())
 
 
 def paint(text: str, **style: Any) -> str:
@@ -56,15 +56,21 @@ def emit_bare(value: Any) -> None:
 
 def complain(text: str, *, hint: str = "", candidates: Iterable[str] = ()) -> None:
     """Say on standard error what went wrong, and what to try."""
-    click.echo(f"gitsession: {clean(text)}", err=True)
+    warn(f"gitsession: {text}")
     for candidate in list(candidates)[:20]:
-        click.echo(f"  {clean(candidate)}", err=True)
+        warn(f"  {candidate}")
     if hint:
-        click.echo(f"  {clean(hint)}", err=True)
+        warn(f"  {hint}")
 
 
 def warn(text: str) -> None:
-    click.echo(clean(text), err=True)
+    """Print one line on standard error, made safe as by ``say``."""
+    click.echo(on_a_line(text), err=True)
+
+
+def confirm(question: str) -> bool:
+    """Ask on standard error; the default is no. Raises ``click.Abort`` if nobody answers."""
+    return click.confirm(on_a_line(question), default=False, err=True)
 
 
 def warn_of_hidden(hidden: int, problems: Iterable[str] = (), what_to_do: str = "") -> None:
@@ -101,7 +107,7 @@ def clock(at_ms: int) -> str:
 
 
 def on_a_line(text: str) -> str:
-    """``text``, safe, with nothing in it that could pass for a line of ours: what a path that was made by hand says."""
+    """Return ``text``, safe and without line ends, with which a name could pass for a line of ours."""
     return clean(text).replace("\n", " ")
 
 

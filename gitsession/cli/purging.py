@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from gitsession.cli import output
 from gitsession.errors import Refused
 
 consent_option = click.option("--yes", "consent", is_flag=True, help="Do not ask; without a terminal it must be said.")
@@ -17,5 +18,5 @@ def confirm(question: str, *, consent: bool) -> None:
         return
     if sys.stdin is None or not sys.stdin.isatty():
         raise click.UsageError(f"{question} nobody can be asked here: say --yes")
-    if not click.confirm(question, err=True):
+    if not output.confirm(question):
         raise Refused("nothing is purged")

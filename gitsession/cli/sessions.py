@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gitsession.cli.output import clock, paint, shorten, width
+from gitsession.cli.output import clock, on_a_line, paint, shorten, width
 
 if TYPE_CHECKING:
     from gitsession.index.catalogue import Row
@@ -31,7 +31,7 @@ def table(rows: Sequence[Row]) -> list[str]:
         sizes = [*([] if narrow else [f"{row.entries:,}"]), short(row.tokens)]
         folder = [shorten(row.project or "-", _WIDE // 4)] if wide else []
         title = f"{_BEGUN}{row.name}" if row.parent or row.continues else row.name
-        cells.append((row.sid, row.agent, updated, *sizes, *folder, title))
+        cells.append((row.sid, on_a_line(row.agent), updated, *sizes, *folder, title))
     widths = [max(len(cell[column]) for cell in cells) for column in range(len(names) + 1)]
     room = max(width() - sum(widths) - 2 * len(widths), _TITLE_MIN)
     lines = []

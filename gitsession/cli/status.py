@@ -21,7 +21,8 @@ def show_status(app: App) -> None:
 
         sweep = sweeping.look(None)
         if sweep.soon:
-            say(f"\n{sweeping.words(sweep)}")
+            say()
+            say(sweeping.words(sweep))
         return
     from gitsession.index.here import of_folder
 
@@ -32,7 +33,8 @@ def show_status(app: App) -> None:
     app.warn_of_damage()
     shown = (held or rows)[:NEWEST]
     if shown:
-        say("\nThe newest here:" if held else "\nThe newest:")
+        say()
+        say("The newest here:" if held else "\nThe newest:")
         paged(table(shown))
     else:
         say("  gitsession import --all    imports the sessions that your agents keep")

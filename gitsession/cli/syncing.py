@@ -12,7 +12,7 @@ import click
 
 from gitsession.cli import exits
 from gitsession.cli.opening import App
-from gitsession.cli.output import count, emit, on_a_line, paint, say, shorten, warn
+from gitsession.cli.output import confirm, count, emit, paint, say, shorten, warn
 from gitsession.codec.text import clean
 from gitsession.errors import Refused
 from gitsession.session.active import active
@@ -108,7 +108,7 @@ def ask_first(app: App, name: str, *, consent: bool) -> None:
     if is_alone:
         hint = "pass --yes; nothing was changed"
         raise Refused("cannot ask for confirmation: standard input is not a terminal", hint=hint)
-    if not click.confirm("Send them?", err=True):
+    if not confirm("Send them?"):
         hint = "`gitsession remote add` with --project, --agent or --label limits what is sent"
         raise Refused("nothing was sent", hint=hint)
 
@@ -133,7 +133,7 @@ def _by_project(rows: Sequence[Row]) -> Iterator[str]:
     for row in rows:
         projects.setdefault(row.project or "(no project)", []).append(row)
     for project, found in sorted(projects.items()):
-        yield f"{on_a_line(project)}: {count(len(found), 'session')}"
+        yield f"{project}: {count(len(found), 'session')}"
         for row in found[:_SHOWN]:
             yield f"  {row.sid}  {row.agent:<8}  {shorten(row.name, _TITLE)}"
         if len(found) > _SHOWN:

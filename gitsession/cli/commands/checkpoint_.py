@@ -9,7 +9,7 @@ import click
 
 from gitsession.cli import exits
 from gitsession.cli.opening import App, with_app
-from gitsession.cli.output import count, emit, json_option, on_a_line, say, warn
+from gitsession.cli.output import count, emit, json_option, say, warn
 
 if TYPE_CHECKING:
     from gitsession.checkpoint.at import Files
@@ -70,7 +70,7 @@ def command(app: App, session: str, message: str | None, workspace: Path | None,
         changed = f"{count(len(changes), 'file')} changed since the checkpoint before"
         say(f"{node.oid[:8]} keeps {entry.workspace}: {changed}")
     for path, why in entry.skipped[:_SHOWN_MAX]:
-        warn(on_a_line(f"  left out: {path} ({why})"))
+        warn(f"  left out: {path} ({why})")
     if len(entry.skipped) > _SHOWN_MAX:
         warn(f"  and {len(entry.skipped) - _SHOWN_MAX:,} more; --json names them all")
     return exits.OK

@@ -42,18 +42,21 @@ def command(folder: Path | None) -> None:
         ("The summary that stands for what came before it.", f"show {main}~1:summary.md"),
         ("And git finds nothing to complain about.", "fsck --strict --no-dangling"),
     ):
-        say(f"\n# {about}", bold=True)
+        say()
+        say(f"# {about}", bold=True)
         say(f"$ {git} {command}", dim=True)
         _run(path, command)
     rewound = _show_a_rewind(path, place / "project")
-    say("\n# The same with gitsession", bold=True)
+    say()
+    say("# The same with gitsession", bold=True)
     first = f"{rewound}@root"
     for command in (
         f"tree {sid}", f"show {sid}@tests-pass", f"diff {first}", f"rewind {first} --dry-run", f"rewind {first}",
         f"undo {rewound}",
     ):  # fmt: skip
         say(f"  gitsession --store {path} {command}")
-    say(f"\nEverything is in {place}; remove the folder when you have seen enough.")
+    say()
+    say(f"Everything is in {place}; remove the folder when you have seen enough.")
 
 
 def _show_a_rewind(path: Path, project: Path) -> str:
@@ -70,13 +73,15 @@ def _show_a_rewind(path: Path, project: Path) -> str:
             (project / "auth.py").write_text("def login(request):\n    return redirect(request.args['next'])\n")
             (project / "auth.py.orig").write_text("def login(request):\n    return redirect('/home')\n")
         session.append(Message.tool(call, "done"))
-        say("\n# What the agent did to a small project, as git shows it.", bold=True)
+        say()
+        say("# What the agent did to a small project, as git shows it.", bold=True)
         command = f"log -p --format=%s sessions/{session.id}/files -1 -- files/"
         store.flush()
         say(f"$ git --git-dir={path} {command}", dim=True)
         _run(path, command)
         (project / "notes.txt").write_text("mine, and changed since\n")
-        say("\n# A rewind takes back what the agent wrote, not what you wrote; undo takes back the rewind.", bold=True)
+        say()
+        say("# A rewind takes back what the agent wrote, not what you wrote; undo takes back the rewind.", bold=True)
         say(f"$ gitsession --store {path} rewind {session.id}@{asked.oid[:8]}", dim=True)
         _tell_files(session.rewind(session.plan_rewind(asked, workspace=project)), project)
         say(f"$ gitsession --store {path} undo", dim=True)

@@ -9,7 +9,7 @@ import click
 
 from gitsession.cli import exits
 from gitsession.cli.opening import DRAIN_WAIT_SECONDS, App, with_app
-from gitsession.cli.output import count, emit, json_option, on_a_line, say, warn
+from gitsession.cli.output import count, emit, json_option, say, warn
 
 
 @click.command()
@@ -29,7 +29,7 @@ def command(app: App, quiet: bool, forget_failures: bool, as_json: bool) -> int:
         emit("drain", dataclasses.asdict(done))
     elif not quiet:
         for what in done.failed:
-            warn(on_a_line(f"gitsession: {what}"))
+            warn(f"gitsession: {what}")
         words = [count(done.taken, "event") + " taken in", count(done.checkpoints, "checkpoint")]
         words += [f"{count(done.waiting, 'event')} waiting"] if done.waiting else []
         words += ["another program is at it"] if done.busy else []

@@ -8,7 +8,7 @@ import click
 
 from gitsession.cli import exits
 from gitsession.cli.opening import App, with_app
-from gitsession.cli.output import count, emit, json_option, on_a_line, say, warn
+from gitsession.cli.output import count, emit, json_option, say, warn
 
 if TYPE_CHECKING:
     from gitsession.session.secrets import FoundSecret
@@ -34,7 +34,7 @@ def command(app: App, session: str | None, dry_run: bool, as_json: bool) -> int:
     else:
         for each in found:
             what = f"{each.rule} ({each.count})" if each.count > 1 else each.rule
-            say(f"{each.session}@{each.node.oid[:12]}  {what}" + (f"  {on_a_line(each.path)}" if each.path else ""))
+            say(f"{each.session}@{each.node.oid[:12]}  {what}" + (f"  {each.path}" if each.path else ""))
         if not found:
             say("no secrets found")
         if done is not None:

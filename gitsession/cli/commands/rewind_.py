@@ -118,8 +118,10 @@ def _tell(app: App, session: Session, plan: RewindPlan | None, done: Rewound, *,
         if done.moved:
             _tell_how_to_go_on(app, session)
     if done.prompt:
-        say("\nyour words there, to say again or otherwise:", dim=True)
-        say(done.prompt)
+        say()
+        say("your words there, to say again or otherwise:", dim=True)
+        for line in done.prompt.split("\n"):
+            say(line)
     return code
 
 

@@ -12,7 +12,7 @@ import click
 
 from gitsession.cli import exits
 from gitsession.cli.opening import App, with_app
-from gitsession.cli.output import count, current_folder, say_line, warn
+from gitsession.cli.output import count, current_folder, on_a_line, say_line, warn
 
 if TYPE_CHECKING:
     from gitsession.api import Store
@@ -48,7 +48,8 @@ def command(app: App, paths: tuple[Path, ...], once: bool, every: float | None) 
                 imports.finish()
             for path, agent, done in imports.done:
                 if done.new:
-                    say_line(f"{done.session}  {agent}  {count(done.new, 'new entry', 'new entries')}  {path.name}")
+                    news = count(done.new, "new entry", "new entries")
+                    say_line(on_a_line(f"{done.session}  {agent}  {news}  {path.name}"))
             for failure in imports.failed:
                 if (failure.path, failure.what) not in failed:
                     failed.add((failure.path, failure.what))
