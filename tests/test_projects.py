@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -297,3 +298,8 @@ def test_lists_fit_into_a_terminal(
         assert command_line.run(words) == 0
         lines = capfd.readouterr().out.splitlines()
         assert max(len(line) for line in lines if str(tmp_path) not in line) <= columns, words
+
+
+def test_a_pipe_as_the_declared_name_holds_nobody_up(tmp_path):
+    os.mkfifo(tmp_path / ".gitsession-project")
+    assert identity_of(tmp_path) is None

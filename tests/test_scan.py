@@ -161,6 +161,40 @@ def test_a_pipe_that_git_would_wait_for_is_named(work, plain, monkeypatch, name)
     assert paths(work, plain) == ["a", "below/b"]
 
 
+def test_a_pipe_that_names_what_to_ignore_is_refused_at_once(work, plain, tmp_path, monkeypatch):
+    monkeypatch.setattr(gitcli, "_LONG_SECONDS", 600.0)
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "global"))
+    git(work, "init", "-q")
+    fill(work, a="one")
+    assert paths(work, plain) == ["a"]
+    exclude, ignores = work / ".git/info/exclude", tmp_path / "ignores"
+    (tmp_path / "global").write_text(f"[core]\n\texcludesFile = {ignores}\n")
+    for pipe in (ignores, exclude):
+        pipe.unlink(missing_ok=True)
+        os.mkfifo(pipe)
+        with pytest.raises(gitcli.Blocked, match=f"{pipe} is a pipe"):
+            paths(work, plain)
+        pipe.unlink()
+        assert paths(work, plain) == ["a"]
+    ignores.symlink_to(os.devnull)
+    fill(work, b="two")
+    assert "b" in paths(work, plain)
+
+
+@pytest.mark.parametrize("pipe", ["global", "included", ".git/config", ".git/commondir"])
+def test_a_pipe_that_stands_for_a_configuration_is_named(work, plain, tmp_path, monkeypatch, pipe):
+    monkeypatch.setattr(gitcli, "_LONG_SECONDS", 0.2)
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "global"))
+    (tmp_path / "global").write_text("[include]\n\tpath = included\n")
+    git(work, "init", "-q")
+    fill(work, a="one")
+    path = work / pipe if pipe.startswith(".git") else tmp_path / pipe
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    with pytest.raises(gitcli.Blocked, match=f"{path} is a pipe"):
+        paths(work, plain)
+
+
 def test_a_look_that_takes_long_for_no_such_reason_goes_on(work, plain, monkeypatch):
     monkeypatch.setattr(gitcli, "_LONG_SECONDS", 0.0)
     fill(work, a="one")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import stat
 import subprocess
@@ -386,6 +387,13 @@ def test_a_rule_that_protects_nobody_is_refused_and_nothing_is_written(
     with pytest.raises(Refused, match=told):
         store.new_session(agent="x").append(Message.user("hi"))
     assert store.catalogue().sessions() == []
+
+
+def test_a_pipe_as_the_file_of_rules_holds_nobody_up(store: Store, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "rules.toml")
+    configure(store, "gitsession.rules", str(tmp_path / "rules.toml"))
+    with pytest.raises(NotFound, match="not a regular file"):
+        store.new_session(agent="x").append(Message.user("hi"))
 
 
 AWS = ["AKIA" + "Z3KQ7XJ2M5TB6WPL", "AKIA" + "Q5NV2RC7D3HY4SGF"]  # joined here: no file of ours looks as if it held one

@@ -11,6 +11,7 @@ from pathlib import Path
 from gitsession.errors import Unavailable
 from gitsession.exchange.discover import top
 from gitsession.store import gitcli
+from gitsession.store.durable import read_regular
 
 DECLARED = ".gitsession-project"
 """A file at the top of a project whose first line is its name, for one that has no repository to tell."""
@@ -106,9 +107,6 @@ def _ask(git_dir: Path, *words: str) -> str:
 
 
 def _declared(place: Path) -> str | None:
-    try:
-        with (place / DECLARED).open("rb") as file:
-            name = " ".join(file.readline(4 * NAME_CHARS_MAX).decode("utf-8", "replace").split())
-    except FileNotFoundError:
-        return None
+    data = read_regular(place / DECLARED) or b""
+    name = " ".join(data.partition(b"\n")[0][: 4 * NAME_CHARS_MAX].decode("utf-8", "replace").split())
     return f"name:{name[:NAME_CHARS_MAX]}" if name else None

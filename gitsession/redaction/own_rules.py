@@ -6,6 +6,7 @@ A rule says what it must find, and is tried on it before it is used: one that fi
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import tomllib
@@ -34,7 +35,10 @@ class Own(NamedTuple):
 def read(file: Path) -> Own:
     """What ``file`` says. Raises ``NotFound``, and ``Refused`` with the rule and what is wrong with it."""
     try:
-        told = tomllib.loads(Path(os.path.expanduser(file)).read_text("utf-8"))
+        path = Path(os.path.expanduser(file))
+        if path.exists() and not path.is_file():
+            raise OSError(errno.EINVAL, "not a regular file")
+        told = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise NotFound(f"the rules for secrets, {file}: {error.strerror}", hint=_HINT) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from gitsession.store.durable import sync_directory
+from gitsession.store.durable import read_regular, sync_directory
 
 HEAD = "HEAD"
 FILE = "config"
@@ -168,10 +168,8 @@ def mended(git_dir: Path, head: str) -> dict[str, bytes]:
 
 
 def _text(file: Path) -> str | None:
-    try:
-        return file.read_text("utf-8", "replace")
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+    data = read_regular(file)
+    return None if data is None else data.decode("utf-8", "replace")
 
 
 def _is_config(text: str) -> bool:

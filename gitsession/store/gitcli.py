@@ -7,14 +7,17 @@ asks for the user's configuration, because credentials and ssh live there.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import stat
 import threading
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from gitsession.errors import Unavailable
+from gitsession.store.durable import read_regular
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -29,6 +32,9 @@ _FIXED = (
     "maintenance.auto=false",
     "pack.writeReverseIndex=true",  # by which store/deltify.py knows packs that git made, also before git 2.41
 )
+_READ_IN_A_REPOSITORY = ("config", "config.worktree", "commondir", "HEAD", "packed-refs", "index", "info/exclude")
+_NAMES_A_FILE = re.compile(r"(?mi)^\s*(?:\[[^\]\n]*\]\s*)?(?:path|excludesFile|attributesFile)\s*=\s*(.*)$")
+"""Settings of git by which a configuration names another file that is read."""
 _FSCK_SECONDS = 3600.0
 _LONG_SECONDS = 3.0
 _USERS_OWN = (
@@ -46,6 +52,10 @@ _PASSED_ON = ("PATH", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "LD_LIBRARY_PATH", 
 
 QUARANTINE = ("GIT_QUARANTINE_PATH", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES")
 """What git tells its hook `pre-receive`: where the objects lie that were pushed and are not taken in yet."""
+
+
+class Blocked(Unavailable):
+    """A pipe or a device stands where git reads a file, and git waits for it."""
 
 
 class Answer(NamedTuple):
@@ -80,7 +90,9 @@ def run(
     """Run git and wait. Raises ``Unavailable``: no git, too slow, or an exit code that is not in ``accept``.
 
     ``variables``: what of git's own the child gets besides; nothing of it is taken from the environment.
-    ``obstacle``: called once if git runs long; returns why it will never end, or "".
+    ``obstacle``: called once if git runs long; returns the path of a file that git waits for, or "".
+
+    Raises ``Blocked`` if that, or a file of a configuration, is a pipe or a device.
     """
     import subprocess  # slow to load, and a program that only reads never gets here
 
@@ -102,7 +114,7 @@ def run(
             cwd=at,
         ) as child:
             try:
-                out, err = _communicate(child, stdin, timeout_seconds, obstacle)
+                out, err = _communicate(child, stdin, timeout_seconds, lambda: _blocking(git_dir) or _call(obstacle))
             except BaseException:
                 child.kill()
                 raise
@@ -119,27 +131,61 @@ def run(
 
 
 def _communicate(
-    child: Popen[bytes], stdin: bytes, timeout_seconds: float, obstacle: Callable[[], str] | None
+    child: Popen[bytes], stdin: bytes, timeout_seconds: float, obstacle: Callable[[], str]
 ) -> tuple[bytes, bytes]:
     found: list[str] = []
 
     def look() -> None:
-        reason = obstacle() if obstacle is not None else ""
-        if reason:
-            found.append(reason)
+        path = obstacle()
+        if path:
+            found.append(path)
             child.kill()
 
-    late = threading.Timer(_LONG_SECONDS, look)
+    late = threading.Timer(_LONG_SECONDS, look)  # ``communicate`` cannot do it: asked twice, it forgets ``stdin``
     late.daemon = True
-    if obstacle is not None:
-        late.start()
+    late.start()
     try:
         answer = child.communicate(stdin, timeout=timeout_seconds)
     finally:
         late.cancel()
     if found:
-        raise Unavailable(found[0])
+        told = f"cannot run git: {found[0]} is a pipe or a device, which git waits for"
+        raise Blocked(told, hint="replace it by a file, or remove it from the configuration of git")
     return answer
+
+
+def _call(obstacle: Callable[[], str] | None) -> str:
+    return obstacle() if obstacle is not None else ""
+
+
+def _blocking(git_dir: Path | None) -> str:
+    """Return the file of git's configuration that git would wait for; "" if there is none."""
+    inside = [] if git_dir is None else [f"{os.path.abspath(git_dir)}/{name}" for name in _READ_IN_A_REPOSITORY]
+    home = os.environ.get("HOME", "/nonexistent")
+    waiting: list[str] = [*user_configs(), f"{_config_home(home)}/git/ignore", *inside]
+    seen: set[str] = set()
+    while waiting:
+        path = waiting.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        if blocks(path):
+            return path
+        with contextlib.suppress(OSError):
+            text = (read_regular(path) or b"").decode("utf-8", "surrogateescape")
+            named = (os.path.expanduser(value.strip().strip('"')) for value in _NAMES_A_FILE.findall(text))
+            waiting += [os.path.join(os.path.dirname(path), value) for value in named if "\0" not in value]
+    return ""
+
+
+def blocks(path: str) -> bool:
+    """Return whether reading ``path`` may wait for ever: it is a pipe or a device, other than the null device."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return False
+    is_special = stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
+    return is_special and not os.path.samefile(path, os.devnull)
 
 
 def start(git_dir: Path, *arguments: str, variables: Mapping[str, str] | None = None) -> Popen[bytes]:
@@ -262,21 +308,14 @@ def user_setting(name: str) -> str | None:
 
     ``None`` where it says nothing, or where there is no git.
     """
-    try:
-        answer = run(None, "config", "--global", "--includes", "--get", name, accept=range(256), user_config=True)
-    except Unavailable:
-        return None
-    return answer.out.decode("utf-8", "surrogateescape").strip() or None
+    told = _config(None, "--global", "--get", name)
+    return told.decode("utf-8", "surrogateescape").strip() or None
 
 
 def user_settings(prefix: str) -> dict[str, str]:
     """All of the user's own settings whose names begin with ``prefix``; the names in lower case, as git tells them."""
-    words = ("config", "--global", "--includes", "--null", "--get-regexp", f"^{re.escape(prefix)}")
-    try:
-        answer = run(None, *words, accept=range(256), user_config=True)
-    except Unavailable:
-        return {}
-    told = answer.out.decode("utf-8", "surrogateescape").split("\0")
+    answer = _config(None, "--global", "--null", "--get-regexp", f"^{re.escape(prefix)}")
+    told = answer.decode("utf-8", "surrogateescape").split("\0")
     return {name: value for name, _, value in (setting.partition("\n") for setting in told) if name}
 
 
@@ -291,12 +330,18 @@ def excludes_file(git_dir: Path | None) -> str:
     """The file of patterns that the user has git ignore everywhere, or in the repository ``git_dir``; where it is or
     would be.
     """
-    words = ("config", "-z", "--includes", "--type=path", "--get", "core.excludesFile")
-    try:
-        told = run(git_dir, *words, accept=range(256), user_config=True).out.partition(b"\0")[0]
-    except Unavailable:
-        told = b""
+    told = _config(git_dir, "-z", "--type=path", "--get", "core.excludesFile").partition(b"\0")[0]
     return os.fsdecode(told) or f"{_config_home(os.environ.get('HOME', '/nonexistent'))}/git/ignore"
+
+
+def _config(git_dir: Path | None, *words: str) -> bytes:
+    """Return what `git config` answers by the user's configuration; nothing without git. Raises ``Blocked``."""
+    try:
+        return run(git_dir, "config", "--includes", *words, accept=range(256), user_config=True).out
+    except Blocked:
+        raise
+    except Unavailable:
+        return b""
 
 
 def _config_home(home: str) -> str:

@@ -92,7 +92,8 @@ def rules(beside: Beside, workspace: str, excludes: str) -> list[Stamp]:
 
 
 def exclude_text(beside: Beside) -> bytes:
-    """What the user has git ignore in this repository without saying so in it."""
+    """What the user has git ignore in this repository without saying so in it. Raises ``Blocked``."""
+    check(beside.exclude)
     try:
         return (read_regular(beside.exclude) if beside.exclude else None) or b""
     except OSError:
@@ -100,9 +101,16 @@ def exclude_text(beside: Beside) -> bytes:
 
 
 def excludes_file(beside: Beside) -> str:
-    """See ``gitcli.excludes_file``."""
+    """See ``gitcli.excludes_file``. Raises ``Blocked``."""
     told = gitcli.excludes_file(Path(beside.git_dir) if beside.git_dir else None)
-    return os.path.join(beside.top, told)
+    return check(os.path.join(beside.top, told))
+
+
+def check(path: str) -> str:
+    """Return ``path``; raise ``Blocked`` if git would wait for it, instead of looking without the rules in it."""
+    if gitcli.blocks(path):
+        raise gitcli.Blocked(f"cannot read what to ignore: {path} is a pipe or a device", hint="replace it by a file")
+    return path
 
 
 def tracked(beside: Beside, workspace: str) -> Tracked:

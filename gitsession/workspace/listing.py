@@ -43,7 +43,7 @@ def find(shadow: Shadow, root: Root) -> Found:
     state = _fitting(shadow, besides.find(at), at)
     began_ns = shadow.now_ns()
     top = state.beside.top
-    rules = ["-c", f"core.excludesFile={state.excludes}"]
+    rules = ["-c", f"core.excludesFile={besides.check(state.excludes)}"]
     patterns = [_never(root.store, os.path.relpath(at, top))] if root.store else []
     state, freed = _with_users_index(state, shadow, at, rules)
     began = time.monotonic()

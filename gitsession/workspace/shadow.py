@@ -12,7 +12,6 @@ import fcntl
 import json
 import os
 import shutil
-import stat
 import time
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -256,17 +255,13 @@ def new_name() -> str:
 
 
 def _obstacle(top: str) -> str:
-    """Return which file below ``top`` git would read for ever, in words; "" if there is none."""
+    """Return the file below ``top`` that git would read for ever; "" if there is none."""
     for folder, folders, files in os.walk(top):
         folders[:] = [name for name in folders if name != ".git"]
         for name in _READ_BY_GIT.intersection(files):
             path = os.path.join(folder, name)
-            try:
-                mode = os.lstat(path).st_mode
-            except OSError:
-                continue
-            if not stat.S_ISREG(mode) and not stat.S_ISLNK(mode):
-                return f"cannot look at {top}: {path} is a pipe or a device, which git waits for; remove it"
+            if not os.path.islink(path) and gitcli.blocks(path):
+                return path
     return ""
 
 
