@@ -26,12 +26,14 @@ from gitsession.cli import app as command_line
 from gitsession.context import fold
 from gitsession.context.line import Line
 from gitsession.errors import NoBase
+from gitsession.exchange import send_out
 from gitsession.exchange.bring_in import BroughtIn, bring_in
 from gitsession.formats import codex
 from gitsession.model.entries import Message
 from gitsession.session import graph, names
 from gitsession.session.meta import meta_of
 from gitsession.session.session import Session
+from gitsession.session.shown import Shown
 from gitsession.store.base import ObjectStore
 from gitsession.store.memory import MemoryStore
 
@@ -196,6 +198,32 @@ def test_a_fork_of_ours_off_a_fork_of_codex_s_has_that_file(store: ObjectStore) 
     ours = fork(session(store, take_in(store, CHILD_FILE).session))
     ours.append(Message.user("ours"))
     assert exported(store, ours.id) == CHILD_FILE
+
+
+@pytest.mark.parametrize("back", range(7))
+def test_a_fork_of_ours_off_a_fork_of_codex_s_is_written_with_all_that_it_shares(
+    store: ObjectStore, back: int
+) -> None:
+    take_in(store, PARENT_FILE)
+    deep = child_of(CHILD, AFTER_T1 + 3, user("deep"), thread=GRANDCHILD)
+    take_in(store, CHILD_FILE)
+    theirs = session(store, take_in(store, deep).session)
+    ours = fork(theirs, theirs.line()[-back - 1].oid)
+    ours.append(Message.user("ours"))
+    second = fork(ours)
+    second.append(Message.user("again"))
+    for each in (ours, second):
+        written = send_out.send(Shown(store), each.id, "codex")
+        assert written.left_out == 0
+        elsewhere = MemoryStore()
+        copy = session(elsewhere, take_in(elsewhere, written.data).session)
+        assert texts_in_context(elsewhere, copy) == texts_in_context(store, each)
+
+
+def texts_in_context(store: ObjectStore, of: Session) -> list[str]:
+    assert of.leaf is not None
+    found = fold.context(Line(store, of.leaf.oid), "codex")
+    return [item.entry.text for item in found.items if isinstance(item.entry, Message)]
 
 
 STATED = {

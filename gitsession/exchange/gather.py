@@ -69,8 +69,10 @@ class _Gatherer:
         self.leaf = at or tree.nodes[tree.branches[active(store, sid)]]
         self.segment = None
         starts = facts.segment_starts(tree, self.meta.segments)
-        is_file = began is not None and began.agent == format.AGENT
-        # What an agent's fork shares stands in another file of that agent's; for any other agent it goes along.
+        self.fork = next((node for node in tree.nodes.values() if begins_fork(store, node, sid)), None)
+        is_file = began is not None and began.agent == format.AGENT and not self._is_begun_here()
+        # What an agent's fork shares stands in another file of that agent's; for any other agent, and for a fork made
+        # here, of which no file is there, it goes along.
         if starts and is_file:
             self.segment = facts.segment_at(tree, starts, self.leaf.oid)
             self.tree = facts.file_part(tree, starts, start, self.segment)
@@ -84,7 +86,6 @@ class _Gatherer:
         self.began = entry_of(store, self.root)
         theirs = (node.source.agent for node in self.headers if node.source is not None)
         self.agent = next(theirs, began.agent if began is not None else "")
-        self.fork = next((node for node in self.tree.nodes.values() if begins_fork(store, node, sid)), None)
         line = [node for node in graph.line(store, self.leaf.oid) if node.oid in self.tree.nodes]
         self.line = {node.oid for node in line}
         self.current = [node for node in self._current(line) if not self._is_left_out(node)]
