@@ -348,6 +348,15 @@ def test_context_says_why_an_answer_has_no_words(run: Run, here: Path) -> None:
     assert "(error: overloaded)" in told
 
 
+def test_context_marks_a_command_that_the_user_kept_from_the_model(run: Run, here: Path) -> None:
+    hidden = {"role": "bashExecution", "command": "cat .env", "output": "TOKEN", "excludeFromContext": True}
+    lines = [header("t"), said("a", None, "hi"), entry("message", "b", "a", message=hidden)]
+    (here / "t.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    run("import", "t.jsonl")
+    assert "$ cat .env (not sent to the model)" in run("context", "pi:t")
+    assert "$ cat .env" not in run("context", "pi:t", "--profile", "claude")
+
+
 def test_context_takes_profiles_and_policies_by_name(run: Run, imported: str) -> None:
     for name in ("pi", "pi-0.73", "omp"):
         assert document(run("context", "@", "--profile", name, "--json"))["profile"] == name

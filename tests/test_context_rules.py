@@ -8,6 +8,7 @@ from showing import ALL, called, compacted, edit, result, seen, words
 
 from gitsession.context import fold, profiles
 from gitsession.context.line import Line
+from gitsession.context.providers import PROVIDERS
 from gitsession.context.providers import pi as as_pi
 from gitsession.context.value import Context, Shown
 from gitsession.model.blocks import Thinking, ToolCall
@@ -160,6 +161,17 @@ AS_WHOSE = {
 def test_rule_12_each_kind_goes_to_the_model_as_somebody_s_words(profile: str) -> None:
     rules = profiles.profile(profile)
     assert [rules.llm_role(shown) for shown in KINDS.values()] == AS_WHOSE[profile]
+
+
+@pytest.mark.parametrize("profile", profiles.PROFILES)
+def test_rule_12_only_the_agents_that_list_an_excluded_command_show_it_and_none_sends_it(profile: str) -> None:
+    hidden = {"role": "bashExecution", "command": "cat .env", "output": "TOKEN", "excludeFromContext": True}
+    lines = said("a", None, "hi"), entry("message", "b", "a", message=hidden), said("c", "b", "on")
+    context = seen(*lines, compacted("d", "c", "a"), profile=profile)
+    listed = [item.entry for item in context.items if isinstance(item.entry, Message) and item.entry.role == "shell"]
+    assert [each.is_excluded for each in listed] == [True] * (profile in ALL)
+    for form in set(PROVIDERS) - {"pi"}:
+        assert "TOKEN" not in str(context.request(form))
 
 
 # Rule 13: omp

@@ -33,7 +33,7 @@ def words(entry: Shown) -> str:
     if isinstance(entry, Compaction | BranchSummary):
         return entry.summary
     if isinstance(entry, Message) and entry.role == "shell":
-        return f"$ {entry.command or ''}"
+        return f"$ {entry.command or ''}{' (not sent to the model)' * entry.is_excluded}"
     found = [entry.text]
     found += [f"-> {block.name}" for block in entry.content if isinstance(block, ToolCall)]
     pictures = sum(isinstance(block, Image) for block in entry.content)

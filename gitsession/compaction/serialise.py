@@ -94,7 +94,7 @@ def _said(entry: Entry) -> Iterable[Said]:
     elif isinstance(entry, CustomMessage):
         yield from _paragraph("user", _words(entry.content))
     elif isinstance(entry, Message) and entry.role == "shell":
-        if entry.extra.get("excludeFromContext") is not True:
+        if not entry.is_excluded:
             yield Said("shell", cut(f"$ {entry.command or ''}\n{entry.output or ''}".rstrip(), RESULT_CHARS_MAX))
     elif isinstance(entry, Message) and entry.role == "tool":
         text = cut(_words(entry.content), RESULT_CHARS_MAX) or "(no output)"

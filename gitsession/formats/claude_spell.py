@@ -82,7 +82,7 @@ def _tool(entry: kinds.Message, to: Speaker) -> list[Words]:
 
 def _shell(entry: kinds.Message, to: Speaker) -> list[Words]:
     """As the program keeps what its user runs with an exclamation mark."""
-    if entry.extra.get("excludeFromContext") is True:
+    if entry.is_excluded:
         return []
     printed = f"<bash-stdout>{entry.output or ''}</bash-stdout><bash-stderr></bash-stderr>"
     return [*_as_user(f"<bash-input>{entry.command or ''}</bash-input>"), *_as_user(printed)]

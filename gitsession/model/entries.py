@@ -90,6 +90,11 @@ class Message(Entry):
         return self.role == "assistant" and self.stop in FAILED
 
     @property
+    def is_excluded(self) -> bool:
+        """True for a command that the user kept from the model (``!!`` in pi and omp)."""
+        return self.role == "shell" and self.extra.get("excludeFromContext") is True
+
+    @property
     def text(self) -> str:
         """The words of the message: its text blocks, one a line."""
         return "\n".join(block.text for block in self.content if isinstance(block, Text))

@@ -13,7 +13,7 @@ from gitsession.context.line import Line
 from gitsession.context.profiles import Selection, Settings, turns
 from gitsession.context.profiles.estimates import by_bytes
 from gitsession.context.profiles.reach import kept
-from gitsession.context.profiles.showing import changed, changes, show
+from gitsession.context.profiles.showing import changed, changes, show_sent
 from gitsession.context.profiles.states import state
 from gitsession.context.profiles.turns import can_cut, starts_turn
 from gitsession.context.value import Item, Shown
@@ -96,7 +96,7 @@ def _restored(line: Line, node: Node) -> list[Item]:
 
 def _show(line: Line, node: Node) -> list[Item]:
     if node.kind != Custom.kind:
-        return show(line, node)
+        return show_sent(line, node)
     entry = line.entry(node)
     told = _told(entry) if isinstance(entry, Custom) and entry.custom_type == OUTPUT else None
     return [_said(node.oid, "user", told), _said(node.oid, "assistant", OK)] if told else []

@@ -14,7 +14,7 @@ from gitsession.context.line import Line
 from gitsession.context.profiles import Selection, Settings, turns
 from gitsession.context.profiles.estimates import by_characters
 from gitsession.context.profiles.reach import Reach, reach
-from gitsession.context.profiles.showing import changed, changes, show, show_compaction
+from gitsession.context.profiles.showing import changed, changes, show_compaction, show_sent
 from gitsession.context.profiles.states import state
 from gitsession.context.profiles.turns import can_cut, starts_turn
 from gitsession.context.value import Item, Shown
@@ -49,7 +49,7 @@ def select(line: Line) -> Selection:
         if node is seen.compaction:
             items += _summary(line, node)
             continue
-        told = _summary(line, node) if node.kind == Compaction.kind else show(line, node)
+        told = _summary(line, node) if node.kind == Compaction.kind else show_sent(line, node)
         shown = [part for item in told for part in _parts(Item(item.oid, item.entry))]
         items += changed(shown, node, how) if how.newest else shown
         if node is how.newest:

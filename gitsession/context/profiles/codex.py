@@ -16,7 +16,7 @@ from gitsession.context.line import Line
 from gitsession.context.profiles import Selection, Settings, turns
 from gitsession.context.profiles.estimates import by_bytes, by_bytes_of
 from gitsession.context.profiles.reach import kept
-from gitsession.context.profiles.showing import changed, changes, show, show_compaction
+from gitsession.context.profiles.showing import changed, changes, show_compaction, show_sent
 from gitsession.context.profiles.states import state
 from gitsession.context.value import Item, Shown, State
 from gitsession.formats import codex
@@ -56,7 +56,7 @@ def select(line: Line) -> Selection:
             items = list(_compacted(line, node, entry, items))
             fresh = current = len(items)
         else:
-            shown = show(line, node)
+            shown = show_sent(line, node)
             items += changed(shown, node, how) if how.newest else shown
             if node is how.newest:
                 current = len(items)
@@ -130,7 +130,7 @@ def _compacted(line: Line, node: Spot, entry: Compaction, before: Sequence[Item]
     else:
         yield from show_compaction(line, node, system=False)
         for earlier in kept(line, node, entry):
-            yield from show(line, earlier)
+            yield from show_sent(line, earlier)
 
 
 def _item(node: Spot, item: Object, at_ms: int) -> Item | None:

@@ -32,6 +32,11 @@ def show(line: Line, node: Spot) -> list[Item]:
     return how(line, node, line.entry(node)) if how else []
 
 
+def show_sent(line: Line, node: Spot) -> list[Item]:
+    """Return what a node shows, but no command that the user kept from the model: pi and omp alone list these."""
+    return [item for item in show(line, node) if not (isinstance(item.entry, Message) and item.entry.is_excluded)]
+
+
 def show_compaction(line: Line, node: Spot, *, system: bool) -> list[Item]:
     """The summary; ``system``: after the system messages that were kept with it, if there are any (rule 11)."""
     entry = line.entry(node)

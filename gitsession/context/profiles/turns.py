@@ -62,7 +62,7 @@ def llm_role(entry: Shown, *, custom: str, system: bool) -> str | None:
     if isinstance(entry, CustomMessage):
         return custom
     if entry.role == "shell":
-        return None if entry.extra.get("excludeFromContext") is True else "user"
+        return None if entry.is_excluded else "user"
     if entry.role == "custom":
         return custom if "role" not in entry.extra else None
     return entry.role if entry.role != "system" or system else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from gitsession.context.profiles import profile
 from gitsession.context.providers.wire import sendable
 from gitsession.context.value import Context, Item
 from gitsession.formats import codex
@@ -22,10 +23,12 @@ def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
     """``input``, and ``model`` and ``instructions`` as far as they are known."""
     stated = context.instructions.system_prompt if context.instructions else None
     head = stated if system is None else system
+    role = profile(context.profile).llm_role
+    items = [said for item in context.items if role(item.entry) is not None for said in _said(item)]
     return {
         **({"model": context.model} if context.model else {}),
         **({"instructions": head} if head else {}),
-        "input": [sendable(item) for item in _paired([said for item in context.items for said in _said(item)])],
+        "input": [sendable(item) for item in _paired(items)],
     }
 
 
