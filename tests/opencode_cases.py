@@ -19,6 +19,10 @@ def text(words: str, **fields: Any) -> Message:
     return {"type": "text", "text": words, **fields}
 
 
+def thought(words: str) -> Message:
+    return {"type": "reasoning", "text": words, "time": {"start": START_MS}}
+
+
 STEP: Message = {"type": "step-start"}
 ONE = [user("msg_u1", "One", at=1), answer("msg_a1", "First.", at=2, parts=[tool("call_1", "11")])]
 TWO = [user("msg_u2", "Two", at=4), answer("msg_a2", "Second.", at=5)]
@@ -101,7 +105,7 @@ CASES: dict[str, list[Message]] = {
         user("msg_u1", "One", at=1),
         answer("msg_a1", "Half", at=2, error={"name": "MessageAbortedError", "data": {"message": "Aborted"}}),
         user("msg_u2", "Two", at=3),
-        answer("msg_a2", at=4, parts=[STEP, {"type": "reasoning", "text": "Hm.", "time": {"start": START_MS}}],
+        answer("msg_a2", at=4, parts=[STEP, thought("Hm.")],
                error={"name": "MessageAbortedError", "data": {"message": "Aborted"}}),
         *END,
     ],
@@ -135,9 +139,21 @@ CASES: dict[str, list[Message]] = {
     "thoughts": [
         user("msg_u1", "One", at=1),
         answer("msg_a1", at=2, parts=[
-            {"type": "reasoning", "text": "Hm.", "time": {"start": START_MS}}, text("First."),
+            thought("Hm."), text("First."),
         ]),
         *TWO,
+    ],
+    "thoughts before, between and without words": [
+        user("msg_u1", "One", at=1),
+        answer("msg_a1", at=2, parts=[
+            STEP, thought("T1."), thought("T2."), text("First."), text("More."), tool("c1", "out"), thought("T3."),
+            text("End."),
+        ]),
+        user("msg_u2", "Two", at=3),
+        answer("msg_a2", at=4, parts=[thought("Only.")]),
+        user("msg_u3", "Three", at=5),
+        answer("msg_a3", at=6, parts=[thought("T4."), tool("c2", "out"), STEP, thought("  "), text("Third.")]),
+        *END,
     ],
     "a picture that a tool gave back": [
         user("msg_u1", "One", at=1),

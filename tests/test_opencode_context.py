@@ -184,3 +184,20 @@ def test_an_edit_of_ours_rewords_what_the_user_said() -> None:
     sid = bring(store, export(TWO)).session
     leaf = session(store, sid).append(ContextEdit(target="msg_u2", replacement={"content": "Other words"}))
     assert told(fold.context(Line(store, leaf.oid), "opencode"))[0] == "user: Other words"
+
+
+def test_thoughts_go_back_to_their_model_in_a_field_and_to_another_as_words() -> None:
+    case = CASES["thoughts before, between and without words"]
+    other = {"providerID": "other", "modelID": "m"}
+    changed = [{**said, "info": {**said["info"], **other}} if "modelID" in said["info"] else said for said in case[:-1]]
+
+    def sent(messages: list[Message]) -> list[tuple[str | None, str | None]]:
+        made = openai_chat.request(context(messages))["messages"]
+        return [(each["content"], each.get("reasoning_content")) for each in made if each["role"] == "assistant"]
+
+    assert sent(case) == [
+        ("First.More.End.", "T1.T2.T3."), ("", "Only."), (None, "T4."), ("Third.", "  "), ("Ninth.", None),
+    ]  # fmt: skip
+    assert sent([*changed, case[-1]]) == [
+        ("T1.T2.First.More.T3.End.", None), ("Only.", None), ("T4.", None), ("Third.", None), ("Ninth.", None),
+    ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 What the program says anew at each start is its system prompt. What our provider decides for every agent, and so is
 made alike on both sides before they are compared: results stand in the order of their calls; one that is empty, or an
-error, says so in our words, and so do the pictures that a tool gave back; thoughts of a model we do not know are words.
+error, says so in our words, and so do the pictures that a tool gave back.
 """
 
 from __future__ import annotations
@@ -51,14 +51,11 @@ def alike(messages: Messages) -> Messages:
     found = []
     for message in messages:
         content = message.get("content") or ""
-        if message["role"] == "assistant":
-            content = (message.get("reasoning_content") or "") + content
         if message["role"] == "tool" and content == NO_OUTPUT:
             content = ""
         if isinstance(content, list):
             content = [{**part, "text": FROM_TOOLS} if part.get("text") == ATTACHED else part for part in content]
-        kept = {name: value for name, value in message.items() if name != "reasoning_content"}
-        found.append({**kept, "content": content})
+        found.append({**message, "content": content})
     return found
 
 
@@ -68,6 +65,18 @@ def test_the_model_gets_what_the_profile_shows(messages: list[Message], tmp_path
     data = export(*in_real_words(messages))
     sid = bring(store, data, final=True).session
     assert alike(Lab(tmp_path).resumed(exported(store, sid), SES)) == alike(ours(store, sid))
+
+
+def test_thoughts_of_another_model_go_as_the_profile_shows_them(tmp_path: Path) -> None:
+    messages, about = in_real_words(CASES["thoughts before, between and without words"])
+    for message in messages[:-1]:
+        if message["info"]["role"] == "assistant":
+            message["info"] |= {"providerID": "other", "modelID": "other-model"}
+    store = MemoryStore()
+    sid = bring(store, export(messages, about), final=True).session
+    heard = alike(Lab(tmp_path).resumed(exported(store, sid), SES))
+    assert heard == alike(ours(store, sid))
+    assert not any("reasoning_content" in message for message in heard)
 
 
 def in_real_words(messages: list[Message]) -> tuple[list[Message], dict[str, Any]]:

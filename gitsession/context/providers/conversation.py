@@ -31,7 +31,8 @@ class Api:
 
     ``providers``: the names of providers that speak it, for messages that do not say more; ``apis``: what pi calls it.
     ``call_id``: the part of an agent's id of a call that this API knows it by. ``replays``: whether a compaction that
-    the provider made can go back through it.
+    the provider made can go back through it. ``plain``: profiles of agents that send thoughts without a signature back
+    through it, whoever the provider is.
     """
 
     providers: frozenset[str]
@@ -40,6 +41,7 @@ class Api:
     tool_name_chars_max: int
     call_id: Callable[[str], str] = str
     replays: bool = False
+    plain: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,14 @@ def is_own(entry: Entry, context: Context, api: Api) -> bool:
     if f"{entry.provider}/{entry.model}" != context.model:
         return False
     stated = entry.extra.get("api")
-    return stated in api.apis if isinstance(stated, str) else entry.provider in api.providers
+    if isinstance(stated, str):
+        return stated in api.apis
+    return entry.provider in api.providers or (context.profile in api.plain and _thinks_plainly(entry))
+
+
+def _thinks_plainly(entry: Message) -> bool:
+    thoughts = [block for block in entry.content if isinstance(block, Thinking)]
+    return bool(thoughts) and not any(block.signature or block.redacted for block in thoughts)
 
 
 def _failed(entry: Entry) -> bool:

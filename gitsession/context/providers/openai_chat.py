@@ -22,12 +22,16 @@ API = Api(
     apis=frozenset(["openai-completions"]),
     call_id_chars_max=40,
     tool_name_chars_max=64,
+    plain=frozenset(["opencode"]),
 )
 FOLLOWS = "(what it returned follows)"
 FROM_TOOLS = "What the tools returned:"
 
 JOINING = ("pi", "pi-0.73", "omp", "opencode")
 """Profiles of agents that put nothing between a thought of another model, which is text here, and its answer."""
+
+_PLAIN_FIELD = "reasoning_content"
+"""Where the agents of ``API.plain`` put thoughts that have no signature."""
 
 _REASONING_FIELDS = ("reasoning", "reasoning_content", "reasoning_text")
 """Where servers of this API put a model's reasoning, which they want back. pi keeps the field's name as signature."""
@@ -39,9 +43,8 @@ def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
     head = prompt(context, system)
     if head:
         messages.append({"role": "system", "content": head})
-    between = "" if context.profile in JOINING else "\n\n"
     for turn in turns(context, API, skip=opening(context)):
-        messages += _messages(turn, between)
+        messages += _messages(turn, context.profile)
     model = model_of(context, API)
     defined = [_tool(tool) for tool in tools(context)]
     return {
@@ -51,9 +54,9 @@ def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
     }
 
 
-def _messages(turn: Turn, between: str) -> Iterable[dict[str, Any]]:
+def _messages(turn: Turn, profile: str) -> Iterable[dict[str, Any]]:
     if turn.role == "assistant":
-        yield from _assistant(turn, between)
+        yield from _assistant(turn, profile)
     elif turn.role == "user":
         parts = [_part(block) for block in turn.blocks if isinstance(block, Text | Image | File)]
         alone = len(parts) == 1 and parts[0]["type"] == "text"
@@ -62,14 +65,16 @@ def _messages(turn: Turn, between: str) -> Iterable[dict[str, Any]]:
         yield {"role": turn.role, "content": words(turn.blocks)}
 
 
-def _assistant(turn: Turn, between: str) -> Iterable[dict[str, Any]]:
-    text, calls = words(turn.blocks, between="" if turn.own else between), turn.calls
-    if not text and not calls:
+def _assistant(turn: Turn, profile: str) -> Iterable[dict[str, Any]]:
+    text, calls = words(turn.blocks, between="" if turn.own or profile in JOINING else "\n\n"), turn.calls
+    thinking = [block for block in turn.blocks if isinstance(block, Thinking)]
+    plain = "".join(block.text for block in thinking if not block.signature) if profile in API.plain else ""
+    if not text and not calls and not plain:
         return
     yield {
         "role": "assistant",
-        "content": text or None,
-        **_reasoning([block for block in turn.blocks if isinstance(block, Thinking)]),
+        "content": text or (None if calls else ""),
+        **({_PLAIN_FIELD: plain} if plain else _reasoning(thinking)),
         **({"tool_calls": [_call(call) for call in calls]} if calls else {}),
     }
     for call in calls:
