@@ -5,6 +5,7 @@ Each of the cases below was wrong once; the drawn conversations are to find the 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,6 +18,8 @@ import pytest
 from builders import bring, entry, joined, pi_file, said, session
 from conversations import DRAWN, NAMES, SOURCES, TARGETS, context, hand_over, is_paired, seen
 
+from gitsession.context import fold
+from gitsession.context.line import Line
 from gitsession.exchange.send_out import SentOut, send
 from gitsession.model.blocks import OtherBlock, Text, ToolCall
 from gitsession.model.entries import Message
@@ -86,6 +89,44 @@ def test_calls_made_together_are_one_answer_with_all_results_behind_it(target: s
     assert [block.id for block in answers[0].content if isinstance(block, ToolCall)] == ["a", "b", "c"]
     results = {each.tool_call_id: each.text for each in entries if each.role == "tool"}
     assert results == {"a": "A", "b": "B", "c": "C"}
+
+
+def results_in(data: bytes) -> list[tuple[str, str]]:
+    """The id and the tool of each result in a file of pi or omp."""
+    said = (json.loads(line).get("message", {}) for line in data.splitlines())
+    return [(each["toolCallId"], each["toolName"]) for each in said if each.get("role") == "toolResult"]
+
+
+@pytest.mark.parametrize("target", ["pi", "omp"])
+@pytest.mark.parametrize("source", [source for source in SOURCES if source not in ("pi", "omp")])
+def test_each_result_names_its_tool_for_pi(source: str, target: str) -> None:
+    for seed in range(SEEDS):
+        sent, _ = handed(source, target, DRAWN[source](seed))
+        assert all(name for _, name in results_in(sent.data))
+
+
+@pytest.mark.parametrize("target", ["pi", "omp"])
+def test_the_name_of_a_tool_is_that_of_the_nearest_call_also_of_one_that_was_compacted(target: str) -> None:
+    kept = codex_files.output("a", "kept")[0]["payload"]
+    data = codex_files.rollout(
+        codex_files.user("Q"), codex_files.call("a", "read"), codex_files.output("a", "1"),
+        codex_files.call("a", "write"), codex_files.output("a", "2"), codex_files.output("gone", "3"),
+        codex_files.compacted("S", [FIRST, kept]), codex_files.call("b", "list"), codex_files.output("b", "4"),
+    )  # fmt: skip
+    sent, _ = handed("codex", target, data)
+    assert results_in(sent.data) == [("a", "read"), ("a", "write"), ("gone", "tool"), ("b", "list")]
+
+
+def test_a_result_of_a_session_begun_here_names_its_tool_in_requests_and_files_for_pi() -> None:
+    store = MemoryStore()
+    made = session(store, bring(store, pi_file(said("a", None, "Q"))).session)
+    made.append(Message.assistant([ToolCall("c", "bash", {})]))
+    made.append(Message(role="tool", tool_call_id="c", content=(Text("out"),)))
+    made.append(Message(role="tool", tool_call_id="gone", content=(Text("out"),)))
+    assert results_in(send(store, made.id, "pi").data) == [("c", "bash"), ("gone", "tool")]
+    assert made.leaf is not None
+    request = fold.context(Line(store, made.leaf.oid), "pi").request("pi")
+    assert [each["toolName"] for each in request["messages"] if each["role"] == "toolResult"] == ["bash", "tool"]
 
 
 @pytest.mark.parametrize("target", others("codex", "aider"))

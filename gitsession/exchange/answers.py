@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from gitsession.formats import Leaving
@@ -115,3 +115,38 @@ def _results(pieces: Sequence[AnswerPart]) -> dict[int, list[int]]:
         if entry.role == "tool" and waiting.get(entry.tool_call_id):
             found.setdefault(waiting[entry.tool_call_id].pop(), []).append(at)
     return found
+
+
+def with_tool_names(entries: Sequence[Leaving], whole: Sequence[Leaving]) -> list[Leaving]:
+    """Return ``entries`` in which each result names its tool, as some agents ask for and others do not write.
+
+    The nearest call above a result with its id tells, else the last one in ``whole``, which has what a compaction hid.
+    """
+    anywhere = {call.id: call.name for each in whole for call in _calls(each)}
+    by_key = {each.key: each for each in entries}
+    ids = {call.id for each in entries for call in _calls(each)}
+    found = []
+    for each in entries:
+        entry = each.entry
+        if each.line is None and isinstance(entry, Message) and entry.role == "tool" and not entry.tool_name:
+            id = entry.tool_call_id or ""
+            name = _nearest_call(each, id, by_key) if id in ids else anywhere.get(id)
+            each = dataclasses.replace(each, entry=dataclasses.replace(entry, tool_name=name or entry.tool_name))
+        found.append(each)
+    return found
+
+
+def _nearest_call(of: Leaving, id: str, by_key: Mapping[str, Leaving]) -> str | None:
+    """Return the name in the nearest call with this id above an entry. A circle is gone round once."""
+    at = by_key.get(of.below or "")
+    for _ in by_key:
+        name = next((call.name for call in _calls(at) if call.id == id), None) if at is not None else None
+        if at is None or name:
+            return name
+        at = by_key.get(at.below or "")
+    return None
+
+
+def _calls(of: Leaving) -> list[ToolCall]:
+    entry = of.entry
+    return [block for block in entry.content if isinstance(block, ToolCall)] if isinstance(entry, Message) else []

@@ -15,6 +15,7 @@ from gitsession.codec.digest import to_base64url
 from gitsession.context import profiles
 from gitsession.context.line import Line
 from gitsession.errors import Corrupt
+from gitsession.exchange.answers import with_tool_names
 from gitsession.exchange.in_sight import lay_out
 from gitsession.exchange.unfolding import unfolded
 from gitsession.formats import FORMATS, REFERRING, Leaving, Outgoing
@@ -130,11 +131,13 @@ class _Gatherer:
         entries = (*in_file, *made_here)
         labels, title = self._names(entries)
         leaf = self._key_of_leaf(entries)
+        whole = entries
         if self.format.AGENT in FORMATS:
             entries, labels, leaf = self._as_seen(entries, labels, leaf)
         entries, leaf = unfolded(entries, leaf)
         if self.format.AGENT in FORMATS:
-            entries = self._timed([self._portable(each) for each in entries])
+            named = with_tool_names(entries, whole)
+            entries = self._timed([self._portable(each) for each in named])
         out = Outgoing(
             session=self._session(),
             head=self._head() if self.is_home else (),

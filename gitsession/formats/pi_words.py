@@ -15,6 +15,9 @@ Words = dict[str, Any]
 
 COUNTS = ("input", "output", "cacheRead", "cacheWrite")
 
+UNNAMED = "tool"
+"""What a result says of a tool that is not known: pi and omp read the name of each."""
+
 _ROLES = {"tool": "toolResult", "shell": "bashExecution"}
 
 
@@ -25,7 +28,7 @@ def message(entry: Message, *, omp: bool = False) -> Words:
         "role": role,
         **_said(entry, role, omp),
         "toolCallId": entry.tool_call_id,
-        "toolName": entry.tool_name,
+        "toolName": UNNAMED if entry.tool_name is None and role == "toolResult" else entry.tool_name,
         "isError": entry.is_error if entry.role == "tool" else None,
         "details": entry.details,
         "provider": entry.provider,

@@ -6,12 +6,15 @@ entries are written as pi would write them.
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from gitsession.context.value import Context, Item
 from gitsession.formats import pi_words
 from gitsession.formats.jsonl import Failure, parse
 from gitsession.formats.times import to_ms
+from gitsession.model.blocks import ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Message
 
 _NULL_IS_EMPTY = {"user": [], "assistant": [], "toolResult": [], "system": ""}
@@ -19,7 +22,11 @@ _NULL_IS_EMPTY = {"user": [], "assistant": [], "toolResult": [], "system": ""}
 
 def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
     """``system`` becomes a message of that role before the others, in place of one that stands there."""
-    messages = [_message(item, profile=context.profile) for item in context.items]
+    called: dict[str | None, str] = {}
+    messages = []
+    for item in context.items:
+        called |= {block.id: block.name for block in item.content if isinstance(block, ToolCall)}
+        messages.append(_message(item, called, profile=context.profile))
     if system is not None:
         first = messages and messages[0].get("role") == "system"
         messages[: 1 if first else 0] = [{"role": "system", "content": system}]
@@ -31,7 +38,8 @@ def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
     }
 
 
-def _message(item: Item, *, profile: str) -> dict[str, Any]:
+def _message(item: Item, called: Mapping[str | None, str], *, profile: str) -> dict[str, Any]:
+    """``called``: the names of the tools by the ids of the calls before it."""
     line = parse(item.payload) if item.agent in ("pi", "omp") else None
     written = {} if line is None or isinstance(line, Failure) else line
     entry = item.entry
@@ -40,6 +48,8 @@ def _message(item: Item, *, profile: str) -> dict[str, Any]:
         stated = written.get("message")
         if isinstance(stated, dict):
             return _as_stated(stated, tolerant=profile == "pi")
+        if entry.role == "tool" and not entry.tool_name:
+            entry = dataclasses.replace(entry, tool_name=called.get(entry.tool_call_id))
         return pi_words.message(entry, omp=profile == "omp")
     if isinstance(entry, CustomMessage):
         details = {} if entry.details is None else {"details": entry.details}
