@@ -26,8 +26,9 @@ TITLES: dict[str, tuple[list[Mark], str | None]] = {
     "a title taken away": ([theirs("title", "T", 5), theirs("title", "", 6)], None),
     "a title taken away, a header": ([theirs("header", "H", 1), theirs("title", "", 6)], None),
     "a slot above both": ([theirs("title", "T", 5), theirs("slot", "S", 0), theirs("header", "H", 1)], "S"),
-    "an empty slot": ([theirs("title", "T", 5), theirs("slot", "", 0)], "T"),
-    "an empty slot, a header": ([theirs("header", "H", 1), theirs("slot", "", 0)], "H"),
+    "an empty slot": ([theirs("title", "T", 5), theirs("slot", "", 0)], None),
+    "an empty slot, a header": ([theirs("header", "H", 1), theirs("slot", "", 0)], None),
+    "ours older, an empty slot": ([theirs("slot", "", 0, at_ms=7), ours("title", "O", 6)], "O"),
     "ours alone": ([ours("title", "O", 5)], "O"),
     "ours newer": ([theirs("title", "T", 5, at_ms=5), ours("title", "O", 6)], "O"),
     "ours in the same moment": ([theirs("title", "T", 5, at_ms=5), ours("title", "O", 5)], "O"),
@@ -106,7 +107,7 @@ def test_the_slot_stands_above_the_header() -> None:
     sid = bring(store, joined(slot("slot"), header(title="header"), *talk("a"))).session
     assert title_of(store, sid) == "slot"
     bring(store, joined(slot(""), header(title="header"), *talk("a")))
-    assert title_of(store, sid) == "header"
+    assert title_of(store, sid) is None
 
 
 def test_a_name_of_ours_stands_until_the_agent_names_the_session_later() -> None:

@@ -30,7 +30,10 @@ class Mark:
 
 
 def title(marks: Iterable[Mark]) -> str | None:
-    """The session's name: ours if newer, else the agent's (slot, last title, header). ``None`` if it is blank."""
+    """The session's name: ours if newer, else the agent's (slot, last title, header). ``None`` if it is blank.
+
+    Where the slot is blank, the agent's file has no title, whatever its header says: omp reads it so.
+    """
     ours: Mark | None = None
     slot = header = inline = None
     for mark in sorted(marks, key=lambda mark: mark.order):
@@ -42,7 +45,7 @@ def title(marks: Iterable[Mark]) -> str | None:
             ours = mark
         elif mark.what == "title":
             inline = mark
-    theirs = slot if slot is not None and slot.value else inline or header
+    theirs = (slot if slot.value else None) if slot is not None else inline or header
     winner = ours if ours is not None and (theirs is None or ours.at_ms >= theirs.at_ms) else theirs
     return winner.value or None if winner is not None else None
 
