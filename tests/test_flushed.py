@@ -13,7 +13,7 @@ from gitsession.api import Store
 from gitsession.cli import exits
 from gitsession.cli.app import run
 from gitsession.model.entries import Message
-from gitsession.store import flushed, refs
+from gitsession.store import flushed, leaflog, refs
 from gitsession.store.base import Oid
 
 
@@ -36,6 +36,12 @@ class Case:
 
     def reached(self) -> set[Oid]:
         return set(git(self.path, "rev-list", f"--glob={refs.session(self.sid)}*").split())
+
+
+def gone(case: Case) -> None:
+    """Have git drop what only the reflog of ``main`` names."""
+    git(case.path, "reflog", "expire", "--expire=now", "--all")
+    git(case.path, "gc", "-q", "--prune=now")
 
 
 @pytest.fixture
@@ -67,6 +73,41 @@ def test_a_branch_that_plain_git_deleted_is_named_and_restored_to_its_last_entry
         assert case.reached() >= set(case.line)
 
 
+@pytest.mark.promise("P24")
+@pytest.mark.parametrize("delete", DELETIONS.values(), ids=DELETIONS)
+def test_the_entries_of_a_deleted_branch_survive_gc_and_come_back(case: Case, faults: Faults, delete):
+    with faults.one():
+        delete(case)
+        git(case.path, "gc", "-q", "--prune=now")
+        assert "6 entries are on no branch" in case.problems()[case.main]
+        with Store.open(case.path) as store:
+            assert store.repair().is_whole
+        assert case.problems() == {}
+        assert case.reached() >= set(case.line)
+
+
+def test_after_a_purge_the_next_flush_protects_all_branches_again(case: Case):
+    with Store.open(case.path, clock=Clock()) as store:
+        other = store.new_session(agent="agent")
+        entry = other.append(Message.user("to be purged"))
+        store.flush()
+        store.purge(store.plan_purge(other.id))
+        assert not (case.path / leaflog.FILE).exists() or entry.oid not in (case.path / leaflog.FILE).read_text()
+        store.new_session(agent="agent").append(Message.user("later"))
+    assert case.line[-1] in (case.path / leaflog.FILE).read_text()
+    assert git(case.path, "fsck", "--strict", "--no-dangling") == ""
+
+
+def test_the_log_of_leaves_does_not_grow_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(leaflog, "_BYTES_MAX", 1000)
+    names = [refs.leaf("20260101-aaaaaaaaaaaaa", f"b{number}") for number in range(3)]
+    for number in range(100):
+        leaflog.append(tmp_path, {names[number % 3]: f"{number:040x}"}, dict)
+    text = (tmp_path / leaflog.FILE).read_text()
+    assert len(text) < 2000
+    assert all(f"{number:040x}" in text for number in (97, 98, 99))
+
+
 @pytest.mark.promise("P23")
 @pytest.mark.parametrize("goes_on", [False, True], ids=["at rest", "appended to since"])
 def test_a_branch_that_plain_git_set_back_is_named_and_its_entries_restored(case: Case, faults: Faults, goes_on: bool):
@@ -90,7 +131,7 @@ def test_repair_does_not_claim_what_it_could_not_restore(
     monkeypatch.setenv("GITSESSION_DIR", str(case.path))
     with faults.one():
         git(case.path, "update-ref", case.main, case.line[2])
-        git(case.path, "gc", "-q", "--prune=now")
+        gone(case)
         assert "some of its entries are not in the store any more" in case.problems()[case.main]
         assert run(["repair"]) == exits.INTEGRITY
         told = capfd.readouterr().out
@@ -104,7 +145,7 @@ def test_a_deleted_branch_whose_last_entries_are_gone_gets_the_last_that_is_know
     with Store.open(case.path) as store:
         assert store.sessions()  # the catalogue has seen the branch
     git(case.path, "update-ref", case.main, case.line[2])
-    git(case.path, "gc", "-q", "--prune=now")
+    gone(case)
     git(case.path, "update-ref", "-d", case.main)
     copy = case.path.parent / "copy.git"
     git(case.path.parent, "init", "-q", "--bare", str(copy))

@@ -515,7 +515,7 @@ def test_leftovers_beside_the_objects_go(store) -> None:
     (control / "spool/b.event").write_text(f'{{"text": "{SECRET}"}}')
     (control / "spool/c.event").write_text('{"text": "other words"}')
     (store.git_dir / "FETCH_HEAD").write_text(SECRET)
-    (store.git_dir / "logs/refs").mkdir(parents=True)
+    (store.git_dir / "logs/refs").mkdir(parents=True, exist_ok=True)
     (store.git_dir / "logs/refs/x").write_text(SECRET)
     (control / f"journal/{frames.TEMPORARY}9").write_text(SECRET)
     purge(store, find(store))

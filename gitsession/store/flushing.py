@@ -8,10 +8,11 @@ moved meanwhile stays theirs, and our line goes on beside it (``store.chains``).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from gitsession.errors import GitSessionError, Unavailable
-from gitsession.store import create, flushed, pack
+from gitsession.store import create, flushed, leaflog, pack, refs
 from gitsession.store.base import Kind, Oid
 from gitsession.store.chains import Chain, move_to_ends
 from gitsession.store.pending import unavailable
@@ -68,6 +69,9 @@ class Flushing:
                 return  # nothing but what was left the last time, and none of it moved
             moved = _moved(overlay.chains, {name for name, _, _ in left}, dict(beside))
             flushed.append(self._git_dir, moved, journal=overlay.first)
+            values = {name: after for name, (_, after) in moved.items()}
+            with suppress(OSError):  # no entry depends on it
+                leaflog.append(self._git_dir, values, lambda: self._reading.refs(refs.SESSIONS))
             self.set_aside += pending.start_afresh(left)
             if not left:
                 pack.release_packs(self._git_dir / "objects")

@@ -357,7 +357,7 @@ def begin_fsck(git_dir: Path) -> Callable[[], list[str]]:
     """Have git begin with that; what waits for its end. No thread is needed for it. Both raise ``Unavailable``."""
     import subprocess
 
-    words = ("fsck", "--strict", "--no-dangling", "--no-progress")
+    words = ("fsck", "--strict", "--no-dangling", "--no-reflogs", "--no-progress")
     try:
         git = subprocess.Popen(
             [*_command(git_dir), *words], env=environment(), cwd=git_dir,
