@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import UnionType
 
 
 class GitSessionError(Exception):
@@ -48,6 +49,12 @@ class NoBase(NotFound):
     def __init__(self, message: str, source_id: str, *, hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.source_id = source_id
+
+
+def require(value: object, kind: type | UnionType, expected: str) -> None:
+    """Raise ``TypeError`` with what is ``expected``, if a caller of the library gave something else than a ``kind``."""
+    if not isinstance(value, kind):
+        raise TypeError(f"expected {expected}, not {type(value).__name__}")
 
 
 class NotAStore(GitSessionError):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import inspect
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import gitsession
-from gitsession import Session, Store
+from gitsession import Message, Session, Store
 from gitsession.api.exported import RedactedExport
 from gitsession.api.purges import Trashed
 from gitsession.api.redacting import Redaction
@@ -87,3 +87,40 @@ def test_what_type_checkers_read_is_what_there_is() -> None:
     read = {alias.name: node.module for node in lazy.body if isinstance(node, ast.ImportFrom) for alias in node.names}
     assert read == gitsession._HOMES
     assert sorted([*read, "__version__"]) == sorted(gitsession.__all__)
+
+
+TAKES: dict[str, tuple[Callable[[Session, Store, typing.Any], object], str]] = {
+    "rewind": (lambda session, _, wrong: session.rewind(wrong), r"a plan, as in .*plan_rewind\(entry\)"),
+    "plan_rewind": (lambda session, _, wrong: session.plan_rewind(wrong), "an address such as 'leaf', or an entry"),
+    "context": (lambda session, _, wrong: session.context(wrong), "an address such as 'leaf', or an entry"),
+    "label": (lambda session, _, wrong: session.label("leaf", wrong), "a text"),
+    "rename": (lambda session, _, wrong: session.rename(wrong), "a text"),
+    "branch": (lambda session, _, wrong: session.branch(wrong), "a name for the branch"),
+    "switch": (lambda session, _, wrong: session.switch(wrong), "the name of a branch"),
+    "append": (lambda session, _, wrong: session.append(wrong), "an entry such as"),
+    "session": (lambda _, store, wrong: store.session(wrong), "an address of a session"),
+    "purge": (lambda _, store, wrong: store.purge(wrong), r"a plan, as store\.plan_purge"),
+}
+
+
+@pytest.mark.parametrize("wrong", [None, 5, ["leaf"]], ids=str)
+@pytest.mark.parametrize(("call", "accepted"), TAKES.values(), ids=TAKES)
+def test_what_is_of_another_type_is_refused_with_what_is_accepted(
+    call: Callable[[Session, Store, object], object], accepted: str, wrong: object, tmp_path: Path
+) -> None:
+    with Store.create(tmp_path / "store.git") as store:
+        session = store.new_session(agent="pi")
+        session.append(Message.user("hi"))
+        with pytest.raises(TypeError, match=f"expected {accepted}.*, not {type(wrong).__name__}"):
+            call(session, store, wrong)
+
+
+@pytest.mark.parametrize("form", ["export", "resume"])
+def test_an_address_in_place_of_an_entry_is_refused(form: str, tmp_path: Path) -> None:
+    with Store.create(tmp_path / "store.git") as store:
+        session = store.new_session(agent="pi")
+        session.append(Message.user("hi"))
+        with pytest.raises(TypeError, match=r"expected an entry, as session\.resolve\('leaf'\) returns, not str"):
+            getattr(store, form)(session.id, "leaf")
+        with pytest.raises(TypeError, match=r"expected a plan, as session\.plan_compaction\(\) returns, not str"):
+            session.compact("leaf")  # type: ignore[arg-type]

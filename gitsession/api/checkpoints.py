@@ -85,10 +85,8 @@ class Checkpoints(Handle):
 
         This handle then is on the branch where the talk goes on. Raises ``Refused`` where another rewind has not
         ended, and ``Unavailable``: then ``finish_rewind`` or ``abort_rewind`` follow.
-        Raises ``TypeError`` for an address.
+        Raises ``TypeError`` for anything but a plan.
         """
-        if isinstance(plan, str | Node):
-            raise TypeError("rewind() takes a plan, not an entry: session.rewind(session.plan_rewind(entry))")
         return self._files.rewind(self._session, plan)
 
     def finish_rewind(self, workspace: str | Path | None = None) -> Rewound:

@@ -19,6 +19,7 @@ from gitsession.context import fold, profiles, revealing
 from gitsession.context.line import Line
 from gitsession.context.policies import Policy, newly_cleared
 from gitsession.context.value import Context
+from gitsession.errors import require
 from gitsession.index.states import Known
 from gitsession.model.entries import Prune
 from gitsession.session.attached import Attached
@@ -110,6 +111,7 @@ class Contexts(Handle):
         if plan is None:
             ask = Ask(keep_tokens=keep_tokens)
             plan = self.plan_compaction(strategy or strategies.DEFAULT, profile=profile, ask=ask)
+        require(plan, Plan, "a plan, as session.plan_compaction() returns")
         if plan.nothing:
             return None
         if writing is None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gitsession.api.opened import Opened, now_ms
-from gitsession.errors import Corrupt, Malformed, MissingObject, NotFound, Unavailable
+from gitsession.errors import Corrupt, Malformed, MissingObject, NotFound, Unavailable, require
 from gitsession.exchange import bring_in, discover, projects, resume, send_out, several, sources
 from gitsession.exchange.bring_in import BroughtIn
 from gitsession.exchange.resume import Resumption
@@ -214,6 +214,7 @@ class Exchanging(Opened):
         Secrets are placeholders, which ``SentOut.hidden`` counts; ``with_secrets``: only those that are not here are.
         Raises ``Refused`` and ``Corrupt``.
         """
+        require(at, Node | None, "an entry, as session.resolve('leaf') returns")
         shown = Shown(self.objects, reveals=with_secrets)
         sent = send_out.home(shown, sid, at) if as_it_came else send_out.send(shown, sid, to, at)
         bases = several.bases(shown, sent.agent, sent.data, self._session_of)
@@ -234,6 +235,7 @@ class Exchanging(Opened):
 
         ``at``: the entry it goes on from. No file is overwritten. Raises ``Refused``, ``Corrupt``, ``OSError``.
         """
+        require(at, Node | None, "an entry, as session.resolve('leaf') returns")
         where = resume.workspace(cwd, Path.home(), os.environ)
         found = resume.plan(self.objects, sid, agent, at, where, os.environ, self._session_of)
         if not dry_run:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gitsession.api.opened import Opened
-from gitsession.errors import GitSessionError
+from gitsession.errors import GitSessionError, require
 from gitsession.session import trash
 from gitsession.session.node import Node
 from gitsession.store import refs
@@ -75,7 +75,9 @@ class Leaving(Opened):
         when the store is opened again.
         """
         from gitsession.api import purges
+        from gitsession.sync.finding import PurgePlan
 
+        require(what, PurgePlan, "a plan, as store.plan_purge(...) returns")
         return purges.purge(self.objects, self._catalogues, self._memory, what, self._clock)
 
     def redact_exports(self, what: PurgePlan) -> list[RedactedExport]:

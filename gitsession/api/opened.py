@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gitsession.api.catalogues import Catalogues
 from gitsession.context.line import Memory
+from gitsession.errors import require
 from gitsession.exchange import projects
 from gitsession.index.catalogue import Catalogue, Row
 from gitsession.index.here import Here, everybodys
@@ -41,6 +42,7 @@ class Opened:
 
     def _row(self, address: str, cwd: str | None = None) -> Row:
         """The session that ``address`` names, as ``Store.session`` says. Raises ``NotFound`` or ``Ambiguous``."""
+        require(address, str, "an address of a session: a part of its id, '@' or '-'")
         return self.catalogue().find(address, here_of(cwd) if address in ("@", "-") else None)
 
 

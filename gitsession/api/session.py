@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gitsession.api.checkpoints import Checkpoints
 from gitsession.api.contexts import Contexts
-from gitsession.errors import NotFound, Refused
+from gitsession.errors import NotFound, Refused, require
 from gitsession.index import names
 from gitsession.index.names import Names
 from gitsession.live import follow as following
@@ -84,6 +84,7 @@ class Session(Contexts, Checkpoints):
 
     def branch(self, name: str, at: str | Node = "leaf") -> Session:
         """Start a branch at an entry; the session comes back on it. Raises ``Refused`` where the name is taken."""
+        require(name, str, "a name for the branch")
         if names.labelled(self._catalogues.get(), self.id, name) is not None:
             raise Refused(f"{name!r} is a label in this session", hint="choose another name")
         self._session.branch(name, at)

@@ -12,7 +12,7 @@ from gitsession.checkpoint import line, places, taking
 from gitsession.checkpoint.at import Files, files_at
 from gitsession.checkpoint.running import Running
 from gitsession.checkpoint.taking import Phase, Why
-from gitsession.errors import NotFound
+from gitsession.errors import NotFound, require
 from gitsession.exchange import discover, projects
 from gitsession.rewind import perform, undoing
 from gitsession.rewind import plan as planning
@@ -66,6 +66,7 @@ class WorkspaceDoor:
             return planning.plan(self._objects, session, at, what, root=root, force=force)
 
     def rewind(self, session: sessions.Session, plan: RewindPlan) -> Rewound:
+        require(plan, RewindPlan, "a plan, as in session.rewind(session.plan_rewind(entry))")
         if plan.session != session.id:
             raise ValueError(f"a plan of session {plan.session}, not of {session.id}")
         session.check_view()

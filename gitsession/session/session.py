@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 from gitsession.codec.digest import to_base64url
 from gitsession.codec.payload import NONCE_BYTES
 from gitsession.codec.text import clean
-from gitsession.errors import Corrupt, InvalidName, LeafMoved, NotFound, Refused
+from gitsession.errors import Corrupt, InvalidName, LeafMoved, NotFound, Refused, require
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
@@ -124,6 +124,7 @@ class Session:
         """The entry of an address within this session. Raises ``NotFound`` or ``Ambiguous``."""
         if isinstance(address, Node):
             return address
+        require(address, str, "an address such as 'leaf', or an entry of the session")
         return resolve(self._store, self.id, address, branch=self.branch_name)
 
     # ---- writing
@@ -150,8 +151,7 @@ class Session:
         self.check_view()
         if on_moved not in get_args(OnMoved):
             raise ValueError(f"on_moved is one of {', '.join(get_args(OnMoved))}, not {on_moved!r}")
-        if not isinstance(entry, Entry):
-            raise TypeError(f"expected an entry such as Message.user('...'), not {type(entry).__name__}")
+        require(entry, Entry, "an entry such as Message.user('...')")
         draft = keep.own(
             entry if entry.at_ms else dataclasses.replace(entry, at_ms=self._clock()), _nonce(), self._store.guard
         )
@@ -207,6 +207,7 @@ class Session:
 
     def switch(self, name: str) -> Node:
         """Make ``name`` the active branch, here and on this machine. Raises ``NotFound``."""
+        require(name, str, "the name of a branch")
         with oplog.recording(self._store, f"switch {self.id} {name}", self._clock()) as tx:
             target = refs.leaf(self.id, name)
             oid = self._store.ref(target) if refs.is_branch(name) else None
@@ -388,6 +389,7 @@ def _nonce() -> bytes:
 
 def name_of(text: str) -> str:
     """A label or title as it is kept: one line without control characters. Raises ``InvalidName`` if it is too long."""
+    require(text, str, "a text: a label or a title")
     name = " ".join(clean(text).split())
     if len(name) > NAME_MAX:
         raise InvalidName(f"{len(name)} characters; a label or title has at most {NAME_MAX}")
