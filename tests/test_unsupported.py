@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,7 @@ import pytest
 from commands import Run
 
 from gitsession import Malformed, NotFound, Store
+from gitsession.cli import app as command_line
 from gitsession.formats import claimed, claude, unsupported
 
 WHERE = {"sessionId": "0199a213-81c0-4800-8aa1-bbab2a035b01", "cwd": "/work", "version": "0.2.1"}
@@ -63,3 +67,74 @@ def test_the_library_names_it_too(tmp_path: Path) -> None:
     file.write_bytes(CHAT)
     with Store.create(tmp_path / "s.git") as store, pytest.raises(NotFound, match="Qwen Code"):
         store.import_file(file)
+
+
+PLACES = {
+    "aider": ("work", ".aider.chat.history.md"),
+    "claude": (".claude/projects/p", "x.jsonl"),
+    "codex": (".codex/sessions/2026/02/01", "rollout-2026-02-01T00-00-00-x.jsonl"),
+    "librecode": (".librecode", "librecode.db"),
+    "omp": (".omp/agent/sessions/b", "2026_x.jsonl"),
+    "opencode": (".local/share/opencode", "opencode.db"),
+    "pi": (".pi/agent/sessions/b", "2026_x.jsonl"),
+}
+
+
+def _socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(os.path.relpath(path))
+
+
+ODD: dict[str, Callable[[Path], object]] = {
+    "a folder": Path.mkdir,
+    "a pipe": os.mkfifo,
+    "a socket": _socket,
+    "a link to nothing": lambda path: path.symlink_to("nothing"),
+    "a link to itself": lambda path: path.symlink_to(path.name),
+}
+
+
+@pytest.mark.parametrize("make", ODD.values(), ids=ODD)
+@pytest.mark.parametrize(("folder", "name"), PLACES.values(), ids=PLACES)
+def test_an_import_of_all_names_what_is_called_like_a_session_and_is_no_file(
+    make: Callable[[Path], object], folder: str, name: str, run: Run, isolated_home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    path = isolated_home / folder / name
+    path.parent.mkdir(parents=True)
+    monkeypatch.chdir(path.parent)
+    make(path)
+    assert f"{path}: " in run("import", "--all", code=3, err=True)
+
+
+CONTENTS = {
+    "nothing": b"", "half a line": b'{"type":"ses', "zeros": bytes(8), "no UTF-8": b"\xff\xfe\x00\n",
+    "a list": b"[1]\n", "text": b"text\n", "a chat of Qwen Code": CHAT,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("data", CONTENTS.values(), ids=CONTENTS)
+@pytest.mark.parametrize(("folder", "name"), PLACES.values(), ids=PLACES)
+def test_an_import_of_all_says_something_of_each_file(
+    data: bytes, folder: str, name: str, isolated_home: Path, monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    path = isolated_home / folder / name
+    path.parent.mkdir(parents=True)
+    monkeypatch.chdir(path.parent)
+    path.write_bytes(data)
+    command_line.run(["import", "--all", "--json"])
+    told = json.loads(capfd.readouterr().out)
+    assert [each["path"] for each in (*told["failed"], *told["sessions"])] == [str(path)]
+
+
+def test_an_import_of_all_names_a_folder_that_may_not_be_listed_once(
+    run: Run, isolated_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = isolated_home / ".claude/projects/p"
+    closed.mkdir(parents=True)
+    may = os.access
+    monkeypatch.setattr(os, "access", lambda path, *mode, **how: path != closed and may(path, *mode, **how))
+    assert run("import", "--all", code=3, err=True).count(f"{closed}: ") == 1

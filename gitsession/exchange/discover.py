@@ -30,12 +30,31 @@ _ON_DISK, _IN_MEMORY = "/var/tmp", "/tmp"
 _CHUNK = 1 << 20
 
 
-def everywhere(home: Path, environment: Mapping[str, str]) -> Iterator[tuple[Path, Format]]:
-    """Every session file in the agents' own folders, which variables of the ``environment`` may have moved."""
+def everywhere(
+    home: Path, environment: Mapping[str, str], *, unreadable: bool = False
+) -> Iterator[tuple[Path, Format]]:
+    """Every session file in the agents' own folders, which variables of the ``environment`` may have moved.
+
+    ``unreadable``: also what has the name of one and is no file (a folder, a pipe, a link that leads nowhere), and
+    folders that may not be read, for the import to name them.
+    """
     for format in FORMATS.values():
-        for root in format.ROOTS:
-            base = base_of(root, home, environment)
-            yield from ((path, format) for path in sorted(base.glob(root.pattern)) if path.is_file())
+        bases = [(root, base_of(root, home, environment)) for root in format.ROOTS]
+        if unreadable:
+            closed = dict.fromkeys(folder for root, base in bases for folder in _closed(base, root.pattern))
+            yield from ((folder, format) for folder in closed)
+        for root, base in bases:
+            found = {*base.glob(root.pattern)}
+            if unreadable and os.path.lexists(base / root.pattern):
+                found.add(base / root.pattern)  # a glob of a plain name does not find a link that leads nowhere
+            yield from ((path, format) for path in sorted(found) if unreadable or path.is_file())
+
+
+def _closed(base: Path, pattern: str) -> Iterator[Path]:
+    """Yield the folders on the way to ``pattern`` that may not be listed: a glob passes over them."""
+    above = [parent.as_posix() for parent in reversed(Path(pattern).parents)]
+    for folders in ([base], *(sorted(base.glob(parent)) for parent in above if parent != ".")):
+        yield from (folder for folder in folders if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK))
 
 
 def base_of(root: Root, home: Path, environment: Mapping[str, str]) -> Path:
@@ -44,11 +63,15 @@ def base_of(root: Root, home: Path, environment: Mapping[str, str]) -> Path:
     return Path(moved).expanduser() if moved else home / root.home
 
 
-def in_projects(folders: Iterable[Path]) -> Iterator[tuple[Path, Format]]:
-    """The session files that an agent keeps in the projects themselves: at the top of what each folder belongs to."""
+def in_projects(folders: Iterable[Path], *, unreadable: bool = False) -> Iterator[tuple[Path, Format]]:
+    """The session files that an agent keeps in the projects themselves: at the top of what each folder belongs to.
+
+    ``unreadable``: also what is called so and is no file.
+    """
     tops = dict.fromkeys(found for folder in folders if (found := _top(folder)) is not None)
     for format in IN_PROJECTS.values():
-        yield from ((path, format) for path in (folder / format.IN_PROJECT for folder in tops) if path.is_file())
+        files = (folder / format.IN_PROJECT for folder in tops)
+        yield from ((path, format) for path in files if path.is_file() or (unreadable and os.path.lexists(path)))
 
 
 def _top(folder: Path) -> Path | None:
@@ -167,7 +190,12 @@ def _session_file(path: Path) -> Iterator[tuple[int, os.stat_result]]:
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[tuple[int, os.stat_result]]:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe must not hold us up
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe must not hold us up
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+        raise Malformed("not a regular file") from None  # a socket
     try:
         found = os.fstat(fd)
         if stat.S_ISDIR(found.st_mode):

@@ -62,7 +62,7 @@ def command(
                 advance()
             work.take_what_waits()
         if everything:  # last: the sessions that were taken in say in which folders people work
-            for path, format in discover.in_projects(_projects(store)):
+            for path, format in discover.in_projects(_projects(store), unreadable=True):
                 if agent in (None, format.AGENT):
                     work.take(path, format, named=False)
     finally:
@@ -90,7 +90,7 @@ def _files(paths: tuple[Path, ...], everything: bool, agent: str | None) -> Iter
     if agent is not None and agent not in FORMATS:
         raise click.UsageError(f"no format {agent!r}; there are {', '.join(FORMATS)}")
     if everything:
-        for path, format in discover.everywhere(Path.home(), os.environ):
+        for path, format in discover.everywhere(Path.home(), os.environ, unreadable=True):
             if agent in (None, format.AGENT):
                 yield path, format
     for path in discover.under(paths):
