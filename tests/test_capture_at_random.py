@@ -5,6 +5,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -168,6 +169,15 @@ class Workspace(RuleBasedStateMachine):
     def no_object_is_made_beside_the_store(self):
         if hasattr(self, "plain"):
             assert not list(self.plain.glob("git/objects/**/*"))
+
+
+@pytest.mark.parametrize("name", [":", ":(top)", ":!a", ":^a"])
+def test_what_git_is_asked_of_a_name_with_a_colon_is_that_name(tmp_path, name):
+    repository(tmp_path)
+    (tmp_path / name).write_text("1")
+    (tmp_path / ".gitignore").write_text("a\n")
+    found = walked(tmp_path)
+    assert without_ignored(tmp_path, found) == found
 
 
 def without_ignored_by_anyone(at, found):

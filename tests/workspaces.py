@@ -73,10 +73,10 @@ def stated(path: bytes, bytes_max: int = 1 << 30) -> File | None:
 
 
 def without_ignored(at: Path, found: dict[str, File]) -> dict[str, File]:
-    """As git's own check says, asked of each path; no index has a say."""
-    asked = b"".join(names.unescape_path(path) + b"\0" for path in found)
+    """As git's own check says, asked of each path; no index has a say. ``./``: a name may begin with a colon."""
+    asked = b"".join(b"./%b\0" % names.unescape_path(path) for path in found)
     told = git(at, "check-ignore", "-z", "--no-index", "--stdin", stdin=asked, accept=(0, 1))
-    ignored = {names.escape_path(raw) for raw in told.split(b"\0") if raw}
+    ignored = {names.escape_path(raw.removeprefix(b"./")) for raw in told.split(b"\0") if raw}
     return {path: file for path, file in found.items() if path not in ignored}
 
 
