@@ -26,8 +26,39 @@ from gitsession.formats import RESUMABLE
 from gitsession.model.headline import Headline
 from gitsession.rewind.perform import FileOutcome
 
+FAMILY = "\U0001f469\u200d\U0001f469\u200d\U0001f467"
+FLAG, TONE = "\U0001f1e9\U0001f1ea", "\U0001f44d\U0001f3fd"
+JOINED = [each * 6 for each in (FAMILY, FLAG, TONE, "\u2764\ufe0f", "1\ufe0f\u20e3")]
+"""A family, a flag, a skin tone, and characters that a variation selector makes wide: two columns each, six of them."""
 
-@pytest.mark.parametrize("text", ["abcdefghij", "修正登录重定向", "a修正登录重定向", "修 修 修 修 修", "e\u0301" * 12])
+
+@pytest.mark.parametrize("text", JOINED)
+def test_joined_characters_take_two_columns_and_are_not_cut_apart(text: str) -> None:
+    assert output.columns(text) == 12
+    assert output.shorten(text, 12) == text
+    assert output.shorten(text, 11) == text[: len(text) // 6 * 5] + "…"
+    assert output.shorten(text, 10) == text[: len(text) // 6 * 4] + "…"
+    assert output.pad(text, 14) == f"{text}  "
+
+
+def test_no_line_of_a_list_is_wider_than_the_terminal_whatever_is_joined(tmp_path, monkeypatch, capfd) -> None:
+    monkeypatch.setenv("GITSESSION_DIR", str(tmp_path / "store.git"))
+    monkeypatch.setenv("COLUMNS", "80")
+    with Store.create(tmp_path / "store.git") as made:
+        for text in JOINED:
+            said = made.new_session(agent=f"a{text[:7]}", cwd=str(tmp_path))
+            said.append(Message.user(text * 10))
+    assert run(["ls"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert run(["log", said.id]) == 0
+    lines += capfd.readouterr().out.splitlines()
+    assert {cell_len(line) for line in lines if "…" in line} <= {78, 79, 80}
+    assert max(map(cell_len, lines)) <= 80
+
+
+@pytest.mark.parametrize(
+    "text", ["abcdefghij", "修正登录重定向", "a修正登录重定向", "修 修 修 修 修", "e\u0301" * 12, *JOINED]
+)
 @pytest.mark.parametrize("columns", [1, 4, 5, 10])
 def test_a_shortened_text_counts_columns(text: str, columns: int) -> None:
     shown = output.shorten(text, columns)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gitsession.cli.output import clock, paint, shorten, width
+from gitsession.cli.output import clock, columns, on_a_line, paint, shorten, width
 from gitsession.codec.digest import to_base64url
 
 if TYPE_CHECKING:
@@ -21,11 +21,11 @@ _COLORS = {"user": "green", "assistant": "cyan", "tool": "yellow", "shell": "yel
 def as_line(node: Node, names: list[str], *, indent: str = "") -> str:
     """``1a2b3c4d  2025-11-20 23:33  user: Fix the login  [main]``"""
     head, colon, words = node.subject.partition(": ")
-    marks = f"  [{', '.join(names)}]" if names else ""
+    marks = on_a_line(f"  [{', '.join(names)}]") if names else ""
     time = clock(node.author_seconds * 1000)
-    room = width() - len(f"{node.oid[:8]}  {time}  {indent}") - len(marks)
+    room = width() - len(f"{node.oid[:8]}  {time}  {indent}") - columns(marks)
     label = shorten(head + colon.rstrip(), room)
-    rest = shorten(words, room - len(label) - 1)
+    rest = shorten(words, room - columns(label) - 1)
     return "  ".join(
         [
             paint(node.oid[:8], fg="yellow"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitsession.cli.output import count, on_a_line, paint, say, shorten, width
+from gitsession.cli.output import columns, count, on_a_line, pad, paint, say, shorten, width
 from gitsession.rewind.deciding import AS_IT_WAS
 
 if TYPE_CHECKING:
@@ -67,11 +67,11 @@ def _lines(rows: Sequence[tuple[str, str, str]]) -> list[str]:
         return []
     shown = [(what, on_a_line(path), why) for what, path, why in rows[:_SHOWN_MAX]]
     first = max(len(what) for what, _, _ in shown)
-    middle = min(max(len(path) for _, path, _ in shown), max(width() - first - _WIDE, 24))
+    middle = min(max(columns(path) for _, path, _ in shown), max(width() - first - _WIDE, 24))
     lines = []
     for what, path, why in shown:
         head = paint(what.ljust(first), fg=_COLORS.get(what))
-        lines.append(f"  {head}  {paint(path.ljust(middle))}  {shorten(why, _WIDE)}".rstrip())
+        lines.append(f"  {head}  {paint(pad(path, middle))}  {shorten(why, _WIDE)}".rstrip())
     if len(rows) > _SHOWN_MAX:
         lines.append(f"  and {count(len(rows) - _SHOWN_MAX, 'more file')}; --json names them all")
     return lines

@@ -17,6 +17,8 @@ from gitsession.codec.text import clean
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
 
 
+_FLAG_LETTERS = "".join(map(chr, range(0x1F1E6, 0x1F200)))
+
 _COLUMNS, _LINES = 100, 24
 """Where nobody says how large the terminal is."""
 
@@ -129,13 +131,31 @@ def _escaped(word: str) -> str:
 
 
 def shorten(text: str, width: int) -> str:
-    """Return ``text`` on one line of at most ``width`` columns. A character of Chinese, say, takes two."""
+    """Return ``text`` on one line of at most ``width`` columns, with no joined characters cut apart."""
     safe = " ".join(clean(text).split())
+    if columns(safe) <= width:
+        return safe
     if safe.isascii():
-        return safe if len(safe) <= width else safe[: max(width - 1, 0)] + "…"
-    from rich.cells import cell_len, set_cell_size  # only here: a list of plain titles must start fast
+        return safe[: max(width - 1, 0)] + "…"
+    from rich.cells import set_cell_size
 
-    return safe if cell_len(safe) <= width else set_cell_size(safe, max(width - 1, 0)).rstrip() + "…"
+    cut = set_cell_size(safe, max(width - 1, 0)).rstrip()
+    letters = len(cut) - len(cut.rstrip(_FLAG_LETTERS))  # two make a flag, and rich cuts between them
+    return cut[: len(cut) - letters % 2] + "…"
+
+
+def columns(text: str) -> int:
+    """Return how many columns ``text`` takes: one of Chinese takes two, as do a flag and emoji that are joined."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len  # only here: a list of plain titles must start fast
+
+    return cell_len(text)
+
+
+def pad(text: str, width: int) -> str:
+    """Return ``text`` with spaces behind it, ``width`` columns in all."""
+    return text + " " * (width - columns(text))
 
 
 def width() -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gitsession.cli.output import clock, on_a_line, paint, shorten, width
+from gitsession.cli.output import clock, columns, on_a_line, pad, paint, shorten, width
 
 if TYPE_CHECKING:
     from gitsession.index.catalogue import Row
@@ -32,12 +32,12 @@ def table(rows: Sequence[Row]) -> list[str]:
         folder = [shorten(row.project or "-", _WIDE // 4)] if wide else []
         title = f"{_BEGUN}{row.name}" if row.parent or row.continues else row.name
         cells.append((row.sid, on_a_line(row.agent), updated, *sizes, *folder, title))
-    widths = [max(len(cell[column]) for cell in cells) for column in range(len(names) + 1)]
+    widths = [max(columns(cell[column]) for cell in cells) for column in range(len(names) + 1)]
     room = max(width() - sum(widths) - 2 * len(widths), _TITLE_MIN)
     lines = []
     for number, (*row_cells, title) in enumerate(cells):
         padded = [
-            cell.rjust(size) if name in ("ENTRIES", "TOKENS") else cell.ljust(size)
+            cell.rjust(size) if name in ("ENTRIES", "TOKENS") else pad(cell, size)
             for name, cell, size in zip(("SESSION", *names), row_cells, widths, strict=True)
         ]
         first = paint(padded[0], fg="yellow") if number else padded[0]
