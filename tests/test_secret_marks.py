@@ -21,8 +21,8 @@ SCANNER = Scanner()
 UNWRAPPED = [name for name in secret_matrix.CONTEXTS if not name.startswith("wrapped")]
 
 
-def test_matrix_has_84_shapes_and_25_contexts():
-    assert (len(secret_matrix.shapes()), len(secret_matrix.CONTEXTS)) == (84, 25)
+def test_matrix_has_86_shapes_and_26_contexts():
+    assert (len(secret_matrix.shapes()), len(secret_matrix.CONTEXTS)) == (86, 26)
 
 
 def test_table_in_the_docs_is_what_the_script_measures():

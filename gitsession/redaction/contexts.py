@@ -168,6 +168,15 @@ _ADDRESSES = (
         never=("mysql -u root -p main", "mysql -u root -p$PASSWORD", "mysqladmin -port"),
     ),
     _context(
+        "redis-password",
+        rb"""redis-cli [^\n|;]{0,300}?(?<= )(?:-a|--pass)[ =]{1,3}(?:\\{0,7}["'])?(?P<secret>[^\s"'`\\]{4,1024})""",
+        (b"redis-cli ",),
+        "redis-cli -h cache -a {an:20} ping",
+        "redis-cli --user app --pass '{an:20}' -n 2",
+        check=_is_chosen,
+        never=("redis-cli -a $PASSWORD ping", "redis-cli -a <password>", "redis-cli --askpass -h cache.acme.dev"),
+    ),
+    _context(
         "sshpass-password",
         rb"""(?:sshpass[ ]+-p[ ]?|htpasswd[ ]+-\w{0,6}b\w{0,6} \S{1,200} \S{1,100} )"""
         rb"""(?:\\{0,7}["'])?(?P<secret>[^\s"'\\]{4,1024})""",

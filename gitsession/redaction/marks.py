@@ -34,7 +34,8 @@ _NUMBER = (
     rb"|\d{1,7}(?:[ \t]*+(?:\xe2\x86\x92|\xe2\x94\x82|\?|\|)|[:\t-]|(?= ))"
 )
 """``?``: an arrow or a bar that was written as an escape (``escapes.decoded``)."""
-_SIGN = rb"[+-](?![+-])|>|\#|//|\*|\||\xe2\x94\x82"
+_SIGN = rb"[+-](?![+-])|\+\+(?!\+)|>|\#|//|\*|\||\xe2\x94\x82"
+"""``++``: a diff of a line that begins with ``+``; ``--`` stays, because options begin with it."""
 _MARGIN = re.compile(rb'[\n"]((?:[ \t]*+(?:' + _NUMBER + rb"|" + _SIGN + rb")){1,6}+[ \t]?)")
 """The margin of a line, or of the first line of a string."""
 

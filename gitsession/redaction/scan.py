@@ -24,7 +24,7 @@ CHECKED = 512
 
 _ESCAPED = re.compile(rb"\\(?:u[0-9a-fA-F]{4}|[nrtbf])([^ ]*)")
 """A run behind a backslash, which begins with the letters of the escape."""
-_MARKED = re.compile(rb" (?:[+-]|[^ \d]{0,200}+\d{1,7}[:-][+-]?)([^ ]+)")
+_MARKED = re.compile(rb" (?:\+\+?|-|[^ \d]{0,200}+\d{1,7}[:-][+-]?)([^ ]+)")
 """A run behind the sign of a diff or the number of a line (``marks``)."""
 _SLASH = re.compile(rb"\\+/")
 _LETTER = re.compile(rb"\\u00(?:2[013-589a-fA-F]|3[0-9abdfABDF]|[45][0-9a-fA-F]|6[1-9a-fA-F]|7[0-9a-eA-E])")
