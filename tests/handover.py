@@ -57,7 +57,7 @@ git init -q .
 python3 "{model}" --script "{base}/script.json" --log "{base}/log" --portfile "{base}/port" \
     --max-seconds {seconds} > /dev/null &
 model=$!
-for i in $(seq 50); do [ -s "{base}/port" ] && break; sleep 0.1; done
+for i in $(seq 1200); do [ -s "{base}/port" ] && break; sleep 0.1; done
 port=$(cat "{base}/port")
 export ANTHROPIC_BASE_URL=http://127.0.0.1:$port OPENAI_API_BASE=http://127.0.0.1:$port/v1
 mkdir -p "$HOME/.codex" "$HOME/.pi/agent" "$HOME/.omp/agent" "$HOME/.config/opencode"

@@ -26,7 +26,7 @@ _OPTIONS = (
 _RUN = """
 ip link set lo up
 python3 {peers}/mock_llm.py --script ../script.json --log ../requests.jsonl --portfile ../port --max-seconds {seconds} &
-for i in $(seq 50); do [ -s ../port ] && break; sleep 0.1; done
+for i in $(seq 1200); do [ -s ../port ] && break; sleep 0.1; done
 timeout {seconds} {program} {options} --openai-api-base http://127.0.0.1:$(cat ../port)/v1 {more} < ../typed
 code=$?
 kill %1

@@ -23,7 +23,7 @@ _RUN = """
 ip link set lo up
 git init -q .
 python3 {peers}/mock_llm.py --script script.json --log ../requests.jsonl --portfile ../port --max-seconds {seconds} &
-for i in $(seq 50); do [ -s ../port ] && break; sleep 0.1; done
+for i in $(seq 1200); do [ -s ../port ] && break; sleep 0.1; done
 sed -e "s#@PORT@#$(cat ../port)#" -e "s#@WORK@#$PWD#" {peers}/codex_config.toml.tmpl > $CODEX_HOME/config.toml
 timeout {seconds} {program} exec resume {thread} --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox \
     --json "{ask}" < /dev/null

@@ -35,7 +35,7 @@ RUN = """
 ip link set lo up
 "{python}" "{model}" --script "{script}" --log "{log}" --portfile "{port}" --max-seconds 150 > /dev/null &
 model=$!
-for i in $(seq 50); do [ -s "{port}" ] && break; sleep 0.1; done
+for i in $(seq 1200); do [ -s "{port}" ] && break; sleep 0.1; done
 sed -i "s/@PORT@/$(cat "{port}")/" "{config}"
 {steps}
 kill $model

@@ -8,7 +8,6 @@ import json
 import os
 import socket
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -166,17 +165,18 @@ def test_a_file_that_never_ends_is_taken_as_far_as_it_went_or_refused(
     monkeypatch.setattr(discover, "FILE_BYTES_MAX", 1 << 20)
     path = tmp_path / "a.jsonl"
     path.write_bytes(FILES["pi"])
-    is_done = threading.Event()
+    is_done, has_begun = threading.Event(), threading.Event()
 
     def write() -> None:
         with path.open("ab") as file:
             while not is_done.is_set():
                 file.write(b"{}\n" * 100_000)
+                has_begun.set()
 
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        time.sleep(0.01)
+        assert has_begun.wait(120)
         _, told = imported(tmp_path / "store.git", str(path))
         assert len(told["sessions"]) + len(told["failed"]) == 1
     finally:

@@ -69,7 +69,7 @@ RUN = """
 ip link set lo up
 "{python}" "{model}" --script "{script}" --log "{log}" --portfile "{port}" --max-seconds 90 > /dev/null &
 model=$!
-for i in $(seq 50); do [ -s "{port}" ] && break; sleep 0.1; done
+for i in $(seq 1200); do [ -s "{port}" ] && break; sleep 0.1; done
 export ANTHROPIC_BASE_URL=http://127.0.0.1:$(cat "{port}")
 timeout 60 "{program}" --resume "{id}" -p "{prompt}" --output-format json < /dev/null
 kill $model

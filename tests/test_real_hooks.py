@@ -30,7 +30,7 @@ _RUN = """
 ip link set lo up
 python3 {model} --script ../script.json --log ../requests.jsonl --portfile ../port --max-seconds {seconds} > /dev/null &
 model=$!
-for i in $(seq 100); do [ -s ../port ] && break; sleep 0.1; done
+for i in $(seq 1200); do [ -s ../port ] && break; sleep 0.1; done
 {start} < /dev/null
 code=$?
 kill $model

@@ -164,7 +164,8 @@ def test_threads_share_one_store(git_dir):
         def work(name: str) -> None:
             for number in range(60):
                 append(store, f"{name}.{number}")
-                assert f"{name}.{number}" in line(store)[-8:]
+                mine = [text for text in line(store) if text.startswith(f"{name}.")]
+                assert mine == [f"{name}.{at}" for at in range(number + 1)]
                 if number % 20 == 19:
                     store.flush()
             seen.append(name)
