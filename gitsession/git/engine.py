@@ -1,0 +1,362 @@
+"""libgit2 over objects that our own reader verified: walks, diffs, patches, blame, and merges of files.
+
+Every object that libgit2 reads comes from an ``ObjectReader``, whose bytes have the SHA-1 of their name. libgit2 opens
+and maps no file of a store, and writes none (docs/decisions/0009). Only this module imports pygit2, which takes 30 ms,
+so import this module where it is used and not at the head of another.
+
+A repository belongs to the thread that made it. libgit2 holds a lock while it asks for an object: a second thread that
+waits for that lock while it holds the interpreter would never get it.
+
+pygit2 has two ways into libgit2. Its C extension keeps the interpreter lock; its cffi methods release it. Callbacks for
+objects take it again since pygit2 1.21, callbacks for refs do not (libgit2/pygit2#1496), so a cffi method that looks up
+a ref ends the process with a segmentation fault. ``StoreRepository`` refuses every one that is not in ``_SAFE``.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from hashlib import sha1
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+
+import pygit2
+from pygit2.enums import ConfigLevel, FileMode
+from pygit2.repository import BaseRepository
+
+from gitsession.errors import GitSessionError, Malformed, MissingObject, Refused
+
+Kind: TypeAlias = Literal["commit", "tree", "blob"]
+
+BYTES_MAX = 4 << 20
+LINES_MAX = 50_000
+"""Of one side of a diff or a merge. libgit2 keeps the interpreter lock while it compares two files, and the time grows
+with the square of the number of lines: two files of 65,000 lines of few distinct ones take 0.5 s, of 2,000,000 lines
+18 s."""
+
+DEPTH_MAX = 128
+"""Folders in folders. libgit2 calls itself for each level, and overflows the stack at some tens of thousands."""
+
+_KINDS: Mapping[int, Kind] = {1: "commit", 2: "tree", 3: "blob"}
+_NUMBERS: Mapping[str, int] = {kind: number for number, kind in _KINDS.items()}
+_SYMBOLIC = "ref: "
+_OID_DIGITS = 40
+_HEADERS_MAX = 4
+_FOLDERS_MAX = 100_000
+_ROW = re.compile(rb"([0-7]{1,8}) [^\0]*\0(.{20})", re.DOTALL)
+_FILE_TYPE, _FOLDER = 0o170000, 0o040000
+_USER_LEVELS = (ConfigLevel.PROGRAMDATA, ConfigLevel.SYSTEM, ConfigLevel.XDG, ConfigLevel.GLOBAL)
+_READ_ONLY = "this repository is read-only"
+
+
+class ObjectReader(Protocol):
+    """Verified objects by name."""
+
+    def read(self, oid: str) -> tuple[str, bytes]:
+        """Return the kind and the bytes of an object. Raises ``MissingObject`` or ``Corrupt``."""
+
+    def contains(self, oid: str) -> bool: ...
+
+    def oids(self) -> Iterator[str]: ...
+
+
+class RefReader(Protocol):
+    """Refs by name; a symbolic one holds ``ref: <name>``."""
+
+    def ref(self, name: str) -> str | None: ...
+
+    def refs(self, prefix: str) -> Mapping[str, str]: ...
+
+
+class Readable(ObjectReader, RefReader, Protocol):
+    """Objects and refs."""
+
+
+class ObjectWriter(Protocol):
+    """An open transaction."""
+
+    def put(self, kind: Kind, data: bytes) -> str: ...
+
+
+class _ObjectBackend(pygit2.OdbBackend):
+    """Objects of a reader; new ones go to ``writer``, or are refused."""
+
+    def __init__(self, reader: ObjectReader, writer: ObjectWriter | None) -> None:
+        super().__init__()
+        self.error: GitSessionError | None = None
+        self._reader, self._writer = reader, writer
+        self._headers: dict[str, tuple[int, bytes]] = {}
+        self._depths: dict[str, int] = {}
+
+    def read_cb(self, oid: object) -> tuple[int, bytes]:
+        name = str(oid)
+        known = self._headers.pop(name, None)
+        return known if known is not None else self._read(name)
+
+    def read_prefix_cb(self, start: str) -> tuple[int, bytes, pygit2.Oid]:
+        oid = self.exists_prefix_cb(start)
+        return *self.read_cb(oid), oid
+
+    def read_header_cb(self, oid: object) -> tuple[int, int]:
+        """Keep the object: libgit2 asks for the header of a blob, and then for all of it."""
+        name = str(oid)
+        number, data = self._read(name)
+        if len(self._headers) >= _HEADERS_MAX:
+            self._headers.clear()
+        self._headers[name] = number, data
+        return number, len(data)
+
+    def exists_cb(self, oid: object) -> bool:
+        return self._reader.contains(str(oid))
+
+    def exists_prefix_cb(self, start: str) -> pygit2.Oid:
+        if len(start) < _OID_DIGITS:
+            found = {oid for oid in self._reader.oids() if oid.startswith(start)}
+            if len(found) > 1:
+                raise ValueError(start)  # which pygit2 turns into "ambiguous"
+            start = found.pop() if found else ""
+        if not start or not self._reader.contains(start):
+            raise KeyError(start)
+        return pygit2.Oid(hex=start)
+
+    def write_cb(self, oid: object, data: bytes, number: int) -> None:
+        if self._writer is None:
+            raise self._failed(Refused(_READ_ONLY, hint="ask for it with an open transaction"))
+        kind = _KINDS.get(number)
+        if kind is None:
+            raise self._failed(Refused("a store holds commits, trees and blobs, no tag objects"))
+        self._writer.put(kind, data)
+
+    def refresh_cb(self) -> None:
+        """Do nothing: the reader looks again by itself."""
+
+    def __iter__(self) -> Iterator[pygit2.Oid]:
+        return (pygit2.Oid(hex=oid) for oid in self._reader.oids())
+
+    def _read(self, name: str) -> tuple[int, bytes]:
+        try:
+            kind, data = self._reader.read(name)
+        except MissingObject as error:
+            self.error = error
+            raise KeyError(name) from None
+        except GitSessionError as error:
+            raise self._failed(error) from None
+        if kind == "tree":
+            self._check_depth(name, data)
+        return _NUMBERS[kind], data
+
+    def _check_depth(self, name: str, data: bytes) -> None:
+        depth = self._depths.get(name, 0) + 1
+        if depth > DEPTH_MAX:
+            raise self._failed(Malformed(f"more than {DEPTH_MAX} folders deep", where=f"tree {name}"))
+        if len(self._depths) > _FOLDERS_MAX:
+            self._depths.clear()
+        for mode, raw in _ROW.findall(data):
+            if int(mode, 8) & _FILE_TYPE == _FOLDER:
+                child = raw.hex()
+                self._depths[child] = max(depth, self._depths.get(child, 0))
+
+    def _failed(self, error: GitSessionError) -> GitSessionError:
+        self.error = error
+        return error
+
+
+class _RefBackend(pygit2.RefdbBackend):
+    """Refs as a reader has them. libgit2 writes none."""
+
+    def __init__(self, reader: RefReader, head: str) -> None:
+        super().__init__()
+        self._reader, self._head = reader, head
+
+    def exists(self, name: str) -> bool:
+        return self.lookup(name) is not None
+
+    def lookup(self, name: str) -> pygit2.Reference | None:  # type: ignore[override]
+        value = self._head if name == "HEAD" else self._reader.ref(name) if name.startswith("refs/") else None
+        return None if value is None else _reference(name, value)
+
+    def __iter__(self) -> Iterator[pygit2.Reference]:
+        return (_reference(name, value) for name, value in self._reader.refs("refs/").items())
+
+    def __next__(self) -> pygit2.Reference:
+        raise StopIteration  # pygit2 looks whether this is an iterator, and then calls ``__iter__``
+
+    def has_log(self, name: str) -> bool:
+        return False
+
+    def ensure_log(self, name: str) -> bool:
+        return False
+
+    def _refuse(self, *_: object) -> Any:
+        raise Refused("this repository moves no refs", hint="use move() of the transaction")
+
+    write = rename = delete = compress = _refuse  # type: ignore[assignment]  # pygit2 calls ``rename`` for the last two
+
+
+def _reference(name: str, value: str) -> pygit2.Reference:
+    if value.startswith(_SYMBOLIC):
+        return pygit2.Reference(name, value.removeprefix(_SYMBOLIC))
+    return pygit2.Reference(name, pygit2.Oid(hex=value), None)
+
+
+_SAFE = frozenset(
+    {
+        "ahead_behind", "blame", "config", "config_snapshot", "create_reference", "diff", "get",
+        "listall_reference_objects", "listall_references", "merge_commits", "merge_file_from_index", "merge_trees",
+        "read", "resolve_refish", "write", "write_archive",
+    }
+)  # fmt: skip
+"""The methods of pygit2's Python layer that look up no ref through cffi."""
+
+_UNSAFE = frozenset(name for name in vars(BaseRepository) if not name.startswith("_")) - _SAFE
+_UNAVAILABLE = _UNSAFE | {"remotes", "submodules", "free", "set_odb", "set_refdb"}
+
+_CALLS = (
+    "ahead_behind", "blame", "create_blob", "create_commit", "create_commit_string", "create_tag", "descendant_of",
+    "diff", "merge_base", "merge_base_many", "merge_base_octopus", "merge_commits", "merge_file_from_index",
+    "merge_trees", "write", "write_archive",
+)  # fmt: skip
+"""Methods that may end with a ``SystemError`` or an error of pygit2 where a callback has raised one of ours."""
+
+
+class StoreRepository(pygit2.Repository):
+    """A ``pygit2.Repository`` over a store, for the thread that made it."""
+
+    def __init__(self, reader: ObjectReader, writer: ObjectWriter | None = None) -> None:
+        super().__init__()
+        self._thread = threading.get_ident()
+        odb, self._objects = pygit2.Odb(), _ObjectBackend(reader, writer)
+        odb.add_backend(self._objects, 1)
+        super().set_odb(odb)
+        self._kept: list[object] = [odb]  # libgit2 does not hold what Python made
+        with without_user_configuration():
+            # Loaded now, and kept by the repository: attributes, too.
+            self._kept.append(self.config)
+            super().get_attr("a", "diff")
+
+    def __getattribute__(self, name: str) -> Any:
+        if not name.startswith("_"):
+            if name in _UNAVAILABLE:
+                raise Refused(f"a repository of a store has no {name!r}")
+            if self._thread != threading.get_ident():
+                raise Refused("this repository belongs to another thread", hint="ask for one in each thread")
+        return super().__getattribute__(name)
+
+    def _show_refs(self, reader: RefReader, head: str) -> None:
+        refdb, backend = pygit2.Refdb.new(self), _RefBackend(reader, head)
+        refdb.set_backend(backend)
+        super().set_refdb(refdb)
+        self._kept += [refdb, backend]
+
+
+def _with_our_errors(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(self: StoreRepository, *arguments: Any, **named: Any) -> Any:
+        self._objects.error = None
+        try:
+            # ``create_commit`` may return while an exception is set. ``partial`` is a caller that always looks.
+            return functools.partial(function, self, *arguments, **named)()
+        except (SystemError, AssertionError, pygit2.GitError) as error:
+            cause = error.__cause__ if isinstance(error, SystemError) else self._objects.error
+            if cause is None or isinstance(error, KeyError):
+                raise
+            raise cause from None
+
+    return call
+
+
+for _name in _CALLS:
+    setattr(StoreRepository, _name, _with_our_errors(getattr(pygit2.Repository, _name)))
+
+
+def repository(store: Readable, writer: ObjectWriter | None = None, *, head: str) -> StoreRepository:
+    """Return a repository of ``store`` for the thread that asks, with everything that is acknowledged.
+
+    Args:
+        writer: the open transaction that takes the objects which libgit2 makes; without one, none are made.
+        head: the value of ``HEAD``.
+    """
+    made = StoreRepository(store, writer)
+    made._show_refs(store, head)
+    return made
+
+
+_windows = 0
+_paths: dict[ConfigLevel, str] = {}
+_mutex = threading.Lock()
+
+
+@contextmanager
+def without_user_configuration() -> Iterator[None]:
+    """Have libgit2 find no configuration and no attributes of the user or the system.
+
+    The paths where it looks belong to the process, so they are restored when the last thread is done. pygit2 code of
+    others that opens a repository meanwhile finds none either.
+    """
+    global _windows
+    paths = pygit2.settings.search_path
+    with _mutex:
+        _windows += 1
+        if _windows == 1:
+            _paths.update((level, paths[level]) for level in _USER_LEVELS)
+            for level in _USER_LEVELS:
+                paths[level] = ""
+    try:
+        yield
+    finally:
+        with _mutex:
+            _windows -= 1
+            if not _windows:
+                for level, path in _paths.items():
+                    paths[level] = path
+
+
+class MergeConflict(NamedTuple):
+    """The reason why two changes of a file cannot be merged."""
+
+    reason: Literal["overlapping changes", "binary content", "too large"]
+
+
+def is_comparable(data: bytes) -> bool:
+    """Return whether libgit2 may compare a file line by line: see ``BYTES_MAX``."""
+    return len(data) <= BYTES_MAX and data.count(b"\n") <= LINES_MAX
+
+
+def merge_file(ancestor: bytes, ours: bytes, theirs: bytes) -> bytes | MergeConflict:
+    """Merge two changes of one file line by line. Line ends are kept as they are; modes are the caller's."""
+    sides = (ancestor, ours, theirs)
+    if any(b"\0" in side for side in sides):
+        return MergeConflict("binary content")
+    if not all(map(is_comparable, sides)):
+        return MergeConflict("too large")
+    # pygit2 decodes the result as UTF-8. Latin-1 gives each byte a character, and no other byte becomes a line end.
+    held = _BlobsInMemory([side.decode("latin-1").encode() for side in sides])
+    one, two, three = (pygit2.IndexEntry("file", pygit2.Oid(hex=oid), FileMode.BLOB) for oid in held.order)
+    try:
+        merged = StoreRepository(held).merge_file_from_index(one, two, three)
+    except RuntimeError as error:
+        if "NULL" not in str(error):
+            raise
+        return b""  # pygit2 cannot show an empty result
+    return merged.contents.encode("latin-1") if merged.automergeable else MergeConflict("overlapping changes")
+
+
+class _BlobsInMemory:
+    """Blobs in memory."""
+
+    def __init__(self, blobs: list[bytes]) -> None:
+        self.order = [sha1(b"blob %d\0%b" % (len(blob), blob), usedforsecurity=False).hexdigest() for blob in blobs]
+        self._blobs = dict(zip(self.order, blobs, strict=True))
+
+    def read(self, oid: str) -> tuple[str, bytes]:
+        if oid not in self._blobs:
+            raise MissingObject(f"no object {oid}")
+        return "blob", self._blobs[oid]
+
+    def contains(self, oid: str) -> bool:
+        return oid in self._blobs
+
+    def oids(self) -> Iterator[str]:
+        return iter(self._blobs)
