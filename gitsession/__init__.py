@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from gitsession.exchange.send_out import SentOut
     from gitsession.exchange.sources import Taken
     from gitsession.formats import Format
+    from gitsession.git.engine import StoreRepository
     from gitsession.index.catalogue import Row
     from gitsession.index.names import Names
     from gitsession.index.search import Hit
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
     from gitsession.session.oplog import Operation
     from gitsession.session.origin import Origin
     from gitsession.session.secrets import FoundSecret, SecretSearch
+    from gitsession.store.base import Transaction
     from gitsession.store.maintain import Maintained
     from gitsession.sync.finding import PurgePlan
     from gitsession.sync.purging import Purged
@@ -166,6 +168,7 @@ __all__ = [
     "Standing",
     "State",
     "Store",
+    "StoreRepository",
     "Summarizer",
     "Summary",
     "SummaryFailed",
@@ -180,6 +183,7 @@ __all__ = [
     "Tokens",
     "ToolCall",
     "ToolsChange",
+    "Transaction",
     "Trashed",
     "Tree",
     "Unavailable",
@@ -232,6 +236,7 @@ _NAMES = {
     "gitsession.exchange.resume": ["Resumption"],
     "gitsession.exchange.send_out": ["SentOut"],
     "gitsession.formats": ["Format"],
+    "gitsession.git.engine": ["StoreRepository"],
     "gitsession.index.catalogue": ["Row"],
     "gitsession.index.search": ["Hit"],
     "gitsession.index.names": ["Names"],
@@ -267,6 +272,7 @@ _NAMES = {
     "gitsession.session.node": ["Node"],
     "gitsession.session.oplog": ["Operation"],
     "gitsession.session.origin": ["Origin"],
+    "gitsession.store.base": ["Transaction"],
     "gitsession.store.maintain": ["Maintained"],
     "gitsession.api.purges": ["Trashed"],
     "gitsession.sync.finding": ["PurgePlan"],

@@ -94,6 +94,15 @@ def test_the_program_of_the_page_on_sync_runs_as_it_stands(folder: Path) -> None
     assert done.stdout == "[('refs/heads/main', 'ahead')]\n"
 
 
+def test_the_program_of_the_page_on_git_runs_as_it_stands(folder: Path) -> None:
+    [program] = blocks(ROOT / "docs/git.md", "python")
+    done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    walked, changed, *blamed, counted = done.stdout.splitlines()
+    assert (walked, changed, counted) == ("['assistant', 'user', 'session']", "['entry.cbor']", "(1, 0)")
+    assert blamed == ["1 assistant"]
+
+
 def test_the_program_of_the_page_on_the_archive_runs_as_it_stands(folder: Path) -> None:
     [program] = blocks(ROOT / "docs/archive.md", "python")
     done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False)

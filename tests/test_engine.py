@@ -27,6 +27,7 @@ from raw import git
 from test_packs import HOSTILE, ONE, hostile
 from written import Written
 
+from gitsession import Message, Store
 from gitsession.errors import Corrupt, GitSessionError, Malformed, MissingObject, Refused, Unavailable
 from gitsession.git import engine
 from gitsession.git.engine import MergeConflict, StoreRepository
@@ -233,6 +234,18 @@ def test_within_a_transaction_libgit2_moves_no_ref(store: GitStore, tip: str, wr
         repository = opened(store, transaction)
         with pytest.raises(Refused):
             write(repository, repository[tip])
+
+
+def test_the_store_of_the_library_gives_a_repository(tmp_path: Path) -> None:
+    with Store.create(tmp_path / "store.git") as store:
+        entry = store.new_session(agent="a").append(Message.user("hi"))
+        assert store.repository()[entry.oid].author.name == "user"
+        with store.objects.transaction() as transaction:
+            blob = store.repository(transaction).create_blob(b"new")
+            transaction.move("refs/x/blob", str(blob), expected=None)
+        assert store.repository()[blob].data == b"new"
+        with pytest.raises(Refused):
+            store.repository().create_blob(b"other")
 
 
 # ---- what pygit2 has beside

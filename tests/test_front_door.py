@@ -18,12 +18,14 @@ from gitsession.api.redacting import Redaction
 from gitsession.checkpoint.at import FileChange, Files
 from gitsession.checkpoint.taking import Phase
 from gitsession.exchange.repair import Repaired
+from gitsession.git.engine import StoreRepository
 from gitsession.index.catalogue import Catalogue, Stat
 from gitsession.live.drain import Drained
 from gitsession.rewind.perform import Rewound
 from gitsession.rewind.plan import RewindPlan, What
 from gitsession.session.findings import Report, Sealed
 from gitsession.session.secrets import FoundSecret, SecretSearch
+from gitsession.store.base import Transaction
 from gitsession.sync.finding import PurgePlan
 from gitsession.sync.purging import Purged
 from gitsession.sync.remotes import Remote
@@ -47,6 +49,7 @@ LATER = {
 }
 LATER |= {each.__name__: each for each in (FoundSecret, RedactedExport, Redaction, SecretSearch)}
 LATER |= {each.__name__: each for each in (Expired, Purged, PurgePlan, Repaired, Report, Retention, Standing, Trashed)}
+LATER |= {each.__name__: each for each in (StoreRepository, Transaction)}
 LATER |= {"Phase": Phase, "Stat": Stat, "What": What}
 """What methods name and their modules load only when they are called."""
 

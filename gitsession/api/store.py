@@ -34,8 +34,10 @@ from gitsession.store.maintain import Maintained, is_due, maintain
 
 if TYPE_CHECKING:
     from gitsession.exchange.repair import Repaired
+    from gitsession.git.engine import StoreRepository
     from gitsession.rewind.perform import Rewound
     from gitsession.session.findings import Report
+    from gitsession.store.base import Transaction
     from gitsession.sync.syncing import SyncReport
     from gitsession.sync.transport import Talk
 
@@ -194,6 +196,16 @@ class Store(Exchanging, Syncing, Leaving):
         elif project is not None:
             scope = scopes.of_folder(self.objects, self.sessions(), here_of(os.fspath(project)))
         return workspaces.take_next(self.objects, self._catalogues, verb, self._clock, workspace, scope)
+
+    def repository(self, transaction: Transaction | None = None) -> StoreRepository:
+        """Return a ``pygit2.Repository`` of this store for the thread that asks: one per thread (docs/git.md).
+
+        It has everything that was appended, flushed or not, and is read-only. With ``transaction``, which
+        ``objects.transaction()`` opens, the objects that it makes are written by that transaction. It moves no refs.
+        """
+        from gitsession.git import engine
+
+        return engine.repository(self.objects, transaction, head=f"ref: {create.MAIN}")
 
     def unfinished(self) -> list[str]:
         """What was begun in workspaces, and has not ended: a rewind that was killed."""
