@@ -91,6 +91,7 @@ if TYPE_CHECKING:
     from gitsession.sync.standing import Standing
     from gitsession.sync.syncing import SyncReport
     from gitsession.sync.transport import Talk
+    from gitsession.workspace.patches import FilePatch
 
 __all__ = [
     "About",
@@ -113,6 +114,7 @@ __all__ = [
     "File",
     "FileChange",
     "FileOutcome",
+    "FilePatch",
     "Files",
     "Finding",
     "Format",
@@ -287,6 +289,7 @@ _NAMES = {
     "gitsession.sync.standing": ["Standing"],
     "gitsession.sync.syncing": ["SyncReport"],
     "gitsession.sync.transport": ["Talk"],
+    "gitsession.workspace.patches": ["FilePatch"],
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 

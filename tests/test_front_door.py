@@ -33,6 +33,7 @@ from gitsession.sync.retention import Expired, Retention
 from gitsession.sync.standing import Standing
 from gitsession.sync.syncing import SyncReport
 from gitsession.sync.transport import Talk
+from gitsession.workspace.patches import FilePatch
 
 INNER = {Catalogue, Stat}
 """What commands alone ask for: derived, and free to change with every release."""
@@ -49,7 +50,7 @@ LATER = {
 }
 LATER |= {each.__name__: each for each in (FoundSecret, RedactedExport, Redaction, SecretSearch)}
 LATER |= {each.__name__: each for each in (Expired, Purged, PurgePlan, Repaired, Report, Retention, Standing, Trashed)}
-LATER |= {each.__name__: each for each in (StoreRepository, Transaction)}
+LATER |= {each.__name__: each for each in (FilePatch, StoreRepository, Transaction)}
 LATER |= {"Phase": Phase, "Stat": Stat, "What": What}
 """What methods name and their modules load only when they are called."""
 

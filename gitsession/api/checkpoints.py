@@ -5,7 +5,7 @@ What they need is loaded with the first of them: a list or an append starts with
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gitsession.checkpoint.taking import Phase
     from gitsession.rewind.perform import Rewound
     from gitsession.rewind.plan import RewindPlan, What
+    from gitsession.workspace.patches import FilePatch
 
 
 class Checkpoints(Handle):
@@ -69,6 +70,15 @@ class Checkpoints(Handle):
     def diff(self, at: str | Node, to: str | Node | None = None) -> list[FileChange]:
         """What became of the files from one entry to another, by default to the newest checkpoint."""
         return self.files(at).diff(self.files(to))
+
+    def patch(self, at: str | Node, to: str | Node | None = None, *, paths: Collection[str] = ()) -> list[FilePatch]:
+        """Compare the files at one entry with those at another, by default with the newest checkpoint.
+
+        Returns the patch of each file, with the lines added and deleted, and with renames. ``paths``: only files at or
+        below these. What is too large to compare soon has no text. Raises ``MissingObject`` and ``Corrupt`` for a
+        content that cannot be read.
+        """
+        return self.files(at).patch(self.files(to), paths)
 
     def plan_rewind(
         self, at: str | Node, what: What = "both", *, workspace: str | Path | None = None, force: bool = False

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from gitsession.checkpoint.line import Point, histories
 from gitsession.checkpoint.timeline import BEFORE, REWIND, WORKSPACE, Step
@@ -13,6 +13,9 @@ from gitsession.session.content import entry_of, files_of
 from gitsession.session.node import Node
 from gitsession.store.base import ObjectStore, Oid
 from gitsession.workspace import trees
+
+if TYPE_CHECKING:
+    from gitsession.workspace.patches import FilePatch
 
 
 def steps(store: ObjectStore, points: Sequence[Point], *, levels: trees.Levels | None = None) -> list[Step]:
@@ -112,6 +115,20 @@ class Files(Mapping[str, Oid]):
         """What became of these files in ``other``."""
         found = trees.diff(self._store, self.tree, other.tree).items()
         return [FileChange(path, *(old or (None, None)), *(new or (None, None))) for path, (old, new) in found]
+
+    def patch(self, other: Files, paths: Collection[str] = ()) -> list[FilePatch]:
+        """Compare the contents with those of ``other``: of all files, or of those at or below ``paths``.
+
+        Raises as ``read``.
+        """
+        from gitsession.workspace import patches
+
+        tops = [path.rstrip("/") for path in paths]
+        changes = trees.diff(self._store, self.tree, other.tree)
+        if tops:
+            below = {path for path in changes if any(f"{path}/".startswith(f"{top}/") for top in tops)}
+            changes = {path: changes[path] for path in changes if path in below}
+        return patches.compare(self._store, changes)
 
 
 def found(store: ObjectStore, sid: str, at: Node, workspace: str = "") -> tuple[list[Point], int]:

@@ -23,7 +23,7 @@ from hashlib import sha1
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import pygit2
-from pygit2.enums import ConfigLevel, FileMode
+from pygit2.enums import ConfigLevel, DiffFind, FileMode
 from pygit2.repository import BaseRepository
 
 from gitsession.errors import GitSessionError, Malformed, MissingObject, Refused
@@ -45,7 +45,9 @@ _SYMBOLIC = "ref: "
 _OID_DIGITS = 40
 _HEADERS_MAX = 4
 _FOLDERS_MAX = 100_000
+_RENAMES_MAX = 1000
 _ROW = re.compile(rb"([0-7]{1,8}) [^\0]*\0(.{20})", re.DOTALL)
+_NAMES = re.compile(rb"^--- .*\n\+\+\+ .*\n\Z", re.MULTILINE)
 _FILE_TYPE, _FOLDER = 0o170000, 0o040000
 _USER_LEVELS = (ConfigLevel.PROGRAMDATA, ConfigLevel.SYSTEM, ConfigLevel.XDG, ConfigLevel.GLOBAL)
 _READ_ONLY = "this repository is read-only"
@@ -311,6 +313,58 @@ def without_user_configuration() -> Iterator[None]:
             if not _windows:
                 for level, path in _paths.items():
                     paths[level] = path
+
+
+class Side(NamedTuple):
+    """A file on one side of a comparison; ``mode`` as in a tree."""
+
+    path: str
+    mode: str
+    oid: str
+
+
+class Comparison(NamedTuple):
+    """The difference of one file; without text where ``may_compare`` said no, without counts for binary content."""
+
+    old: Side | None
+    new: Side | None
+    text: bytes | None
+    added: int | None
+    deleted: int | None
+
+
+def compare(
+    reader: ObjectReader, old: str, new: str, may_compare: Callable[[str], bool], *, exact_renames: bool
+) -> Iterator[Comparison]:
+    """Compare two trees, with renames, without any configuration. Both are as large as the caller can bear.
+
+    Args:
+        may_compare: returns whether a content may be compared line by line (see ``is_comparable``).
+        exact_renames: whether only files of the same content are taken for renames.
+    """
+    with without_user_configuration():
+        repository = StoreRepository(reader)
+        found = repository[old].peel(pygit2.Tree).diff_to_tree(repository[new].peel(pygit2.Tree))
+        only_exact = DiffFind.FIND_EXACT_MATCH_ONLY if exact_renames else DiffFind(0)
+        found.find_similar(DiffFind.FIND_RENAMES | only_exact, rename_limit=_RENAMES_MAX)
+        for number, delta in enumerate(found.deltas):
+            before, after = _side(delta.old_file), _side(delta.new_file)
+            oids = {side.oid for side in (before, after) if side}
+            patch = found[number] if (len(oids) == 1 and before and after) or all(map(may_compare, oids)) else None
+            if patch is None:
+                yield Comparison(before, after, None, None, None)
+            else:
+                _, added, deleted = patch.line_stats
+                counts = (None, None) if patch.delta.is_binary else (added, deleted)
+                # git writes no names of an empty file, and applies no patch that has them.
+                text = patch.data if patch.hunks or patch.delta.is_binary else _NAMES.sub(b"", patch.data)
+                yield Comparison(before, after, text, *counts)
+
+
+def _side(file: pygit2.DiffFile) -> Side | None:
+    if not file.mode:
+        return None
+    return Side(file.raw_path.decode("utf-8", "surrogateescape"), f"{file.mode:o}", str(file.id))
 
 
 class MergeConflict(NamedTuple):

@@ -1,0 +1,177 @@
+"""Patches of files as git writes them, with counts of lines and with renames.
+
+``trees.diff`` has found, within its bounds, which files differ. libgit2 gets two trees of these files and nothing else,
+so neither the size of a workspace nor a tree that was made to harm counts. Contents that libgit2 could not compare in
+bounded time (``engine.is_comparable``) go to a git child, which has a deadline.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from gitsession.errors import Unavailable
+from gitsession.store import gitcli
+from gitsession.store.base import Kind, ObjectStore, Oid
+from gitsession.store.objects import SUBMODULE_MODE, oid_of
+from gitsession.workspace import trees
+from gitsession.workspace.trees import File, State
+
+if TYPE_CHECKING:
+    from gitsession.git.engine import Comparison, Side
+
+CHILD_SECONDS = 20.0
+"""For all files of one patch that git compares."""
+
+CHILD_BYTES_MAX = 64 << 20
+"""Of one content. There is no text for a larger one."""
+
+SIMILAR_BYTES_MAX = 32 << 20
+"""Of what was added and deleted. Beyond, only files of the same content are renames."""
+
+_CACHED_BYTES_MAX = 32 << 20
+_HOW = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--find-renames=1%")
+
+
+class FilePatch(NamedTuple):
+    """The difference of one file.
+
+    Attributes:
+        path: where the file is now, or was if it was deleted.
+        renamed_from: where it was before, if it was renamed.
+        text: the patch as git writes it; ``None`` for a file over 64 MiB, or if comparing took too long.
+        added: the number of lines added; ``None`` for binary content, or without a text.
+        deleted: the number of lines deleted; ``None`` likewise.
+    """
+
+    path: str
+    renamed_from: str | None
+    text: bytes | None
+    added: int | None
+    deleted: int | None
+
+
+def compare(store: ObjectStore, changes: Mapping[str, tuple[State, State]]) -> list[FilePatch]:
+    """Compare the contents of ``changes`` (see ``trees.diff``); in the order of the paths.
+
+    Raises ``MissingObject``, ``Corrupt`` or ``Unavailable`` for a content that cannot be read.
+    """
+    from gitsession.git import engine
+
+    if not changes:
+        return []
+    contents = _Contents(store, changes)
+    old, new = (_tree(store, contents, {path: pair[end] for path, pair in changes.items()}) for end in (0, 1))
+    moved = [state.oid for pair in changes.values() if None in pair for state in pair if state is not None]
+    exact = sum(contents.sizes.get(oid, 0) for oid in moved) > SIMILAR_BYTES_MAX
+    deadline = time.monotonic() + CHILD_SECONDS
+    found = engine.compare(contents, old, new, contents.is_comparable, exact_renames=exact)
+    return sorted((_patch(each, contents, deadline) for each in found), key=lambda each: each.path)
+
+
+def _patch(found: Comparison, contents: _Contents, deadline: float) -> FilePatch:
+    old, new, text, added, deleted = found
+    if text is None:
+        text = _by_git(old, new, contents, deadline)
+        added, deleted = _counted(text)
+    path, before = (new or old).path, (old or new).path  # type: ignore[union-attr]  # one of the two is there
+    return FilePatch(path, before if before != path else None, text, added, deleted)
+
+
+def _by_git(old: Side | None, new: Side | None, contents: _Contents, deadline: float) -> bytes | None:
+    """Compare one file in a git child, in a repository that holds nothing else."""
+    sides = [side for side in (old, new) if side is not None]
+    left = deadline - time.monotonic()
+    if left <= 0 or any(contents.sizes.get(side.oid, 0) > CHILD_BYTES_MAX for side in sides):
+        return None
+    with tempfile.TemporaryDirectory(prefix="gitsession-patch-") as made:
+        place = _LooseObjects(Path(made))
+        files = ({side.path: File(side.mode, side.oid)} if side else {} for side in (old, new))
+        ends = [_tree(contents.store, place, each) for each in files]
+        for side in sides:
+            if side.mode != SUBMODULE_MODE:
+                place.put(*contents.read(side.oid))
+        try:
+            return gitcli.run(place.path, *_HOW, *ends, timeout_seconds=left).out
+        except Unavailable:
+            return None
+
+
+def _counted(text: bytes | None) -> tuple[int | None, int | None]:
+    head, _, hunks = (text or b"").partition(b"\n@@")
+    if text is None or b"\nBinary files " in head:
+        return None, None
+    lines = hunks.split(b"\n")
+    return sum(line.startswith(b"+") for line in lines), sum(line.startswith(b"-") for line in lines)
+
+
+def _tree(store: ObjectStore, to: trees.Objects, states: Mapping[str, State]) -> Oid:
+    """Make the tree of ``states``."""
+    return trees.patch(store, to, None, states) or to.put("tree", b"")
+
+
+class _Contents:
+    """The contents of some changed files, each read once and kept while there is room, and trees in memory."""
+
+    def __init__(self, store: ObjectStore, changes: Mapping[str, tuple[State, State]]) -> None:
+        self.sizes: dict[Oid, int] = {}
+        self.store = store
+        self._held: dict[Oid, tuple[Kind, bytes]] = {}
+        self._room = _CACHED_BYTES_MAX
+        self._comparable: set[Oid] = set()
+        states = [state for pair in changes.values() for state in pair if state is not None]
+        wanted = dict.fromkeys(state.oid for state in states if state.mode != SUBMODULE_MODE)
+        for oid, kind, data in store.read_all(wanted):
+            self._look(oid, kind, data)
+        for oid in wanted:
+            if oid not in self.sizes:
+                self._look(oid, *store.read(oid))
+        self._comparable.update(state.oid for state in states if state.mode == SUBMODULE_MODE)
+
+    def _look(self, oid: Oid, kind: Kind, data: bytes) -> None:
+        from gitsession.git import engine
+
+        self.sizes[oid] = len(data)
+        if engine.is_comparable(data):
+            self._comparable.add(oid)
+        if len(data) <= self._room:
+            self._room -= len(data)
+            self._held[oid] = kind, data
+
+    def is_comparable(self, oid: Oid) -> bool:
+        return oid in self._comparable
+
+    def read(self, oid: Oid) -> tuple[Kind, bytes]:
+        return self._held.get(oid) or self.store.read(oid)
+
+    def contains(self, oid: Oid) -> bool:
+        return oid in self._held or self.store.contains(oid)
+
+    def oids(self) -> Iterator[Oid]:
+        return iter([*self._held, *self.sizes])
+
+    def put(self, kind: Kind, data: bytes) -> Oid:
+        oid = oid_of(kind, data)
+        self._held[oid] = kind, data
+        return oid
+
+
+class _LooseObjects:
+    """A bare repository of loose objects."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        for folder in ("objects", "refs"):
+            (path / folder).mkdir()
+        (path / "HEAD").write_bytes(b"ref: refs/heads/none\n")
+
+    def put(self, kind: Kind, data: bytes) -> Oid:
+        oid = oid_of(kind, data)
+        folder = self.path / "objects" / oid[:2]
+        folder.mkdir(exist_ok=True)
+        (folder / oid[2:]).write_bytes(zlib.compress(f"{kind} {len(data)}\0".encode() + data, 1))
+        return oid
