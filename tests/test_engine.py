@@ -19,6 +19,7 @@ import pygit2
 import pytest
 from builders import begun, on_disk
 from damage import flipped, in_child, replace_file
+from figures import DEEP, figure
 from mutation import mutant
 from promises import Faults
 from pygit2.enums import ConfigLevel, ObjectType
@@ -34,10 +35,10 @@ from gitsession.git.engine import MergeConflict, StoreRepository
 from gitsession.store.gitstore import GitStore
 from gitsession.store.objects import encode_commit, encode_tree, oid_of
 
-SHARE = float(os.environ.get("GITSESSION_ENGINE_DAMAGE", "0.02"))
+SHARE = float(os.environ.get("GITSESSION_ENGINE_DAMAGE") or (1 if DEEP else 0.02))
 """Of the damages: 500 flips in an index, 500 in its tables, 300 in a multi-pack-index, 60 files that are cut."""
 
-MUTANTS = int(os.environ.get("GITSESSION_ENGINE_MUTANTS", "300"))
+MUTANTS = int(os.environ.get("GITSESSION_ENGINE_MUTANTS") or figure(300, 10_000))
 SEED = int(os.environ.get("GITSESSION_ENGINE_SEED", "0"))
 HEAD = "ref: refs/heads/main"
 WHO = pygit2.Signature("a", "a@example.com", 1, 0)
@@ -256,6 +257,7 @@ def test_the_methods_that_would_crash_on_a_ref_are_refused(store: GitStore, tip:
     for name in ("describe", "set_head", "checkout", "index", "remotes", "submodules", "transaction", "stash"):
         with pytest.raises(Refused, match=name):
             getattr(repository, name)
+        assert not hasattr(repository, name)
 
 
 def refused(call: Callable[..., object], *arguments: object) -> None:

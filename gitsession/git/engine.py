@@ -223,6 +223,10 @@ _CALLS = (
 """Methods that may end with a ``SystemError`` or an error of pygit2 where a callback has raised one of ours."""
 
 
+class UnsafeMethod(Refused, AttributeError):
+    """A method of pygit2 that would crash, or that needs a working directory; ``hasattr`` says that it is not there."""
+
+
 class StoreRepository(pygit2.Repository):
     """A ``pygit2.Repository`` over a store, for the thread that made it."""
 
@@ -241,7 +245,7 @@ class StoreRepository(pygit2.Repository):
     def __getattribute__(self, name: str) -> Any:
         if not name.startswith("_"):
             if name in _UNAVAILABLE:
-                raise Refused(f"a repository of a store has no {name!r}")
+                raise UnsafeMethod(f"a repository of a store has no {name!r}")
             if self._thread != threading.get_ident():
                 raise Refused("this repository belongs to another thread", hint="ask for one in each thread")
         return super().__getattribute__(name)
@@ -335,8 +339,8 @@ class Comparison(NamedTuple):
 
 def compare(
     reader: ObjectReader, old: str, new: str, may_compare: Callable[[str], bool], *, exact_renames: bool
-) -> Iterator[Comparison]:
-    """Compare two trees, with renames, without any configuration. Both are as large as the caller can bear.
+) -> list[Comparison]:
+    """Compare two trees, with renames, without any configuration. Their size is the caller's concern.
 
     Args:
         may_compare: returns whether a content may be compared line by line (see ``is_comparable``).
@@ -347,18 +351,24 @@ def compare(
         found = repository[old].peel(pygit2.Tree).diff_to_tree(repository[new].peel(pygit2.Tree))
         only_exact = DiffFind.FIND_EXACT_MATCH_ONLY if exact_renames else DiffFind(0)
         found.find_similar(DiffFind.FIND_RENAMES | only_exact, rename_limit=_RENAMES_MAX)
-        for number, delta in enumerate(found.deltas):
-            before, after = _side(delta.old_file), _side(delta.new_file)
-            oids = {side.oid for side in (before, after) if side}
-            patch = found[number] if (len(oids) == 1 and before and after) or all(map(may_compare, oids)) else None
-            if patch is None:
-                yield Comparison(before, after, None, None, None)
-            else:
-                _, added, deleted = patch.line_stats
-                counts = (None, None) if patch.delta.is_binary else (added, deleted)
-                # git writes no names of an empty file, and applies no patch that has them.
-                text = patch.data if patch.hunks or patch.delta.is_binary else _NAMES.sub(b"", patch.data)
-                yield Comparison(before, after, text, *counts)
+        return [_compared(found, number, delta, may_compare) for number, delta in enumerate(found.deltas)]
+
+
+def _compared(
+    found: pygit2.Diff, number: int, delta: pygit2.DiffDelta, may_compare: Callable[[str], bool]
+) -> Comparison:
+    old, new = _side(delta.old_file), _side(delta.new_file)
+    oids = {side.oid for side in (old, new) if side}
+    is_unchanged = old and new and len(oids) == 1
+    patch = found[number] if is_unchanged or all(map(may_compare, oids)) else None
+    if patch is None:
+        return Comparison(old, new, None, None, None)
+    _, added, deleted = patch.line_stats
+    if patch.delta.is_binary:
+        return Comparison(old, new, patch.data, None, None)
+    # git writes no names for an empty file, and applies no patch that has them.
+    text = patch.data if patch.hunks else _NAMES.sub(b"", patch.data)
+    return Comparison(old, new, text, added, deleted)
 
 
 def _side(file: pygit2.DiffFile) -> Side | None:
