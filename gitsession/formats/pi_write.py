@@ -88,7 +88,7 @@ class _Writer:
         if at is None:  # one begun here, or a file that has lost its header
             said = {"type": "session", "version": VERSION, "id": session.source_id, "timestamp": to_iso(session.at_ms)}
             if self.omp and not lines:
-                title = title or Title(at_ms=session.at_ms)
+                title = title or Title(title=self.out.name(), at_ms=session.at_ms)
             lines.append(dumps({**said, "cwd": session.cwd or "", **session.extra}))
         elif self.migrates:
             lines[at] = dumps({**self.head[at], "version": VERSION})
