@@ -16,7 +16,7 @@ from raw import git_bytes
 from workspaces import fill
 
 from gitsession import FilePatch, Message, Store
-from gitsession.errors import Corrupt, Malformed, MissingObject
+from gitsession.errors import Corrupt, Malformed, MissingObject, Unavailable
 from gitsession.git import engine
 from gitsession.store.gitstore import GitStore
 from gitsession.store.objects import encode_tree
@@ -145,6 +145,13 @@ def test_a_file_over_the_limit_has_no_text(store: GitStore, monkeypatch: pytest.
     assert compared(store, {"a": plain(TEXT)}, {"a": plain(OTHER)}) == [FilePatch("a", None, None, None, None)]
 
 
+def test_contents_beyond_the_limit_of_all_have_no_text(store: GitStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patches, "TOTAL_BYTES_MAX", 5 * len(TEXT))
+    old = {name: plain(TEXT + name.encode()) for name in "abcd"}
+    found = compared(store, old, {name: plain(OTHER + name.encode()) for name in "abcd"})
+    assert [(each.path, each.text is None) for each in found] == [("a", False), ("b", False), ("c", True), ("d", True)]
+
+
 def test_many_bytes_that_were_added_and_deleted_are_compared_by_name_alone(
     store: GitStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,6 +165,15 @@ def test_contents_that_find_no_room_are_read_again(store: GitStore, monkeypatch:
     monkeypatch.setattr(patches, "_CACHED_BYTES_MAX", 10)
     [found] = compared(store, {"a": plain(TEXT)}, {"a": plain(OTHER)})
     assert (found.added, found.deleted) == (1, 2)
+
+
+def test_without_git_large_files_are_an_error_and_others_are_compared(
+    store: GitStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    assert [each.added for each in compared(store, {"a": plain(TEXT)}, {"a": plain(OTHER)})] == [1]
+    with pytest.raises(Unavailable, match="not on the PATH"):
+        compared(store, {}, {"a": plain(b"a\n" * 50_001)})
 
 
 @pytest.mark.parametrize("error", [MissingObject("gone"), Corrupt("damaged")])

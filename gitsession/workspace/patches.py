@@ -7,6 +7,7 @@ bounded time (``engine.is_comparable``) go to a git child, which has a deadline.
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 import time
 import zlib
@@ -30,6 +31,9 @@ CHILD_SECONDS = 20.0
 CHILD_BYTES_MAX = 64 << 20
 """Of one content. There is no text for a larger one."""
 
+TOTAL_BYTES_MAX = 256 << 20
+"""Of all contents of one patch. There is no text for those behind, in the order of the paths."""
+
 SIMILAR_BYTES_MAX = 32 << 20
 """Of what was added and deleted. Beyond, only files of the same content are renames."""
 
@@ -43,7 +47,8 @@ class FilePatch(NamedTuple):
     Attributes:
         path: where the file is now, or was if it was deleted.
         renamed_from: where it was before, if it was renamed.
-        text: the patch as git writes it; ``None`` for a file over 64 MiB, or if comparing took too long.
+        text: the patch as git writes it; ``None`` for a file over 64 MiB, for files beyond 256 MiB in all, and if
+            comparing took too long.
         added: the number of lines added; ``None`` for binary content, or without a text.
         deleted: the number of lines deleted; ``None`` likewise.
     """
@@ -58,7 +63,8 @@ class FilePatch(NamedTuple):
 def compare(store: ObjectStore, changes: Mapping[str, tuple[State, State]]) -> list[FilePatch]:
     """Compare the contents of ``changes`` (see ``trees.diff``); in the order of the paths.
 
-    Raises ``MissingObject``, ``Corrupt`` or ``Unavailable`` for a content that cannot be read.
+    Raises ``MissingObject``, ``Corrupt`` or ``Unavailable`` for a content that cannot be read, and ``Unavailable`` for
+    one that only git may compare, where there is no git.
     """
     from gitsession.git import engine
 
@@ -86,7 +92,7 @@ def _by_git(old: Side | None, new: Side | None, contents: _Contents, deadline: f
     """Compare one file in a git child, in a repository that holds nothing else."""
     sides = [side for side in (old, new) if side is not None]
     left = deadline - time.monotonic()
-    if left <= 0 or any(contents.sizes.get(side.oid, 0) > CHILD_BYTES_MAX for side in sides):
+    if left <= 0 or any(side.oid in contents.without_text for side in sides):
         return None
     with tempfile.TemporaryDirectory(prefix="gitsession-patch-") as made:
         place = _LooseObjects(Path(made))
@@ -98,6 +104,8 @@ def _by_git(old: Side | None, new: Side | None, contents: _Contents, deadline: f
         try:
             return gitcli.run(place.path, *_HOW, *ends, timeout_seconds=left).out
         except Unavailable:
+            if time.monotonic() < deadline:
+                raise
             return None
 
 
@@ -131,6 +139,9 @@ class _Contents:
             if oid not in self.sizes:
                 self._look(oid, *store.read(oid))
         self._comparable.update(state.oid for state in states if state.mode == SUBMODULE_MODE)
+        sums = itertools.accumulate(self.sizes.get(state.oid, 0) for state in states)
+        self.without_text = {state.oid for state, size in zip(states, sums, strict=True) if size > TOTAL_BYTES_MAX}
+        self.without_text.update(oid for oid, size in self.sizes.items() if size > CHILD_BYTES_MAX)
 
     def _look(self, oid: Oid, kind: Kind, data: bytes) -> None:
         from gitsession.git import engine
@@ -143,7 +154,7 @@ class _Contents:
             self._held[oid] = kind, data
 
     def is_comparable(self, oid: Oid) -> bool:
-        return oid in self._comparable
+        return oid in self._comparable and oid not in self.without_text
 
     def read(self, oid: Oid) -> tuple[Kind, bytes]:
         return self._held.get(oid) or self.store.read(oid)
