@@ -152,10 +152,11 @@ def test_contents_beyond_the_limit_of_all_have_no_text(store: GitStore, monkeypa
     assert [(each.path, each.text is None) for each in found] == [("a", False), ("b", False), ("c", True), ("d", True)]
 
 
-def test_many_bytes_that_were_added_and_deleted_are_compared_by_name_alone(
-    store: GitStore, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("limit", "value"), [("SIMILAR_BYTES_MAX", 100), ("SIMILAR_PAIRS_MAX", 3)])
+def test_beyond_a_limit_only_files_of_the_same_content_are_renames(
+    store: GitStore, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:
-    monkeypatch.setattr(patches, "SIMILAR_BYTES_MAX", 100)
+    monkeypatch.setattr(patches, limit, value)
     old, new = {"a": plain(TEXT), "b": plain(OTHER)}, {"c": plain(TEXT), "d": plain(OTHER + b"more\n")}
     found = compared(store, old, new)
     assert [(each.path, each.renamed_from) for each in found] == [("b", None), ("c", "a"), ("d", None)]
