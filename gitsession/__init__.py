@@ -11,11 +11,13 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False  # not from typing, which alone takes as long as Python itself to start
 if TYPE_CHECKING:
     from gitsession.api import Session, Store
-    from gitsession.api.exported import RedactedExport
     from gitsession.api.purges import Trashed
     from gitsession.api.redacting import Redaction
     from gitsession.api.remotes import PushPlan
-    from gitsession.checkpoint.at import FileChange, Files
+    from gitsession.archive.retention import Expired, Retention
+    from gitsession.checkpoints.at import FileChange, Files
+    from gitsession.checkpoints.planning import RewindPlan
+    from gitsession.checkpoints.rewinding import FileOutcome, Rewound
     from gitsession.compaction.background import Background
     from gitsession.compaction.provider import provider_compaction
     from gitsession.compaction.summarizers.extractive import Extractive
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from gitsession.compaction.writing import Writing
     from gitsession.context.policies import About, Policy, clear_thinking, clear_tool_uses, drop_images, model_facing
     from gitsession.context.value import Context, Item, State, Tokens
+    from gitsession.discovery.sources import Taken
     from gitsession.errors import (
         Ambiguous,
         Corrupt,
@@ -38,18 +41,16 @@ if TYPE_CHECKING:
         SummaryFailed,
         Unavailable,
     )
-    from gitsession.exchange.bring_in import BroughtIn
-    from gitsession.exchange.repair import Repaired
-    from gitsession.exchange.resume import Resumption
-    from gitsession.exchange.send_out import SentOut
-    from gitsession.exchange.sources import Taken
+    from gitsession.exporting.export_session import SentOut
+    from gitsession.exporting.resume import Resumption
     from gitsession.formats import Format
     from gitsession.git.engine import StoreRepository
+    from gitsession.importing.import_session import BroughtIn
     from gitsession.index.catalogue import Row
     from gitsession.index.names import Names
     from gitsession.index.search import Hit
-    from gitsession.live.drain import Drained
     from gitsession.live.follow import News
+    from gitsession.live.ingesting import Drained
     from gitsession.model.blocks import File, Image, OtherBlock, Text, Thinking, ToolCall, text
     from gitsession.model.entries import (
         BranchSummary,
@@ -72,25 +73,24 @@ if TYPE_CHECKING:
         ToolsChange,
         Unknown,
     )
-    from gitsession.rewind.perform import FileOutcome, Rewound
-    from gitsession.rewind.plan import RewindPlan
-    from gitsession.session.findings import Covered, Finding, Report, Sealed
-    from gitsession.session.gaps import Gap
-    from gitsession.session.graph import Tree
-    from gitsession.session.node import Node
-    from gitsession.session.oplog import Operation
-    from gitsession.session.origin import Origin
-    from gitsession.session.secrets import FoundSecret, SecretSearch
-    from gitsession.store.base import Transaction
-    from gitsession.store.maintain import Maintained
-    from gitsession.sync.finding import PurgePlan
-    from gitsession.sync.purging import Purged
-    from gitsession.sync.reconcile import SyncedBranch
+    from gitsession.purge.exports import RedactedExport
+    from gitsession.purge.finding import PurgePlan
+    from gitsession.purge.purging import Purged
+    from gitsession.repair.repair import Repaired
+    from gitsession.sessions.gaps import Gap
+    from gitsession.sessions.graph import Tree
+    from gitsession.sessions.node import Node
+    from gitsession.sessions.operation_log import Operation
+    from gitsession.sessions.origin import Origin
+    from gitsession.sessions.reconcile import SyncedBranch
+    from gitsession.sessions.stored_secrets import FoundSecret, SecretSearch
+    from gitsession.store.interface import Transaction
+    from gitsession.store.maintenance import Maintained
+    from gitsession.sync.remote_status import Standing
     from gitsession.sync.remotes import Remote
-    from gitsession.sync.retention import Expired, Retention
-    from gitsession.sync.standing import Standing
     from gitsession.sync.syncing import SyncReport
     from gitsession.sync.transport import Talk
+    from gitsession.verify.findings import Covered, Finding, Report, Sealed
     from gitsession.workspace.patches import FilePatch
 
 __all__ = [
@@ -202,7 +202,7 @@ __all__ = [
 
 _NAMES = {
     "gitsession.api": ["Session", "Store"],
-    "gitsession.checkpoint.at": ["FileChange", "Files"],
+    "gitsession.checkpoints.at": ["FileChange", "Files"],
     "gitsession.compaction.background": ["Background"],
     "gitsession.compaction.provider": ["provider_compaction"],
     "gitsession.compaction.summarizers.extractive": ["Extractive"],
@@ -232,17 +232,17 @@ _NAMES = {
         "SummaryFailed",
         "Unavailable",
     ],
-    "gitsession.exchange.bring_in": ["BroughtIn"],
-    "gitsession.exchange.sources": ["Taken"],
-    "gitsession.exchange.repair": ["Repaired"],
-    "gitsession.exchange.resume": ["Resumption"],
-    "gitsession.exchange.send_out": ["SentOut"],
+    "gitsession.importing.import_session": ["BroughtIn"],
+    "gitsession.discovery.sources": ["Taken"],
+    "gitsession.repair.repair": ["Repaired"],
+    "gitsession.exporting.resume": ["Resumption"],
+    "gitsession.exporting.export_session": ["SentOut"],
     "gitsession.formats": ["Format"],
     "gitsession.git.engine": ["StoreRepository"],
     "gitsession.index.catalogue": ["Row"],
     "gitsession.index.search": ["Hit"],
     "gitsession.index.names": ["Names"],
-    "gitsession.live.drain": ["Drained"],
+    "gitsession.live.ingesting": ["Drained"],
     "gitsession.live.follow": ["News"],
     "gitsession.model.blocks": ["File", "Image", "OtherBlock", "Text", "Thinking", "ToolCall", "text"],
     "gitsession.model.entries": [
@@ -266,27 +266,27 @@ _NAMES = {
         "ToolsChange",
         "Unknown",
     ],
-    "gitsession.rewind.perform": ["FileOutcome", "Rewound"],
-    "gitsession.rewind.plan": ["RewindPlan"],
-    "gitsession.session.findings": ["Covered", "Finding", "Report", "Sealed"],
-    "gitsession.session.gaps": ["Gap"],
-    "gitsession.session.graph": ["Tree"],
-    "gitsession.session.node": ["Node"],
-    "gitsession.session.oplog": ["Operation"],
-    "gitsession.session.origin": ["Origin"],
-    "gitsession.store.base": ["Transaction"],
-    "gitsession.store.maintain": ["Maintained"],
+    "gitsession.checkpoints.rewinding": ["FileOutcome", "Rewound"],
+    "gitsession.checkpoints.planning": ["RewindPlan"],
+    "gitsession.verify.findings": ["Covered", "Finding", "Report", "Sealed"],
+    "gitsession.sessions.gaps": ["Gap"],
+    "gitsession.sessions.graph": ["Tree"],
+    "gitsession.sessions.node": ["Node"],
+    "gitsession.sessions.operation_log": ["Operation"],
+    "gitsession.sessions.origin": ["Origin"],
+    "gitsession.store.interface": ["Transaction"],
+    "gitsession.store.maintenance": ["Maintained"],
     "gitsession.api.purges": ["Trashed"],
-    "gitsession.sync.finding": ["PurgePlan"],
-    "gitsession.sync.purging": ["Purged"],
-    "gitsession.sync.reconcile": ["SyncedBranch"],
+    "gitsession.purge.finding": ["PurgePlan"],
+    "gitsession.purge.purging": ["Purged"],
+    "gitsession.sessions.reconcile": ["SyncedBranch"],
     "gitsession.sync.remotes": ["Remote"],
-    "gitsession.sync.retention": ["Expired", "Retention"],
-    "gitsession.session.secrets": ["FoundSecret", "SecretSearch"],
-    "gitsession.api.exported": ["RedactedExport"],
+    "gitsession.archive.retention": ["Expired", "Retention"],
+    "gitsession.sessions.stored_secrets": ["FoundSecret", "SecretSearch"],
+    "gitsession.purge.exports": ["RedactedExport"],
     "gitsession.api.redacting": ["Redaction"],
     "gitsession.api.remotes": ["PushPlan"],
-    "gitsession.sync.standing": ["Standing"],
+    "gitsession.sync.remote_status": ["Standing"],
     "gitsession.sync.syncing": ["SyncReport"],
     "gitsession.sync.transport": ["Talk"],
     "gitsession.workspace.patches": ["FilePatch"],

@@ -4,9 +4,9 @@ import published
 
 from gitsession.context.providers import PROVIDERS, provider
 from gitsession.context.value import Context, Item, State, Tokens
+from gitsession.git.types import Oid
 from gitsession.model.blocks import Text, Thinking, ToolCall
 from gitsession.model.entries import Message
-from gitsession.store.base import Oid
 
 APIS = sorted(set(PROVIDERS) - {"codex", "pi"})
 PNG = b"\x89PNG\r\n\x1a\n...."

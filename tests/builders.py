@@ -13,22 +13,23 @@ from pathlib import Path
 from typing import Any
 
 from gitsession.codec.digest import to_base64url
-from gitsession.exchange import send_out
-from gitsession.exchange.bring_in import BroughtIn, bring_in
+from gitsession.exporting import export_session
 from gitsession.formats import FORMATS, claimed
+from gitsession.git.types import Kind, Oid, RefValue
+from gitsession.importing.import_session import BroughtIn, bring_in
 from gitsession.model.entries import Message
-from gitsession.session import facts, graph
-from gitsession.session import marks as rules
-from gitsession.session import session as sessions
-from gitsession.session.meta import meta_of
-from gitsession.session.node import Node
-from gitsession.session.verify import verify
+from gitsession.sessions import facts, graph
+from gitsession.sessions import marks as rules
+from gitsession.sessions import session as sessions
+from gitsession.sessions.meta import meta_of
+from gitsession.sessions.node import Node
 from gitsession.store import refs
-from gitsession.store.base import Kind, ObjectStore, Oid, RefValue, Transaction
-from gitsession.store.behind import Behind
 from gitsession.store.create import create
-from gitsession.store.gitstore import GitStore
+from gitsession.store.git_store import GitStore
+from gitsession.store.interface import ObjectStore, Transaction
 from gitsession.store.memory import MemoryStore
+from gitsession.store.proxy import Behind
+from gitsession.verify.session_check import verify
 
 SHARED = Path(os.environ.get("GITSESSION_SHARED") or Path(__file__).resolve().parents[2] / "shared")
 """Session files that are not ours to give away: tests on them are skipped where they are not at hand."""
@@ -136,7 +137,7 @@ def bring(store: ObjectStore, data: bytes, *, agent: str = "", name: str = "name
 
 
 def exported(store: ObjectStore, sid: str) -> bytes:
-    return send_out.home(store, sid).data
+    return export_session.home(store, sid).data
 
 
 def session(store: ObjectStore, sid: str, branch: str | None = None, clock: Clock | None = None) -> sessions.Session:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gitsession.checkpoint import line
-from gitsession.checkpoint.line import Point
+from gitsession.checkpoints import history
+from gitsession.checkpoints.history import Point
+from gitsession.git.types import Oid
 from gitsession.model.entries import Checkpoint
-from gitsession.session.content import entry_of
-from gitsession.session.node import Node
-from gitsession.store.base import ObjectStore, Oid
+from gitsession.sessions.content import entry_of
+from gitsession.sessions.node import Node
+from gitsession.store.interface import ObjectStore
 from gitsession.workspace import trees
 from gitsession.workspace.trees import File
 
@@ -27,7 +28,7 @@ def held(store: ObjectStore, sid: str, files: Mapping[str, str], at: Node | None
     tree = tree_of(store, files)
     said = {"at_ms": entry_of(store, at).at_ms if at else 1, **fields}
     entry = Checkpoint(mode=mode, phase=phase, **said)
-    return line.add(store, sid, entry, lambda tx, before: tree, at)
+    return history.add(store, sid, entry, lambda tx, before: tree, at)
 
 
 def contents(store: ObjectStore, point: Point | None) -> dict[str, str]:

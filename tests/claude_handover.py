@@ -9,8 +9,8 @@ from builders import Clock
 from gitsession.codec.digest import to_base64url
 from gitsession.model.blocks import Image, Text, Thinking, ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Message, ModelChange, Title
-from gitsession.session.session import Session
-from gitsession.store.base import ObjectStore
+from gitsession.sessions.session import Session
+from gitsession.store.interface import ObjectStore
 
 DOT = b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -30,11 +30,11 @@ from builders import bring, dumps, entry, joined, pi_file
 from gitsession.context.line import Line
 from gitsession.context.profiles import Profile, of_agent, profile
 from gitsession.context.value import Item
-from gitsession.exchange.send_out import SentOut, send
+from gitsession.exporting.export_session import SentOut, send
 from gitsession.model.blocks import Block, File, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, Message
-from gitsession.session import graph
-from gitsession.session.active import active
+from gitsession.sessions import graph
+from gitsession.sessions.active_branch import active
 from gitsession.store.memory import MemoryStore
 
 SOURCES = ("aider", "claude", "codex", "librecode", "omp", "opencode", "pi")

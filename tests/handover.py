@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import real_opencode
 from builders import SHARED
 
-from gitsession.exchange.resume import Resumption
+from gitsession.exporting.resume import Resumption
 
 LAB = Path(os.environ.get("LAB", "/nonexistent"))
 PEERS = SHARED / "peers/agents"

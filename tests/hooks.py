@@ -16,7 +16,7 @@ from builders import joined
 from claude_code import SESSION, asked, assistant, call, result, user
 
 from gitsession import Store
-from gitsession.checkpoint import line
+from gitsession.checkpoints import history
 from gitsession.cli import hooking
 from gitsession.live import spool
 from gitsession.model.entries import Checkpoint
@@ -105,13 +105,13 @@ class Agent:
             [sid] = [row.sid for row in store.sessions() if row.source_id == (session or self.session)]
             return [
                 (point.entry.phase, point.entry.call, contents(store, point.files))
-                for point in line.history(store.objects, sid)
+                for point in history.history(store.objects, sid)
             ]
 
     def entries(self) -> list[Checkpoint]:
         with Store.open(self.store) as store:
             [row] = store.sessions()
-            return [point.entry for point in line.history(store.objects, row.sid)]
+            return [point.entry for point in history.history(store.objects, row.sid)]
 
 
 def contents(store: Store, tree: str | None) -> dict[str, str]:

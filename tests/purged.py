@@ -10,13 +10,13 @@ from builders import assert_clean, assert_git_agrees
 from remotes import begun, said, store_with, sync
 
 from gitsession.codec.digest import digest as digest_of
-from gitsession.session import content, graph
-from gitsession.session.node import Node
-from gitsession.session.purged import SESSION, Tombstones
+from gitsession.purge import finding, purging
+from gitsession.sessions import content, graph
+from gitsession.sessions.node import Node
+from gitsession.sessions.tombstone_set import SESSION, Tombstones
 from gitsession.store import refs
-from gitsession.store.base import ObjectStore
-from gitsession.store.gitstore import GitStore
-from gitsession.sync import finding, purging
+from gitsession.store.git_store import GitStore
+from gitsession.store.interface import ObjectStore
 
 SECRET = "the password is hunter2-hunter2"
 

@@ -14,16 +14,16 @@ from builders import Clock, begun, on_disk
 
 from gitsession.cli.enabling import runner
 from gitsession.codec.holes import Stored
+from gitsession.git.objects import oid_of
+from gitsession.git.types import Oid
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry, Message
-from gitsession.session import keep
-from gitsession.session.node import Node, load
-from gitsession.session.node import parse as parse_node
+from gitsession.server import server
+from gitsession.sessions import commit_writer
+from gitsession.sessions.node import Node, load
+from gitsession.sessions.node import parse as parse_node
 from gitsession.store import refs
-from gitsession.store.base import Oid
-from gitsession.store.gitstore import GitStore
-from gitsession.store.objects import oid_of
-from gitsession.sync import server
+from gitsession.store.git_store import GitStore
 
 NONCE = bytes(16)
 PUSH_SECONDS = 120
@@ -161,18 +161,18 @@ class Client:
         ``payload``: other bytes, with their chain; ``stored``: with holes; ``more``: rows of its tree;
         ``old`` is put in place of ``new`` in the commit.
         """
-        draft = keep.own(entry, NONCE, None)
+        draft = commit_writer.own(entry, NONCE, None)
         if payload is not None:
-            draft = keep.Draft(draft.form, Stored(payload, b"", ()), draft.headline)
+            draft = commit_writer.Draft(draft.form, Stored(payload, b"", ()), draft.headline)
         if stored is not None:
-            draft = keep.Draft(draft.form, stored, draft.headline)
-        draft = keep.Draft(draft.form, draft.stored, draft.headline, files=files, second_parent=second_parent)
-        made = keep.put_tree(self, draft.form, draft.stored, files)
+            draft = commit_writer.Draft(draft.form, stored, draft.headline)
+        draft = commit_writer.Draft(draft.form, draft.stored, draft.headline, files=files, second_parent=second_parent)
+        made = commit_writer.put_tree(self, draft.form, draft.stored, files)
         if more:
             rows = [(m, n.encode(), o) for m, n, o in _rows(self, made)]
             names = {name for _, name, _ in more}
             made = self.tree(*sorted([*(row for row in rows if row[1] not in names), *more], key=lambda row: row[1]))
-        data, _ = keep.commit_of(draft, tree or made, parent)
+        data, _ = commit_writer.commit_of(draft, tree or made, parent)
         assert old in data
         data = data.replace(old, new, 1) if old else data
         oid = self.put("commit", data)

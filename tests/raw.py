@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from gitsession.store import objects
-from gitsession.store.gitstore import GitStore
+from gitsession.git import objects
+from gitsession.store.git_store import GitStore
 
 LEAF = "refs/heads/sessions/s1/main"
 

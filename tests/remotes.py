@@ -9,11 +9,12 @@ from pathlib import Path
 from builders import begun, on_disk, session
 from raw import git
 
+from gitsession.git.types import Oid
 from gitsession.model.entries import Message
-from gitsession.session import graph
+from gitsession.sessions import graph
 from gitsession.store import create, refs
-from gitsession.store.base import ObjectStore, Oid
-from gitsession.store.gitstore import GitStore
+from gitsession.store.git_store import GitStore
+from gitsession.store.interface import ObjectStore
 from gitsession.sync import remotes, syncing
 from gitsession.sync.remotes import Remote
 

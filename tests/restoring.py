@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gitsession.errors import MissingObject
-from gitsession.store.objects import oid_of
+from gitsession.git.objects import oid_of
 from gitsession.workspace.restore import Change, Outcome, restore
 from gitsession.workspace.root import Root
 from gitsession.workspace.trees import File

@@ -10,7 +10,7 @@ from gitsession.context import fold
 from gitsession.context.line import Line
 from gitsession.context.value import Context
 from gitsession.model.entries import BranchSummary, Compaction
-from gitsession.session.address import resolve
+from gitsession.sessions.addresses import resolve
 from gitsession.store.memory import MemoryStore
 
 ALL = ("pi", "pi-0.73", "omp")

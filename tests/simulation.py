@@ -29,20 +29,24 @@ from faults.shim import scratch
 from purged import files_that_say, keys, said_by_objects, whole
 from remotes import forge, git, remote, shared, store_with, there
 
+from gitsession.archive import archive_set, archiving
+from gitsession.archive.archive_set import Whole
 from gitsession.errors import GitSessionError, Unavailable
+from gitsession.git import process
+from gitsession.git.objects import oid_of
+from gitsession.git.types import Oid
 from gitsession.model.entries import Label, Message, Title
-from gitsession.session import archived, graph, oplog
-from gitsession.session.active import active
-from gitsession.session.archived import Whole
-from gitsession.session.content import entry_of
-from gitsession.session.purged import FILE, Tombstones
-from gitsession.session.session import Session
-from gitsession.session.verify import verify
-from gitsession.store import gitcli, intents, lines, refs
-from gitsession.store.base import Oid
-from gitsession.store.gitstore import GitStore
-from gitsession.store.objects import oid_of
-from gitsession.sync import archiving, incoming, purging, quarantine, server, syncing, transport
+from gitsession.purge import purging
+from gitsession.server import server
+from gitsession.sessions import graph, operation_log
+from gitsession.sessions.active_branch import active
+from gitsession.sessions.content import entry_of
+from gitsession.sessions.session import Session
+from gitsession.sessions.tombstone_set import FILE, Tombstones
+from gitsession.store import histories, push_intents, refs
+from gitsession.store.git_store import GitStore
+from gitsession.sync import pulling, quarantine, syncing, transport
+from gitsession.verify.session_check import verify
 
 ROUNDS = 4
 PLACES = 12
@@ -204,7 +208,7 @@ class Simulation:
     def rewind(self, machine: Machine) -> None:
         session = self.session(machine)
         node = self.chance.choice(session.line())
-        with oplog.recording(machine.store, "rewind", machine.clock()) as recorder:
+        with operation_log.recording(machine.store, "rewind", machine.clock()) as recorder:
             session.go_on(recorder, node)
 
     def begin(self, machine: Machine) -> None:
@@ -247,14 +251,14 @@ class Simulation:
         archiving.archive(machine.store, [self.session(machine).id], machine.clock())
 
     def restore(self, machine: Machine) -> None:
-        found = list(archived.read(machine.store))
+        found = list(archive_set.read(machine.store))
         if found:
             archiving.restore(machine.store, self.chance.choice(found), machine.clock())
 
     def undo(self, machine: Machine) -> None:
         """What is taken back need not be anywhere; what was published stays."""
         before, sids = self.here(machine.store), self.live(machine.store)
-        self.chance.choice([oplog.undo, oplog.redo])(machine.store, machine.clock())
+        self.chance.choice([operation_log.undo, operation_log.redo])(machine.store, machine.clock())
         for chain in before - self.here(machine.store):
             self.acknowledged.pop(chain, None)
         self.undone |= sids - self.live(machine.store)
@@ -367,11 +371,11 @@ class Simulation:
             (transport, "fetch"),
             (transport, "_push_chunk"),
             (quarantine.Quarantine, "move_in"),
-            (incoming, "reconcile"),
+            (pulling, "reconcile"),
             (GitStore, "flush"),
-            (intents, "note"),
-            (intents, "forget"),
-            (gitcli, "talk"),
+            (push_intents, "note"),
+            (push_intents, "forget"),
+            (process, "talk"),
         ]
         kept = [(owner, name, getattr(owner, name)) for owner, name in patched]
         for owner, name, call in kept:
@@ -455,9 +459,9 @@ class Simulation:
             outcome.lost += [f"{text} in {machine.name}" for text in missing]
             outcome.wrong += [f"{machine.name}: {found}" for found in verify(machine.store).problems]
             if machine is self.machines[self.seed % len(self.machines)]:
-                outcome.wrong += [f"{machine.name}: {line}" for line in gitcli.fsck(machine.path)]
+                outcome.wrong += [f"{machine.name}: {line}" for line in process.fsck(machine.path)]
             outcome.wrong += [f"{machine.name}: {found}" for found in self.names_that_grew(machine.store)]
-        outcome.wrong += [f"hub: {line}" for line in gitcli.fsck(self.hub)]
+        outcome.wrong += [f"hub: {line}" for line in process.fsck(self.hub)]
         if self.purged:
             git(self.hub, "gc", "-q", "--prune=now")  # the owner's, of what no branch there leads to
             for machine in self.machines:
@@ -472,7 +476,7 @@ class Simulation:
     def at_hub(self) -> dict[str, str]:
         """Return the branches of the hub, without those of archived sessions that it lets nobody delete."""
         found = there(self.hub)
-        away = set(archived.read(self.machines[0].store)) if self.keeps else set()
+        away = set(archive_set.read(self.machines[0].store)) if self.keeps else set()
         return {name: oid for name, oid in found.items() if refs.session_of(name) not in away}
 
     def names_that_grew(self, store: GitStore) -> list[str]:
@@ -483,10 +487,10 @@ class Simulation:
             if "." in ref.rpartition("/")[2] and len(ref.rpartition(".")[2]) > 8:
                 found.append(ref)
             base = ref.rpartition(".")[0] if refs.session_of(ref) not in self.ended else ""
-            if base in tips and lines.holds(store.read, tips[base], tip):
+            if base in tips and histories.holds(store.read, tips[base], tip):
                 found.append(f"{ref} is part of {base}")
             beside = [other for other in tips if base and other != ref and other.rpartition(".")[0] == base]
-            found += [f"{ref} is part of {other}" for other in beside if lines.holds(store.read, tips[other], tip)]
+            found += [f"{ref} is part of {other}" for other in beside if histories.holds(store.read, tips[other], tip)]
         return found
 
     def close(self) -> None:

@@ -7,8 +7,8 @@ from builders import Clock, Watched, begun, bring, fork, pi_file, said, session,
 
 from gitsession.errors import NotFound
 from gitsession.model.entries import Message
-from gitsession.session import session as sessions
-from gitsession.session.active import active, chosen
+from gitsession.sessions import session as sessions
+from gitsession.sessions.active_branch import active, chosen
 from gitsession.store import refs
 from gitsession.store.memory import MemoryStore
 

@@ -7,7 +7,7 @@ from builders import Clock, begun, bring, label, pi_file, said, session, talk
 
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import Ambiguous, NotFound
-from gitsession.session import session as sessions
+from gitsession.sessions import session as sessions
 from gitsession.store.memory import MemoryStore
 
 

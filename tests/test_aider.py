@@ -13,14 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutation import mutant
 
+from gitsession.discovery import discover
 from gitsession.errors import Malformed
-from gitsession.exchange import discover
-from gitsession.exchange.bring_in import BroughtIn, bring_in
-from gitsession.formats import FORMATS, aider, claimed
-from gitsession.formats.aider_reread import reread
+from gitsession.formats import FORMATS, claimed
+from gitsession.formats.aider import agent as aider
+from gitsession.formats.aider.reread import reread
+from gitsession.importing.import_session import BroughtIn, bring_in
 from gitsession.model.entries import Custom, Message, Reset
-from gitsession.session.meta import meta_of
-from gitsession.store.base import ObjectStore
+from gitsession.sessions.meta import meta_of
+from gitsession.store.interface import ObjectStore
 from gitsession.store.memory import MemoryStore
 
 TALK = history(

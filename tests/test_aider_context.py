@@ -8,10 +8,11 @@ from builders import bring, pi_file, session, talk
 
 from gitsession.context import fold
 from gitsession.context.line import Line
-from gitsession.exchange.bring_in import bring_in
-from gitsession.exchange.send_out import send
-from gitsession.formats import Workspace, aider
-from gitsession.formats.aider_reread import reread
+from gitsession.exporting.export_session import send
+from gitsession.formats import Workspace
+from gitsession.formats.aider import agent as aider
+from gitsession.formats.aider.reread import reread
+from gitsession.importing.import_session import bring_in
 from gitsession.model.blocks import Image, Text, ToolCall
 from gitsession.model.entries import Compaction, Message, Reset
 from gitsession.store.memory import MemoryStore

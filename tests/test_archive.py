@@ -14,14 +14,17 @@ from raw import git
 from remotes import hub, pull, say, shared, store_with, sync, there
 
 from gitsession.api import Store
+from gitsession.archive import archive_set, archiving, commits
+from gitsession.archive.archive_set import Archive, InArchive, Whole
 from gitsession.errors import NotFound
-from gitsession.session import archived, graph
-from gitsession.session.archived import Archive, InArchive, Whole
-from gitsession.session.verify import verify
+from gitsession.purge import purging
+from gitsession.server import server
+from gitsession.sessions import graph
 from gitsession.store import refs
-from gitsession.store.gitstore import GitStore
-from gitsession.sync import archives, archiving, cloning, purging, retiring, server
+from gitsession.store.git_store import GitStore
+from gitsession.sync import cloning, retiring
 from gitsession.sync.transport import Talk
+from gitsession.verify.session_check import verify
 
 A, B = "20260101-aaaaaaaaaaaaa", "20260201-bbbbbbbbbbbbb"
 KEY = "AKIA" + "Q3EGRWHFTZ5XMPLB"
@@ -70,13 +73,13 @@ def test_a_set_joined_with_another_says_all_of_both_in_any_order():
 
 def test_what_a_tree_says_is_read_back(tmp_path):
     said = Archive({A: 1, B: 2}, {A: frozenset({("main", ONE), ("meta", TWO)}), B: frozenset()})
-    tree, objects = archived.tree_of(said)
+    tree, objects = archive_set.tree_of(said)
 
     class Reader:
         def read(self, oid):
             return objects[oid]
 
-    found = archived.at_tree(Reader(), tree)
+    found = archive_set.at_tree(Reader(), tree)
     assert (found.turns, found.of(A), found.of(B)) == (said.turns, said.of(A), said.of(B))
     assert sorted(data for kind, data in objects.values() if kind == "blob") == [
         f"{A}\t1\n{A}/main\t{ONE}\n{A}/meta\t{TWO}\n".encode(),
@@ -85,14 +88,14 @@ def test_what_a_tree_says_is_read_back(tmp_path):
 
 
 def test_thousands_of_ends_are_several_commits_each_of_which_leads_to_its_own(tmp_path, monkeypatch):
-    monkeypatch.setattr(archives, "TIPS", 6)
+    monkeypatch.setattr(commits, "TIPS", 6)
     with store_with(tmp_path / "s.git") as store:
         sids = [begun(store, f"{number}").id for number in range(8)]
         archiving.archive(store, sids, 1000)
         store.flush()
         tip = store.ref(refs.ARCHIVE)
         steps = git(store.git_dir, "rev-list", "--first-parent", "--author=archive", tip).split()
-        tips = [archives.link(store.read(oid)[1]).tips for oid in steps]
+        tips = [commits.link(store.read(oid)[1]).tips for oid in steps]
         assert sorted(len(found) for found in tips) == [4, 6, 6]
         assert_git_agrees(store)
 
@@ -107,7 +110,7 @@ def test_an_archived_session_is_kept_whole_and_listed_nowhere_until_it_is_taken_
         before = dict(store.refs(refs.session(first.id)))
         archiving.archive(store, [first.id], 1000)
         assert live(store) == {second.id}
-        assert InArchive(store, archived.read(store)).refs(refs.SESSIONS) == before
+        assert InArchive(store, archive_set.read(store)).refs(refs.SESSIONS) == before
         assert Whole.of(store).refs(refs.session(first.id)) == before
         git(store.git_dir, "gc", "-q", "--prune=now")
         assert_clean(store)
@@ -178,7 +181,7 @@ def test_lines_that_parted_before_both_were_archived_are_both_there_when_it_is_t
     for store, words in ((a, "of a"), (b, "of b")):
         say(store, sid, words)
         archiving.archive(store, [sid], 1000)
-    ends = {end for store in stores for _, end in archived.read(store).of(sid)}
+    ends = {end for store in stores for _, end in archive_set.read(store).of(sid)}
     everywhere(a, b)
     assert live(a) == live(b) == set()
     assert a.ref(refs.ARCHIVE) == b.ref(refs.ARCHIVE)
@@ -202,8 +205,8 @@ def test_an_archive_that_is_pulled_by_a_third_is_the_same_commit_as_that_of_the_
     everywhere(*made)
     archiving.archive(a, sids[:1], 1000)
     archiving.archive(b, sids[1:2], 5000)
-    joined = archives.merge(Both(a, b), a.ref(refs.ARCHIVE), b.ref(refs.ARCHIVE)).oid
-    assert joined == archives.merge(Both(b, a), b.ref(refs.ARCHIVE), a.ref(refs.ARCHIVE)).oid
+    joined = commits.merge(Both(a, b), a.ref(refs.ARCHIVE), b.ref(refs.ARCHIVE)).oid
+    assert joined == commits.merge(Both(b, a), b.ref(refs.ARCHIVE), a.ref(refs.ARCHIVE)).oid
     everywhere(*made)
     assert {store.ref(refs.ARCHIVE) for store in made} == {joined}
     assert live(a) == live(b) == live(c) == {sids[2]}
@@ -229,7 +232,7 @@ def test_a_clone_has_the_archive_and_lists_none_of_it(tmp_path):
     with GitStore.open(tmp_path / "clone.git") as store:
         assert live(store) == {kept}
         archiving.restore(store, old, 2000)
-        assert store.refs(refs.session(old)) == InArchive(a, archived.read(a)).refs(refs.session(old))
+        assert store.refs(refs.session(old)) == InArchive(a, archive_set.read(a)).refs(refs.session(old))
         assert_clean(store)
 
 
@@ -253,7 +256,7 @@ def test_a_stale_clone_brings_nothing_back_to_a_server_and_its_new_words_are_tak
         assert live(a) == live(b) == {sid}
         second = begun(b, "another").id
         archiving.archive(b, [second], 1000)
-        other = archives.added(b, None, archived.read(b), 1000)
+        other = commits.added(b, None, archive_set.read(b), 1000)
         with b.transaction() as tx:
             tx.put_all(other.objects)
             tx.move("refs/gitsession/other", other.oid, expected=None)
@@ -334,8 +337,8 @@ def test_a_branch_of_a_fork_that_both_archive_is_archived_everywhere(stores: lis
         archiving.archive(store, [made.id], 1)
     everywhere(a, b, a)
     assert shared(a) == shared(b)
-    assert said in {oid for store in stores for _, oid in archived.read(store).of(made.id)}
-    assert archived.read(a) == archived.read(b)
+    assert said in {oid for store in stores for _, oid in archive_set.read(store).of(made.id)}
+    assert archive_set.read(a) == archive_set.read(b)
 
 
 def test_lines_that_come_out_of_two_archives_have_one_name_each(stores: list[GitStore]) -> None:
@@ -379,7 +382,7 @@ def test_a_sync_that_ends_midway_is_finished_by_the_next(tmp_path, monkeypatch, 
         with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
             patched.setattr(retiring if step == "retire" else archiving, step, die)
             sync(store)
-        assert old in archived.read(Whole.of(store)) or old in live(store)
+        assert old in archive_set.read(Whole.of(store)) or old in live(store)
     everywhere(a, b)
     assert live(a) == live(b) == {kept}
     assert shared(a) == shared(b)
@@ -403,7 +406,7 @@ def test_a_purge_goes_through_the_archive_and_leaves_no_trace(tmp_path):
         everywhere(a, b)
         purge(a, secret)
         assert traces(a) == []
-        assert set(archived.read(a)) == {one, whole}
+        assert set(archive_set.read(a)) == {one, whole}
         assert_clean(a)
         assert_git_agrees(a)
         everywhere(a, b)

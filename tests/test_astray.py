@@ -18,8 +18,9 @@ from gitsession.cli import exits
 from gitsession.cli.app import run
 from gitsession.formats import FORMATS
 from gitsession.model.entries import Message
-from gitsession.session import graph
-from gitsession.store import refs, verified
+from gitsession.sessions import graph
+from gitsession.store import refs
+from gitsession.verify import last_clean
 
 
 class Case:
@@ -114,9 +115,9 @@ def test_an_operation_log_that_is_gone_is_told_and_comes_back(tmp_path: Path, fa
 def test_an_operation_log_that_began_anew_is_not_missed(tmp_path: Path) -> None:
     case = Case(tmp_path / "store.git", checked=True)
     with Store.open(case.path) as store:
-        mark = verified.read(case.path)
+        mark = last_clean.read(case.path)
         assert mark is not None
-        verified.forget(case.path, refs.OPLOG)
+        last_clean.forget(case.path, refs.OPLOG)
         with store.objects.transaction() as tx:
             tx.move(refs.OPLOG, None, expected=mark.refs[refs.OPLOG])
     assert case.told() == {}

@@ -14,16 +14,15 @@ from builders import begun
 from promises import Faults
 from pushed import Client, checkpoint, everything_in, hub, push, user
 
+from gitsession.archive import archive_set, commits
+from gitsession.archive.archive_set import Archive
 from gitsession.codec import cbor
 from gitsession.codec.digest import hash_of
 from gitsession.codec.holes import Stored
 from gitsession.model import entries as kinds
-from gitsession.session import archived
-from gitsession.session import names as session_names
-from gitsession.session.archived import Archive
-from gitsession.session.node import Node
+from gitsession.sessions import session_ids as session_names
+from gitsession.sessions.node import Node
 from gitsession.store import create, refs
-from gitsession.sync import archives
 from gitsession.workspace import names
 
 Refspecs = list[str]
@@ -543,10 +542,10 @@ def filed(
     new: bytes = b"",
 ) -> str:
     """A commit of the archive, right in all but what is given: its oid."""
-    made, objects = archived.tree_of(said)
+    made, objects = archive_set.tree_of(said)
     for kind, data in objects.values():
         client.put(kind, data)
-    data = archives.encode(tree or made, said, before, tips, 1_800_000_000)
+    data = commits.encode(tree or made, said, before, tips, 1_800_000_000)
     assert old in data
     return client.put("commit", data.replace(old, new, 1) if old else data)
 

@@ -16,11 +16,11 @@ from raw import LEAF, append, git
 
 from gitsession import Message, Store
 from gitsession.errors import GitSessionError
-from gitsession.store import objects
+from gitsession.git import objects
+from gitsession.git.ref_reader import RefReader
+from gitsession.git.ref_writer import RefWriter
 from gitsession.store.create import MAIN, PROOFS, create
-from gitsession.store.gitstore import GitStore
-from gitsession.store.refreader import RefReader
-from gitsession.store.refwriter import RefWriter
+from gitsession.store.git_store import GitStore
 
 GC = ("gc", "-q")
 REPACK = ("repack", "-a", "-d", "-q")

@@ -7,11 +7,11 @@ from workspaces import fill, fingerprint, git, opened, repository, walked, write
 
 from gitsession.errors import MissingObject
 from gitsession.store.create import create
-from gitsession.store.gitstore import GitStore
+from gitsession.store.git_store import GitStore
 from gitsession.store.memory import MemoryStore
 from gitsession.workspace import capture, scan, trees
+from gitsession.workspace.read_file import Caps
 from gitsession.workspace.root import Root
-from gitsession.workspace.taking import Caps
 
 
 @pytest.fixture

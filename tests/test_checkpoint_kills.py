@@ -18,7 +18,7 @@ from restoring import picture
 from rewound import snapshot
 
 from gitsession.api import Store
-from gitsession.checkpoint import line
+from gitsession.checkpoints import history
 
 SHARE = float(os.environ.get("GITSESSION_CHECKPOINT_KILLS", "0.05"))
 """Of all calls; 1 is all of them."""
@@ -47,7 +47,7 @@ class Scene:
         """Phase and files of each checkpoint, once somebody has looked."""
         with self.store() as store:
             checkpointing.look(store, self.work, self.place / "work")
-            points = line.history(store.objects, store.sessions()[0].sid)
+            points = history.history(store.objects, store.sessions()[0].sid)
             assert store.verify().problems == []
             return [(point.entry.phase, contents(store.objects, point)) for point in points]
 

@@ -7,13 +7,13 @@ import pytest
 from builders import STORES, Clock, assert_clean, assert_git_agrees, begun, git, leaves, session
 from checkpoints import contents, held
 
-from gitsession.checkpoint import line
-from gitsession.checkpoint.at import files_at
+from gitsession.checkpoints import history as line
+from gitsession.checkpoints.at import files_at
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import InvalidName, MissingObject, NotFound
 from gitsession.model.entries import Message
-from gitsession.session import captured, content, graph
-from gitsession.session.session import Session
+from gitsession.sessions import checkpoint_refs, content, graph
+from gitsession.sessions.session import Session
 from gitsession.store import refs
 from gitsession.workspace import trees
 
@@ -207,7 +207,7 @@ def test_where_the_newest_is_lost_the_line_goes_on_beside_it_and_is_whole_again_
         assert content.files_of(store, talk.append(Message.user("on")).oid) == four.files
         store._objects[gone] = kept
         assert [point.oid for point in line.walk(store, talk.id)] == [four.oid, three.oid, two.oid, one.oid]
-        assert captured.aside(store) == []
+        assert checkpoint_refs.aside(store) == []
         assert_clean(store)
 
 
@@ -217,7 +217,7 @@ def test_a_line_that_stepped_aside_is_named(store):
     name = refs.leaf(talk.id, "files-abcdefgh")
     with store.transaction() as tx:
         tx.move(name, one.oid, expected=None)
-    assert captured.aside(store) == [name]
+    assert checkpoint_refs.aside(store) == [name]
 
 
 def test_git_shows_what_was_done_to_the_files(tmp_path):

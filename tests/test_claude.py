@@ -43,16 +43,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutation import mutant
 
+from gitsession.discovery import discover
 from gitsession.errors import Malformed
-from gitsession.exchange import bring_in as importing
-from gitsession.exchange import discover
-from gitsession.formats import Source, claimed, claude
-from gitsession.formats.places import Workspace
+from gitsession.formats import Source, claimed
+from gitsession.formats.base.places import Workspace
+from gitsession.formats.claude import agent as claude
+from gitsession.importing import import_session as importing
 from gitsession.model import entries
 from gitsession.model.blocks import Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.headline import Headline
-from gitsession.session import active, graph
-from gitsession.store.base import ObjectStore
+from gitsession.sessions import active_branch, graph
+from gitsession.store.interface import ObjectStore
 from gitsession.store.memory import MemoryStore
 
 PLACE = f"/home/u/.claude/projects/-work/{SESSION}"
@@ -102,7 +103,7 @@ def line_to(store: ObjectStore, sid: str, leaf: str) -> list[str]:
 
 
 def on_the_active_line(store: ObjectStore, sid: str) -> list[str]:
-    return line_to(store, sid, graph.tree(store, sid).branches[active.active(store, sid)])
+    return line_to(store, sid, graph.tree(store, sid).branches[active_branch.active(store, sid)])
 
 
 @pytest.fixture
@@ -423,7 +424,7 @@ def test_a_file_that_grows_line_by_line_gives_the_entries_of_the_whole() -> None
     sid = bring(at_once, WHOLE).session
     tree = graph.tree(at_once, sid)
     assert tree.nodes.keys() == graph.tree(grown, sid).nodes.keys()
-    assert active.active(grown, sid) == active.active(at_once, sid)
+    assert active_branch.active(grown, sid) == active_branch.active(at_once, sid)
     assert_clean(grown)
 
 
@@ -470,7 +471,7 @@ def test_any_such_file_comes_back_and_one_line_leads_to_its_leaf(seed: int) -> N
     store = MemoryStore()
     done = bring(store, joined(*lines), agent="claude", name=SESSION, final=True)
     assert exported(store, done.session) == joined(*lines)
-    assert done.branch in ("", active.active(store, done.session))
+    assert done.branch in ("", active_branch.active(store, done.session))
     assert_clean(store)
 
 
@@ -520,7 +521,7 @@ def around(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 ANY = around(around(around(SCALARS)))
 ODD = st.fixed_dictionaries(
-    {"type": st.sampled_from([*claude.claude_view._BY_TYPE, "last-prompt", "x"]) | ANY},
+    {"type": st.sampled_from([*claude.view._BY_TYPE, "last-prompt", "x"]) | ANY},
     optional={
         **dict.fromkeys(["uuid", "parentUuid", "logicalParentUuid"], st.sampled_from("abc") | ANY),
         **dict.fromkeys(["message", "attachment", "compactMetadata", "data", "content", "subtype", "timestamp"], ANY),

@@ -15,7 +15,7 @@ from gitsession.context.line import Line
 from gitsession.context.providers import anthropic, conversation
 from gitsession.context.value import Context
 from gitsession.model.entries import Compaction, ContextEdit, CustomMessage, Message, Prune
-from gitsession.session.address import resolve
+from gitsession.sessions.addresses import resolve
 from gitsession.store.memory import MemoryStore
 
 

@@ -20,18 +20,19 @@ from gitsession.context import fold
 from gitsession.context.line import Line
 from gitsession.context.providers import anthropic
 from gitsession.errors import Malformed
-from gitsession.exchange import send_out
-from gitsession.formats import Leaving, Outgoing, claude
-from gitsession.formats.places import Workspace
+from gitsession.exporting import export_session
+from gitsession.formats import Leaving, Outgoing
+from gitsession.formats.base.places import Workspace
+from gitsession.formats.claude import agent as claude
 from gitsession.model import entries
 from gitsession.model.entries import Message
-from gitsession.session.address import resolve
-from gitsession.session.session import Session
+from gitsession.sessions.addresses import resolve
+from gitsession.sessions.session import Session
 from gitsession.store.memory import MemoryStore
 
 
 def sent(store: MemoryStore, sid: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in send_out.send(store, sid, "claude").data.splitlines()]
+    return [json.loads(line) for line in export_session.send(store, sid, "claude").data.splitlines()]
 
 
 def seen(data: bytes) -> list[str]:
@@ -46,20 +47,20 @@ def seen(data: bytes) -> list[str]:
 @pytest.mark.parametrize(("make", "expected"), HANDED_OVER.values(), ids=HANDED_OVER)
 def test_all_that_was_said_is_in_the_file(make: Any, expected: list[str]) -> None:
     store = MemoryStore()
-    assert seen(send_out.send(store, make(store).id, "claude").data) == expected
+    assert seen(export_session.send(store, make(store).id, "claude").data) == expected
 
 
 def test_the_same_session_is_the_same_file() -> None:
     store = MemoryStore()
     held = talked(store)
-    assert send_out.send(store, held.id, "claude").data == send_out.send(store, held.id, "claude").data
+    assert export_session.send(store, held.id, "claude").data == export_session.send(store, held.id, "claude").data
 
 
 def test_what_it_cannot_say_is_counted() -> None:
     store = MemoryStore()
     held = talked(store)
     held.append(entries.ModeChange(mode="plan"))
-    assert send_out.send(store, held.id, "claude").notes == {
+    assert export_session.send(store, held.id, "claude").notes == {
         "thoughts of another model, which are left out": 1,
         "mode change entries, for which Claude Code has no word, which are left out": 1,
     }
@@ -107,7 +108,7 @@ def test_what_was_made_here_stands_behind_the_program_s_own_lines() -> None:
     sid = bring(store, data, name=SESSION).session
     held = session(store, sid, clock=Clock())
     held.append(Message.user("ours"))
-    out = send_out.send(store, sid, "claude").data
+    out = export_session.send(store, sid, "claude").data
     assert out.startswith(data)
     new = [json.loads(line) for line in out[len(data) :].splitlines()]
     assert [line["type"] for line in new] == ["user", "last-prompt"]
@@ -119,13 +120,13 @@ def test_and_comes_back_as_what_it_was_with_what_the_program_said_to_it() -> Non
     sid = bring(store, joined(*talk("a", "b")), name=SESSION).session
     held = session(store, sid, clock=Clock())
     held.append(Message.user("ours"))
-    out = send_out.send(store, sid, "claude").data
+    out = export_session.send(store, sid, "claude").data
     uuids = [json.loads(line)["uuid"] for line in out.splitlines() if b'"uuid"' in line]
     answer = json.loads(talk("c", after="b")[0])
     grown = out + json.dumps({**answer, "parentUuid": uuids[-1], "type": "user"}).encode() + b"\n"
     done = bring(store, grown, name=SESSION)
     assert (done.session, done.new) == (sid, 1)
-    assert send_out.home(store, sid).data == grown
+    assert export_session.home(store, sid).data == grown
     assert_clean(store)
 
 
@@ -137,7 +138,7 @@ def test_a_leaf_that_is_not_the_last_line_is_named() -> None:
     lines = sent(store, sid)
     [leaf] = [line["uuid"] for line in lines if "words of b" in json.dumps(line) and "uuid" in line]
     assert lines[-1]["leafUuid"] == leaf
-    assert seen(send_out.send(store, sid, "claude").data) == ["u words of a", "a words of b"]
+    assert seen(export_session.send(store, sid, "claude").data) == ["u words of a", "a words of b"]
 
 
 def test_a_leaf_that_others_hang_below_is_chosen_expressly() -> None:
@@ -147,7 +148,7 @@ def test_a_leaf_that_others_hang_below_is_chosen_expressly() -> None:
         made.append(Message.user(words))
     made.branch("back", made.resolve("leaf~1"))
     made.switch("back")
-    out = send_out.send(store, made.id, "claude").data
+    out = export_session.send(store, made.id, "claude").data
     assert json.loads(out.splitlines()[-1])["explicit"] is True
     assert seen(out) == ["u one"]
 

@@ -522,7 +522,7 @@ def test_a_session_of_a_later_release_is_read_and_not_written_to(
     run: Run, imported: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Store.open(store_of(run)) as store, monkeypatch.context() as later:
-        later.setattr("gitsession.session.session.VIEW", 2)
+        later.setattr("gitsession.sessions.session.VIEW", 2)
         session = store.new_session(agent="later")
         session.append(Message.user("from the future"))
     assert "from the future" in run("log", session.id)
@@ -885,7 +885,7 @@ def test_all_sessions_of_a_database_come_in_and_those_that_changed_come_again(
 def test_a_locked_database_is_named_and_the_rest_is_taken_in(
     run: Run, database: opencode_files.Database, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gitsession.exchange import databases
+    from gitsession.discovery import databases
 
     monkeypatch.setattr(databases, "PATIENCE_SECONDS", 0.05)
     database.db.execute("PRAGMA journal_mode = DELETE")
@@ -903,8 +903,9 @@ def test_a_session_of_a_database_that_is_none_stops_no_other(run: Run, database:
 
 
 def test_a_database_mends_what_the_store_lost(run: Run, database: opencode_files.Database, tmp_path: Path) -> None:
-    from gitsession.exchange import donors, sources
-    from gitsession.exchange.bring_in import bring_in
+    from gitsession.discovery import sources
+    from gitsession.importing.import_session import bring_in
+    from gitsession.repair import donors
     from gitsession.store.memory import MemoryStore
 
     whole = MemoryStore()

@@ -35,11 +35,12 @@ from codex_files import (
 )
 
 from gitsession.errors import Malformed
-from gitsession.formats import claimed, codex
-from gitsession.formats.groups import spoken
-from gitsession.formats.places import Workspace
-from gitsession.formats.record import Source
-from gitsession.formats.times import to_ms
+from gitsession.formats import claimed
+from gitsession.formats.base.groups import spoken
+from gitsession.formats.base.places import Workspace
+from gitsession.formats.base.record import Source
+from gitsession.formats.base.times import to_ms
+from gitsession.formats.codex import agent as codex
 from gitsession.model import entries
 from gitsession.model.blocks import File, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import Entry

@@ -26,15 +26,15 @@ from gitsession.cli import app as command_line
 from gitsession.context import fold
 from gitsession.context.line import Line
 from gitsession.errors import NoBase
-from gitsession.exchange import send_out
-from gitsession.exchange.bring_in import BroughtIn, bring_in
-from gitsession.formats import codex
+from gitsession.exporting import export_session
+from gitsession.formats.codex import agent as codex
+from gitsession.importing.import_session import BroughtIn, bring_in
 from gitsession.model.entries import Message
-from gitsession.session import graph, names
-from gitsession.session.meta import meta_of
-from gitsession.session.session import Session
-from gitsession.session.shown import Shown
-from gitsession.store.base import ObjectStore
+from gitsession.sessions import graph, session_ids
+from gitsession.sessions.meta import meta_of
+from gitsession.sessions.revealed import Shown
+from gitsession.sessions.session import Session
+from gitsession.store.interface import ObjectStore
 from gitsession.store.memory import MemoryStore
 
 CHILD = THREAD[:-1] + "2"
@@ -88,7 +88,7 @@ def test_a_fork_goes_on_from_the_entry_that_it_shares(store: ObjectStore) -> Non
     ]
     shared = graph.tree(store, parent).nodes.keys() & graph.tree(store, child).nodes.keys()
     assert len(shared) == 4
-    assert child == names.derived("codex", CHILD, codex.split(CHILD_FILE).started_ms)
+    assert child == session_ids.derived("codex", CHILD, codex.split(CHILD_FILE).started_ms)
 
 
 def test_each_file_comes_back_by_itself(store: ObjectStore) -> None:
@@ -213,7 +213,7 @@ def test_a_fork_of_ours_off_a_fork_of_codex_s_is_written_with_all_that_it_shares
     second = fork(ours)
     second.append(Message.user("again"))
     for each in (ours, second):
-        written = send_out.send(Shown(store), each.id, "codex")
+        written = export_session.send(Shown(store), each.id, "codex")
         assert written.left_out == 0
         elsewhere = MemoryStore()
         copy = session(elsewhere, take_in(elsewhere, written.data).session)

@@ -17,10 +17,10 @@ from test_codex_forks import CHILD, child_of
 from test_opencode_history import claimed, oids
 
 from gitsession.api import Store
-from gitsession.formats import codex
-from gitsession.formats.histories import Told
-from gitsession.formats.unified_diff import patched
-from gitsession.workspace import taking
+from gitsession.formats.base.histories import Told
+from gitsession.formats.base.unified_diff import patched
+from gitsession.formats.codex import agent as codex
+from gitsession.workspace import read_file
 
 
 @pytest.fixture
@@ -215,7 +215,7 @@ def test_a_path_that_leads_elsewhere_is_left_out(store, work, path):
 
 
 def test_a_file_that_is_too_large_is_left_out(store, work, monkeypatch):
-    monkeypatch.setattr("gitsession.exchange.file_history.USUAL", taking.Caps(file_bytes=10))
+    monkeypatch.setattr("gitsession.importing.file_history.USUAL", read_file.Caps(file_bytes=10))
     changes = {
         str(work / name): each for name, each in {"big": add("x" * 11), "b": add("x"), "c": delete("x" * 11)}.items()
     }

@@ -48,12 +48,12 @@ from hypothesis import strategies as st
 from mutation import mutant
 
 from gitsession.errors import Malformed
-from gitsession.formats import codex
-from gitsession.session import graph, names
-from gitsession.session.content import entry_of
-from gitsession.session.meta import meta_of
+from gitsession.formats.codex import agent as codex
+from gitsession.sessions import graph, session_ids
+from gitsession.sessions.content import entry_of
+from gitsession.sessions.meta import meta_of
 from gitsession.store import refs
-from gitsession.store.base import ObjectStore
+from gitsession.store.interface import ObjectStore
 from gitsession.store.memory import MemoryStore
 
 WORK = (
@@ -84,7 +84,7 @@ def take_in(store: ObjectStore, data: bytes, *, final: bool = False):  # type: i
 def test_a_rollout_comes_back_byte_for_byte(store: ObjectStore) -> None:
     done = take_in(store, FILE)
     assert exported(store, done.session) == FILE
-    assert done.session == names.derived("codex", THREAD, codex.split(FILE).started_ms)
+    assert done.session == session_ids.derived("codex", THREAD, codex.split(FILE).started_ms)
     assert (done.problems, take_in(store, FILE).moves) == ((), ())
 
 

@@ -18,14 +18,14 @@ from gitsession.cli import app as command_line
 from gitsession.context import fold
 from gitsession.context.line import Line
 from gitsession.errors import Malformed, NoBase
-from gitsession.exchange import send_out, several
-from gitsession.exchange.bring_in import BroughtIn, bring_in
-from gitsession.formats import codex
+from gitsession.exporting import export_session, session_files
+from gitsession.formats.codex import agent as codex
+from gitsession.importing.import_session import BroughtIn, bring_in
 from gitsession.model.entries import Message
-from gitsession.session import graph
-from gitsession.session.active import active
-from gitsession.session.meta import meta_of
-from gitsession.store.base import ObjectStore
+from gitsession.sessions import graph
+from gitsession.sessions.active_branch import active
+from gitsession.sessions.meta import meta_of
+from gitsession.store.interface import ObjectStore
 from gitsession.store.memory import MemoryStore
 
 SEGMENTS = [f"01a1ffd1-{number}26d-7a00-aa58-5bfc88e96001" for number in (4, 5, 6, 7)]
@@ -131,11 +131,13 @@ def test_the_context_after_each_revert_is_what_is_left_and_what_followed(store: 
 def test_each_file_comes_back_by_itself(store: ObjectStore) -> None:
     take = Importer(store)
     sid = take.all()
-    newest = send_out.send(store, sid)
-    assert newest.data == send_out.home(store, sid).data == FILES[name(THREAD, SEGMENTS[2])]
-    others = {file.name.removesuffix(".jsonl"): file.data for file in several.others(store, "codex", sid, newest.data)}
+    newest = export_session.send(store, sid)
+    assert newest.data == export_session.home(store, sid).data == FILES[name(THREAD, SEGMENTS[2])]
+    others = {
+        file.name.removesuffix(".jsonl"): file.data for file in session_files.others(store, "codex", sid, newest.data)
+    }
     assert others == {file: data for file, data in FILES.items() if file not in (name(THREAD, SEGMENTS[2]), name(FORK))}
-    assert send_out.send(store, take.known[FORK]).data == FILES[name(FORK)]
+    assert export_session.send(store, take.known[FORK]).data == FILES[name(FORK)]
 
 
 def test_an_import_again_changes_nothing_and_reports_nothing(store: ObjectStore) -> None:
@@ -159,7 +161,7 @@ def test_files_that_grow_give_the_same_session(store: ObjectStore) -> None:
     for file, data in FILES.items():
         for end in [place + 1 for place, byte in enumerate(data) if byte == 10]:
             sid = take(file, data[:end]).session
-        assert send_out.home(store, sid).data == data
+        assert export_session.home(store, sid).data == data
     thread = take.known[THREAD]
     assert Importer(whole).all() == thread
     assert graph.branches(whole, thread) == graph.branches(store, thread)
@@ -186,7 +188,7 @@ def test_a_revert_of_the_whole_thread_begins_where_the_session_does(store: Objec
     sid = take.all()
     assert take(name(THREAD, SEGMENTS[3]), anew).session == sid
     assert active_context(store, sid) == "t9"
-    assert send_out.home(store, sid).data == anew
+    assert export_session.home(store, sid).data == anew
     assert take(name(THREAD)).moves == ()
 
 
@@ -196,7 +198,7 @@ def test_a_revert_after_which_nothing_was_said_is_the_rest(store: ObjectStore) -
     data = begun(THREAD, 1 + TURN)
     sid = take(name(THREAD, SEGMENTS[0]), data).session
     assert active_context(store, sid) == "t1"
-    assert send_out.home(store, sid).data == data
+    assert export_session.home(store, sid).data == data
 
 
 def test_a_segment_in_a_file_of_any_name_is_known_by_its_header(store: ObjectStore) -> None:
@@ -223,8 +225,8 @@ def test_a_rewritten_segment_opens_a_branch_in_it_alone(store: ObjectStore) -> N
     first = next(at for at, line in enumerate(data.splitlines()) if b"U other" in line)
     assert (done.session, done.rewritten) == (sid, 1 + TURN + first + 1)
     assert active_context(store, sid) == "t1 t7 other"
-    assert send_out.home(store, sid).data == data
-    assert send_out.segment(store, sid, None) == FILES[name(THREAD)]
+    assert export_session.home(store, sid).data == data
+    assert export_session.segment(store, sid, None) == FILES[name(THREAD)]
 
 
 def test_lines_of_a_segment_are_numbered_as_in_the_thread() -> None:
@@ -238,7 +240,7 @@ def test_lines_of_a_segment_are_numbered_as_in_the_thread() -> None:
 @pytest.mark.parametrize("agent", ["pi", "claude", "opencode", "omp"])
 def test_another_agent_receives_no_header_of_a_file(store: ObjectStore, agent: str) -> None:
     sid = Importer(store).all()
-    sent = send_out.send(store, sid, agent)
+    sent = export_session.send(store, sid, agent)
     assert b"U t8" in sent.data
     assert not any("session" in note for note in sent.notes)
 
@@ -340,7 +342,7 @@ def test_the_states_of_files_are_kept_apart(store: ObjectStore) -> None:
     assert states == [SEGMENTS[2], SEGMENTS[1], SEGMENTS[0]]
     ends_early = FILES[name(THREAD, SEGMENTS[0])].rstrip(b"\n")
     take(name(THREAD, SEGMENTS[0]), ends_early)
-    assert send_out.segment(store, sid, SEGMENTS[0]) == ends_early
+    assert export_session.segment(store, sid, SEGMENTS[0]) == ends_early
 
 
 RECORDED = SHARED / "findings/interchange"

@@ -16,10 +16,11 @@ from gitsession import Store
 from gitsession.context import fold
 from gitsession.context.line import Line
 from gitsession.context.providers import codex as as_codex
-from gitsession.formats import FORMATS, codex
-from gitsession.formats.codex_words import SUMMARY_PREFIX
-from gitsession.formats.outgoing import Leaving, Outgoing, Written
-from gitsession.formats.places import Workspace
+from gitsession.formats import FORMATS
+from gitsession.formats.base.outgoing import Leaving, Outgoing, Written
+from gitsession.formats.base.places import Workspace
+from gitsession.formats.codex import agent as codex
+from gitsession.formats.codex.write_items import SUMMARY_PREFIX
 from gitsession.model import entries
 from gitsession.model.blocks import File, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import Compaction, Entry, Message, Reset, Session, Title

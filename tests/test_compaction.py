@@ -24,7 +24,7 @@ from gitsession.errors import Refused, SummaryFailed
 from gitsession.formats import FORMATS
 from gitsession.model.blocks import ToolCall
 from gitsession.model.entries import Compaction, Instructions, Message, Reset, ThinkingChange
-from gitsession.session.node import Node
+from gitsession.sessions.node import Node
 
 LONG = "word after word, " * 40
 """Some 170 tokens."""

@@ -14,7 +14,7 @@ from gitsession.context.line import Line
 from gitsession.context.value import Item
 from gitsession.model.blocks import ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, Message
-from gitsession.session.address import resolve
+from gitsession.sessions.addresses import resolve
 from gitsession.store.memory import MemoryStore
 
 ALL = ("pi", "pi-0.73", "omp")

@@ -26,7 +26,7 @@ from gitsession.errors import Refused, SummaryFailed
 from gitsession.formats import FORMATS
 from gitsession.model.blocks import ToolCall
 from gitsession.model.entries import Compaction, Entry, Message
-from gitsession.session.node import Node
+from gitsession.sessions.node import Node
 
 LONG = "word after word, " * 40
 

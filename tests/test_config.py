@@ -13,8 +13,8 @@ from promises import Faults
 from gitsession.api import Store
 from gitsession.cli import exits
 from gitsession.cli.app import run
-from gitsession.store import config
-from gitsession.store.gitstore import GitStore
+from gitsession.git import config
+from gitsession.store.git_store import GitStore
 from gitsession.store.salvage import QUARANTINE
 
 HOW: dict[str, bytes | None] = {"gone": None, "zeros": bytes(40), "something else": b"hello\n"}

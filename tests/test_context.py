@@ -23,8 +23,11 @@ from gitsession.context.providers import pi as as_pi
 from gitsession.context.providers import provider
 from gitsession.context.value import Context
 from gitsession.errors import MissingObject, NotFound
-from gitsession.exchange.send_out import send
-from gitsession.formats import FORMATS, pi_words
+from gitsession.exporting.export_session import send
+from gitsession.formats import FORMATS
+from gitsession.formats.pi import write_messages
+from gitsession.git.objects import parse_tree
+from gitsession.git.types import Kind, Oid
 from gitsession.index import states
 from gitsession.index.catalogue import Catalogue
 from gitsession.index.states import Known
@@ -40,12 +43,11 @@ from gitsession.model.entries import (
     Reset,
     ThinkingChange,
 )
-from gitsession.session import anchors, graph
-from gitsession.session.content import entry_of
-from gitsession.session.node import Node
-from gitsession.store.base import Kind, ObjectStore, Oid
+from gitsession.sessions import graph, history_state
+from gitsession.sessions.content import entry_of
+from gitsession.sessions.node import Node
+from gitsession.store.interface import ObjectStore
 from gitsession.store.memory import MemoryStore
-from gitsession.store.objects import parse_tree
 
 
 @pytest.fixture
@@ -110,7 +112,7 @@ def test_what_we_keep_is_shown_to_pi_as_it_would_write_it(store: Store) -> None:
                 ],
                 "provider": "p",
                 "model": "m",
-                "usage": pi_words.usage({"input": 3}),
+                "usage": write_messages.usage({"input": 3}),
                 "stopReason": "toolUse",
                 "timestamp": 6,
             },
@@ -464,15 +466,15 @@ def test_what_a_line_has_said_is_the_same_from_any_entry_on(happened: list[kinds
     for each in happened:
         session.append(each)
     line = session.line()
-    said_at, so_far = {}, anchors.NOTHING_SAID
+    said_at, so_far = {}, history_state.NOTHING_SAID
     for node in line:
-        so_far = anchors.step(so_far, node.oid, entry_of(store, node))
+        so_far = history_state.step(so_far, node.oid, entry_of(store, node))
         said_at[node.oid] = so_far
     node = line[min(known, len(line) - 1)]
     only = {node.oid: said_at[node.oid]}
     read = lambda each: entry_of(store, each)  # noqa: E731
-    assert anchors.gather(line[::-1], read) == so_far
-    assert anchors.gather(line[::-1], read, only.get) == so_far
+    assert history_state.gather(line[::-1], read) == so_far
+    assert history_state.gather(line[::-1], read, only.get) == so_far
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -499,7 +501,7 @@ def test_the_index_knows_what_every_line_has_said_however_it_was_brought_up_to_d
         assert known.anchors(leaf.oid) in (walked, None)  # None: above a fork, where the older session knows
         assert Line(store.objects, leaf.oid, known).anchors == walked
         lines = Line(store.objects, leaf.oid), Line(store.objects, leaf.oid, known)
-        shown = [[node.oid for node in line.showing() if node.kind in anchors.SHOWING] for line in lines]
+        shown = [[node.oid for node in line.showing() if node.kind in history_state.SHOWING] for line in lines]
         assert shown[0] == shown[1]
         assert made.context().digest == fold.context(Line(store.objects, leaf.oid)).digest
 

@@ -18,7 +18,7 @@ from gitsession.errors import Unavailable
 from gitsession.index import update
 from gitsession.index.catalogue import Catalogue
 from gitsession.store.create import create
-from gitsession.store.gitstore import GitStore
+from gitsession.store.git_store import GitStore
 
 MANY = 200
 

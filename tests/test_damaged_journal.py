@@ -14,14 +14,14 @@ from promises import Faults
 from gitsession.cli import exits
 from gitsession.cli.app import run
 from gitsession.codec.digest import hash_of
+from gitsession.git.objects import oid_of
 from gitsession.model.entries import Message
-from gitsession.session import graph
-from gitsession.store import frames, refs
+from gitsession.sessions import graph
+from gitsession.store import journal_frames, refs
 from gitsession.store.create import JOURNAL, create
-from gitsession.store.gitstore import GitStore
+from gitsession.store.git_store import GitStore
 from gitsession.store.journal import Journal, encode_record, scan
-from gitsession.store.journalscan import Good
-from gitsession.store.objects import oid_of
+from gitsession.store.journal_scan import Good
 
 MESSAGES = 30
 FILE = "gitsession/journal/00000001"
@@ -29,7 +29,7 @@ FILE = "gitsession/journal/00000001"
 Hit = Callable[[list[int]], tuple[int, int]]
 """From where the records of a file begin, its end last: the place that is zeroed, and how many bytes of it."""
 
-HEAD = frames.HEAD_BYTES
+HEAD = journal_frames.HEAD_BYTES
 NOTHING_LOST: dict[str, Hit] = {
     "the magic of a record": lambda at: (at[9], 4),
     "the length of a record": lambda at: (at[9] + 4, 4),
@@ -189,7 +189,7 @@ def forged(count: int) -> bytes:
         data = b"hostile %d" % number
         payload = encode_record([("blob", data)], [(f"{refs.SESSIONS}x/main", None, oid_of("blob", data))])
         digest = hash_of(digest + len(payload).to_bytes(4, "big") + payload)
-        found += frames.head(len(payload), digest) + payload
+        found += journal_frames.head(len(payload), digest) + payload
     return found
 
 
@@ -215,7 +215,7 @@ def test_records_inside_a_payload_are_never_taken_for_the_journals_own(tmp_path:
 def test_a_payload_full_of_heads_is_looked_through_in_bounded_time(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.tail(locked=True)
-    for data in (frames.head(300_000, bytes(32)) * 25_000, b"last"):
+    for data in (journal_frames.head(300_000, bytes(32)) * 25_000, b"last"):
         journal.append(encode_record([("blob", data)], [("refs/heads/a", None, oid_of("blob", data))]), sync=True)
     journal.close()
     with Watch():

@@ -2,10 +2,10 @@
 
 import pytest
 
-from gitsession.checkpoint.timeline import Touch
-from gitsession.rewind import deciding
-from gitsession.rewind.deciding import decide, revert
-from gitsession.workspace.looking import Odd
+from gitsession.checkpoints import deciding
+from gitsession.checkpoints.attribution import Touch
+from gitsession.checkpoints.deciding import decide, revert
+from gitsession.workspace.inspect import Odd
 from gitsession.workspace.trees import File
 
 ONE, TWO, THREE, FOUR = (File("100644", digit * 40) for digit in "1234")

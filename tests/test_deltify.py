@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 from raw import LEAF, git
 
+from gitsession import durable
 from gitsession.errors import Unavailable
-from gitsession.store import deltify, durable, gitcli, objects, pack
+from gitsession.git import objects, pack_writer, process
+from gitsession.store import deltify
 from gitsession.store.create import create
-from gitsession.store.gitstore import GitStore
-from gitsession.store.maintain import maintain
+from gitsession.store.git_store import GitStore
+from gitsession.store.maintenance import maintain
 
 COUNT = 40
 
@@ -28,14 +30,14 @@ def store(tmp_path: Path):
 @pytest.fixture
 def passes(monkeypatch) -> list[list[str]]:
     """The packs of every delta pass that git is asked for."""
-    real, asked = gitcli.run, []
+    real, asked = process.run, []
 
     def run(git_dir, *arguments, **options):
         if arguments[0] == "pack-objects":
             asked.append(options["stdin"].decode().split())
         return real(git_dir, *arguments, **options)
 
-    monkeypatch.setattr(gitcli, "run", run)
+    monkeypatch.setattr(process, "run", run)
     return asked
 
 
@@ -114,7 +116,7 @@ def test_a_pack_has_one_pass_and_no_second(store, passes):
 def test_a_pack_in_which_no_delta_is_found_has_no_second_pass_either(store, passes):
     with store.transaction() as transaction:
         alone = transaction.put("blob", b"of one object git makes the very same pack" * 40_000)
-    pack.release_packs(store.git_dir / "objects")
+    pack_writer.release_packs(store.git_dir / "objects")
     before = packs(store).keys()
     deltify.deltify(store)
     deltify.deltify(store)
@@ -174,14 +176,14 @@ def test_large_work_is_done_in_batches_and_what_waits_is_not_merged_before_its_t
 def test_a_pack_stays_where_git_left_an_object_of_it_out(store, monkeypatch):
     oids, other = one_pack(store, "a")
     oids += in_one_go(store, "b")
-    real = gitcli.run
+    real = process.run
 
     def leaves_out(git_dir, *arguments, **options):
         if arguments[0] == "pack-objects":
             options["stdin"] = f"{other.name}\n".encode()
         return real(git_dir, *arguments, **options)
 
-    monkeypatch.setattr(gitcli, "run", leaves_out)
+    monkeypatch.setattr(process, "run", leaves_out)
     with pytest.raises(Unavailable, match="both stay"):
         deltify.deltify(store)
     whole(store, oids)
@@ -189,14 +191,14 @@ def test_a_pack_stays_where_git_left_an_object_of_it_out(store, monkeypatch):
 
 def test_where_git_makes_no_deltas_packs_are_merged_all_the_same(store, monkeypatch):
     oids = [oid for of in "abc" for oid in in_one_go(store, of)]
-    real = gitcli.run
+    real = process.run
 
     def refuses(git_dir, *arguments, **options):
         if arguments[0] == "pack-objects":
             raise Unavailable("unknown option")
         return real(git_dir, *arguments, **options)
 
-    monkeypatch.setattr(gitcli, "run", refuses)
+    monkeypatch.setattr(process, "run", refuses)
     done = maintain(store)
     assert done.packs_after < done.packs_before
     whole(store, oids)

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gitsession.errors import Refused
-from gitsession.live import enabling, jsontext, records, spool, telling
-from gitsession.live.telling import AGENTS, Settings
+from gitsession.live import agent_hooks, enabling, json_edit, records, spool
+from gitsession.live.agent_hooks import AGENTS, Settings
 
 PROGRAM = ["/opt/with space/bin/gitsession", "--store", "/home/u/it's/store.git"]
 CLAUDE = AGENTS["claude"]
@@ -67,7 +67,7 @@ def test_disabled_it_is_byte_for_byte_what_it_was(tmp_path: Path, text: str | No
     assert isinstance(told, Settings)
     for event in told.events:
         commands = [hook["command"] for group in found["hooks"][event] for hook in group["hooks"]]
-        assert commands.count(telling.command(agent, event, PROGRAM)) == 1
+        assert commands.count(agent_hooks.command(agent, event, PROGRAM)) == 1
     assert enabling.plan_enable(STORE, told, file, PROGRAM).is_empty, "a second time there is nothing to do"
     disable(tmp_path, agent)
     assert (file.read_bytes() if file.exists() else None) == edit.old
@@ -109,7 +109,7 @@ def test_codex_is_given_no_longer_timeout_than_it_allows(tmp_path: Path) -> None
         found = json.loads(file.read_text())["hooks"]
         return {event: hook["timeout"] for event, groups in found.items() for hook in groups[0]["hooks"]}
 
-    assert timeouts() == {event: 3 if event == "SessionEnd" else telling.SECONDS for event in timeouts()}
+    assert timeouts() == {event: 3 if event == "SessionEnd" else agent_hooks.SECONDS for event in timeouts()}
     assert "SessionEnd" in timeouts()
     file.write_text(file.read_text().replace('"timeout": 3\n', '"timeout": 30\n'))
     edit = enabling.plan_enable(STORE, AGENTS["codex"], file, PROGRAM)
@@ -274,7 +274,7 @@ def test_what_opencode_tells_its_plugin_comes_to_the_spool(tmp_path: Path) -> No
     program = [sys.executable, "-P", "-m", "gitsession", "--store", str(store)]
     told = AGENTS["opencode"]
     assert not isinstance(told, Settings)
-    (tmp_path / "it.mjs").write_text(telling.text_of(told, program))
+    (tmp_path / "it.mjs").write_text(agent_hooks.text_of(told, program))
     (tmp_path / "work").mkdir()
     (tmp_path / "run.mjs").write_text("""
         import { gitsession } from "./it.mjs";
@@ -304,7 +304,7 @@ def test_the_command_runs_in_any_folder_and_is_silent_where_the_program_is_gone(
     program = place / "gitsession"
     program.write_text('#!/bin/sh\necho "$@" > "$(dirname "$0")/said"\n')
     program.chmod(0o755)
-    command = telling.command("claude", "Stop", [str(program), "--store", "/s t"])
+    command = agent_hooks.command("claude", "Stop", [str(program), "--store", "/s t"])
     assert subprocess.run(["sh", "-c", command], cwd="/", check=False).returncode == 0
     assert (place / "said").read_text() == "--store /s t hook Stop --from claude\n"
     program.unlink()
@@ -358,9 +358,9 @@ def test_agents_without_hooks_are_told_of_watch() -> None:
 
 def test_variables_of_the_agents_own_say_where_the_settings_are(tmp_path: Path) -> None:
     home = Path("/home/u")
-    assert telling.file_of(CLAUDE, home, {}) == Path("/home/u/.claude/settings.json")
-    assert telling.file_of(CLAUDE, home, {"CLAUDE_CONFIG_DIR": "/c"}) == Path("/c/settings.json")
-    there = telling.file_of(AGENTS["opencode"], home, {"XDG_CONFIG_HOME": "/x"})
+    assert agent_hooks.file_of(CLAUDE, home, {}) == Path("/home/u/.claude/settings.json")
+    assert agent_hooks.file_of(CLAUDE, home, {"CLAUDE_CONFIG_DIR": "/c"}) == Path("/c/settings.json")
+    there = agent_hooks.file_of(AGENTS["opencode"], home, {"XDG_CONFIG_HOME": "/x"})
     assert there == Path("/x/opencode/plugin/gitsession.js")
 
 
@@ -382,9 +382,9 @@ def test_what_is_put_into_a_text_and_taken_out_again_leaves_it_as_it_was(
 ) -> None:
     whole.pop(key, None)
     text = json.dumps(whole, indent=indent)
-    more = jsontext.put_in(text, jsontext.parse(text, "x"), value, key=key)
+    more = json_edit.put_in(text, json_edit.parse(text, "x"), value, key=key)
     assert json.loads(more) == {**whole, key: value}
-    part = jsontext.parse(more, "x")
+    part = json_edit.parse(more, "x")
     found = part.get(key)
     assert found is not None
-    assert jsontext.take_out(more, part, found) == text
+    assert json_edit.take_out(more, part, found) == text

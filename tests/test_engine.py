@@ -32,8 +32,8 @@ from gitsession import Message, Store
 from gitsession.errors import Corrupt, GitSessionError, Malformed, MissingObject, Refused, Unavailable
 from gitsession.git import engine
 from gitsession.git.engine import MergeConflict, StoreRepository
-from gitsession.store.gitstore import GitStore
-from gitsession.store.objects import encode_commit, encode_tree, oid_of
+from gitsession.git.objects import encode_commit, encode_tree, oid_of
+from gitsession.store.git_store import GitStore
 
 SHARE = float(os.environ.get("GITSESSION_ENGINE_DAMAGE") or (1 if DEEP else 0.02))
 """Of the damages: 500 flips in an index, 500 in its tables, 300 in a multi-pack-index, 60 files that are cut."""
@@ -373,7 +373,7 @@ _CONFIGURED = """
 import pygit2, sys
 from pygit2.enums import ConfigLevel
 from gitsession.git import engine
-from gitsession.store.objects import encode_tree, oid_of
+from gitsession.git.objects import encode_tree, oid_of
 
 if sys.argv[1] == "system":
     pygit2.settings.search_path[ConfigLevel.SYSTEM] = sys.argv[2]

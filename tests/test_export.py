@@ -30,7 +30,7 @@ from gitsession import Compaction, Message, Session, Store
 from gitsession.codec.digest import to_base64url
 from gitsession.context.providers import pi as as_pi
 from gitsession.errors import Refused
-from gitsession.exchange import send_out
+from gitsession.exporting import export_session
 from gitsession.formats import FORMATS
 from gitsession.model import entries as kinds
 from gitsession.model.blocks import ToolCall
@@ -97,9 +97,9 @@ def test_whatever_the_tree_it_is_the_agents_bytes(shape: list[tuple[int, bool]],
     data = pi_file(*lines) if ends else pi_file(*lines)[:-1]
     objects = MemoryStore()
     sid = bring(objects, data).session
-    sent = send_out.send(objects, sid)
+    sent = export_session.send(objects, sid)
     assert (sent.data, sent.added, sent.left_out) == (data, 0, 0)
-    assert send_out.home(objects, sid).data == data
+    assert export_session.home(objects, sid).data == data
 
 
 def test_a_compaction_of_ours_is_a_line_behind_the_agents_own(store: Store) -> None:

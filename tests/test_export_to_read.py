@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from gitsession import Compaction, Message, Session, Store
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import Refused
-from gitsession.exchange import markdown
-from gitsession.exchange.send_out import TO_READ
+from gitsession.exporting import markdown
+from gitsession.exporting.export_session import TO_READ
 from gitsession.formats import FORMATS, Leaving, Outgoing
 from gitsession.model import entries as kinds
 from gitsession.model.blocks import File, Image, OtherBlock, Text, Thinking, ToolCall

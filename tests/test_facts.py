@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import Clock, bring, header, joined, label, labels_of, named, pi_file, said, session, slot, talk, title_of
 
-from gitsession.session.marks import Mark, labels, title
+from gitsession.sessions.marks import Mark, labels, title
 from gitsession.store.memory import MemoryStore
 
 

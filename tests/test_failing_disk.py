@@ -16,7 +16,7 @@ from gitsession.api import Store
 from gitsession.errors import Unavailable
 from gitsession.model.entries import Message
 from gitsession.store.create import create
-from gitsession.store.gitstore import GitStore
+from gitsession.store.git_store import GitStore
 
 SHARES = {"eio": 0.02, "enospc": 0.02, "edquot": 0.01, "eintr": 0.02, "short": 0.06, "eio-on": 0.01, "enospc-on": 0.01}
 """Of all calls; the deep run (benchmarks/deep) makes it all of them."""

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from rewound import fill, snapshot
 
 from gitsession.api import Store
-from gitsession.checkpoint import at, line
-from gitsession.checkpoint.timeline import attributed
-from gitsession.exchange import file_history
-from gitsession.formats import claude_files
-from gitsession.formats.histories import Edited, Seen
+from gitsession.checkpoints import at, history
+from gitsession.checkpoints.attribution import attributed
+from gitsession.formats.base.histories import Edited, Seen
+from gitsession.formats.claude import files
+from gitsession.importing import file_history
 
 COPY = "0123456789abcdef@v"
 
@@ -128,12 +128,12 @@ def store(tmp_path: Path) -> Any:
 
 
 def oids(store: Store, sid: str) -> list[str]:
-    return [point.oid for point in line.history(store.objects, sid)]
+    return [point.oid for point in history.history(store.objects, sid)]
 
 
 def claimed(store: Store, sid: str) -> list[set[str]]:
     """What each checkpoint says that the session changed."""
-    return [set(paths) for paths in attributed(at.steps(store.objects, line.history(store.objects, sid)))]
+    return [set(paths) for paths in attributed(at.steps(store.objects, history.history(store.objects, sid)))]
 
 
 def prompt_of(session: Any, id: str) -> Any:
@@ -342,7 +342,7 @@ odd = st.recursive(
 @given(st.lists(st.dictionaries(names, odd, max_size=6), max_size=5))
 def test_nothing_that_a_line_holds_raises(lines):
     payload = b"\n".join(dumps({"toolUseResult": None, **said}) for said in lines)
-    for noted in claude_files.noted([payload]):
+    for noted in files.noted([payload]):
         assert isinstance(noted, Seen | Edited)
         if isinstance(noted, Edited):
             file_history.contents(noted, b"a\r\nb")

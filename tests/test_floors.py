@@ -10,17 +10,19 @@ import gitsession
 HOUSE = Path(gitsession.__file__).parent
 
 FLOORS = [
-    ["errors", "location"],
+    ["errors"],
+    ["durable", "paths", "progress"],
     ["git", "model"],
     ["codec"],
     ["redaction"],
     ["formats", "store"],
-    ["session", "workspace"],
-    ["context", "index"],
-    ["compaction", "checkpoint"],
-    ["rewind"],
-    ["exchange", "sync"],
-    ["live"],
+    ["sessions", "workspace"],
+    ["checkpoints", "context", "index"],
+    ["archive", "compaction", "discovery"],
+    ["exporting", "live", "verify"],
+    ["importing", "validation"],
+    ["purge", "repair"],
+    ["server", "sync"],
     ["api"],
     ["cli"],
 ]
@@ -39,7 +41,9 @@ DOORS = {
 }
 
 FENCED = {
-    **dict.fromkeys(["git", "dulwich"], "objects are read by store/packs.py, which checks them (docs/decisions/0009)"),
+    **dict.fromkeys(
+        ["git", "dulwich"], "objects are read by git/pack_reader.py, which checks them (docs/decisions/0009)"
+    ),
     "mmap": "a file that is cut short while it is mapped is a signal, not an error",
 }
 """What must not be in the process at all."""
@@ -53,7 +57,7 @@ MODULES = {place(path): ast.parse(path.read_text("utf-8")) for path in sorted(HO
 
 
 def name_of(module):
-    """``gitsession.store.git`` for ``store/git.py``."""
+    """``gitsession.git.repository`` for ``git/repository.py``."""
     return ".".join(["gitsession", *module.removesuffix(".py").removesuffix("/__init__").split("/")])
 
 
@@ -146,7 +150,7 @@ def test_a_library_has_one_door(library):
 
 def test_sqlite_stays_in_the_index_in_the_vault_and_where_agents_databases_are_read():
     outside = [module for module in importers_of("sqlite3") if not module.startswith("index/")]
-    assert outside == ["exchange/databases.py", "redaction/vault.py"]
+    assert outside == ["discovery/databases.py", "redaction/vault.py"]
 
 
 def test_click_and_rich_stay_in_the_command_line():
@@ -185,7 +189,7 @@ def test_only_the_command_line_prints_and_exits(module):
 
 
 READS = {"os.environ", "os.environb", "os.getenv", "os.putenv", "os.unsetenv", "os.path.expandvars"}
-MAY_READ = {"api/exchanging.py", "api/opened.py", "api/store.py", "api/summarizing.py", "store/gitcli.py"}
+MAY_READ = {"api/exchange.py", "api/opened.py", "api/store.py", "api/summarizing.py", "git/process.py"}
 
 
 @pytest.mark.parametrize("module", [module for module in MODULES if not is_outside(module) and module not in MAY_READ])

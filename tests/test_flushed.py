@@ -12,9 +12,9 @@ from raw import git
 from gitsession.api import Store
 from gitsession.cli import exits
 from gitsession.cli.app import run
+from gitsession.git.types import Oid
 from gitsession.model.entries import Message
-from gitsession.store import flushed, leaflog, refs
-from gitsession.store.base import Oid
+from gitsession.store import flush_record, refs, tip_reflog
 
 
 class Case:
@@ -92,18 +92,18 @@ def test_after_a_purge_the_next_flush_protects_all_branches_again(case: Case):
         entry = other.append(Message.user("to be purged"))
         store.flush()
         store.purge(store.plan_purge(other.id))
-        assert not (case.path / leaflog.FILE).exists() or entry.oid not in (case.path / leaflog.FILE).read_text()
+        assert not (case.path / tip_reflog.FILE).exists() or entry.oid not in (case.path / tip_reflog.FILE).read_text()
         store.new_session(agent="agent").append(Message.user("later"))
-    assert case.line[-1] in (case.path / leaflog.FILE).read_text()
+    assert case.line[-1] in (case.path / tip_reflog.FILE).read_text()
     assert git(case.path, "fsck", "--strict", "--no-dangling") == ""
 
 
 def test_the_log_of_leaves_does_not_grow_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(leaflog, "_BYTES_MAX", 1000)
+    monkeypatch.setattr(tip_reflog, "_BYTES_MAX", 1000)
     names = [refs.leaf("20260101-aaaaaaaaaaaaa", f"b{number}") for number in range(3)]
     for number in range(100):
-        leaflog.append(tmp_path, {names[number % 3]: f"{number:040x}"}, dict)
-    text = (tmp_path / leaflog.FILE).read_text()
+        tip_reflog.append(tmp_path, {names[number % 3]: f"{number:040x}"}, dict)
+    text = (tmp_path / tip_reflog.FILE).read_text()
     assert len(text) < 2000
     assert all(f"{number:040x}" in text for number in (97, 98, 99))
 
@@ -191,39 +191,39 @@ NAME = "refs/heads/sessions/20260101-aaaaaaaaaaaaa/main"
 
 def test_the_record_tells_values_that_another_program_took_away(tmp_path: Path):
     (tmp_path / "gitsession").mkdir()
-    flushed.append(tmp_path, {NAME: (None, A)}, journal=1)
-    flushed.append(tmp_path, {NAME: (A, B), "refs/remotes/x/y": (None, A)}, journal=2)
-    assert flushed.read(tmp_path).last == {NAME: B}
-    assert flushed.read(tmp_path).passed == {}
-    flushed.append(tmp_path, {NAME: (A, C)}, journal=2)  # a flush that was killed, done again
-    assert flushed.read(tmp_path).passed == {}
-    flushed.append(tmp_path, {NAME: (A, D)}, journal=3)
-    assert flushed.read(tmp_path).passed == {NAME: [C]}
-    flushed.mark_checked(tmp_path)
-    assert flushed.read(tmp_path) == flushed.Flushed(last={NAME: D}, before={NAME: (3, A)})
-    flushed.append(tmp_path, {NAME: (D, None)}, journal=4)
-    assert flushed.read(tmp_path).since == {NAME: None}
+    flush_record.append(tmp_path, {NAME: (None, A)}, journal=1)
+    flush_record.append(tmp_path, {NAME: (A, B), "refs/remotes/x/y": (None, A)}, journal=2)
+    assert flush_record.read(tmp_path).last == {NAME: B}
+    assert flush_record.read(tmp_path).passed == {}
+    flush_record.append(tmp_path, {NAME: (A, C)}, journal=2)  # a flush that was killed, done again
+    assert flush_record.read(tmp_path).passed == {}
+    flush_record.append(tmp_path, {NAME: (A, D)}, journal=3)
+    assert flush_record.read(tmp_path).passed == {NAME: [C]}
+    flush_record.mark_checked(tmp_path)
+    assert flush_record.read(tmp_path) == flush_record.Flushed(last={NAME: D}, before={NAME: (3, A)})
+    flush_record.append(tmp_path, {NAME: (D, None)}, journal=4)
+    assert flush_record.read(tmp_path).since == {NAME: None}
 
 
 def test_a_line_that_was_torn_takes_no_other_along(tmp_path: Path):
     (tmp_path / "gitsession").mkdir()
-    flushed.append(tmp_path, {NAME: (None, A)}, journal=1)
-    with (tmp_path / flushed.FILE).open("ab") as file:
+    flush_record.append(tmp_path, {NAME: (None, A)}, journal=1)
+    with (tmp_path / flush_record.FILE).open("ab") as file:
         file.write(f"2 {A} {B[:7]}".encode())
-    flushed.append(tmp_path, {NAME: (A, C)}, journal=3)
-    assert flushed.read(tmp_path).last == {NAME: C}
+    flush_record.append(tmp_path, {NAME: (A, C)}, journal=3)
+    assert flush_record.read(tmp_path).last == {NAME: C}
 
 
 def test_the_record_is_written_anew_when_it_has_grown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(flushed, "_SPARE_BYTES", 1000)
+    monkeypatch.setattr(flush_record, "_SPARE_BYTES", 1000)
     (tmp_path / "gitsession").mkdir()
-    flushed.append(tmp_path, {NAME + "-other": (None, A)}, journal=1)
-    flushed.mark_checked(tmp_path)
-    flushed.append(tmp_path, {NAME: (None, D)}, journal=1)
+    flush_record.append(tmp_path, {NAME + "-other": (None, A)}, journal=1)
+    flush_record.mark_checked(tmp_path)
+    flush_record.append(tmp_path, {NAME: (None, D)}, journal=1)
     for number in range(500):
-        flushed.append(tmp_path, {NAME: (B, C) if number % 2 else (C, B)}, journal=number + 2)
-        assert (tmp_path / flushed.FILE).stat().st_size < 4000
-        held = flushed.read(tmp_path)
+        flush_record.append(tmp_path, {NAME: (B, C) if number % 2 else (C, B)}, journal=number + 2)
+        assert (tmp_path / flush_record.FILE).stat().st_size < 4000
+        held = flush_record.read(tmp_path)
         assert held.last == {NAME + "-other": A, NAME: C if number % 2 else B}
         assert held.since == {NAME: held.last[NAME]}
         assert held.passed == {NAME: [D]}

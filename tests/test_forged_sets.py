@@ -19,13 +19,14 @@ from gitsession import Message, Store
 from gitsession.codec.holes import Stored
 from gitsession.model.blocks import Text, ToolCall
 from gitsession.model.entries import Entry
-from gitsession.session.keep import own
-from gitsession.session.purged import WITHHELD_OID, Replacement, Tombstones
+from gitsession.purge import tombstone_commits
+from gitsession.sessions.commit_writer import own
+from gitsession.sessions.tombstone_set import WITHHELD_OID, Replacement, Tombstones
 from gitsession.store import refs
-from gitsession.store.gitstore import GitStore
-from gitsession.sync import judging, proposals, tombstones
-from gitsession.sync.proposals import Limits, Proposed
-from gitsession.sync.reading import GitReader
+from gitsession.store.git_store import GitStore
+from gitsession.validation import proposals, validate
+from gitsession.validation.proposals import Limits, Proposed
+from gitsession.validation.reader import GitReader
 
 ALL = "refs/heads/*:refs/heads/*"
 TOKEN = a_token()
@@ -65,7 +66,7 @@ def client(tmp_path: Path) -> Client:
 
 
 def pushed(client: Client, to: Path, said: Tombstones) -> subprocess.CompletedProcess[str]:
-    made = tombstones.added(client.store, None, said, 1000)
+    made = tombstone_commits.added(client.store, None, said, 1000)
     for kind, data in made.objects.values():
         client.put(kind, data)
     return push(client.path, to, f"{made.oid}:{refs.TOMBSTONES}")
@@ -216,10 +217,12 @@ def test_an_entry_that_was_redacted_can_only_be_hidden_more(tmp_path: Path) -> N
         with Store.open(path) as store:
             store.sync("origin")
     with GitStore.open(paths[0]) as forger, GitStore.open(paths[1]) as ours:
-        [by] = tombstones.read(forger).replaced.values()
+        [by] = tombstone_commits.read(forger).replaced.values()
         draft = own(Message.user("I never said that", at_ms=1000), bytes(16), None)
         words = Replacement(draft.form, draft.stored)
-        made = tombstones.added(forger, forger.ref(refs.TOMBSTONES), Tombstones(replaced={by.digest: words}), 2000)
+        made = tombstone_commits.added(
+            forger, forger.ref(refs.TOMBSTONES), Tombstones(replaced={by.digest: words}), 2000
+        )
         with forger.transaction() as tx:
             tx.put_all(made.objects)
             tx.move("refs/heads/gitsession/forged", made.oid, expected=None)
@@ -239,15 +242,15 @@ def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_time_for_judging_counts_for_sets_too(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     tip = None
     for number in range(4):
-        made = tombstones.added(client.store, tip, Tombstones(frozenset({f"{number:064x}"})), 1000)
+        made = tombstone_commits.added(client.store, tip, Tombstones(frozenset({f"{number:064x}"})), 1000)
         for kind, data in made.objects.values():
             client.put(kind, data)
         tip = made.oid
     move = Proposed(refs.TOMBSTONES, None, tip)
     with GitReader(client.path, {}) as read:
-        assert judging.judge(read, [move]) == []
+        assert validate.judge(read, [move]) == []
         ticking(monkeypatch)
-        [refusal] = judging.judge(read, [move], limits=Limits(seconds=3))
+        [refusal] = validate.judge(read, [move], limits=Limits(seconds=3))
     assert refusal.rule == "limit"
 
 
@@ -255,7 +258,7 @@ def test_the_time_for_judging_counts_to_the_end_of_a_line(client: Client, monkey
     """Entries are read many at a time, and after that each line is walked down."""
     moves = [Proposed(ref, None, oid) for ref, oid in client.store.refs(refs.SESSIONS).items()]
     with GitReader(client.path, {}) as read:
-        assert judging.judge(read, moves) == []
+        assert validate.judge(read, moves) == []
         ticking(monkeypatch)
-        told = judging.judge(read, moves, limits=Limits(seconds=1))
+        told = validate.judge(read, moves, limits=Limits(seconds=1))
     assert {(refusal.ref, refusal.rule) for refusal in told} == {(move.ref, "limit") for move in moves}

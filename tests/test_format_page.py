@@ -9,12 +9,15 @@ import pytest
 from strategies import fields_of
 
 from gitsession.codec import cbor, digest, holes, lift, message, payload
-from gitsession.formats import FORMATS, jsonl
+from gitsession.formats import FORMATS
+from gitsession.formats.base import jsonl
+from gitsession.git import objects, ref_names
 from gitsession.model import blocks, entries
 from gitsession.model.blocks import Text
 from gitsession.model.entries import KINDS, ROLES, Message
-from gitsession.session import keep, names, naming, node
-from gitsession.store import layout, objects, refnames, refs
+from gitsession.sessions import branch_names, commit_writer, layout, node
+from gitsession.sessions import session_ids as names
+from gitsession.store import refs
 from gitsession.workspace import names as file_names
 
 PAGE = (Path(__file__).parent.parent / "docs" / "format.md").read_text("utf-8")
@@ -48,15 +51,15 @@ def rows_of(title):
 
 @pytest.fixture(scope="module")
 def kept():
-    draft = keep.own(ENTRY, NONCE, None)
+    draft = commit_writer.own(ENTRY, NONCE, None)
     parts = {}
 
     class Put:
         def put(self, kind, data):
             parts[kind] = data
-            return keep.oid_of(kind, data)
+            return commit_writer.oid_of(kind, data)
 
-    commit, entry = keep.commit_of(draft, keep.put_tree(Put(), draft.form, draft.stored), None)
+    commit, entry = commit_writer.commit_of(draft, commit_writer.put_tree(Put(), draft.form, draft.stored), None)
     return draft, parts, commit, entry
 
 
@@ -185,7 +188,7 @@ def test_the_limits_of_the_page_are_those_of_the_code():
     assert limit("payload of our own") == f"{payload.PAYLOAD_BYTES_MAX >> 20} MiB, {cbor.DEPTH_MAX} levels"
     assert limit("payload with its holes filled") == f"{holes.WHOLE_BYTES_MAX >> 30} GiB"
     assert limit("JSON line").startswith(f"{jsonl.DEPTH_MAX} levels")
-    assert limit("ref name").startswith(f"{refnames.NAME_BYTES_MAX} bytes; 64 characters; ")
+    assert limit("ref name").startswith(f"{ref_names.NAME_BYTES_MAX} bytes; 64 characters; ")
     sizes = (message.SUBJECT_MAX, message.BODY_BYTES_MAX, message.TRAILER_MAX)
     assert limit("commit message") == "subject {}, body {:,} bytes, trailer {} characters".format(*sizes)
 
@@ -203,7 +206,7 @@ NUMBERS = {
     "the version of payloads": f"{{ v: {payload.VERSION}, kind: text",
     "a session's name": f"first {names.LENGTH} of base32",
     "a session's name that is taken": f"{names.LENGTH_TAKEN} characters are taken",
-    "a branch's name": "first {} characters of base32(its chain) ({}, {} or {} where".format(*naming.LENGTHS),
+    "a branch's name": "first {} characters of base32(its chain) ({}, {} or {} where".format(*branch_names.LENGTHS),
     "times": "clamped to [0, 2^32-1]",
 }
 

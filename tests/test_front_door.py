@@ -12,27 +12,27 @@ import pytest
 
 import gitsession
 from gitsession import Message, Session, Store
-from gitsession.api.exported import RedactedExport
 from gitsession.api.purges import Trashed
 from gitsession.api.redacting import Redaction
-from gitsession.checkpoint.at import FileChange, Files
-from gitsession.checkpoint.taking import Phase
-from gitsession.exchange.repair import Repaired
+from gitsession.archive.retention import Expired, Retention
+from gitsession.checkpoints.at import FileChange, Files
+from gitsession.checkpoints.capturing import Phase
+from gitsession.checkpoints.planning import RewindPlan, What
+from gitsession.checkpoints.rewinding import Rewound
 from gitsession.git.engine import StoreRepository
 from gitsession.index.catalogue import Catalogue, Stat
-from gitsession.live.drain import Drained
-from gitsession.rewind.perform import Rewound
-from gitsession.rewind.plan import RewindPlan, What
-from gitsession.session.findings import Report, Sealed
-from gitsession.session.secrets import FoundSecret, SecretSearch
-from gitsession.store.base import Transaction
-from gitsession.sync.finding import PurgePlan
-from gitsession.sync.purging import Purged
+from gitsession.live.ingesting import Drained
+from gitsession.purge.exports import RedactedExport
+from gitsession.purge.finding import PurgePlan
+from gitsession.purge.purging import Purged
+from gitsession.repair.repair import Repaired
+from gitsession.sessions.stored_secrets import FoundSecret, SecretSearch
+from gitsession.store.interface import Transaction
+from gitsession.sync.remote_status import Standing
 from gitsession.sync.remotes import Remote
-from gitsession.sync.retention import Expired, Retention
-from gitsession.sync.standing import Standing
 from gitsession.sync.syncing import SyncReport
 from gitsession.sync.transport import Talk
+from gitsession.verify.findings import Report, Sealed
 from gitsession.workspace.patches import FilePatch
 
 INNER = {Catalogue, Stat}

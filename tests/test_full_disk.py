@@ -17,7 +17,7 @@ from gitsession.compaction.writing import Writing
 from gitsession.errors import Unavailable
 from gitsession.model.entries import Message
 from gitsession.store.create import create
-from gitsession.store.gitstore import GitStore
+from gitsession.store.git_store import GitStore
 
 SIZES = {"tmpfs": ("2m", 1_200_000), "ext4": ("4M", 2_200_000)}
 """Of the disk, and of what is removed in the end: a flush wants as much as waits in the journal, compressed."""

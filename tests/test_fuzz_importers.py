@@ -17,13 +17,13 @@ from gitsession.context import profiles
 from gitsession.context.fold import context
 from gitsession.context.line import Line
 from gitsession.context.providers import PROVIDERS, provider
+from gitsession.discovery import discover, projects
 from gitsession.errors import Malformed
-from gitsession.exchange import discover, projects
-from gitsession.exchange.bring_in import BroughtIn, bring_in
-from gitsession.exchange.gather import gather
+from gitsession.exporting.gather import gather
 from gitsession.formats import ACCOMPANIED, FORMATS, Source
+from gitsession.importing.import_session import BroughtIn, bring_in
 from gitsession.model.entries import Entry, Session
-from gitsession.store.base import ObjectStore
+from gitsession.store.interface import ObjectStore
 from gitsession.store.memory import MemoryStore
 
 NAME = "/work/folder/named"

@@ -160,7 +160,7 @@ def test_a_file_that_never_ends_is_taken_as_far_as_it_went_or_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever writes to it is as fast as we read."""
-    from gitsession.exchange import discover
+    from gitsession.discovery import discover
 
     monkeypatch.setattr(discover, "FILE_BYTES_MAX", 1 << 20)
     path = tmp_path / "a.jsonl"

@@ -14,9 +14,9 @@ from builders import pi_file, said
 from test_odd_shapes import assert_in_step, calls_of
 
 from gitsession.cli import app as command_line
-from gitsession.exchange import sources
-from gitsession.exchange.bring_in import bring_in
+from gitsession.discovery import sources
 from gitsession.formats import FORMATS
+from gitsession.importing.import_session import bring_in
 from gitsession.store.memory import MemoryStore
 
 SHAPES: dict[str, Callable[[int], bytes]] = {

@@ -15,14 +15,14 @@ from gitsession.api import Store
 from gitsession.cli import exits
 from gitsession.cli.app import run
 from gitsession.errors import Corrupt, NotFound
+from gitsession.git.objects import parse_tree
+from gitsession.git.types import Oid
 from gitsession.model.entries import Message
-from gitsession.session import graph
-from gitsession.session.gaps import Gap
-from gitsession.session.meta import meta_of
-from gitsession.session.unreached import unassigned
-from gitsession.store.base import Oid
+from gitsession.sessions import graph
+from gitsession.sessions.gaps import Gap
+from gitsession.sessions.meta import meta_of
+from gitsession.sessions.unreachable import unassigned
 from gitsession.store.memory import MemoryStore
-from gitsession.store.objects import parse_tree
 
 ENTRIES = 500
 

@@ -14,13 +14,14 @@ from raw import git
 
 from gitsession.cli import app as command_line
 from gitsession.cli import exits
+from gitsession.git import hook_files
 from gitsession.model.entries import Message
-from gitsession.session import content
-from gitsession.session.node import load
+from gitsession.sessions import content
+from gitsession.sessions.node import load
 from gitsession.store import create, refs
-from gitsession.store.gitstore import GitStore
-from gitsession.sync import gate, hookfiles
-from gitsession.sync.proposals import Proposed
+from gitsession.store.git_store import GitStore
+from gitsession.sync import secret_scan
+from gitsession.validation.proposals import Proposed
 
 KEY = "AKIA" + "Z3KQ7XJ2M5TB6WPL"  # joined here, so that no file of ours looks as if it held one
 OTHER = "AKIA" + "Q5NV2RC7D3HY4SGF"
@@ -43,7 +44,7 @@ def told(store: GitStore, *olds: str) -> list[tuple[str, str, str]]:
     """What is found in all there is: session, rule, path."""
     store.flush()
     moves = [Proposed(ref, None, oid) for ref, oid in store.refs(refs.SESSIONS).items()]
-    return [(hit.session, hit.rule, hit.path) for hit in gate.scan_new(store, moves, olds)]
+    return [(hit.session, hit.rule, hit.path) for hit in secret_scan.scan_new(store, moves, olds)]
 
 
 def test_what_was_said_is_found_in_its_entry_by_its_rule(store) -> None:
@@ -60,10 +61,10 @@ def test_what_the_other_side_has_is_not_looked_at_again(store) -> None:
 
 
 def test_what_is_looked_at_together_is_told_in_its_order_each_by_itself(store, monkeypatch) -> None:
-    monkeypatch.setattr(gate, "_AT_ONCE", 3)
+    monkeypatch.setattr(secret_scan, "_AT_ONCE", 3)
     said = begun(store, *(f"the key is {KEY}" if n % 3 else f"number {n}" for n in range(10)))
     store.flush()
-    found = gate.scan_new(store, [Proposed(refs.leaf(said.id), None, said.leaf.oid)])
+    found = secret_scan.scan_new(store, [Proposed(refs.leaf(said.id), None, said.leaf.oid)])
     line = [node.oid for node in said.line()]
     assert [hit.oid for hit in found] == [oid for n, oid in reversed([*enumerate(line[-10:])]) if n % 3]
 
@@ -100,9 +101,9 @@ def test_a_file_that_does_not_change_is_told_once(store) -> None:
 def test_what_is_allowed_goes_and_nothing_else(store) -> None:
     said = begun(store, f"the key is {KEY}", f"another is {OTHER}")
     first = said.line()[-2]
-    assert gate.allow(store, gate.at(store, said.id, first, RULE)) == 1
-    assert gate.allow(store, gate.at(store, said.id, first, RULE)) == 0
-    [left] = gate.scan_new(store, [Proposed(refs.leaf(said.id), None, said.leaf.oid)])
+    assert secret_scan.allow(store, secret_scan.at(store, said.id, first, RULE)) == 1
+    assert secret_scan.allow(store, secret_scan.at(store, said.id, first, RULE)) == 0
+    [left] = secret_scan.scan_new(store, [Proposed(refs.leaf(said.id), None, said.leaf.oid)])
     assert left.oid == said.leaf.oid
     assert KEY not in (store.git_dir / "config").read_text()
 
@@ -142,7 +143,7 @@ def test_plain_git_push_stops_with_entry_and_rule(store, remote: Path, capsys) -
     store.flush()
     done = push(store.git_dir, remote, SESSIONS)
     assert done.returncode == 1
-    [hit] = gate.scan_new(store, [Proposed(refs.leaf(said.id), None, said.leaf.oid)])
+    [hit] = secret_scan.scan_new(store, [Proposed(refs.leaf(said.id), None, said.leaf.oid)])
     assert f"a secret in {hit.address}: {RULE}" in done.stderr
     assert KEY not in done.stderr
     capsys.readouterr()
@@ -186,8 +187,8 @@ def test_a_hook_that_is_there_is_asked_first_and_comes_back(store, remote: Path,
     assert push(store.git_dir, remote, SESSIONS).returncode == 1
     assert "refs/heads/sessions" in (tmp_path / "told").read_text()
     assert command_line.run(["gate", "uninstall"]) == 0
-    assert hookfiles.state(hooks, "pre-push") == hookfiles.OTHER
-    assert not hookfiles.is_kept(hooks, "pre-push")
+    assert hook_files.state(hooks, "pre-push") == hook_files.OTHER
+    assert not hook_files.is_kept(hooks, "pre-push")
 
 
 def test_without_gitsession_nothing_is_pushed(store, remote: Path) -> None:
@@ -203,8 +204,8 @@ def test_without_gitsession_nothing_is_pushed(store, remote: Path) -> None:
 
 def test_git_is_refused_where_it_would_push_without_the_hook(store, tmp_path: Path, monkeypatch, capsys) -> None:
     (tmp_path / "pre-push").mkdir()
-    (tmp_path / "pre-push/pre-push").write_bytes(hookfiles.script("pre-push"))
-    monkeypatch.setattr(hookfiles, "_SHIPPED", tmp_path)
+    (tmp_path / "pre-push/pre-push").write_bytes(hook_files.script("pre-push"))
+    monkeypatch.setattr(hook_files, "_SHIPPED", tmp_path)
     assert command_line.run(["git", "log"]) == exits.REFUSED
     assert "is not executable" in capsys.readouterr().err
 
@@ -241,7 +242,7 @@ def test_our_push_holds_back_what_would_take_a_secret_along_and_sends_the_rest(s
     assert refs.leaf(said.id, "early") in there
     assert refs.leaf(said.id) not in there
     assert refs.leaf(said.id, "side") not in there
-    hit = next(iter(gate.scan_new(store, [Proposed(refs.leaf(said.id), None, said.leaf.oid)])))
+    hit = next(iter(secret_scan.scan_new(store, [Proposed(refs.leaf(said.id), None, said.leaf.oid)])))
     assert command_line.run(["gate", "allow", hit.address]) == 0
     assert command_line.run([how]) == 0
     assert refs.leaf(said.id, "side") in everything_in(home)[0]
@@ -274,7 +275,7 @@ def test_what_was_let_go_is_told_and_taken_back(store, home: Path, capsys) -> No
     assert command_line.run(["gate", "list"]) == 1
     files = store.refs(refs.session(said.id))[f"{refs.session(said.id)}files"]
     assert command_line.run(["gate", "allow", f"{said.id}@leaf"]) == 0
-    assert gate.allow(store, gate.at(store, said.id, load(store, files))) == 1
+    assert secret_scan.allow(store, secret_scan.at(store, said.id, load(store, files))) == 1
     assert command_line.run(["push"]) == 0
     capsys.readouterr()
     assert command_line.run(["gate", "list"]) == 0
@@ -283,16 +284,16 @@ def test_what_was_let_go_is_told_and_taken_back(store, home: Path, capsys) -> No
     assert file.startswith("file:")
     assert command_line.run(["gate", "forget", entry, "no-such-rule"]) == 1
     assert command_line.run(["gate", "forget", entry, RULE]) == 0
-    assert [key.rpartition(":")[0] for key in gate.allowances(store)] == [file]
+    assert [key.rpartition(":")[0] for key in secret_scan.allowances(store)] == [file]
     assert command_line.run(["gate", "forget", file]) == 0
-    assert gate.allowances(store) == []
+    assert secret_scan.allowances(store) == []
     assert command_line.run(["gate", "forget", entry]) == 1
 
 
 def test_what_was_let_go_of_an_entry_that_is_gone_is_told_by_its_digest(store, capsys) -> None:
     digest = "0f" * 32
-    git(store.git_dir, "config", gate.ALLOWED, f"{digest}:{RULE}")
+    git(store.git_dir, "config", secret_scan.ALLOWED, f"{digest}:{RULE}")
     assert command_line.run(["gate", "list", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["allowed"] == [{"what": digest, "rule": RULE, "entries": []}]
     assert command_line.run(["gate", "forget", digest]) == 0
-    assert gate.allowances(store) == []
+    assert secret_scan.allowances(store) == []

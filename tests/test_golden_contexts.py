@@ -13,7 +13,7 @@ from gitsession.context.line import Line
 from gitsession.context.providers import pi as as_pi
 from gitsession.context.providers import provider
 from gitsession.context.value import Context
-from gitsession.session.address import resolve
+from gitsession.sessions.addresses import resolve
 from gitsession.store.memory import MemoryStore
 
 ROLES = {"tool": "toolResult"}

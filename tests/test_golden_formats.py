@@ -9,7 +9,8 @@ import pytest
 from builders import SHARED
 from goldens import given_back
 
-from gitsession.formats import FORMATS, claimed, pi
+from gitsession.formats import FORMATS, claimed
+from gitsession.formats.pi import agent as pi
 from gitsession.model.entries import Label, Opaque, Title, Unknown
 
 FILES = sorted((SHARED / "sessions" / "pi").glob("*.jsonl")) + sorted((SHARED / "sessions" / "omp").glob("*.jsonl"))

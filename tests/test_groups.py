@@ -7,8 +7,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitsession.formats.groups import LF, group, riding, spoken
-from gitsession.formats.jsonl import Object
+from gitsession.formats.base.groups import LF, group, riding, spoken
+from gitsession.formats.base.jsonl import Object
 
 NOISE = b'{"type":"noise"}'
 WORDS = b'{"type":"words"}'

@@ -20,7 +20,7 @@ from conversations import DRAWN, NAMES, SOURCES, TARGETS, context, hand_over, is
 
 from gitsession.context import fold
 from gitsession.context.line import Line
-from gitsession.exchange.send_out import SentOut, send
+from gitsession.exporting.export_session import SentOut, send
 from gitsession.model.blocks import OtherBlock, Text, ToolCall
 from gitsession.model.entries import Message
 from gitsession.store.memory import MemoryStore

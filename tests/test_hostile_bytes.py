@@ -18,14 +18,14 @@ from mutation import mutant
 
 from gitsession.codec import cbor, holes, message, payload
 from gitsession.errors import Corrupt, Malformed, NotAStore
+from gitsession.git import config, objects
+from gitsession.git.ref_reader import RefReader
 from gitsession.model.blocks import Image, Text, Thinking, ToolCall
 from gitsession.model.entries import Fork, Message, Session
 from gitsession.model.headline import Headline
-from gitsession.session import node
-from gitsession.store import config, objects
-from gitsession.store.frames import HEAD_BYTES, header
+from gitsession.sessions import node
 from gitsession.store.journal import Journal, decode_record, encode_record
-from gitsession.store.refreader import RefReader
+from gitsession.store.journal_frames import HEAD_BYTES, header
 
 SEED = int(os.environ.get("GITSESSION_FUZZ_SEED") or 20_260_101)
 """A run with another seed, of the clock for example, tries other mutants."""

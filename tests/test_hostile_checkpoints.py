@@ -20,7 +20,7 @@ from restoring import Blobs, as_seen, carried_out, opened, picture
 from gitsession.errors import GitSessionError, Malformed, Unavailable
 from gitsession.store.memory import MemoryStore
 from gitsession.workspace import names, trees
-from gitsession.workspace.judging import CHANGES_MAX, Change
+from gitsession.workspace.path_rules import CHANGES_MAX, Change
 from gitsession.workspace.restore import restore
 from gitsession.workspace.root import Root
 from gitsession.workspace.trees import File

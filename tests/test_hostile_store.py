@@ -16,7 +16,7 @@ from gitsession import Message, Store
 from gitsession.cli import app as command_line
 from gitsession.cli import exits, hooking
 from gitsession.cli.app import COMMANDS, HIDDEN
-from gitsession.store import gitcli
+from gitsession.git import process
 
 Run = Callable[..., None]
 
@@ -247,7 +247,7 @@ def test_git_runs_no_hook_of_a_store_and_scans_every_push(store, tmp_path, monke
     stopped = subprocess.run([*push, f"refs/heads/sessions/{secret.id}/main"], capture_output=True, text=True)
     assert stopped.returncode == 1
     assert f"a secret in {secret.id}@" in stopped.stderr
-    there = gitcli.run(hub, "for-each-ref", "--format=%(refname)").out.decode()
+    there = process.run(hub, "for-each-ref", "--format=%(refname)").out.decode()
     assert clean.id in there
     assert secret.id not in there
     assert not dead.exists()
@@ -327,5 +327,5 @@ def test_a_remote_that_promises_objects_is_not_asked_for_them(store, run, tmp_pa
     with faults.one():
         command_line.run(["maintain"])
         command_line.run(["verify"])
-        gitcli.run(store, "cat-file", "-e", lost, accept=range(256))
+        process.run(store, "cat-file", "-e", lost, accept=range(256))
         assert not canary.exists()

@@ -44,18 +44,22 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gitsession.codec.digest import to_base32
+from gitsession.discovery import discover
 from gitsession.errors import Malformed, Refused
-from gitsession.exchange import bring_in as importing
-from gitsession.exchange import discover, send_out
-from gitsession.formats import FORMATS, pi
+from gitsession.exporting import export_session
+from gitsession.formats import FORMATS
+from gitsession.formats.pi import agent as pi
+from gitsession.git.types import Kind, Oid
+from gitsession.importing import import_session as importing
 from gitsession.model.entries import Attachment, Message
 from gitsession.redaction.original import Original
-from gitsession.session import active, content, facts, graph, names
-from gitsession.session import marks as rules
-from gitsession.session.meta import meta_of
+from gitsession.sessions import active_branch, content, facts, graph
+from gitsession.sessions import marks as rules
+from gitsession.sessions import session_ids as names
+from gitsession.sessions.meta import meta_of
 from gitsession.store import refs
-from gitsession.store.base import Kind, ObjectStore, Oid
-from gitsession.store.maintain import maintain
+from gitsession.store.interface import ObjectStore
+from gitsession.store.maintenance import maintain
 from gitsession.store.memory import MemoryStore
 from gitsession.store.spill import PLACE, Spill
 
@@ -342,7 +346,7 @@ def test_a_file_that_was_put_back_is_exported_as_it_is_now(store: ObjectStore) -
     bring(store, new)
     assert bring(store, old).new == 0
     assert exported(store, sid) == old
-    assert active.active(store, sid) == "main"
+    assert active_branch.active(store, sid) == "main"
     assert bring(store, old).moves == ()
 
 
@@ -482,7 +486,7 @@ def test_what_we_append_and_what_the_agent_appends_are_both_kept(store: ObjectSt
     assert moved_forward(store, before, session_refs(store))
     assert sorted(leaves(store, sid).values()) == ["assistant: words of f", "user: ours"]
     assert exported(store, sid) == pi_file(*LONG)
-    assert send_out.home(store, sid).left_out == 1
+    assert export_session.home(store, sid).left_out == 1
 
 
 def test_the_agent_s_line_goes_on_on_its_branch_whatever_branches_we_opened(store: ObjectStore) -> None:
@@ -512,13 +516,13 @@ def test_our_label_and_title_outlive_an_import(store: ObjectStore) -> None:
 
 def test_a_session_made_here_has_no_file_to_give_back(store: ObjectStore) -> None:
     with pytest.raises(Refused, match="made here"):
-        send_out.home(store, begun(store).id)
+        export_session.home(store, begun(store).id)
 
 
 def test_one_line_of_a_tree_is_given_back_alone(store: ObjectStore) -> None:
     sid = bring(store, pi_file(*TREE)).session
     at = session(store, sid).resolve("e")
-    assert send_out.home(store, sid, at).data == pi_file(TREE[0], TREE[1], TREE[3], TREE[4])
+    assert export_session.home(store, sid, at).data == pi_file(TREE[0], TREE[1], TREE[3], TREE[4])
 
 
 # ---- bad input

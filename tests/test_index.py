@@ -37,20 +37,21 @@ from gitsession.api import Session, Store
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import Ambiguous, GitSessionError, MissingObject, NotFound, Refused
 from gitsession.formats import FORMATS
+from gitsession.git.types import Kind, RefValue
 from gitsession.index import catalogue as catalogue_module
 from gitsession.index import update
 from gitsession.index.catalogue import FILE, Catalogue
 from gitsession.index.here import Here
 from gitsession.model.entries import Label, Message, Title
-from gitsession.store import peek, refs, writing
-from gitsession.store.base import Kind, ObjectStore, RefValue
+from gitsession.store import change_stamp, refs, writing
 from gitsession.store.create import create
+from gitsession.store.interface import ObjectStore
 
 
 @pytest.fixture(autouse=True)
 def no_race_with_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every directory counts as just changed, so that a fingerprint does not depend on when it is taken."""
-    monkeypatch.setattr(peek, "_FRESH_NS", 10**18)
+    monkeypatch.setattr(change_stamp, "_FRESH_NS", 10**18)
 
 
 @pytest.fixture

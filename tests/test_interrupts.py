@@ -12,7 +12,7 @@ from faults.invariants import sound, texts
 from raw import append
 
 from gitsession.store.create import LOCK, create
-from gitsession.store.gitstore import GitStore
+from gitsession.store.git_store import GitStore
 from gitsession.store.lock import StoreLock
 from gitsession.store.writing import Writing
 

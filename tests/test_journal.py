@@ -11,7 +11,7 @@ import pytest
 
 from gitsession.codec import cbor
 from gitsession.errors import Corrupt, NotAStore
-from gitsession.store import frames
+from gitsession.store import journal_frames
 from gitsession.store.journal import Journal, decode_record, encode_record
 
 REF = "refs/heads/sessions/s1/main"
@@ -117,7 +117,7 @@ def test_reading_wants_no_more_than_the_journal(directory, journal):
         "import sys; from pathlib import Path; from gitsession.store.journal import Journal\n"
         "news = Journal(Path(sys.argv[1]), writable=False).tail(locked=False)\n"
         "assert [r.objects for _, r in news.records] == [[('blob', b'one')]]\n"
-        "assert not {'gitsession.store.git', 'subprocess'} & set(sys.modules)\n"
+        "assert not {'gitsession.git.repository', 'subprocess'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", script, directory], check=True, env={"PYTHONPATH": os.pathsep.join(sys.path)})
 
@@ -139,18 +139,18 @@ def test_a_torn_record_is_the_end_and_is_written_over(directory, journal, cut):
 def end_of(directory: Path, *, records: int) -> int:
     """Where the first so many records of the first file end."""
     with open(directory / "00000001", "rb") as file:
-        offset = frames.HEAD_BYTES
+        offset = journal_frames.HEAD_BYTES
         for _ in range(records):
-            length = frames.length_at(file.fileno(), offset, 1 << 30)
+            length = journal_frames.length_at(file.fileno(), offset, 1 << 30)
             assert length is not None
-            offset += frames.HEAD_BYTES + length
+            offset += journal_frames.HEAD_BYTES + length
         return offset
 
 
 def test_a_record_inside_a_payload_cannot_pass_for_the_next_one(directory, journal):
     write(journal, "one")
     raw = (directory / "00000001").read_bytes()
-    embedded = raw[frames.HEAD_BYTES : end_of(directory, records=1)]
+    embedded = raw[journal_frames.HEAD_BYTES : end_of(directory, records=1)]
     journal.append(encode_record([("blob", embedded * 3)], []), sync=True)
     start = end_of(directory, records=1)
     at = raw_index(directory, embedded, start)
@@ -167,10 +167,10 @@ def raw_index(directory: Path, needle: bytes, start: int) -> int:
 
 def test_a_record_of_an_earlier_file_does_not_verify_in_a_later_one(directory, journal):
     write(journal, "one")
-    record = (directory / "00000001").read_bytes()[frames.HEAD_BYTES : end_of(directory, records=1)]
+    record = (directory / "00000001").read_bytes()[journal_frames.HEAD_BYTES : end_of(directory, records=1)]
     journal.start_next()
     with open(directory / "00000002", "r+b") as file:
-        file.seek(frames.HEAD_BYTES)
+        file.seek(journal_frames.HEAD_BYTES)
         file.write(record)
     assert read_all(directory) == ["one"]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitsession.formats.jsonl import DEPTH_MAX, Failure, cut, parse
+from gitsession.formats.base.jsonl import DEPTH_MAX, Failure, cut, parse
 
 
 @pytest.mark.parametrize(

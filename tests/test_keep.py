@@ -11,13 +11,12 @@ from gitsession.codec import holes
 from gitsession.codec.holes import Stored
 from gitsession.codec.message import SourceRef
 from gitsession.codec.payload import decode
+from gitsession.git.objects import SECONDS_MAX, parse_tree
 from gitsession.model.blocks import Image, Text
 from gitsession.model.entries import KINDS, Compaction, Message, Reset, Unknown
 from gitsession.model.headline import Headline
-from gitsession.session import keep
-from gitsession.session.node import parse
-from gitsession.store import layout
-from gitsession.store.objects import SECONDS_MAX, parse_tree
+from gitsession.sessions import commit_writer, layout
+from gitsession.sessions.node import parse
 
 NONCE = bytes(16)
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(2_000)
@@ -31,26 +30,26 @@ class Put:
 
     def put(self, kind, data):
         self.parts.append((kind, data))
-        return keep.oid_of(kind, data)
+        return commit_writer.oid_of(kind, data)
 
 
 def commit(entry, parent=None):
-    draft = keep.own(entry, NONCE, None)
-    return keep.commit_of(draft, keep.tree_of(draft.form, draft.stored), parent)
+    draft = commit_writer.own(entry, NONCE, None)
+    return commit_writer.commit_of(draft, commit_writer.tree_of(draft.form, draft.stored), parent)
 
 
 @given(ENTRIES | st.builds(Unknown, name=TEXT.filter(lambda name: name not in KINDS)), NONCES)
 def test_the_node_of_an_append_is_the_node_that_a_reader_finds(entry, nonce):
-    draft = keep.own(entry, nonce, None)
-    data, node = keep.commit_of(draft, keep.tree_of(draft.form, draft.stored), None)
+    draft = commit_writer.own(entry, nonce, None)
+    data, node = commit_writer.commit_of(draft, commit_writer.tree_of(draft.form, draft.stored), None)
     assert parse(node.oid, data) == node
 
 
 @given(WILD_TEXT, st.none() | st.text(st.characters(), max_size=300), WILD_TEXT)
 def test_so_it_is_for_an_import_whatever_its_kind_and_its_id(kind, source_id, words):
     said = Headline(kind=kind, label=kind, words=words, body=words, model=words)
-    draft = keep.Draft("jsonl", Stored(b"{}", b"", ()), said, SourceRef.of("pi", source_id, 3))
-    data, node = keep.commit_of(draft, "1" * 40, None)
+    draft = commit_writer.Draft("jsonl", Stored(b"{}", b"", ()), said, SourceRef.of("pi", source_id, 3))
+    data, node = commit_writer.commit_of(draft, "1" * 40, None)
     assert parse(node.oid, data) == node
 
 
@@ -78,19 +77,19 @@ def test_the_committers_time_never_runs_backwards():
 
 
 def test_an_entry_without_a_time_takes_its_parents():
-    draft = keep.Draft("jsonl", Stored(b"{}", b"", ()), Headline(kind="opaque", label="opaque"))
+    draft = commit_writer.Draft("jsonl", Stored(b"{}", b"", ()), Headline(kind="opaque", label="opaque"))
     parent = commit(Reset(at_ms=20_000), commit(Reset(at_ms=50_000))[1])[1]
-    assert keep.commit_of(draft, "1" * 40, parent)[1].author_seconds == 20
-    assert keep.commit_of(draft, "1" * 40, None)[1].author_seconds == 0
+    assert commit_writer.commit_of(draft, "1" * 40, parent)[1].author_seconds == 20
+    assert commit_writer.commit_of(draft, "1" * 40, None)[1].author_seconds == 0
 
 
 def test_the_tree_holds_the_payload_and_what_was_lifted_from_it():
     entry = Compaction(summary="We did it.", preserve={"shot": PNG, "again": PNG})
-    draft = keep.own(entry, NONCE, None)
+    draft = commit_writer.own(entry, NONCE, None)
     put = Put()
-    tree = keep.put_tree(put, draft.form, draft.stored)
-    objects = {keep.oid_of(kind, data): data for kind, data in put.parts}
-    assert tree == keep.tree_of(draft.form, draft.stored)
+    tree = commit_writer.put_tree(put, draft.form, draft.stored)
+    objects = {commit_writer.oid_of(kind, data): data for kind, data in put.parts}
+    assert tree == commit_writer.tree_of(draft.form, draft.stored)
     top = {name: (mode, oid) for mode, name, oid in parse_tree(objects[tree])}
     assert set(top) == {"entry.cbor", layout.HOLES, layout.BLOBS, layout.SUMMARY}
     assert objects[top[layout.SUMMARY][1]] == b"We did it."
@@ -112,11 +111,11 @@ def test_git_takes_a_line_of_entries(tmp_path):
     git("init", "-q", "--bare", ".")
     node = None
     for entry in (Message.user("hi"), Message.user([Text("see"), Image(PNG, "image/png")]), Compaction(summary="ok")):
-        draft = keep.own(entry, NONCE, None)
+        draft = commit_writer.own(entry, NONCE, None)
         put = Put()
-        data, node = keep.commit_of(draft, keep.put_tree(put, draft.form, draft.stored), node)
+        data, node = commit_writer.commit_of(draft, commit_writer.put_tree(put, draft.form, draft.stored), node)
         for kind, part in [*put.parts, ("commit", data)]:
-            assert git("hash-object", "-t", kind, "-w", "--stdin", stdin=part) == keep.oid_of(kind, part)
+            assert git("hash-object", "-t", kind, "-w", "--stdin", stdin=part) == commit_writer.oid_of(kind, part)
     git("update-ref", "refs/heads/line", node.oid)
     assert git("fsck", "--strict", "--no-dangling") == ""
     said = git("log", "--format=%an: %s", "line").splitlines()

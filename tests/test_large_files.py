@@ -17,15 +17,16 @@ from builders import dumps, header, joined, pi_file, said, shared_files, slot, t
 from faults.full import tmpfs
 
 from gitsession.api import Store
+from gitsession.discovery import discover
 from gitsession.errors import Unavailable
-from gitsession.exchange import bring_in, discover
 from gitsession.formats import ACCOMPANIED, FORMATS, STREAMED, Source, claimed
-from gitsession.formats import lines as stored_lines
-from gitsession.formats.jsonl import cut
-from gitsession.formats.lines import Lines, Stored
-from gitsession.formats.record import StoredRecord
+from gitsession.formats.base import lines as stored_lines
+from gitsession.formats.base.jsonl import cut
+from gitsession.formats.base.lines import Lines, Stored
+from gitsession.formats.base.record import StoredRecord
+from gitsession.git.types import Kind, Oid
+from gitsession.importing import import_session
 from gitsession.redaction.original import Original
-from gitsession.store.base import Kind, Oid
 from gitsession.store.spill import PLACE, Spill
 
 
@@ -187,7 +188,7 @@ def large_import(path: Path, git_dir: Path) -> None:
     """Import a file as a large one, whose objects leave memory a few at a time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(discover, "LARGE_BYTES", 0)
-        patch.setattr(bring_in, "SPILL_BYTES", 2000)
+        patch.setattr(import_session, "SPILL_BYTES", 2000)
         with Store.open(git_dir) as store:
             store.import_file(path)
 
@@ -224,9 +225,10 @@ IMPORT = """
 import os, signal, sys
 from pathlib import Path
 from gitsession.api import Store
-from gitsession.exchange import bring_in, discover
+from gitsession.discovery import discover
+from gitsession.importing import import_session
 from gitsession.store import spill
-discover.LARGE_BYTES, bring_in.SPILL_BYTES = 0, 2000
+discover.LARGE_BYTES, import_session.SPILL_BYTES = 0, 2000
 _, when, git_dir, path = sys.argv
 move_in = spill.Spill.move_in
 def killed(self, vault):

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gitsession.errors import InvalidName, Malformed
-from gitsession.session import names
-from gitsession.store import layout, refs
-from gitsession.store.refnames import check_ref_name
+from gitsession.git.ref_names import check_ref_name
+from gitsession.sessions import layout, session_ids
+from gitsession.store import refs
 
 SID = "20260101-abcdefghijklm"
 
@@ -188,25 +188,25 @@ DATES = {
 
 @pytest.mark.parametrize(("started", "date"), DATES.values(), ids=DATES)
 def test_a_session_is_named_by_the_day_it_began(started, date):
-    assert names.derived("pi", "s1", started).startswith(f"{date}-")
-    assert names.random(started).startswith(f"{date}-")
+    assert session_ids.derived("pi", "s1", started).startswith(f"{date}-")
+    assert session_ids.random(started).startswith(f"{date}-")
 
 
 @given(st.text(st.characters(), max_size=40), st.text(st.characters(), max_size=40), st.integers(-(2**63), 2**64))
 def test_any_imported_session_has_a_name_that_a_ref_can_hold(agent, source_id, started):
-    for length in (names.LENGTH, names.LENGTH_TAKEN):
-        name = names.derived(agent, source_id, started, length=length)
+    for length in (session_ids.LENGTH, session_ids.LENGTH_TAKEN):
+        name = session_ids.derived(agent, source_id, started, length=length)
         assert re.fullmatch(rf"[0-9]{{8}}-[a-z2-7]{{{length}}}", name)
         check_ref_name(refs.leaf(name, "a" * 64))
 
 
 def test_an_imported_session_has_one_name_everywhere():
-    assert names.derived("pi", "s1", 1_767_225_600_000) == names.derived("pi", "s1", 1_767_225_600_000)
-    assert names.derived("pi", "s1", 5) != names.derived("pi", "s1", 6)
-    assert names.derived("pi", "s1", 5) != names.derived("omp", "s1", 5)
-    assert names.seed("pi", "\ud800", 5) == b"pi\0\xed\xa0\x80\x005"
+    assert session_ids.derived("pi", "s1", 1_767_225_600_000) == session_ids.derived("pi", "s1", 1_767_225_600_000)
+    assert session_ids.derived("pi", "s1", 5) != session_ids.derived("pi", "s1", 6)
+    assert session_ids.derived("pi", "s1", 5) != session_ids.derived("omp", "s1", 5)
+    assert session_ids.seed("pi", "\ud800", 5) == b"pi\0\xed\xa0\x80\x005"
 
 
 def test_a_session_of_our_own_has_a_name_of_its_own():
-    assert len({names.random(5) for _ in range(100)}) == 100
-    check_ref_name(refs.leaf(names.random(5)))
+    assert len({session_ids.random(5) for _ in range(100)}) == 100
+    check_ref_name(refs.leaf(session_ids.random(5)))

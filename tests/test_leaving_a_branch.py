@@ -20,7 +20,7 @@ from gitsession.compaction.writing import Writing
 from gitsession.errors import SummaryFailed
 from gitsession.model.blocks import ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, Message
-from gitsession.session.node import Node
+from gitsession.sessions.node import Node
 
 LONG = "x" * 400
 

@@ -17,14 +17,15 @@ from mutation import mutant
 from gitsession.context import fold
 from gitsession.context.line import Line
 from gitsession.context.value import Context
+from gitsession.discovery import sources
 from gitsession.errors import GitSessionError, Malformed
-from gitsession.exchange import sources
-from gitsession.exchange.bring_in import BroughtIn, bring_in
-from gitsession.formats import claimed, librecode
+from gitsession.formats import claimed
+from gitsession.formats.librecode import agent as librecode
+from gitsession.importing.import_session import BroughtIn, bring_in
 from gitsession.model import entries
 from gitsession.model.blocks import Image
-from gitsession.session import graph
-from gitsession.store.base import ObjectStore
+from gitsession.sessions import graph
+from gitsession.store.interface import ObjectStore
 from gitsession.store.memory import MemoryStore
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(2000)

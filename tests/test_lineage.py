@@ -8,7 +8,7 @@ from commands import Run, here, run
 from test_cli import document
 
 from gitsession.model.entries import Session as Header
-from gitsession.session.lineage import parent_of
+from gitsession.sessions.lineage import parent_of
 
 __all__ = ["here", "run"]
 

@@ -12,10 +12,10 @@ from test_refwriter import child_of
 
 from gitsession.codec.digest import hash_of, to_base32
 from gitsession.errors import MissingObject
+from gitsession.git.ref_names import check_ref_name
 from gitsession.model.entries import Message
-from gitsession.store import lines, refs
-from gitsession.store.gitstore import GitStore
-from gitsession.store.refnames import check_ref_name
+from gitsession.store import histories, refs
+from gitsession.store.git_store import GitStore
 
 
 @pytest.fixture(params=STORES.values(), ids=STORES)
@@ -39,43 +39,43 @@ def forked(store, *, shared=1, ours=1, theirs=1):
 @pytest.mark.parametrize(("ours", "theirs"), [(1, 1), (5, 1), (1, 5), (3, 4)])
 def test_two_lines_part_behind_the_last_entry_that_both_hold(store, ours, theirs):
     _, mine, other = forked(store, shared=2, ours=ours, theirs=theirs)
-    assert lines.parting(store.read, mine[-1], other[-1]) == (mine[2], mine[3])
-    assert lines.parting(store.read, other[-1], mine[-1]) == (mine[2], other[3])
+    assert histories.parting(store.read, mine[-1], other[-1]) == (mine[2], mine[3])
+    assert histories.parting(store.read, other[-1], mine[-1]) == (mine[2], other[3])
 
 
 def test_a_line_that_is_part_of_another_has_nothing_that_it_lacks(store):
     _, mine, _ = forked(store, ours=3)
-    assert lines.parting(store.read, mine[1], mine[-1]) == (mine[1], None)
-    assert lines.parting(store.read, mine[-1], mine[1]) == (mine[1], mine[2])
-    assert lines.parting(store.read, mine[-1], mine[-1]) == (mine[-1], None)
+    assert histories.parting(store.read, mine[1], mine[-1]) == (mine[1], None)
+    assert histories.parting(store.read, mine[-1], mine[1]) == (mine[1], mine[2])
+    assert histories.parting(store.read, mine[-1], mine[-1]) == (mine[-1], None)
 
 
 def test_lines_that_begin_apart_have_nothing_in_common(store):
     one, other = begun(store, "one"), begun(store, "other")
-    assert lines.parting(store.read, one.leaf.oid, other.leaf.oid) == (None, one.line()[0].oid)
+    assert histories.parting(store.read, one.leaf.oid, other.leaf.oid) == (None, one.line()[0].oid)
 
 
 def test_a_line_that_cannot_be_read_is_told(store):
     with pytest.raises(MissingObject):
-        lines.parting(store.read, "1" * 40, "2" * 40)
+        histories.parting(store.read, "1" * 40, "2" * 40)
 
 
 def test_the_name_follows_from_the_first_entry_that_theirs_lacks(store):
     made, mine, other = forked(store, ours=3)
     first = made.line()[2]
-    names = list(lines.names_beside(store.read, refs.leaf(made.id), mine[-1], other[-1]))
+    names = list(histories.names_beside(store.read, refs.leaf(made.id), mine[-1], other[-1]))
     assert names == [f"{refs.leaf(made.id)}.{to_base32(first.chain, length)}" for length in (8, 13, 26, 52)]
     made.append(Message.user("more"))
-    assert list(lines.names_beside(store.read, refs.leaf(made.id), made.leaf.oid, other[-1])) == names
-    assert list(lines.names_beside(store.read, names[0], mine[-1], other[-1])) == names  # names do not grow
+    assert list(histories.names_beside(store.read, refs.leaf(made.id), made.leaf.oid, other[-1])) == names
+    assert list(histories.names_beside(store.read, names[0], mine[-1], other[-1])) == names  # names do not grow
 
 
 def test_a_second_parent_changes_no_name(store):
     made, mine, other = forked(store, ours=2)
     side = session(store, made.id, "side")
-    before = next(lines.names_beside(store.read, refs.leaf(made.id), mine[-1], other[-1]))
+    before = next(histories.names_beside(store.read, refs.leaf(made.id), mine[-1], other[-1]))
     side.append(Message.user("what ours was about"), summarises=made.leaf)
-    assert next(lines.names_beside(store.read, refs.leaf(made.id), mine[-1], side.leaf.oid)) == before
+    assert next(histories.names_beside(store.read, refs.leaf(made.id), mine[-1], side.leaf.oid)) == before
 
 
 def test_what_states_no_chain_goes_by_its_oid(tmp_path):
@@ -83,13 +83,13 @@ def test_what_states_no_chain_goes_by_its_oid(tmp_path):
         root = append(store, "root")
         ours = append(store, "ours")
         expected = to_base32(hash_of(bytes.fromhex(ours)), 8)
-        assert next(lines.names_beside(store.read, LEAF, ours, root)) == f"{LEAF}.{expected}"
+        assert next(histories.names_beside(store.read, LEAF, ours, root)) == f"{LEAF}.{expected}"
 
 
 @pytest.mark.parametrize("branch", ["main", "a" * 64, "files", "meta"])
 def test_every_such_name_can_be_kept_and_is_known(store, branch):
     made, mine, other = forked(store)
-    for name in lines.names_beside(store.read, refs.leaf(made.id, branch), mine[-1], other[-1]):
+    for name in histories.names_beside(store.read, refs.leaf(made.id, branch), mine[-1], other[-1]):
         check_ref_name(name)
         subprocess.run(["git", "check-ref-format", name], check=True)
         assert refs.is_session_ref(name)

@@ -33,17 +33,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from gitsession.errors import NotFound, Refused
-from gitsession.exchange.bring_in import BroughtIn
+from gitsession.importing.import_session import BroughtIn
 from gitsession.index import catalogue as catalogue_module
 from gitsession.index import update
 from gitsession.index.catalogue import Catalogue
 from gitsession.model.entries import Message, ModelChange
-from gitsession.session import active, graph, oplog
-from gitsession.session import session as sessions
+from gitsession.sessions import active_branch, graph, operation_log
+from gitsession.sessions import session as sessions
 from gitsession.store import refs
-from gitsession.store.base import ObjectStore
 from gitsession.store.create import create
-from gitsession.store.gitstore import GitStore
+from gitsession.store.git_store import GitStore
+from gitsession.store.interface import ObjectStore
 from gitsession.store.memory import MemoryStore
 
 MAIN = "refs/heads/main"
@@ -175,7 +175,7 @@ class Commands(RuleBasedStateMachine):
             done = bring(store, data)
             if done.moves:
                 with store.transaction() as tx:
-                    oplog.record(store, tx, "import", clock(), list(done.moves))
+                    operation_log.record(store, tx, "import", clock(), list(done.moves))
             return done
 
         done: BroughtIn = self.both(act)
@@ -184,18 +184,18 @@ class Commands(RuleBasedStateMachine):
 
     @rule()
     def undo(self) -> None:
-        self.both(lambda store, clock: oplog.undo(store, clock()))
+        self.both(lambda store, clock: operation_log.undo(store, clock()))
 
     @rule()
     def redo(self) -> None:
-        self.both(lambda store, clock: oplog.redo(store, clock()))
+        self.both(lambda store, clock: operation_log.redo(store, clock()))
 
     @rule()
     def undo_and_redo_change_nothing(self) -> None:
         def act(store: ObjectStore, clock: Clock) -> None:
             before = but_for_the_log(store)
-            oplog.undo(store, clock())
-            oplog.redo(store, clock())
+            operation_log.undo(store, clock())
+            operation_log.redo(store, clock())
             assert but_for_the_log(store) == before
 
         self.both(act)
@@ -224,7 +224,7 @@ class Commands(RuleBasedStateMachine):
         assert mine == twins
         assert_clean(self.memory)
         for sid in {parsed[0] for name in mine if (parsed := refs.parse(name))}:
-            assert active.active(self.disk, sid) == active.active(self.memory, sid)
+            assert active_branch.active(self.disk, sid) == active_branch.active(self.memory, sid)
 
     def teardown(self) -> None:
         try:

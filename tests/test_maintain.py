@@ -10,10 +10,10 @@ from raw import LEAF, append, git
 
 from gitsession.api import Store
 from gitsession.errors import Unavailable
-from gitsession.store import gitcli, pack
+from gitsession.git import pack_writer, process
 from gitsession.store.create import JOURNAL, PROOFS, create
-from gitsession.store.gitstore import GitStore
-from gitsession.store.maintain import PACKS_MAX, count_packs, maintain
+from gitsession.store.git_store import GitStore
+from gitsession.store.maintenance import PACKS_MAX, count_packs, maintain
 
 
 @pytest.fixture
@@ -47,14 +47,14 @@ def test_where_git_cannot_order_packs_it_repacks_all_and_keeps_what_no_ref_reach
     grow(store, 3)
     with store.transaction() as transaction:
         unreachable = transaction.put("blob", b"nobody points here")
-    real = gitcli.run
+    real = process.run
 
     def refuses(git_dir, *arguments, **options):
         if "--geometric=2" in arguments:
             raise Unavailable("unknown option")
         return real(git_dir, *arguments, **options)
 
-    monkeypatch.setattr(gitcli, "run", refuses)
+    monkeypatch.setattr(process, "run", refuses)
     assert maintain(store).packs_after == 1
     assert store.read(unreachable) == ("blob", b"nobody points here")
 
@@ -62,7 +62,7 @@ def test_where_git_cannot_order_packs_it_repacks_all_and_keeps_what_no_ref_reach
 def test_what_killed_runs_left_is_removed(store):
     append(store, "entry")
     packs = store.git_dir / "objects" / "pack"
-    ours = [packs / f"{pack.TEMPORARY}0123", store.git_dir / JOURNAL / "tmp-9"]
+    ours = [packs / f"{pack_writer.TEMPORARY}0123", store.git_dir / JOURNAL / "tmp-9"]
     others = [packs / "tmp_pack_old", packs / "tmp_idx_old", store.git_dir / "objects" / "tmp_obj_old"]
     young = packs / "tmp_pack_young"
     for path in [*ours, *others, young]:

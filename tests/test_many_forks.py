@@ -9,12 +9,12 @@ import pytest
 from builders import on_disk
 
 from gitsession.model.entries import Fork, Session
-from gitsession.session import keep
-from gitsession.session.node import Node
+from gitsession.sessions import commit_writer
+from gitsession.sessions.node import Node
 from gitsession.store import refs
-from gitsession.sync.judging import judge
-from gitsession.sync.proposals import Proposed
-from gitsession.sync.reading import GitReader
+from gitsession.validation.proposals import Proposed
+from gitsession.validation.reader import GitReader
+from gitsession.validation.validate import judge
 
 MANY = 1500
 
@@ -27,7 +27,7 @@ def test_a_line_of_forks_of_forks_costs_what_any_line_costs(tmp_path: Path, faul
             for number in range(MANY):
                 sid = f"19700101-{number:013d}".translate(str.maketrans("0123456789", "abcdefghij"))
                 entry = Fork(at_ms=0, session=sid, agent="a") if number else Session(at_ms=0, agent="a", view=1)
-                leaf = keep.put(tx, leaf, keep.own(entry, number.to_bytes(16, "big"), None))
+                leaf = commit_writer.put(tx, leaf, commit_writer.own(entry, number.to_bytes(16, "big"), None))
             assert leaf is not None
         store.flush()
         with GitReader(store.git_dir, {}) as read, faults.one():

@@ -1,4 +1,4 @@
-"""Many refs at once: one write of ``packed-refs``, as safe beside git as a lock on each (store/refwriter.py)."""
+"""Many refs at once: one write of ``packed-refs``, as safe beside git as a lock on each (git/ref_writer.py)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import pytest
 from raw import git
 from test_refwriter import OID, OID2, child_of, first, traces
 
-from gitsession.store import packedrefs, refs
+from gitsession.git import packed_refs
+from gitsession.git.ref_reader import RefReader
+from gitsession.git.ref_writer import RefWriter
+from gitsession.store import refs
 from gitsession.store.create import MAIN, PROOFS, create
-from gitsession.store.gitstore import GitStore
-from gitsession.store.refreader import RefReader
-from gitsession.store.refwriter import RefWriter
+from gitsession.store.git_store import GitStore
 
 MANY = [refs.leaf(f"s{number:03}") for number in range(100)]
 ONE, OTHER = MANY[3], MANY[4]
@@ -187,5 +188,5 @@ def test_where_others_made_one_of_many_ours_goes_on_beside(git_dir):
         store.flush()
         [(name, side)] = store.sidestepped
         assert (name, store.ref(ONE), store.ref(side)) == (ONE, theirs, ours)
-    packed = packedrefs.values((git_dir / packedrefs.FILE).read_bytes())
+    packed = packed_refs.values((git_dir / packed_refs.FILE).read_bytes())
     assert packed == dict.fromkeys({*MANY} - {ONE}, ours)

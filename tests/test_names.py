@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gitsession.errors import Malformed
-from gitsession.store import objects
+from gitsession.git import objects
 from gitsession.workspace import names
 
 LEGAL = st.one_of(

@@ -6,7 +6,9 @@ from dataclasses import replace
 import pytest
 from builders import bring, title_of
 
-from gitsession.formats import claimed, omp, pi
+from gitsession.formats import claimed
+from gitsession.formats.pi import agent as pi
+from gitsession.formats.pi import omp
 from gitsession.model import entries
 from gitsession.model.blocks import File, OtherBlock, Text, Thinking
 from gitsession.model.entries import Message, Unknown

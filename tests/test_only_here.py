@@ -9,8 +9,9 @@ from purged import SECRET, find, purge, subjects, traces, whole
 from remotes import forge, remote, said, say, shared, store_with, sync, there
 
 from gitsession.api import Store
+from gitsession.purge import purging, unpublished_backup
 from gitsession.store import refs
-from gitsession.sync import growing, only_here, purging, syncing
+from gitsession.sync import syncing, tombstone_merge
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def two(tmp_path):
 
 
 def set_aside(store):
-    return sorted((store.git_dir / only_here.PLACE).glob("*"))
+    return sorted((store.git_dir / unpublished_backup.PLACE).glob("*"))
 
 
 def why(report):
@@ -106,7 +107,7 @@ def test_who_is_killed_in_between_sets_it_aside_once(two, monkeypatch):
     a, b = two
     imported_by_both(a, b)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(growing.purging, "begin", interrupted)
+        patch.setattr(tombstone_merge.purging, "begin", interrupted)
         sync(b)
     assert b.ref(refs.TOMBSTONES) is None
     before = set_aside(b)
@@ -125,7 +126,7 @@ def test_what_is_said_while_it_is_set_aside_is_set_aside_too(two, monkeypatch, t
     purging.add(a, whole(a, sid), 1000)
     sync(a)
     late = iter(["and this"])
-    put = only_here.set_aside
+    put = unpublished_backup.set_aside
 
     def while_somebody_writes(*arguments):
         words = put(*arguments)
@@ -133,7 +134,7 @@ def test_what_is_said_while_it_is_set_aside_is_set_aside_too(two, monkeypatch, t
             say(b, sid, text)
         return words
 
-    monkeypatch.setattr(only_here, "set_aside", while_somebody_writes)
+    monkeypatch.setattr(unpublished_backup, "set_aside", while_somebody_writes)
     told = why(syncing.sync(b, remote(b)))
     assert "2 entries" in told
     with Store.create(tmp_path / "c.git") as other:

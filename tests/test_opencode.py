@@ -40,18 +40,19 @@ from opencode_files import (
     user,
 )
 
+from gitsession.discovery import databases, sources
 from gitsession.errors import GitSessionError, Malformed, Unavailable
-from gitsession.exchange import databases, sources
-from gitsession.exchange.bring_in import BroughtIn, bring_in
-from gitsession.formats import FORMATS, claimed, opencode
-from gitsession.formats.opencode_text import compact, laid_out
+from gitsession.formats import FORMATS, claimed
+from gitsession.formats.opencode import agent as opencode
+from gitsession.formats.opencode.json_text import compact, laid_out
+from gitsession.importing.import_session import BroughtIn, bring_in
 from gitsession.model import entries
 from gitsession.model.blocks import Image, Text, Thinking, ToolCall
 from gitsession.model.results import unfold
-from gitsession.session import graph
-from gitsession.session.meta import meta_of
+from gitsession.sessions import graph
+from gitsession.sessions.meta import meta_of
 from gitsession.store import refs
-from gitsession.store.base import ObjectStore
+from gitsession.store.interface import ObjectStore
 from gitsession.store.memory import MemoryStore
 
 REAL = sorted((SHARED / "sessions" / "opencode").rglob("*.json"))

@@ -19,14 +19,14 @@ from opencode_steps import Agent
 from rewound import fill, git_in, repository, snapshot
 
 from gitsession.api import Store
-from gitsession.checkpoint import at, line
-from gitsession.checkpoint.timeline import attributed
-from gitsession.exchange import recorded_trees
-from gitsession.formats import opencode
-from gitsession.formats.histories import Ran
-from gitsession.store import lent
-from gitsession.store.objects import encode_tree
-from gitsession.workspace import taking
+from gitsession.checkpoints import at, history
+from gitsession.checkpoints.attribution import attributed
+from gitsession.formats.base.histories import Ran
+from gitsession.formats.opencode import agent as opencode
+from gitsession.git import borrowed_objects
+from gitsession.git.objects import encode_tree
+from gitsession.importing import recorded_trees
+from gitsession.workspace import read_file
 
 
 @pytest.fixture
@@ -51,17 +51,17 @@ def brought(store: Store, agent: Agent, path: Path | None = None) -> Any:
 
 
 def oids(store: Store, sid: str) -> list[str]:
-    return [point.oid for point in line.history(store.objects, sid)]
+    return [point.oid for point in history.history(store.objects, sid)]
 
 
 def claimed(store: Store, sid: str) -> list[list[str]]:
     """What the session changed, step by step."""
-    found = attributed(at.steps(store.objects, line.history(store.objects, sid)))
+    found = attributed(at.steps(store.objects, history.history(store.objects, sid)))
     return [sorted(paths) for paths in found if paths]
 
 
 def left_out(store: Store, sid: str) -> dict[str, str]:
-    return {path: why for point in line.history(store.objects, sid) for path, why in point.entry.skipped}
+    return {path: why for point in history.history(store.objects, sid) for path, why in point.entry.skipped}
 
 
 def rewind(session: Any, id: str, work: Path) -> Any:
@@ -306,7 +306,7 @@ def test_a_tree_that_is_called_otherwise_is_not_looked_for(agent, store, value):
 @pytest.mark.parametrize("damage", ["gone", "cut", "other", "huge", "pipe", "blob"])
 @pytest.mark.parametrize("of", ["tree", "file"])
 def test_an_object_that_is_not_what_it_should_be_is_left_out(agent, store, work, monkeypatch, damage, of):
-    monkeypatch.setattr(lent, "SILENCE_SECONDS_MAX", 0.3)
+    monkeypatch.setattr(borrowed_objects, "SILENCE_SECONDS_MAX", 0.3)
     agent.prompt("u1")
     agent.shell("m1", lambda: fill(work, {"b.txt": "b\n", "c.txt": "c\n"}))
     whole = agent.messages[-1]["parts"][-1]["snapshot"]
@@ -341,7 +341,7 @@ def test_a_tree_that_holds_itself_often_is_given_up_and_named(agent, store, monk
 
 
 def test_a_file_that_is_too_large_is_named_and_left_out(agent, store, work, monkeypatch):
-    monkeypatch.setattr("gitsession.exchange.recorded_step.USUAL", taking.Caps(file_bytes=10))
+    monkeypatch.setattr("gitsession.importing.recorded_step.USUAL", read_file.Caps(file_bytes=10))
     agent.prompt("u1")
     agent.shell("m1", lambda: fill(work, {"big": "x" * 11, "b.txt": "b\n"}))
     session = brought(store, agent)

@@ -28,12 +28,13 @@ from builders import (
 )
 
 from gitsession.errors import NotFound, Refused
-from gitsession.exchange.bring_in import BroughtIn
+from gitsession.git.types import RefValue
+from gitsession.importing.import_session import BroughtIn
 from gitsession.model.entries import Message
-from gitsession.session import active, oplog
-from gitsession.session import session as sessions
+from gitsession.sessions import active_branch, operation_log
+from gitsession.sessions import session as sessions
 from gitsession.store import refs
-from gitsession.store.base import ObjectStore, RefValue
+from gitsession.store.interface import ObjectStore
 
 CLOCK = Clock()
 
@@ -45,17 +46,17 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStor
         assert_clean(opened)
 
 
-def undo(store: ObjectStore) -> oplog.Operation:
-    return oplog.undo(store, CLOCK())
+def undo(store: ObjectStore) -> operation_log.Operation:
+    return operation_log.undo(store, CLOCK())
 
 
-def redo(store: ObjectStore) -> oplog.Operation:
-    return oplog.redo(store, CLOCK())
+def redo(store: ObjectStore) -> operation_log.Operation:
+    return operation_log.redo(store, CLOCK())
 
 
 def log_import(store: ObjectStore, *done: BroughtIn) -> None:
     with store.transaction() as tx:
-        oplog.record(store, tx, "import", CLOCK(), [move for each in done for move in each.moves])
+        operation_log.record(store, tx, "import", CLOCK(), [move for each in done for move in each.moves])
 
 
 def state(store: ObjectStore) -> dict[str, RefValue]:
@@ -64,7 +65,7 @@ def state(store: ObjectStore) -> dict[str, RefValue]:
 
 
 def commands(store: ObjectStore) -> list[str]:
-    return [operation.command for operation in oplog.history(store)]
+    return [operation.command for operation in operation_log.history(store)]
 
 
 LONG = talk("a", "b", "c", "d")
@@ -162,8 +163,8 @@ def test_an_undo_reads_the_log_only_back_to_what_it_takes_back(
     for number in range(40):
         held.branch(f"b{number}")
     read: list[str] = []
-    load = oplog.load
-    monkeypatch.setattr(oplog, "load", lambda store, oid: read.append(oid) or load(store, oid))
+    load = operation_log.load
+    monkeypatch.setattr(operation_log, "load", lambda store, oid: read.append(oid) or load(store, oid))
     for verb, operations in ((undo, 1), (undo, 3), (redo, 3), (undo, 5), (redo, 5)):
         read.clear()
         verb(store)
@@ -179,7 +180,7 @@ def test_files_of_one_import_go_back_as_one_whatever_was_undone_around_them(stor
         for id in ids:
             done = bring(store, pi_file(*LONG, id=id))
             with store.transaction() as tx:
-                oplog.record(store, tx, "import", CLOCK(), list(done.moves), group=group)
+                operation_log.record(store, tx, "import", CLOCK(), list(done.moves), group=group)
 
     states = [state(store)]
     for group, ids in (("g", "xyz"), ("h", "uvw")):
@@ -218,7 +219,7 @@ def test_with_nothing_done_there_is_nothing_to_undo_or_redo(store: ObjectStore) 
     for verb in (undo, redo):
         with pytest.raises(NotFound, match="nothing to"):
             verb(store)
-    assert list(oplog.history(store)) == []
+    assert list(operation_log.history(store)) == []
 
 
 def test_undo_leaves_alone_what_another_writer_appended_to(store: ObjectStore) -> None:
@@ -279,9 +280,9 @@ def test_a_switch_goes_back_to_the_branch_before(store: ObjectStore) -> None:
     held.switch("side")
     held.switch("main")
     undo(store)
-    assert active.active(store, held.id) == "side"
+    assert active_branch.active(store, held.id) == "side"
     undo(store)
-    assert active.chosen(store, held.id) is None
+    assert active_branch.chosen(store, held.id) is None
 
 
 def test_the_active_branch_that_was_undone_is_not_the_active_one(store: ObjectStore) -> None:
@@ -290,7 +291,7 @@ def test_the_active_branch_that_was_undone_is_not_the_active_one(store: ObjectSt
     session(store, held.id, clock=CLOCK).switch("side")
     with store.transaction() as tx:
         tx.move(refs.leaf(held.id, "side"), None, expected=store.ref(refs.leaf(held.id, "side")))
-    assert active.active(store, held.id) == "main"
+    assert active_branch.active(store, held.id) == "main"
 
 
 def test_the_log_tells_what_was_done(store: ObjectStore) -> None:
@@ -303,10 +304,10 @@ def test_the_log_tells_what_was_done(store: ObjectStore) -> None:
         f"undo: branch {held.id} side",
         f"branch {held.id} side",
     ]
-    newest, second, first = oplog.history(store)
+    newest, second, first = operation_log.history(store)
     assert (newest.redoes, second.undoes, undone.id) == (first.id, first.id, first.id)
     leaf = held.leaf
-    assert first.moves == (oplog.Move(refs.leaf(held.id, "side"), None, leaf.oid if leaf else None),)
+    assert first.moves == (operation_log.Move(refs.leaf(held.id, "side"), None, leaf.oid if leaf else None),)
 
 
 def test_a_command_that_fails_is_not_in_the_log(store: ObjectStore) -> None:
@@ -321,7 +322,7 @@ def test_an_undo_that_another_command_overtakes_takes_back_that_one(
 ) -> None:
     held = begun(store, clock=CLOCK)
     held.branch("first")
-    look = oplog._next_unit
+    look = operation_log._next_unit
     overtaking = ["second"]
 
     def overtaken(*what: object) -> object:
@@ -330,7 +331,7 @@ def test_an_undo_that_another_command_overtakes_takes_back_that_one(
             held.branch(overtaking.pop())
         return found
 
-    monkeypatch.setattr(oplog, "_next_unit", overtaken)
+    monkeypatch.setattr(operation_log, "_next_unit", overtaken)
     undo(store)
     assert sorted(held.branches()) == ["first", "main"]
     undo(store)

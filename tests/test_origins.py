@@ -20,7 +20,7 @@ from opencode_files import user as asks
 
 from gitsession.api import Store
 from gitsession.cli import app as command_line
-from gitsession.exchange import sources
+from gitsession.discovery import sources
 from gitsession.formats import COUNTING, DELEGATING
 from gitsession.index.here import Here
 

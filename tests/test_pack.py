@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from raw import git
 
-from gitsession.store import gitcli, pack
+from gitsession.git import pack_writer, process
+from gitsession.git.objects import encode_tree, oid_of
+from gitsession.git.repository import GitDoor
 from gitsession.store.create import KEEP, create
-from gitsession.store.git import GitDoor
-from gitsession.store.objects import encode_tree, oid_of
 
 SIZES = [0, 1, 15, 16, 127, 128, 2047, 2048, 70_000, 1 << 20]
 
@@ -25,7 +25,7 @@ def git_dir(tmp_path: Path) -> Path:
 
 def write(git_dir: Path, objects) -> Path:
     named = {oid_of(*each): each for each in objects}
-    name = pack.write_pack(git_dir / "objects", named, git_dir / KEEP)
+    name = pack_writer.write_pack(git_dir / "objects", named, git_dir / KEEP)
     return git_dir / "objects" / "pack" / name
 
 
@@ -62,7 +62,7 @@ def test_a_pack_survives_a_repack_until_it_is_released(git_dir):
     write(git_dir, [blob])
     git(git_dir, "repack", "-a", "-d", "-q")
     assert GitDoor(git_dir).read(oid_of(*blob)) == blob
-    assert pack.release_packs(git_dir / "objects") == 1
+    assert pack_writer.release_packs(git_dir / "objects") == 1
     git(git_dir, "repack", "-a", "-d", "-q")
     assert not GitDoor(git_dir).contains(oid_of(*blob))
 
@@ -71,7 +71,7 @@ def test_only_our_own_keeps_are_released(git_dir):
     path = write(git_dir, [("blob", b"one")])
     for text in ("", "the user wants this one"):
         Path(f"{path}-{len(text)}.keep").write_text(text)
-    assert pack.release_packs(git_dir / "objects") == 1
+    assert pack_writer.release_packs(git_dir / "objects") == 1
     assert len(list((git_dir / "objects" / "pack").glob("*.keep"))) == 2
 
 
@@ -98,9 +98,9 @@ def test_a_child_sees_nothing_of_the_users_environment(git_dir, monkeypatch, iso
     for name, value in {"GIT_DIR": "/nowhere", "GIT_CONFIG_COUNT": "1", "GIT_TRACE": "1"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("GIT_CONFIG_GLOBAL")
-    assert gitcli.run(git_dir, "config", "user.name", accept=(0, 1)).out == b""
-    assert gitcli.run(git_dir, "config", "user.name", user_config=True).out == b"leaks\n"
-    assert gitcli.version() >= (2, 39)
+    assert process.run(git_dir, "config", "user.name", accept=(0, 1)).out == b""
+    assert process.run(git_dir, "config", "user.name", user_config=True).out == b"leaks\n"
+    assert process.version() >= (2, 39)
 
 
 def test_a_hostile_store_runs_no_command(git_dir, tmp_path):
@@ -111,6 +111,6 @@ def test_a_hostile_store_runs_no_command(git_dir, tmp_path):
         (git_dir / "hooks" / name).chmod(0o755)
     git(git_dir, "config", "core.hooksPath", str(git_dir / "hooks"))
     git(git_dir, "config", "core.fsmonitor", f"touch {canary}")
-    gitcli.run(git_dir, "update-ref", "refs/heads/other", "refs/heads/main")
-    gitcli.run(git_dir, "repack", "-d", "-q", "--geometric=2")
+    process.run(git_dir, "update-ref", "refs/heads/other", "refs/heads/main")
+    process.run(git_dir, "repack", "-d", "-q", "--geometric=2")
     assert not canary.exists()

@@ -16,12 +16,12 @@ from promises import Faults
 from raw import git, git_bytes
 
 from gitsession.errors import Corrupt, GitSessionError, MissingObject, Unavailable
-from gitsession.store.delta import apply
-from gitsession.store.git import GitDoor
-from gitsession.store.objects import oid_of
-from gitsession.store.pack import _index, write_pack
-from gitsession.store.packindex import File, PackIndex
-from gitsession.store.packs import Packs
+from gitsession.git.delta import apply
+from gitsession.git.objects import oid_of
+from gitsession.git.pack_index import File, PackIndex
+from gitsession.git.pack_reader import Packs
+from gitsession.git.pack_writer import _index, write_pack
+from gitsession.git.repository import GitDoor
 
 BLOB, OFFSET_DELTA, REF_DELTA = 3, 6, 7
 

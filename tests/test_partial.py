@@ -11,8 +11,8 @@ from remotes import begun, git, hub, remote, say, shared, store_with, sync
 from gitsession.api import Store
 from gitsession.errors import Corrupt, GitSessionError, MissingObject, Refused
 from gitsession.model.entries import Message
-from gitsession.session.content import payload_of
-from gitsession.store.gitstore import GitStore
+from gitsession.sessions.content import payload_of
+from gitsession.store.git_store import GitStore
 from gitsession.sync import syncing
 
 LARGE = "x" * 100_000

@@ -18,8 +18,8 @@ from workspaces import fill
 from gitsession import FilePatch, Message, Store
 from gitsession.errors import Corrupt, Malformed, MissingObject, Unavailable
 from gitsession.git import engine
-from gitsession.store.gitstore import GitStore
-from gitsession.store.objects import encode_tree
+from gitsession.git.objects import encode_tree
+from gitsession.store.git_store import GitStore
 from gitsession.workspace import patches, trees
 from gitsession.workspace.trees import File
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gitsession.store import peek
+from gitsession.store import change_stamp
 from gitsession.store.create import MAIN, create
-from gitsession.store.gitstore import GitStore
+from gitsession.store.git_store import GitStore
 
 LEAF = "refs/heads/sessions/s1/main"
 
@@ -64,10 +64,10 @@ def settle(git_dir: Path) -> None:
 def test_every_change_changes_the_fingerprint(store, change, settled):
     if settled:
         settle(store.git_dir)
-    before = peek.fingerprint(store.git_dir)
-    assert peek.fingerprint(store.git_dir) == before
+    before = change_stamp.fingerprint(store.git_dir)
+    assert change_stamp.fingerprint(store.git_dir) == before
     change(store)
-    assert peek.fingerprint(store.git_dir) != before
+    assert change_stamp.fingerprint(store.git_dir) != before
 
 
 def test_a_ref_changed_twice_within_one_tick_of_the_clock_is_noticed(store):
@@ -77,16 +77,16 @@ def test_a_ref_changed_twice_within_one_tick_of_the_clock_is_noticed(store):
         path.write_text(digit * 40)
         now = time.time_ns()
         os.utime(path.parent, ns=(now - now % 10**9, now - now % 10**9 + 10**9 - 1))
-        times.append(peek.fingerprint(store.git_dir))
+        times.append(change_stamp.fingerprint(store.git_dir))
     assert times[0] != times[1]
 
 
 def test_a_repository_without_sessions_has_a_fingerprint(tmp_path):
     subprocess.run(["git", "init", "-q", "--bare", tmp_path / "plain.git"], check=True)
-    assert peek.fingerprint(tmp_path / "plain.git") == peek.fingerprint(tmp_path / "plain.git")
+    assert change_stamp.fingerprint(tmp_path / "plain.git") == change_stamp.fingerprint(tmp_path / "plain.git")
 
 
 def test_peeking_loads_nothing_heavy():
     heavy = {"cbor2", "blake3", "subprocess", "hashlib"}
-    script = f"import sys, gitsession.store.peek; found = {heavy} & set(sys.modules); assert not found, found"
+    script = f"import sys, gitsession.store.change_stamp; found = {heavy} & set(sys.modules); assert not found, found"
     subprocess.run([sys.executable, "-c", script], check=True, env={"PYTHONPATH": os.pathsep.join(sys.path)})

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gitsession.errors import Malformed
-from gitsession.formats import pi
-from gitsession.formats.pi_headline import tokens
-from gitsession.formats.record import Record
-from gitsession.formats.times import to_ms
+from gitsession.formats.base.record import Record
+from gitsession.formats.base.times import to_ms
+from gitsession.formats.pi import agent as pi
+from gitsession.formats.pi.headline import tokens
 from gitsession.model import entries
 from gitsession.model.blocks import Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import Message, Opaque, Unknown

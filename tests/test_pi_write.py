@@ -14,7 +14,7 @@ from strategies import ENTRIES, MAPS, TEXT, WILD_TEXT
 from test_real_contexts import Author
 
 from gitsession.formats import FORMATS, Leaving, Outgoing
-from gitsession.formats.times import to_iso, to_ms
+from gitsession.formats.base.times import to_iso, to_ms
 from gitsession.model.blocks import Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import (
     BranchSummary,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitsession.formats.placement import Field, Node, place
+from gitsession.formats.base.placement import Field, Node, place
 
 ABSENT = Field.ABSENT
 

@@ -22,7 +22,7 @@ from remotes import hub, remote, store_with
 from gitsession.api import Store
 from gitsession.model.entries import Message
 from gitsession.store import refs
-from gitsession.store.gitstore import GitStore
+from gitsession.store.git_store import GitStore
 from gitsession.sync import syncing
 
 KILLS = int(os.environ.get("GITSESSION_PLAIN_GIT", "12"))

@@ -20,7 +20,7 @@ from gitsession.context.policies import (
 from gitsession.context.value import Item, Shown
 from gitsession.model.blocks import Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import CLEARED, Compaction, CustomMessage, Message
-from gitsession.session import session as sessions
+from gitsession.sessions import session as sessions
 from gitsession.store.memory import MemoryStore
 
 PICTURE = Image(b"x", "image/png")

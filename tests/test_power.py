@@ -14,7 +14,7 @@ from faults.work import WORKLOADS
 from raw import git
 
 from gitsession.errors import GitSessionError
-from gitsession.store.gitstore import GitStore
+from gitsession.store.git_store import GitStore
 
 CUTS = 10
 THE_STORE_ITSELF = ""

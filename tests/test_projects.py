@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from gitsession import Message, NotFound, Store
 from gitsession.cli import app as command_line
-from gitsession.exchange.projects import identity_of, of_remote
-from gitsession.formats import pi
+from gitsession.discovery.projects import identity_of, of_remote
+from gitsession.formats.pi import agent as pi
 
 SAME = (
     "https://host.example/Org/Repo.git",

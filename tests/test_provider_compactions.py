@@ -16,7 +16,7 @@ from gitsession.compaction.provider import provider_compaction
 from gitsession.context import fold
 from gitsession.context.line import Line
 from gitsession.context.providers import provider
-from gitsession.session.address import resolve
+from gitsession.sessions.addresses import resolve
 from gitsession.store.memory import MemoryStore
 
 BLOCK = {

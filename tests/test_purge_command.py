@@ -14,12 +14,12 @@ from purged import SECRET, find, traces
 from raw import git
 
 from gitsession import Message, Store, text
+from gitsession.archive import trash
+from gitsession.archive.retention import Retention
 from gitsession.cli import exits
 from gitsession.errors import NotFound, Refused
 from gitsession.model.blocks import ToolCall
-from gitsession.session import trash
 from gitsession.store import refs
-from gitsession.sync.retention import Retention
 
 
 class Terminal(io.StringIO):
@@ -343,12 +343,12 @@ def test_a_rewind_restores_no_file_whose_bytes_were_purged(store: Store, tmp_pat
 def test_a_rewind_that_has_not_ended_is_ended_first(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     from types import SimpleNamespace
 
-    from gitsession.rewind import intent
+    from gitsession.checkpoints import intents
 
     session = store.new_session(agent="agent")
     session.append(Message.user(SECRET))
     session.append(Message.user("more"))
-    monkeypatch.setattr(intent, "pending", lambda objects: [SimpleNamespace(words="rewind of /work, 3 files")])
+    monkeypatch.setattr(intents, "pending", lambda objects: [SimpleNamespace(words="rewind of /work, 3 files")])
     with pytest.raises(Refused, match="has not ended"):
         store.purge(store.plan_purge(text=SECRET))
 

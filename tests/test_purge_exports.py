@@ -15,11 +15,11 @@ from commands import Run
 from purged import SECRET
 
 from gitsession import Message, Store, text
-from gitsession.api.exported import MARK, redacted
 from gitsession.cli import exits
 from gitsession.formats import FORMATS, IMPORTING, RESUMABLE
-from gitsession.session import exports
-from gitsession.session.exports import ExportedFile
+from gitsession.purge.exports import MARK, redacted
+from gitsession.sessions import export_record
+from gitsession.sessions.export_record import ExportedFile
 
 AGENTS = [agent for agent in RESUMABLE if agent not in IMPORTING and agent != "aider"]
 
@@ -240,7 +240,7 @@ def test_export_that_cannot_be_read_is_named(run: Run, session: str, here: Path)
 def test_export_made_while_a_purge_rewrites_the_list_stays_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rewrite = exports.rewrite
+    rewrite = export_record.rewrite
     with Store.create(tmp_path / "store.git") as store, Store.open(tmp_path / "store.git") as other:
         session = store.new_session(agent="test")
         session.append(Message.user(SECRET))
@@ -253,10 +253,10 @@ def test_export_made_while_a_purge_rewrites_the_list_stays_in_it(
             late.join(0.2)
             rewrite(git_dir, listed)
 
-        monkeypatch.setattr(exports, "rewrite", while_another_exports)
+        monkeypatch.setattr(export_record, "rewrite", while_another_exports)
         store.purge(store.plan_purge(text=SECRET))
         late.join()
-    listed = {Path(each.path).name for each in exports.read(tmp_path / "store.git")}
+    listed = {Path(each.path).name for each in export_record.read(tmp_path / "store.git")}
     assert listed == {"one", "two"}
 
 
@@ -266,14 +266,14 @@ def test_list_of_exports_is_local_and_holds_no_text(tmp_path: Path, monkeypatch:
         session = store.new_session(agent="a", cwd=tmp_path)
         session.append(Message.user(SECRET))
         store.resume(session.id, agent="claude", cwd=tmp_path)
-        file = tmp_path / "s.git" / exports.FILE
+        file = tmp_path / "s.git" / export_record.FILE
         assert SECRET not in file.read_text()
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
-        [before] = exports.read(store.objects.git_dir)
+        [before] = export_record.read(store.objects.git_dir)
         assert len(before.digest) == 64
         plan = store.plan_purge(text=SECRET)
         store.purge(plan)
-        [after] = exports.read(store.objects.git_dir)
+        [after] = export_record.read(store.objects.git_dir)
         assert (after.path, after.digest, after.conversation) == (before.path, "", "")
         assert (after.size, after.mtime_ns) == ((found := Path(after.path).stat()).st_size, found.st_mtime_ns)
         assert [each.problem for each in store.redact_exports(plan)] == [""]

@@ -15,8 +15,9 @@ from promises import Faults
 from purged import traces
 
 from gitsession.api import Store
-from gitsession.store import gitcli, refs
-from gitsession.sync import purging
+from gitsession.git import process
+from gitsession.purge import purging
+from gitsession.store import refs
 
 SHARE = float(os.environ.get("GITSESSION_PURGE_KILLS", "0.12"))
 """Of all calls; 1 is all of them."""
@@ -28,7 +29,7 @@ def settled(place: Path) -> dict[str, str]:
         assert traces(store) == []
         assert not purging.is_pending(store)
         assert_whole(store)
-        assert gitcli.fsck(store.git_dir) == []
+        assert process.fsck(store.git_dir) == []
         assert_nothing_left(store.git_dir)
         ends = dict(store.refs(refs.SESSIONS))
     with Store.open(place) as front:

@@ -10,10 +10,10 @@ from builders import begun, on_disk
 from purged import SECRET, find, purge, traces, whole
 from raw import git
 
-from gitsession.session import graph
+from gitsession.purge import purging
+from gitsession.sessions import graph
 from gitsession.store import refs
-from gitsession.store.gitstore import GitStore
-from gitsession.sync import purging
+from gitsession.store.git_store import GitStore
 
 HIDDEN = "the heron again"
 

@@ -11,10 +11,10 @@ from purged import SECRET, find, keys, subjects, traces
 
 from gitsession.errors import Unavailable
 from gitsession.model.entries import Message
+from gitsession.purge import derived_files as traces_of
+from gitsession.purge import purging
 from gitsession.store import generation, refs
-from gitsession.store.gitstore import GitStore
-from gitsession.sync import purging
-from gitsession.sync import traces as traces_of
+from gitsession.store.git_store import GitStore
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_a_branch_that_a_stale_process_starts_meanwhile_is_rewritten_before_anyt
     old = said.leaf
     assert old is not None
     key = keys(store, find(store))
-    from gitsession.store.dropping import Sweep
+    from gitsession.store.drop_objects import Sweep
 
     drop = Sweep.drop
     runs: list[bool] = []
@@ -92,7 +92,7 @@ def test_who_never_stops_writing_what_was_purged_is_told_of(store, monkeypatch) 
     old = said.leaf
     assert old is not None
     key = keys(store, find(store))
-    from gitsession.store.dropping import Sweep
+    from gitsession.store.drop_objects import Sweep
 
     monkeypatch.setattr(Sweep, "drop", lambda self, victims, is_settled: False)
     with pytest.raises(Unavailable, match="keep writing"):
@@ -111,7 +111,7 @@ def test_git_that_repacks_meanwhile_changes_nothing(store, monkeypatch) -> None:
     begun(store, "another session")
     store.flush()
     key = keys(store, find(store))
-    from gitsession.store.dropping import Sweep
+    from gitsession.store.drop_objects import Sweep
 
     drop = Sweep.drop
     runs: list[bool] = []
@@ -133,14 +133,14 @@ def test_git_that_repacks_meanwhile_changes_nothing(store, monkeypatch) -> None:
 def test_a_maintenance_of_ours_waits_for_a_purge_that_packs(store, monkeypatch) -> None:
     from functools import partial
 
-    from gitsession.store import maintain
-    from gitsession.store.packing import packing
+    from gitsession.store import maintenance
+    from gitsession.store.repack_lock import packing
 
     begun(store, "first")
-    monkeypatch.setattr(maintain, "packing", partial(packing, wait_seconds=0.01))
+    monkeypatch.setattr(maintenance, "packing", partial(packing, wait_seconds=0.01))
     with packing(store.git_dir), pytest.raises(Unavailable):
-        maintain.maintain(store)
-    maintain.maintain(store)
+        maintenance.maintain(store)
+    maintenance.maintain(store)
 
 
 def test_two_drops_in_one_tick_of_the_clock_are_two_generations(tmp_path):

@@ -13,17 +13,19 @@ from gitsession.codec import holes, payload
 from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.holes import Stored
 from gitsession.errors import Malformed
+from gitsession.git.objects import encode_tree
+from gitsession.git.types import Oid
 from gitsession.model.entries import Checkpoint, Message, Session
-from gitsession.session import content, graph, keep, purged
-from gitsession.session.check import check
-from gitsession.session.node import Node, load
-from gitsession.session.purged import WITHHELD_OID, Replacement, Tombstones
+from gitsession.purge import tombstone_commits
+from gitsession.purge.rewriting import rewrite
+from gitsession.sessions import commit_writer, content, graph
+from gitsession.sessions import tombstone_set as purged
+from gitsession.sessions.node import Node, load
+from gitsession.sessions.tombstone_set import WITHHELD_OID, Replacement, Tombstones
 from gitsession.store import refs
-from gitsession.store.base import ObjectStore, Oid
+from gitsession.store.interface import ObjectStore
 from gitsession.store.memory import MemoryStore
-from gitsession.store.objects import encode_tree
-from gitsession.sync import tombstones
-from gitsession.sync.rewriting import rewrite
+from gitsession.verify.entry_check import check
 
 SID = "20260201-aaaaaaaaaaaaa"
 SIZE = 8
@@ -45,13 +47,13 @@ class Histories:
                     entry = Checkpoint(mode="workspace", at_ms=1000 * word)
                 else:
                     entry = Message.user(f"word {word}", at_ms=1000 * word)
-                draft = keep.own(entry, bytes([word]) * 16, None)
+                draft = commit_writer.own(entry, bytes([word]) * 16, None)
                 if number % 3 == 2:
                     draft = replace(draft, files=files)
                 above = self.nodes[first % number] if number else None
                 if second is not None and number > 1:
                     draft = replace(draft, second_parent=self.nodes[second % number].oid)
-                self.nodes.append(keep.put(tx, above, draft))
+                self.nodes.append(commit_writer.put(tx, above, draft))
             for number, node in enumerate(self.nodes):
                 tx.move(refs.leaf(SID, f"b{number}"), node.oid, expected=None)
         assert clock() > 0
@@ -161,31 +163,31 @@ def test_a_set_comes_back_from_its_tree(chosen, with_session) -> None:
     if with_session:
         said |= Tombstones(sessions={SID: frozenset({"cd" * 32})})
     store = MemoryStore()
-    made = tombstones.added(store, None, said, 5000)
+    made = tombstone_commits.added(store, None, said, 5000)
     put(store, made)
-    assert tombstones.at(store, made.oid) == said
+    assert tombstone_commits.at(store, made.oid) == said
 
 
-def put(store: ObjectStore, made: tombstones.Merged) -> None:
+def put(store: ObjectStore, made: tombstone_commits.Merged) -> None:
     with store.transaction() as tx:
         tx.put_all(made.objects)
 
 
 def test_two_stores_make_the_same_commit_of_two_sets() -> None:
     store = MemoryStore()
-    first = tombstones.added(store, None, Tombstones(frozenset({"aa" * 32})), 1000)
+    first = tombstone_commits.added(store, None, Tombstones(frozenset({"aa" * 32})), 1000)
     put(store, first)
-    one = tombstones.added(store, first.oid, Tombstones(frozenset({"bb" * 32})), 9000)
-    other = tombstones.added(store, first.oid, Tombstones(frozenset({"cc" * 32})), 7000)
+    one = tombstone_commits.added(store, first.oid, Tombstones(frozenset({"bb" * 32})), 9000)
+    other = tombstone_commits.added(store, first.oid, Tombstones(frozenset({"cc" * 32})), 7000)
     put(store, one)
     put(store, other)
-    merged = tombstones.merge(store, one.oid, other.oid)
-    assert merged == tombstones.merge(store, other.oid, one.oid)
+    merged = tombstone_commits.merge(store, one.oid, other.oid)
+    assert merged == tombstone_commits.merge(store, other.oid, one.oid)
     put(store, merged)
-    assert len(tombstones.at(store, merged.oid)) == 3
-    assert tombstones.merge(store, merged.oid, one.oid).oid == merged.oid
-    assert tombstones.merge(store, first.oid, merged.oid).oid == merged.oid
-    assert tombstones.merge(store, None, one.oid).oid == one.oid
+    assert len(tombstone_commits.at(store, merged.oid)) == 3
+    assert tombstone_commits.merge(store, merged.oid, one.oid).oid == merged.oid
+    assert tombstone_commits.merge(store, first.oid, merged.oid).oid == merged.oid
+    assert tombstone_commits.merge(store, None, one.oid).oid == one.oid
 
 
 def test_replacements_that_lead_in_a_circle_are_removals() -> None:
@@ -246,7 +248,7 @@ def test_a_set_that_is_none_is_refused(tree) -> None:
         commit = f"tree {top}\nauthor a <a@b> 1 +0000\ncommitter a <a@b> 1 +0000\n\nx\n".encode()
         oid = tx.put("commit", commit)
     with pytest.raises(Malformed):
-        tombstones.at(store, oid)
+        tombstone_commits.at(store, oid)
 
 
 # ---- redacted twice

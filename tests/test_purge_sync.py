@@ -14,11 +14,12 @@ from remotes import everywhere, hub, push, say, shared, store_with, sync, there
 
 from gitsession.api import Store
 from gitsession.model.entries import BranchSummary, Message
-from gitsession.session import graph
-from gitsession.session import session as sessions
+from gitsession.purge import purging, tombstone_commits
+from gitsession.server import server
+from gitsession.sessions import graph
+from gitsession.sessions import session as sessions
 from gitsession.store import create, refs
-from gitsession.store.gitstore import GitStore
-from gitsession.sync import purging, server, tombstones
+from gitsession.store.git_store import GitStore
 
 
 @pytest.fixture
@@ -121,7 +122,7 @@ def test_two_stores_that_purge_two_things_end_alike(tmp_path: Path, place: Path,
         more = keys(b, next(node for node in line if node.subject.endswith(SECRET)))
         other = a.ref(refs.TOMBSTONES) or ""
         times = (n * 1000 for n in range(1000))
-        at_ms = next(at for at in times if ((tombstones.added(b, None, more, at).oid or "") < other) == first)
+        at_ms = next(at for at in times if ((tombstone_commits.added(b, None, more, at).oid or "") < other) == first)
         purging.add(b, more, at_ms)
         for store in (a, b, a, b):
             sync(store)
@@ -146,7 +147,7 @@ def test_who_is_killed_once_the_set_has_come_goes_on_when_it_is_opened(
         sync(a)
         real = purging.apply
 
-        def killed(store: GitStore, *more: tombstones.Tombstones) -> object:
+        def killed(store: GitStore, *more: tombstone_commits.Tombstones) -> object:
             if store.ref(refs.TOMBSTONES) is not None:
                 raise KeyboardInterrupt
             return real(store, *more)

@@ -29,15 +29,15 @@ from purged import SECRET, chains, entries, find, key_of, keys, purge, session_k
 from gitsession.api import Store
 from gitsession.codec import holes, payload
 from gitsession.errors import LeafMoved, NotFound, RefMoved, Refused
+from gitsession.git.objects import parse_commit
 from gitsession.model.entries import BranchSummary, Message
-from gitsession.session import graph, oplog, purged, tombstone
-from gitsession.session import verify as verifying
-from gitsession.session.keep import own
-from gitsession.store import create, dropping, frames, refs
-from gitsession.store.gitstore import GitStore
+from gitsession.purge import purging, renamed, tombstone_commits
+from gitsession.sessions import graph, operation_log, tombstone, tombstone_set
+from gitsession.sessions.commit_writer import own
+from gitsession.store import create, drop_objects, journal_frames, refs
+from gitsession.store.git_store import GitStore
 from gitsession.store.lock import alone
-from gitsession.store.objects import parse_commit
-from gitsession.sync import purging, renamed
+from gitsession.verify import session_check as verifying
 
 
 @pytest.fixture
@@ -105,7 +105,10 @@ def test_a_title_and_a_label_go_with_the_words_of_their_commands(store) -> None:
     assert len(secrets) == 2
     purge(store, *secrets)
     assert_gone(store)
-    assert [operation.command for operation in oplog.history(store)][1:] == [f"label {said.id}", f"name {said.id}"]
+    assert [operation.command for operation in operation_log.history(store)][1:] == [
+        f"label {said.id}",
+        f"name {said.id}",
+    ]
 
 
 def test_a_purged_session_leaves_no_title_and_no_label_in_older_commands(store) -> None:
@@ -117,7 +120,7 @@ def test_a_purged_session_leaves_no_title_and_no_label_in_older_commands(store) 
     store.flush()
     purging.add(store, whole(store, gone.id), 1000)
     assert_gone(store)
-    commands = [operation.command for operation in oplog.history(store)]
+    commands = [operation.command for operation in operation_log.history(store)]
     assert [command.partition(" ")[0] for command in commands] == ["name", "label", "name", "name"]
 
 
@@ -125,9 +128,9 @@ def test_older_commands_are_undone_after_it(store) -> None:
     said = begun(store, "first", SECRET, "last")
     said.branch("side", "leaf")
     purge(store, find(store))
-    oplog.undo(store, 1)
+    operation_log.undo(store, 1)
     assert list(said.branches()) == ["main"]
-    oplog.redo(store, 2)
+    operation_log.redo(store, 2)
     assert list(said.branches()) == ["main", "side"]
     assert_gone(store)
 
@@ -147,7 +150,7 @@ def test_what_was_undone_goes_too(store) -> None:
 def test_a_purge_that_finds_nothing_changes_no_session(store) -> None:
     begun(store, "first")
     before = all_refs(store)
-    purging.add(store, purged.Tombstones(frozenset({"ab" * 32})), 1)
+    purging.add(store, tombstone_set.Tombstones(frozenset({"ab" * 32})), 1)
     after = all_refs(store)
     assert {name: value for name, value in after.items() if name != refs.TOMBSTONES} == before
     assert_gone(store)
@@ -182,7 +185,7 @@ def test_a_blob_that_no_commit_holds_yet_goes_if_it_is_the_entry(store, tmp_path
     digest = key_of(store, secret)
     from gitsession.codec.digest import digest as digest_of
 
-    purging.add(store, purged.Tombstones(frozenset({digest, digest_of(data).hex()})), 1)
+    purging.add(store, tombstone_set.Tombstones(frozenset({digest, digest_of(data).hex()})), 1)
     assert_gone(store)
 
 
@@ -386,7 +389,7 @@ def test_of_two_replacements_one_stands_everywhere(store, tmp_path) -> None:
     redact(store, secret, "one way")
     with GitStore.open(tmp_path / "other.git") as other:
         redact(other, secret, "another way")
-        both = purged.read(store) | purged.read(other)
+        both = tombstone_set.read(store) | tombstone_set.read(other)
         for each in (store, other):
             purging.add(each, both, 9)
         assert store.refs(refs.SESSIONS) == other.refs(refs.SESSIONS)
@@ -443,12 +446,12 @@ def test_who_looked_before_the_purge_cannot_bring_it_back(store) -> None:
 
 
 def test_an_import_that_was_worked_out_before_begins_again(store, monkeypatch) -> None:
-    from gitsession.exchange import bring_in
+    from gitsession.importing import import_session
 
     lines = talk("a", "b", "c")
     bring(store, pi_file(*lines))
     store.flush()
-    carried_out = bring_in._Plan.carry_out
+    carried_out = import_session._Plan.carry_out
     count = 0
 
     def purged_meanwhile(plan, command):
@@ -459,7 +462,7 @@ def test_an_import_that_was_worked_out_before_begins_again(store, monkeypatch) -
                 purge(other, find(other, "words of b"))
         return carried_out(plan, command)
 
-    monkeypatch.setattr(bring_in._Plan, "carry_out", purged_meanwhile)
+    monkeypatch.setattr(import_session._Plan, "carry_out", purged_meanwhile)
     bring(store, pi_file(*lines, *talk("d", after="b")))
     assert count == 2
     assert traces(store, "words of b") == []
@@ -517,7 +520,7 @@ def test_leftovers_beside_the_objects_go(store) -> None:
     (store.git_dir / "FETCH_HEAD").write_text(SECRET)
     (store.git_dir / "logs/refs").mkdir(parents=True, exist_ok=True)
     (store.git_dir / "logs/refs/x").write_text(SECRET)
-    (control / f"journal/{frames.TEMPORARY}9").write_text(SECRET)
+    (control / f"journal/{journal_frames.TEMPORARY}9").write_text(SECRET)
     purge(store, find(store))
     assert_gone(store)
     assert (control / "spool/c.event").exists()
@@ -591,7 +594,7 @@ def test_verify_names_an_entry_that_came_back_and_a_tombstone_that_nobody_made(s
     shutil.copytree(store.git_dir, tmp_path / "other.git")
     key = key_of(store, secret)
     with store.transaction() as tx:
-        grown = purging.tombstones.added(store, None, purged.Tombstones(frozenset({key})), 1)
+        grown = tombstone_commits.added(store, None, tombstone_set.Tombstones(frozenset({key})), 1)
         tx.put_all(grown.objects)
         tx.move(refs.TOMBSTONES, grown.oid, expected=None)
     assert [f"the entry {key} was purged"] == [found.what for found in verifying.verify(store).problems]
@@ -609,12 +612,12 @@ def test_a_drop_that_was_cut_short_is_finished(store) -> None:
     begun(store, "first", SECRET)
     store.flush()
     secret = find(store)
-    finish = dropping.finish
+    finish = drop_objects.finish
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dropping, "finish", lambda git_dir: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(drop_objects, "finish", lambda git_dir: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             purge(store, secret)
-    assert finish is dropping.finish
+    assert finish is drop_objects.finish
     assert purging.is_pending(store)
     purging.apply(store)
     assert not purging.is_pending(store)
@@ -624,7 +627,7 @@ def test_a_drop_that_was_cut_short_is_finished(store) -> None:
 def test_the_set_knows_sessions_by_their_key(store) -> None:
     said = begun(store, "first")
     purging.add(store, whole(store, said.id), 1)
-    assert session_key(said.id) in purged.read(store)
+    assert session_key(said.id) in tombstone_set.read(store)
     assert Clock()() > 0
 
 

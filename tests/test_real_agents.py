@@ -14,14 +14,14 @@ import goldens
 import pytest
 from builders import SHARED
 
-from gitsession.exchange.bring_in import bring_in
-from gitsession.exchange.send_out import home
-from gitsession.formats import pi
-from gitsession.session import active, facts, graph
-from gitsession.session import marks as rules
-from gitsession.session.graph import Tree
-from gitsession.session.meta import meta_of
-from gitsession.session.node import Node
+from gitsession.exporting.export_session import home
+from gitsession.formats.pi import agent as pi
+from gitsession.importing.import_session import bring_in
+from gitsession.sessions import active_branch, facts, graph
+from gitsession.sessions import marks as rules
+from gitsession.sessions.graph import Tree
+from gitsession.sessions.meta import meta_of
+from gitsession.sessions.node import Node
 from gitsession.store.memory import MemoryStore
 
 LAB = Path(os.environ.get("LAB", "/nonexistent"))
@@ -66,7 +66,7 @@ def ours(data: bytes) -> tuple[bytes, dict[str, Any]]:
     seen = meta_of(store, done.session)
     marks = facts.marks(store, done.session, tree, seen)
     labels = rules.labels(marks, facts.targets(tree, seen))
-    leaf = known(tree, tree.nodes[tree.branches[active.active(store, done.session)]])
+    leaf = known(tree, tree.nodes[tree.branches[active_branch.active(store, done.session)]])
     return home(store, done.session).data, {
         "leaf": leaf,
         "name": rules.title(marks),

@@ -15,12 +15,12 @@ from builders import bring, entry, joined, pi_file, said
 
 from gitsession.context import fold
 from gitsession.context.line import Line
-from gitsession.exchange.bring_in import bring_in
-from gitsession.exchange.send_out import send
-from gitsession.formats import aider
-from gitsession.formats.aider_reread import reread
+from gitsession.exporting.export_session import send
+from gitsession.formats.aider import agent as aider
+from gitsession.formats.aider.reread import reread
+from gitsession.importing.import_session import bring_in
 from gitsession.model.entries import Message
-from gitsession.session import graph
+from gitsession.sessions import graph
 from gitsession.store.memory import MemoryStore
 
 pytestmark = pytest.mark.skipif(not real_aider.is_there(), reason="the real Aider is not at hand")

@@ -34,11 +34,11 @@ from gitsession.context import fold
 from gitsession.context.line import Line
 from gitsession.context.providers import anthropic
 from gitsession.context.providers.conversation import NO_OUTPUT
-from gitsession.exchange import send_out
-from gitsession.formats import claude
-from gitsession.formats.places import Workspace
+from gitsession.exporting import export_session
+from gitsession.formats.base.places import Workspace
+from gitsession.formats.claude import agent as claude
 from gitsession.model.entries import CustomMessage, Message, Session
-from gitsession.session.address import resolve
+from gitsession.sessions.addresses import resolve
 from gitsession.store.memory import MemoryStore
 
 LAB = Path(os.environ.get("LAB", "/nonexistent"))
@@ -154,7 +154,7 @@ def test_its_model_is_told_what_was_said_elsewhere(resumed: Ask, make: Any, expe
     store = MemoryStore()
     sid = make(store).id
     id = claude.resume_command(sid)[-1]
-    assert told(resumed(send_out.send(store, sid, "claude").data, id)) == expected
+    assert told(resumed(export_session.send(store, sid, "claude").data, id)) == expected
 
 
 PI = sorted((SHARED / "sessions/pi").glob("*.v3.jsonl"))
@@ -164,7 +164,7 @@ PI = sorted((SHARED / "sessions/pi").glob("*.v3.jsonl"))
 def test_a_session_of_pi_s_goes_on_in_the_program(resumed: Ask, path: Path) -> None:
     store = MemoryStore()
     sid = bring(store, path.read_bytes(), agent="pi", name=path.stem).session
-    data = send_out.send(store, sid, "claude").data
+    data = export_session.send(store, sid, "claude").data
     id = claude.resume_command(sid)[-1]
     assert in_one_spelling(resumed(data, id)) == in_one_spelling(ours(data, id))
 
@@ -175,7 +175,7 @@ def test_it_goes_on_with_what_was_made_here_behind_its_own_lines(resumed: Ask) -
     held = session(store, sid, clock=Clock())
     held.append(Message.user("ours"))
     held.append(Message.assistant("yes"))
-    data = send_out.send(store, sid, "claude").data
+    data = export_session.send(store, sid, "claude").data
     assert told(resumed(data, SESSION)) == ["u words of a", "a words of b", "u ours", "a yes"]
 
 

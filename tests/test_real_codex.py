@@ -40,10 +40,10 @@ from test_codex_write import HEADER, line_of, own
 from gitsession.context import fold
 from gitsession.context.line import Line
 from gitsession.context.providers import codex as as_codex
-from gitsession.exchange.bring_in import bring_in
-from gitsession.exchange.send_out import send
-from gitsession.formats import codex
-from gitsession.formats.codex_words import SUMMARY_PREFIX
+from gitsession.exporting.export_session import send
+from gitsession.formats.codex import agent as codex
+from gitsession.formats.codex.write_items import SUMMARY_PREFIX
+from gitsession.importing.import_session import bring_in
 from gitsession.model.blocks import Image, Text, Thinking, ToolCall
 from gitsession.model.entries import Compaction, Message
 from gitsession.store.memory import MemoryStore

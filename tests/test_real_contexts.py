@@ -20,7 +20,7 @@ from builders import SHARED, bring, entry, pi_file
 from gitsession.context import fold, profiles
 from gitsession.context.line import Line
 from gitsession.context.providers import pi as as_pi
-from gitsession.session.address import resolve
+from gitsession.sessions.addresses import resolve
 from gitsession.store.memory import MemoryStore
 
 LAB = Path(os.environ.get("LAB", "/nonexistent"))

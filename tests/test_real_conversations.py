@@ -22,7 +22,7 @@ from builders import bring
 from conversations import DRAWN, NAMES, SOURCES, Seen, compared, context, marks, seen
 from test_real_contexts import DRIVERS, LAB, RELEASES
 
-from gitsession.exchange.send_out import send
+from gitsession.exporting.export_session import send
 from gitsession.store.memory import MemoryStore
 
 COUNT = int(os.environ.get("GITSESSION_CONVERSATIONS", "20"))

@@ -13,10 +13,11 @@ import pytest
 from builders import bring, session
 from stories import COMMAND, FIRST, LAST, LOOK, NAMES, OF_A_SUB_AGENT, OUTPUT, PLACE_OF_A_SUB_AGENT, STORIES
 
+from gitsession.discovery import sources
 from gitsession.errors import Refused
-from gitsession.exchange import resume, sources
-from gitsession.exchange.bring_in import bring_in
+from gitsession.exporting import resume
 from gitsession.formats import IMPORTING, RESUMABLE
+from gitsession.importing.import_session import bring_in
 from gitsession.store.memory import MemoryStore
 
 CARRIED = [("user", FIRST), ("user", "PICTURE"), ("assistant", LOOK), ("call", COMMAND), ("result", OUTPUT),

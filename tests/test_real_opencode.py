@@ -25,9 +25,10 @@ from gitsession.context.line import Line
 from gitsession.context.providers import openai_chat
 from gitsession.context.providers.conversation import NO_OUTPUT
 from gitsession.context.providers.openai_chat import FROM_TOOLS
-from gitsession.exchange import send_out, sources
-from gitsession.exchange.bring_in import bring_in
-from gitsession.store.base import ObjectStore
+from gitsession.discovery import sources
+from gitsession.exporting import export_session
+from gitsession.importing.import_session import bring_in
+from gitsession.store.interface import ObjectStore
 from gitsession.store.memory import MemoryStore
 
 REAL = sorted((SHARED / "sessions/opencode/generated").glob("export-*.json"))
@@ -121,7 +122,7 @@ def test_what_the_program_does_next_comes_in_as_entries_behind_those_that_were_t
 def test_a_session_begun_here_goes_on_there_with_its_earlier_turns(tmp_path: Path) -> None:
     store, there = MemoryStore(), MemoryStore()
     made = begun_here(store)
-    data = send_out.send(store, made.id, "opencode").data.replace(b'"modelID": "m"', b'"modelID": "mock-model"')
+    data = export_session.send(store, made.id, "opencode").data.replace(b'"modelID": "m"', b'"modelID": "mock-model"')
     sid = bring(there, data, final=True).session
     heard = Lab(tmp_path).resumed(data, json.loads(data)["info"]["id"])
     assert alike(heard) == alike(ours(there, sid))
@@ -143,7 +144,7 @@ def test_a_session_of_another_agent_goes_on_there_with_calls_and_results(tmp_pat
     # The model that answered first is known only behind the first question.
     sid = bring(store, pi_file(entry("model_change", "m", None, provider="mock", modelId="mock-model"), first, asked,
                                result)).session  # fmt: skip
-    data = send_out.send(store, sid, "opencode").data.replace(b'"unknown"', b'"mock"')
+    data = export_session.send(store, sid, "opencode").data.replace(b'"unknown"', b'"mock"')
     heard = Lab(tmp_path).resumed(data, json.loads(data)["info"]["id"])
     assert [message["role"] for message in heard] == ["user", "assistant", "tool"]
     assert (heard[0]["content"], heard[2]["content"]) == ("Look", "14 lines")

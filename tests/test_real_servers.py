@@ -17,7 +17,7 @@ from simulation import PLACES, Machine, Outcome, Simulation, simulate
 
 from gitsession.api import Store
 from gitsession.errors import GitSessionError, Unavailable
-from gitsession.store.gitstore import GitStore
+from gitsession.store.git_store import GitStore
 from gitsession.sync import remotes, syncing
 
 WAYS = ["file", "http", "ssh"]

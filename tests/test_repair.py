@@ -18,12 +18,12 @@ from promises import Faults
 from gitsession.api import Store
 from gitsession.cli import exits
 from gitsession.cli.app import run
-from gitsession.exchange import repair as repairing
 from gitsession.formats import FORMATS
+from gitsession.git.types import Kind
 from gitsession.model.entries import Message
-from gitsession.session import graph
+from gitsession.repair import repair as repairing
+from gitsession.sessions import graph
 from gitsession.store import refs, salvage
-from gitsession.store.base import Kind
 from gitsession.store.salvage import QUARANTINE
 
 KINDS: dict[str, Callable[[Path, Path], None]] = {

@@ -14,7 +14,7 @@ from test_codex_segments import FILES, FORK, SEGMENTS, name
 from gitsession.api import Store
 from gitsession.cli import exits
 from gitsession.cli.app import run
-from gitsession.exchange import donors
+from gitsession.repair import donors
 from gitsession.store.memory import MemoryStore
 
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from restoring import Blobs, carried_out, opened, picture
 
 from gitsession.errors import Unavailable
-from gitsession.workspace import batch, judging, placing
-from gitsession.workspace.judging import Change, Folds
-from gitsession.workspace.looking import Odd
+from gitsession.workspace import batch, path_rules, place_file
+from gitsession.workspace.inspect import Odd
+from gitsession.workspace.path_rules import Change, Folds
 from gitsession.workspace.restore import sweep
 from gitsession.workspace.trees import File
 
@@ -267,7 +267,7 @@ def test_a_disk_that_fails_is_an_error_and_leaves_no_temporary(workspace, blobs,
     def fail(fd, data, at):
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(placing, "write_all", fail)
+    monkeypatch.setattr(place_file, "write_all", fail)
     with faults.one(), pytest.raises(Unavailable, match=os.strerror(number)):
         carried_out(workspace, blobs, Change("f", blobs.file("old"), blobs.file("new")))
     assert (workspace / "f").read_text() == "old"
@@ -315,7 +315,7 @@ def test_where_the_disk_cannot_be_asked_names_that_may_be_one_are_refused(worksp
     def refuse(folder, tag):
         raise OSError(errno.EILSEQ, os.strerror(errno.EILSEQ))
 
-    monkeypatch.setattr(placing, "probe", refuse)
+    monkeypatch.setattr(place_file, "probe", refuse)
     changes = [Change("File", None, blobs.file("1")), Change("fILE", None, blobs.file("2"))]
     assert [outcome.did for outcome in carried_out(workspace, blobs, *changes)] == ["refused", "refused"]
 
@@ -350,14 +350,14 @@ def test_where_the_disk_is_full_what_waits_is_put_first(workspace, blobs, monkey
     """A disk with room for one file more, played."""
     for path in "abc":
         (workspace / path).write_text("old")
-    real = placing.write_all
+    real = place_file.write_all
 
     def write(fd, data, at):
         if temporaries(workspace)[1:]:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         real(fd, data, at)
 
-    monkeypatch.setattr(placing, "write_all", write)
+    monkeypatch.setattr(place_file, "write_all", write)
     changes = [Change(path, blobs.file("old"), blobs.file("new")) for path in "abc"]
     assert {outcome.did for outcome in carried_out(workspace, blobs, *changes)} == {"done"}
     assert temporaries(workspace) == []
@@ -515,12 +515,12 @@ def test_any_world_becomes_any_other(tmp_path_factory, old, new):
     states = [{path: blobs.file(text) for path, text in world.items()} for world in (old, new)]
     paths = sorted({*old, *new})
     changes = [Change(path, states[0].get(path), states[1].get(path)) for path in paths]
-    made = tuple({above for path in old for above in judging.folders_of(path)})
+    made = tuple({above for path in old for above in path_rules.folders_of(path)})
     assert {outcome.did for outcome in carried_out(folder, blobs, *changes, made=made)} <= {"done"}
     files = {path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*") if path.is_file()}
     assert files == new
     folders = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_dir()}
-    assert folders == {above for path in new for above in judging.folders_of(path)}
+    assert folders == {above for path in new for above in path_rules.folders_of(path)}
 
 
 ALIKE = [("File", "fILE"), ("é", "e\u0301"), ("A", "a/x"), ("d/É", "D/e\u0301")]
@@ -529,7 +529,7 @@ ALIKE = [("File", "fILE"), ("é", "e\u0301"), ("A", "a/x"), ("d/É", "D/e\u0301"
 @pytest.mark.promise("P28")
 @pytest.mark.parametrize("one, other", ALIKE)
 def test_names_that_the_disk_takes_for_one_are_both_refused(workspace, blobs, monkeypatch, one, other, faults):
-    monkeypatch.setattr(placing, "probe", lambda folder, tag: (True, True))
+    monkeypatch.setattr(place_file, "probe", lambda folder, tag: (True, True))
     changes = [Change(one, None, blobs.file("1")), Change(other, None, blobs.file("2")), Change("x", None, None)]
     with faults.one():
         assert [outcome.did for outcome in carried_out(workspace, blobs, *changes)] == ["refused", "refused", "done"]
@@ -539,7 +539,7 @@ def test_names_that_the_disk_takes_for_one_are_both_refused(workspace, blobs, mo
 @pytest.mark.parametrize("one, other", ALIKE)
 def test_names_that_the_disk_tells_apart_are_two(workspace, blobs, one, other):
     with opened(workspace) as root, root.enter("") as top:
-        if any(placing.probe(top, "t")):
+        if any(place_file.probe(top, "t")):
             pytest.skip("a file system that folds names")
     changes = [Change(one, None, blobs.file("1")), Change(other, None, blobs.file("2"))]
     assert [outcome.did for outcome in carried_out(workspace, blobs, *changes)] == ["done", "done"]
@@ -548,7 +548,7 @@ def test_names_that_the_disk_tells_apart_are_two(workspace, blobs, one, other):
 
 def test_two_folders_that_the_disk_takes_for_one_collide_only_in_their_files():
     changes = [Change(path, None, File("100644", "1" * 40)) for path in ("D/a", "d/b", "D/c", "d/C")]
-    assert set(judging.collisions(changes, Folds(case=True, form=False))) == {"D/c", "d/C"}
+    assert set(path_rules.collisions(changes, Folds(case=True, form=False))) == {"D/c", "d/C"}
 
 
 def test_what_is_spelled_otherwise_on_the_disk_is_another_file(workspace, blobs, monkeypatch):
@@ -561,16 +561,16 @@ def test_what_is_spelled_otherwise_on_the_disk_is_another_file(workspace, blobs,
 
     monkeypatch.setattr(os, "stat", folding)
     with opened(workspace) as root, root.enter("") as top:
-        seen = placing.looking.status(top, b"File")
-        assert placing.spelled_otherwise(top, b"fILE", seen)
-        assert not placing.spelled_otherwise(top, b"File", seen)
+        seen = place_file.inspect.status(top, b"File")
+        assert place_file.spelled_otherwise(top, b"fILE", seen)
+        assert not place_file.spelled_otherwise(top, b"File", seen)
 
 
 def test_two_names_of_one_file_are_each_its_own(workspace):
     (workspace / "File").write_text("x")
     os.link(workspace / "File", workspace / "fILE")
     with opened(workspace) as root, root.enter("") as top:
-        assert not placing.spelled_otherwise(top, b"fILE", placing.looking.status(top, b"fILE"))
+        assert not place_file.spelled_otherwise(top, b"fILE", place_file.inspect.status(top, b"fILE"))
 
 
 def test_restore_lets_go_of_all_its_handles(workspace, blobs):

@@ -20,11 +20,13 @@ from builders import Clock, begun, bring, header, joined, pi_file, session, talk
 from commands import Run, here, run
 from test_cli import document
 
+from gitsession.discovery import discover
 from gitsession.errors import Refused
-from gitsession.exchange import discover, resume, send_out
-from gitsession.formats import FORMATS, IMPORTING, RESUMABLE, Workspace, aider
+from gitsession.exporting import export_session, resume
+from gitsession.formats import FORMATS, IMPORTING, RESUMABLE, Workspace
+from gitsession.formats.aider import agent as aider
 from gitsession.model.entries import Message, Session
-from gitsession.store.base import ObjectStore
+from gitsession.store.interface import ObjectStore
 from gitsession.store.memory import MemoryStore
 
 __all__ = ["here", "run"]
@@ -489,16 +491,16 @@ GOES_ON_ELSEWHERE = "the file is the agent's own, and its last line, where it go
 
 def test_it_is_told_that_a_file_goes_on_elsewhere(store: ObjectStore) -> None:
     sid = bring(store, pi_file(*talk("a", "b"), *talk("c", after="a")), agent="pi").session
-    assert not send_out.send(store, sid).notes
+    assert not export_session.send(store, sid).notes
     session(store, sid, "main").switch("main")
-    assert list(send_out.send(store, sid).notes) == [GOES_ON_ELSEWHERE]
+    assert list(export_session.send(store, sid).notes) == [GOES_ON_ELSEWHERE]
 
 
 def test_an_agent_that_names_the_entry_it_goes_on_from_goes_on_there(store: ObjectStore, where: Workspace) -> None:
     lines = [*claude_code.talk("a", "b"), *claude_code.talk("x", "y", after="a"), claude_code.last_prompt("b")]
     data = b"".join(line + b"\n" for line in lines)
     sid = bring(store, data, name=claude_code.SESSION).session
-    assert not send_out.send(store, sid).notes
+    assert not export_session.send(store, sid).notes
     assert placed(store, sid, where).file.read_bytes() == data
 
 

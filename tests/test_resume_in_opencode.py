@@ -10,12 +10,14 @@ import pytest
 from builders import Clock, bring, pi_file, session, talk
 from opencode_files import Database, Message, answer, compaction, export, info, tool, user
 
+from gitsession.discovery import databases, sources
 from gitsession.errors import Malformed, Refused, Unavailable
-from gitsession.exchange import databases, resume, sources
-from gitsession.exchange.bring_in import bring_in
-from gitsession.formats import Workspace, opencode
+from gitsession.exporting import resume
+from gitsession.formats import Workspace
+from gitsession.formats.opencode import agent as opencode
+from gitsession.importing.import_session import bring_in
 from gitsession.model import entries
-from gitsession.store.base import ObjectStore
+from gitsession.store.interface import ObjectStore
 from gitsession.store.memory import MemoryStore
 
 ONE = [user("msg_u1", "One", at=1), answer("msg_a1", "First.", at=2, parts=[tool("call_1")])]

@@ -13,12 +13,12 @@ from builders import Clock
 from rewound import fill, git_in, put, repository, snapshot, take_away, talk, told
 
 from gitsession.api import Session, Store
+from gitsession.checkpoints import intents, rewinding, undoing
 from gitsession.errors import Corrupt, InvalidName, MissingObject, NotFound, Refused, Unavailable
 from gitsession.model import entries as kinds
 from gitsession.model.blocks import ToolCall, text
 from gitsession.model.entries import Message
-from gitsession.rewind import intent, perform, undoing
-from gitsession.session.node import Node
+from gitsession.sessions.node import Node
 from gitsession.store import refs
 
 
@@ -433,7 +433,7 @@ def test_while_one_has_not_ended_another_is_refused_and_names_it(store, folder, 
     before = snapshot(folder)
     plan = session.plan_rewind(place)
     with monkeypatch.context() as broken:
-        broken.setattr(perform, "restore", lambda *_, **__: 1 / 0)
+        broken.setattr(rewinding, "restore", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             session.rewind(plan)
     assert [word for word in store.unfinished() if "rewind" in word and str(folder) in word]
@@ -451,7 +451,7 @@ def test_what_was_begun_is_finished_in_a_folder_that_was_moved_since(store, fold
     place = session.leaf
     turn(session, folder, ("a.txt", "two\n"))
     with monkeypatch.context() as broken:
-        broken.setattr(perform, "restore", lambda *_, **__: 1 / 0)
+        broken.setattr(rewinding, "restore", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             session.rewind(session.plan_rewind(place))
     moved = folder.rename(folder.parent / "moved")
@@ -639,7 +639,7 @@ def test_a_store_on_a_full_disk_is_told_as_such_and_no_file_is_touched(store, fo
 
     plan = session.plan_rewind(place, "files")
     with monkeypatch.context() as patched:
-        patched.setattr(intent.durable, "replace", full)
+        patched.setattr(intents.durable, "replace", full)
         with pytest.raises(Unavailable, match="No space"):
             session.rewind(plan)
     assert snapshot(folder) == before

@@ -15,10 +15,10 @@ import pytest
 from rewound import fill, put, snapshot
 
 from gitsession.api import Store
+from gitsession.checkpoints import rewinding
 from gitsession.cli import app as command_line
 from gitsession.cli import exits
 from gitsession.model.entries import Message
-from gitsession.rewind import perform
 
 Run = Callable[..., str]
 
@@ -188,7 +188,7 @@ def test_diff_is_what_git_can_apply(run, here, sid):
 def test_what_was_killed_is_shown_by_doctor_and_ended(run, here, sid, monkeypatch):
     before = snapshot(here)
     with monkeypatch.context() as broken:
-        broken.setattr(perform, "restore", _unavailable)
+        broken.setattr(rewinding, "restore", _unavailable)
         assert "no room" in run("rewind", "root", code=exits.TRY_AGAIN)
     assert "not done yet: rewind" in run("doctor", code=exits.INTEGRITY)
     assert "rewind --continue" in run("rewind", "root", code=exits.REFUSED)
@@ -203,7 +203,7 @@ def test_what_was_killed_is_shown_by_doctor_and_ended(run, here, sid, monkeypatc
 def test_undo_does_not_take_back_something_else_while_a_rewind_has_not_ended(run, here, sid, monkeypatch, verb):
     run("label", f"{sid}@root", "good")
     with monkeypatch.context() as broken:
-        broken.setattr(perform, "restore", _unavailable)
+        broken.setattr(rewinding, "restore", _unavailable)
         run("rewind", "root", code=exits.TRY_AGAIN)
     assert "rewind --abort" in run(verb, code=exits.REFUSED)
     monkeypatch.chdir(here.parent)
@@ -212,7 +212,7 @@ def test_undo_does_not_take_back_something_else_while_a_rewind_has_not_ended(run
 
 def test_who_stops_a_rewind_is_told_how_it_ends(run, here, sid, monkeypatch):
     with monkeypatch.context() as broken:
-        broken.setattr(perform, "restore", _interrupted)
+        broken.setattr(rewinding, "restore", _interrupted)
         assert "rewind --continue" in run("rewind", "root", code=exits.INTERRUPTED)
     run("rewind", "--continue")
     assert (here / "a.txt").read_text() == "one\n"

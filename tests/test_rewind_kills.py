@@ -17,7 +17,7 @@ from faults.shim import Fault, Shim, scratch
 from rewound import snapshot
 
 from gitsession.api import Store
-from gitsession.checkpoint import line
+from gitsession.checkpoints import history
 from gitsession.errors import NotFound, Refused
 from gitsession.workspace import trees
 
@@ -122,7 +122,7 @@ def judge(scene: Scene, place: Path, way: str) -> None:
 def is_safe(store: Store, sid: str, scene: Scene) -> bool:
     """Whether some checkpoint holds every file that is not what it was."""
     differing = {path for path in scene.old.keys() | scene.new.keys() if scene.old.get(path) != scene.new.get(path)}
-    for point in line.walk(store.objects, sid):
+    for point in history.walk(store.objects, sid):
         states = trees.look_up(store.objects, point.files, [os.fsdecode(path) for path in differing])
         contents = {path: state and store.objects.read(state.oid)[1] for path, state in states.items()}
         if all(contents[os.fsdecode(path)] == (scene.old.get(path) or ("", None))[1] for path in differing):

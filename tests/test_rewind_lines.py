@@ -11,7 +11,7 @@ from rewound import fill, put, snapshot
 
 from gitsession.api import Session, Store
 from gitsession.model.entries import Message
-from gitsession.session.node import Node
+from gitsession.sessions.node import Node
 from gitsession.store import refs
 
 

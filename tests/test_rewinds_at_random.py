@@ -18,7 +18,7 @@ from rewound import Held, put, repository, snapshot, take_away, told
 
 from gitsession.api import Store
 from gitsession.model.entries import Message
-from gitsession.session.node import Node
+from gitsession.sessions.node import Node
 
 ODD = st.binary(min_size=1, max_size=6).filter(lambda name: not {0, 0x2F} & set(name) and name not in (b".", b".."))
 PLAIN = st.sampled_from([b"a", b"b", b"A", b"dir", b"x.txt", b".gitattributes", b"con", b"%41"])

@@ -8,8 +8,8 @@ import pytest
 from restoring import Blobs, opened
 
 from gitsession.errors import Malformed, NotFound, Refused, Unavailable
-from gitsession.workspace import looking
-from gitsession.workspace.looking import Odd
+from gitsession.workspace import inspect
+from gitsession.workspace.inspect import Odd
 from gitsession.workspace.root import Root
 
 
@@ -189,15 +189,15 @@ SWAPS = {
 @pytest.mark.promise("P27")
 @pytest.mark.parametrize("plant", SWAPS.values(), ids=SWAPS)
 def test_a_file_that_becomes_something_else_after_we_looked_is_not_read_through(folder, monkeypatch, plant, faults):
-    real = looking._pour
+    real = inspect._pour
 
     def swapped(fd, name, found, take):
         (folder / "x").unlink()
         plant(folder / "x")
-        monkeypatch.setattr(looking, "_pour", real)
+        monkeypatch.setattr(inspect, "_pour", real)
         real(fd, name, found, take)
 
-    monkeypatch.setattr(looking, "_pour", swapped)
+    monkeypatch.setattr(inspect, "_pour", swapped)
     taken = b""
     with faults.one(), opened(folder) as root:
         try:

@@ -10,13 +10,13 @@ import pytest
 from workspaces import fill, fingerprint, git, kept, opened, repository, write
 
 from gitsession.errors import MissingObject, Unavailable
-from gitsession.store import gitcli
+from gitsession.git import process
 from gitsession.store.memory import MemoryStore
 from gitsession.workspace import names, scan, trees
 from gitsession.workspace.capture import put, tree_with
+from gitsession.workspace.private_repository import Shadow
+from gitsession.workspace.read_file import Caps, Skipped
 from gitsession.workspace.root import Root
-from gitsession.workspace.shadow import Shadow
-from gitsession.workspace.taking import Caps, Skipped
 
 
 @pytest.fixture(autouse=True)
@@ -152,7 +152,7 @@ def test_an_unchanged_workspace_is_told_by_one_git_and_nothing_is_read(work, pla
 
 @pytest.mark.parametrize("name", [".gitignore", "below/.gitignore"])
 def test_a_pipe_that_git_would_wait_for_is_named(work, plain, monkeypatch, name):
-    monkeypatch.setattr(gitcli, "_LONG_SECONDS", 0.2)
+    monkeypatch.setattr(process, "_LONG_SECONDS", 0.2)
     fill(work, a="one", below__b="two")
     os.mkfifo(work / name)
     with pytest.raises(Unavailable, match=f"{name} is a pipe"):
@@ -162,7 +162,7 @@ def test_a_pipe_that_git_would_wait_for_is_named(work, plain, monkeypatch, name)
 
 
 def test_a_pipe_that_names_what_to_ignore_is_refused_at_once(work, plain, tmp_path, monkeypatch):
-    monkeypatch.setattr(gitcli, "_LONG_SECONDS", 600.0)
+    monkeypatch.setattr(process, "_LONG_SECONDS", 600.0)
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "global"))
     git(work, "init", "-q")
     fill(work, a="one")
@@ -172,7 +172,7 @@ def test_a_pipe_that_names_what_to_ignore_is_refused_at_once(work, plain, tmp_pa
     for pipe in (ignores, exclude):
         pipe.unlink(missing_ok=True)
         os.mkfifo(pipe)
-        with pytest.raises(gitcli.Blocked, match=f"{pipe} is a pipe"):
+        with pytest.raises(process.Blocked, match=f"{pipe} is a pipe"):
             paths(work, plain)
         pipe.unlink()
         assert paths(work, plain) == ["a"]
@@ -183,7 +183,7 @@ def test_a_pipe_that_names_what_to_ignore_is_refused_at_once(work, plain, tmp_pa
 
 @pytest.mark.parametrize("pipe", ["global", "included", ".git/config", ".git/commondir"])
 def test_a_pipe_that_stands_for_a_configuration_is_named(work, plain, tmp_path, monkeypatch, pipe):
-    monkeypatch.setattr(gitcli, "_LONG_SECONDS", 0.2)
+    monkeypatch.setattr(process, "_LONG_SECONDS", 0.2)
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "global"))
     (tmp_path / "global").write_text("[include]\n\tpath = included\n")
     git(work, "init", "-q")
@@ -191,12 +191,12 @@ def test_a_pipe_that_stands_for_a_configuration_is_named(work, plain, tmp_path, 
     path = work / pipe if pipe.startswith(".git") else tmp_path / pipe
     path.unlink(missing_ok=True)
     os.mkfifo(path)
-    with pytest.raises(gitcli.Blocked, match=f"{path} is a pipe"):
+    with pytest.raises(process.Blocked, match=f"{path} is a pipe"):
         paths(work, plain)
 
 
 def test_a_look_that_takes_long_for_no_such_reason_goes_on(work, plain, monkeypatch):
-    monkeypatch.setattr(gitcli, "_LONG_SECONDS", 0.0)
+    monkeypatch.setattr(process, "_LONG_SECONDS", 0.0)
     fill(work, a="one")
     assert paths(work, plain) == ["a"]
 
@@ -548,7 +548,7 @@ def test_a_file_that_is_being_written_stays_as_it_was_known_and_is_named(work, p
 
 
 def test_a_folder_that_git_could_not_open_is_named(work, plain):
-    from gitsession.workspace.listing import _unopened
+    from gitsession.workspace.changed_paths import _unopened
 
     told = (
         b"warning: could not open directory 'sub/it's \n odd/': Permission denied\nwarning: could not open directory "

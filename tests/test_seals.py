@@ -22,18 +22,19 @@ from gitsession.cli import exits
 from gitsession.cli.app import run
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import NotFound, Unavailable
+from gitsession.git.signing import SSH, Signature, Signing
 from gitsession.model.entries import Message, Seal
-from gitsession.session import graph, seals, verify
-from gitsession.session.content import entry_of
-from gitsession.session.findings import Sealed
-from gitsession.session.purged import NONE
-from gitsession.session.semantics import Sessions
-from gitsession.session.session import Session
+from gitsession.sessions import graph
+from gitsession.sessions.content import entry_of
+from gitsession.sessions.session import Session
+from gitsession.sessions.tombstone_set import NONE
 from gitsession.store import refs
-from gitsession.store.base import ObjectStore
-from gitsession.store.gitstore import GitStore
+from gitsession.store.git_store import GitStore
+from gitsession.store.interface import ObjectStore
 from gitsession.store.memory import MemoryStore
-from gitsession.store.signing import SSH, Signature, Signing
+from gitsession.verify import session_check, signatures
+from gitsession.verify.findings import Sealed
+from gitsession.verify.semantics import Sessions
 
 needs_ssh = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen")
 needs_gpg = pytest.mark.skipif(shutil.which("gpg") is None, reason="needs gpg")
@@ -70,14 +71,14 @@ def talk(tmp_path: Path) -> Iterator[Session]:
 
 
 def seal(held: Session, branch: str = "main", at_ms: int = 1_800_000_000_000, **change: object) -> Seal:
-    made = seals.make(held._store, held.id, branch, at_ms, Signing.of_user())
+    made = signatures.make(held._store, held.id, branch, at_ms, Signing.of_user())
     made = replace(made, **change)  # type: ignore[arg-type]
     held.seal(made)
     return made
 
 
 def looked_at(held: Session) -> list[Sealed]:
-    return seals.of_session(held._store, held.id, Signing.of_user())
+    return signatures.of_session(held._store, held.id, Signing.of_user())
 
 
 def states(held: Session) -> list[str]:
@@ -85,7 +86,7 @@ def states(held: Session) -> list[str]:
 
 
 def problems(store: ObjectStore) -> list[str]:
-    return [found.what for found in verify.verify(store).problems]
+    return [found.what for found in session_check.verify(store).problems]
 
 
 # ---- what is signed
@@ -97,7 +98,7 @@ def test_the_statement_is_that_of_the_format_page() -> None:
         session="20260201-abcdefghijklm", branch="main", leaf="9meXE0bMlDfBVnHCz1KINZUJ1K3mPtXi8DVpgugAtOo", entries=2,
         at_ms=1769904000000, format=SSH, signature=b"",
     )  # fmt: skip
-    assert f"```\n{seals.statement(entry).decode()}```" in page
+    assert f"```\n{signatures.statement(entry).decode()}```" in page
 
 
 @needs_ssh
@@ -105,7 +106,7 @@ def test_anybody_can_check_a_seal_with_ssh_keygen_alone(talk: Session, keys: Pat
     made = seal(talk)
     (keys / "sig").write_bytes(made.signature)
     words = ["ssh-keygen", "-Y", "verify", "-f", keys / "allowed", "-I", "ada@example.com", "-n", "gitsession"]
-    subprocess.run([*words, "-s", keys / "sig"], input=seals.statement(made), check=True, capture_output=True)
+    subprocess.run([*words, "-s", keys / "sig"], input=signatures.statement(made), check=True, capture_output=True)
 
 
 # ---- what is good
@@ -123,7 +124,7 @@ def test_a_seal_is_good_and_the_talk_goes_on_behind_it(talk: Session, keys: Path
     assert [sealed.after for sealed in looked_at(talk)] == [1]
     seal(talk)
     assert [(sealed.state, sealed.after) for sealed in looked_at(talk)] == [("good", 0), ("good", 1)]
-    report = verify.verify(talk._store)
+    report = session_check.verify(talk._store)
     assert report.problems == []
     assert [sealed.state for sealed in report.seals] == ["good", "good"]
 
@@ -217,7 +218,7 @@ CHANGED: dict[str, tuple[Callable[[Seal], dict[str, object]], str]] = {
 def test_a_seal_that_was_changed_is_a_problem(
     talk: Session, keys: Path, change: Callable[[Seal], dict[str, object]], state: str
 ) -> None:
-    made = seals.make(talk._store, talk.id, "main", 1_800_000_000_000, Signing.of_user())
+    made = signatures.make(talk._store, talk.id, "main", 1_800_000_000_000, Signing.of_user())
     talk.seal(replace(made, **change(made)))  # type: ignore[arg-type]
     assert states(talk) == [state]
     assert "seal" in "".join(problems(talk._store))
@@ -233,9 +234,9 @@ def test_a_good_seal_of_another_session_is_a_problem_here(talk: Session, keys: P
 
 @needs_ssh
 def test_a_count_that_does_not_fit_is_a_problem_though_it_was_signed(talk: Session, keys: Path) -> None:
-    made = seals.make(talk._store, talk.id, "main", 1000, Signing.of_user())
+    made = signatures.make(talk._store, talk.id, "main", 1000, Signing.of_user())
     lie = replace(made, entries=7)
-    talk.seal(replace(lie, signature=Signing.of_user().sign(seals.statement(lie)).armoured))
+    talk.seal(replace(lie, signature=Signing.of_user().sign(signatures.statement(lie)).armoured))
     assert states(talk) == ["misplaced"]
 
 
@@ -328,7 +329,7 @@ def test_a_key_of_an_agent_may_be_named_by_itself(talk: Session, keys: Path, mon
 def test_a_key_may_be_named_from_where_one_stands(talk: Session, keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     setting("user.signingKey", "")
     monkeypatch.chdir(keys)
-    made = seals.make(talk._store, talk.id, "main", 1000, Signing.of_user(), "ada")
+    made = signatures.make(talk._store, talk.id, "main", 1000, Signing.of_user(), "ada")
     talk.seal(made)
     assert states(talk) == ["good"]
 
@@ -345,7 +346,7 @@ def test_a_purge_under_a_seal_is_told_and_breaks_nothing(talk: Session, keys: Pa
     purge(store, find(store, "one"))
     [found] = looked_at(talk)
     assert (found.state, found.purged, found.after) == ("good", 1, 1)
-    report = verify.verify(store)
+    report = session_check.verify(store)
     assert report.problems == []
     assert [(sealed.state, sealed.purged) for sealed in report.seals] == [("good", 1)]
 
@@ -357,9 +358,9 @@ def test_what_stands_behind_a_seal_without_a_purge_is_a_problem(talk: Session, k
     purge(store, find(store, "one"))
     leaves = store.refs(refs.session(talk.id))
     nodes = {node.oid: node for leaf in leaves.values() for node in graph.line(store, leaf)}
-    [found] = seals.look(Sessions(leaves, nodes, partial(entry_of, store)), Signing.of_user(), NONE)
+    [found] = signatures.look(Sessions(leaves, nodes, partial(entry_of, store)), Signing.of_user(), NONE)
     assert (found.state, found.purged) == ("altered", 1)
-    problem = seals.problem(found)
+    problem = signatures.problem(found)
     assert problem is not None and "no purge and no redaction put there" in problem.what
 
 
@@ -376,7 +377,7 @@ def test_a_seal_that_a_sync_says_again_behind_another_is_as_good(keys: Path, tmp
     for store in (here, there):
         assert sorted(store.refs(refs.session(sid))) == [refs.leaf(sid), refs.meta(sid)]
         assert [(found.state, found.purged) for found in looked_at(session(store, sid))] == [("good", 0)] * 2
-        assert verify.verify(store).problems == []
+        assert session_check.verify(store).problems == []
 
 
 def test_undo_takes_a_seal_away(talk: Session, keys: Path) -> None:

@@ -20,16 +20,16 @@ from gitsession.cli import app as command_line
 from gitsession.cli import exits
 from gitsession.codec import holes
 from gitsession.errors import Ambiguous, InvalidName, NotFound, Refused, Unavailable
-from gitsession.exchange.bring_in import BroughtIn
+from gitsession.importing.import_session import BroughtIn
 from gitsession.live import glance, spool
 from gitsession.model.blocks import Text, Thinking, ToolCall
 from gitsession.model.entries import Compaction
 from gitsession.redaction.original import Original
 from gitsession.redaction.patterns import may_take_for_ever
 from gitsession.redaction.vault import Vault
-from gitsession.session.content import kept, payload_of
-from gitsession.session.node import Node
-from gitsession.session.verify import verify
+from gitsession.sessions.content import kept, payload_of
+from gitsession.sessions.node import Node
+from gitsession.verify.session_check import verify
 from gitsession.workspace.names import tree_refusal
 from gitsession.workspace.root import Root
 

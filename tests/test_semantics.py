@@ -30,16 +30,18 @@ from checkpoints import held, tree_of
 
 from gitsession.codec import cbor
 from gitsession.codec.digest import to_base64url
+from gitsession.git.objects import encode_commit, encode_tree
+from gitsession.git.types import Oid
 from gitsession.model import entries as kinds
 from gitsession.model.blocks import ToolCall
 from gitsession.model.entries import Checkpoint, Compaction, Entry, Message
-from gitsession.session import graph, keep, verify
-from gitsession.session.node import Node, load
-from gitsession.session.session import Session
-from gitsession.store import layout, refs
-from gitsession.store.base import ObjectStore, Oid
+from gitsession.sessions import commit_writer, graph, layout
+from gitsession.sessions.node import Node, load
+from gitsession.sessions.session import Session
+from gitsession.store import refs
+from gitsession.store.interface import ObjectStore
 from gitsession.store.memory import MemoryStore
-from gitsession.store.objects import encode_commit, encode_tree
+from gitsession.verify import session_check
 from gitsession.workspace.names import tree_refusal
 
 
@@ -52,8 +54,10 @@ def store(request, tmp_path: Path):
 def put(store: ObjectStore, what: Entry, parent: Oid | None, ref: str, files: Oid | None = None) -> Node:
     """An entry of our own behind ``parent``, whatever any rule says, and ``ref`` leads to it."""
     with store.transaction() as tx:
-        draft = dataclasses.replace(keep.own(dataclasses.replace(what, at_ms=1000), os.urandom(16), None), files=files)
-        node = keep.put(tx, load(store, parent) if parent else None, draft)
+        draft = dataclasses.replace(
+            commit_writer.own(dataclasses.replace(what, at_ms=1000), os.urandom(16), None), files=files
+        )
+        node = commit_writer.put(tx, load(store, parent) if parent else None, draft)
         tx.move(ref, node.oid, expected=store.ref(ref))
     return node
 
@@ -69,7 +73,7 @@ def tree(store: ObjectStore, rows: dict[str, tuple[str, Oid]]) -> Oid:
 
 
 def told(store: ObjectStore, sid: str | None = None) -> str:
-    found = verify.verify(store, sid, refuse=tree_refusal).problems
+    found = session_check.verify(store, sid, refuse=tree_refusal).problems
     return "\n".join(f"{each.where} {each.session}: {each.what}" for each in found)
 
 
@@ -270,7 +274,7 @@ def test_what_a_lost_entry_hides_is_not_judged() -> None:
     first, lost = session.line()[1], session.line()[2]
     session.append(Compaction(summary="s", first_kept=to_base64url(first.chain)))
     del store._objects[lost.oid]
-    for where in (found.where for found in verify.verify(store).problems):
+    for where in (found.where for found in session_check.verify(store).problems):
         assert where in (lost.oid, session.line_with_gaps()[3].oid)
 
 
@@ -288,7 +292,7 @@ def test_later_kinds_may_stand_where_no_kind_of_ours_may(store: ObjectStore) -> 
 
 
 def odd(store: ObjectStore, sid: str) -> list[str]:
-    report = verify.verify(store, sid, notices=True)
+    report = session_check.verify(store, sid, notices=True)
     assert report.problems == []
     assert report.notices is not None
     assert {found.session for found in report.notices} <= {sid}
@@ -341,7 +345,7 @@ def test_what_stands_on_several_branches_and_in_several_sessions_is_told_once(st
     lines += [label("e", "d", "gone", "x")]
     sid = bring(store, pi_file(*lines)).session
     fork(session(store, sid))
-    report = verify.verify(store, notices=True)
+    report = session_check.verify(store, notices=True)
     assert sorted(found.what for found in report.notices or ()) == [
         "label names 'gone', which is not there", "the call 'c1' has no result"
     ]  # fmt: skip
@@ -358,7 +362,7 @@ def test_calls_of_our_own_are_told_too(store: ObjectStore) -> None:
 
 
 def test_nobody_asked_for_notices_gets_none(store: ObjectStore) -> None:
-    assert verify.verify(store).notices is None
+    assert session_check.verify(store).notices is None
 
 
 # ---- what agents wrote
@@ -378,7 +382,7 @@ def test_what_real_agents_wrote_is_clean(path: Path) -> None:
     tree = graph.tree(store, sid)
     meta = store.ref(refs.meta(sid))
     on_meta = {node.oid for node in graph.line(store, meta)} if meta else set()
-    notices = verify.verify(store, sid, notices=True).notices or []
+    notices = session_check.verify(store, sid, notices=True).notices or []
     assert {found.where for found in notices} <= tree.nodes.keys() | on_meta
 
 

@@ -16,11 +16,13 @@ from pushed import Client, bare, everything_in, hub, push, user
 from gitsession.cli import app as command_line
 from gitsession.cli.enabling import runner
 from gitsession.errors import NotAStore, Refused
+from gitsession.git import hook_files
 from gitsession.model.entries import Message, Session
+from gitsession.purge import purging, tombstone_commits
+from gitsession.server import receive, server
 from gitsession.store import create, refs
-from gitsession.store.gitstore import GitStore
-from gitsession.sync import hookfiles, purging, receiving, server, tombstones
-from gitsession.sync.judging import is_allowed
+from gitsession.store.git_store import GitStore
+from gitsession.validation.validate import is_allowed
 
 SESSIONS = "refs/heads/sessions/*:refs/heads/sessions/*"
 GONE = f"{refs.TOMBSTONES}:{refs.TOMBSTONES}"
@@ -114,10 +116,10 @@ def test_a_hook_that_is_there_runs_after_what_came_in(tmp_path: Path, client: Cl
 def test_a_hook_of_an_older_release_is_renewed_and_not_kept(tmp_path: Path) -> None:
     place = hub(tmp_path / "hub.git")
     hook(place, "pre-receive", "# gitsession: older")
-    assert server.status(place).hooks["pre-receive"] == hookfiles.OLDER
+    assert server.status(place).hooks["pre-receive"] == hook_files.OLDER
     server.install(place, runner())
     assert server.status(place).is_installed
-    assert not hookfiles.is_kept(place / "hooks", "pre-receive")
+    assert not hook_files.is_kept(place / "hooks", "pre-receive")
 
 
 def test_two_other_hooks_are_one_too_many(tmp_path: Path) -> None:
@@ -185,7 +187,7 @@ def test_the_hooks_as_they_lie_in_the_source_find_gitsession(tmp_path, client, m
     GitStore.open(place).close()
     (place / "hooks").mkdir()
     for name in server.HOOKS:
-        shutil.copy(Path(hookfiles.__file__).parents[2] / "hooks" / name, place / "hooks" / name)
+        shutil.copy(Path(hook_files.__file__).parents[2] / "hooks" / name, place / "hooks" / name)
     programs = tmp_path / "bin"
     programs.mkdir()
     words = " ".join(f'"{word}"' for word in runner())
@@ -381,7 +383,7 @@ def test_the_set_of_what_was_purged_only_grows(shared) -> None:
     assert push(one.git_dir, place, GONE).returncode == 0
     tip = one.ref(refs.TOMBSTONES)
     assert tip is not None
-    empty = tombstones.added(one, None, keys(one, find(one, "after")), 1000)
+    empty = tombstone_commits.added(one, None, keys(one, find(one, "after")), 1000)
     shrunk = put(one, empty, parent=tip)
     for value, rule in ((shrunk, "tombstones"), (put(one, empty), "rewind")):
         done = push(one.git_dir, place, f"+{value}:{refs.TOMBSTONES}")
@@ -393,7 +395,7 @@ def test_the_set_of_what_was_purged_only_grows(shared) -> None:
     assert said
 
 
-def put(store: GitStore, made: tombstones.Merged, parent: str = "") -> str:
+def put(store: GitStore, made: tombstone_commits.Merged, parent: str = "") -> str:
     """The commit of a set, behind ``parent`` where one is given, whatever that says."""
     client = Client(store, "")
     for kind, data in made.objects.values():
@@ -432,7 +434,7 @@ def test_what_the_hook_does_afterwards_is_done_once(shared) -> None:
     purge(one, find(one))
     assert push(one.git_dir, place, GONE).returncode == 0
     packs = sorted(path.name for path in (place / "objects/pack").iterdir())
-    applied = receiving.post(place)
+    applied = receive.post(place)
     assert applied is not None
     assert applied.moved == ()
     assert sorted(path.name for path in (place / "objects/pack").iterdir()) == packs

@@ -11,12 +11,12 @@ from builders import STORES, Clock, Watched, assert_clean, begun, fork, labels_o
 from gitsession.codec.digest import to_base32, to_base64url
 from gitsession.errors import InvalidName, LeafMoved, Malformed, NotFound, Refused
 from gitsession.model.entries import Custom, Fork, Label, Message, ModelChange, Session, Title
-from gitsession.session import active, graph, oplog
-from gitsession.session import session as sessions
+from gitsession.sessions import active_branch, graph, operation_log
+from gitsession.sessions import session as sessions
 from gitsession.store import refs
-from gitsession.store.base import ObjectStore
 from gitsession.store.create import create
-from gitsession.store.gitstore import GitStore
+from gitsession.store.git_store import GitStore
+from gitsession.store.interface import ObjectStore
 from gitsession.store.memory import MemoryStore
 
 
@@ -156,7 +156,7 @@ def test_a_branch_that_is_gone_is_not_found(store: ObjectStore) -> None:
     held = begun(store)
     held.branch("side")
     side = session(store, held.id, "side")
-    oplog.undo(store, 1)
+    operation_log.undo(store, 1)
     with pytest.raises(NotFound, match="side"):
         side.append(Message.user("too late"))
 
@@ -192,7 +192,7 @@ def test_switching_makes_a_branch_the_active_one(store: ObjectStore) -> None:
     held.branch("side", held.line()[1])
     leaf = held.switch("side")
     assert (held.branch_name, leaf.subject) == ("side", "user: one")
-    assert active.active(store, held.id) == "side"
+    assert active_branch.active(store, held.id) == "side"
     assert session(store, held.id).branch_name == "side"
 
 
@@ -392,7 +392,7 @@ def test_a_handle_of_a_branch_that_an_undo_removed_raises_and_names_the_branches
     held = begun(store, "one", "two", clock=Clock())
     held.branch("side", "leaf~1")
     side = held.on("side")
-    oplog.undo(store, Clock()())
+    operation_log.undo(store, Clock()())
     for read in (side.line, side.line_with_gaps, lambda: side.leaf, lambda: side.resolve("leaf")):
         with pytest.raises(NotFound, match=r"side .* is gone") as caught:
             read()
@@ -402,6 +402,6 @@ def test_a_handle_of_a_branch_that_an_undo_removed_raises_and_names_the_branches
 
 def test_a_handle_of_a_session_that_an_undo_removed_raises(store: ObjectStore) -> None:
     forked = fork(begun(store, "one", clock=Clock()))
-    oplog.undo(store, Clock()())
+    operation_log.undo(store, Clock()())
     with pytest.raises(NotFound, match="no longer in the store"):
         forked.line()

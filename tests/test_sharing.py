@@ -12,7 +12,7 @@ import pytest
 from builders import Clock, begun
 
 from gitsession.api import Store
-from gitsession.session import sharing
+from gitsession.verify import workers
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="one process elsewhere")
 
@@ -84,7 +84,7 @@ def test_a_store_that_is_checked_by_several_says_what_it_says_to_one(tmp_path: P
         lost = [node.tree for node in held.line()[10:60:10]]
     program = """
 from gitsession import Store
-from gitsession.store.git import GitDoor
+from gitsession.git.repository import GitDoor
 from gitsession.errors import Corrupt
 read, together = GitDoor.read, GitDoor.read_all
 def broken(door, oid):
@@ -112,13 +112,13 @@ def test_a_process_with_several_threads_is_not_copied(monkeypatch: pytest.Monkey
     def refuse(*_: object) -> list[object]:
         raise AssertionError("a copy of a process with several threads")
 
-    monkeypatch.setattr(sharing, "_in_processes", refuse)
-    monkeypatch.setattr(sharing, "THINGS_MIN", 1)
+    monkeypatch.setattr(workers, "_in_processes", refuse)
+    monkeypatch.setattr(workers, "THINGS_MIN", 1)
     wait = threading.Event()
     thread = threading.Thread(target=wait.wait)
     thread.start()
     try:
-        assert sharing.share(range(100), _count) == [100]
+        assert workers.share(range(100), _count) == [100]
     finally:
         wait.set()
         thread.join()

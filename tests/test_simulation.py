@@ -17,9 +17,10 @@ from purged import SECRET, find, purge
 from remotes import begun, forge, shared, store_with, sync
 from simulation import simulate
 
-from gitsession.session import tombstone
-from gitsession.store import lines, refs
-from gitsession.sync import purging, reconcile, syncing
+from gitsession.purge import purging
+from gitsession.sessions import reconcile, tombstone
+from gitsession.store import histories, refs
+from gitsession.sync import syncing
 
 IS_LONG = "GITSESSION_SIMULATIONS" in os.environ
 SEEDS = int(os.environ.get("GITSESSION_SIMULATIONS", "20"))
@@ -76,15 +77,15 @@ def test_names_by_writer_that_overwrite_are_caught(folder, monkeypatch):
     def overwriting(store, tx, ref, end):
         tx.move(ref, end, expected=store.ref(ref))
 
-    monkeypatch.setattr(lines, "aside", by_writer)
+    monkeypatch.setattr(histories, "aside", by_writer)
     monkeypatch.setattr(reconcile, "_bring_to", overwriting)
     assert caught(folder)
 
 
 def test_names_by_the_end_of_a_line_are_caught(folder, monkeypatch):
     """The line moves on after a crash, and gets a second name."""
-    key = lines._key
-    monkeypatch.setattr(lines, "_key", lambda read, ours, theirs: key(read, ours, None))
+    key = histories._key
+    monkeypatch.setattr(histories, "_key", lambda read, ours, theirs: key(read, ours, None))
     assert caught(folder)
 
 

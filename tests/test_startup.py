@@ -100,7 +100,7 @@ def test_an_append_does_not_load_libgit2(tmp_path: Path) -> None:
 
 def test_log_loads_the_pack_reader_but_no_importer_and_no_terminal_library(folder: Path) -> None:
     modules = loaded(folder, "log", "@")
-    assert "gitsession.store.packs" in modules
+    assert "gitsession.git.pack_reader" in modules
     assert not modules & {"rich", "asyncio", "importlib.metadata", "subprocess"}
     assert not {name for name in modules if name.startswith(("gitsession.formats", "gitsession.model.entries"))}
     assert "gitsession.api" not in modules
@@ -129,11 +129,11 @@ def test_the_library_loads_what_only_files_need_with_the_first_of_them() -> None
     told = subprocess.run([sys.executable, "-c", shown], capture_output=True, text=True, check=True).stdout.split()
     parts = {name.split(".")[1] for name in told}
     assert not parts & {"workspace", "rewind"}
-    assert "gitsession.live.drain" not in told
+    assert "gitsession.live.ingesting" not in told
 
 
 def test_the_library_loads_neither_rules_of_secrets_nor_repair_to_open_a_store(tmp_path: Path) -> None:
     opened = f"Store.create({str(tmp_path / 's.git')!r}).sessions()"
     shown = f"import sys; from gitsession import Store; {opened}; print(*sys.modules)"
     told = subprocess.run([sys.executable, "-c", shown], capture_output=True, text=True, check=True).stdout.split()
-    assert not set(told) & {"gitsession.redaction.scan", "gitsession.exchange.repair", "gitsession.session.checkup"}
+    assert not set(told) & {"gitsession.redaction.scan", "gitsession.repair.repair", "gitsession.verify.store_check"}

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gitsession.errors import Corrupt, InvalidName, Malformed, MissingObject, RefMoved, Unavailable
-from gitsession.store import objects
-from gitsession.store.base import ObjectStore, Oid, Transaction
+from gitsession.git import objects
+from gitsession.git.types import Oid
 from gitsession.store.create import create
-from gitsession.store.gitstore import GitStore
+from gitsession.store.git_store import GitStore
+from gitsession.store.interface import ObjectStore, Transaction
 from gitsession.store.memory import MemoryStore
 
 MAIN = "refs/heads/sessions/s1/main"

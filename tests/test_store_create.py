@@ -12,7 +12,7 @@ from raw import git
 
 from gitsession.errors import Corrupt, NotAStore, Unavailable
 from gitsession.store.create import MAIN, check, create
-from gitsession.store.gitstore import GitStore
+from gitsession.store.git_store import GitStore
 
 
 @pytest.fixture

@@ -16,9 +16,10 @@ from processes import fork, together
 from raw import LEAF, append, git
 
 from gitsession.errors import MissingObject, Unavailable
-from gitsession.store import flushing, lock, objects, pack, writing
+from gitsession.git import objects, pack_writer
+from gitsession.store import flushing, lock, writing
 from gitsession.store.create import JOURNAL, LOCK, MAIN, create
-from gitsession.store.gitstore import GitStore
+from gitsession.store.git_store import GitStore
 from gitsession.store.journal import Journal
 
 SIDE = "refs/heads/sessions/s1/side"
@@ -322,7 +323,9 @@ def test_a_failed_flush_fails_no_append_and_is_made_up_for(git_dir, monkeypatch)
     with GitStore.open(git_dir) as store:
         monkeypatch.setattr(flushing, "FLUSH_RECORDS", 3)
         store._opened.flushing._due_at = (3, flushing.FLUSH_BYTES)
-        monkeypatch.setattr(pack, "write_pack", lambda *_, **__: (_ for _ in ()).throw(OSError(28, "No space left")))
+        monkeypatch.setattr(
+            pack_writer, "write_pack", lambda *_, **__: (_ for _ in ()).throw(OSError(28, "No space left"))
+        )
         for number in range(8):
             append(store, f"a.{number}")
         assert "No space left" in str(store.last_flush_error)

@@ -18,7 +18,7 @@ from gitsession.compaction.writing import Writing
 from gitsession.errors import Refused
 from gitsession.model.blocks import ToolCall
 from gitsession.model.entries import CLEARED, BranchSummary, Compaction, Message
-from gitsession.session.node import Node
+from gitsession.sessions.node import Node
 
 LONG = "x" * 380
 """With the few words before it, a hundred tokens."""

@@ -12,9 +12,9 @@ from builders import joined
 from commands import Run, here, run
 from test_cli import document
 
-from gitsession.exchange import sweep
-from gitsession.exchange.sweep import Sweep
-from gitsession.formats.claude_sweep import days_kept
+from gitsession.discovery import expiry
+from gitsession.discovery.expiry import Sweep
+from gitsession.formats.claude.expiry import days_kept
 
 __all__ = ["here", "run"]
 
@@ -41,7 +41,7 @@ def test_how_long_a_session_is_kept(settings: bytes, days: int) -> None:
 
 
 def reckoned(*ages_days: float, days: int = 30) -> Sweep:
-    return sweep.reckon([(int(NOW_MS - age * DAY_MS), False) for age in ages_days], days, NOW_MS)
+    return expiry.reckon([(int(NOW_MS - age * DAY_MS), False) for age in ages_days], days, NOW_MS)
 
 
 def test_what_goes_within_a_week_is_counted_and_what_is_overdue_among_it() -> None:
@@ -63,7 +63,7 @@ def test_no_sessions_no_sweep() -> None:
 
 def test_those_that_are_nowhere_else_are_counted() -> None:
     files = [(0, True), (0, False), (NOW_MS, False)]
-    assert sweep.reckon(files, 30, NOW_MS).not_imported == 1
+    assert expiry.reckon(files, 30, NOW_MS).not_imported == 1
 
 
 @pytest.fixture

@@ -26,11 +26,12 @@ from remotes import begun, git, hub, meta_kinds, pull, push, remote, said, say, 
 from gitsession.api import Store
 from gitsession.codec.digest import to_base32
 from gitsession.errors import NotFound, Refused, Unavailable
+from gitsession.git import process
+from gitsession.git.objects import encode_commit
 from gitsession.model.entries import Message, Usage
-from gitsession.session.active import active
-from gitsession.store import create, gitcli, intents, lines, refs
-from gitsession.store.gitstore import GitStore
-from gitsession.store.objects import encode_commit
+from gitsession.sessions.active_branch import active
+from gitsession.store import create, histories, push_intents, refs
+from gitsession.store.git_store import GitStore
 from gitsession.sync import cloning, remotes, syncing, transport
 
 
@@ -613,7 +614,7 @@ def test_what_goes_wrong_here_is_not_looked_for_ref_by_ref(two, monkeypatch, sai
 
     def talk(git_dir, *words, **_):
         asked.append(words)
-        return gitcli.Answer(code, b"", said)
+        return process.Answer(code, b"", said)
 
     monkeypatch.setattr(transport.gitcli, "talk", talk)
     with pytest.raises(Unavailable, match="cannot take in"):
@@ -650,17 +651,17 @@ def test_what_was_about_to_go_is_noted_before_git_begins(two, monkeypatch):
     seen = []
 
     def killed(*arguments, **more):
-        seen.extend(intents.noted(two.a.git_dir))
+        seen.extend(push_intents.noted(two.a.git_dir))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(transport, "push", killed)
     with pytest.raises(KeyboardInterrupt):
         sync(two.a)
     assert seen == [("origin", refs.leaf(two.sid), two.a.ref(refs.leaf(two.sid)))]
-    assert list(intents.noted(two.a.git_dir)) == seen
+    assert list(push_intents.noted(two.a.git_dir)) == seen
     monkeypatch.undo()
     sync(two.a)
-    assert list(intents.noted(two.a.git_dir)) == []
+    assert list(push_intents.noted(two.a.git_dir)) == []
 
 
 def test_two_at_once_take_turns(two):
@@ -781,4 +782,6 @@ def test_names_are_found_by_content_wherever_they_are_made(two):
     two.b.flush()
     [(_, side)] = two.b.sidestepped
     assert side == f"{refs.leaf(two.sid)}.{to_base32(first.chain, 8)}"
-    assert next(lines.names_beside(two.b.read, refs.leaf(two.sid), first.oid, two.b.ref(refs.leaf(two.sid)))) == side
+    assert (
+        next(histories.names_beside(two.b.read, refs.leaf(two.sid), first.oid, two.b.ref(refs.leaf(two.sid)))) == side
+    )

@@ -19,7 +19,8 @@ from promises import Faults
 from remotes import shared, there
 
 from gitsession.api import Store
-from gitsession.store import create, gitcli, intents
+from gitsession.git import process
+from gitsession.store import create, push_intents
 from gitsession.sync import cloning
 from gitsession.sync.transport import Talk
 
@@ -53,7 +54,7 @@ class Syncs(Scene):
         store, hub = self.store(work), self.place / "hub.git"
         for lock in [hub / "packed-refs.lock", *hub.rglob("refs/**/*.lock")]:
             lock.unlink(missing_ok=True)  # git's own: where nobody is at work its owner may
-        assert gitcli.fsck(hub) == []
+        assert process.fsck(hub) == []
         if (hub / "hooks/post-receive").exists():
             Store.open(hub).close()  # a server that was killed while it purged goes on when it is opened next
         if work != hurt.CLONE or not store.exists():
@@ -66,13 +67,13 @@ class Syncs(Scene):
         store, hub = self.store(work), self.place / "hub.git"
         left = store / create.INCOMING
         assert not left.exists() or not [*left.iterdir()]
-        assert [*intents.noted(store)] == []
+        assert [*push_intents.noted(store)] == []
         with small(), Store.open(store, clock=lambda: 1) as opened:
             ends = shared(opened.objects), there(hub)
             assert_whole(opened.objects)
             assert opened.verify().problems == []
             assert_goes_on(opened)
-        assert gitcli.fsck(store) == gitcli.fsck(hub) == []
+        assert process.fsck(store) == process.fsck(hub) == []
         assert_nothing_left(store)
         return ends
 

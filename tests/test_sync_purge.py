@@ -14,10 +14,11 @@ from pushed import hub as server
 from remotes import begun, forge, git, pull, remote, said, say, shared, sync, there
 
 from gitsession.model.entries import Message
-from gitsession.session import oplog
+from gitsession.purge import finding, purging
+from gitsession.sessions import operation_log
 from gitsession.store import refs
-from gitsession.store.gitstore import GitStore
-from gitsession.sync import cloning, finding, purging, syncing
+from gitsession.store.git_store import GitStore
+from gitsession.sync import cloning, syncing
 from gitsession.sync.transport import Talk
 
 
@@ -70,7 +71,7 @@ def test_what_is_in_the_trash_does_not_come_back(three):
     Store(three.a, tends=False).remove(three.sid)
     assert pull(three.a) == {}
     assert refs.leaf(three.sid) not in shared(three.a)
-    oplog.undo(three.a, 1)
+    operation_log.undo(three.a, 1)
     assert pull(three.a) == {}
     assert refs.leaf(three.sid) in shared(three.a)
 

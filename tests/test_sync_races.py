@@ -12,20 +12,21 @@ import pytest
 from builders import assert_clean, assert_git_agrees, begun
 from remotes import everywhere, hub, said, say, store_with, sync
 
-from gitsession.store import gitcli, intents
-from gitsession.store.gitstore import GitStore
-from gitsession.sync import growing, incoming, quarantine, transport
+from gitsession.git import process
+from gitsession.store import push_intents
+from gitsession.store.git_store import GitStore
+from gitsession.sync import pulling, quarantine, tombstone_merge, transport
 
 STEPS = {
     "flush": (GitStore, "flush"),
     "fetch": (transport, "fetch"),
-    "judge": (incoming, "judge"),
-    "join": (growing, "join"),
+    "judge": (pulling, "judge"),
+    "join": (tombstone_merge, "join"),
     "move in": (quarantine.Quarantine, "move_in"),
-    "reconcile": (incoming, "reconcile"),
-    "note": (intents, "note"),
+    "reconcile": (pulling, "reconcile"),
+    "note": (push_intents, "note"),
     "push": (transport, "_push_chunk"),
-    "forget": (intents, "forget"),
+    "forget": (push_intents, "forget"),
 }
 LOCKED = ("move in", "reconcile")
 """Steps at which nobody else can write: who wants to is waiting, and comes next."""
@@ -59,8 +60,8 @@ class Desk:
             assert {word for sid in self.sids for line in said(store, sid).values() for word in line} == self.words
             assert_git_agrees(store)
             assert_clean(store)
-            assert gitcli.fsck(store.git_dir) == []
-        assert gitcli.fsck(self.hub) == []
+            assert process.fsck(store.git_dir) == []
+        assert process.fsck(self.hub) == []
 
 
 def append(desk: Desk) -> None:

@@ -14,13 +14,16 @@ from pushed import hub as server
 from remotes import begun, everywhere, forge, git, pull, remote, said, say, shared, store_with, sync, there
 
 from gitsession import Message, Store
+from gitsession.archive import archiving
 from gitsession.errors import Unavailable
-from gitsession.session import purged as sets
+from gitsession.git.objects import oid_of
+from gitsession.purge import purging
+from gitsession.sessions import tombstone_set as sets
 from gitsession.store import refs
-from gitsession.store.gitstore import GitStore
-from gitsession.store.objects import oid_of
-from gitsession.sync import archiving, bundles, cloning, judged, purging, remotes, syncing, transport
+from gitsession.store.git_store import GitStore
+from gitsession.sync import bundles, cloning, remotes, syncing, transport
 from gitsession.sync.transport import Talk
+from gitsession.validation import fetched
 
 
 @pytest.fixture
@@ -215,8 +218,8 @@ def test_a_clone_judges_every_session_by_what_was_purged(three, tmp_path, monkey
     begun(three.a, "another")
     purge(three.a, find(three.a))
     sync(three.a)
-    monkeypatch.setattr(judged, "SESSIONS_AT_ONCE", 1)
-    monkeypatch.setattr(judged, "ENTRIES_AT_ONCE", 0)
+    monkeypatch.setattr(fetched, "SESSIONS_AT_ONCE", 1)
+    monkeypatch.setattr(fetched, "ENTRIES_AT_ONCE", 0)
     report = cloning.clone(str(three.hub), tmp_path / "d.git", Talk())
     assert report.of("refused") == []
 

@@ -18,13 +18,13 @@ from rich.cells import cell_len
 from test_hostile_store import EVERY_VERB
 
 from gitsession import Message, Store
+from gitsession.checkpoints.rewinding import FileOutcome
 from gitsession.cli import files, hooking, output, syncing
 from gitsession.cli.app import run
 from gitsession.codec.message import render
 from gitsession.codec.text import clean
 from gitsession.formats import RESUMABLE
 from gitsession.model.headline import Headline
-from gitsession.rewind.perform import FileOutcome
 
 FAMILY = "\U0001f469\u200d\U0001f469\u200d\U0001f467"
 FLAG, TONE = "\U0001f1e9\U0001f1ea", "\U0001f44d\U0001f3fd"

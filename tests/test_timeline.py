@@ -2,7 +2,7 @@
 
 import pytest
 
-from gitsession.checkpoint.timeline import Step, Touch, attributed, touches
+from gitsession.checkpoints.attribution import Step, Touch, attributed, touches
 from gitsession.model.entries import Checkpoint
 from gitsession.workspace.trees import File
 

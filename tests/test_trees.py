@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gitsession.errors import Malformed
+from gitsession.git.objects import encode_tree
 from gitsession.store.memory import MemoryStore
-from gitsession.store.objects import encode_tree
 from gitsession.workspace import trees
 from gitsession.workspace.trees import File
 

@@ -8,9 +8,9 @@ from remotes import begun, hub, push, said, shared, store_with, sync, there
 
 from gitsession.errors import Refused
 from gitsession.model.entries import Message
-from gitsession.session import oplog
-from gitsession.session.active import active
-from gitsession.store import intents, refs
+from gitsession.sessions import operation_log
+from gitsession.sessions.active_branch import active
+from gitsession.store import push_intents, refs
 
 CLOCK = Clock()
 
@@ -22,11 +22,11 @@ def store(tmp_path):
 
 
 def undo(store):
-    return oplog.undo(store, CLOCK())
+    return operation_log.undo(store, CLOCK())
 
 
 def redo(store):
-    return oplog.redo(store, CLOCK())
+    return operation_log.redo(store, CLOCK())
 
 
 def logged(store, text="asked"):
@@ -124,11 +124,11 @@ def test_a_push_that_was_killed_counts_until_the_remote_tells(store, tmp_path):
     made = logged(store)
     store.flush()
     ref = refs.leaf(made.id)
-    intents.note(store.git_dir, "origin", {ref: store.ref(ref)})
+    push_intents.note(store.git_dir, "origin", {ref: store.ref(ref)})
     assert [stay.instead for stay in undo(store).stays] == ["undo-1"]
     redo(store)
     push(store)  # the remote took it, and says so
-    assert not list(intents.noted(store.git_dir))
+    assert not list(push_intents.noted(store.git_dir))
     assert [stay.instead for stay in undo(store).stays] == ["undo-1"]
 
 

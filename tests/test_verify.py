@@ -10,14 +10,15 @@ from builders import STORES, Clock, all_refs, begun, bring, fork, git, on_disk, 
 
 from gitsession.codec import cbor
 from gitsession.codec.digest import hash_of
+from gitsession.git.objects import encode_tree, parse_tree
+from gitsession.git.types import Oid
 from gitsession.model.entries import Compaction, Message
-from gitsession.session import graph
-from gitsession.session.findings import Report
-from gitsession.session.verify import Judges, Walk, verify
+from gitsession.sessions import graph
 from gitsession.store import refs
-from gitsession.store.base import ObjectStore, Oid
+from gitsession.store.interface import ObjectStore
 from gitsession.store.memory import MemoryStore
-from gitsession.store.objects import encode_tree, parse_tree
+from gitsession.verify.findings import Report
+from gitsession.verify.session_check import Judges, Walk, verify
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 20
 

@@ -10,10 +10,11 @@ import pytest
 from builders import begun
 from pushed import bare
 
+from gitsession import progress
 from gitsession.cli import app as command_line
 from gitsession.cli import watching
-from gitsession.store import create, watched
-from gitsession.store.gitstore import GitStore
+from gitsession.store import create
+from gitsession.store.git_store import GitStore
 
 
 class Terminal(io.StringIO):
@@ -54,7 +55,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 def test_ten_lines_a_second_at_most_and_the_first_after_a_while(monkeypatch, clock) -> None:
     seen = terminal(monkeypatch)
     with watching.progress():
-        for _ in watched.each("Counting", range(200)):
+        for _ in progress.each("Counting", range(200)):
             clock[0] += 0.01
     assert seen.getvalue().count("\r") == 15
     assert seen.getvalue().startswith("Counting:  25%\r")
@@ -64,18 +65,18 @@ def test_ten_lines_a_second_at_most_and_the_first_after_a_while(monkeypatch, clo
 def test_what_is_quick_says_nothing(monkeypatch, clock) -> None:
     seen = terminal(monkeypatch)
     with watching.progress():
-        assert list(watched.each("Counting", range(200))) == list(range(200))
-        assert list(watched.each("Counting", [])) == []
+        assert list(progress.each("Counting", range(200))) == list(range(200))
+        assert list(progress.each("Counting", [])) == []
     assert seen.getvalue() == ""
 
 
 def test_what_ends_half_way_leaves_the_line_to_what_is_said_next(monkeypatch, at_once) -> None:
     seen = terminal(monkeypatch)
     with pytest.raises(OSError, match="no more"), watching.progress():
-        for _ in watched.each("Counting", range(200)):
+        for _ in progress.each("Counting", range(200)):
             raise OSError("no more")
     assert seen.getvalue() == "Counting:   0%\r\n"
-    list(watched.each("Counting", range(200)))
+    list(progress.each("Counting", range(200)))
     assert seen.getvalue() == "Counting:   0%\r\n"
 
 

@@ -16,7 +16,7 @@ from gitsession import Message, Store
 from gitsession.cli import app as command_line
 from gitsession.errors import RefMoved, Refused
 from gitsession.store.create import create
-from gitsession.store.gitstore import GitStore
+from gitsession.store.git_store import GitStore
 
 InStep = Callable[[int, Callable[[int], Any]], Callable[[], list[Any]]]
 

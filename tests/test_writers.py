@@ -19,7 +19,7 @@ from raw import LEAF, append, git
 from gitsession import Message, Store
 from gitsession.errors import LeafMoved
 from gitsession.store.create import create
-from gitsession.store.gitstore import GitStore
+from gitsession.store.git_store import GitStore
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import stat
 import subprocess
 from pathlib import Path
 
-from gitsession.store.objects import oid_of
+from gitsession.git.objects import oid_of
 from gitsession.workspace import names
 from gitsession.workspace.root import Root
 from gitsession.workspace.trees import File

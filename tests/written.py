@@ -12,12 +12,12 @@ from builders import Clock, begun, bring, pi_file, said, talk
 from raw import git
 
 from gitsession.errors import GitSessionError
+from gitsession.git.types import Kind, Oid, RefValue
 from gitsession.index import update
 from gitsession.index.catalogue import Catalogue
 from gitsession.model.entries import Message
-from gitsession.store.base import Kind, Oid, RefValue
 from gitsession.store.create import create
-from gitsession.store.gitstore import GitStore
+from gitsession.store.git_store import GitStore
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.peers.peer import Append, Peer
 from gitsession import Message, Store
-from gitsession.store.gitstore import Durability
+from gitsession.store.git_store import Durability
 
 
 @contextmanager

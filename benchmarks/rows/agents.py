@@ -19,7 +19,7 @@ from benchmarks.figures import Line, Spread
 from benchmarks.measure import Duel, in_turn, seconds
 from benchmarks.workshop import Workshop
 from gitsession import Store
-from gitsession.exchange import sources
+from gitsession.discovery import sources
 from gitsession.formats import FORMATS
 
 TITLE = "Each agent's files"

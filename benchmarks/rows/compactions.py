@@ -18,9 +18,9 @@ from benchmarks.data import folder, made_file, messages
 from benchmarks.figures import Line, Spread, Table
 from benchmarks.workshop import Workshop
 from gitsession import Ask, Store, Writing
-from gitsession.formats import pi
-from gitsession.session import content
-from gitsession.session.node import Node
+from gitsession.formats.pi import agent as pi
+from gitsession.sessions import content
+from gitsession.sessions.node import Node
 
 TITLE = "Compactions"
 

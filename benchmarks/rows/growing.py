@@ -18,8 +18,8 @@ from gitsession import Message, Session, Store
 from gitsession.codec.digest import to_base64url
 from gitsession.index.catalogue import FILE
 from gitsession.model.entries import Label
-from gitsession.session import keep, oplog
-from gitsession.session.node import load
+from gitsession.sessions import commit_writer, operation_log
+from gitsession.sessions.node import load
 from gitsession.store import refs
 
 TITLE = "Growth"
@@ -54,12 +54,14 @@ def _filled(shop: Workshop, number: int) -> Path:
             with store.objects.transaction() as tx:
                 before, known = at.oid, meta.oid
                 for each in range(start, min(start + 1000, number)):
-                    at = keep.put(tx, at, keep.own(Message.assistant(f"answer {each}", at_ms=1), NONCE, None))
+                    at = commit_writer.put(
+                        tx, at, commit_writer.own(Message.assistant(f"answer {each}", at_ms=1), NONCE, None)
+                    )
                     label = Label(target=to_base64url(at.chain), label=f"label-{each}", at_ms=1)
-                    meta = keep.put(tx, meta, keep.own(label, NONCE, None))
+                    meta = commit_writer.put(tx, meta, commit_writer.own(label, NONCE, None))
                     tx.move(refs.leaf(session.id, f"b{each}"), at.oid, expected=None)
-                    done = [oplog.Move(refs.leaf(session.id, f"b{each}"), None, at.oid)]
-                    oplog.record(store.objects, tx, f"branch {each}", each, done)
+                    done = [operation_log.Move(refs.leaf(session.id, f"b{each}"), None, at.oid)]
+                    operation_log.record(store.objects, tx, f"branch {each}", each, done)
                 tx.move(refs.leaf(session.id), at.oid, expected=before)
                 tx.move(refs.meta(session.id), meta.oid, expected=known)
         store.maintain()

@@ -20,7 +20,7 @@ from benchmarks.measure import duel
 from benchmarks.peers import sqlite_full
 from benchmarks.workshop import Workshop
 from gitsession import Store
-from gitsession.session import graph
+from gitsession.sessions import graph
 
 TITLE = "Open, and read the last 50 entries"
 

@@ -19,7 +19,7 @@ from benchmarks.figures import Line, Table
 from benchmarks.measure import Duel, Step, in_turn
 from benchmarks.workshop import Workshop
 from gitsession import Message, Store
-from gitsession.sync import server
+from gitsession.server import server
 
 TITLE = "Receive"
 

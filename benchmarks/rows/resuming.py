@@ -18,7 +18,7 @@ from benchmarks.figures import Curve, Line, Plot
 from benchmarks.measure import duel
 from benchmarks.workshop import Workshop
 from gitsession import Store
-from gitsession.formats import pi
+from gitsession.formats.pi import agent as pi
 
 TITLE = "Resume behind a compaction"
 

@@ -18,7 +18,7 @@ from benchmarks.workshop import Workshop
 from gitsession import Message, Store
 from gitsession.index import searchdb
 from gitsession.index.wording import words_of
-from gitsession.session.content import entry_of
+from gitsession.sessions.content import entry_of
 
 TITLE = "Search"
 

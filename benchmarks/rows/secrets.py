@@ -15,9 +15,9 @@ from benchmarks.measure import Duel, duel, seconds
 from benchmarks.workshop import Workshop, bring_all
 from gitsession import Message, Store
 from gitsession.codec import payload
+from gitsession.git import process
 from gitsession.redaction.payloads import redact
 from gitsession.redaction.scan import Scanner
-from gitsession.store import gitcli
 
 TITLE = "Secrets"
 
@@ -54,7 +54,7 @@ def _import(shop: Workshop) -> Line:
         for redacts in (True, False):
             with Store.create(shop.folder() / "store.git") as store:
                 if not redacts:
-                    gitcli.run(store.objects.git_dir, "config", "gitsession.redact", "false")
+                    process.run(store.objects.git_dir, "config", "gitsession.redact", "false")
                 took.append(seconds(lambda _, store=store: bring_all(store, taken)))
         both.add([took[0]], [took[1]])
     size = sum(map(len, taken.values())) / 1e6

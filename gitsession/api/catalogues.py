@@ -7,7 +7,7 @@ import threading
 
 from gitsession.index import update
 from gitsession.index.catalogue import Catalogue
-from gitsession.store.gitstore import GitStore
+from gitsession.store.git_store import GitStore
 
 
 class Catalogues:

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gitsession.api.handle import Handle
-from gitsession.session.node import Node
+from gitsession.sessions.node import Node
 
 if TYPE_CHECKING:
     from gitsession.api.workspaces import WorkspaceDoor
-    from gitsession.checkpoint.at import FileChange, Files
-    from gitsession.checkpoint.taking import Phase
-    from gitsession.rewind.perform import Rewound
-    from gitsession.rewind.plan import RewindPlan, What
+    from gitsession.checkpoints.at import FileChange, Files
+    from gitsession.checkpoints.capturing import Phase
+    from gitsession.checkpoints.planning import RewindPlan, What
+    from gitsession.checkpoints.rewinding import Rewound
     from gitsession.workspace.patches import FilePatch
 
 

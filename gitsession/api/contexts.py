@@ -22,8 +22,8 @@ from gitsession.context.value import Context
 from gitsession.errors import require
 from gitsession.index.states import Known
 from gitsession.model.entries import Prune
-from gitsession.session.attached import Attached
-from gitsession.session.node import Node, load
+from gitsession.sessions.attached_files import Attached
+from gitsession.sessions.node import Node, load
 
 PLAINLY = Writing()
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from gitsession.api.catalogues import Catalogues
-from gitsession.checkpoint.running import Running
+from gitsession.checkpoints.running_calls import Running
 from gitsession.context.line import Memory
-from gitsession.session import session as sessions
-from gitsession.session.node import Node
-from gitsession.store.gitstore import GitStore
+from gitsession.sessions import session as sessions
+from gitsession.sessions.node import Node
+from gitsession.store.git_store import GitStore
 
 
 class Handle:

@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from gitsession.discovery import discover, sources
 from gitsession.errors import GitSessionError, NoBase
-from gitsession.exchange import discover, several, sources
+from gitsession.exporting import session_files
 from gitsession.formats import FORMATS, Format
-from gitsession.formats.databases import Stamp
+from gitsession.formats.base.databases import Stamp
 
 if TYPE_CHECKING:
-    from gitsession.exchange.bring_in import BroughtIn
-    from gitsession.exchange.sources import Found, Taken
+    from gitsession.discovery.sources import Found, Taken
+    from gitsession.importing.import_session import BroughtIn
     from gitsession.index.catalogue import Catalogue, Stat
 
 
@@ -69,7 +70,7 @@ class Imports:
         self._histories = histories
         self._group = secrets.token_hex(8)
         self._files: list[tuple[Path, Stat, str]] = []
-        self._queue = several.ImportQueue()
+        self._queue = session_files.ImportQueue()
         self._ids: dict[Path, str] = {}
         self.named: set[Path] = set()
         """Where the sessions lie that the user asked for by name."""
@@ -96,7 +97,7 @@ class Imports:
                 try:
                     sid = self._one(each, named=named, within=each.place != path) or sid
                 except NoBase as error:
-                    self._queue.waiting.append(several.WaitingFile(path, format, named, error))
+                    self._queue.waiting.append(session_files.WaitingFile(path, format, named, error))
             if not found and not named:
                 self.skipped += 1
             elif not found:

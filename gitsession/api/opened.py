@@ -9,11 +9,11 @@ from pathlib import Path
 
 from gitsession.api.catalogues import Catalogues
 from gitsession.context.line import Memory
+from gitsession.discovery import projects
 from gitsession.errors import require
-from gitsession.exchange import projects
 from gitsession.index.catalogue import Catalogue, Row
 from gitsession.index.here import Here, everybodys
-from gitsession.store.gitstore import GitStore
+from gitsession.store.git_store import GitStore
 
 
 def now_ms() -> int:

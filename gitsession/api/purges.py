@@ -6,22 +6,22 @@ import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from gitsession.api import exported
 from gitsession.api.catalogues import Catalogues
+from gitsession.archive import archive_set, archiving, retention, trash
+from gitsession.archive.archive_set import InArchive
+from gitsession.archive.retention import Expired, Retention
+from gitsession.archive.trash import InTrash
 from gitsession.context.line import Memory
 from gitsession.errors import Refused
 from gitsession.index.names import marks_of
-from gitsession.session import archived, facts, graph, marks, trash
-from gitsession.session.archived import InArchive
-from gitsession.session.meta import meta_of
-from gitsession.session.node import Node
-from gitsession.session.trash import InTrash
-from gitsession.store.base import ObjectStore
-from gitsession.store.gitstore import GitStore
-from gitsession.sync import archiving, finding, purging, retention
-from gitsession.sync.finding import PurgePlan
-from gitsession.sync.purging import Purged
-from gitsession.sync.retention import Expired, Retention
+from gitsession.purge import exports, finding, purging
+from gitsession.purge.finding import PurgePlan
+from gitsession.purge.purging import Purged
+from gitsession.sessions import facts, graph, marks
+from gitsession.sessions.meta import meta_of
+from gitsession.sessions.node import Node
+from gitsession.store.git_store import GitStore
+from gitsession.store.interface import ObjectStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +46,16 @@ def archive(objects: GitStore, sids: Iterable[str], at_ms: int) -> list[str]:
 
 def listed_archive(objects: GitStore, number: int | None) -> list[Trashed]:
     """What is archived, the newest first; at most ``number``, of those that began last."""
-    said = archived.read(objects)
+    said = archive_set.read(objects)
     sids = sorted(said, reverse=True)[:number]
     return _described(InArchive(objects, said), sids)
 
 
 def restore(objects: GitStore, part: str, at_ms: int) -> str:
     """Take a session out of the trash, or of the archive; its name."""
-    if any(part in sid for sid in archived.read(objects)) and not any(part in sid for sid in trash.sessions(objects)):
+    if any(part in sid for sid in archive_set.read(objects)) and not any(
+        part in sid for sid in trash.sessions(objects)
+    ):
         sid = archiving.find(objects, part)
         archiving.restore(objects, sid, at_ms)
     else:
@@ -77,11 +79,11 @@ def _described(view: ObjectStore, sids: Iterable[str]) -> list[Trashed]:
 def wanted(objects: GitStore, sid: str | None, at: Node | None, text: str) -> PurgePlan:
     """What is to be purged: an entry, a session, or what says ``text``, in one session or in all."""
     view = _view(objects, sid)
-    return exported.with_exports(objects, view, _wanted(view, sid, at, text), text)
+    return exports.with_exports(objects, view, _wanted(view, sid, at, text), text)
 
 
 def _view(objects: GitStore, sid: str | None) -> ObjectStore:
-    view = archived.Whole.of(objects)
+    view = archive_set.Whole.of(objects)
     return InTrash(objects) if sid is not None and not graph.branches(view, sid) else view
 
 
@@ -116,14 +118,14 @@ def purge(
     objects: GitStore, catalogues: Catalogues, memory: Memory, what: PurgePlan, clock: Callable[[], int]
 ) -> Purged:
     """Carry it out, and forget what this handle remembers of it."""
-    from gitsession.rewind import intent
+    from gitsession.checkpoints import intents
 
-    begun = list(intent.pending(objects))
+    begun = list(intents.pending(objects))
     if begun:
         raise Refused(f"{begun[0].words} has not ended", hint="`gitsession rewind --continue` or `--abort` first")
     catalogues.close()
     try:
-        exported.forget_digests(objects, what)  # first: nobody does it for a purge that is killed after this
+        exports.forget_digests(objects, what)  # first: nobody does it for a purge that is killed after this
         return purging.add(objects, what.more, clock()) if what.more else Purged()
     finally:
         catalogues.close()

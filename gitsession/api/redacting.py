@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 from gitsession.api.catalogues import Catalogues
 from gitsession.context.line import Memory
+from gitsession.git import config
+from gitsession.purge import purging
 from gitsession.redaction.guard import Guard
 from gitsession.redaction.original import Original
-from gitsession.session import secrets
-from gitsession.session.secrets import FoundSecret, SecretSearch
-from gitsession.store import config
-from gitsession.store.gitstore import GitStore
-from gitsession.sync import gate, purging
+from gitsession.sessions import stored_secrets
+from gitsession.sessions.stored_secrets import FoundSecret, SecretSearch
+from gitsession.store.git_store import GitStore
+from gitsession.sync import secret_scan
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ def guard_of(objects: GitStore) -> Guard:
 
 
 def search(objects: GitStore, sids: Iterable[str]) -> SecretSearch:
-    return SecretSearch(objects, guard_of(objects), sids, frozenset(gate.allowances(objects)))
+    return SecretSearch(objects, guard_of(objects), sids, frozenset(secret_scan.allowances(objects)))
 
 
 def redact(
@@ -45,7 +46,7 @@ def redact(
     made = {}
     originals = []
     for node in nodes.values():
-        replaced = secrets.replacement(objects, node, guard)
+        replaced = stored_secrets.replacement(objects, node, guard)
         if replaced is not None:
             made[replaced.digest.hex()] = replaced
             originals.append(Original(replaced.new_digest, node.chain, replaced.original))

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gitsession.api.opened import Opened
+from gitsession.discovery import projects
 from gitsession.errors import NotFound
-from gitsession.exchange import projects
 from gitsession.formats import FORMATS
 from gitsession.index import names
 from gitsession.index.here import is_of
@@ -18,8 +18,8 @@ from gitsession.store import refs
 
 if TYPE_CHECKING:
     from gitsession.index.catalogue import Row
+    from gitsession.sync.remote_status import Standing
     from gitsession.sync.remotes import Remote
-    from gitsession.sync.standing import Standing
     from gitsession.sync.syncing import SyncReport
     from gitsession.sync.transport import Talk
 
@@ -81,18 +81,18 @@ class Syncing(Opened):
 
         Nothing is sent, and the remote is not asked. Raises ``NotFound`` and ``Unavailable``.
         """
-        from gitsession.sync import outgoing
+        from gitsession.sync import pushing
 
         found = self._remote(remote)
         among = self._among(found)
-        sids = set(outgoing.sessions_to_send(self.objects, found, among))
-        archived = outgoing.sessions_only_archived(self.objects, found, among)
+        sids = set(pushing.sessions_to_send(self.objects, found, among))
+        archived = pushing.sessions_only_archived(self.objects, found, among)
         rows = tuple(row for row in self.catalogue().sessions() if row.sid in sids)
         return PushPlan(found.name, rows, not found.is_agreed, tuple(archived))
 
     def standing(self, remote: Remote) -> Standing:
         """Return what a remote lacks of what is in its scope, as far as was seen of it. It is not asked."""
-        from gitsession.sync import standing
+        from gitsession.sync import remote_status as standing
 
         return standing.of(self.objects, remote, self._among(remote))
 

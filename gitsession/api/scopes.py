@@ -6,17 +6,18 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from gitsession.git.types import Oid, RefValue
 from gitsession.index.catalogue import Row
 from gitsession.index.here import Here, is_here, is_of
 from gitsession.model.entries import Fork
-from gitsession.session import graph
-from gitsession.session.content import entry_of
-from gitsession.session.gaps import DAMAGE
-from gitsession.session.meta import meta_of
-from gitsession.session.oplog import Operation, UndoScope
+from gitsession.sessions import graph
+from gitsession.sessions.content import entry_of
+from gitsession.sessions.gaps import DAMAGE
+from gitsession.sessions.meta import meta_of
+from gitsession.sessions.operation_log import Operation, UndoScope
 from gitsession.store import refs
-from gitsession.store.base import ObjectStore, Oid, RefValue
-from gitsession.store.behind import Behind
+from gitsession.store.interface import ObjectStore
+from gitsession.store.proxy import Behind
 
 
 class _Held(NamedTuple):

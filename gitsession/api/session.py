@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING
 from gitsession.api.checkpoints import Checkpoints
 from gitsession.api.contexts import Contexts
 from gitsession.errors import NotFound, Refused, require
+from gitsession.git.types import Oid
 from gitsession.index import names
 from gitsession.index.names import Names
 from gitsession.live import follow as following
 from gitsession.live.follow import News
 from gitsession.model.entries import Entry, Seal
-from gitsession.session import session as sessions
-from gitsession.session.gaps import Gap
-from gitsession.session.graph import Tree
-from gitsession.session.node import Node
-from gitsession.session.origin import Origin, origin, started
-from gitsession.session.session import OnMoved
-from gitsession.store.base import Oid
+from gitsession.sessions import session as sessions
+from gitsession.sessions.gaps import Gap
+from gitsession.sessions.graph import Tree
+from gitsession.sessions.node import Node
+from gitsession.sessions.origin import Origin, origin, started
+from gitsession.sessions.session import OnMoved
 
 if TYPE_CHECKING:
-    from gitsession.session.findings import Sealed
+    from gitsession.verify.findings import Sealed
 
 
 class Session(Contexts, Checkpoints):
@@ -158,8 +158,8 @@ class Session(Contexts, Checkpoints):
         ``key``: another than git's ``user.signingKey``. Raises ``NotFound``, ``Unavailable`` where nobody signs, and
         what reading raises where an entry is lost.
         """
-        from gitsession.session import seals
-        from gitsession.store.signing import Signing
+        from gitsession.git.signing import Signing
+        from gitsession.verify import signatures as seals
 
         made = seals.make(
             self._objects, self.id, branch or self.branch_name, self._session.clock(), Signing.of_user(), key
@@ -169,7 +169,7 @@ class Session(Contexts, Checkpoints):
 
     def seals(self) -> list[Sealed]:
         """The seals of this session, the newest first, and what they are worth."""
-        from gitsession.session import seals
-        from gitsession.store.signing import Signing
+        from gitsession.git.signing import Signing
+        from gitsession.verify import signatures as seals
 
         return seals.of_session(self._objects, self.id, Signing.of_user())

@@ -12,39 +12,40 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from gitsession import location
-from gitsession.api.exchanging import Exchanging
-from gitsession.api.leaving import Leaving
+from gitsession import paths
+from gitsession.api.exchange import Exchanging
 from gitsession.api.opened import here_of, now_ms
 from gitsession.api.remotes import Syncing
+from gitsession.api.removal import Leaving
 from gitsession.api.session import Session
+from gitsession.discovery import projects
 from gitsession.errors import GitSessionError
-from gitsession.exchange import projects
+from gitsession.git import process
 from gitsession.index import search
 from gitsession.index.here import is_of
 from gitsession.index.search import Hit
 from gitsession.live import follow as following
 from gitsession.live.follow import News
-from gitsession.session import names, oplog
-from gitsession.session import session as sessions
-from gitsession.session.oplog import Operation, UndoScope, Verb
-from gitsession.store import create, gitcli
-from gitsession.store.gitstore import Durability, GitStore
-from gitsession.store.maintain import Maintained, is_due, maintain
+from gitsession.sessions import operation_log, session_ids
+from gitsession.sessions import session as sessions
+from gitsession.sessions.operation_log import Operation, UndoScope, Verb
+from gitsession.store import create
+from gitsession.store.git_store import Durability, GitStore
+from gitsession.store.maintenance import Maintained, is_due, maintain
 
 if TYPE_CHECKING:
-    from gitsession.exchange.repair import Repaired
+    from gitsession.checkpoints.rewinding import Rewound
     from gitsession.git.engine import StoreRepository
-    from gitsession.rewind.perform import Rewound
-    from gitsession.session.findings import Report
-    from gitsession.store.base import Transaction
+    from gitsession.repair.repair import Repaired
+    from gitsession.store.interface import Transaction
     from gitsession.sync.syncing import SyncReport
     from gitsession.sync.transport import Talk
+    from gitsession.verify.findings import Report
 
 
 def default_path(given: str | None = None) -> Path:
     """Where the user's store lies (``location``)."""
-    return location.store_path(given, os.environ, Path.home(), gitcli.user_setting)
+    return paths.store_path(given, os.environ, Path.home(), process.user_setting)
 
 
 class Store(Exchanging, Syncing, Leaving):
@@ -166,7 +167,7 @@ class Store(Exchanging, Syncing, Leaving):
 
     def operations(self) -> list[Operation]:
         """The operation log, newest first."""
-        return list(oplog.history(self.objects))
+        return list(operation_log.history(self.objects))
 
     def undo(
         self, workspace: str | Path | None = None, *, session: str | None = None, project: str | Path | None = None
@@ -190,9 +191,9 @@ class Store(Exchanging, Syncing, Leaving):
     ) -> Rewound:
         from gitsession.api import scopes, workspaces
 
-        scope: UndoScope = oplog.anywhere
+        scope: UndoScope = operation_log.anywhere
         if session is not None:
-            scope = scopes.of_session(session if names.is_one(session) else self._row(session).sid)
+            scope = scopes.of_session(session if session_ids.is_one(session) else self._row(session).sid)
         elif project is not None:
             scope = scopes.of_folder(self.objects, self.sessions(), here_of(os.fspath(project)))
         return workspaces.take_next(self.objects, self._catalogues, verb, self._clock, workspace, scope)
@@ -209,7 +210,7 @@ class Store(Exchanging, Syncing, Leaving):
 
     def unfinished(self) -> list[str]:
         """What was begun in workspaces, and has not ended: a rewind that was killed."""
-        from gitsession.rewind import intent as intents
+        from gitsession.checkpoints import intents
 
         return [intent.words for intent in intents.pending(self.objects)]
 
@@ -232,9 +233,9 @@ class Store(Exchanging, Syncing, Leaving):
         """
         if notices and (quick or sample is not None or max_seconds is not None):
             raise ValueError("notices are of all there is: neither quick, nor of a sample or a limit of time")
-        from gitsession.api import care
+        from gitsession.api import maintenance
 
-        return care.verify(
+        return maintenance.verify(
             self.objects,
             sid,
             sample=sample,
@@ -250,9 +251,9 @@ class Store(Exchanging, Syncing, Leaving):
         ``sources``: repositories, session files or URLs to take lost objects from, before the alternates, the agents'
         own files that were imported, and the remotes. ``dry_run``: only say what would be done.
         """
-        from gitsession.api import care
+        from gitsession.api import maintenance
 
-        return care.repair(self.objects, sources, dry_run=dry_run)
+        return maintenance.repair(self.objects, sources, dry_run=dry_run)
 
     def maintain(self) -> Maintained:
         """Merge packs, pack refs, clean up after killed processes; purge what plain git brought back."""

@@ -8,7 +8,7 @@ import os
 from gitsession.compaction import summarizers
 from gitsession.compaction.summarizers.options import Options, from_config
 from gitsession.compaction.summary import Summarizer
-from gitsession.store import gitcli
+from gitsession.git import process
 
 
 def summarizer(wanted: str | Summarizer) -> Summarizer:
@@ -23,4 +23,4 @@ def summarizer(wanted: str | Summarizer) -> Summarizer:
 
 def users_options() -> Options:
     """What ``git config --global`` says (docs/compaction.md); a store's own configuration is not asked."""
-    return from_config(gitcli.user_settings("gitsession.summarizer"), os.environ)
+    return from_config(process.user_settings("gitsession.summarizer"), os.environ)

@@ -8,20 +8,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gitsession.api.catalogues import Catalogues
-from gitsession.checkpoint import line, places, taking
-from gitsession.checkpoint.at import Files, files_at
-from gitsession.checkpoint.running import Running
-from gitsession.checkpoint.taking import Phase, Why
+from gitsession.checkpoints import capturing, history, planning, rewinding, turns, undoing
+from gitsession.checkpoints.at import Files, files_at
+from gitsession.checkpoints.capturing import Phase, Why
+from gitsession.checkpoints.planning import RewindPlan, What
+from gitsession.checkpoints.rewinding import Rewound
+from gitsession.checkpoints.running_calls import Running
+from gitsession.discovery import discover, projects
 from gitsession.errors import NotFound, require
-from gitsession.exchange import discover, projects
-from gitsession.rewind import perform, undoing
-from gitsession.rewind import plan as planning
-from gitsession.rewind.perform import Rewound
-from gitsession.rewind.plan import RewindPlan, What
-from gitsession.session import session as sessions
-from gitsession.session.node import Node
-from gitsession.session.oplog import UndoScope, Verb, Written
-from gitsession.store.gitstore import GitStore
+from gitsession.sessions import session as sessions
+from gitsession.sessions.node import Node
+from gitsession.sessions.operation_log import UndoScope, Verb, Written
+from gitsession.store.git_store import GitStore
 from gitsession.workspace.root import Root
 
 Given = str | Path | None
@@ -39,7 +37,7 @@ class WorkspaceDoor:
 
     def take(self, given: Given, phase: Phase, why: Why, paths: Sequence[str | Path] | None) -> Node:
         with self._root(given) as root:
-            return taking.take(self._objects, self._sid, root, phase, why, at_ms=self._clock(), paths=paths).node
+            return capturing.take(self._objects, self._sid, root, phase, why, at_ms=self._clock(), paths=paths).node
 
     @contextmanager
     def around(
@@ -47,7 +45,7 @@ class WorkspaceDoor:
     ) -> Iterator[Node]:
         with (
             self._root(given) as root,
-            taking.around(
+            capturing.around(
                 self._objects, self._sid, root, why, clock=self._clock, running=running, paths=paths
             ) as before,
         ):
@@ -57,10 +55,10 @@ class WorkspaceDoor:
         return Files(self._objects, files_at(self._objects, self._sid, node))
 
     def newest(self) -> Files:
-        return Files(self._objects, line.newest(self._objects, self._sid))
+        return Files(self._objects, history.newest(self._objects, self._sid))
 
     def plan(self, session: sessions.Session, at: Node, what: What, given: Given, *, force: bool) -> RewindPlan:
-        if what != "files" and (what != "both" or line.newest(self._objects, self._sid) is None):
+        if what != "files" and (what != "both" or history.newest(self._objects, self._sid) is None):
             return planning.plan(self._objects, session, at, what)
         with self._root(given, writes=True) as root:
             return planning.plan(self._objects, session, at, what, root=root, force=force)
@@ -71,17 +69,17 @@ class WorkspaceDoor:
             raise ValueError(f"a plan of session {plan.session}, not of {session.id}")
         session.check_view()
         if plan.workspace is None:
-            return perform.perform(self._objects, session, plan, None, self._clock)
+            return rewinding.perform(self._objects, session, plan, None, self._clock)
         with self._root(plan.workspace) as root:
-            return perform.perform(self._objects, session, plan, root, self._clock)
+            return rewinding.perform(self._objects, session, plan, root, self._clock)
 
     def finish(self, session: sessions.Session, given: Given) -> Rewound:
         with self._root(given, writes=True) as root:
-            return perform.go_on(self._objects, session, root)
+            return rewinding.go_on(self._objects, session, root)
 
     def abort(self, session: sessions.Session, given: Given) -> Rewound:
         with self._root(given, writes=True) as root:
-            return perform.abort(self._objects, session, root, self._clock)
+            return rewinding.abort(self._objects, session, root, self._clock)
 
     def _root(self, given: Given, *, writes: bool = False) -> Root:
         return opened(self._objects, find(self._objects, self._catalogues, self._sid, given, writes=writes))
@@ -119,11 +117,11 @@ def find(
     if given is not None:
         return Path(given)
     row = catalogues.get().session(sid)
-    newest = line.readable(objects, sid)
+    newest = history.readable(objects, sid)
     recorded = recorded or (newest.entry.workspace if newest else None) or (row.project if row else None)
     here = _here()
     real = Path(os.path.realpath(recorded)) if recorded else None
-    is_believed = real is not None and (not writes or here == real or places.folder_of(objects, real).is_dir())
+    is_believed = real is not None and (not writes or here == real or turns.folder_of(objects, real).is_dir())
     if here is not None:
         if recorded and real is not None and is_believed and here.is_relative_to(real):
             return Path(recorded)

@@ -14,7 +14,7 @@ from gitsession.context import profiles
 if TYPE_CHECKING:
     from gitsession.compaction.value import Plan
     from gitsession.context.value import Context, Tokens
-    from gitsession.session.node import Node
+    from gitsession.sessions.node import Node
 
 _FILES_MAX = 10
 """So many of each list are shown; ``--json`` has them all."""

@@ -11,9 +11,10 @@ from pathlib import Path
 from gitsession.api.store import Store
 from gitsession.cli.output import clock, count
 from gitsession.errors import GitSessionError
-from gitsession.store import config, create, gitcli, refs
-from gitsession.store.gitstore import GitStore
-from gitsession.store.reflocks import RefLocks
+from gitsession.git import config, process
+from gitsession.git.ref_locks import RefLocks
+from gitsession.store import create, refs
+from gitsession.store.git_store import GitStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +106,15 @@ def _remotes(store: Store) -> Iterator[Check]:
 
 
 def _trash(store: GitStore) -> Iterator[Check]:
-    from gitsession.session import oplog, trash
+    from gitsession.archive import trash
+    from gitsession.sessions import operation_log
 
     left = set(trash.sessions(store))
     if not left:
         return
     words, oldest = count(len(left), "session"), 0
     try:
-        for operation in oplog.history(store):
+        for operation in operation_log.history(store):
             put = [move.ref for move in operation.moves if move.new and move.ref.startswith(refs.TRASH)]
             found = {refs.session_of(refs.taken_out(ref)) for ref in put} & left
             if found:
@@ -135,7 +137,7 @@ def _only_in_trash(store: GitStore) -> int | None:
     asked = "".join([*(f"{oid}\n" for oid in inside), *(f"^{oid}\n" for oid in held)])
     words = ("rev-list", "--objects", "--disk-usage", "--ignore-missing", "--stdin")
     try:
-        return int(gitcli.run(store.git_dir, *words, stdin=asked.encode()).out)
+        return int(process.run(store.git_dir, *words, stdin=asked.encode()).out)
     except (GitSessionError, ValueError):
         return None
 
@@ -183,16 +185,17 @@ def _rules(git_dir: Path) -> Iterator[Check]:
 
 
 def _hooks(git_dir: Path) -> Iterator[Check]:
-    from gitsession.sync import hookfiles, server
+    from gitsession.git import hook_files
+    from gitsession.server import server
 
     folder = git_dir / "hooks"
-    states = {name: hookfiles.state(folder, name) for name in server.HOOKS}
-    if {hookfiles.CURRENT, hookfiles.OLDER} & set(states.values()):
+    states = {name: hook_files.state(folder, name) for name in server.HOOKS}
+    if {hook_files.CURRENT, hook_files.OLDER} & set(states.values()):
         is_whole = server.status(git_dir).is_installed
         found = ", ".join(f"{name} {state}" for name, state in states.items())
         yield Check("server", found, "" if is_whole else f"`gitsession server install {git_dir}` puts them right")
-    gate = hookfiles.state(folder, "pre-push")
-    if gate == hookfiles.CURRENT:
+    gate = hook_files.state(folder, "pre-push")
+    if gate == hook_files.CURRENT:
         yield Check("gate", "plain `git push` looks for secrets first")
-    elif gate == hookfiles.OLDER:
+    elif gate == hook_files.OLDER:
         yield Check("gate", "the hook is of another release", "`gitsession gate install` puts ours there")

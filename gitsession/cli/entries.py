@@ -11,9 +11,9 @@ from gitsession.codec.digest import to_base64url
 if TYPE_CHECKING:
     from gitsession.index.catalogue import Row
     from gitsession.index.names import Names
-    from gitsession.session.gaps import Gap
-    from gitsession.session.node import Node
-    from gitsession.store.base import ObjectStore
+    from gitsession.sessions.gaps import Gap
+    from gitsession.sessions.node import Node
+    from gitsession.store.interface import ObjectStore
 
 _COLORS = {"user": "green", "assistant": "cyan", "tool": "yellow", "shell": "yellow"}
 
@@ -63,7 +63,7 @@ def as_object(node: Node, at_ms: int, branch: str | None) -> dict[str, Any]:
 
 def as_document(store: ObjectStore, row: Row, names: Names, nodes: Iterable[Node], leaf: str) -> dict[str, Any]:
     """What ``log`` and ``tree`` say of a session and of some of its entries."""
-    from gitsession.session.content import entry_of  # a list for people has the seconds of the commit
+    from gitsession.sessions.content import entry_of  # a list for people has the seconds of the commit
 
     branch_of = {oid: name for name, oid in reversed(list(row.branches.items()))}
     return {

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gitsession.checkpoints.deciding import AS_IT_WAS
 from gitsession.cli.output import columns, count, on_a_line, pad, paint, say, shorten, width
-from gitsession.rewind.deciding import AS_IT_WAS
 
 if TYPE_CHECKING:
-    from gitsession.rewind.deciding import Planned
-    from gitsession.rewind.perform import FileOutcome, Rewound
-    from gitsession.rewind.plan import RewindPlan
+    from gitsession.checkpoints.deciding import Planned
+    from gitsession.checkpoints.planning import RewindPlan
+    from gitsession.checkpoints.rewinding import FileOutcome, Rewound
 
 _COLORS = {"write": "green", "written": "green", "remove": "red", "removed": "red", "leave": "yellow", "left": "yellow"}
 _WIDE = 60

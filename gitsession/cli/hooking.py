@@ -68,10 +68,10 @@ def _store(given: str) -> str:
         return given.rstrip("/") or "/"
     from pathlib import Path
 
-    from gitsession.location import store_path
-    from gitsession.store import gitcli
+    from gitsession.git import process
+    from gitsession.paths import store_path
 
-    return os.fspath(store_path(given or None, os.environ, Path.home(), gitcli.user_setting))
+    return os.fspath(store_path(given or None, os.environ, Path.home(), process.user_setting))
 
 
 def _take(store: str, event: str, agent: str) -> None:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from gitsession.api import Session, Store
     from gitsession.index.catalogue import Catalogue, Row
     from gitsession.index.here import Here
-    from gitsession.session.node import Node
-    from gitsession.store.gitstore import GitStore
+    from gitsession.sessions.node import Node
+    from gitsession.store.git_store import GitStore
 
 
 DRAIN_WAIT_SECONDS = 10.0
@@ -42,7 +42,7 @@ class App:
     @functools.cached_property
     def path(self) -> Path:
         """Where the store is, or would be."""
-        from gitsession.location import store_path
+        from gitsession.paths import store_path
 
         return store_path(self._given, os.environ, Path.home(), _git_setting)
 
@@ -109,7 +109,7 @@ class App:
 
     def objects(self) -> GitStore:
         """The store below its front door, for a command that must start fast: entries as commits, none of them read."""
-        from gitsession.store.gitstore import GitStore
+        from gitsession.store.git_store import GitStore
 
         if self._store is not None:
             return self._store.objects
@@ -119,7 +119,7 @@ class App:
 
     def warn_of_damage(self) -> bool:
         """Say in one line that the journal is damaged, where it is and a short look tells; whether it did."""
-        from gitsession.store.peek import is_journal_doubtful
+        from gitsession.store.change_stamp import is_journal_doubtful
 
         lost = self.objects().unread_records() if is_journal_doubtful(self.path) or self._opened else 0
         if lost:
@@ -159,7 +159,7 @@ class App:
 
     def _renamed(self, entry: str) -> str | None:
         """What an entry is called by now that had a name that began so before a purge. Said, where it is used."""
-        from gitsession.sync import renamed
+        from gitsession.purge import renamed
 
         found = renamed.look_up(self.path, entry.lower())
         if len(found) != 1:
@@ -223,12 +223,12 @@ def here() -> Here:
 
 
 def _project_here() -> str | None:
-    from gitsession.exchange.projects import identity_of
+    from gitsession.discovery.projects import identity_of
 
     return identity_of(Path())
 
 
 def _git_setting(name: str) -> str | None:
-    from gitsession.store import gitcli
+    from gitsession.git import process
 
-    return gitcli.user_setting(name)
+    return process.user_setting(name)

@@ -17,8 +17,8 @@ from gitsession.errors import Refused
 from gitsession.store import refs
 
 if TYPE_CHECKING:
-    from gitsession.rewind.perform import Rewound
-    from gitsession.session.oplog import Operation
+    from gitsession.checkpoints.rewinding import Rewound
+    from gitsession.sessions.operation_log import Operation
 
 
 def scope_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -42,10 +42,10 @@ HALF_DONE = "`gitsession rewind --continue` finishes it, `gitsession rewind --ab
 
 def refuse_unfinished(app: App, workspace: Path | None) -> None:
     """Raises ``Refused`` where a rewind of the folder we stand in has not ended: the last command is one before it."""
-    from gitsession.rewind import intent
+    from gitsession.checkpoints import intents
 
     here = Path(os.path.realpath(workspace or current_folder() or "/"))
-    for one in intent.pending(app.store().objects):
+    for one in intents.pending(app.store().objects):
         if here.is_relative_to(one.workspace):
             raise Refused(f"not done yet: {one.words}", hint=HALF_DONE)
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from gitsession.cli.output import count
 
 if TYPE_CHECKING:
-    from gitsession.exchange.sweep import Sweep
+    from gitsession.discovery.expiry import Sweep
     from gitsession.index.catalogue import Catalogue
 
 
 def look(catalogue: Catalogue | None) -> Sweep:
     """``catalogue``: of the store; ``None`` where there is none."""
-    from gitsession.exchange import sweep
+    from gitsession.discovery import expiry as sweep
 
     def is_imported(path: Path, stat: os.stat_result) -> bool:
         return catalogue is not None and catalogue.seen(path, stat) is not None
@@ -25,7 +25,7 @@ def look(catalogue: Catalogue | None) -> Sweep:
 
 
 def words(sweep: Sweep) -> str:
-    from gitsession.exchange.sweep import SOON_DAYS
+    from gitsession.discovery.expiry import SOON_DAYS
 
     after = f"Claude Code deletes sessions that nobody wrote to for {count(sweep.days, 'day')}"
     if not sweep.soon:

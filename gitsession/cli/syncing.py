@@ -15,13 +15,13 @@ from gitsession.cli.opening import App
 from gitsession.cli.output import confirm, count, emit, paint, say, shorten, warn
 from gitsession.codec.text import clean
 from gitsession.errors import Refused
-from gitsession.session.active import active
+from gitsession.sessions.active_branch import active
 from gitsession.store import create, refs
 
 if TYPE_CHECKING:
     from gitsession.api.remotes import PushPlan
     from gitsession.index.catalogue import Row
-    from gitsession.sync.reconcile import SyncedBranch
+    from gitsession.sessions.reconcile import SyncedBranch
     from gitsession.sync.syncing import SyncReport
     from gitsession.sync.transport import Talk
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from gitsession.store import watched
+from gitsession import progress as watched
 
 _SILENT_SECONDS = 0.5
 """What takes less says nothing."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from threading import Event, Thread
 
-from gitsession.session.node import Node
+from gitsession.sessions.node import Node
 
 
 class Background:

@@ -12,7 +12,7 @@ from gitsession.context.profiles import Profile, total
 from gitsession.context.profiles.showing import show
 from gitsession.context.value import Item
 from gitsession.model.entries import BranchSummary, Compaction, Message
-from gitsession.session.node import Node
+from gitsession.sessions.node import Node
 
 NEARLY_FULL = 0.9
 """Up to this share of the budget a summary is taken though it does not fit: it stands for much."""

@@ -14,10 +14,10 @@ from gitsession.context import profiles
 from gitsession.context.profiles.showing import keep_system
 from gitsession.errors import LeafMoved, NotFound, Refused, SummaryFailed
 from gitsession.model.entries import SYSTEM, BranchSummary, Compaction, Message, Reset
-from gitsession.session import graph
-from gitsession.session.node import Node, load
-from gitsession.session.session import Session
-from gitsession.store.base import ObjectStore
+from gitsession.sessions import graph
+from gitsession.sessions.node import Node, load
+from gitsession.sessions.session import Session
+from gitsession.store.interface import ObjectStore
 
 
 def perform(objects: ObjectStore, session: Session, plan: Plan, how: Writing, *, command: str = "") -> Node:

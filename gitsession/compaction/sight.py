@@ -13,10 +13,10 @@ from gitsession.context.profiles.reach import reach
 from gitsession.context.profiles.showing import changed, changes, show
 from gitsession.context.tokens import tokens
 from gitsession.context.value import Item
+from gitsession.git.types import Oid
 from gitsession.model.entries import Compaction, Fork, Message, Opaque, Reset, Session, Tombstone
-from gitsession.session.glimpse import Spot
-from gitsession.session.node import Node
-from gitsession.store.base import Oid
+from gitsession.sessions.indexed_entry import Spot
+from gitsession.sessions.node import Node
 
 UNREADABLE = sys.maxsize
 """More than are ever carried on."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from gitsession.compaction.files import NO_FILES, Files
 from gitsession.context.value import Item
-from gitsession.session.node import Node
-from gitsession.store.base import Oid
+from gitsession.git.types import Oid
+from gitsession.sessions.node import Node
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,14 +10,16 @@ from gitsession.codec import holes
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import Malformed
 from gitsession.formats import FORMATS
+from gitsession.git.types import Oid
 from gitsession.model.entries import Entry, Opaque
-from gitsession.session import anchors, content
-from gitsession.session.anchors import Anchors
-from gitsession.session.attached import Attached
-from gitsession.session.glimpse import Glimpse, Spot
-from gitsession.session.node import Node, load, short_id
-from gitsession.session.shown import Shown
-from gitsession.store.base import ObjectStore, Oid
+from gitsession.sessions import content
+from gitsession.sessions import history_state as anchors
+from gitsession.sessions.attached_files import Attached
+from gitsession.sessions.history_state import Anchors
+from gitsession.sessions.indexed_entry import Glimpse, Spot
+from gitsession.sessions.node import Node, load, short_id
+from gitsession.sessions.revealed import Shown
+from gitsession.store.interface import ObjectStore
 
 
 class Known(Protocol):

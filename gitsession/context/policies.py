@@ -16,9 +16,9 @@ from gitsession.context.profiles import Profile, total
 from gitsession.context.profiles.estimates import is_image
 from gitsession.context.rewriting import cleared, with_blocks
 from gitsession.context.value import Item
+from gitsession.git.types import Oid
 from gitsession.model.blocks import Block, Text, Thinking, ToolCall
 from gitsession.model.entries import CLEARED, Message
-from gitsession.store.base import Oid
 
 IMAGE = "[image left out]"
 

@@ -14,9 +14,9 @@ from gitsession.context.line import Line
 from gitsession.context.policies import Policy
 from gitsession.context.rewriting import with_blocks
 from gitsession.context.value import Context, Item
+from gitsession.git.types import Oid
 from gitsession.model.blocks import Block, Thinking
 from gitsession.redaction.original import OPENS
-from gitsession.store.base import Oid
 
 
 def context(

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from gitsession.context.value import Item
-from gitsession.formats import FORMATS, pi_words
-from gitsession.formats.pi_messages import read_content
+from gitsession.formats import FORMATS
+from gitsession.formats.pi import write_messages
+from gitsession.formats.pi.messages import read_content
 from gitsession.model.blocks import Block, Text
 from gitsession.model.entries import CLEARED, CustomMessage, Message
 
@@ -33,7 +34,7 @@ def with_blocks(item: Item, blocks: Sequence[Block | None]) -> Item:
     message = _message(written, item)
     stated = message.get("content")
     if isinstance(stated, str):
-        stated = pi_words.content(item.content)
+        stated = write_messages.content(item.content)
     if not isinstance(stated, list) or len(stated) != len(item.content):
         return Item(item.oid, entry)  # it says its words in another field
     pairs = zip(stated, item.content, blocks, strict=True)
@@ -50,7 +51,7 @@ def cleared(item: Item) -> Item:
     if written is None:
         return Item(item.oid, entry)
     message = _message(written, item)
-    message["content"] = pi_words.content([Text(CLEARED)])
+    message["content"] = write_messages.content([Text(CLEARED)])
     message.pop("details", None)
     return dataclasses.replace(item, entry=entry, payload=_payload(written))
 
@@ -77,7 +78,7 @@ def _rewritten(stated: Any, old: Block, new: Block) -> Any:
     """``stated``, which says ``old``, made to say ``new``: its other fields stay, unless its kind changes."""
     if old == new:
         return stated
-    was, now = pi_words.content([old, new])
+    was, now = write_messages.content([old, new])
     if type(old) is not type(new) or not all(isinstance(each, dict) for each in (stated, was, now)):
         return now
     left = {name: value for name, value in stated.items() if name not in was or name in now}

@@ -10,9 +10,9 @@ from typing import Any, Literal, TypeAlias
 from gitsession.codec.digest import hash_of
 from gitsession.context import providers
 from gitsession.context.plain import canonical, plain
+from gitsession.git.types import Oid
 from gitsession.model.blocks import Block
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Instructions, Message
-from gitsession.store.base import Oid
 
 Shown: TypeAlias = Message | CustomMessage | Compaction | BranchSummary
 """The kinds of which the model sees something."""

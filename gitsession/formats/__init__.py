@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from gitsession.formats.databases import Database
-from gitsession.formats.outgoing import Leaving, Outgoing, Written
-from gitsession.formats.places import Beside, Root, Workspace
-from gitsession.formats.protocols import (
+from gitsession.formats.base.databases import Database
+from gitsession.formats.base.outgoing import Leaving, Outgoing, Written
+from gitsession.formats.base.places import Beside, Root, Workspace
+from gitsession.formats.base.protocols import (
     Accompanied,
     Continuing,
     Counting,
@@ -31,7 +31,7 @@ from gitsession.formats.protocols import (
     Streamed,
     is_document,
 )
-from gitsession.formats.record import Problem, Record, Source
+from gitsession.formats.base.record import Problem, Record, Source
 
 __all__ = [
     "ACCOMPANIED", "CONTINUING", "COUNTING", "DATABASES", "DELEGATING", "FORMATS", "IMPORTING", "IN_PROJECTS",
@@ -44,6 +44,9 @@ __all__ = [
 
 F = TypeVar("F")
 
+_MODULES = {"omp": "pi.omp"}
+"""Modules of agents that share a package with another one."""
+
 
 class _Modules(Mapping[str, F]):
     """Modules of this folder by their agents' names, each loaded when it is asked for."""
@@ -54,7 +57,7 @@ class _Modules(Mapping[str, F]):
     def __getitem__(self, agent: str) -> F:
         if agent not in self._agents:
             raise KeyError(agent)
-        return cast(F, import_module(f"{__name__}.{agent}"))
+        return cast(F, import_module(f"{__name__}.{_MODULES.get(agent, f'{agent}.agent')}"))
 
     def __contains__(self, agent: object) -> bool:
         return agent in self._agents  # the mixin's would load it
@@ -106,7 +109,13 @@ IMPORTING: Mapping[str, Importing] = _Modules("opencode")
 """Of ``RESUMABLE``, those that take the file into a database of their own first."""
 
 if TYPE_CHECKING:  # loading by name hides from the checker what each module is to offer
-    from gitsession.formats import aider, claude, codex, librecode, omp, opencode, pi
+    from gitsession.formats.aider import agent as aider
+    from gitsession.formats.claude import agent as claude
+    from gitsession.formats.codex import agent as codex
+    from gitsession.formats.librecode import agent as librecode
+    from gitsession.formats.opencode import agent as opencode
+    from gitsession.formats.pi import agent as pi
+    from gitsession.formats.pi import omp
 
     _formats: Sequence[Format] = (aider, claude, codex, librecode, omp, opencode, pi)
     _databases: Sequence[Database] = (librecode, opencode)

@@ -1,1 +1,1 @@
-"""git itself, without anything of sessions: objects, and the engine that works on them."""
+"""git's objects, packs, refs, and processes. Imports nothing of gitsession but errors and durable files."""

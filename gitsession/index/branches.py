@@ -1,4 +1,4 @@
-"""The branches of a session in the catalogue, with what decides which of them is active (``session.active``)."""
+"""The branches of a session in the catalogue, with what decides which is active (``sessions.active_branch``)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import sqlite3
 from collections.abc import Set
 
 from gitsession.codec.digest import from_base64url
+from gitsession.git.types import Oid
 from gitsession.index.names import clamped
-from gitsession.session.active import chosen, is_superseded
-from gitsession.session.content import entry_of
-from gitsession.session.gaps import DAMAGE
-from gitsession.session.node import line_of, load
+from gitsession.sessions.active_branch import chosen, is_superseded
+from gitsession.sessions.content import entry_of
+from gitsession.sessions.gaps import DAMAGE
+from gitsession.sessions.node import line_of, load
 from gitsession.store import refs
-from gitsession.store.base import ObjectStore, Oid
+from gitsession.store.interface import ObjectStore
 
 
 def put(
@@ -46,7 +47,7 @@ def ends_at(db: sqlite3.Connection, sid: str, oid: Oid) -> bool:
 
 
 def active(db: sqlite3.Connection, store: ObjectStore, sid: str, leaf: str | None) -> str | None:
-    """Return the active branch, as ``session.active`` determines it; ``None`` where the session has no branch.
+    """Return the active branch, as ``sessions.active_branch`` determines it; ``None`` where the session has no branch.
 
     ``leaf``: the position of the entry that the agent's file names as its leaf.
     """

@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 from gitsession.errors import Ambiguous, NotFound, Unavailable
 from gitsession.index.derived import PATIENCE_SECONDS, begin_log, is_damage, remove
 from gitsession.index.here import Here, nearest
-from gitsession.store import peek
+from gitsession.store import change_stamp
 
 VERSION = 14
 FILE = Path("gitsession") / "index.db"
@@ -147,7 +147,7 @@ class Catalogue:
                 raise
             self.begin_anew()
             return False
-        return found is not None and found[0] == os.fsencode(peek.fingerprint(self.git_dir))
+        return found is not None and found[0] == os.fsencode(change_stamp.fingerprint(self.git_dir))
 
     def begin_anew(self) -> None:
         """Throw the database away and make an empty one."""

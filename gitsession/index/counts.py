@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from gitsession.formats import COUNTING
-from gitsession.formats.record import TAIL
+from gitsession.formats.base.record import TAIL
 from gitsession.index.names import storable
 from gitsession.model.entries import Message
 from gitsession.model.usage import Counted, answer_of, total_tokens
-from gitsession.session.content import Looked, look
-from gitsession.session.meta import Meta
-from gitsession.session.node import Node
-from gitsession.store.base import ObjectStore
+from gitsession.sessions.content import Looked, look
+from gitsession.sessions.meta import Meta
+from gitsession.sessions.node import Node
+from gitsession.store.interface import ObjectStore
 
 
 class AddedTokens(NamedTuple):

@@ -1,4 +1,4 @@
-"""The marks of a session (``session.marks``) in the catalogue, kept up to date by what is new on ``meta``."""
+"""The marks of a session (``sessions.marks``) in the catalogue, kept up to date by what is new on ``meta``."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from gitsession.git.types import Oid
 from gitsession.index.names import clamped, storable
 from gitsession.model import entries as kinds
-from gitsession.session.content import entry_of
-from gitsession.session.gaps import DAMAGE
-from gitsession.session.marks import Mark
-from gitsession.session.meta import marks_of
-from gitsession.session.node import Node, load
-from gitsession.store.base import ObjectStore, Oid
+from gitsession.sessions.content import entry_of
+from gitsession.sessions.gaps import DAMAGE
+from gitsession.sessions.marks import Mark
+from gitsession.sessions.meta import marks_of
+from gitsession.sessions.node import Node, load
+from gitsession.store.interface import ObjectStore
 
 _ALONE = frozenset({kinds.Label.kind, kinds.Title.kind, kinds.Seal.kind})
 """The kinds of our own entries on ``meta`` whose meaning depends on no other entry there."""

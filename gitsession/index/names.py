@@ -7,10 +7,10 @@ import sqlite3
 from dataclasses import dataclass
 
 from gitsession.codec.digest import from_base64url, to_base64url
+from gitsession.git.types import Oid
 from gitsession.index.catalogue import Catalogue
-from gitsession.session import marks as rules
-from gitsession.session.marks import Mark
-from gitsession.store.base import Oid
+from gitsession.sessions import marks as rules
+from gitsession.sessions.marks import Mark
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def marks_of(db: sqlite3.Connection, sid: str) -> list[Mark]:
 
 
 def title_marks(db: sqlite3.Connection, sid: str) -> list[Mark]:
-    """The marks that decide a session's title: of each sort the newest (``session.marks.title``)."""
+    """The marks that decide a session's title: of each sort the newest (``sessions.marks.title``)."""
     found = []
     for what, where in (("slot", ""), ("header", " AND value != ''"), ("title", "")):
         for side, order in (("IS NOT NULL", "line DESC, rowid DESC"), ("IS NULL", "at_ms DESC, chain DESC")):
@@ -101,7 +101,7 @@ def place_of(db: sqlite3.Connection, sid: str, target: str) -> tuple[Oid, str] |
 
 
 def _by_short_id(db: sqlite3.Connection, sid: str, target: str) -> tuple[Oid, bytes] | None:
-    """The entry of ours that an agent calls so (``session.node.short_id``)."""
+    """The entry of ours that an agent calls so (``sessions.node.short_id``)."""
     if not _SHORT.fullmatch(target):
         return None
     first = bytes.fromhex(target)

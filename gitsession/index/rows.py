@@ -14,11 +14,11 @@ import zlib
 from typing import NamedTuple
 
 from gitsession.codec.message import SourceRef
+from gitsession.git.types import Oid
 from gitsession.index.names import storable
-from gitsession.session.anchors import Anchors
-from gitsession.session.glimpse import Glimpse
-from gitsession.session.node import Node
-from gitsession.store.base import Oid
+from gitsession.sessions.history_state import Anchors
+from gitsession.sessions.indexed_entry import Glimpse
+from gitsession.sessions.node import Node
 
 
 class Row(NamedTuple):

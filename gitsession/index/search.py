@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gitsession.errors import Unavailable
+from gitsession.git.types import Oid
 from gitsession.index import searchdb
 from gitsession.index.asking import apart, expression, parts, snippet
 from gitsession.index.catalogue import Catalogue, Row
@@ -23,11 +24,11 @@ from gitsession.index.rows import Row as RowOfEntry
 from gitsession.index.rows import run_of
 from gitsession.index.wording import KINDS, Words, words_of
 from gitsession.model.entries import Entry, Opaque
-from gitsession.session import content
-from gitsession.session.gaps import DAMAGE
-from gitsession.session.glimpse import Glimpse, Spot
-from gitsession.session.node import Node, load
-from gitsession.store.base import ObjectStore, Oid
+from gitsession.sessions import content
+from gitsession.sessions.gaps import DAMAGE
+from gitsession.sessions.indexed_entry import Glimpse, Spot
+from gitsession.sessions.node import Node, load
+from gitsession.store.interface import ObjectStore
 
 BATCH = 5_000
 """How many entries are taken in at once: who is interrupted goes on from there."""

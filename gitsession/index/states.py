@@ -7,18 +7,20 @@ import sqlite3
 from collections.abc import Callable
 
 from gitsession.errors import Corrupt, Malformed, MissingObject
+from gitsession.git.types import Oid
 from gitsession.index import rows
 from gitsession.index.catalogue import Catalogue
 from gitsession.index.derived import is_damage
 from gitsession.index.names import place_of
 from gitsession.index.rows import Row
 from gitsession.model.entries import Entry, Fork, Opaque
-from gitsession.session import anchors, content, graph
-from gitsession.session.anchors import NOTHING_SAID, Anchors
-from gitsession.session.content import Looked
-from gitsession.session.glimpse import Glimpse
-from gitsession.session.node import Node
-from gitsession.store.base import ObjectStore, Oid
+from gitsession.sessions import content, graph
+from gitsession.sessions import history_state as anchors
+from gitsession.sessions.content import Looked
+from gitsession.sessions.history_state import NOTHING_SAID, Anchors
+from gitsession.sessions.indexed_entry import Glimpse
+from gitsession.sessions.node import Node
+from gitsession.store.interface import ObjectStore
 
 MISSES_MAX = 256
 """How many entries after the newest that is known are read before the catalogue is brought up to date instead."""

@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from gitsession.git.types import Oid, RefValue
 from gitsession.index import branches, counts, marking, names
 from gitsession.index.catalogue import Catalogue
 from gitsession.index.derived import is_damage
@@ -16,15 +17,15 @@ from gitsession.index.states import Recorder
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
-from gitsession.session import content, facts, graph, marks, purged
-from gitsession.session.gaps import DAMAGE
-from gitsession.session.lineage import is_delegated, parent_of
-from gitsession.session.meta import Meta, meta_of
-from gitsession.session.meta import marks_of as marks_made_by
-from gitsession.session.node import Node, before, load, position
-from gitsession.session.oplog import Move
-from gitsession.store import peek, refs
-from gitsession.store.base import ObjectStore, Oid, RefValue
+from gitsession.sessions import content, facts, graph, marks, tombstone_set
+from gitsession.sessions.gaps import DAMAGE
+from gitsession.sessions.lineage import is_delegated, parent_of
+from gitsession.sessions.meta import Meta, meta_of
+from gitsession.sessions.meta import marks_of as marks_made_by
+from gitsession.sessions.node import Node, before, load, position
+from gitsession.sessions.operation_log import Move
+from gitsession.store import change_stamp, refs
+from gitsession.store.interface import ObjectStore
 
 _NOT_WRITTEN = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 
@@ -47,7 +48,7 @@ def refresh(catalogue: Catalogue, store: ObjectStore) -> None:
 
 
 def _refresh(catalogue: Catalogue, store: ObjectStore) -> None:
-    fingerprint = peek.fingerprint(catalogue.git_dir)
+    fingerprint = change_stamp.fingerprint(catalogue.git_dir)
     with catalogue.transaction() as db:
         moves = _moves_in_journal(catalogue, db, store)
         if moves is None:
@@ -81,7 +82,9 @@ def _moves_in_journal(catalogue: Catalogue, db: sqlite3.Connection, store: Objec
     """
     found = db.execute("SELECT value FROM state WHERE key = 'fingerprint'").fetchone()
     pending = store.pending_refs()
-    if found is None or not peek.has_only_grown(os.fsdecode(found[0]), peek.fingerprint(catalogue.git_dir)):
+    if found is None or not change_stamp.has_only_grown(
+        os.fsdecode(found[0]), change_stamp.fingerprint(catalogue.git_dir)
+    ):
         return None
     moves = []
     for name, new in pending.items():
@@ -112,7 +115,7 @@ def _session(db: sqlite3.Connection, store: ObjectStore, sid: str, moves: Sequen
 
 def _is_purged(store: ObjectStore, sid: str) -> bool:
     try:
-        return purged.SESSION + sid in purged.read(store)
+        return tombstone_set.SESSION + sid in tombstone_set.read(store)
     except DAMAGE:
         return False  # `verify` names the damage; a session that was purged says nothing wherever it is listed
 

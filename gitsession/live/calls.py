@@ -13,10 +13,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from gitsession.checkpoint.timeline import AFTER, BEFORE
+from gitsession.checkpoints.attribution import AFTER, BEFORE
+from gitsession.durable import read_regular
 from gitsession.live import events, spool
 from gitsession.live.records import Event
-from gitsession.store.durable import read_regular
 
 FILE = "calls.json"
 SESSIONS_MAX = 200

@@ -7,15 +7,15 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from gitsession.durable import read_regular
 from gitsession.errors import MissingObject, Unavailable
+from gitsession.git.types import Oid
 from gitsession.live import spool
 from gitsession.live.records import Event, Look
-from gitsession.store.base import Oid
-from gitsession.store.durable import read_regular
-from gitsession.store.gitstore import GitStore
+from gitsession.store.git_store import GitStore
 from gitsession.workspace import turns
 from gitsession.workspace.capture import put, tree_with
-from gitsession.workspace.shadow import Shadow
+from gitsession.workspace.private_repository import Shadow
 
 FILE = "looks.json"
 

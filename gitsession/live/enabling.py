@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gitsession.durable import make_directories, read_regular, sync_directory, write_new
 from gitsession.errors import Malformed, Refused, Unavailable
-from gitsession.live import jsontext, telling
-from gitsession.live.jsontext import Part
-from gitsession.live.telling import Extension, Settings
-from gitsession.store.durable import make_directories, read_regular, sync_directory, write_new
+from gitsession.live import agent_hooks, json_edit
+from gitsession.live.agent_hooks import Extension, Settings
+from gitsession.live.json_edit import Part
 
 FOLDER = "gitsession/enabled"
 """Below the store."""
@@ -54,10 +54,10 @@ def plan_enable(
     file = Path(os.path.realpath(file))
     old = read_regular(file)
     if isinstance(told, Extension):
-        new = telling.text_of(told, program).encode()
+        new = agent_hooks.text_of(told, program).encode()
         return Edit(told.agent, file, old, new, old != new and _goes_by_force(store, told, file, old, force))
     text = _text(old, file)
-    wanted = {event: telling.command(told.agent, event, program) for event in told.events}
+    wanted = {event: agent_hooks.command(told.agent, event, program) for event in told.events}
     if _ours(text, told, file) != [(event, command, _seconds(told, event)) for event, command in wanted.items()]:
         text = _with(_without(text, told, file), told, file, wanted)
     return Edit(told.agent, file, old, text.encode())
@@ -81,7 +81,7 @@ def is_enabled(told: Settings | Extension, file: Path) -> bool:
     """Raises as ``plan_enable``."""
     old = read_regular(file)
     if isinstance(told, Extension):
-        return old is not None and telling.is_our_text(old.decode("utf-8", "replace"))
+        return old is not None and agent_hooks.is_our_text(old.decode("utf-8", "replace"))
     return old is not None and bool(_ours(_text(old, file), told, file))
 
 
@@ -133,7 +133,7 @@ def _text(old: bytes | None, file: Path) -> str:
 def _hooks(text: str, file: Path) -> tuple[Part, Part | None]:
     """The whole, and what stands under ``hooks``. Raises ``Refused`` where that is nothing that we know."""
     try:
-        whole = jsontext.parse(text, str(file))
+        whole = json_edit.parse(text, str(file))
     except Malformed as error:
         raise _unfit(str(error)) from None
     hooks = whole.get(HOOKS) if whole.is_object else None
@@ -151,7 +151,7 @@ def _unfit(what: str) -> Refused:
 
 
 def _seconds(told: Settings, event: str) -> int:
-    return told.seconds.get(event, telling.SECONDS)
+    return told.seconds.get(event, agent_hooks.SECONDS)
 
 
 def _commands(group: Part) -> list[tuple[Part, str]]:
@@ -175,7 +175,7 @@ def _ours(text: str, told: Settings, file: Path) -> list[tuple[str, str, int | N
         for event in (hooks.parts if hooks is not None else [])
         for group in event.parts
         for hook, command in _commands(group)
-        if telling.is_ours(command, told.agent)
+        if agent_hooks.is_ours(command, told.agent)
     ]
     order = {event: number for number, event in enumerate(told.events)}
     return sorted(found, key=lambda each: order.get(each[0], len(order)))
@@ -187,11 +187,11 @@ def _with(text: str, told: Settings, file: Path, wanted: dict[str, str]) -> str:
         group = {HOOKS: [hook]}
         whole, hooks = _hooks(text, file)
         if hooks is None:
-            text = jsontext.put_in(text, whole, {event: [group]}, key=HOOKS)
+            text = json_edit.put_in(text, whole, {event: [group]}, key=HOOKS)
         elif (groups := hooks.get(event)) is None:
-            text = jsontext.put_in(text, hooks, [group], key=event)
+            text = json_edit.put_in(text, hooks, [group], key=event)
         else:
-            text = jsontext.put_in(text, groups, group)
+            text = json_edit.put_in(text, groups, group)
     return text
 
 
@@ -205,7 +205,7 @@ def _without(text: str, told: Settings, file: Path) -> str:
                 for event in (hooks.parts if hooks is not None else [])
                 for group in event.parts
                 for hook, command in _commands(group)
-                if telling.is_ours(command, told.agent)
+                if agent_hooks.is_ours(command, told.agent)
             ),
             None,
         )
@@ -214,13 +214,13 @@ def _without(text: str, told: Settings, file: Path) -> str:
         event, group, hook = found
         inner = group.get(HOOKS)
         if inner is not None and len(inner.parts) > 1:
-            text = jsontext.take_out(text, inner, hook)
+            text = json_edit.take_out(text, inner, hook)
         elif len(event.parts) > 1:
-            text = jsontext.take_out(text, event, group)
+            text = json_edit.take_out(text, event, group)
         elif len(hooks.parts) > 1:
-            text = jsontext.take_out(text, hooks, event)
+            text = json_edit.take_out(text, hooks, event)
         else:
-            text = jsontext.take_out(text, whole, hooks)
+            text = json_edit.take_out(text, whole, hooks)
 
 
 # ---- files of our own
@@ -233,9 +233,9 @@ def _goes_by_force(store: Path, told: Extension, file: Path, old: bytes | None, 
     if old is None or _before(store, told.agent, file, old) is not None:
         return False
     text = old.decode("utf-8", "replace")
-    if not telling.is_our_text(text):
+    if not agent_hooks.is_our_text(text):
         raise Refused(f"{file} is there, and not of gitsession's making", hint="move it away, and try again")
-    if telling.is_as_written(told, text):
+    if agent_hooks.is_as_written(told, text):
         return False
     if not force:
         raise Refused(

@@ -9,11 +9,11 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from gitsession.session import graph
-from gitsession.session.node import Node
-from gitsession.store import peek, refs
-from gitsession.store.base import Oid
-from gitsession.store.gitstore import GitStore
+from gitsession.git.types import Oid
+from gitsession.sessions import graph
+from gitsession.sessions.node import Node
+from gitsession.store import change_stamp, refs
+from gitsession.store.git_store import GitStore
 
 EVERY_SECONDS = 0.5
 
@@ -35,7 +35,7 @@ def follow(
     ``None``, so that the program can do something else. An entry comes once, though a branch were taken away and
     come back. Raises as a reading does, ``Corrupt`` or ``Unavailable``.
     """
-    mark = peek.fingerprint(store.git_dir)
+    mark = change_stamp.fingerprint(store.git_dir)
     heads = _heads(store, sid)
     return _news(store, sid, every, idle, mark, heads)
 
@@ -45,7 +45,7 @@ def _news(
 ) -> Iterator[News | None]:
     known: dict[str, set[Oid]] = {}
     while True:
-        now = peek.fingerprint(store.git_dir)
+        now = change_stamp.fingerprint(store.git_dir)
         found = 0
         if now != mark:
             mark, before, heads = now, heads, _heads(store, sid)

@@ -17,15 +17,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gitsession.errors import MissingObject, Unavailable
+from gitsession.git import config
+from gitsession.git.objects import oid_of
+from gitsession.git.ref_reader import RefReader
 from gitsession.live import spool
-from gitsession.store import config, refs
-from gitsession.store.objects import oid_of
-from gitsession.store.refreader import RefReader
-from gitsession.workspace import beside, turns
+from gitsession.store import refs
+from gitsession.workspace import turns, user_repository
+from gitsession.workspace.private_repository import new_name
+from gitsession.workspace.read_file import caps
 from gitsession.workspace.root import Root
 from gitsession.workspace.scan import Look, look
-from gitsession.workspace.shadow import new_name
-from gitsession.workspace.taking import caps
 
 if TYPE_CHECKING:
     from gitsession.redaction.scan import Scanner
@@ -47,7 +48,7 @@ def workspace_of(cwd: str, home: Path, store: Path, project: str = "") -> Root:
     at = os.path.realpath(cwd)
     above = os.path.realpath(project) if project else ""
     alone = above if above and (at == above or at.startswith(above.rstrip("/") + "/")) else at
-    top = beside.find(alone).top if os.path.isdir(alone) else alone
+    top = user_repository.find(alone).top if os.path.isdir(alone) else alone
     if top != alone and not _is_home(top, home):
         alone = top
     return Root.open(alone, home=home, store=store)
@@ -89,7 +90,7 @@ def spooled(store: Path, root: Root, head: dict[str, Any], *, wait_seconds: floa
 
 
 def _withheld_by(store: Path) -> Callable[[bytes], str | None] | None:
-    """By which rule a file is left out, as ``checkpoint.taking`` asks an opened store; this one may yet be made."""
+    """By which rule a file is left out, as ``checkpoints.capturing`` asks an opened store; this one may yet be made."""
     secret, was_purged = _secrets(store), _purged(store)
     if was_purged is None:
         return secret
@@ -105,11 +106,13 @@ def _purged(store: Path) -> Callable[[bytes], str | None] | None:
     said = RefReader(store).read(refs.TOMBSTONES)
     if said is None:
         return None
-    from gitsession.session import purged  # few purge: who never did does not wait for it
-    from gitsession.store.git import GitDoor
+    from gitsession.git.repository import GitDoor
+    from gitsession.sessions import tombstone_set  # few purge: who never did does not wait for it
 
-    gone = purged.at(GitDoor(store), said)
-    return (lambda data: purged.RULE if gone.has_file(oid_of("blob", data)) else None) if gone.has_files else None
+    gone = tombstone_set.at(GitDoor(store), said)
+    return (
+        (lambda data: tombstone_set.RULE if gone.has_file(oid_of("blob", data)) else None) if gone.has_files else None
+    )
 
 
 def _secrets(store: Path) -> Callable[[bytes], str | None] | None:

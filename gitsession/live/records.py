@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from gitsession.codec.sayable import whole
+from gitsession.durable import read_regular
 from gitsession.errors import Malformed
+from gitsession.git.objects import SUBMODULE_MODE, oid_of
+from gitsession.git.types import Oid
 from gitsession.live import spool
 from gitsession.live.glance import BYTES_MAX
-from gitsession.store.base import Oid
-from gitsession.store.durable import read_regular
-from gitsession.store.objects import SUBMODULE_MODE, oid_of
 from gitsession.workspace import names
-from gitsession.workspace.taking import Present
+from gitsession.workspace.read_file import Present
 from gitsession.workspace.trees import File
 
 _HEAD_BYTES_MAX = 64 << 20

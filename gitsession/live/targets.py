@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from gitsession.errors import Corrupt, Malformed, MissingObject
+from gitsession.git.types import Oid
 from gitsession.live import events
 from gitsession.live.records import Event
 from gitsession.model.blocks import ToolCall
 from gitsession.model.entries import Message
-from gitsession.session import graph
-from gitsession.session.content import entry_of
-from gitsession.session.node import Node
-from gitsession.store.base import ObjectStore, Oid
+from gitsession.sessions import graph
+from gitsession.sessions.content import entry_of
+from gitsession.sessions.node import Node
+from gitsession.store.interface import ObjectStore
 
 ENTRIES_MAX = 20_000
 _EARLIER_SECONDS = 3600

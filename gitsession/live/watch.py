@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeAlias
 
-from gitsession.exchange import sources
+from gitsession.discovery import sources
 from gitsession.formats import Format
 
 EVERY_SECONDS = 2.0

@@ -14,13 +14,14 @@ import secrets
 import shutil
 from pathlib import Path
 
+from gitsession.durable import make_directories, sync_directory, write_new
 from gitsession.errors import Corrupt, Malformed, MissingObject, NotAStore, Unavailable
-from gitsession.store import access, config, journal, packedrefs
-from gitsession.store.base import Kind, Oid
-from gitsession.store.durable import make_directories, sync_directory, write_new
-from gitsession.store.git import GitDoor
-from gitsession.store.objects import encode_commit, encode_tree, oid_of, parse_commit, parse_tree
-from gitsession.store.pack import KEEP_TEXT, release_packs, write_pack
+from gitsession.git import config, packed_refs, permissions
+from gitsession.git.objects import encode_commit, encode_tree, oid_of, parse_commit, parse_tree
+from gitsession.git.pack_writer import KEEP_TEXT, release_packs, write_pack
+from gitsession.git.repository import GitDoor
+from gitsession.git.types import Kind, Oid
+from gitsession.store import journal
 
 FORMAT = 1
 MAIN = "refs/heads/main"
@@ -29,7 +30,7 @@ JOURNAL, PROOFS = f"{CONTROL}/journal", f"{CONTROL}/reflocks"
 LOCK, KEEP = f"{CONTROL}/lock", f"{CONTROL}/keep"
 INCOMING, SYNC_LOCK = f"{CONTROL}/incoming", f"{CONTROL}/sync.lock"
 PURGE_PENDING = f"{CONTROL}/purge-pending"
-_KEPT = (config.HEAD, config.FILE, packedrefs.FILE, "objects", "refs", JOURNAL)
+_KEPT = (config.HEAD, config.FILE, packed_refs.FILE, "objects", "refs", JOURNAL)
 
 MARKER = "gitsession.json"
 _DAMAGED = "the store is damaged: `gitsession repair` mends it, from a clone if need be"
@@ -101,7 +102,7 @@ def check(path: Path | str, *, damaged: bool = False) -> None:
     except (FileNotFoundError, NotADirectoryError):
         raise NotAStore(f"{path} is not a git repository", hint=_hint(path)) from None
     except PermissionError as error:
-        raise access.denied(Path(error.filename)) from None
+        raise permissions.denied(Path(error.filename)) from None
     except OSError as error:
         raise NotAStore(f"{path} cannot be read: {error.strerror}") from None
     if owner != os.geteuid():
@@ -126,7 +127,7 @@ def is_shallow(path: Path) -> bool:
 
 def check_readable(path: Path) -> None:
     """Raises ``Unavailable`` where a file that a store keeps may not be read: what then looks damaged is not."""
-    access.require(path / name for name in _KEPT)
+    permissions.require(path / name for name in _KEPT)
 
 
 def _check_layout(path: Path, settings: dict[str, str], head: str) -> None:

@@ -2,7 +2,7 @@
 
 ``git repack`` takes objects out of a pack as they are and tries none of them against its neighbours there, so what was
 written in one go would stay as it is. This has git pack those packs afresh, and them alone: what it costs goes with
-what is new. The mark that a pack had its pass is the reverse index that git writes beside its packs (store/gitcli.py
+what is new. The mark that a pack had its pass is the reverse index that git writes beside its packs (git/process.py
 sees to that) and we do not; one that came without is looked through for a delta.
 
 The new pack is on disk, and found to list every object, before an old one goes. Each object is in a whole pack at any
@@ -18,11 +18,11 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
+from gitsession.durable import sync_directory
 from gitsession.errors import Corrupt, Unavailable
-from gitsession.store import gitcli
-from gitsession.store.durable import sync_directory
-from gitsession.store.gitstore import GitStore
-from gitsession.store.packindex import File, PackIndex
+from gitsession.git import process
+from gitsession.git.pack_index import File, PackIndex
+from gitsession.store.git_store import GitStore
 
 BATCH_BYTES = 256 << 20
 """Some twenty seconds of git's."""
@@ -93,7 +93,7 @@ def _batches(files: Sequence[Path]) -> Iterator[list[Path]]:
 def _pass(store: GitStore, old: Sequence[Path]) -> None:
     names = "".join(f"{file.name}\n" for file in old)
     try:
-        made = gitcli.run(store.git_dir, *_COMMAND, "objects/pack/pack", stdin=names.encode()).out.decode().strip()
+        made = process.run(store.git_dir, *_COMMAND, "objects/pack/pack", stdin=names.encode()).out.decode().strip()
     except Unavailable:
         return  # no git, another git at work, damage: the merge that follows can do without, or says what is wrong
     directory = store.git_dir / "objects/pack"

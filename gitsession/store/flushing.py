@@ -2,7 +2,7 @@
 
 Under the store's lock, with the journal tailed. Killed anywhere, the journal is still there, and the next flush does
 all of it again, to the same end. What it moves is what the journal's chain says is ours to move; a ref that others
-moved meanwhile stays theirs, and our line goes on beside it (``store.chains``).
+moved meanwhile stays theirs, and our line goes on beside it (``store.ref_updates``).
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from gitsession.errors import GitSessionError, Unavailable
-from gitsession.store import create, flushed, leaflog, pack, refs
-from gitsession.store.base import Kind, Oid
-from gitsession.store.chains import Chain, move_to_ends
+from gitsession.git import pack_writer
+from gitsession.git.ref_writer import RefWriter
+from gitsession.git.types import Kind, Oid
+from gitsession.store import create, flush_record, refs, tip_reflog
 from gitsession.store.pending import unavailable
 from gitsession.store.reading import Reading
-from gitsession.store.refwriter import RefWriter
+from gitsession.store.ref_updates import Chain, move_to_ends
 
 FLUSH_RECORDS = 256
 FLUSH_BYTES = 1 << 20
@@ -68,13 +69,13 @@ class Flushing:
             if left and not overlay.objects and overlay.records == 1 and not pending.has_damage:
                 return  # nothing but what was left the last time, and none of it moved
             moved = _moved(overlay.chains, {name for name, _, _ in left}, dict(beside))
-            flushed.append(self._git_dir, moved, journal=overlay.first)
+            flush_record.append(self._git_dir, moved, journal=overlay.first)
             values = {name: after for name, (_, after) in moved.items()}
             with suppress(OSError):  # no entry depends on it
-                leaflog.append(self._git_dir, values, lambda: self._reading.refs(refs.SESSIONS))
+                tip_reflog.append(self._git_dir, values, lambda: self._reading.refs(refs.SESSIONS))
             self.set_aside += pending.start_afresh(left)
             if not left:
-                pack.release_packs(self._git_dir / "objects")
+                pack_writer.release_packs(self._git_dir / "objects")
         except OSError as error:
             raise unavailable(self._git_dir, "flush", error) from error
         self._due_at = (FLUSH_RECORDS, FLUSH_BYTES)
@@ -91,10 +92,10 @@ class Flushing:
 
     def write_pack(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
         """A pack of ours that is kept until refs lead to it. Raises ``OSError``."""
-        pack.write_pack(self._git_dir / "objects", objects, self._git_dir / create.KEEP, sync=self._sync)
+        pack_writer.write_pack(self._git_dir / "objects", objects, self._git_dir / create.KEEP, sync=self._sync)
 
 
-def _moved(chains: Mapping[str, Chain], left: set[str], beside: Mapping[str, str]) -> flushed.Moved:
+def _moved(chains: Mapping[str, Chain], left: set[str], beside: Mapping[str, str]) -> flush_record.Moved:
     """Return the first and the last value of each chain that has reached a ref, by the name of that ref."""
     return {
         beside.get(name, name): (None if name in beside else chain[0], chain[-1])

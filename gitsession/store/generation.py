@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gitsession.store.durable import read_regular, replace
+from gitsession.durable import read_regular, replace
 
 FILE = "gitsession/dropped"
 

@@ -1,7 +1,8 @@
 """The journal: numbered append-only files that make a write durable before it is packed. One fdatasync an append.
 
-store/frames.py has the frame; a payload is CBOR ``[1, [[type, bytes], ...], [[ref, old, new], ...]]``: objects (types
-as in a pack: 1 commit, 2 tree, 3 blob; ids are computed when read) and what refs held and hold, ``null`` for nothing.
+store/journal_frames.py has the frame; a payload is CBOR ``[1, [[type, bytes], ...], [[ref, old, new], ...]]``: objects
+(types as in a pack: 1 commit, 2 tree, 3 blob; ids are computed when read) and what refs held and hold, ``null`` for
+nothing.
 
 - The highest number is written. There is always one, the next is made before an old one goes, and no number comes
   twice: so a file that still has its name, with no next beside it, is the newest, and no directory need be listed.
@@ -9,7 +10,7 @@ as in a pack: 1 commit, 2 tree, 3 blob; ids are computed when read) and what ref
   end was never acknowledged, and is written over.
 - A failed write or fdatasync is final: the record's magic is blanked and the file never written again by this process
   (trying fsync again may succeed without having written).
-- Where a record does not verify and another one behind it is proven (store/journalscan.py), the file is damaged, not
+- Where a record does not verify and another one behind it is proven (store/journal_scan.py), the file is damaged, not
   torn: nobody writes over it, and when its time comes it is set aside under another name. Looked for where a record
   does not verify, once for each file where something stands behind its end, and by whoever flushes or checks.
 
@@ -29,13 +30,13 @@ from typing import Final
 
 from gitsession.codec import cbor
 from gitsession.codec.digest import hash_of
+from gitsession.durable import sync_directory, write_all
 from gitsession.errors import Corrupt, InvalidName, Malformed, NotAStore, Unavailable
-from gitsession.store import frames, journalscan
-from gitsession.store.base import Kind
-from gitsession.store.durable import sync_directory, write_all
-from gitsession.store.journalscan import Scan
-from gitsession.store.objects import oid_of
-from gitsession.store.refnames import check_ref_name, check_value
+from gitsession.git.objects import oid_of
+from gitsession.git.ref_names import check_ref_name, check_value
+from gitsession.git.types import Kind
+from gitsession.store import journal_frames, journal_scan
+from gitsession.store.journal_scan import Scan
 from gitsession.store.staging import Move
 
 VERSION = 1
@@ -69,7 +70,7 @@ class _File:
     fd: int
     next_path: str
     digest: bytes
-    end: int = frames.HEAD_BYTES
+    end: int = journal_frames.HEAD_BYTES
     last: int = 0
     name_is_durable: bool = False
     unsure: bool = False
@@ -104,7 +105,7 @@ def decode_record(payload: bytes) -> Record:
 
 def scan(data: bytes) -> Scan:
     """What is good in the bytes of a journal file, be it damaged."""
-    return journalscan.scan(data, _proves_itself)
+    return journal_scan.scan(data, _proves_itself)
 
 
 def _proves_itself(payload: bytes) -> bool:
@@ -158,24 +159,25 @@ class Journal:
         length = len(payload).to_bytes(4, "big")
         digest = hash_of(newest.digest + length + payload)
         try:
-            write_all(newest.fd, b"".join((frames.MAGIC, length, digest, payload)), newest.end)
+            write_all(newest.fd, b"".join((journal_frames.MAGIC, length, digest, payload)), newest.end)
             if sync:
                 os.fdatasync(newest.fd)
         except OSError:
             self._blank(newest)
             raise
-        newest.last, newest.end, newest.digest = newest.end, newest.end + frames.HEAD_BYTES + len(payload), digest
+        end = newest.end + journal_frames.HEAD_BYTES + len(payload)
+        newest.last, newest.end, newest.digest = newest.end, end, digest
         return newest.number
 
     def start_next(self) -> _File:
         """Begin a new file, durable before it is used. Raises ``OSError``."""
         number = self._newest.number + 1 if self._newest else 1
-        salt = secrets.token_bytes(frames.SALT_BYTES)
-        path, temporary = self._path(number), f"{self._directory}/{frames.TEMPORARY}{number}"
+        salt = secrets.token_bytes(journal_frames.SALT_BYTES)
+        path, temporary = self._path(number), f"{self._directory}/{journal_frames.TEMPORARY}{number}"
         fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             _preallocate(fd)
-            write_all(fd, frames.header(salt), 0)
+            write_all(fd, journal_frames.header(salt), 0)
             if self._sync:
                 os.fsync(fd)
             os.rename(temporary, path)
@@ -202,7 +204,7 @@ class Journal:
         for number in sorted(numbers):
             file = self._files.pop(number)
             if file.damaged:
-                aside.append(f"{frames.ASIDE}{frames.file_name(number)}-{secrets.token_hex(4)}")
+                aside.append(f"{journal_frames.ASIDE}{journal_frames.file_name(number)}-{secrets.token_hex(4)}")
                 os.rename(self._path(number), f"{self._directory}/{aside[-1]}")
             else:
                 os.unlink(self._path(number))
@@ -219,7 +221,7 @@ class Journal:
         """Whether in the files of the last look something stands behind the end. Reads all that is there."""
         for file in self._files.values():
             size = os.fstat(file.fd).st_size
-            if not file.damaged and frames.is_something_behind(file.fd, file.end, size - file.end):
+            if not file.damaged and journal_frames.is_something_behind(file.fd, file.end, size - file.end):
                 self._judge(file)
 
     def unread(self) -> int:
@@ -238,12 +240,12 @@ class Journal:
 
     def damage(self) -> list[str]:
         """The damaged files, those set aside too, as of the last look; names below the store's own folder."""
-        now = [frames.file_name(number) for number, file in sorted(self._files.items()) if file.damaged]
+        now = [journal_frames.file_name(number) for number, file in sorted(self._files.items()) if file.damaged]
         return [f"journal/{name}" for name in now + self._aside()]
 
     def _aside(self) -> list[str]:
         try:
-            return sorted(name for name in os.listdir(self._directory) if name.startswith(frames.ASIDE))
+            return sorted(name for name in os.listdir(self._directory) if name.startswith(journal_frames.ASIDE))
         except FileNotFoundError:
             return []
 
@@ -260,7 +262,7 @@ class Journal:
         records: list[tuple[int, Record]] = []
         empty = 0
         for _ in range(_LOOKS_MAX):
-            listed = frames.numbers(self._directory)
+            listed = journal_frames.numbers(self._directory)
             gone_now = [n for n, file in self._files.items() if n not in listed or not _still_true(file)]
             for number in gone_now:
                 os.close(self._files.pop(number).fd)
@@ -284,9 +286,9 @@ class Journal:
 
     def _open(self, number: int) -> _File:
         fd = os.open(self._path(number), self._flags)
-        raw = os.pread(fd, frames.HEAD_BYTES, 0)
+        raw = os.pread(fd, journal_frames.HEAD_BYTES, 0)
         file = _File(number, fd, self._path(number + 1), raw[8:])
-        if raw[:8] != frames.MAGIC + bytes(4) or len(raw) < frames.HEAD_BYTES:
+        if raw[:8] != journal_frames.MAGIC + bytes(4) or len(raw) < journal_frames.HEAD_BYTES:
             file.damaged, file.unread = True, scan(_whole(fd)).unread
         return file
 
@@ -295,14 +297,14 @@ class Journal:
         file.unsure = file.unsure and not locked
         if file.damaged:
             return []
-        if os.pread(file.fd, 4, file.end) != frames.MAGIC:
+        if os.pread(file.fd, 4, file.end) != journal_frames.MAGIC:
             self._look_behind(file)
             return []
         found = []
         size = os.fstat(file.fd).st_size
-        while (length := frames.length_at(file.fd, file.end, size)) is not None:
-            start = file.end + frames.HEAD_BYTES
-            raw = os.pread(file.fd, frames.HEAD_BYTES, file.end)
+        while (length := journal_frames.length_at(file.fd, file.end, size)) is not None:
+            start = file.end + journal_frames.HEAD_BYTES
+            raw = os.pread(file.fd, journal_frames.HEAD_BYTES, file.end)
             payload = os.pread(file.fd, length, start)
             if hash_of(file.digest + raw[4:8] + payload) != raw[8:]:
                 file.looked_behind = file.looked_behind and not locked
@@ -316,7 +318,7 @@ class Journal:
         """Once for each file: an end with something behind it may be none."""
         if not file.looked_behind:
             file.looked_behind = True
-            if frames.is_something_behind(file.fd, file.end):
+            if journal_frames.is_something_behind(file.fd, file.end):
                 self._judge(file)
 
     def _judge(self, file: _File) -> None:
@@ -336,7 +338,7 @@ class Journal:
             pass
 
     def _path(self, number: int) -> str:
-        return f"{self._directory}/{frames.file_name(number)}"
+        return f"{self._directory}/{journal_frames.file_name(number)}"
 
 
 def _check_move(name: str, *values: str | None) -> None:
@@ -354,8 +356,8 @@ def _still_true(file: _File) -> bool:
     """Whether the last record we know of is still there, if it was read while its writer may not have been done."""
     if not file.unsure:
         return True
-    raw = os.pread(file.fd, frames.HEAD_BYTES, file.last)
-    return raw[:4] == frames.MAGIC and raw[8:] == file.digest
+    raw = os.pread(file.fd, journal_frames.HEAD_BYTES, file.last)
+    return raw[:4] == journal_frames.MAGIC and raw[8:] == file.digest
 
 
 def _whole(fd: int) -> bytes:

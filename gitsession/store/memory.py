@@ -12,11 +12,11 @@ from types import TracebackType
 from typing import Self
 
 from gitsession.errors import Corrupt, MissingObject, Unavailable
+from gitsession.git.objects import oid_of
+from gitsession.git.types import Kind, Oid, RefValue
 from gitsession.redaction.guard import Guard
 from gitsession.redaction.scan import Scanner
 from gitsession.redaction.vault import Vault
-from gitsession.store.base import Kind, Oid, RefValue
-from gitsession.store.objects import oid_of
 from gitsession.store.staging import Staging
 
 _WAIT_SECONDS = 10.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gitsession.store.base import Kind, Oid, RefValue
+from gitsession.git.types import Kind, Oid, RefValue
 from gitsession.store.staging import Move
 
 

@@ -12,11 +12,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from gitsession.errors import Unavailable
+from gitsession.git.objects import oid_of
+from gitsession.git.types import Kind, Oid
 from gitsession.store import create
-from gitsession.store.base import Kind, Oid
-from gitsession.store.frames import ASIDE
 from gitsession.store.journal import Journal, encode_record
-from gitsession.store.objects import oid_of
+from gitsession.store.journal_frames import ASIDE
 from gitsession.store.overlay import Overlay
 from gitsession.store.staging import Move
 

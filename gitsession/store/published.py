@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from gitsession.errors import GitSessionError
-from gitsession.store import intents, lines, refs
-from gitsession.store.base import Oid, RefValue
-from gitsession.store.lines import Read
+from gitsession.git.types import Oid, RefValue
+from gitsession.store import histories, push_intents, refs
+from gitsession.store.histories import Read
 
 _HEADS = "refs/heads/"
 
@@ -23,7 +23,7 @@ def holder(git_dir: Path, read: Read, tracking: Mapping[str, RefValue], ref: str
     """
     for remote, held in seen(git_dir, tracking, ref):
         try:
-            if new is None or not lines.holds(read, new, held):
+            if new is None or not histories.holds(read, new, held):
                 return remote
         except GitSessionError:
             return remote  # in doubt it is published
@@ -36,4 +36,4 @@ def seen(git_dir: Path, tracking: Mapping[str, RefValue], ref: str) -> Iterator[
         remote, _, branch = name.removeprefix(refs.TRACKING).partition("/")
         if _HEADS + branch == ref:
             yield remote, held
-    yield from ((remote, oid) for remote, noted, oid in intents.noted(git_dir) if noted == ref)
+    yield from ((remote, oid) for remote, noted, oid in push_intents.noted(git_dir) if noted == ref)

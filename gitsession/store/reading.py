@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from gitsession.errors import Corrupt, MissingObject
-from gitsession.store.base import Kind, Oid, RefValue
-from gitsession.store.git import GitDoor
+from gitsession.git.repository import GitDoor
+from gitsession.git.types import Kind, Oid, RefValue
 from gitsession.store.pending import Pending
 from gitsession.store.staging import Staging
 

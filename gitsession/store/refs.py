@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gitsession.errors import InvalidName
-from gitsession.store.refnames import check_ref_name
+from gitsession.git.ref_names import check_ref_name
 
 SESSIONS = "refs/heads/sessions/"
 OURS = "refs/heads/gitsession/"
@@ -88,8 +88,8 @@ def parse(name: str) -> tuple[str, str] | None:
 def is_branch(name: str) -> bool:
     """Whether a session's ref of that name is a branch of its conversation.
 
-    ``files-...`` is where a line of checkpoints goes on whose end is lost (session/captured.py); what follows a ``.``
-    tells lines apart that went on without each other (store/lines.py).
+    ``files-...`` is where a line of checkpoints goes on whose end is lost (sessions/checkpoint_refs.py); what follows a
+    ``.`` tells lines apart that went on without each other (store/histories.py).
     """
     return not is_meta(name) and not is_files(name)
 

@@ -1,4 +1,4 @@
-"""How what is good in damaged files of a store is saved before they are set aside (store/damage.py finds them).
+"""How what is good in damaged files of a store is saved before they are set aside (git/damage.py finds them).
 
 In this order: what is good is durable in a new pack before the file that it came from is renamed into the quarantine.
 Nothing is ever deleted.
@@ -11,13 +11,14 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from gitsession.durable import make_directories, replace, sync_directory, write_new
 from gitsession.errors import GitSessionError
-from gitsession.store import create, pack
-from gitsession.store.base import Kind, Oid
-from gitsession.store.damage import BadFile, packs_to_leave
-from gitsession.store.durable import make_directories, replace, sync_directory, write_new
-from gitsession.store.git import OBJECT_BYTES_MAX
-from gitsession.store.packs import Packs
+from gitsession.git import pack_writer
+from gitsession.git.damage import BadFile, packs_to_leave
+from gitsession.git.pack_reader import Packs
+from gitsession.git.repository import OBJECT_BYTES_MAX
+from gitsession.git.types import Kind, Oid
+from gitsession.store import create
 
 QUARANTINE = f"{create.CONTROL}/quarantine"
 
@@ -45,10 +46,10 @@ def save(git_dir: Path, rescued: Iterable[Oid], taken: Mapping[Oid, tuple[Kind, 
             batch[oid] = found
             size += len(found[1])
         if size > _BATCH_BYTES:
-            pack.write_pack(git_dir / "objects", batch, git_dir / create.KEEP)
+            pack_writer.write_pack(git_dir / "objects", batch, git_dir / create.KEEP)
             batch, size = {}, 0
     if batch:
-        pack.write_pack(git_dir / "objects", batch, git_dir / create.KEEP)
+        pack_writer.write_pack(git_dir / "objects", batch, git_dir / create.KEEP)
 
 
 def quarantine(git_dir: Path) -> Path:
@@ -99,7 +100,7 @@ def _replace_index(git_dir: Path, path: str, fresh: Path, place: Path) -> list[s
     if there:
         keep_a_copy(git_dir, path, place)
     # Not a name that ends in .idx: a reader would take it for the index of a pack that is gone.
-    replace(index, fresh.read_bytes(), by=index.with_name(f"{pack.TEMPORARY}{index.stem}"), mode=0o444)
+    replace(index, fresh.read_bytes(), by=index.with_name(f"{pack_writer.TEMPORARY}{index.stem}"), mode=0o444)
     return [path] if there else []
 
 
@@ -140,5 +141,5 @@ def mend_refs(git_dir: Path, place: Path, files: Mapping[str, bytes]) -> list[st
             kept.append(name)
             keep_a_copy(git_dir, name, place)
         make_directories((git_dir / name).parent)
-        replace(git_dir / name, data, by=git_dir / create.CONTROL / f"{pack.TEMPORARY}ref")
+        replace(git_dir / name, data, by=git_dir / create.CONTROL / f"{pack_writer.TEMPORARY}ref")
     return kept

@@ -16,10 +16,11 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gitsession.durable import make_directories, sync_directory, sync_file
 from gitsession.errors import Unavailable
-from gitsession.store import create, pack
-from gitsession.store.base import Kind, Oid
-from gitsession.store.durable import make_directories, sync_directory, sync_file
+from gitsession.git import pack_writer
+from gitsession.git.types import Kind, Oid
+from gitsession.store import create
 from gitsession.store.lock import alone
 from gitsession.store.pending import unavailable
 
@@ -46,7 +47,7 @@ class Spill:
         try:
             if not self._is_used:
                 self._begin()
-            pack.write_pack(self._folder, objects, self._git_dir / create.KEEP)
+            pack_writer.write_pack(self._folder, objects, self._git_dir / create.KEEP)
             if originals:
                 self._own_vault().keep(originals)
         except OSError as error:
@@ -117,7 +118,7 @@ def move_packs(folder: Path, git_dir: Path, *, kept: bool = True) -> list[str]:
     moved = []
     for name in packs_in(folder):
         if kept:
-            pack.keep(git_dir / create.KEEP, there / f"{name}.keep")
+            pack_writer.keep(git_dir / create.KEEP, there / f"{name}.keep")
         if (there / f"{name}.idx").exists():
             continue
         for suffix in (".pack", ".rev", ".promisor", ".idx"):  # a pack is there when its index is

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from gitsession.errors import InvalidName, MissingObject, RefMoved
-from gitsession.store.base import Kind, Oid, RefValue
-from gitsession.store.objects import oid_of
-from gitsession.store.refnames import SYMBOLIC, check_ref_name, check_value, directories
+from gitsession.git.objects import oid_of
+from gitsession.git.ref_names import SYMBOLIC, check_ref_name, check_value, directories
+from gitsession.git.types import Kind, Oid, RefValue
 
 if TYPE_CHECKING:
     from gitsession.redaction.original import Original

@@ -14,18 +14,18 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from gitsession.durable import make_directories
 from gitsession.errors import GitSessionError, RefMoved, Unavailable
+from gitsession.git.objects import parse_commit
+from gitsession.git.types import Kind, Oid, RefValue
 from gitsession.store import create, flushing, generation
-from gitsession.store.base import Kind, Oid, RefValue
-from gitsession.store.durable import make_directories
 from gitsession.store.flushing import Flushing
-from gitsession.store.guarding import Guarding
-from gitsession.store.holding import Locked
-from gitsession.store.idle import IdleTimer
+from gitsession.store.idle_timer import IdleTimer
 from gitsession.store.lock import StoreLock
-from gitsession.store.objects import parse_commit
+from gitsession.store.locked import Locked
 from gitsession.store.pending import unavailable
 from gitsession.store.reading import Reading
+from gitsession.store.secret_guard import Guarding
 from gitsession.store.staging import Move, Staging
 
 FLUSH_SECONDS = 2.0

@@ -6,14 +6,15 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from gitsession.checkpoint import at, line
-from gitsession.checkpoint.timeline import attributed
+from gitsession.checkpoints import at, history
+from gitsession.checkpoints.attribution import attributed
 from gitsession.errors import GitSessionError
-from gitsession.store import gitcli
-from gitsession.store.base import ObjectStore, Oid
+from gitsession.git import process
+from gitsession.git.types import Oid
+from gitsession.store.interface import ObjectStore
 from gitsession.sync.linking import H
-from gitsession.workspace import beside, names
-from gitsession.workspace.beside import Beside
+from gitsession.workspace import names, user_repository
+from gitsession.workspace.user_repository import Beside
 
 
 def author(store: ObjectStore, candidates: Sequence[H], folder: Path, index_file: str = "") -> H:
@@ -22,7 +23,7 @@ def author(store: ObjectStore, candidates: Sequence[H], folder: Path, index_file
     A file counts first where what is staged is what the session made of it, by its checkpoints; then where the session
     changed it at all. ``index_file``: the index that the commit is made of, if it is not the usual one.
     """
-    found = beside.find(str(folder))
+    found = user_repository.find(str(folder))
     staged = _staged(found, index_file)
 
     def share(row: H) -> tuple[int, int]:
@@ -35,9 +36,9 @@ def author(store: ObjectStore, candidates: Sequence[H], folder: Path, index_file
 
 def _staged(found: Beside, index_file: str) -> dict[str, Oid | None]:
     """Return the paths that differ between the index and HEAD, and what the index holds of each."""
-    worktree = gitcli.Worktree(found.top, found.top, index_file or None)
+    worktree = process.Worktree(found.top, found.top, index_file or None)
     words = ("diff", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", "--no-ext-diff")
-    rows = gitcli.run(Path(found.git_dir), *words, worktree=worktree, timeout_seconds=2).out.split(b"\0")
+    rows = process.run(Path(found.git_dir), *words, worktree=worktree, timeout_seconds=2).out.split(b"\0")
     staged = {}
     for head, path in zip(rows[::2], rows[1::2], strict=False):
         oid = head.split()[3].decode()
@@ -49,7 +50,7 @@ def _made(store: ObjectStore, sid: str, top: str) -> dict[str, set[Oid | None]]:
     """Return each path below ``top`` that a session changed, and everything that it made of it."""
     made: dict[str, set[Oid | None]] = {}
     try:
-        steps = at.steps(store, line.history(store, sid))
+        steps = at.steps(store, history.history(store, sid))
         for step, paths in zip(steps, attributed(steps), strict=True):
             for path in paths:
                 place = os.path.join(step.entry.workspace or top, os.fsdecode(names.unescape_path(path)))

@@ -10,17 +10,18 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gitsession.errors import NotFound, Refused
-from gitsession.store import create, gitcli, refs
-from gitsession.store.base import Oid
-from gitsession.store.gitstore import GitStore
-from gitsession.sync import remotes, scoped, syncing
-from gitsession.sync.meeting import alone
+from gitsession.git import process
+from gitsession.git.types import Oid
+from gitsession.sessions.grow_only_sets import Merged
+from gitsession.sessions.reconcile import SyncedBranch
+from gitsession.store import create, refs
+from gitsession.store.git_store import GitStore
+from gitsession.sync import remotes, scoping, syncing
+from gitsession.sync.preflight import alone
 from gitsession.sync.quarantine import Quarantine
-from gitsession.sync.reconcile import SyncedBranch
 from gitsession.sync.remotes import Remote
 from gitsession.sync.syncing import SyncReport
 from gitsession.sync.transport import Talk
-from gitsession.sync.unions import Merged
 
 
 def write(store: GitStore, path: Path, sessions: Iterable[str] = ()) -> dict[str, Oid]:
@@ -41,7 +42,7 @@ def write(store: GitStore, path: Path, sessions: Iterable[str] = ()) -> dict[str
         raise Refused(f"{path} is there already", hint="name a new file")
     # Without the set of what was purged nobody could tell a tombstone in it from one that somebody made.
     ours = store.ref(refs.TOMBSTONES)
-    given = scoped.tombstones_for(store, None, wanted) if wanted else Merged(ours)
+    given = scoping.tombstones_for(store, None, wanted) if wanted else Merged(ours)
     own = {ref: oid for ref, oid in ((create.MAIN, store.ref(create.MAIN)), (refs.TOMBSTONES, given.oid)) if oid}
     if given.oid == ours:
         _create(store.git_dir, path, [*own, *held])
@@ -55,7 +56,7 @@ def write(store: GitStore, path: Path, sessions: Iterable[str] = ()) -> dict[str
 def _create(git_dir: Path, path: Path, names: Iterable[str]) -> None:
     named = "".join(f"{ref}\n" for ref in names)
     words = ("bundle", "create", "--quiet", "--version=2", os.path.abspath(path), "--stdin")
-    gitcli.run(git_dir, *words, stdin=named.encode(), timeout_seconds=6 * 3600)
+    process.run(git_dir, *words, stdin=named.encode(), timeout_seconds=6 * 3600)
 
 
 def take(store: GitStore, path: Path, talk: Talk) -> SyncReport:

@@ -17,22 +17,23 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from gitsession.archive import archive_set, archiving
+from gitsession.durable import make_directories, sync_directory, write_new
 from gitsession.errors import Refused, Unavailable
-from gitsession.session import archived
-from gitsession.store import config, create, gitcli, packedrefs, refs
-from gitsession.store.base import Oid
-from gitsession.store.durable import make_directories, sync_directory, write_new
-from gitsession.store.git import GitDoor
-from gitsession.store.gitstore import GitStore
-from gitsession.store.refnames import SYMBOLIC
-from gitsession.sync import archiving, growing, remotes, stale, syncing, transport
-from gitsession.sync.judged import Proposed, Reader, judge
-from gitsession.sync.meeting import HEADS, check_is_store
+from gitsession.git import config, packed_refs, process
+from gitsession.git.ref_names import SYMBOLIC
+from gitsession.git.repository import GitDoor
+from gitsession.git.types import Oid
+from gitsession.sessions.reconcile import SyncedBranch
+from gitsession.store import create, refs
+from gitsession.store.git_store import GitStore
+from gitsession.sync import purged_remotes, remotes, syncing, tombstone_merge, transport
+from gitsession.sync.preflight import HEADS, check_is_store
 from gitsession.sync.quarantine import Quarantine
-from gitsession.sync.reconcile import SyncedBranch
 from gitsession.sync.remotes import DEFAULT, Remote
 from gitsession.sync.syncing import SyncReport
 from gitsession.sync.transport import Talk, Unfit
+from gitsession.validation.fetched import Proposed, Reader, judge
 
 _YOUNG_SECONDS = 60
 
@@ -107,7 +108,7 @@ def _fill(path: Path, remote: Remote, talk: Talk, filter: str) -> SyncReport:
     words += [f"--filter={filter}"] if filter else []
     words += ["--progress"] if talk.told else ["--no-progress"]
     words += ["--end-of-options", remote.url, str(apart)]
-    answer = gitcli.talk(None, *words, told=talk.told, interactive=talk.interactive)
+    answer = process.talk(None, *words, told=talk.told, interactive=talk.interactive)
     if answer.code:
         raise transport.failure(remote, answer)
     door = GitDoor(apart)
@@ -120,14 +121,14 @@ def _fill(path: Path, remote: Remote, talk: Talk, filter: str) -> SyncReport:
     with GitStore.open(path) as store:
         read = Reader(apart, store)
         lines = {ref: oid for ref, oid in theirs.items() if ref != refs.TOMBSTONES}
-        said = growing.look(store, read, theirs.get(refs.TOMBSTONES), lines).said
-        left = stale.rewritten(fetched, read, said, lines, {})
+        said = tombstone_merge.look(store, read, theirs.get(refs.TOMBSTONES), lines).said
+        left = purged_remotes.rewritten(fetched, read, said, lines, {})
         theirs |= left
         for refusal in judge(read, [Proposed(ref, None, oid) for ref, oid in sorted(theirs.items())], {}):
             refused[refusal.ref] = SyncedBranch(refusal.ref, "refused", why=refusal.what)
     good = {ref: oid for ref, oid in theirs.items() if ref not in refused}
     if refs.ARCHIVE in good:
-        listed = archived.at(read, good[refs.ARCHIVE])
+        listed = archive_set.at(read, good[refs.ARCHIVE])
         good = {ref: oid for ref, oid in good.items() if not archiving.is_held(listed, ref, oid, read.read)}
     if left or len(good) < len(found):
         fetched.keep_only(good.values(), [])
@@ -157,14 +158,14 @@ def _promise(path: Path, remote: Remote, filter: str) -> None:
         f"remote.{remote.name}.partialclonefilter": filter,
     }
     for key, value in settings.items():
-        gitcli.run(None, "config", "--file", file, key, value)
+        process.run(None, "config", "--file", file, key, value)
 
 
 def _put(path: Path, held: Mapping[str, Oid]) -> None:
     """All refs in one file. Only ``main`` is a file of its own already, and holds the commit that every store has."""
     main = held.get(create.MAIN)
     if main not in (None, create.first_commit()[0]):
-        gitcli.run(path, "update-ref", create.MAIN, main)
+        process.run(path, "update-ref", create.MAIN, main)
     packed = {ref: oid for ref, oid in held.items() if ref != create.MAIN}
-    write_new(path / packedrefs.FILE, packedrefs.changed(b"", put=packed))
+    write_new(path / packed_refs.FILE, packed_refs.changed(b"", put=packed))
     sync_directory(path)

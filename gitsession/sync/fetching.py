@@ -5,9 +5,9 @@ One that is unfit stops no other.
 
 from __future__ import annotations
 
+from gitsession.sessions.reconcile import SyncedBranch
 from gitsession.sync import transport
 from gitsession.sync.quarantine import Quarantine
-from gitsession.sync.reconcile import SyncedBranch
 from gitsession.sync.remotes import Remote
 from gitsession.sync.transport import Talk, Unfit
 

@@ -12,10 +12,9 @@ from typing import Protocol, TypeVar
 
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import NotFound, Refused
-from gitsession.session.node import Node
-from gitsession.store import gitcli
-from gitsession.sync import hookfiles
-from gitsession.workspace import beside
+from gitsession.git import hook_files, process
+from gitsession.sessions.node import Node
+from gitsession.workspace import user_repository
 
 HOOK = "prepare-commit-msg"
 PROGRAM = "gitsession.link"
@@ -51,28 +50,28 @@ def enable(folder: Path, program: Sequence[str], hours: float | None = None) -> 
     changed = False
     for name, value in wanted.items():
         if _setting(git_dir, name) != value:
-            gitcli.run(git_dir, "config", "--local", name, value)
+            process.run(git_dir, "config", "--local", name, value)
             changed = True
-    return hookfiles.put(git_dir / "hooks", HOOK) or changed
+    return hook_files.put(git_dir / "hooks", HOOK) or changed
 
 
 def disable(folder: Path) -> bool:
     """Take that back; whether there was anything to take back. Trailers that are written stay."""
     git_dir = _repository(folder)
-    changed = hookfiles.take_out(git_dir / "hooks", HOOK)
+    changed = hook_files.take_out(git_dir / "hooks", HOOK)
     for name in (PROGRAM, HOURS):
-        changed |= gitcli.run(git_dir, "config", "--local", "--unset-all", name, accept=(0, 5)).code == 0
+        changed |= process.run(git_dir, "config", "--local", "--unset-all", name, accept=(0, 5)).code == 0
     return changed
 
 
 def is_enabled(folder: Path) -> bool:
     git_dir = _repository(folder)
-    return hookfiles.state(git_dir / "hooks", HOOK) == hookfiles.CURRENT and bool(_setting(git_dir, PROGRAM))
+    return hook_files.state(git_dir / "hooks", HOOK) == hook_files.CURRENT and bool(_setting(git_dir, PROGRAM))
 
 
 def going_on(rows: Iterable[H], folder: Path, now_ms: int) -> list[H]:
     """Return the sessions held in the working tree of ``folder`` that had an entry not long ago, the newest first."""
-    found = beside.find(str(folder))
+    found = user_repository.find(str(folder))
     if not found.git_dir:
         return []
     said = _setting(Path(found.common_dir), HOURS)
@@ -97,18 +96,18 @@ def add(message: Path, value: str) -> bool:
     if not lines:
         return False
     words = ("interpret-trailers", "--if-exists", "doNothing", "--trailer", f"{TRAILER}: {value}")
-    told = gitcli.run(None, *words, stdin=text, timeout_seconds=5).out
+    told = process.run(None, *words, stdin=text, timeout_seconds=5).out
     message.write_bytes(told)
     return True
 
 
 def _repository(folder: Path) -> Path:
     """The git directory that has the hooks."""
-    found = beside.find(str(folder.resolve()))
+    found = user_repository.find(str(folder.resolve()))
     if not found.git_dir:
         raise NotFound(f"{folder} is in no git repository")
     git_dir = Path(found.common_dir)
-    elsewhere = _setting(git_dir, "core.hooksPath") or gitcli.user_setting("core.hooksPath")
+    elsewhere = _setting(git_dir, "core.hooksPath") or process.user_setting("core.hooksPath")
     if elsewhere:
         raise Refused(
             f"the hooks of {found.top} lie in {elsewhere}, which is not ours to write to",
@@ -118,5 +117,5 @@ def _repository(folder: Path) -> Path:
 
 
 def _setting(git_dir: Path, name: str) -> str:
-    told = gitcli.run(git_dir, "config", "--local", "--null", "--get", name, accept=(0, 1)).out
+    told = process.run(git_dir, "config", "--local", "--null", "--get", name, accept=(0, 1)).out
     return told.decode("utf-8", "surrogateescape").rstrip("\0")

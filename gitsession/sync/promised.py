@@ -7,8 +7,8 @@ that was left out, and whatever remote its configuration names would be asked.
 from __future__ import annotations
 
 from gitsession.errors import GitSessionError, MissingObject
-from gitsession.store.base import Oid
-from gitsession.store.gitstore import GitStore
+from gitsession.git.types import Oid
+from gitsession.store.git_store import GitStore
 from gitsession.sync import remotes, transport
 from gitsession.sync.quarantine import Quarantine
 from gitsession.sync.remotes import Remote

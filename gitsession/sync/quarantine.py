@@ -14,12 +14,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from gitsession.durable import make_directories
 from gitsession.errors import Unavailable
-from gitsession.store import create, gitcli, pack, packedrefs
-from gitsession.store.base import Kind, Oid
-from gitsession.store.durable import make_directories
-from gitsession.store.git import GitDoor
-from gitsession.store.refnames import SYMBOLIC
+from gitsession.git import pack_writer, packed_refs, process
+from gitsession.git.ref_names import SYMBOLIC
+from gitsession.git.repository import GitDoor
+from gitsession.git.types import Kind, Oid
+from gitsession.store import create
 from gitsession.store.spill import move_packs, packs_in
 from gitsession.sync.remotes import Remote
 
@@ -65,7 +66,7 @@ class Quarantine:
             for name, text in {**_FILES, "config": _CONFIG + _section(self._remote)}.items():
                 (self.git_dir / name).write_bytes(text.encode("utf-8", "surrogateescape"))
             plain = {name: oid for name, oid in self._known.items() if not oid.startswith(SYMBOLIC)}
-            (self.git_dir / packedrefs.FILE).write_bytes(packedrefs.changed(b"", put=plain))
+            (self.git_dir / packed_refs.FILE).write_bytes(packed_refs.changed(b"", put=plain))
         except OSError as error:
             raise Unavailable(f"cannot make room for what is fetched: {error.strerror}") from error
         return self
@@ -86,7 +87,7 @@ class Quarantine:
 
     def put(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
         """Have ``objects`` beside what was fetched. Raises ``OSError``."""
-        pack.write_pack(self.git_dir / "objects", objects, self._store_dir / create.KEEP, sync=False)
+        pack_writer.write_pack(self.git_dir / "objects", objects, self._store_dir / create.KEEP, sync=False)
 
     def keep_only(self, tips: Iterable[Oid], known: Iterable[Oid]) -> None:
         """Leave out what only others than ``tips`` lead to, and what the store's refs lead to: ``known``."""
@@ -98,7 +99,7 @@ class Quarantine:
         if named:
             words = ["pack-objects", "--revs", "--delta-base-offset", "-q"]
             words += ["--missing=allow-any"] if is_partial else []  # what was left out is the remote's to give
-            told = gitcli.run(self.git_dir, *words, "objects/pack/pack", stdin=(named + here).encode()).out
+            told = process.run(self.git_dir, *words, "objects/pack/pack", stdin=(named + here).encode()).out
             made = [f"pack-{one}" for one in told.decode().split()]
         for name in set(before) - set(made):
             for suffix in (".idx", ".rev", ".pack", ".promisor"):

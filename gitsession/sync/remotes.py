@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gitsession.errors import InvalidName, NotFound, Refused
-from gitsession.store import config, create, gitcli, refs
+from gitsession.git import config, process
+from gitsession.store import create, refs
 
 HOME = "gitsession.home"
 NAMESPACE = "gitsession"
@@ -259,7 +260,7 @@ def plain(url: str) -> str:
 
 def _settings(git_dir: Path) -> dict[str, list[str]]:
     words = ("config", "--file", str(git_dir / config.FILE), "--null", "--get-regexp", r"^(remote\.|gitsession\.home)")
-    told = gitcli.run(None, *words, accept=(0, 1)).out.decode("utf-8", "surrogateescape")
+    told = process.run(None, *words, accept=(0, 1)).out.decode("utf-8", "surrogateescape")
     found: dict[str, list[str]] = {}
     for setting in told.split("\0"):
         key, _, value = setting.partition("\n")
@@ -274,4 +275,4 @@ def _names(said: dict[str, list[str]]) -> list[str]:
 
 
 def _config(git_dir: Path, *words: str, accept: tuple[int, ...] = (0,)) -> None:
-    gitcli.run(None, "config", "--file", str(git_dir / config.FILE), *words, accept=accept)
+    process.run(None, "config", "--file", str(git_dir / config.FILE), *words, accept=accept)

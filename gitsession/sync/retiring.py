@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gitsession.session import archived
+from gitsession.archive import archive_set, archiving
+from gitsession.git.types import Oid
 from gitsession.store import refs
-from gitsession.store.base import Oid
-from gitsession.store.gitstore import GitStore
-from gitsession.sync import archiving, transport
-from gitsession.sync.judged import Reader
+from gitsession.store.git_store import GitStore
+from gitsession.sync import transport
 from gitsession.sync.quarantine import Quarantine
 from gitsession.sync.remotes import Remote
 from gitsession.sync.transport import Talk
+from gitsession.validation.fetched import Reader
 
 
 def held(store: GitStore, read: Reader, theirs: Mapping[str, Oid]) -> set[str]:
@@ -21,7 +21,7 @@ def held(store: GitStore, read: Reader, theirs: Mapping[str, Oid]) -> set[str]:
     None of a session that went on, here or there: it comes out of the archive, and all its refs meet.
     """
     archive = theirs.get(refs.ARCHIVE)
-    said = archived.read(store) | (archived.at(read, archive) if archive is not None else archived.NONE)
+    said = archive_set.read(store) | (archive_set.at(read, archive) if archive is not None else archive_set.NONE)
     listed = {ref for ref in theirs if refs.session_of(ref) in said}
     here = {ref: oid for ref, oid in store.refs(refs.SESSIONS).items() if refs.session_of(ref) in said}
     every = (*here.items(), *((ref, theirs[ref]) for ref in listed))

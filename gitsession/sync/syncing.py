@@ -15,13 +15,13 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from gitsession.errors import Refused, Unavailable
+from gitsession.sessions.reconcile import SyncedBranch
 from gitsession.store import refs
-from gitsession.store.gitstore import GitStore
-from gitsession.sync import retiring, stale
-from gitsession.sync.incoming import take_in
-from gitsession.sync.meeting import alone
-from gitsession.sync.outgoing import in_scope, send
-from gitsession.sync.reconcile import SyncedBranch
+from gitsession.store.git_store import GitStore
+from gitsession.sync import purged_remotes, retiring
+from gitsession.sync.preflight import alone
+from gitsession.sync.pulling import take_in
+from gitsession.sync.pushing import in_scope, send
 from gitsession.sync.remotes import Remote, plain
 from gitsession.sync.transport import Talk
 
@@ -92,7 +92,7 @@ def sync(
             taken = take_in(store, remote, talk)
             for branch in taken.branches:
                 pulled[branch.ref] = _summed(pulled.get(branch.ref), branch)
-            cleared = stale.clear(store, remote, talk, taken.stale)
+            cleared = purged_remotes.clear(store, remote, talk, taken.stale)
             pulled |= {ref: _cleared(pulled[ref]) for ref in cleared.took}
             pushed |= cleared.took
             spoilt = {branch.ref for branch in pulled.values() if branch.outcome == "refused" and not branch.beside}

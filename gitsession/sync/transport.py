@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gitsession.errors import GitSessionError, Unavailable
-from gitsession.store import gitcli, refs
-from gitsession.store.base import Oid
-from gitsession.store.gitcli import Answer, Told
+from gitsession.git import process
+from gitsession.git.process import Answer, Told
+from gitsession.git.types import Oid
+from gitsession.store import refs
 from gitsession.sync.remotes import Remote, plain
 
 FIRST_CHUNK, CHUNK_MAX = 800, 3200
@@ -83,7 +84,7 @@ def fetch(git_dir: Path, remote: Remote, specs: Sequence[str], talk: Talk) -> No
     """Fetch ``specs`` from ``remote`` into the refs they name in ``git_dir``. Raises ``Unavailable``, ``Unfit``."""
     words = ["-c", "core.fsync=objects", "fetch", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"]
     words += ["--no-recurse-submodules", "--prune", "--refmap=", *_progress(talk), "--end-of-options", remote.address]
-    answer = gitcli.talk(git_dir, *words, *specs, told=talk.told, interactive=talk.interactive)
+    answer = process.talk(git_dir, *words, *specs, told=talk.told, interactive=talk.interactive)
     if answer.code:
         raise failure(remote, answer)
 
@@ -91,7 +92,7 @@ def fetch(git_dir: Path, remote: Remote, specs: Sequence[str], talk: Talk) -> No
 def advertised(git_dir: Path, remote: Remote, talk: Talk) -> dict[str, Oid]:
     """What the remote has, by its own names. Raises ``Unavailable``."""
     words = ("ls-remote", "--refs", "--end-of-options", remote.address)
-    answer = gitcli.talk(git_dir, *words, told=talk.told, interactive=talk.interactive)
+    answer = process.talk(git_dir, *words, told=talk.told, interactive=talk.interactive)
     if answer.code:
         raise failure(remote, answer)
     lines = (line.split("\t") for line in answer.out.decode("utf-8", "replace").splitlines())
@@ -168,7 +169,7 @@ def delete(git_dir: Path, remote: Remote, leases: Mapping[str, Oid], talk: Talk)
         words = ["push", "--porcelain", "--no-verify", *_progress(talk)]
         words += [f"--force-with-lease={there}:{leases[there]}" for there in chunk]
         words += ["--end-of-options", remote.address, *(f":{there}" for there in chunk)]
-        answer = gitcli.talk(git_dir, *words, told=talk.told, interactive=talk.interactive)
+        answer = process.talk(git_dir, *words, told=talk.told, interactive=talk.interactive)
         told = (_STATUS.fullmatch(line) for line in answer.out.decode("utf-8", "replace").splitlines())
         gone |= {row[3] for row in told if row is not None and row[1] == "-"}
     return gone
@@ -186,7 +187,7 @@ def _push_chunk(
     words = ["push", "--porcelain", "--no-verify", "--no-follow-tags", "--recurse-submodules=no"]
     words += [f"--force-with-lease={there}:{leases[ref]}" for ref, (_, there) in chunk.items() if ref in leases]
     words += [*_progress(talk), "--end-of-options", remote.address, *specs]
-    answer = gitcli.talk(git_dir, *words, told=talk.told, interactive=talk.interactive)
+    answer = process.talk(git_dir, *words, told=talk.told, interactive=talk.interactive)
     told = {
         row[3]: row for line in answer.out.decode("utf-8", "replace").splitlines() if (row := _STATUS.fullmatch(line))
     }

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
-from gitsession.workspace.judging import Change
-from gitsession.workspace.looking import Status
-from gitsession.workspace.placing import Ready
+from gitsession.workspace.inspect import Status
+from gitsession.workspace.path_rules import Change
+from gitsession.workspace.place_file import Ready
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gitsession.errors import Corrupt, MissingObject
-from gitsession.store.base import Kind, ObjectStore, Oid
-from gitsession.store.objects import SUBMODULE_MODE
+from gitsession.git.objects import SUBMODULE_MODE
+from gitsession.git.types import Kind, Oid
+from gitsession.store.interface import ObjectStore
 from gitsession.workspace import names, trees
+from gitsession.workspace.read_file import USUAL, Caps, Present, Skipped, take
 from gitsession.workspace.root import Root
 from gitsession.workspace.scan import look
-from gitsession.workspace.taking import USUAL, Caps, Present, Skipped, take
 from gitsession.workspace.trees import Objects, State
 
 PIECE_BYTES = 32 << 20

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from gitsession.errors import Unavailable
-from gitsession.store import gitcli
-from gitsession.store.base import Kind, ObjectStore, Oid
-from gitsession.store.objects import SUBMODULE_MODE, oid_of
+from gitsession.git import process
+from gitsession.git.objects import SUBMODULE_MODE, oid_of
+from gitsession.git.types import Kind, Oid
+from gitsession.store.interface import ObjectStore
 from gitsession.workspace import trees
 from gitsession.workspace.trees import File, State
 
@@ -105,7 +106,7 @@ def _by_git(old: Side | None, new: Side | None, contents: _Contents, deadline: f
             if side.mode != SUBMODULE_MODE:
                 place.put(*contents.read(side.oid))
         try:
-            return gitcli.run(place.path, *_HOW, *ends, timeout_seconds=left).out
+            return process.run(place.path, *_HOW, *ends, timeout_seconds=left).out
         except Unavailable:
             if time.monotonic() < deadline:
                 raise

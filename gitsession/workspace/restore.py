@@ -22,12 +22,12 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 from gitsession.errors import GitSessionError, Malformed, NotFound, Refused, Unavailable
-from gitsession.store.base import Oid
-from gitsession.store.objects import SUBMODULE_MODE, oid_of
-from gitsession.workspace import batch, judging, looking, placing
+from gitsession.git.objects import SUBMODULE_MODE, oid_of
+from gitsession.git.types import Oid
+from gitsession.workspace import batch, inspect, path_rules, place_file
 from gitsession.workspace.batch import Batch, Waiting
-from gitsession.workspace.judging import Change, Folds
-from gitsession.workspace.looking import LINK_MODE, Now, Odd, Status
+from gitsession.workspace.inspect import LINK_MODE, Now, Odd, Status
+from gitsession.workspace.path_rules import Change, Folds
 from gitsession.workspace.root import NoFolder, Root, on_disk
 from gitsession.workspace.trees import File
 
@@ -64,12 +64,12 @@ def restore(
     temporaries, for ``sweep``. ``bytes_max``: of one file. All is durable at the return. Raises ``Unavailable`` where
     the disk is full, failing or read-only; the same call again goes on from there.
     """
-    refused = judging.refusals(changes)
+    refused = path_rules.refusals(changes)
     fit = [change for change in changes if change.path not in refused]
     with ThreadPoolExecutor(batch.AT_ONCE) as threads:
         run = _Run(root, content, tag, bytes_max, frozenset(made), threads)
-        if judging.collisions(fit, Folds(case=True, form=True)):
-            refused |= judging.collisions(fit, run.folds())
+        if path_rules.collisions(fit, Folds(case=True, form=True)):
+            refused |= path_rules.collisions(fit, run.folds())
         ordered = sorted((change for change in changes if change.path not in refused), key=lambda change: change.path)
         try:
             for change in reversed(ordered):
@@ -93,7 +93,7 @@ def sweep(root: Root, paths: Iterable[str], *, tag: str) -> int:
     found = 0
     for folder in {"", *(path.rpartition("/")[0] for path in paths)}:
         with suppress(Malformed, NotFound, Refused, PermissionError), root.enter(folder) as fd:
-            found += placing.sweep(fd, tag)
+            found += place_file.sweep(fd, tag)
     return found
 
 
@@ -119,7 +119,7 @@ class _Run:
     def folds(self) -> Folds:
         with self.root.enter("") as top:
             try:
-                return Folds(*placing.probe(top, self.tag))
+                return Folds(*place_file.probe(top, self.tag))
             except OSError as error:
                 if error.errno in _GIVE_UP:
                     raise Unavailable(f"{self.root.path}: {error.strerror}") from error
@@ -160,7 +160,7 @@ class _Run:
         """``None``: what becomes of it is told later."""
         try:
             outcome = step()
-        except placing.Moved:
+        except place_file.Moved:
             outcome = Outcome(change.path, "kept", "somebody is changing it")
         except GitSessionError as error:
             outcome = Outcome(change.path, "refused", str(error))
@@ -181,7 +181,7 @@ class _Run:
     def _remove(self, change: Change) -> Outcome:
         if _is_submodule(change):
             return Outcome(change.path, "kept", _SUBMODULE)
-        self.emptied.update(judging.folders_of(change.path))
+        self.emptied.update(path_rules.folders_of(change.path))
         with suppress(NotFound, NoFolder), self._entered(change.path) as (fd, name):
             now, seen = _look(fd, name)
             if seen is None or seen.kind == "folder":  # of a file nothing is there, perhaps since a killed run
@@ -190,7 +190,7 @@ class _Run:
             kept = _kept(change, now) or _misnamed(fd, name, seen)
             if kept:
                 return Outcome(change.path, "kept", kept)
-            placing.remove(fd, name, seen=seen)
+            place_file.remove(fd, name, seen=seen)
             self._touch(change.path)
         return Outcome(change.path, "done")
 
@@ -220,10 +220,12 @@ class _Run:
                 seen = None
             self._touch_way(change)
             if new.mode == LINK_MODE:
-                placing.put_link(fd, name, data, seen=seen, tag=self.tag)
+                place_file.put_link(fd, name, data, seen=seen, tag=self.tag)
                 return Outcome(path, "done")
             executable = new.mode == "100755"
-            ready = placing.ready(fd, name, data, executable=executable, seen=seen, tag=self.tag, numbers=self.numbers)
+            ready = place_file.ready(
+                fd, name, data, executable=executable, seen=seen, tag=self.tag, numbers=self.numbers
+            )
             self.waiting.add(change, seen, ready, len(data))
         return None
 
@@ -235,7 +237,7 @@ class _Run:
             with self._entered(path) as (fd, name):
                 waiting.ready.put(fd, name, seen=waiting.seen)
         except (NotFound, NoFolder) as gone:
-            raise placing.Moved from gone
+            raise place_file.Moved from gone
         waiting.ready.drop()
         return Outcome(path, "done")
 
@@ -250,18 +252,18 @@ class _Run:
             return f"{len(data):,} bytes, and the limit is {self.bytes_max:,}"
         if oid_of("blob", data) != new.oid:
             return "its content is not what the checkpoint says"
-        return judging.target_refusal(path, data) if new.mode == LINK_MODE else None
+        return path_rules.target_refusal(path, data) if new.mode == LINK_MODE else None
 
     def _make_room(self, fd: int, name: bytes, path: str) -> bool:
         """Take away a folder that holds nothing but folders that we emptied, or that the session made."""
         inside = [folder for folder in self.emptied | self.made if folder.startswith(f"{path}/")]
         for folder in sorted(inside, key=lambda folder: -folder.count("/")):
             self._remove_folder(folder)
-        return placing.remove_folder(fd, name)
+        return place_file.remove_folder(fd, name)
 
     def _remove_folder(self, folder: str) -> None:
         with suppress(Malformed, NotFound, Refused, PermissionError), self._entered(folder) as (fd, name):
-            if placing.remove_folder(fd, name):
+            if place_file.remove_folder(fd, name):
                 self._touch(folder)
 
     def _touch(self, path: str) -> None:
@@ -273,7 +275,7 @@ class _Run:
         """
         self._touch(change.path)
         if change.expected is None:
-            self.touched.update(("", *judging.folders_of(change.path)))
+            self.touched.update(("", *path_rules.folders_of(change.path)))
 
 
 def _is_submodule(change: Change) -> bool:
@@ -282,9 +284,9 @@ def _is_submodule(change: Change) -> bool:
 
 def _look(fd: int, name: bytes) -> tuple[Now, Status | None]:
     try:
-        return looking.look(fd, name)
+        return inspect.look(fd, name)
     except Unavailable as error:
-        raise placing.Moved from error
+        raise place_file.Moved from error
 
 
 def _kept(change: Change, now: Now) -> str | None:
@@ -300,6 +302,6 @@ def _kept(change: Change, now: Now) -> str | None:
 
 
 def _misnamed(fd: int, name: bytes, seen: Status | None) -> str | None:
-    if seen is not None and placing.spelled_otherwise(fd, name, seen):
+    if seen is not None and place_file.spelled_otherwise(fd, name, seen):
         return "what is there has another name, that this disk does not tell apart"
     return None

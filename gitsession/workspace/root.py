@@ -15,8 +15,8 @@ from pathlib import Path
 from types import TracebackType
 
 from gitsession.errors import Malformed, NotFound, Refused
-from gitsession.workspace import looking, names
-from gitsession.workspace.looking import Now, Status
+from gitsession.workspace import inspect, names
+from gitsession.workspace.inspect import Now, Status
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _HANDLES_MAX = 64
@@ -83,7 +83,7 @@ class Root:
     def state(self, path: str) -> Status | None:
         """``None`` where nothing is, or the way there leads through something that is no folder."""
         folder, name = self._place(path)
-        return None if folder is None else looking.status(folder, name)
+        return None if folder is None else inspect.status(folder, name)
 
     def contents(self, path: str) -> tuple[Status, bytes]:
         """A file's bytes or a link's target, and the status it had while they were read.
@@ -93,7 +93,7 @@ class Root:
         folder, name = self._place(path)
         if folder is None:
             raise NotFound(f"{path}: no such file")
-        return looking.contents(folder, name)
+        return inspect.contents(folder, name)
 
     def read(self, path: str) -> bytes:
         """As ``contents``."""
@@ -102,7 +102,7 @@ class Root:
     def look(self, path: str) -> tuple[Now, Status | None]:
         """What is there, with its content's oid, however large. Raises ``Unavailable`` for what is being written."""
         folder, name = self._place(path)
-        return (None, None) if folder is None else looking.look(folder, name)
+        return (None, None) if folder is None else inspect.look(folder, name)
 
     def now(self, path: str) -> Now:
         """As ``look``."""
@@ -184,9 +184,9 @@ class Root:
         try:
             fd = os.open(name, _FOLDER, dir_fd=parent)
         except OSError as error:
-            if error.errno in looking.NOT_THERE:
+            if error.errno in inspect.NOT_THERE:
                 raise NotFound(f"{at}: no such folder") from error
-            if error.errno in looking.NO_FOLDER:
+            if error.errno in inspect.NO_FOLDER:
                 raise NoFolder(f"{at}: not a folder, or a link to one") from error
             raise
         if _identity(os.fstat(fd)) == self._store:
@@ -215,5 +215,5 @@ def _identity(found: os.stat_result) -> tuple[int, int]:
 
 def _is_repository(folder: int) -> bool:
     """Whether git would take the folder itself for a repository's own."""
-    found = (looking.status(folder, name) for name in (b"HEAD", b"objects", b"refs"))
+    found = (inspect.status(folder, name) for name in (b"HEAD", b"objects", b"refs"))
     return all(status is not None for status in found)

@@ -17,14 +17,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gitsession.errors import GitSessionError, Unavailable
-from gitsession.store.base import Oid
-from gitsession.store.objects import SUBMODULE_MODE
-from gitsession.workspace import beside, names
-from gitsession.workspace.listing import Found, find
-from gitsession.workspace.looking import LINK_MODE, Status
+from gitsession.git.objects import SUBMODULE_MODE
+from gitsession.git.types import Oid
+from gitsession.workspace import names, user_repository
+from gitsession.workspace.changed_paths import Found, find
+from gitsession.workspace.inspect import LINK_MODE, Status
+from gitsession.workspace.private_repository import Seen, Shadow, new_name
+from gitsession.workspace.read_file import USUAL, Caps, Present, Skipped, Taken, named, take
 from gitsession.workspace.root import Root
-from gitsession.workspace.shadow import Seen, Shadow, new_name
-from gitsession.workspace.taking import USUAL, Caps, Present, Skipped, Taken, named, take
 from gitsession.workspace.trees import File
 
 FOLDED_FROM = 1000
@@ -157,7 +157,7 @@ class Look:
         if commit is None or not taken.status or taken.status.kind != "folder":
             return taken
         path = names.escape_path(raw)
-        oid = beside.head(os.path.join(self._root.path, os.fsdecode(raw))) or commit
+        oid = user_repository.head(os.path.join(self._root.path, os.fsdecode(raw))) or commit
         if len(oid) != _OID_DIGITS:
             return taken._replace(skipped=Skipped(path, "a submodule whose commits are named by SHA-256"))
         return Taken(Present(path, File(SUBMODULE_MODE, oid)), None, taken.status)

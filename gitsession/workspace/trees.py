@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple, Protocol, TypeAlias
 
 from gitsession.errors import Malformed
-from gitsession.store.base import Kind, ObjectStore, Oid
-from gitsession.store.objects import TREE_MODE, encode_tree, parse_tree
+from gitsession.git.objects import TREE_MODE, encode_tree, parse_tree
+from gitsession.git.types import Kind, Oid
+from gitsession.store.interface import ObjectStore
 from gitsession.workspace import names
 
 NAMES_MAX = 1_000_000

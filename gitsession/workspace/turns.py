@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from gitsession.durable import make_directories
 from gitsession.errors import Unavailable
-from gitsession.store.durable import make_directories
 from gitsession.store.lock import StoreLock
 
 WORKSPACES = "gitsession/workspaces"

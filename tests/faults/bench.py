@@ -15,7 +15,7 @@ from faults import work
 from faults.crash import Crash, Recording, lay_out
 from faults.invariants import State, judge, subjects
 from faults.shim import Call, Fault, Ran, Shim, scratch
-from gitsession.store.gitstore import GitStore
+from gitsession.store.git_store import GitStore
 
 
 class Bench:

@@ -9,12 +9,14 @@ from pathlib import Path
 import raw
 
 from gitsession.api import Store
+from gitsession.git import objects, process
+from gitsession.git.types import Oid, RefValue
 from gitsession.model.entries import Message
-from gitsession.session import session as sessions
-from gitsession.store import gitcli, objects, refs
-from gitsession.store.base import ObjectStore, Oid, RefValue
+from gitsession.sessions import session as sessions
+from gitsession.store import refs
 from gitsession.store.create import PROOFS
-from gitsession.store.gitstore import GitStore
+from gitsession.store.git_store import GitStore
+from gitsession.store.interface import ObjectStore
 
 State = Mapping[str, RefValue]
 """What every ref holds. An oid stands for all that it leads to, so two equal states hold the same entries."""
@@ -86,7 +88,7 @@ def assert_nothing_left(git_dir: Path) -> None:
 
 def sound(git_dir: Path) -> None:
     """git finds nothing wrong, and nothing is left of what was under way."""
-    assert gitcli.fsck(git_dir) == []
+    assert process.fsck(git_dir) == []
     assert_nothing_left(git_dir)
 
 

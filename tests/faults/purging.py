@@ -10,7 +10,7 @@ from purged import SECRET
 
 from gitsession.api import Store
 from gitsession.model.entries import Message
-from gitsession.store.gitstore import GitStore
+from gitsession.store.git_store import GitStore
 
 PURGE = "purge"
 """The run that is hurt."""

@@ -12,8 +12,9 @@ from purged import purge as take_out
 from remotes import hub, remote, say, store_with
 
 from gitsession.api import Store
-from gitsession.store.gitstore import GitStore
-from gitsession.sync import bundles, server, syncing
+from gitsession.server import server
+from gitsession.store.git_store import GitStore
+from gitsession.sync import bundles, syncing
 
 SYNC, PULL, PUSH, CLONE, TAKE = "sync", "pull", "push", "clone", "take"
 WORKS = (SYNC, PULL, PUSH, CLONE, TAKE)

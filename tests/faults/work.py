@@ -23,10 +23,11 @@ from gitsession.compaction.value import Ask, Plan
 from gitsession.compaction.writing import Writing
 from gitsession.errors import GitSessionError, NotFound, Unavailable
 from gitsession.formats import FORMATS
+from gitsession.git import process
 from gitsession.model.entries import Message
-from gitsession.store import gitcli, journal
-from gitsession.store.gitstore import GitStore
-from gitsession.store.idle import IdleTimer
+from gitsession.store import journal
+from gitsession.store.git_store import GitStore
+from gitsession.store.idle_timer import IdleTimer
 
 SIDE = "refs/heads/sessions/s1/side"
 ATTEMPTS = 3
@@ -199,7 +200,7 @@ WORKLOADS: dict[str, list[Command]] = {
 def get_ready() -> None:
     """Make this process one that only does workloads, its git children under the shim."""
     _make_small()
-    gitcli._PASSED_ON += ("LD_PRELOAD", "FI_CONTROL")
+    process._PASSED_ON += ("LD_PRELOAD", "FI_CONTROL")
 
 
 @contextmanager

@@ -24,7 +24,7 @@ def command(
     """Archive sessions, named or by age and number: nothing of them goes, one ref keeps them all, and a push no longer
     lists them. `restore`, or going on with one elsewhere, brings it back.
     """
-    from gitsession.sync.retention import Retention
+    from gitsession.archive.retention import Retention
 
     rules = before is not None or keep is not None
     if bool(sessions) == rules:

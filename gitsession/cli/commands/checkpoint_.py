@@ -12,7 +12,7 @@ from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import count, emit, json_option, say, warn
 
 if TYPE_CHECKING:
-    from gitsession.checkpoint.at import Files
+    from gitsession.checkpoints.at import Files
 
 _SHOWN_MAX = 10
 
@@ -35,7 +35,7 @@ def command(app: App, session: str, message: str | None, workspace: Path | None,
     What is ignored there, too large, or a repository of its own is left out, and named.
     """
     from gitsession.model.entries import Checkpoint
-    from gitsession.session.gaps import DAMAGE
+    from gitsession.sessions.gaps import DAMAGE
 
     found = app.session(session)
     try:

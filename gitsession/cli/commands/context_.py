@@ -19,7 +19,7 @@ from gitsession.model.plain import plain
 if TYPE_CHECKING:
     from gitsession.api import Session
     from gitsession.context.value import Context
-    from gitsession.session.node import Node
+    from gitsession.sessions.node import Node
 
 POLICIES: dict[str, Callable[[], Policy]] = {
     "clear-tool-uses": clear_tool_uses,

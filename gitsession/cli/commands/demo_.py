@@ -9,14 +9,14 @@ from pathlib import Path
 import click
 
 from gitsession.api import Store
+from gitsession.checkpoints.rewinding import Rewound
 from gitsession.cli import files
 from gitsession.cli.output import say
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import Unavailable
+from gitsession.git import process
 from gitsession.model.blocks import ToolCall, text
 from gitsession.model.entries import Compaction, Message, ModelChange
-from gitsession.rewind.perform import Rewound
-from gitsession.store import gitcli
 
 PROVIDER, MODEL = "anthropic", "claude-sonnet-4-5"
 
@@ -25,7 +25,7 @@ PROVIDER, MODEL = "anthropic", "claude-sonnet-4-5"
 @click.option("--in", "folder", type=click.Path(path_type=Path, file_okay=False), help="Where; else a new folder.")
 def command(folder: Path | None) -> None:
     """Build a small session with a branch, a label and a compaction, and show it with plain git; then a rewind."""
-    gitcli.version()
+    process.version()
     place = folder or Path(tempfile.mkdtemp(prefix="gitsession-demo-"))
     path = place / "store.git"
     if path.exists():
@@ -101,7 +101,7 @@ def _tell_files(done: Rewound, project: Path) -> None:
 def _run(path: Path, command: str) -> None:
     done = subprocess.run(
         ["git", f"--git-dir={path}", "-c", "core.pager=cat", *command.split()],
-        env=gitcli.environment(),
+        env=process.environment(),
         capture_output=True,
         check=False,
     )

@@ -12,7 +12,7 @@ from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import emit, json_option, paged, paint, warn
 
 if TYPE_CHECKING:
-    from gitsession.checkpoint.at import Files
+    from gitsession.checkpoints.at import Files
 
 _EMPTY = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 """git's name of a tree with nothing in it."""
@@ -73,14 +73,14 @@ def _is_below(path: str, paths: tuple[str, ...]) -> bool:
 
 def _show(app: App, old: Files, new: Files, paths: tuple[str, ...]) -> None:
     """As git writes it: what it can apply where another program reads, what cannot drive a terminal where one does."""
-    from gitsession.store import gitcli
+    from gitsession.git import process
 
     store = app.store()
     store.flush()  # git reads its own files, not our journal
     trees = (old.tree or _EMPTY, new.tree or _EMPTY)
     only = (f":(literal){path.rstrip('/')}" for path in paths)
     how = ("--no-ext-diff", "--no-textconv", "--no-color")
-    told = gitcli.run(store.objects.git_dir, "diff", *how, *trees, "--", *only)
+    told = process.run(store.objects.git_dir, "diff", *how, *trees, "--", *only)
     if sys.stdout.isatty():
         lines = told.out.decode("utf-8", "replace").removesuffix("\n").split("\n")
         paged([paint(line, fg=_COLORS.get(line[:1])) for line in lines])

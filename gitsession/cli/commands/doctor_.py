@@ -16,8 +16,9 @@ from gitsession.cli.doctoring import Check
 from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import clock, count, emit, json_option, say
 from gitsession.errors import GitSessionError
-from gitsession.store import config, create, damage, gitcli, refs
-from gitsession.store.maintain import PACKS_MAX, count_packs
+from gitsession.git import config, damage, process
+from gitsession.store import create, refs
+from gitsession.store.maintenance import PACKS_MAX, count_packs
 
 GIT_MIN = (2, 39)
 
@@ -67,7 +68,7 @@ def _programs() -> Iterator[Check]:
     yield Check("cbor2", metadata.version("cbor2"))
     yield Check("blake3", metadata.version("blake3"))
     try:
-        version = gitcli.version()
+        version = process.version()
     except GitSessionError as error:
         yield Check("git", str(error), "install git 2.39 or later: undo, maintain and verify need it")
         return
@@ -76,7 +77,7 @@ def _programs() -> Iterator[Check]:
 
 
 def _store(app: App) -> Iterator[Check]:
-    from gitsession.session import captured
+    from gitsession.sessions import checkpoint_refs
 
     path = app.path
     try:
@@ -109,7 +110,7 @@ def _store(app: App) -> Iterator[Check]:
     for name, value in objects.refs(refs.SESSIONS).items():
         if not objects.contains(value):
             yield Check("refs", f"{name} leads to {value[:12]}, which is not there", _REPAIR)
-    for name in captured.aside(objects):
+    for name in checkpoint_refs.aside(objects):
         yield Check("checkpoints", f"{name} is where no line of checkpoints leads; no rewind looks there", is_note=True)
     for begun in store.unfinished():
         yield Check("rewind", f"not done yet: {begun}", "`gitsession rewind --continue` or `--abort` ends it")
@@ -124,10 +125,10 @@ def _store(app: App) -> Iterator[Check]:
 
 def _live(app: App) -> Iterator[Check]:
     """What agents' hooks have left, and what went wrong there."""
-    from gitsession.live import enabling, spool, telling
+    from gitsession.live import agent_hooks, enabling, spool
 
-    for agent, told in telling.AGENTS.items():
-        file = telling.file_of(told, Path.home(), os.environ)
+    for agent, told in agent_hooks.AGENTS.items():
+        file = agent_hooks.file_of(told, Path.home(), os.environ)
         try:
             if enabling.is_enabled(told, file):
                 yield Check("hooks", f"{agent} tells what it does: {file}")

@@ -30,7 +30,7 @@ def command(
 
     The agent's own lines are as it wrote them; what was made here follows. With an entry: only its line.
     """
-    from gitsession.exchange.send_out import TO_READ
+    from gitsession.exporting.export_session import TO_READ
     from gitsession.formats import FORMATS
 
     if agent is not None and agent not in {**FORMATS, **TO_READ}:
@@ -76,7 +76,7 @@ def _write(output: Path, data: bytes) -> None:
 
 def _tell_what_waits(files: Iterable[Path], data: bytes) -> None:
     """Where a file that the session came from goes on behind what was taken in: the export is that much shorter."""
-    from gitsession.exchange import discover
+    from gitsession.discovery import discover
 
     for path in files:
         try:

@@ -17,8 +17,8 @@ from gitsession.cli.output import count, emit, json_option, say, warn
 from gitsession.errors import GitSessionError
 
 if TYPE_CHECKING:
-    from gitsession.session.node import Node
-    from gitsession.store.base import Oid
+    from gitsession.git.types import Oid
+    from gitsession.sessions.node import Node
 
 _NONE = "0" * 40
 _SHOWN = 50
@@ -35,12 +35,11 @@ def command() -> None:
 @with_app
 def install(app: App, as_json: bool) -> int:
     """Have plain `git push` from the store look too, by a hook in front of one that is there."""
-    from gitsession.store import gitcli
-    from gitsession.sync import hookfiles
+    from gitsession.git import hook_files, process
 
     git_dir = app.store().objects.git_dir
-    gitcli.run(git_dir, "config", "--local", "gitsession.gate", shlex.join(program(app.path)))
-    _tell("install", hookfiles.put(git_dir / "hooks", "pre-push"), as_json=as_json)
+    process.run(git_dir, "config", "--local", "gitsession.gate", shlex.join(program(app.path)))
+    _tell("install", hook_files.put(git_dir / "hooks", "pre-push"), as_json=as_json)
     return exits.OK
 
 
@@ -49,12 +48,11 @@ def install(app: App, as_json: bool) -> int:
 @with_app
 def uninstall(app: App, as_json: bool) -> int:
     """Take the hook out again."""
-    from gitsession.store import gitcli
-    from gitsession.sync import hookfiles
+    from gitsession.git import hook_files, process
 
     git_dir = app.store().objects.git_dir
-    gitcli.run(git_dir, "config", "--local", "--unset-all", "gitsession.gate", accept=(0, 5))
-    _tell("uninstall", hookfiles.take_out(git_dir / "hooks", "pre-push"), as_json=as_json)
+    process.run(git_dir, "config", "--local", "--unset-all", "gitsession.gate", accept=(0, 5))
+    _tell("uninstall", hook_files.take_out(git_dir / "hooks", "pre-push"), as_json=as_json)
     return exits.OK
 
 
@@ -63,8 +61,8 @@ def uninstall(app: App, as_json: bool) -> int:
 @with_app
 def check(app: App, remote: str) -> int:
     """What the hook runs: reads what git tells `pre-push` of a push to REMOTE."""
-    from gitsession.sync import gate
-    from gitsession.sync.proposals import Proposed
+    from gitsession.sync import secret_scan
+    from gitsession.validation.proposals import Proposed
 
     moves = []
     for line in sys.stdin:
@@ -74,7 +72,7 @@ def check(app: App, remote: str) -> int:
             moves.append(Proposed(ref, None if old == _NONE else old, None if new == _NONE else new))
     objects = app.store(drained=False).objects
     known = objects.refs(f"refs/remotes/{remote}/").values() if remote else ()
-    found = gate.scan_new(objects, moves, known)
+    found = secret_scan.scan_new(objects, moves, known)
     for hit in found[:_SHOWN]:
         warn(f"gitsession: a secret in {hit}")
     if len(found) > _SHOWN:
@@ -94,12 +92,12 @@ def check(app: App, remote: str) -> int:
 @with_app
 def allow(app: App, address: str, rule: str, as_json: bool) -> int:
     """Let what RULE finds in an entry go, or all that is found there: it is no secret, or may be known."""
-    from gitsession.sync import gate
+    from gitsession.sync import secret_scan
 
     session, node = app.entry(address)
     objects = app.store().objects
-    found = gate.at(objects, session.id, node, rule)
-    new = gate.allow(objects, found)
+    found = secret_scan.at(objects, session.id, node, rule)
+    new = secret_scan.allow(objects, found)
     if as_json:
         emit("gate-allow", {"session": session.id, "id": node.oid, "rules": sorted({hit.rule for hit in found})})
     elif not found:
@@ -114,10 +112,10 @@ def allow(app: App, address: str, rule: str, as_json: bool) -> int:
 @with_app
 def list_(app: App, as_json: bool) -> int:
     """What was let go: SESSION@ENTRY and RULE. A file, and an entry that is gone, by what `gate forget` takes too."""
-    from gitsession.sync import gate
+    from gitsession.sync import secret_scan
     from gitsession.sync.linking import address
 
-    rows = [(key, _places(app, key)) for key in gate.allowances(app.store().objects)]
+    rows = [(key, _places(app, key)) for key in secret_scan.allowances(app.store().objects)]
     if as_json:
         allowed = [
             {"what": what, "rule": rule, "entries": [{"session": sid, "id": node.oid} for sid, node in places]}
@@ -141,13 +139,13 @@ def list_(app: App, as_json: bool) -> int:
 @with_app
 def forget(app: App, what: str, rule: str, as_json: bool) -> int:
     """Hold back again what RULE finds in an entry, or all that is found there. Or of a file, as `gate list` has it."""
-    from gitsession.sync import gate
+    from gitsession.sync import secret_scan
 
     objects = app.store().objects
-    keys = [key for key in gate.allowances(objects) if key.rpartition(":")[0] == what]
-    keys = keys or gate.of_entry(objects, app.entry(what)[1])
+    keys = [key for key in secret_scan.allowances(objects) if key.rpartition(":")[0] == what]
+    keys = keys or secret_scan.of_entry(objects, app.entry(what)[1])
     keys = [key for key in keys if rule in ("", key.rpartition(":")[2])]
-    changed = gate.forget(objects, keys)
+    changed = secret_scan.forget(objects, keys)
     if as_json:
         emit("gate-forget", {"rules": sorted({key.rpartition(":")[2] for key in keys})})
     else:
@@ -158,7 +156,7 @@ def forget(app: App, what: str, rule: str, as_json: bool) -> int:
 def _places(app: App, key: str) -> list[tuple[str, Node]]:
     """The entries that an allowance is about, with a session of each; none for a file."""
     from gitsession.index import names
-    from gitsession.session.node import load
+    from gitsession.sessions.node import load
 
     if not _DIGEST.fullmatch(key.partition(":")[0]):
         return []

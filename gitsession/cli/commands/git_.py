@@ -34,20 +34,19 @@ def command(app: App, arguments: tuple[str, ...]) -> None:
 
     By your own configuration. If the store's names a program, it is refused.
     """
-    from gitsession.store import programs
-    from gitsession.sync import hookfiles
+    from gitsession.git import hook_files, program_settings
 
     store = app.store()
     store.flush()
     path = str(store.objects.git_dir)
-    named = programs.named(store.objects.git_dir)
+    named = program_settings.named(store.objects.git_dir)
     if named:
         raise Refused(
             f"cannot run git in {path}: its configuration names programs to run: {', '.join(named[:5])}",
             hint=f"remove them (`git config --file {path}/config --unset {named[0]}`), or run `git --git-dir={path}`",
         )
     # Of all hooks only ours that scans a push, in whatever form the push is written.
-    hooks = hookfiles.shipped("pre-push")
+    hooks = hook_files.shipped("pre-push")
     settings = ["-c", f"core.hooksPath={hooks}", "-c", f"gitsession.gate={shlex.join(program(app.path))}"]
     app.close()
     sys.stdout.flush()

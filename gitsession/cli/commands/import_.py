@@ -16,15 +16,15 @@ from gitsession.cli import exits, sweeping
 from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import count, current_folder, emit, json_option, say, shorten, warn, width
 from gitsession.errors import Corrupt, Unavailable
-from gitsession.store import config
+from gitsession.git import config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gitsession.api import Store
     from gitsession.api.imports import Failure, Imports
-    from gitsession.exchange.bring_in import BroughtIn
     from gitsession.formats import Format, Problem
+    from gitsession.importing.import_session import BroughtIn
 
 PROBLEMS_SHOWN = 3
 
@@ -45,7 +45,7 @@ def command(
     A file that was taken in before is brought up to date: nothing is done twice, nothing is overwritten.
     """
     from gitsession.api.imports import Imports
-    from gitsession.exchange import discover
+    from gitsession.discovery import discover
 
     if not paths and not everything:
         raise click.UsageError("name a file or a folder, or say --all")
@@ -84,7 +84,7 @@ def command(
 
 
 def _files(paths: tuple[Path, ...], everything: bool, agent: str | None) -> Iterator[tuple[Path, Format | None]]:
-    from gitsession.exchange import discover
+    from gitsession.discovery import discover
     from gitsession.formats import FORMATS
 
     if agent is not None and agent not in FORMATS:
@@ -113,7 +113,7 @@ def _projects(store: Store) -> list[Path]:
 
 def _object(store: Store, path: Path, agent: str, done: BroughtIn) -> dict[str, Any]:
     from gitsession.api.imports import spelled
-    from gitsession.session import address
+    from gitsession.sessions import addresses
 
     row = store.catalogue().session(done.session)
     branches = dict(row.branches) if row else {}
@@ -125,7 +125,7 @@ def _object(store: Store, path: Path, agent: str, done: BroughtIn) -> dict[str, 
         "path": spelled(path),
         "branches": branches,
         "active": row.active if row else None,
-        "leaf": address.resolve(store.objects, row.sid, "leaf", branch=row.active).oid if row else None,
+        "leaf": addresses.resolve(store.objects, row.sid, "leaf", branch=row.active).oid if row else None,
         "entries": done.entries,
         "new": done.new,
         "rewritten": done.rewritten,

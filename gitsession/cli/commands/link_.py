@@ -55,7 +55,7 @@ def disable(folder: Path, as_json: bool) -> int:
 @with_app
 def message(app: App, file: Path) -> int:
     """Add the session that made a commit to the commit message in FILE (run by the hook)."""
-    from gitsession.session.node import load
+    from gitsession.sessions.node import load
     from gitsession.sync import linking
 
     signal.signal(signal.SIGALRM, lambda *_: os._exit(exits.TRY_AGAIN))

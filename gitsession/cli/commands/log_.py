@@ -12,10 +12,11 @@ from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import emit, emit_line, json_option, paged, say_line, warn
 from gitsession.errors import GitSessionError
 from gitsession.index import names
-from gitsession.session import address, graph
-from gitsession.session.gaps import Gap
-from gitsession.session.node import Node
-from gitsession.store.base import ObjectStore
+from gitsession.sessions import addresses as address
+from gitsession.sessions import graph
+from gitsession.sessions.gaps import Gap
+from gitsession.sessions.node import Node
+from gitsession.store.interface import ObjectStore
 
 FOLLOWED = 10
 """So many entries ``--follow`` begins with."""
@@ -79,7 +80,7 @@ def _follow(app: App, address: str, number: int | None, *, as_json: bool) -> int
 
 def _tell(store: ObjectStore, node: Node, branch: str, *, as_json: bool) -> None:
     if as_json:
-        from gitsession.session.content import entry_of  # a list for people has the seconds of the commit
+        from gitsession.sessions.content import entry_of  # a list for people has the seconds of the commit
 
         emit_line("entry", as_object(node, entry_of(store, node).at_ms, branch))
     else:

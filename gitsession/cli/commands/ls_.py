@@ -43,7 +43,7 @@ def command(
     if agent:
         rows = [row for row in rows if row.agent == agent]
     if project:
-        from gitsession.exchange.projects import identity_of
+        from gitsession.discovery.projects import identity_of
         from gitsession.index.here import is_of
 
         identity = identity_of(Path(project))

@@ -15,10 +15,10 @@ from gitsession.cli.purging import confirm, consent_option
 from gitsession.errors import NotFound
 
 if TYPE_CHECKING:
-    from gitsession.api.exported import RedactedExport
-    from gitsession.session.node import Node
-    from gitsession.sync.finding import PurgePlan
-    from gitsession.sync.purging import Purged
+    from gitsession.purge.exports import RedactedExport
+    from gitsession.purge.finding import PurgePlan
+    from gitsession.purge.purging import Purged
+    from gitsession.sessions.node import Node
 
 _SHOWN = 20
 _ALWAYS = (
@@ -73,12 +73,12 @@ def command(app: App, entry: str | None, text: str, dry_run: bool, redacts: bool
 def _address(app: App, entry: str) -> tuple[str, Node | None]:
     """A session, here, in the trash or archived, and an entry of one that is here."""
     name, at = split(entry)
-    from gitsession.session import archived
+    from gitsession.archive import archive_set
 
     try:
         session, found = app.entry(entry) if at else (app.session(entry), None)
     except NotFound:
-        away = {row.sid for row in app.store().trashed()} | {*archived.read(app.objects())}
+        away = {row.sid for row in app.store().trashed()} | {*archive_set.read(app.objects())}
         fitting = [sid for sid in away if name in sid]
         if at or len(fitting) != 1:
             raise

@@ -21,17 +21,17 @@ def command(when: str) -> int:
 
     Reads what git tells its hooks `pre-receive` and `post-receive`, in a repository that is being pushed to.
     """
-    from gitsession.sync import receiving
+    from gitsession.server import receive
 
     git_dir = Path(os.path.abspath(os.environ.get("GIT_DIR", ".")))
     with open(sys.stdin.fileno(), encoding="utf-8", errors="surrogateescape", closefd=False) as told:
-        moves = receiving.moves(told)
+        moves = receive.moves(told)
     if when == "post":
-        applied = receiving.post(git_dir)
+        applied = receive.post(git_dir)
         if applied is not None and applied.moved:
             warn(f"gitsession: taken out here too: {count(len(applied.moved), 'ref')} rewritten")
         return exits.OK
-    refusals = receiving.pre(git_dir, moves, os.environ)
+    refusals = receive.pre(git_dir, moves, os.environ)
     for refusal in refusals[:_SHOWN]:
         warn(f"gitsession: {refusal}")
     if len(refusals) > _SHOWN:

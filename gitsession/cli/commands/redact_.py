@@ -11,7 +11,7 @@ from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import count, emit, json_option, say, warn
 
 if TYPE_CHECKING:
-    from gitsession.session.secrets import FoundSecret
+    from gitsession.sessions.stored_secrets import FoundSecret
 
 
 @click.command()
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @with_app
 def command(app: App, session: str | None, dry_run: bool, as_json: bool) -> int:
     """Find secrets in what was stored before there was a rule for them, and hide them: in all, or in one session."""
-    from gitsession.sync import tombstones
+    from gitsession.purge import tombstone_commits
 
     sid = app.session(session).id if session else None
     store = app.store()
@@ -43,7 +43,7 @@ def command(app: App, session: str | None, dry_run: bool, as_json: bool) -> int:
         warn(f"{count(len(search.unread), 'entry', 'entries')} cannot be read: `gitsession verify` says why")
     if any(each.path for each in found) and not dry_run:
         warn("files of checkpoints are kept as they are or not at all: `gitsession purge` takes them away")
-    if any(each.node.replaces for each in found if not each.path) and tombstones.is_given(store.objects):
+    if any(each.node.replaces for each in found if not each.path) and tombstone_commits.is_given(store.objects):
         warn("what was redacted before stays as it was in the history of the set: change what is secret there, too")
     return exits.SECRETS if found and dry_run else exits.OK
 

@@ -13,8 +13,8 @@ from gitsession.cli.output import count, emit, json_option, say, warn
 from gitsession.store import refs
 
 if TYPE_CHECKING:
-    from gitsession.exchange.journals import LostRecords
-    from gitsession.exchange.repair import Lost, Repaired
+    from gitsession.repair.journals import LostRecords
+    from gitsession.repair.repair import Lost, Repaired
 
 _SHOWN = 20
 

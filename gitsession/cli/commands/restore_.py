@@ -16,15 +16,15 @@ def command(app: App, session: str, as_json: bool) -> None:
     """Take a session out of the trash, or out of the archive. SESSION: a unique part of its id, as `ls --trash` or
     `ls --archived` lists it.
     """
-    from gitsession.session import active, graph
+    from gitsession.sessions import active_branch, graph
 
     store = app.store()
     sid = store.restore(session)
-    chosen = active.chosen(store.objects, sid)
+    chosen = active_branch.chosen(store.objects, sid)
     if as_json:
         emit("restore", {"session": sid})
     elif len(graph.branches(store.objects, sid)) < 2:
         say(f"{sid} is back")
     else:
         unknown = "" if chosen else f"; no choice of a branch is recorded, `gitsession switch {sid} BRANCH` makes one"
-        say(f"{sid} is back, on {chosen or active.active(store.objects, sid)}{unknown}")
+        say(f"{sid} is back, on {chosen or active_branch.active(store.objects, sid)}{unknown}")

@@ -17,7 +17,7 @@ from gitsession.cli.output import count, current_folder, emit, json_option, say,
 from gitsession.errors import Unavailable
 
 if TYPE_CHECKING:
-    from gitsession.exchange.resume import Resumption
+    from gitsession.exporting.resume import Resumption
 
 
 @click.command()

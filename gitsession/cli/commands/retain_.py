@@ -14,7 +14,7 @@ from gitsession.cli.output import clock, count, emit, json_option, say, shorten
 from gitsession.cli.purging import confirm, consent_option
 
 if TYPE_CHECKING:
-    from gitsession.sync.retention import Expired
+    from gitsession.archive.retention import Expired
 
 _SIZE = re.compile(r"([0-9]{1,12})([kmgt]?)b?", re.IGNORECASE)
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
@@ -47,7 +47,7 @@ def command(
     consent: bool, as_json: bool,
 ) -> int:  # fmt: skip
     """Let old sessions go into the trash, by age, number and size. Nothing goes unless this is run."""
-    from gitsession.sync.retention import Retention
+    from gitsession.archive.retention import Retention
 
     if before is None and keep is None and max_bytes is None:
         raise click.UsageError("by which rule? --older-than, --keep or --max-bytes")

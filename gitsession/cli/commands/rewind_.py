@@ -15,8 +15,8 @@ from gitsession.cli.output import emit, json_option, say
 
 if TYPE_CHECKING:
     from gitsession.api import Session
-    from gitsession.rewind.perform import Rewound
-    from gitsession.rewind.plan import RewindPlan, What
+    from gitsession.checkpoints.planning import RewindPlan, What
+    from gitsession.checkpoints.rewinding import Rewound
 
 
 @click.command()

@@ -11,7 +11,7 @@ from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import clock, count, emit, json_option, say
 
 if TYPE_CHECKING:
-    from gitsession.session.findings import Sealed
+    from gitsession.verify.findings import Sealed
 
 WORDS = {
     "good": "good, by {by}",

@@ -23,7 +23,7 @@ def command() -> None:
 @json_option
 def install(repository: Path, allow: tuple[str, ...], as_json: bool) -> int:
     """Put our hooks into REPOSITORY, in front of those that are there, and settings under which nothing is lost."""
-    from gitsession.sync import server
+    from gitsession.server import server
 
     _tell("server-install", repository, server.install(repository, runner(), allow), as_json=as_json)
     return exits.OK
@@ -34,7 +34,7 @@ def install(repository: Path, allow: tuple[str, ...], as_json: bool) -> int:
 @json_option
 def uninstall(repository: Path, as_json: bool) -> int:
     """Bring back hooks and settings as they were before. What was pushed stays."""
-    from gitsession.sync import server
+    from gitsession.server import server
 
     _tell("server-uninstall", repository, server.uninstall(repository), as_json=as_json)
     return exits.OK
@@ -45,7 +45,7 @@ def uninstall(repository: Path, as_json: bool) -> int:
 @json_option
 def status(repository: Path, as_json: bool) -> int:
     """Say whether REPOSITORY checks what is pushed to it. Ends with 1 where it does not."""
-    from gitsession.sync import server
+    from gitsession.server import server
 
     state = server.status(repository)
     if as_json:

@@ -18,12 +18,12 @@ from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, E
 from gitsession.model.plain import plain
 from gitsession.model.results import result_in
 from gitsession.model.usage import total_tokens
-from gitsession.session import content
-from gitsession.session.gaps import DAMAGE
+from gitsession.sessions import content
+from gitsession.sessions.gaps import DAMAGE
 
 if TYPE_CHECKING:
-    from gitsession.session.node import Node
-    from gitsession.session.origin import Origin
+    from gitsession.sessions.node import Node
+    from gitsession.sessions.origin import Origin
 
 
 @click.command()

@@ -11,11 +11,11 @@ from gitsession.cli import exits
 from gitsession.cli.entries import as_document, as_line, gap_line, gap_object, names_of
 from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import emit, json_option, paged, warn
-from gitsession.session.gaps import Gap
+from gitsession.sessions.gaps import Gap
 
 if TYPE_CHECKING:
-    from gitsession.session.graph import Tree
-    from gitsession.session.node import Node
+    from gitsession.sessions.graph import Tree
+    from gitsession.sessions.node import Node
 
 _LEVELS_MAX = 12
 """The most levels of branches that are drawn, of 3 columns each."""

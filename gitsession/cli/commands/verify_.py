@@ -16,7 +16,7 @@ from gitsession.cli.output import clock, count, emit, json_option, say
 from gitsession.errors import GitSessionError
 
 if TYPE_CHECKING:
-    from gitsession.session.findings import Covered, Finding, Report
+    from gitsession.verify.findings import Covered, Finding, Report
 
 _SHOWN = 20
 
@@ -112,7 +112,7 @@ def _tell(app: App, report: Report, *, most: int) -> None:
 
 def _address(app: App, found: Finding) -> str:
     """Where it is, as other commands take it."""
-    from gitsession.session.node import load
+    from gitsession.sessions.node import load
     from gitsession.sync.linking import address
 
     with contextlib.suppress(GitSessionError):

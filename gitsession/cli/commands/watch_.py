@@ -60,7 +60,7 @@ def command(app: App, paths: tuple[Path, ...], once: bool, every: float | None) 
 
 
 def _files(store: Store, paths: tuple[Path, ...]) -> Iterator[Found]:
-    from gitsession.exchange import discover
+    from gitsession.discovery import discover
 
     if paths:
         yield from ((path, None) for path in discover.under(paths))

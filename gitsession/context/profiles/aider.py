@@ -17,12 +17,12 @@ from gitsession.context.profiles.showing import changed, changes, show_sent
 from gitsession.context.profiles.states import state
 from gitsession.context.profiles.turns import can_cut, starts_turn
 from gitsession.context.value import Item, Shown
-from gitsession.formats import aider
-from gitsession.formats.aider_reread import reread
-from gitsession.formats.aider_view import OUTPUT, RESTORED
-from gitsession.formats.aider_words import APPLIED, COMMITTED, OK, SUMMARY_PREFIX, UPDATED, commits
+from gitsession.formats.aider import agent as aider
+from gitsession.formats.aider.reread import reread
+from gitsession.formats.aider.text import APPLIED, COMMITTED, OK, SUMMARY_PREFIX, UPDATED, commits
+from gitsession.formats.aider.view import OUTPUT, RESTORED
 from gitsession.model.entries import Compaction, Custom, Message, Reset
-from gitsession.session.node import Node
+from gitsession.sessions.node import Node
 
 __all__ = ["NAME", "OWN_COUNT", "SETTINGS", "can_cut", "estimate", "llm_role", "select", "starts_turn", "usage"]
 

@@ -18,11 +18,11 @@ from gitsession.context.profiles.showing import changed, changes, show_compactio
 from gitsession.context.profiles.states import state
 from gitsession.context.profiles.turns import can_cut, starts_turn
 from gitsession.context.value import Item, Shown
-from gitsession.formats.claude_view import keeps_before, preserved, result_in
+from gitsession.formats.claude.view import keeps_before, preserved, result_in
 from gitsession.model.blocks import OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import Compaction, Message
 from gitsession.model.usage import answer_of
-from gitsession.session.glimpse import Spot
+from gitsession.sessions.indexed_entry import Spot
 
 __all__ = ["NAME", "OWN_COUNT", "SETTINGS", "can_cut", "estimate", "llm_role", "select", "starts_turn", "usage"]
 

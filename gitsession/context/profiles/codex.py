@@ -1,5 +1,5 @@
 """codex 0.169: rules C1 and C5 to C8 of semantics.md. Roll-backs (R1) are where the lines hang
-(``formats.codex_file``).
+(``formats.codex.parse``).
 
 Seen with the real program on rollouts of our own and of others. Not reproduced: what codex tells the model anew when
 it starts (permissions, environment, skills), and that it cuts results of tools again for a model with a smaller limit.
@@ -19,16 +19,16 @@ from gitsession.context.profiles.reach import kept
 from gitsession.context.profiles.showing import changed, changes, show_compaction, show_sent
 from gitsession.context.profiles.states import state
 from gitsession.context.value import Item, Shown, State
-from gitsession.formats import codex
-from gitsession.formats.codex_counts import tokens_in
-from gitsession.formats.codex_turns import starts_turn as is_users
-from gitsession.formats.codex_view import REPLACEMENT
-from gitsession.formats.codex_words import SUMMARY_PREFIX
-from gitsession.formats.groups import riding, spoken
-from gitsession.formats.jsonl import Failure, Object, parse
+from gitsession.formats.base.groups import riding, spoken
+from gitsession.formats.base.jsonl import Failure, Object, parse
+from gitsession.formats.codex import agent as codex
+from gitsession.formats.codex.turns import starts_turn as is_users
+from gitsession.formats.codex.usage import tokens_in
+from gitsession.formats.codex.view import REPLACEMENT
+from gitsession.formats.codex.write_items import SUMMARY_PREFIX
 from gitsession.model.blocks import Text, ToolCall
 from gitsession.model.entries import Compaction, CustomMessage, Entry, Message, ModelChange, Reset
-from gitsession.session.glimpse import Spot
+from gitsession.sessions.indexed_entry import Spot
 
 __all__ = ["NAME", "OWN_COUNT", "SETTINGS", "can_cut", "estimate", "llm_role", "select", "starts_turn", "usage"]
 

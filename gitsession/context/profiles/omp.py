@@ -20,10 +20,10 @@ from gitsession.context.profiles.turns import can_cut, starts_turn
 from gitsession.context.replay import openai_history
 from gitsession.context.rewriting import with_blocks
 from gitsession.context.value import Item, Shown
+from gitsession.git.types import Oid
 from gitsession.model.blocks import Block, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import Compaction, CustomMessage, Message
-from gitsession.session.node import Node
-from gitsession.store.base import Oid
+from gitsession.sessions.node import Node
 
 __all__ = ["NAME", "OWN_COUNT", "SETTINGS", "can_cut", "estimate", "llm_role", "select", "starts_turn", "usage"]
 

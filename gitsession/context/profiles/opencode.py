@@ -18,12 +18,12 @@ from gitsession.context.profiles.showing import Changes, changed, changes, part_
 from gitsession.context.profiles.states import state
 from gitsession.context.profiles.turns import can_cut, starts_turn
 from gitsession.context.value import Item, Shown
-from gitsession.formats import opencode
-from gitsession.formats.opencode_text import quoted
+from gitsession.formats.opencode import agent as opencode
+from gitsession.formats.opencode.json_text import quoted
 from gitsession.model.blocks import Block, File, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, Custom, Message, Reset
 from gitsession.model.results import result, result_in, unfold
-from gitsession.session.node import Node
+from gitsession.sessions.node import Node
 
 __all__ = ["NAME", "OWN_COUNT", "SETTINGS", "can_cut", "estimate", "llm_role", "select", "starts_turn", "usage"]
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from gitsession.context.line import Line, answers_to
 from gitsession.model.entries import Compaction, Opaque, Reset
-from gitsession.session.glimpse import Spot
-from gitsession.session.node import Node
+from gitsession.sessions.indexed_entry import Spot
+from gitsession.sessions.node import Node
 
 
 @dataclass(frozen=True, slots=True)

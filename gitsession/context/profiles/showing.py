@@ -23,7 +23,7 @@ from gitsession.model.entries import (
     Prune,
 )
 from gitsession.model.results import unfold
-from gitsession.session.glimpse import Spot
+from gitsession.sessions.indexed_entry import Spot
 
 
 def show(line: Line, node: Spot) -> list[Item]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gitsession.context.line import Line
 from gitsession.context.value import State
 from gitsession.model.entries import Instructions, ToolsChange
-from gitsession.session.anchors import Anchors
+from gitsession.sessions.history_state import Anchors
 
 
 def state(line: Line, *, model: str | None) -> State:

@@ -12,7 +12,7 @@ from gitsession.context.profiles.states import state
 from gitsession.context.value import Item, Shown
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message
 from gitsession.model.usage import total_tokens
-from gitsession.session.glimpse import Spot
+from gitsession.sessions.indexed_entry import Spot
 
 
 def select(line: Line, *, since_087: bool) -> Selection:

@@ -11,10 +11,10 @@ from typing import Any
 from gitsession.context.profiles import profile
 from gitsession.context.providers.wire import sendable
 from gitsession.context.value import Context, Item
-from gitsession.formats import codex
-from gitsession.formats.codex_words import OUTPUTS, call_output, items_of, sent
-from gitsession.formats.groups import spoken
-from gitsession.formats.jsonl import Failure, Object, parse
+from gitsession.formats.base.groups import spoken
+from gitsession.formats.base.jsonl import Failure, Object, parse
+from gitsession.formats.codex import agent as codex
+from gitsession.formats.codex.write_items import OUTPUTS, call_output, items_of, sent
 
 ABORTED = "aborted"
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from gitsession.context.value import Context, Item
-from gitsession.formats import pi_words
-from gitsession.formats.jsonl import Failure, parse
-from gitsession.formats.times import to_ms
+from gitsession.formats.base.jsonl import Failure, parse
+from gitsession.formats.base.times import to_ms
+from gitsession.formats.pi import write_messages
 from gitsession.model.blocks import ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Message
 
@@ -50,13 +50,13 @@ def _message(item: Item, called: Mapping[str | None, str], *, profile: str) -> d
             return _as_stated(stated, tolerant=profile == "pi")
         if entry.role == "tool" and not entry.tool_name:
             entry = dataclasses.replace(entry, tool_name=called.get(entry.tool_call_id))
-        return pi_words.message(entry, omp=profile == "omp")
+        return write_messages.message(entry, omp=profile == "omp")
     if isinstance(entry, CustomMessage):
         details = {} if entry.details is None else {"details": entry.details}
         return {
             "role": "custom",
             "customType": entry.custom_type,
-            "content": _given(written, "content", pi_words.content(entry.content)),
+            "content": _given(written, "content", write_messages.content(entry.content)),
             "display": entry.display,
             **details,
             "timestamp": at_ms,

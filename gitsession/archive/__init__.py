@@ -1,0 +1,1 @@
+"""Sessions put away: archived, or in the trash."""

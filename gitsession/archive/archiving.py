@@ -1,0 +1,197 @@
+"""Sessions into the archive and out of it, and a store made as the archive says, that others may have changed.
+
+    archive   one transaction: the archive says more, and the refs of the sessions go
+    restore   one transaction: the archive says that they are taken out, and their refs are there, and the choice of a
+              branch that the operation log has
+    join      the archive as a remote has it, joined with ours; what it says was taken out comes back
+    settle    refs of archived sessions go, where all that they lead to is archived; who went on takes his session out
+
+A kill between two of them leaves what the next sync settles. Nothing is ever only in a ref that goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+
+from gitsession.archive import archive_set, commits, trash
+from gitsession.archive.archive_set import Archive
+from gitsession.errors import (
+    Ambiguous,
+    Corrupt,
+    GitSessionError,
+    Malformed,
+    MissingObject,
+    NotFound,
+    Refused,
+    Unavailable,
+)
+from gitsession.git.ref_names import SYMBOLIC
+from gitsession.git.types import Oid, Reader, RefValue
+from gitsession.sessions import operation_log
+from gitsession.sessions.reconcile import SyncedBranch
+from gitsession.store import histories, refs
+from gitsession.store.interface import ObjectStore, Transaction
+
+
+def archive(store: ObjectStore, sids: Iterable[str], at_ms: int) -> list[str]:
+    """Archive sessions; those that were not archived before. Raises ``NotFound`` and ``Refused``, and does nothing."""
+    done = []
+    with store.transaction() as tx:
+        said = archive_set.read(store)
+        gone: dict[str, Oid] = {}
+        for sid in dict.fromkeys(sids):
+            held = store.refs(refs.session(sid))
+            if not held:
+                raise NotFound(f"no session {sid}")
+            odd = [name for name, value in held.items() if not _is_line(name, value)]
+            if odd:
+                raise Refused(f"{odd[0]} is no branch that can be archived")
+            gone |= held
+            # One that is archived already came back, and goes on from there.
+            turns = 2 if sid in said else 1
+            for _ in range(turns):
+                said = said.with_turn(sid, _ends(held))
+            done.append(sid)
+        _say(store, tx, said, at_ms)
+        for name, value in gone.items():
+            tx.move(name, None, expected=value)
+        _forget_choices(store, tx, done)
+    return done
+
+
+def restore(store: ObjectStore, sid: str, at_ms: int) -> None:
+    """Take a session out of the archive. Raises ``NotFound``."""
+    with store.transaction() as tx:
+        said = archive_set.read(store)
+        if sid not in said:
+            raise NotFound(f"no session {sid} in the archive", hint="`gitsession ls --archived` lists what is there")
+        _say(store, tx, said.with_turn(sid), at_ms)
+        _put_back(store, tx, [sid], said)
+
+
+def find(store: ObjectStore, part: str) -> str:
+    """The one archived session with ``part`` in its name. Raises ``NotFound`` or ``Ambiguous``."""
+    found = [sid for sid in archive_set.read(store) if part and part in sid]
+    if len(found) > 1:
+        raise Ambiguous(f"{part!r} fits {len(found)} archived sessions", found, hint="give more of its id")
+    if not found:
+        raise NotFound(f"no session {part[:80]!r} is archived", hint="`gitsession ls --archived` lists what is there")
+    return found[0]
+
+
+def join(store: ObjectStore, apart: Reader, theirs: Oid | None) -> list[SyncedBranch]:
+    """Take ``theirs`` into our archive; it was judged, and its objects are in the store. What became of it."""
+    ours = store.ref(refs.ARCHIVE)
+    if theirs is None or theirs == ours:
+        return []
+    try:
+        merged = commits.merge(apart, ours, theirs)
+    except (Malformed, MissingObject, Corrupt) as error:
+        return [SyncedBranch(refs.ARCHIVE, "refused", ours, ours, why=str(error))]
+    if merged.oid is None or merged.oid == ours:
+        return [SyncedBranch(refs.ARCHIVE, "ahead", ours, ours)]
+    with store.transaction() as tx:
+        before = archive_set.read(store)
+        tx.put_all(merged.objects)
+        tx.move(refs.ARCHIVE, merged.oid, expected=ours)
+        after = archive_set.read(store)
+        away = set(trash.sessions(store))
+        taken_out = [sid for sid in before if sid not in after and sid not in away]
+        _put_back(store, tx, taken_out, after)
+    return [SyncedBranch(refs.ARCHIVE, "forwarded" if ours else "new", ours, merged.oid)]
+
+
+def settle(store: ObjectStore, at_ms: int = 0, *, grow: bool = True) -> list[str]:
+    """Take away the refs of archived sessions; those that went.
+
+    A session of which a ref leads to more than is archived is taken out whole (``grow``), or left to others.
+    """
+    if not _to_settle(store, archive_set.read(store)):
+        return []
+    with store.transaction() as tx:
+        said = archive_set.read(store)
+        gone: list[str] = []
+        ahead: list[str] = []
+        for sid, held in _to_settle(store, said).items():
+            if all(_is_line(name, value) and said.holds(store.read, name, value) for name, value in held.items()):
+                for name, value in held.items():
+                    tx.move(name, None, expected=value)
+                    gone.append(name)
+                _forget_choices(store, tx, [sid])
+            else:
+                ahead.append(sid)
+        if ahead and grow:
+            before = said
+            for sid in ahead:
+                said = said.with_turn(sid)
+            _say(store, tx, said, at_ms)
+            _put_back(store, tx, ahead, before)
+    return gone
+
+
+def is_held(said: Archive, name: str, oid: Oid, read: histories.Read) -> bool:
+    """Whether a ref is one of an archived session, and leads to nothing that is not archived."""
+    return refs.session_of(name) in said and said.holds(read, name, oid)
+
+
+def _to_settle(store: ObjectStore, said: Archive) -> dict[str, dict[str, Oid]]:
+    """The refs of sessions that are archived, and here nevertheless."""
+    found: dict[str, dict[str, Oid]] = {}
+    for name, value in store.refs(refs.SESSIONS).items() if said else ():
+        sid = refs.session_of(name)
+        if sid in said:
+            found.setdefault(sid, {})[name] = value
+    return found
+
+
+def _put_back(store: ObjectStore, tx: Transaction, sids: Collection[str], said: Archive) -> None:
+    for sid in sids:
+        held = {name: value for name, value in store.refs(refs.session(sid)).items() if _is_line(name, value)}
+        ends = archive_set.ends(store.read, sid, said, held)
+        for name, oid in ends.items():
+            if held.get(name) != oid:
+                tx.move(name, oid, expected=held.get(name))
+        for name, target in _last_choices(store, sid).items():
+            if target in ends and store.ref(name) is None:
+                tx.move(name, refs.symbolic(target), expected=None)
+
+
+def _last_choices(store: ObjectStore, sid: str) -> dict[str, str]:
+    """Return the branches that the symbolic refs of a session named after the last command that moved them.
+
+    The archive has no place for them: they are of this store only, and so is the operation log.
+    """
+    found: dict[str, RefValue | None] = {}
+    with suppress(GitSessionError):  # a damaged log: `verify` names it
+        for operation in operation_log.history(store):
+            found = {move.ref: move.new for move in operation.moves if move.ref in refs.choices(sid)} | found
+            if len(found) == len(refs.choices(sid)):
+                break
+    targets = {name: refs.target(value) for name, value in found.items() if value is not None}
+    return {name: target for name, target in targets.items() if target is not None}
+
+
+def _forget_choices(store: ObjectStore, tx: Transaction, sids: Iterable[str]) -> None:
+    """Delete the symbolic refs of sessions whose branches go: they would lead nowhere, which is damage to git."""
+    for name in (name for sid in sids for name in refs.choices(sid)):
+        value = store.ref(name)
+        if value is not None:
+            tx.move(name, None, expected=value)
+
+
+def _say(store: ObjectStore, tx: Transaction, said: Archive, at_ms: int) -> None:
+    ours = store.ref(refs.ARCHIVE)
+    made = commits.added(store, ours, said, at_ms)
+    if made.oid is None:
+        raise Unavailable("nothing to archive")
+    tx.put_all(made.objects)
+    tx.move(refs.ARCHIVE, made.oid, expected=ours)
+
+
+def _ends(held: Mapping[str, Oid]) -> list[tuple[str, Oid]]:
+    return [(name.rpartition("/")[2], oid) for name, oid in held.items()]
+
+
+def _is_line(name: str, value: str) -> bool:
+    return refs.is_session_ref(name) and not value.startswith(SYMBOLIC)

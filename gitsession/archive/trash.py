@@ -1,0 +1,96 @@
+"""The trash: sessions whose refs lie below ``refs/gitsession/trash/``. All is there, and nothing lists it.
+
+``rm`` and ``restore`` are commands like others: the log has them, and undo takes them back. What remotes have stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from gitsession.errors import Ambiguous, NotFound, Refused
+from gitsession.git.types import Oid, RefValue
+from gitsession.sessions import operation_log
+from gitsession.sessions.node import before
+from gitsession.store import refs
+from gitsession.store.interface import ObjectStore
+from gitsession.store.proxy import Behind
+
+
+def sessions(store: ObjectStore) -> list[str]:
+    """The sessions in the trash, by name."""
+    names = (refs.session_of(refs.taken_out(name)) for name in store.refs(refs.TRASH))
+    return sorted({sid for sid in names if sid})
+
+
+def find(store: ObjectStore, part: str) -> str:
+    """The one session in the trash with ``part`` in its name. Raises ``NotFound`` or ``Ambiguous``."""
+    found = [sid for sid in sessions(store) if part and part in sid]
+    if len(found) > 1:
+        raise Ambiguous(f"{part!r} fits {len(found)} sessions in the trash", found, hint="give more of its id")
+    if not found:
+        raise NotFound(f"no session {part[:80]!r} in the trash", hint="`gitsession ls --trash` lists what is there")
+    return found[0]
+
+
+def remove(store: ObjectStore, sid: str, at_ms: int, group: str | None = None) -> None:
+    """Put session ``sid`` into the trash. Raises ``NotFound``; ``Refused`` where another one of its name lies there."""
+    with operation_log.recording(store, f"rm {sid}", at_ms, group) as tx:
+        found = store.refs(refs.session(sid))
+        if not found:
+            raise NotFound(f"no session {sid}")
+        for name, value in found.items():
+            _move(store, tx, name, refs.trashed(name), value)
+        _move_choices(store, tx, sid, found, refs.trashed)
+
+
+def restore(store: ObjectStore, sid: str, at_ms: int) -> None:
+    """Take it out again. Raises ``NotFound``; ``Refused`` where one of that name is there that went another way."""
+    with operation_log.recording(store, f"restore {sid}", at_ms) as tx:
+        found = store.refs(refs.trashed(refs.session(sid)))
+        if not found:
+            raise NotFound(f"no session {sid} in the trash", hint="`gitsession ls --trash` lists what is there")
+        for name, value in found.items():
+            _move(store, tx, name, refs.taken_out(name), value)
+        _move_choices(store, tx, sid, found, refs.taken_out)
+
+
+def _move(store: ObjectStore, tx: operation_log.Recorder, old: str, new: str, value: RefValue) -> None:
+    """Where a ref of that name is there already, of two lines the longer one is kept."""
+    there = store.ref(new)
+    if there is None or _leads_to(store, value, there):
+        tx.move(new, value, expected=there)
+    elif not _leads_to(store, there, value):
+        raise Refused(f"{new} is there, and went another way than {old}", hint="purge one of them, or fork it")
+    tx.move(old, None, expected=value)
+
+
+def _move_choices(
+    store: ObjectStore, tx: operation_log.Recorder, sid: str, moved: Collection[str], to: Callable[[str], str]
+) -> None:
+    """Point the symbolic refs of a session to where its refs were ``moved``: git calls a dangling one damage."""
+    for name in refs.choices(sid):
+        value = store.ref(name) or ""
+        target = refs.target(value)
+        if target is not None and target in moved:
+            tx.move(name, refs.symbolic(to(target)), expected=value)
+
+
+def _leads_to(store: ObjectStore, leaf: Oid, oid: Oid) -> bool:
+    at: Oid | None = leaf
+    while at is not None:
+        if at == oid:
+            return True
+        at = before(store, at)
+    return False
+
+
+class InTrash(Behind):
+    """A store as it would be if what is in the trash were all there is of sessions. For reading."""
+
+    def ref(self, name: str) -> RefValue | None:
+        return self._store.ref(refs.trashed(name) if name.startswith(refs.SESSIONS) else name)
+
+    def refs(self, prefix: str) -> Mapping[str, RefValue]:
+        if not prefix.startswith(refs.SESSIONS):
+            return self._store.refs(prefix)
+        return {refs.taken_out(name): value for name, value in self._store.refs(refs.trashed(prefix)).items()}

@@ -1,0 +1,1 @@
+"""Recorded states of a workspace, and rewinds to them."""

@@ -1,0 +1,171 @@
+"""Which checkpoint says what the files were at an entry of the conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from gitsession.checkpoints.attribution import BEFORE, REWIND, WORKSPACE, Step
+from gitsession.checkpoints.history import Point, histories
+from gitsession.codec.digest import to_base64url
+from gitsession.git.types import Oid
+from gitsession.sessions import graph
+from gitsession.sessions.content import entry_of, files_of
+from gitsession.sessions.node import Node
+from gitsession.store.interface import ObjectStore
+from gitsession.workspace import trees
+
+if TYPE_CHECKING:
+    from gitsession.workspace.patches import FilePatch
+
+
+def steps(store: ObjectStore, points: Sequence[Point], *, levels: trees.Levels | None = None) -> list[Step]:
+    """The checkpoints (oldest first) as steps: each with what differs from the one before it.
+
+    Of the first, where all was looked at, nothing: it attributes nothing, and its tree may be large.
+    """
+    found = []
+    levels = levels or trees.Levels(store)
+    before: Point | None = None
+    for point in points:
+        is_whole = before is None and point.entry.mode == WORKSPACE
+        changes = {} if is_whole else trees.diff(store, before.files if before else None, point.files, levels=levels)
+        found.append(Step(point.entry, changes))
+        before = point
+    return found
+
+
+def place(store: ObjectStore, points: Sequence[Point], at: Node) -> int:
+    """Which of ``points`` (oldest first) says what the files were when ``at`` was said; -1 if none was taken by then.
+
+    A workspace is one thing, so that is the newest by then, whatever branch the talk was on. Looks that belong to
+    ``at`` itself count too until anything was done.
+    """
+    here = to_base64url(at.chain)
+    number = _by_then(store, points, at, here)
+    for point in points[number + 1 :]:
+        if point.entry.target != here or point.entry.phase != BEFORE:
+            break
+        number += 1
+    return number
+
+
+def _by_then(store: ObjectStore, points: Sequence[Point], at: Node, here: str) -> int:
+    """The newest when ``at`` was said.
+
+    An entry of our own carries the tree of that one; of equal ones, and where it carries none, the clock decides. What
+    an agent's clock says is compared with ours only where nothing else tells: of the checkpoints that belong to entries
+    before it, the newest of the nearest is meant, from before any rewind that came later.
+    """
+    said_ms = entry_of(store, at).at_ms
+    others = [number for number, point in enumerate(points) if point.entry.target != here]
+    earlier = [number for number in others if points[number].entry.at_ms <= said_ms]
+    if at.source is None:
+        carried = files_of(store, at.oid)
+        same = [number for number in others if carried and points[number].files == carried]
+        return max((set(same) & set(earlier)) or same[:1] or earlier, default=-1)
+    depths = _depths(store, at, {point.entry.target for point in points if point.entry.target} - {here})
+    best, nearest = -1, len(depths)
+    for number, point in enumerate(points):
+        if point.entry.phase == REWIND and point.entry.at_ms > said_ms:
+            break
+        target = point.entry.target or ""
+        if target in depths and depths[target] <= nearest:
+            best, nearest = number, depths[target]
+    return best if best >= 0 else max(earlier, default=-1)
+
+
+class FileChange(NamedTuple):
+    """What differs at a path: git's modes and oids, ``None`` where there is nothing."""
+
+    path: str
+    old_mode: str | None
+    old: Oid | None
+    new_mode: str | None
+    new: Oid | None
+
+
+class Files(Mapping[str, Oid]):
+    """The files of a workspace as a checkpoint has them: the oid of each content by its path.
+
+    ``checkpoint``: the entry that holds them, ``None`` where none was ever taken; ``tree``: git's tree of them.
+    """
+
+    def __init__(self, store: ObjectStore, point: Point | None) -> None:
+        self.checkpoint = point.node if point else None
+        self.tree = point.files if point else None
+        self._store = store
+
+    def __getitem__(self, path: str) -> Oid:
+        found = trees.look_up(self._store, self.tree, [path])[path]
+        if found is None:
+            raise KeyError(path)
+        return found.oid
+
+    def __iter__(self) -> Iterator[str]:
+        return (path for path, _ in trees.walk(self._store, self.tree))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def read(self, path: str) -> bytes:
+        """A file's bytes, or a link's target. Raises ``KeyError``."""
+        return self._store.read(self[path])[1]
+
+    def diff(self, other: Files) -> list[FileChange]:
+        """What became of these files in ``other``."""
+        found = trees.diff(self._store, self.tree, other.tree).items()
+        return [FileChange(path, *(old or (None, None)), *(new or (None, None))) for path, (old, new) in found]
+
+    def patch(self, other: Files, paths: Collection[str] = ()) -> list[FilePatch]:
+        """Compare the contents with those of ``other``: of all files, or of those at or below ``paths``.
+
+        Raises as ``read``.
+        """
+        from gitsession.workspace import patches
+
+        tops = [path.rstrip("/") for path in paths]
+        changes = trees.diff(self._store, self.tree, other.tree)
+        if tops:
+            below = {path for path in changes if any(f"{path}/".startswith(f"{top}/") for top in tops)}
+            changes = {path: changes[path] for path in changes if path in below}
+        return patches.compare(self._store, changes)
+
+
+def found(store: ObjectStore, sid: str, at: Node, workspace: str = "") -> tuple[list[Point], int]:
+    """The line that says what the files were at an entry (oldest first), and which of it (-1: none taken by then).
+
+    Of several lines, that of stores which went on without each other: one of ``workspace`` if there is any; one that
+    has anything from by then; the one with the nearest entry on the line of ``at``; the newest; ours. Raises as
+    ``histories``.
+    """
+    lines = [(points, place(store, points, at)) for points in histories(store, sid)]
+    if len(lines) < 2:
+        return lines[0] if lines else ([], -1)
+    said = [points[max(number, 0)].entry for points, number in lines]
+    depths = _depths(store, at, {entry.target for entry in said if entry.target})
+
+    def rank(one: int) -> tuple[bool, bool, int, int]:
+        entry = said[one]
+        nearness = -depths.get(entry.target or "", len(depths))
+        return entry.workspace == workspace, lines[one][1] >= 0, nearness, entry.at_ms
+
+    return lines[max(range(len(lines)), key=rank)]
+
+
+def files_at(store: ObjectStore, sid: str, at: Node) -> Point | None:
+    """The checkpoint that says what the files were at an entry: the first, where none was made by then."""
+    points, number = found(store, sid, at)
+    return points[max(number, 0)] if points else None
+
+
+def _depths(store: ObjectStore, at: Node, wanted: set[str]) -> Mapping[str, int]:
+    """How many of ``wanted`` stand between ``at`` and each of them that is on its line."""
+    found: dict[str, int] = {}
+    for node in graph.line(store, at.oid):
+        if len(found) == len(wanted):
+            break
+        chain = to_base64url(node.chain)
+        if chain in wanted:
+            found[chain] = len(found)
+    return found

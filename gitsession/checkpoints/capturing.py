@@ -1,0 +1,136 @@
+"""Checkpoints taken: before and after a tool, by a look at the whole workspace or at the paths that a call names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from gitsession.checkpoints import history, turns
+from gitsession.checkpoints.attribution import AFTER, BEFORE, EDITED, WORKSPACE
+from gitsession.checkpoints.history import Point
+from gitsession.checkpoints.running_calls import Running
+from gitsession.codec.sayable import sayable, whole
+from gitsession.git.objects import oid_of
+from gitsession.model.entries import Checkpoint
+from gitsession.sessions import tombstone_set
+from gitsession.sessions.node import Node
+from gitsession.store.git_store import GitStore
+from gitsession.workspace import trees
+from gitsession.workspace.capture import capture, named, put
+from gitsession.workspace.read_file import Skipped, caps
+from gitsession.workspace.root import Root
+
+Phase: TypeAlias = Literal["before", "after"]
+"""What a look says of what differs: nobody's that we know of, or the session's."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Why:
+    """What a checkpoint is taken for. ``target``: the entry it belongs to; ``call``: the tool call's id."""
+
+    target: Node | None = None
+    call: str | None = None
+    reason: str | None = None
+
+
+def take(
+    store: GitStore,
+    sid: str,
+    root: Root,
+    phase: str,
+    why: Why,
+    *,
+    at_ms: int,
+    paths: Sequence[str | Path] | None = None,
+    wait_seconds: float = turns.WAIT_SECONDS,
+) -> Point:
+    """Look at the workspace, or only at ``paths`` of it, and keep what was seen if it is anything new.
+
+    Raises ``NotFound`` where nobody has spoken in the session yet, and ``Unavailable``.
+    """
+    with turns.turn(store, root.path, wait_seconds=wait_seconds):
+        return take_in_turn(store, sid, root, phase, why, at_ms=at_ms, paths=paths)
+
+
+def take_in_turn(
+    store: GitStore,
+    sid: str,
+    root: Root,
+    phase: str,
+    why: Why,
+    *,
+    at_ms: int,
+    paths: Sequence[str | Path] | None = None,
+    levels: trees.Levels | None = None,
+) -> Point:
+    """The same for who has the turn already."""
+    said = {"phase": phase, "workspace": place_of(root), "at_ms": at_ms}
+    said |= {"call": sayable(why.call), "reason": sayable(why.reason)}
+    limits = caps()._replace(secret=_withheld_by(store))
+    if paths is None:
+        seen = capture(store, root, turns.folder_of(store, root.path), caps=limits)
+        entry = Checkpoint(mode=WORKSPACE, skipped=_skipped(seen.skipped), appeared=tuple(seen.appeared), **said)  # type: ignore[arg-type]
+        return history.add(store, sid, entry, lambda tx, before: seen.tree, why.target)
+    found = named(root, paths, caps=limits)
+    states = put(store, found.changes)
+    entry = Checkpoint(mode=EDITED, paths=tuple(states), skipped=_skipped(found.skipped), **said)  # type: ignore[arg-type]
+    return history.add(
+        store,
+        sid,
+        entry,
+        lambda tx, before: trees.patch(store, tx, before.files if before else None, states, levels=levels),
+        why.target,
+    )
+
+
+def _withheld_by(store: GitStore) -> Callable[[bytes], str | None] | None:
+    """By which rule a file is left out: for a secret in it, or because its bytes were purged."""
+    guard, gone = store.guard, tombstone_set.read(store)
+    if not gone.has_files:
+        return None if guard is None else guard.in_file
+
+    def rule(data: bytes) -> str | None:
+        if gone.has_file(oid_of("blob", data)):
+            return tombstone_set.RULE
+        return None if guard is None else guard.in_file(data)
+
+    return rule
+
+
+def _skipped(left_out: Sequence[Skipped]) -> tuple[tuple[str, str], ...]:
+    return tuple((whole(left.path), whole(left.reason)) for left in left_out)
+
+
+def place_of(root: Root) -> str:
+    """How a checkpoint says where a workspace was."""
+    return os.fsencode(root.path).decode("utf-8", "replace")
+
+
+@contextmanager
+def around(
+    store: GitStore,
+    sid: str,
+    root: Root,
+    why: Why,
+    *,
+    clock: Callable[[], int],
+    running: Running,
+    paths: Sequence[str | Path] | None = None,
+) -> Iterator[Node]:
+    """Checkpoints before and after a tool, whether or not it fails; the one before it comes back."""
+    is_beside, other = running.begin(root.path, why.call)
+    try:
+        ahead = f"before {why.reason}" if why.reason else None  # what differs by then is not the tool's work
+        first = Why(target=why.target, call=other if is_beside else why.call, reason=ahead)
+        phase = AFTER if is_beside else BEFORE
+        before = take(store, sid, root, phase, first, at_ms=clock(), paths=paths)
+        try:
+            yield before.node
+        finally:
+            take(store, sid, root, AFTER, why, at_ms=clock(), paths=paths)
+    finally:
+        running.end(root.path, why.call)

@@ -1,0 +1,131 @@
+"""What is being written to a workspace, on disk before the first byte of it: so that a crash can be mended.
+
+One file for a workspace, ``<store>/gitsession/workspaces/<name>/rewind``. While it is there, something was begun and
+has not ended.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from gitsession import durable
+from gitsession.checkpoints import turns
+from gitsession.errors import Corrupt, Refused, Unavailable
+from gitsession.git.types import Oid
+from gitsession.sessions import operation_log
+from gitsession.store.git_store import GitStore
+from gitsession.store.interface import ObjectStore
+from gitsession.workspace.path_rules import Change
+from gitsession.workspace.trees import File, State
+
+Verb: TypeAlias = Literal["rewind", "undo", "redo"]
+
+NAME = "rewind"
+VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Intent:
+    """``safety``: the checkpoint that holds what was there. ``place``: the entry where the talk goes on, "" for where
+    it is. ``operation``: what an undo or redo takes back. ``made``: folders that go if they are empty then.
+    ``tag``: of temporary files. ``seen``: the operation log as it was.
+    """
+
+    verb: Verb
+    session: str
+    workspace: str
+    command: str
+    at_ms: int
+    safety: Oid
+    changes: tuple[Change, ...]
+    made: tuple[str, ...] = ()
+    place: Oid = ""
+    onto: str = ""
+    operation: Oid = ""
+    seen: Oid | None = None
+    tag: str = field(default_factory=lambda: secrets.token_hex(8))
+
+    @property
+    def words(self) -> str:
+        """What was begun, in a line."""
+        return f"{self.command} of {self.workspace}, {len(self.changes):,} files"
+
+
+def write(store: GitStore, workspace: Path, intent: Intent) -> None:
+    """Durable at the return. Raises ``Unavailable``: no file was touched, and the note may be there."""
+    file = _file(store, workspace)
+    data = json.dumps({"version": VERSION, **asdict(intent)}).encode()
+    try:
+        durable.replace(file, data, by=file.with_suffix(".new"))
+    except OSError as error:
+        raise Unavailable(f"cannot note what is to be written, in {file.parent}: {error.strerror}") from error
+
+
+def remove(store: GitStore, workspace: str) -> None:
+    """Raises ``Unavailable``: it has ended, and may be ended again."""
+    file = _file(store, Path(workspace))
+    try:
+        file.unlink(missing_ok=True)
+        durable.sync_directory(file.parent)
+    except OSError as error:
+        raise Unavailable(f"cannot note in {file.parent} that all is done: {error.strerror}") from error
+
+
+def read(store: GitStore, workspace: Path) -> Intent | None:
+    """What has not ended in that workspace. Raises ``Corrupt``."""
+    return _read(_file(store, workspace))
+
+
+def pending(store: GitStore) -> Iterator[Intent]:
+    """All that has not ended, in any workspace. Raises ``Corrupt``."""
+    for file in sorted((store.git_dir / turns.WORKSPACES).glob(f"*/{NAME}")):
+        found = _read(file)
+        if found is not None:
+            yield found
+
+
+def refuse(store: GitStore, workspace: Path) -> None:
+    """Raises ``Refused`` where something has not ended there."""
+    found = read(store, workspace)
+    if found is not None:
+        raise Refused(
+            f"not done yet: {found.words}",
+            hint="`gitsession rewind --continue` finishes it, `gitsession rewind --abort` takes it back",
+        )
+
+
+def is_done(store: ObjectStore, intent: Intent) -> bool:
+    """Whether it was all done, but for the file that says it is not."""
+    for operation in operation_log.history(store):
+        if operation.id == intent.seen:
+            return False
+        if (operation.at_ms, operation.files and operation.files.safety) == (intent.at_ms, intent.safety):
+            return True
+    return False
+
+
+def _file(store: GitStore, workspace: Path) -> Path:
+    return turns.folder_of(store, workspace) / NAME
+
+
+def _read(file: Path) -> Intent | None:
+    data = durable.read_regular(file)
+    if data is None:
+        return None
+    try:
+        found = json.loads(data)
+        if found.pop("version") != VERSION:
+            raise ValueError("of a later release")
+        changes = tuple(Change(path, _state(old), _state(new)) for path, old, new in found.pop("changes"))
+        return Intent(**{**found, "changes": changes, "made": tuple(found["made"])})
+    except (ValueError, KeyError, TypeError) as error:
+        raise Corrupt(f"{file}: {error}", hint="what it stood for is in the session's newest checkpoints") from error
+
+
+def _state(value: Any) -> State:
+    return None if value is None else File(*value)

@@ -1,0 +1,175 @@
+"""What a rewind would do, without doing it: reads only."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias, get_args
+
+from gitsession.checkpoints import at as places
+from gitsession.checkpoints.attribution import WORKSPACE, touches
+from gitsession.checkpoints.capturing import place_of
+from gitsession.checkpoints.claims import claims
+from gitsession.checkpoints.deciding import Planned, decide, writes
+from gitsession.checkpoints.history import Point
+from gitsession.errors import GitSessionError, InvalidName, NotFound
+from gitsession.git.types import Oid
+from gitsession.model.entries import Message
+from gitsession.sessions.content import entry_of
+from gitsession.sessions.node import Node, load
+from gitsession.sessions.session import Session
+from gitsession.store.interface import ObjectStore
+from gitsession.workspace import trees
+from gitsession.workspace.inspect import LINK_MODE, Now
+from gitsession.workspace.path_rules import folders_of, target_refusal
+from gitsession.workspace.root import Root
+
+What: TypeAlias = Literal["both", "conversation", "files"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RewindPlan:
+    """``at``: the entry asked for; ``place``: where the talk goes on, before it where a user said it; ``prompt``: what
+    was said then. ``leaf``: where the talk was. ``onto``: the branch that ends at ``place`` already; "" is a new one.
+
+    ``changes``: every path that the session has changed since, those it leaves too; ``made``: folders of its own.
+    """
+
+    session: str
+    what: What
+    at: Node
+    place: Node
+    prompt: str | None
+    leaf: Oid | None
+    onto: str
+    workspace: str | None = None
+    changes: tuple[Planned, ...] = ()
+    made: tuple[str, ...] = ()
+    levels: trees.Levels | None = field(default=None, repr=False, compare=False)
+    """What was read for the plan: much of it is wanted again to carry it out."""
+
+    @property
+    def moves(self) -> bool:
+        """Whether the talk goes on elsewhere."""
+        return self.what != "files" and self.leaf != self.place.oid
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.moves and not writes(self.changes)
+
+
+def plan(
+    store: ObjectStore, session: Session, at: Node, what: What = "both", *, root: Root | None = None,
+    force: bool = False,
+) -> RewindPlan:  # fmt: skip
+    """What it takes to be at an entry again. ``root``: the workspace, where files are to be looked at.
+
+    ``force``: what others have changed since goes too. Raises ``NotFound`` where files are asked for and the session
+    has no checkpoints, ``InvalidName`` for another ``what``.
+    """
+    if what not in get_args(What):
+        raise InvalidName(f"no part {what!r} of a session; there are {', '.join(get_args(What))}")
+    place, prompt = where_to(store, at)
+    leaf = session.leaf
+    ends = [name for name, oid in session.branches().items() if oid == place.oid]
+    made = RewindPlan(
+        session=session.id,
+        what=what,
+        at=at,
+        place=place,
+        prompt=prompt if what != "files" else None,
+        leaf=leaf.oid if leaf else None,
+        onto=session.branch_name if session.branch_name in ends else (ends[0] if ends else ""),
+    )
+    if what == "conversation" or root is None:
+        return made
+    return _with_files(store, made, root, force=force)
+
+
+def where_to(store: ObjectStore, at: Node) -> tuple[Node, str | None]:
+    """Where the talk goes on, and what the user is given back to say it anew."""
+    entry = entry_of(store, at)
+    if isinstance(entry, Message) and entry.role == "user" and at.parent is not None:
+        return load(store, at.parent), entry.text
+    return at, None
+
+
+def now_of(root: Root, path: str) -> Now | str:
+    """What is there; why it cannot be told, in words, where it cannot."""
+    try:
+        return root.now(path)
+    except GitSessionError as error:
+        return str(error)
+    except OSError as error:
+        return error.strerror or "it cannot be read"
+
+
+def _with_files(store: ObjectStore, made: RewindPlan, root: Root, *, force: bool) -> RewindPlan:
+    points, number = places.found(store, made.session, made.at, place_of(root))
+    if not points and made.what == "files":
+        raise NotFound(
+            f"session {made.session} has no checkpoints, so no files to bring back",
+            hint="`gitsession checkpoint` takes one",
+        )
+    number = max(number, 0)  # what was there before the first look, nobody knows
+    seen = _seen_whole(points, number)
+    levels = trees.Levels(store)
+    found = touches(places.steps(store, points[seen:], levels=levels), number - seen)
+    base = points[number].files if points else None
+    at_entry = trees.look_up(store, base, found, levels=levels)
+    for path in found.keys() - _looked_at(points[seen : number + 1], found):
+        at_entry[path] = next(touch.was for touch in found[path] if touch.ours)  # that nobody looked says nothing
+    root.forget()
+    now = {path: now_of(root, path) for path in found}
+    since_ms = points[number].entry.at_ms if points else 0
+    claimed = claims(store, made.session, place_of(root), since_ms, found, levels=levels) if found else {}
+    decided = decide(found, now, at_entry, claimed=claimed, force=force)
+    changes = [_with_links_judged(store, root, change, force=force) for change in decided]
+    gone = folders_above(change.path for change in changes if change.action == "remove")
+    return dataclasses.replace(
+        made,
+        workspace=str(root.path),
+        levels=levels,
+        changes=tuple(changes),
+        made=tuple(sorted(gone - trees.folders(store, base, gone, levels=levels))),
+    )
+
+
+def _with_links_judged(store: ObjectStore, root: Root, change: Planned, *, force: bool) -> Planned:
+    """A link that would be refused is not planned; nor is one taken away that undo would be refused."""
+    if change.action == "leave":
+        return change
+    why, now, to = None, change.now, change.to
+    if to is not None and to.mode == LINK_MODE:
+        why = _link_refusal(change.path, lambda: store.read(to.oid)[1])
+    if why is None and not force and now is not None and now.mode == LINK_MODE:
+        why = _link_refusal(change.path, lambda: root.read(change.path))
+        why = f"{why}: undo could not bring it back" if why else None
+    return change if why is None else change._replace(action="leave", to=now, why=why)
+
+
+def _link_refusal(path: str, target: Callable[[], bytes]) -> str | None:
+    """What cannot be read is told by whoever writes."""
+    try:
+        return target_refusal(path, target())
+    except (GitSessionError, OSError):
+        return None
+
+
+def _seen_whole(points: Sequence[Point], number: int) -> int:
+    """The last checkpoint up to ``number`` at which all was looked at: what came before it says nothing more."""
+    whole = (at for at in range(number, -1, -1) if at < len(points) and points[at].entry.mode == WORKSPACE)
+    return next(whole, 0)
+
+
+def _looked_at(points: Sequence[Point], paths: Iterable[str]) -> set[str]:
+    """Which of ``paths`` any of ``points`` says something of, if only that they are not there."""
+    if any(point.entry.mode == WORKSPACE for point in points):
+        return set(paths)
+    return {path for point in points for path in point.entry.paths}
+
+
+def folders_above(paths: Iterable[str]) -> set[str]:
+    """Every folder that one of ``paths`` is in."""
+    return {folder for path in paths for folder in folders_of(path)}

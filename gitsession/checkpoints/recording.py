@@ -1,0 +1,96 @@
+"""What is written to the store once files are: checkpoint, refs and operation, together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gitsession.checkpoints import capturing, history
+from gitsession.checkpoints.attribution import EDITED, REWIND
+from gitsession.checkpoints.history import Point
+from gitsession.checkpoints.intents import Intent
+from gitsession.model.entries import Checkpoint
+from gitsession.sessions import operation_log
+from gitsession.sessions.active_branch import active
+from gitsession.sessions.node import Node, load
+from gitsession.sessions.operation_log import Operation, Recorder, Written
+from gitsession.sessions.session import Session
+from gitsession.store import refs
+from gitsession.store.git_store import GitStore
+from gitsession.store.interface import Transaction
+from gitsession.workspace import trees
+from gitsession.workspace.root import Root
+from gitsession.workspace.trees import Levels, State
+
+
+def finish_rewind(
+    store: GitStore, session: Session, intent: Intent, root: Root, done: Mapping[str, State],
+    levels: Levels | None = None,
+) -> str:  # fmt: skip
+    """What a rewind leaves in the store, in one transaction; the branch where the talk goes on. ``done``: what is there
+    now of all that was to be written.
+    """
+    with operation_log.recording(store, intent.command, intent.at_ms) as recorder:
+        place = load(store, intent.place) if intent.place else session.leaf
+        if done:
+            result = record(store, recorder, intent, root, done, place, intent.at_ms, levels=levels)
+            recorder.files = Written(intent.session, capturing.place_of(root), intent.safety, result.oid)
+        if intent.place and place is not None:
+            return session.go_on(recorder, place, intent.onto)
+    return session.branch_name
+
+
+def finish_step(
+    store: GitStore, session: Session, step: operation_log.Step, intent: Intent, root: Root, done: Mapping[str, State],
+    levels: Levels | None = None,
+) -> tuple[str, Operation]:  # fmt: skip
+    """The same of an undo or redo; and the operation that it took back or did again."""
+    with store.transaction() as tx:
+        files = None
+        if done:
+            leaf = _leaf_after(store, step, session)
+            result = record(store, tx, intent, root, done, leaf, intent.at_ms, levels=levels)
+            files = Written(intent.session, capturing.place_of(root), intent.safety, result.oid)
+        operation = step.take(store, tx, intent.at_ms, files)
+        return active(store, session.id), operation
+
+
+def _leaf_after(store: GitStore, step: operation_log.Step, session: Session) -> Node | None:
+    """Where the talk will be once the step's refs have moved."""
+    ends = {move.ref: move.new for move in step.moves}
+    chosen = refs.active(session.id)
+    value = ends[chosen] if chosen in ends else store.ref(chosen)
+    name = refs.target(value) if value else refs.leaf(session.id, session.branch_name)
+    oid = ends.get(name or "", store.ref(name or ""))
+    return load(store, oid) if oid else session.leaf
+
+
+def record(
+    store: GitStore,
+    tx: Transaction | Recorder,
+    intent: Intent,
+    root: Root,
+    done: Mapping[str, State],
+    target: Node | None,
+    at_ms: int,
+    *,
+    always: bool = True,
+    levels: Levels | None = None,
+) -> Point:
+    """The checkpoint of what was written."""
+    entry = Checkpoint(
+        mode=EDITED,
+        phase=REWIND,
+        workspace=capturing.place_of(root),
+        paths=tuple(done),
+        reason=intent.command,
+        at_ms=at_ms,
+    )
+    return history.put(
+        store,
+        tx,
+        intent.session,
+        entry,
+        lambda tx, before: trees.patch(store, tx, before.files if before else None, done, levels=levels),
+        target,
+        always=always,
+    )

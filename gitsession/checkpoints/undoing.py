@@ -1,0 +1,67 @@
+"""Undo and redo, whatever the operation did: refs in the store, and files in a workspace where it wrote any."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gitsession.checkpoints.deciding import Planned, revert
+from gitsession.checkpoints.planning import folders_above, now_of
+from gitsession.checkpoints.rewinding import Rewound, take_step
+from gitsession.errors import Corrupt
+from gitsession.model.entries import Checkpoint
+from gitsession.sessions import operation_log
+from gitsession.sessions.content import entry_of, files_of
+from gitsession.sessions.node import load
+from gitsession.sessions.operation_log import Step, UndoScope, Verb, Written
+from gitsession.sessions.session import Clock, Session
+from gitsession.store.git_store import GitStore
+from gitsession.workspace import trees
+from gitsession.workspace.root import Root
+
+WHY = {"undo": "as it was before", "redo": "as it had become"}
+
+
+def take_next(
+    store: GitStore,
+    verb: Verb,
+    clock: Clock,
+    *,
+    open_root: Callable[[Written], Root],
+    open_session: Callable[[str], Session],
+    scope: UndoScope = operation_log.anywhere,
+) -> Rewound:
+    """Take back the newest command of ``scope`` that stands, or do again what was undone last.
+
+    ``open_root``: the workspace that an operation wrote to. Of its files, those that are still as it left them become
+    what they were; others stay, and are told. Raises ``NotFound``, and ``Refused`` where work would be lost.
+    """
+    step = operation_log.next_step(store, verb, scope)
+    files = step.operation.files
+    if files is None:
+        operation = (operation_log.undo if verb == "undo" else operation_log.redo)(store, clock(), scope)
+        return Rewound(verb=verb, operation=operation)
+    step.check(store)
+    with open_root(files) as root:
+        levels = trees.Levels(store)
+        changes, made = plan_step(store, step, files, root, levels)
+        return take_step(store, open_session(files.session), step, changes, made, root, clock, levels)
+
+
+def plan_step(
+    store: GitStore, step: Step, files: Written, root: Root, levels: trees.Levels | None = None
+) -> tuple[list[Planned], tuple[str, ...]]:
+    """What becomes of the files of an operation, and the folders that go if they are empty then."""
+    entry = entry_of(store, load(store, files.result))
+    if not isinstance(entry, Checkpoint):
+        raise Corrupt(f"the checkpoint {files.result} cannot be read", hint="`gitsession repair` may mend it")
+    paths = entry.paths
+    ends = [files_of(store, files.safety), files_of(store, files.result)]
+    if step.verb == "undo":
+        ends.reverse()
+    levels = levels or trees.Levels(store)
+    before, after = (trees.look_up(store, tree, paths, levels=levels) for tree in ends)
+    root.forget()
+    pairs = {path: (before[path], after[path]) for path in paths if before[path] != after[path]}
+    changes = revert(pairs, {path: now_of(root, path) for path in pairs}, why=WHY[step.verb])
+    gone = folders_above(change.path for change in changes if change.action == "remove")
+    return changes, tuple(sorted(gone - trees.folders(store, ends[1], gone, levels=levels)))

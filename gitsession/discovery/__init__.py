@@ -1,0 +1,1 @@
+"""Where the sessions of agents are on this machine."""

@@ -1,0 +1,137 @@
+"""Agents' SQLite databases, opened to be read: never written to, never copied, and only the tables that are asked for.
+
+An agent keeps credentials in the same file. SQLite itself refuses us every table that the agent's module does not name,
+so no query, view or trigger of a strange database leads there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from gitsession.errors import GitSessionError, Malformed, Unavailable
+from gitsession.formats import DATABASES
+from gitsession.formats.base.databases import Columns, Row, Stamp
+
+MAGIC = b"SQLite format 3\0"
+PATIENCE_SECONDS = 2.0
+TEXT_BYTES_MAX = 1 << 29
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A database as it stood when it was opened. ``agent``: whose it is, "" where nobody's that we know."""
+
+    agent: str
+    columns: Columns
+    db: sqlite3.Connection
+
+    def ask(self, query: str, values: Sequence[object] = ()) -> Iterator[Row]:
+        """Raises ``Unavailable`` where the database is busy, ``Malformed`` where it is damaged."""
+        with _named():
+            for row in self.db.execute(query, tuple(values)):  # noqa: UP028 - it would close what is closed by then
+                yield row
+
+
+def is_database(head: bytes) -> bool:
+    """Whether a file that begins with ``head`` is one."""
+    return head.startswith(MAGIC)
+
+
+def stamp_of(path: Path) -> Stamp:
+    """What changes when a database does: the file's own, and its write-ahead log's."""
+    found = path.stat()
+    log = stat_of(Path(f"{path}-wal"))
+    size, changed_ns = (log.st_size, log.st_mtime_ns) if log is not None else (0, 0)
+    return Stamp(found.st_size + size, max(found.st_mtime_ns, changed_ns), found.st_ino)
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[Opened]:
+    """The database at ``path``, all of it as it is at one moment, what waits in its write-ahead log included.
+
+    Raises ``Unavailable`` where it is locked or cannot be opened, ``Malformed`` where it is damaged.
+    """
+    with _named():
+        db = _connect(path)
+    try:
+        with _named():
+            db.text_factory = lambda text: text.decode("utf-8", "replace")
+            db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, TEXT_BYTES_MAX)
+            db.execute("PRAGMA trusted_schema = OFF")
+            db.execute("PRAGMA query_only = ON")
+            db.execute("BEGIN")
+            columns = _columns(db)
+            agent = next((name for name, format in DATABASES.items() if format.holds(columns)), "")
+            allowed = set(DATABASES[agent].TABLES) if agent else set()
+            db.set_authorizer(lambda *asked: _judge(allowed, *asked))
+        yield Opened(agent, {table: columns[table] for table in columns if table in allowed}, db)
+    finally:
+        db.close()
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    place = f"file:{quote(os.fsencode(path.absolute()))}"
+    for mode in ("?mode=ro", "?mode=ro&immutable=1"):
+        db = sqlite3.connect(f"{place}{mode}", uri=True, timeout=PATIENCE_SECONDS, isolation_level=None)
+        try:
+            db.execute("SELECT count(*) FROM sqlite_master")
+        except sqlite3.OperationalError as error:
+            db.close()
+            # In a folder that we may not write, SQLite cannot make the index of a log. Without a log none is needed.
+            nothing_waits = stat_of(Path(f"{path}-wal")) is None and stat_of(Path(f"{path}-journal")) is None
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CANTOPEN or not nothing_waits or "immutable" in mode:
+                raise
+            continue
+        except BaseException:
+            db.close()
+            raise
+        return db
+    raise AssertionError("the second try returns or raises")
+
+
+def _columns(db: sqlite3.Connection) -> dict[str, list[str]]:
+    """The columns of every table that some agent of ours may have. Views are none: they could show other tables."""
+    wanted = {table for format in DATABASES.values() for table in format.TABLES}
+    there = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'") if name in wanted]
+    return {name: [row[1] for row in db.execute(f'PRAGMA table_info("{name}")')] for name in there}
+
+
+_PLAIN = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_TRANSACTION)
+
+
+def _judge(allowed: set[str], action: int, first: str | None, *_: str | None) -> int:
+    if action in _PLAIN or (action == sqlite3.SQLITE_READ and first in allowed):
+        return sqlite3.SQLITE_OK
+    return sqlite3.SQLITE_DENY
+
+
+@contextlib.contextmanager
+def _named() -> Iterator[None]:
+    """SQLite's errors by ours."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _ours(error) from error
+
+
+def _ours(error: sqlite3.Error) -> GitSessionError:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return Unavailable("its agent has the database locked", hint="try again in a moment")
+    if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM):
+        return Unavailable(f"the database cannot be opened: {error}", hint="start its agent once: that mends its files")
+    return Malformed(f"the database is damaged, or half written: {error}")
+
+
+def stat_of(path: Path) -> os.stat_result | None:
+    """``None`` where nothing is there, or nothing that can be looked at."""
+    try:
+        return path.stat()
+    except OSError:
+        return None

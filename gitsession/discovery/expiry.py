@@ -1,0 +1,58 @@
+"""How many of an agent's own session files it will soon delete."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gitsession.discovery import discover
+from gitsession.formats.claude import agent as claude
+from gitsession.formats.claude import expiry
+
+SOON_DAYS = 7
+
+_DAY_MS = 24 * 60 * 60 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """``files``: how many there are. ``soon``: how many go within ``SOON_DAYS``, ``overdue`` of them at any time now.
+
+    ``not_imported``: of ``soon``, those that are not in the store as they are. ``days``: after how many a file goes.
+    """
+
+    days: int
+    files: int
+    soon: int
+    overdue: int
+    not_imported: int
+
+
+def reckon(files: Iterable[tuple[int, bool]], days: int, now_ms: int) -> Sweep:
+    """``files``: when each was last written, in ms since 1970, and whether it is imported."""
+    left = [(written_ms + days * _DAY_MS - now_ms, is_imported) for written_ms, is_imported in files]
+    soon = [(left_ms, is_imported) for left_ms, is_imported in left if left_ms <= SOON_DAYS * _DAY_MS]
+    overdue = sum(left_ms <= 0 for left_ms, _ in soon)
+    return Sweep(days, len(left), len(soon), overdue, sum(not is_imported for _, is_imported in soon))
+
+
+def look(
+    home: Path, environment: Mapping[str, str], now_ms: int, is_imported: Callable[[Path, os.stat_result], bool]
+) -> Sweep:
+    """What Claude Code, the one agent that sweeps, will do to the sessions on this machine."""
+    base = discover.base_of(claude.ROOTS[0], home, environment)
+    found = []
+    for path, format in discover.everywhere(home, environment):
+        if format is claude:
+            try:
+                stat = path.stat()
+            except OSError:
+                continue  # swept meanwhile
+            found.append((stat.st_mtime_ns // 1_000_000, is_imported(path.absolute(), stat)))
+    try:
+        settings = (base / expiry.SETTINGS).read_bytes()
+    except OSError:
+        settings = b""
+    return reckon(found, expiry.days_kept(settings), now_ms)

@@ -1,0 +1,112 @@
+"""Which project a folder belongs to, said so that it is the same on every machine (docs/decisions/0016).
+
+Reads only: the folder's own git directory is asked, with nobody's configuration, and nothing is run that it names.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from gitsession.discovery.discover import top
+from gitsession.durable import read_regular
+from gitsession.errors import Unavailable
+from gitsession.git import process
+
+DECLARED = ".gitsession-project"
+"""A file at the top of a project whose first line is its name, for one that has no repository to tell."""
+
+SECONDS_MAX = 10.0
+NAME_CHARS_MAX = 200
+
+_SCHEMES = ("https", "http", "ssh", "git", "git+ssh", "ssh+git")
+_URL = re.compile(r"([a-z+]+)://(?:[^@/]*@)?(\[[0-9A-Fa-f:.]+\]|[^:/?#]+)(?::([0-9]*))?/([^?#]*)(?:[?#].*)?")
+_SCP = re.compile(r"(?:[^@/:]+@)?(\[[0-9A-Fa-f:.]+\]|[^:/@]{2,}):(?!//)([^?#]*)(?:[?#].*)?")
+
+
+def identity_of(folder: Path) -> str | None:
+    """``remote:<host>/<path>``, else ``root:<oid>``, else ``name:<text>``; ``None`` where nothing says.
+
+    Also for a folder that is not there (any more): nothing can be said of it here. Never raises.
+    """
+    try:
+        if not folder.is_dir():
+            return None
+        place = top(folder)
+        git_dir = _git_dir(place)
+        found = _by_git(git_dir) if git_dir is not None else None
+        return found or _declared(place)
+    except (OSError, ValueError, Unavailable):
+        return None
+
+
+def of_remote(url: str) -> str | None:
+    """Host and path of a remote, whichever way it is spelt, and nothing of who fetches from it.
+
+    ``None`` for a place on this machine, and for what no other machine could understand.
+    """
+    url = url.strip()
+    found = _URL.fullmatch(url)
+    if found is not None and found[1] in _SCHEMES:
+        scheme, host, port, path = found.groups()
+        is_own = scheme in ("http", "https") and port not in (None, "", "80", "443")
+        host = f"{host}:{port}" if is_own else host
+    else:
+        scp = _SCP.fullmatch(url) if "://" not in url and "::" not in url.partition("/")[0].replace("[", "") else None
+        if scp is None:
+            return None
+        host, path = scp.groups()
+    path = re.sub(r"/+", "/", path).strip("/").removesuffix(".git").rstrip("/")
+    return f"{host.lower()}/{path}" if path else None
+
+
+def _by_git(git_dir: Path) -> str | None:
+    remotes = _remotes(git_dir)
+    names = sorted(remotes, key=lambda name: (name != "origin", name != "upstream", name))
+    said = next((found for name in names if (found := of_remote(remotes[name])) is not None), None)
+    if said is not None:
+        return f"remote:{said}"
+    root = _root_commit(git_dir)
+    return f"root:{root}" if root else None
+
+
+def _git_dir(place: Path) -> Path | None:
+    """The git directory of a working tree: a worktree's is a file that names it."""
+    found = place / ".git"
+    if found.is_dir():
+        return found
+    if not found.is_file():
+        return None
+    said = found.read_text("utf-8", "surrogateescape").strip()
+    return (place / said.removeprefix("gitdir:").strip()) if said.startswith("gitdir:") else None
+
+
+def _remotes(git_dir: Path) -> dict[str, str]:
+    """The first URL of each remote."""
+    words = ("config", "--null", "--get-regexp", r"^remote\..*\.url$")
+    told = _ask(git_dir, *words)
+    found: dict[str, str] = {}
+    for setting in told.split("\0"):
+        name, _, url = setting.partition("\n")
+        if url:
+            found.setdefault(name.removeprefix("remote.").removesuffix(".url"), url)
+    return found
+
+
+def _root_commit(git_dir: Path) -> str | None:
+    """The commit in which the history begins; of several, the first by name. A shallow clone does not know it."""
+    if _ask(git_dir, "rev-parse", "--is-shallow-repository").strip() != "false":
+        return None
+    roots = sorted(_ask(git_dir, "rev-list", "--max-parents=0", "HEAD").split())
+    return roots[0] if roots else None
+
+
+def _ask(git_dir: Path, *words: str) -> str:
+    answer = process.run(git_dir, *words, accept=range(256), timeout_seconds=SECONDS_MAX)
+    return answer.out.decode("utf-8", "surrogateescape") if answer.code == 0 else ""
+
+
+def _declared(place: Path) -> str | None:
+    data = read_regular(place / DECLARED) or b""
+    name = " ".join(data.partition(b"\n")[0][: 4 * NAME_CHARS_MAX].decode("utf-8", "replace").split())
+    return f"name:{name[:NAME_CHARS_MAX]}" if name else None

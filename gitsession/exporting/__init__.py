@@ -1,0 +1,1 @@
+"""Sessions written as files of an agent, or for people to read."""

@@ -1,0 +1,364 @@
+"""A session out of the store, as the module of an agent's format takes it: what to say, in which order, who means whom.
+
+The agent's own lines come first, as they stand in its file. What was made here follows, branch by branch, and the line
+that one goes on with comes last, because agents of pi's kind take the last line of a file for the leaf.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gitsession.codec.digest import to_base64url
+from gitsession.context import profiles
+from gitsession.context.line import Line
+from gitsession.errors import Corrupt
+from gitsession.exporting.answers import with_tool_names
+from gitsession.exporting.unfold_results import unfolded
+from gitsession.exporting.visible_history import lay_out
+from gitsession.formats import FORMATS, REFERRING, Leaving, Outgoing
+from gitsession.formats.base.outgoing import Writer
+from gitsession.formats.base.portable import portable
+from gitsession.formats.base.record import TAIL
+from gitsession.model import entries as kinds
+from gitsession.model.blocks import OtherBlock
+from gitsession.model.entries import Entry, Label, Opaque
+from gitsession.sessions import facts, graph
+from gitsession.sessions import marks as rules
+from gitsession.sessions.active_branch import active, derived
+from gitsession.sessions.attached_files import Attached
+from gitsession.sessions.content import begins_fork, entry_of, payload_of
+from gitsession.sessions.marks import Mark
+from gitsession.sessions.meta import BELOW, meta_of
+from gitsession.sessions.node import Node, position, short_id
+from gitsession.store.interface import ObjectStore
+
+NO_IMAGE = "[image: its bytes are not in this store]"
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """``is_home``: whether ``out`` begins with the agent's own file. ``is_news``: whether it says anything more.
+
+    ``left_out``: entries made here that have no place in it, because they hang below what the agent has rewritten.
+    ``is_fork``: whether it was begun here on another session's line. ``notes``: what to tell of it besides, and how
+    often. ``segment``: which of the agent's files it is, where that is not the first.
+    """
+
+    out: Outgoing
+    is_home: bool
+    is_news: bool
+    left_out: int
+    notes: Mapping[str, int]
+    is_fork: bool = False
+    segment: str | None = None
+
+
+def gather(store: ObjectStore, sid: str, format: Writer, at: Node | None = None) -> Gathered:
+    """The session ``sid`` for ``format``; ``at``: only the line that ends there."""
+    return _Gatherer(store, sid, format, at).run()
+
+
+class _Gatherer:
+    def __init__(self, store: ObjectStore, sid: str, format: Writer, at: Node | None) -> None:
+        self.store, self.sid, self.format, self.at = store, sid, format, at
+        tree = graph.tree(store, sid)
+        start, began = facts.file_start(store, tree, sid)
+        self.meta = meta_of(store, sid)
+        self.leaf = at or tree.nodes[tree.branches[active(store, sid)]]
+        self.segment = None
+        starts = facts.segment_starts(tree, self.meta.segments)
+        self.fork = next((node for node in tree.nodes.values() if begins_fork(store, node, sid)), None)
+        is_file = began is not None and began.agent == format.AGENT and not self._is_begun_here()
+        # What an agent's fork shares stands in another file of that agent's; for any other agent, and for a fork made
+        # here, of which no file is there, it goes along.
+        if starts and is_file:
+            self.segment = facts.segment_at(tree, starts, self.leaf.oid)
+            self.tree = facts.file_part(tree, starts, start, self.segment)
+            self.meta = self.meta.of_file(self.segment)
+        elif isinstance(began, kinds.Fork) and is_file:
+            self.tree = graph.below(tree, start)
+        else:
+            self.tree = tree
+        self.headers = self.meta.headers().values()
+        self.root = next(self.tree.nodes[oid] for oid in self.tree.children[None])
+        self.began = entry_of(store, self.root)
+        theirs = (node.source.agent for node in self.headers if node.source is not None)
+        self.agent = next(theirs, began.agent if began is not None else "")
+        line = [node for node in graph.line(store, self.leaf.oid) if node.oid in self.tree.nodes]
+        self.line = {node.oid for node in line}
+        self.current = [node for node in self._current(line) if not self._is_left_out(node)]
+        self.keys = {node.oid: to_base64url(node.chain) for node in self.current}
+        self.named = facts.targets(self.tree, self.meta)
+        self.attached = Attached(store, sid, NO_IMAGE)
+        self.counts: Counter[str] = Counter()
+
+    @property
+    def is_home(self) -> bool:
+        """Whether the agent has a file of this session: the export then begins with what stands in it."""
+        began, agent = self.began, self.format.AGENT
+        imported = isinstance(began, kinds.Session) and began.source_id is not None and began.agent == agent
+        has_header = any(node.source is not None and node.source.agent == agent for node in self.headers)
+        return self.segment is not None or has_header or (imported and self.fork is None)
+
+    def _is_left_out(self, node: Node) -> bool:
+        """Return whether an entry has no place in the file: it was purged, or is the header of another agent's file."""
+        is_header = node.kind == kinds.Session.kind and node.source is not None
+        return node.is_tombstone or (is_header and not self.is_home)
+
+    def _current(self, line: list[Node]) -> list[Node]:
+        """The entries that go along, parents before children, those of the leaf's line last wherever ways part."""
+        if self.at is not None:
+            return line[-2::-1]
+        gone = set(self.meta.source_file.superseded)
+        found: list[Node] = []
+        stack = [self.root]
+        while stack:
+            node = stack.pop()
+            if node.source is not None and position(node) in gone:
+                continue
+            found.append(node)
+            children = [self.tree.nodes[oid] for oid in reversed(self.tree.children.get(node.oid, []))]
+            stack += sorted(children, key=lambda child: child.oid not in self.line)
+        return found[1:]
+
+    def run(self) -> Gathered:
+        in_file = self._lines_of_the_file() if self.is_home else []
+        there = {entry.key for entry in in_file}
+        made_here = [self._leaving(node) for node in self.current if self.keys[node.oid] not in there]
+        entries = (*in_file, *made_here)
+        labels, title = self._names(entries)
+        leaf = self._key_of_leaf(entries)
+        whole = entries
+        if self.format.AGENT in FORMATS:
+            entries, labels, leaf = self._as_seen(entries, labels, leaf)
+        entries, leaf = unfolded(entries, leaf)
+        if self.format.AGENT in FORMATS:
+            named = with_tool_names(entries, whole)
+            entries = self._timed([self._portable(each) for each in named])
+        out = Outgoing(
+            session=self._session(),
+            head=self._head() if self.is_home else (),
+            tail=self._tail() if self.is_home and self.at is None else b"",
+            entries=entries,
+            leaf=leaf,
+            labels=labels,
+            title=title,
+        )
+        is_news = bool(made_here or labels or title)
+        notes, is_fork = dict.fromkeys(self._notes(is_news), 1) | self.counts, self._is_begun_here()
+        return Gathered(out, self.is_home, is_news, self._left_out(), notes, is_fork, self.segment)
+
+    def _is_begun_here(self) -> bool:
+        """Return whether the session is a fork made here: one that an agent made has an id of its own."""
+        entry = entry_of(self.store, self.fork) if self.fork is not None else None
+        return isinstance(entry, kinds.Fork) and entry.source_id is None
+
+    def _as_seen(
+        self, entries: tuple[Leaving, ...], labels: tuple[Label, ...], leaf: str | None
+    ) -> tuple[tuple[Leaving, ...], tuple[Label, ...], str | None]:
+        """Return the entries as the source's model sees them, if the target has other rules (``in_sight``)."""
+        source, target = profiles.of_agent(self.agent), profiles.of_agent(self.format.AGENT)
+        oid = next((oid for oid, key in self.keys.items() if key == leaf), None)
+        if self.is_home or source == target or leaf is None or oid is None:
+            return entries, labels, leaf
+        rules = profiles.profile(source)
+        items = rules.select(Line(self.store, oid, attached=self.attached)).items
+        shown = [(self.keys.get(item.oid, ""), item.entry) for item in items]
+        laid = lay_out(entries, leaf, shown, rules, profiles.profile(target))
+        self.counts += laid.notes
+        named = [dataclasses.replace(label, target=laid.names.get(label.target, label.target)) for label in labels]
+        return laid.entries, tuple(named), laid.leaf
+
+    def _portable(self, each: Leaving) -> Leaving:
+        """The same in blocks that the agent's messages can hold. What opencode keeps besides them no model sees."""
+        entry = each.entry
+        if each.line is not None or not isinstance(entry, kinds.Message | kinds.CustomMessage):
+            return each
+        if self.agent == "opencode":
+            content = tuple(block for block in entry.content if not isinstance(block, OtherBlock))
+            entry = dataclasses.replace(entry, content=content)
+        return dataclasses.replace(each, entry=portable(entry, self.format.AGENT, self.counts))
+
+    def _timed(self, entries: Sequence[Leaving]) -> tuple[Leaving, ...]:
+        """Entries of agents that keep no times stand where the one before them does: agents list sessions by time."""
+        times: dict[str | None, int] = {None: self._session().at_ms}
+        found = []
+        for each in entries:
+            at_ms = times[each.key] = each.entry.at_ms or times.get(each.below, 0)
+            if each.line is None and each.entry.at_ms != at_ms:
+                each = dataclasses.replace(each, entry=dataclasses.replace(each.entry, at_ms=at_ms))
+            found.append(each)
+        return tuple(found)
+
+    def _left_out(self) -> int:
+        if self.at is not None:
+            return 0
+        gone = (node for node in self.tree.nodes.values() if node.oid not in self.keys)
+        return sum(node.source is None and node.oid != self.root.oid for node in gone)
+
+    def _notes(self, is_news: bool) -> tuple[str, ...]:
+        notes = self._notes_of_leaf(is_news)
+        if self.attached.missing:
+            notes = (f"images that this store does not have become text: {len(self.attached.missing)}", *notes)
+        if any(node.is_tombstone for node in self.tree.nodes.values()):
+            notes = ("entries that were purged are left out", *notes)
+        return notes
+
+    def _notes_of_leaf(self, is_news: bool) -> tuple[str, ...]:
+        if not self.is_home or self.at is not None:
+            return ()
+        if self.leaf.oid not in self.keys and self.leaf.oid != self.root.oid:
+            return ("the active branch is no longer in the agent's file: it goes on from its own last line",)
+        if is_news or self.leaf.oid == self.tree.branches[derived(self.store, self.sid, self.tree.branches)]:
+            return ()
+        return ("the file is the agent's own, and its last line, where it goes on, is not on the active branch",)
+
+    def _key_of_leaf(self, entries: Sequence[Leaving]) -> str | None:
+        """The leaf, or the nearest before it that goes along; where its line is not in the file, the file's last."""
+        known = {entry.key for entry in entries}
+        for node in graph.line(self.store, self.leaf.oid):
+            if self.keys.get(node.oid) in known:
+                return self.keys[node.oid]
+            if node.source is not None and node.oid not in self.keys and not self._is_left_out(node):
+                break
+        return next((entry.key for entry in reversed(entries) if not entry.is_name), None)
+
+    # ---- entries
+
+    def _lines_of_the_file(self) -> list[Leaving]:
+        """The agent's file as it stands: its own lines, and lines of ours that it has taken in."""
+        numbered = {node.source.line: (node, node) for node in self.current if node.source}
+        by_chain = {self.keys[node.oid]: node for node in self.current}
+        names = {}
+        for number, (taken, chain) in self.meta.lines_of_ours().items():
+            if chain in by_chain:
+                numbered[number] = by_chain[chain], taken
+            elif chain.startswith(BELOW) and self.at is None:
+                names[number] = self._name(taken, chain.removeprefix(BELOW))
+        found = {number: self._leaving(*nodes) for number, nodes in numbered.items()} | names
+        return [found[number] for number in sorted(found)]
+
+    def _name(self, node: Node, below: str) -> Leaving:
+        """A line of ours that names an entry or the leaf, as the agent's file has it."""
+        line, id = payload_of(self.store, node), node.source.id if node.source else None
+        entry = self._meant(entry_of(self.store, node), node)
+        return Leaving(key=f"line {id}", below=below, entry=entry, line=line, id=id, is_name=True)
+
+    def _leaving(self, node: Node, kept: Node | None = None) -> Leaving:
+        """``kept``: the commit that holds the line of the agent's file."""
+        entry = entry_of(self.store, node)
+        if isinstance(entry, Opaque) and not entry.payload and entry.problem:
+            raise Corrupt(f"an entry cannot be read: {entry.problem}", hint="`gitsession verify` names what is damaged")
+        kept = kept or node
+        is_theirs = kept.source is not None and kept.source.agent == self.format.AGENT
+        if node.source is not None and not is_theirs:
+            entry = self._resolved(node, node.source.agent, entry)
+        return Leaving(
+            key=self.keys[node.oid],
+            below=self._below(node),
+            entry=self._meant(entry, node),
+            short=short_id(node.chain),
+            line=payload_of(self.store, kept) if is_theirs else None,
+            id=kept.source.id if kept.source is not None else None,
+        )
+
+    def _resolved(self, node: Node, agent: str, entry: Entry) -> Entry:
+        """``entry`` with what it names of the files beside the agent's own: the target cannot read them there."""
+        payload = payload_of(self.store, node) if agent in REFERRING else b""
+        resolved = self.attached.resolve(agent, payload)
+        return entry if resolved is payload else FORMATS[agent].read(resolved)
+
+    def _below(self, node: Node) -> str | None:
+        """The key of the entry before it; what is left out between them has none."""
+        at = self.tree.nodes.get(node.parent or "")
+        while at is not None and self._is_left_out(at):
+            at = self.tree.nodes.get(at.parent or "")
+        return self.keys.get(at.oid) if at is not None else None
+
+    def _meant(self, entry: Entry, node: Node) -> Entry:
+        """The same, with keys where it names other entries by any of their names."""
+        match entry:
+            case kinds.Compaction():
+                number = entry.extra.get("firstKeptEntryIndex")
+                if entry.first_kept is None and type(number) is int:
+                    name, extra = self._by_number(number), dict(entry.extra)
+                    extra.pop("firstKeptEntryIndex")
+                    return dataclasses.replace(entry, first_kept=name, extra=extra)
+                return dataclasses.replace(entry, first_kept=self._key(entry.first_kept, node))
+            case kinds.BranchSummary():
+                return dataclasses.replace(entry, left=self._key(entry.left, node))
+            case kinds.ContextEdit() | kinds.Label():
+                return dataclasses.replace(entry, target=self._key(entry.target, node) or "")
+            case kinds.Prune():
+                targets = tuple(self._key(target, node) or target for target in entry.targets)
+                return dataclasses.replace(entry, targets=targets)
+        return entry
+
+    def _key(self, name: str | None, node: Node) -> str | None:
+        """The key of the entry that is meant. The root is no entry of an agent's: the first one behind it is meant."""
+        oid = self.named.get(name) if name is not None else None
+        if oid == self.root.oid:
+            at = node
+            while at.parent is not None and at.parent != self.root.oid:
+                at = self.tree.nodes[at.parent]
+            oid = at.oid
+        return name if oid is None else self.keys.get(oid, name)
+
+    def _by_number(self, number: int) -> str | None:
+        """The key of the entry with this index among the lines of the agent's file that parse; the header is 0."""
+        parsed = [(node.source.line, node.oid) for node in self.current if node.source and node.kind != Opaque.kind]
+        return self.keys[sorted(parsed)[number - 1][1]] if 0 < number <= len(parsed) else None
+
+    # ---- names and headers
+
+    def _names(self, entries: Sequence[Leaving]) -> tuple[tuple[Label, ...], kinds.Title | None]:
+        """Labels and title that whoever reads ``entries`` in order would not find."""
+        marks = facts.marks(self.store, self.sid, self.tree, self.meta)
+        theirs = [mark for mark in marks if mark.line is not None] if self.is_home else []
+        ours = [mark for mark in marks if mark.line is None or not self.is_home]
+        labels, title = self._labels(entries, ours, marks), rules.title(marks)
+        # What is in the file by a line of ours counts as its agent's word: the later line wins.
+        said = [(at, each.entry) for at, each in enumerate(entries) if isinstance(each.entry, kinds.Title)]
+        theirs += [Mark("title", each.at_ms, at + 2, b"", "", (each.title or "").strip()) for at, each in said]
+        times = [mark.at_ms for mark in ours if mark.what != "label" and (mark.value or None) == title]
+        is_news = any(mark.what != "label" for mark in ours) and title != rules.title(theirs)
+        return labels, kinds.Title(title=title, at_ms=max(times, default=0)) if is_news else None
+
+    def _labels(self, entries: Iterable[Leaving], ours: list[Mark], marks: list[Mark]) -> tuple[Label, ...]:
+        said: dict[str, str] = {}
+        for each in entries:
+            if isinstance(each.entry, Label):
+                said[each.entry.target] = (each.entry.label or "").strip()
+        in_force = {self.keys[oid]: text for oid, text in rules.labels(marks, self.named).items() if oid in self.keys}
+        labels = []
+        for mark in sorted((mark for mark in ours if mark.what == "label"), key=lambda mark: mark.order):
+            key = self.keys.get(self.named.get(mark.target, ""))
+            if key is not None and said.get(key, "") != in_force.get(key, "") == mark.value:
+                labels.append(Label(target=key, label=mark.value or None, at_ms=mark.at_ms))
+                said[key] = mark.value
+        return tuple(labels)
+
+    def _head(self) -> tuple[bytes, ...]:
+        """The header lines as the agent last wrote them; before a rewrite, for a line of that time."""
+        if self.segment is not None:
+            return (payload_of(self.store, self.root),)
+        before = None if self.at is None else [node for node in self.current if node.source is not None]
+        lines = {number: node for number, node in self.meta.headers(before).items() if number != TAIL}
+        return tuple(payload_of(self.store, lines[number]) for number in sorted(lines))
+
+    def _tail(self) -> bytes:
+        node = self.meta.headers().get(TAIL)
+        return b"" if node is None else payload_of(self.store, node)
+
+    def _session(self) -> kinds.Session:
+        """What a header of ours says: the session's own name here, so that it is known again."""
+        header = self.meta.header
+        cwd, at_ms = header.cwd if header is not None else None, self.began.at_ms
+        if self.fork is not None:
+            forked = entry_of(self.store, self.fork)
+            assert isinstance(forked, kinds.Fork)
+            cwd, at_ms = forked.cwd or cwd, forked.at_ms
+        return kinds.Session(agent=self.format.AGENT, source_id=self.sid, cwd=cwd, at_ms=at_ms)

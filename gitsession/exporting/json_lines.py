@@ -1,0 +1,40 @@
+"""A session as plain lines of JSON, for programs that know no agent: what each entry means, none of its agent's words.
+
+docs/commands.md, "gitsession export", says what a line holds. Nothing takes such a file in again.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from gitsession.formats.base.outgoing import Leaving, Line, Outgoing, Written
+from gitsession.model.entries import kind_of
+from gitsession.model.plain import plain
+
+AGENT = "jsonl"
+
+
+def write(out: Outgoing) -> Written:
+    """``Writer``: the session, then every entry, parents before children. Nothing is left out."""
+    head = {
+        "type": "session",
+        "session": out.session.source_id,
+        "agent": out.session.agent,
+        "cwd": out.session.cwd,
+        "at": out.session.at_ms,
+        "title": out.name(),
+        "leaf": out.leaf,
+        "labels": out.all_labels(),
+    }
+    return Written((Line(_json(head)), *(Line(_json(_entry(each)), each.key) for each in out.entries)))
+
+
+def _entry(each: Leaving) -> dict[str, Any]:
+    said = {"kind": kind_of(each.entry), "at": each.entry.at_ms, "body": plain(each.entry)}
+    return {"type": "entry", "id": each.key, "parent": each.below, "source_id": each.id, **said}
+
+
+def _json(value: dict[str, Any]) -> bytes:
+    """In ASCII, so that any text can stand in it."""
+    return json.dumps(value, separators=(",", ":"), default=str).encode()

@@ -1,0 +1,291 @@
+"""A session put where an agent looks for it, and the command that goes on with it there.
+
+Nothing is ever overwritten: what is there is left as it is, or, where it is the beginning of what belongs there, the
+rest is put behind it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+
+from gitsession import durable
+from gitsession.codec.digest import to_base64url
+from gitsession.discovery import discover
+from gitsession.errors import Refused
+from gitsession.exporting import export_session, into_database, session_files
+from gitsession.exporting.export_session import SentOut, agent_of, send
+from gitsession.exporting.into_database import GoneOn
+from gitsession.formats import ACCOMPANIED, FORMATS, IMPORTING, RESUMABLE, Resumable, Source, Workspace
+from gitsession.model.entries import Message, Session
+from gitsession.sessions import facts, graph
+from gitsession.sessions.active_branch import active, derived
+from gitsession.sessions.attached_files import Attached
+from gitsession.sessions.node import Node, load
+from gitsession.sessions.revealed import Shown
+from gitsession.store.interface import ObjectStore
+
+NOT_HELD = "files that the session names, and neither the agent nor this store has"
+NOT_MARKED = "results that are old here and not there, as its import passes over what it has"
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """``file``: where the session lies or goes, with ``data`` in it. ``held``: how many bytes of it are there already,
+    ``None``: no file. ``id``: what the agent calls the session. ``commands``: run one after the other in ``cwd``; the
+    last goes on with it, one before that has the agent take the file in. ``sent``: what there is to tell of ``data``.
+    ``entry``: the chain of the entry that it goes on from.
+    ``beside``: files that the session names or goes on from and the agent does not have, to be written beside it.
+    """
+
+    sent: SentOut
+    data: bytes
+    id: str
+    file: Path
+    held: int | None
+    commands: tuple[tuple[str, ...], ...]
+    cwd: str
+    entry: str
+    beside: Mapping[Path, bytes] = field(default_factory=dict)
+
+    @property
+    def is_there(self) -> bool:
+        """True if the session's own file need not be written."""
+        return self.held == len(self.data)
+
+
+def said(source: Source) -> bytes:
+    """A digest of what a session says, to know again what was handed to an agent."""
+    parts = (*(record.payload for record in source.records), source.tail or b"", source.waiting)
+    return sha256(b"".join(b"%d:%b" % (len(part), part) for part in parts)).digest()
+
+
+def source_of(plan: Resumption) -> Source:
+    """What an import would make of the file as it is handed over. Raises ``Malformed``."""
+    return FORMATS[plan.sent.agent].split(plan.data, name=discover.name_of(plan.file))
+
+
+def workspace(cwd: str | Path, home: Path, environment: Mapping[str, str]) -> Workspace:
+    """The folder ``cwd`` on this machine."""
+    names = ("TMPDIR", "TMP", "TEMP")
+    temporary = next((found for name in names if (found := environment.get(name))), "/tmp")
+    return Workspace(*(os.path.realpath(path) for path in (cwd, home, temporary)))
+
+
+def plan(
+    store: ObjectStore,
+    sid: str,
+    agent: str | None,
+    at: Node | None,
+    where: Workspace,
+    environment: Mapping[str, str],
+    find: Callable[[str, str], str | None] | None = None,
+) -> Resumption:
+    """How ``agent``, by default the session's own, goes on at ``at``, by default the leaf, in ``where``. Reads only.
+
+    ``find``: the session here that an agent calls so, to say where it went on.
+    Raises ``Refused`` where the agent has gone on with its file since it was imported, or another one is in its place;
+    where nothing has been said at ``at`` yet; and where there is no such agent, or none that goes on with a file.
+    """
+    agent = agent or agent_of(store, sid, facts.file_start(store, graph.tree(store, sid), sid)[1])
+    format = RESUMABLE.get(agent)
+    if format is None:
+        raise Refused(
+            f"there is no way known to go on in {agent} with a session of ours",
+            hint=f"--in says where: {' or '.join(RESUMABLE)}",
+        )
+    if at is not None and not any(node.kind == Message.kind for node in graph.line(store, at.oid)):
+        raise Refused(
+            f"nothing is said in session {sid} as far as this entry: there is nothing to go on with",
+            hint="name a later entry: `gitsession log` shows them",
+        )
+    shown = Shown(store)  # the agent's own file has it all, and goes on where it left
+    sent = send(shown, sid, agent, _unless_whole(store, sid, at), where.cwd).from_store(shown)
+    assert sent.session is not None
+    id = format.called(sent.session.source_id or sid)
+    try:
+        file, data, held = _found(format, sent, sent.session, where, environment)
+        unmarked = into_database.check(format, sent.data, Path(where.home), environment) if agent in IMPORTING else 0
+    except GoneOn as error:
+        there = find(agent, id) if find is not None else None
+        if there in (None, sid):
+            raise
+        what = f"{error.path} was gone on with: that is session {there} here"
+        raise Refused(what, hint=f"`gitsession resume {there}` goes on there") from None
+    commands = [format.resume_command(id, str(file))]
+    if agent in IMPORTING:
+        commands = [IMPORTING[agent].take_in_command(str(file)), *commands]
+        if unmarked:
+            sent = replace(sent, notes={**sent.notes, NOT_MARKED: unmarked})
+    entry = to_base64url((at or load(store, graph.branches(store, sid)[active(store, sid)])).chain)
+    beside, missing = _beside(format, file, data, Attached(shown, sid), where, environment)
+    folder = _folder(format, where, environment)
+    for base in session_files.bases(shown, agent, data, find) if find is not None else ():
+        beside |= _missing(folder, base)
+    if missing:
+        sent = replace(sent, notes={**sent.notes, NOT_HELD: missing})
+    return Resumption(sent, data, id, file, held, tuple(map(tuple, commands)), where.cwd, entry, beside)
+
+
+def perform(plan: Resumption) -> None:
+    """Write what is not there yet. Raises ``Refused`` where somebody was faster, ``OSError``."""
+    for place, content in plan.beside.items():
+        try:
+            _write(place, content)
+        except FileExistsError:  # a beginning of it; or the agent was faster
+            held = discover.read(place)[1]
+            if content.startswith(held) and held != content:
+                _put_behind(place, len(held), content)
+    if plan.is_there:
+        return
+    if plan.held is not None:
+        _put_behind(plan.file, plan.held, plan.data)
+        return
+    try:
+        _write(plan.file, plan.data)
+    except FileExistsError:
+        raise _is_other(plan.file) from None
+
+
+def _write(file: Path, data: bytes) -> None:
+    """Write a whole new file. Raises ``FileExistsError``."""
+    durable.make_directories(file.parent)
+    scratch = file.parent / f".gitsession-{secrets.token_hex(8)}.tmp"
+    durable.write_new(scratch, data)
+    try:
+        _name(scratch, file)
+    finally:
+        scratch.unlink(missing_ok=True)
+    durable.sync_directory(file.parent)
+
+
+def _beside(
+    format: Resumable, file: Path, data: bytes, held: Attached, where: Workspace, environment: Mapping[str, str]
+) -> tuple[dict[Path, bytes], int]:
+    """The files to write beside the session's own, by their places, and how many of them the store does not have."""
+    accompanied = ACCOMPANIED.get(format.AGENT)
+    found: dict[Path, bytes] = {}
+    missing = 0
+    for wanted in accompanied.beside(data, discover.name_of(file)) if accompanied is not None else ():
+        if not wanted.home:
+            continue
+        place = _folder(format, where, environment) / wanted.home
+        if os.path.lexists(place):
+            continue
+        content = held.get(wanted.name)
+        if content is not None and sha256(content).hexdigest() == wanted.sha256:
+            found[place] = content
+        else:
+            missing += 1
+    return found, missing
+
+
+def _unless_whole(store: ObjectStore, sid: str, at: Node | None) -> Node | None:
+    """``None`` where the whole file goes on at ``at``; else the entry whose line alone does."""
+    leaves = graph.branches(store, sid)
+    leaf = leaves[active(store, sid)]
+    wanted = at.oid if at is not None else leaf
+    if wanted == leaf == leaves[derived(store, sid, leaves)] and export_session.is_in_newest(store, sid, leaf):
+        return None
+    return at if at is not None else load(store, leaf)
+
+
+def _found(
+    format: Resumable, sent: SentOut, header: Session, where: Workspace, environment: Mapping[str, str]
+) -> tuple[Path, bytes, int | None]:
+    """The file that goes on, what belongs in it, and how much of that is there. Raises ``Refused``.
+
+    What an agent finds for ``where`` though its header names another folder stays as it is.
+    """
+    base = _folder(format, where, environment)
+    place = base / (sent.place or format.place(header, where))
+    if format.AGENT in IMPORTING:
+        # The agent has a copy of its own. What an earlier file of ours said is no history, and need not be in the way.
+        place = place.with_stem(f"{place.stem}-{sha256(sent.data).hexdigest()[:12]}")
+    others = []
+    lies = [session_files.AgentFile(sent.place, sent.data).pattern] if sent.place else format.lies(header, where)
+    for file in _there(base, place, lies):
+        held = discover.read(file)[1]
+        for data in (sent.data, sent.stay):
+            if data.startswith(held):
+                return file, data, len(held)
+        others.append(_has_grown(file) if held.startswith((sent.data, sent.stay)) else _is_other(file))
+    if others:
+        raise others[0]
+    return place, sent.data, None
+
+
+def _folder(format: Resumable, where: Workspace, environment: Mapping[str, str]) -> Path:
+    """The agent's own folder; of an agent that has none, the one to go on in."""
+    if not format.ROOTS:
+        return Path(where.cwd)
+    return discover.base_of(format.ROOTS[0], Path(where.home), environment).absolute()
+
+
+def _missing(folder: Path, base: session_files.AgentFile) -> dict[Path, bytes]:
+    """The file that another one goes on from, by its place, where not all of it is there.
+
+    The agent may have gone on with it, in whatever folder. Raises ``Refused`` where it says something else.
+    """
+    place = folder / base.place
+    for file in _there(folder, place, [base.pattern]):
+        held = discover.read(file)[1]
+        header, _, rest = held.partition(b"\n")
+        whole = base.data.partition(b"\n")[2]
+        if rest.startswith(whole):
+            return {}
+        if whole.startswith(rest):
+            return {file: header + b"\n" + whole}
+        raise _is_other(file)
+    return {place: base.data}
+
+
+def _there(base: Path, place: Path, globs: Sequence[str]) -> Iterator[Path]:
+    if os.path.lexists(place):
+        yield place
+    for pattern in globs:
+        yield from (file for file in sorted(base.glob(pattern)) if file != place)
+
+
+def _put_behind(file: Path, held: int, data: bytes) -> None:
+    """Who is killed here leaves a longer beginning. A program that has the file open goes on with the same one."""
+    fd = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+    try:
+        if os.fstat(fd).st_size != held:
+            raise _has_grown(file)
+        rest = memoryview(data)[held:]
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _name(scratch: Path, file: Path) -> None:
+    """``file`` from now on, unless there is one: a rename would replace it."""
+    try:
+        os.link(scratch, file)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if os.path.lexists(file):
+            raise FileExistsError(errno.EEXIST, "is there", str(file)) from None
+        os.rename(scratch, file)
+
+
+def _has_grown(file: Path) -> GoneOn:
+    return GoneOn(file, f"{file} has more in it than was taken in: it was gone on with")
+
+
+def _is_other(file: Path) -> Refused:
+    return Refused(
+        f"{file} is there already, and says something else; it is left as it is",
+        hint=f"`gitsession import {shlex.quote(str(file))}` takes in what it says; it is written anew where it is gone",
+    )

@@ -1,0 +1,117 @@
+"""Sessions of several files: the others that an agent has of one, and those that a file goes on from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple, Protocol
+
+from gitsession.discovery import discover
+from gitsession.errors import NoBase
+from gitsession.exporting import export_session
+from gitsession.formats import CONTINUING, Format
+from gitsession.sessions.meta import meta_of
+from gitsession.store.interface import ObjectStore
+
+
+class AgentFile(NamedTuple):
+    """One of an agent's files. ``place``: where it lies below the agent's folder."""
+
+    place: str
+    data: bytes
+
+    @property
+    def name(self) -> str:
+        return PurePosixPath(self.place).name
+
+    @property
+    def pattern(self) -> str:
+        """A glob for the places where the agent may have put it: the time in its name is that of some time zone."""
+        folder, _, name = self.place.rpartition("/")
+        top = folder.partition("/")[0]
+        ids = name.split("-", 6)[-1] if name.count("-") > 6 else name
+        return f"{top}/*/*/*/*{ids}"
+
+
+class WaitingFile(NamedTuple):
+    """A file that cannot be imported before the one that it goes on from, which ``error`` names."""
+
+    path: Path
+    format: Format | None
+    named: bool
+    error: NoBase
+
+
+class Take(Protocol):
+    """Import the sessions at ``path``: record in an ``ImportQueue`` what was imported and what has to wait."""
+
+    def __call__(self, path: Path, format: Format | None = None, *, named: bool = False) -> object: ...
+
+
+def beside(waiting: WaitingFile) -> Iterable[Path]:
+    """Return the files in the folders around a waiting file that may be the one that it goes on from."""
+    return discover.called(waiting.path, waiting.error.source_id)
+
+
+class ImportQueue:
+    """The order in which files are imported that go on from one another.
+
+    ``imported``: each file with the agent's id for it; ``waiting``: files whose base has not been imported.
+    """
+
+    def __init__(self) -> None:
+        self.imported: list[tuple[Path, str]] = []
+        self.waiting: list[WaitingFile] = []
+
+    def take_what_waits(self, take: Take, locate: Callable[[WaitingFile], Iterable[Path]] = beside) -> None:
+        """Import the files that waiting ones go on from, as far as ``locate`` finds them, and then the waiting ones."""
+        self._take_bases(take, locate)
+        came = {id for _, id in self.imported}
+        while again := [each for each in self.waiting if each.error.source_id in came]:
+            self.waiting = [each for each in self.waiting if each.error.source_id not in came]
+            before = len(self.imported)
+            for each in again:
+                take(each.path, each.format, named=each.named)
+            came = {id for _, id in self.imported[before:]}
+
+    def _take_bases(self, take: Take, locate: Callable[[WaitingFile], Iterable[Path]]) -> None:
+        tried = {path for path, _ in self.imported} | {each.path for each in self.waiting}
+        at = 0
+        while at < len(self.waiting):  # a base may wait for its own
+            each = self.waiting[at]
+            at += 1
+            for base in locate(each):
+                if base not in tried:
+                    tried.add(base)
+                    take(base, each.format)
+
+
+def bases(store: ObjectStore, agent: str, data: bytes, find: Callable[[str, str], str | None]) -> list[AgentFile]:
+    """Return the files that ``data`` goes on from, the nearest first.
+
+    ``find``: the session that an agent calls so, by the id of any of its files. What is not here is left out.
+    """
+    format = CONTINUING.get(agent)
+    found: list[AgentFile] = []
+    seen: set[str] = set()
+    id = format.base_of(data) if format is not None else None
+    while format is not None and id is not None and id not in seen:
+        seen.add(id)
+        sid = find(agent, id)
+        if sid is None:
+            break
+        segment = id if id in meta_of(store, sid).segments else None
+        base = export_session.segment(store, sid, segment)
+        found.append(AgentFile(format.place_of(base, segment), base))
+        id = format.base_of(base)
+    return found
+
+
+def others(store: ObjectStore, agent: str, sid: str, data: bytes) -> Iterator[AgentFile]:
+    """Yield the agent's files of a session, but that one whose content is ``data``."""
+    format = CONTINUING.get(agent)
+    ids = export_session.segments(store, sid) if format is not None else []
+    for segment in ids if len(ids) > 1 else []:
+        content = export_session.segment(store, sid, segment)
+        if format is not None and content != data:
+            yield AgentFile(format.place_of(content, segment), content)

@@ -1,0 +1,312 @@
+"""The session of another agent as its model sees it: where a hand-over to an agent with other rules starts.
+
+Agents differ in what their model sees of a line: edits, prunes, commands that are kept from it, lists that stand for
+what a compaction replaced, answers kept block by block. The context of the source has applied them all, so entries of
+the line to the leaf give way to what it shows of them. What stands before the newest compaction or reset is history,
+and stays. Branches beside that line stay as they are, with whole answers.
+
+1. no compaction, no reset                        -> what the context shows of each entry, in its place
+2. a summary, then what it kept, then what follows -> the compaction, and 1 for what it kept and for what follows
+3. any other compaction, any other order          -> a reset, what the context shows up to there, and 1 for the rest
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from gitsession.context.profiles import Profile
+from gitsession.context.value import Shown
+from gitsession.exporting.answers import AnswerPart, grouped
+from gitsession.formats import Leaving
+from gitsession.formats.base.outgoing import called
+from gitsession.model.blocks import Block, ToolCall
+from gitsession.model.entries import (
+    BranchSummary,
+    Compaction,
+    ContextEdit,
+    Custom,
+    CustomMessage,
+    Entry,
+    Label,
+    Message,
+    Prune,
+    Reset,
+)
+
+EARLIER = "What happened before this point in the conversation, in summary:"
+
+_BY_BLOCK = ("codex",)
+"""Agents that keep each block of an answer as a record of its own, and do not say which belong together."""
+
+_KEEP_UNSENT = ("pi", "omp")
+"""Agents that keep answers that broke off, and commands that the user excluded, and send neither."""
+
+_JOINS_RESULTS = ("claude",)
+"""Agents that take a result on another branch for a result of the answer that it hangs below."""
+
+_Placed = tuple[int, Entry]
+"""Something that the context shows, and the place of its entry on the path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """Entries as they go along, and the key of the leaf. ``names``: the key that stands for each that is gone.
+
+    ``notes``: what is left out, and how often.
+    """
+
+    entries: tuple[Leaving, ...]
+    leaf: str | None
+    names: Mapping[str, str]
+    notes: Counter[str]
+
+
+def lay_out(
+    entries: Sequence[Leaving], leaf: str, shown: Sequence[tuple[str, Shown]], source: Profile, target: Profile
+) -> Laid:
+    """Return ``entries`` with the line to ``leaf`` as a context shows it.
+
+    Args:
+        entries: parents before children.
+        shown: the context at ``leaf``: each thing that it shows, with the key of its entry.
+        source: the profile that made the context.
+        target: the profile of the agent that will read the entries.
+    """
+    path = _path(entries, leaf)
+    by_block = source.NAME in _BY_BLOCK
+    notes: Counter[str] = Counter()
+    at_of = {each.key: at for at, each in enumerate(path)}
+    placed = [(at_of[key], entry) for key, entry in shown if key in at_of and _goes_along(entry, source, target, notes)]
+    start, seen = _laid(path, placed)
+    _count_unseen(path[start:], shown, notes)
+    history = grouped([AnswerPart(each, each.entry) for each in path[:start]], by_block=by_block)
+    line = _linked([*history, *grouped(seen, by_block=by_block, notes=notes)], None)
+    ends: dict[str | None, str | None] = {None: None}
+    names: dict[str, str] = {}
+    _follow(path, line, ends, names)
+    beside, lost = [], set[str | None]()
+    for chain in _chains([each for each in entries if each.key not in at_of]):
+        if target.NAME in _JOINS_RESULTS and (_is_result(chain[0].entry) or chain[0].below in lost):
+            lost.update(each.key for each in chain)
+            notes["entries of branches that begin among results, which are left out"] += len(chain)
+            continue
+        linked = _linked(grouped([AnswerPart(each, each.entry) for each in chain], by_block=by_block), chain[0].below)
+        linked[0] = dataclasses.replace(linked[0], below=ends.get(chain[0].below))
+        _follow(chain, linked, ends, names)
+        beside += linked
+    found = tuple(_renamed(each, names) for each in _in_order(line, beside))
+    return Laid(found, line[-1].key if line else None, names, notes)
+
+
+def _path(entries: Iterable[Leaving], leaf: str | None) -> list[Leaving]:
+    """Return the entries from the first to ``leaf``."""
+    by_key = {each.key: each for each in entries}
+    found: list[Leaving] = []
+    while leaf is not None and leaf in by_key:
+        found.append(by_key.pop(leaf))
+        leaf = found[-1].below
+    return found[::-1]
+
+
+def _goes_along(entry: Shown, source: Profile, target: Profile, notes: Counter[str]) -> bool:
+    """Return whether the source sends ``entry`` to its model, or the target has a word for what is sent to none."""
+    keeps = target.NAME in _KEEP_UNSENT
+    if source.llm_role(entry) is None and not (keeps and target.llm_role(entry) is None):
+        notes[_unseen(entry)] += 1
+        return False
+    if isinstance(entry, Message) and entry.failed and not keeps:
+        notes["answers that broke off, which are left out"] += 1
+        return False
+    return True
+
+
+def _count_unseen(path: Iterable[Leaving], shown: Sequence[tuple[str, Shown]], notes: Counter[str]) -> None:
+    """Count entries of which the context shows nothing, and calls that it has left out of others."""
+    keys = {key for key, _ in shown}
+    blocks = {repr(block) for _, entry in shown for block in _blocks(entry)}
+    for each in path:
+        if isinstance(each.entry, Message | CustomMessage | BranchSummary) and each.key not in keys:
+            gone = [block for block in _blocks(each.entry) if repr(block) not in blocks]
+            if gone or not _blocks(each.entry):
+                notes[_unseen(each.entry)] += 1
+                continue
+        for block in _blocks(each.entry):
+            if isinstance(block, ToolCall) and repr(block) not in blocks:
+                notes["calls that the model is not shown, which are left out"] += 1
+
+
+def _unseen(entry: Entry) -> str:
+    what = _CALLED.get(entry.role) if isinstance(entry, Message) else None
+    return f"{what or called(entry)} that the model is not shown, which are left out"
+
+
+_CALLED = {"shell": "commands", "tool": "results of tools", "system": "system messages"}
+"""The names of messages in notes, by role."""
+
+
+def _blocks(entry: Entry) -> tuple[Block, ...]:
+    return entry.content if isinstance(entry, Message | CustomMessage) else ()
+
+
+def _is_result(entry: Entry) -> bool:
+    return isinstance(entry, Message) and entry.role == "tool"
+
+
+# What the context shows, in place of the entries that it comes from
+
+
+def _laid(path: Sequence[Leaving], shown: Sequence[_Placed]) -> tuple[int, list[AnswerPart]]:
+    """Return where on ``path`` the part begins that the model sees, and what that part is."""
+    base = max((at for at, each in enumerate(path) if isinstance(each.entry, Compaction | Reset)), default=-1)
+    if shown and isinstance(path[shown[0][0]].entry, Custom):
+        base = max(base, shown[0][0])  # what an agent has read again stands for all before it
+    if base < 0 or isinstance(path[base].entry, Reset):
+        start, in_place = max(base, 0), _in_place(path, shown, max(base, 0))
+    else:
+        start, in_place = _compacted(path, base, shown)
+    return (start, in_place) if in_place is not None else _anew(path, base, shown)
+
+
+def _in_place(path: Sequence[Leaving], shown: Sequence[_Placed], start: int) -> list[AnswerPart] | None:
+    """Return the pieces from ``start`` on; ``None`` where the context has another order than the line."""
+    by_place: dict[int, list[Entry]] = {}
+    before = start
+    for at, entry in shown:
+        if at < before:
+            return None
+        by_place.setdefault(at, []).append(entry)
+        before = at
+    found: list[AnswerPart] = []
+    for at, each in enumerate(path[start:], start):
+        if at in by_place:
+            found += [AnswerPart(each, entry) for entry in by_place[at]]
+        elif not isinstance(each.entry, _GIVES_WAY) or (at == start and isinstance(each.entry, Reset)):
+            found.append(AnswerPart(each, each.entry))
+    return found
+
+
+_GIVES_WAY = (Message, CustomMessage, BranchSummary, Compaction, ContextEdit, Prune, Reset)
+"""Kinds that a model sees, or that change what it sees: the context has done what they say."""
+
+
+def _compacted(path: Sequence[Leaving], base: int, shown: Sequence[_Placed]) -> tuple[int, list[AnswerPart] | None]:
+    """Case 2; nothing where the context is no summary with what it kept behind it."""
+    entry = path[base].entry
+    count = next((n for n, (at, _) in enumerate(shown) if at != base), len(shown))
+    said = [each for _, each in shown[:count]]
+    summary = next((n for n, each in enumerate(said) if _is_summary(each, entry)), None)
+    if not isinstance(entry, Compaction) or summary is None:
+        return base, None
+    question = said[:summary] if getattr(said[summary], "role", "") == "assistant" else []
+    told = [each for each in (*said[:summary], *said[summary + 1 :]) if each not in question]
+    if len(question) > 1 or any(not isinstance(each, Message) or each.role != "system" for each in told):
+        return base, None
+    rest = shown[count:]
+    start = min((at for at, _ in rest if at < base), default=base)
+    kept = [(at, each) for at, each in rest if at < base]
+    stated = dataclasses.replace(entry, first_kept=path[start].key if kept else None)
+    instead = [(base, each) for each in (stated, *told)]
+    return start, _in_place(path, [*kept, *instead, *rest[len(kept) :]], start)
+
+
+def _is_summary(shown: Entry, entry: Entry) -> bool:
+    """Return whether ``shown`` is the summary of a compaction: the entry, or its words as somebody's message."""
+    if isinstance(shown, Message) and isinstance(entry, Compaction):
+        return shown.text.strip() == entry.summary.strip() != ""
+    return isinstance(shown, Compaction)
+
+
+def _anew(path: Sequence[Leaving], base: int, shown: Sequence[_Placed]) -> tuple[int, list[AnswerPart]]:
+    """Case 3."""
+    split = next((n for n, (at, _) in enumerate(shown) if at > base), len(shown))
+    after = _in_place(path, shown[split:], base + 1) if base >= 0 else None
+    if after is None:
+        base, split, after = len(path) - 1, len(shown), []
+    of = path[base]
+    said = [AnswerPart(of, _in_words(entry)) for _, entry in shown[:split]]
+    return base, [AnswerPart(of, Reset(at_ms=of.entry.at_ms)), *said, *after]
+
+
+def _in_words(entry: Entry) -> Entry:
+    """A summary that stands elsewhere than at the head of a context can only be told."""
+    if isinstance(entry, Compaction):
+        return Message.user(f"{EARLIER}\n\n{entry.summary}", at_ms=entry.at_ms)
+    return entry
+
+
+# Keys, and what hangs below what
+
+
+def _linked(pieces: Sequence[AnswerPart], below: str | None) -> list[Leaving]:
+    """Return the pieces as entries, each below the one before it. The first of an entry has its key."""
+    counts: Counter[str] = Counter()
+    found: list[Leaving] = []
+    for of, entry in pieces:
+        number = counts[of.key]
+        counts[of.key] += 1
+        each = dataclasses.replace(of, entry=entry, below=below)
+        found.append(dataclasses.replace(each, key=f"{of.key}+{number}", id=None, short="") if number else each)
+        below = found[-1].key
+    return found
+
+
+def _follow(
+    chain: Sequence[Leaving], linked: Sequence[Leaving], ends: dict[str | None, str | None], names: dict[str, str]
+) -> None:
+    """Note for each entry of ``chain`` below what its children hang now, and for those that are gone what they are
+    called: as the next one that is there, else as the one before.
+    """
+    there = {each.key for each in linked}
+    last = {each.key.partition("+")[0]: each.key for each in linked}
+    end = ends.get(chain[0].below) if chain else None
+    for each in chain:
+        end = ends[each.key] = last.get(each.key, end)
+    named = linked[-1].key if linked else None
+    for each in reversed(chain):
+        named = each.key if each.key in there else named
+        if named is not None and named != each.key:
+            names[each.key] = named
+
+
+def _chains(entries: Sequence[Leaving]) -> Iterator[list[Leaving]]:
+    """Yield the entries in chains, parents before children: a chain ends where ways part."""
+    children = Counter(each.below for each in entries)
+    chains: dict[str, list[Leaving]] = {}
+    for each in entries:
+        chain = chains.get(each.below or "") if children[each.below] == 1 else None
+        if chain is None:
+            chain = chains[each.key] = []
+        chain.append(each)
+        chains[each.key] = chain
+    yield from {id(chain): chain for chain in chains.values()}.values()
+
+
+def _renamed(each: Leaving, names: Mapping[str, str]) -> Leaving:
+    entry = each.entry
+    match entry:
+        case Compaction(first_kept=str(key)) if key in names:
+            entry = dataclasses.replace(entry, first_kept=names[key])
+        case BranchSummary(left=str(key)) if key in names:
+            entry = dataclasses.replace(entry, left=names[key])
+        case Label() | ContextEdit() if entry.target in names:
+            entry = dataclasses.replace(entry, target=names[entry.target])
+    return dataclasses.replace(each, entry=entry)
+
+
+def _in_order(line: Iterable[Leaving], beside: Iterable[Leaving]) -> Iterator[Leaving]:
+    """Yield parents before children, and the line last wherever ways part."""
+    below: dict[str | None, list[Leaving]] = {}
+    for each in beside:
+        below.setdefault(each.below, []).append(each)
+    stack: list[Leaving] = []
+    for at in (None, *line):
+        if at is not None:
+            yield at
+        stack += reversed(below.pop(at.key if at is not None else None, []))
+        while stack:
+            each = stack.pop()
+            yield each
+            stack += reversed(below.pop(each.key, []))

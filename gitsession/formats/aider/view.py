@@ -1,0 +1,45 @@
+"""What a span of Aider's history means. A view, and of a file without a grammar: a good guess."""
+
+from __future__ import annotations
+
+from gitsession.formats.aider import text as words
+from gitsession.formats.aider.spans import Kind, kind_of
+from gitsession.formats.base.times import to_ms
+from gitsession.model.entries import Custom, Entry, Message, Opaque, Reset
+
+COMMAND = "aider:command"
+"""The type of what the user told Aider and not the model: ``data`` is the text."""
+
+OUTPUT = "aider:output"
+"""The type of what Aider printed: ``data`` is the lines."""
+
+RESTORED = "aider:restored"
+"""The type of the beginning of a run that read its history again: ``data`` is what it printed."""
+
+
+def entry_of(payload: bytes) -> Entry:
+    """The entry in a span. Never raises."""
+    match kind_of(payload):
+        case Kind.RUN:
+            return _run(payload)
+        case Kind.USER:
+            text = words.prompt(payload)
+            return Custom(custom_type=COMMAND, data=text) if words.is_command(text) else Message.user(text)
+        case Kind.TOOL:
+            lines = words.output(payload)
+            if any(line in words.CLEARED for line in lines):
+                return Reset(extra={"output": lines})
+            return Custom(custom_type=OUTPUT, data=lines)
+        case Kind.ANSWER:
+            return Message.assistant(words.answer(payload))
+        case Kind.BLANK:
+            return Opaque(payload=payload, problem="")
+
+
+def _run(payload: bytes) -> Entry:
+    """A run begins with an empty context, unless it was told to read its history again."""
+    run = words.run(payload)
+    at_ms, lines = to_ms(run.started) or 0, list(run.words)
+    if run.restored:
+        return Custom(at_ms=at_ms, custom_type=RESTORED, data=lines)
+    return Reset(at_ms=at_ms, extra={"output": lines})

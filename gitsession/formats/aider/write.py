@@ -1,0 +1,132 @@
+"""A session into a history that ``aider --restore-chat-history`` reads again: the way from the root to the leaf.
+
+That reader (``aider_reread``) knows two speakers and no structure, so what is written here is made for it. Aider's own
+spans are kept as they are. Of a line with a summary of ours on it, what the summary stands for is not written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from gitsession.formats.aider.text import OK, RAN, SUMMARY_PREFIX
+from gitsession.formats.base.outgoing import Leaving, Line, Outgoing, Written
+from gitsession.formats.base.times import to_iso
+from gitsession.model.blocks import Block, File, Image, Text, ToolCall
+from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message, Reset
+
+_DROPPED = ("# ", "> ", "#### ")
+"""How a line begins that Aider would take for no answer's."""
+
+
+def write(out: Outgoing) -> Written:
+    """``Format.write``."""
+    notes: Counter[str] = Counter()
+    path = _path(out)
+    kept = _in_sight(path)
+    _count(notes, "entries of other branches, which are left out", len(out.entries) - len(path))
+    _count(notes, "entries before the last summary, which are left out", len(path) - len(kept))
+    _count(notes, "labels, which are left out", len(out.all_labels()))
+    _count(notes, "title, which is left out", out.name() is not None)
+    lines = [] if kept and kept[0].line is not None else [Line(_head(out))]
+    for leaving in kept:
+        data = leaving.line
+        if data is None:
+            data = "".join(_spell(leaving.entry, notes)).encode("utf-8", "replace")
+        if data:
+            lines.append(Line(data.removesuffix(b"\n"), leaving.key))
+    return Written(tuple(lines), notes)
+
+
+def _path(out: Outgoing) -> list[Leaving]:
+    """From the root to the leaf."""
+    by_key = {entry.key: entry for entry in out.entries if not entry.is_name}
+    path: list[Leaving] = []
+    at = by_key.get(out.leaf or "")
+    while at is not None:
+        path.append(at)
+        at = by_key.get(at.below or "")
+    return path[::-1]
+
+
+def _in_sight(path: Sequence[Leaving]) -> Sequence[Leaving]:
+    """From the newest summary or reset that is not Aider's own: the summary, what it kept, what came after."""
+    for at in range(len(path) - 1, -1, -1):
+        entry = path[at].entry
+        if path[at].line is not None:
+            continue
+        if isinstance(entry, Reset):
+            return path[at + 1 :]
+        if isinstance(entry, Compaction):
+            first = next((n for n in range(at) if path[n].key == entry.first_kept), at)
+            return [path[at], *path[first:at], *path[at + 1 :]]
+    return path
+
+
+def _count(notes: Counter[str], what: str, count: int) -> None:
+    if count:
+        notes[what] += count
+
+
+def _head(out: Outgoing) -> bytes:
+    started = to_iso(out.session.at_ms)[:19].replace("T", " ")
+    return f"\n# aider chat started at {started}\n\n> Session {out.session.source_id}, written by gitsession  ".encode()
+
+
+# Entries
+
+
+def _spell(entry: Entry, notes: Counter[str]) -> Iterator[str]:
+    match entry:
+        case Message(role="user" | "custom") | CustomMessage():
+            yield _user(_words(entry.content, notes))
+        case Message(role="assistant"):
+            words = _words(entry.content, notes)
+            if words:
+                by = " ".join(f"{entry.provider}/{entry.model}".split()) if entry.provider and entry.model else "?"
+                yield f"{_answer(words)}> Answered by {by}  \n"  # without it two answers in a row were one
+        case Message(role="tool"):
+            notes["results of tools, told as the user's words"] += 1
+            failed = "failed with" if entry.is_error else "gave"
+            yield _user(f"The tool {entry.tool_name or ''} {failed}:\n\n{_words(entry.content, notes)}")
+        case Message(role="shell"):
+            yield _user(RAN.format(command=entry.command or "", output=entry.output or "")) + _answer(OK)
+        case Compaction() | BranchSummary() if entry.summary.strip():
+            yield _user(SUMMARY_PREFIX + entry.summary) + _answer(OK)
+        case Message():
+            notes[f"{entry.role} messages, which are left out"] += 1
+
+
+def _user(text: str) -> str:
+    """As Aider writes it: each line with its mark and two spaces."""
+    return "\n" + "".join(f"#### {line}  \n" for line in text.splitlines() or ["<blank>"])
+
+
+def _answer(text: str) -> str:
+    """An answer. A line that Aider would drop, or take for somebody else's, has a space before it."""
+    lines = (f" {line}" if line.startswith(_DROPPED) else line for line in text.strip().splitlines())
+    return "\n" + "".join(f"{line}\n" for line in lines) + "\n"
+
+
+def _words(content: Sequence[Block], notes: Counter[str]) -> str:
+    """Blocks in words; reasoning is nobody's to read."""
+    return "\n\n".join(filter(None, (_block(block, notes) for block in content)))
+
+
+def _block(block: Block, notes: Counter[str]) -> str:
+    match block:
+        case Text():
+            return block.text
+        case ToolCall():
+            notes["calls of tools, told in words"] += 1
+            arguments = json.dumps(dict(block.arguments), ensure_ascii=False, default=str)
+            return f"I call the tool {block.name}:\n```json\n{arguments}\n```"
+        case Image():
+            notes["pictures, of which only the type is said"] += 1
+            return f"[image {block.mime}]"
+        case File():
+            notes["files, of which only the name is said"] += 1
+            return f"[file {block.name}]"
+    notes[f"blocks of type {block.type[:40]}, which are left out"] += 1
+    return ""

@@ -1,0 +1,1 @@
+"""Values and functions that the formats of several agents share."""

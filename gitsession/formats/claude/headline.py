@@ -1,0 +1,135 @@
+"""What a commit message says of a record of Claude Code's. FROZEN under view 1, as ``pi_headline`` is.
+
+Nothing here looks at ``read``, which may get better. Types that are not listed go by their literal name for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gitsession.codec.headline import first_line, lines, tokens
+from gitsession.formats.base.groups import spoken
+from gitsession.formats.base.headlines import count, opaque, text_of
+from gitsession.formats.base.jsonl import Failure, Object, parse
+from gitsession.formats.base.times import to_ms
+from gitsession.formats.claude.records import boundary_before, is_boundary, message_of, text
+from gitsession.model.headline import Headline
+
+
+def headline_of(payload: bytes) -> Headline:
+    """The headline of a record: what its last line says. Never raises."""
+    line = parse(spoken(payload))
+    if isinstance(line, Failure):
+        return opaque(line, len(spoken(payload)))
+    boundary = boundary_before(line, payload)
+    said = _compaction(boundary, _text_of(line)) if boundary is not None else _words(line)
+    return said.at(to_ms(line.get("timestamp")))
+
+
+def _words(line: Object) -> Headline:
+    name = text(line.get("type"))
+    if name is None:
+        return Headline(kind="unknown", label="unknown")
+    say = _BY_TYPE.get(name)
+    return say(line) if say else Headline(kind=name, label=name)
+
+
+def _compaction(boundary: Object, summary: str) -> Headline:
+    stated = boundary.get("compactMetadata")
+    metadata = stated if isinstance(stated, dict) else {}
+    counts = [count(metadata.get(name)) for name in ("preTokens", "postTokens")]
+    words = " -> ".join(tokens(each) for each in counts if each is not None)
+    return Headline(kind="compaction", label="compaction", words=f"{words} tokens" if words else "", body=summary)
+
+
+def _user(line: Object) -> Headline:
+    results = [block for block in _blocks(line) if block.get("type") == "tool_result"]
+    if results:
+        words = lines("\n".join(text_of(block.get("content")) for block in results))
+        failed = "error, " if any(block.get("is_error") is True for block in results) else ""
+        return Headline(kind="message", role="tool", label="tool", words=failed + words)
+    said = _text_of(line)
+    if line.get("isMeta") is True:  # the agent's own words, as the user's
+        return Headline(kind="message", role="custom", label="user (meta)", words=first_line(said))
+    return Headline(kind="message", role="user", label="user", words=first_line(said), body=said)
+
+
+def _assistant(line: Object) -> Headline:
+    said, blocks = _text_of(line), _blocks(line)
+    called = [text(block.get("name")) or "" for block in blocks if block.get("type") == "tool_use"]
+    thinks = "thinking" if any(block.get("type") in ("thinking", "redacted_thinking") for block in blocks) else ""
+    model = text(message_of(line).get("model"))
+    return Headline(
+        kind="message", role="assistant", label="assistant", words=first_line(said) or ", ".join(called) or thinks,
+        calls=len(called), body=said,
+        model=f"anthropic/{model}" if model is not None and model != SYNTHETIC else "",
+    )  # fmt: skip
+
+
+SYNTHETIC = "<synthetic>"
+"""The model of an answer that the agent made itself: that an API failed, that there was nothing to say."""
+
+
+def _attachment(line: Object) -> Headline:
+    stated = line.get("attachment")
+    attachment = stated if isinstance(stated, dict) else {}
+    name = text(attachment.get("type"))
+    if name == "queued_command":  # what the user said while the model was busy
+        said = text_of(attachment.get("prompt"))
+        return Headline(kind="message", role="user", label="user", words=first_line(said), body=said)
+    words = text(attachment.get("filename")) or ""
+    return Headline(kind="custom_message", role="custom", label=f"attachment {name}" if name else "attachment",
+                    words=words)  # fmt: skip
+
+
+def _system(line: Object) -> Headline:
+    if is_boundary(line):
+        return _compaction(line, "")
+    name, words = text(line.get("subtype")) or "system", first_line(text_of(line.get("content")))
+    if name == "local_command":
+        return Headline(kind="custom_message", role="custom", label=name, words=words)
+    return Headline(kind="custom", label=name, words=words)
+
+
+def _progress(line: Object) -> Headline:
+    data = line.get("data")
+    words = text(data.get("type")) if isinstance(data, dict) else None
+    return Headline(kind="custom", label="progress", words=words or "")
+
+
+def _naming(kind: str, label: str, field: str) -> Callable[[Object], Headline]:
+    def say(line: Object) -> Headline:
+        return Headline(kind=kind, label=label, words=text(line.get(field)) or "")
+
+    return say
+
+
+def _replaced(line: Object) -> Headline:
+    return Headline(kind="context_edit", label="content replacement")
+
+
+_BY_TYPE: dict[str, Callable[[Object], Headline]] = {
+    "user": _user,
+    "assistant": _assistant,
+    "attachment": _attachment,
+    "system": _system,
+    "progress": _progress,
+    "summary": _naming("title", "title", "summary"),
+    "ai-title": _naming("title", "title", "aiTitle"),
+    "custom-title": _naming("title", "title", "customTitle"),
+    "tag": _naming("custom", "tag", "tag"),
+    "agent-name": _naming("custom", "agent name", "agentName"),
+    "content-replacement": _replaced,
+}
+
+
+# Words, out of values of any type
+
+
+def _blocks(line: Object) -> list[Object]:
+    content = message_of(line).get("content")
+    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+
+
+def _text_of(line: Object) -> str:
+    return text_of(message_of(line).get("content"))

@@ -1,0 +1,264 @@
+"""Claude Code's session file taken apart: which lines speak, what they hang below, and which one it goes on from.
+
+Which lines ride and where a record hangs is FROZEN with view 1 (docs/format.md, "Claude Code"). Lines with a ``uuid``
+are a tree; most others only log. A compaction is two lines, a boundary and the summary: they are one record.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gitsession.errors import Malformed
+from gitsession.formats.base import jsonl, unsupported
+from gitsession.formats.base.groups import LF, Group, StoredGroup, grouped
+from gitsession.formats.base.jsonl import Failure, Object
+from gitsession.formats.base.lines import Data
+from gitsession.formats.base.placement import NOTHING, Field, Node, Placed, place, quoted
+from gitsession.formats.base.record import Problem, Record, Source, record_of, waits
+from gitsession.formats.base.times import to_ms
+from gitsession.formats.claude.leaf import Leaf
+from gitsession.formats.claude.paths import Place, place_of
+from gitsession.formats.claude.records import (
+    MESSAGES,
+    is_boundary,
+    is_sidechain,
+    is_summary_of,
+    preserved_by,
+    rides,
+    text,
+    uuid_of,
+)
+from gitsession.formats.claude.turns import Turns
+from gitsession.model.entries import Session
+
+AGENT = "claude"
+LINES_ASKED = 50
+HEAD_BYTES = 64 * 1024
+_TELLING = (b'"parentUuid"', b'"leafUuid"', b'"sessionId"')
+
+
+def is_ours(head: bytes) -> bool:
+    """Whether a file that begins with ``head`` is Claude Code's. Its first line may be longer than that."""
+    if unsupported.agent_of(head):
+        return False
+    lines = head.split(LF)[:LINES_ASKED]
+    for line in lines:
+        if not any(mark in line for mark in _TELLING):
+            continue
+        said = jsonl.parse(line)
+        if isinstance(said, Failure):
+            if len(lines) == 1 and b'"parentUuid"' in line:
+                return True
+        elif isinstance(said.get("type"), str) and any(
+            text(said.get(name)) for name in ("parentUuid", "leafUuid", "sessionId")
+        ):
+            return True
+    return False
+
+
+def split(data: Data, *, name: str, final: bool) -> Source:
+    """``Format.split``."""
+    if not data:
+        raise Malformed("an empty file is no session")
+    if other := unsupported.agent_of(data[:HEAD_BYTES]):
+        raise Malformed(f"a session of {other}, not of Claude Code")
+    lines, rest = jsonl.cut(data)
+    takes_rest = bool(rest) and (final or not isinstance(jsonl.parse(rest), Failure))
+    if takes_rest:
+        lines.append(rest)
+    waiting = b"" if takes_rest else rest
+    where = place_of(name)
+    parts = _Parts(where)
+    parts.take(lines)
+    started_ms = parts.started_ms
+    if started_ms is None:
+        if not final:
+            raise Malformed("no line says yet when the session began", hint="--final takes the file as it is")
+        started_ms = 0
+    records, problems = parts.records()
+    if waiting:
+        problems.append(waits(len(lines) + 1, waiting))
+    return Source(
+        agent=AGENT,
+        source_id=_source_id(where, parts.session),
+        started_ms=started_ms,
+        records=records,
+        waiting=waiting,
+        ends_with_newline=not takes_rest,
+        tail=parts.tail,
+        leaf=parts.leaf_of(records),
+        header=_header(parts, where),
+        problems=tuple(sorted(problems, key=lambda problem: problem.line)),
+    )
+
+
+def _source_id(where: Place, session: str | None) -> str:
+    """The file's name: lines of a session that was forked can name the older one. A sub-agent's has its session's."""
+    if where.is_agents:
+        session = where.session or session
+        found = f"{session}/{where.file}" if session else where.file
+    else:
+        found = where.file or session or ""
+    if not found:
+        raise Malformed("no line names the session", hint="give the session a name")
+    return found.encode(errors="backslashreplace").decode()
+
+
+def _header(parts: _Parts, where: Place) -> Session | None:
+    """What the first lines that say so say: a file that grows says nothing else."""
+    parent = (where.session or parts.session) if where.is_agents else parts.forked_from
+    if parts.cwd is None and parent is None and parts.version is None:
+        return None
+    extra = {} if parts.version is None else {"version": parts.version}
+    return Session(agent=AGENT, cwd=parts.cwd, parent=parent, extra=extra)
+
+
+@dataclass
+class _Parts:
+    """A file's lines sorted out, and what they say of the session. ``groups`` and ``nodes`` run side by side."""
+
+    where: Place
+    groups: list[Group | StoredGroup] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    tail: bytes = b""
+    started_ms: int | None = None
+    session: str | None = None
+    cwd: str | None = None
+    version: str | None = None
+    forked_from: str | None = None
+
+    def take(self, lines: Sequence[bytes]) -> None:
+        self._leaf = Leaf(of_agent=self.where.is_agents)
+        self._boundaries: dict[int, Object] = {}  # by the line of the summary
+        self._repaired: dict[int, str] = {}
+        self._group(lines)
+        self._link()
+
+    def _group(self, lines: Sequence[bytes]) -> None:
+        """Groups, as ``groups.group`` makes them; but a boundary rides with its summary if that speaks next."""
+        first = 0  # of the lines that wait for one that speaks
+        held: tuple[int, Object] | None = None  # a boundary: its number, itself
+        for number, line in enumerate(lines, 1):
+            said = jsonl.parse(line)
+            if not isinstance(said, Failure):
+                self._see(said)
+                if rides(said):
+                    continue
+            if held is not None:
+                at, boundary = held
+                held = None
+                if not isinstance(said, Failure) and is_summary_of(said, boundary):
+                    self._boundaries[number] = boundary
+                else:
+                    self.groups.append(grouped(lines, first, at, boundary))
+                    first = at
+            if not isinstance(said, Failure) and is_boundary(said):
+                held = number, said
+                continue
+            self.groups.append(grouped(lines, first, number, said))
+            first = number
+        self.tail = LF.join(lines[first:])
+
+    def _see(self, line: Object) -> None:
+        self._leaf.see(line)
+        if self.started_ms is None:
+            self.started_ms = to_ms(line.get("timestamp"))
+        self.session = self.session or text(line.get("sessionId"))
+        self.cwd = self.cwd or text(line.get("cwd"))
+        self.version = self.version or text(line.get("version"))
+        forked = line.get("forkedFrom")
+        if self.forked_from is None and isinstance(forked, dict):
+            self.forked_from = text(forked.get("sessionId"))
+
+    def _link(self) -> None:
+        """What each record hangs below, by the ids that lines state (docs/format.md, "Claude Code")."""
+        turns = Turns()
+        stated = {uuid for group in self.groups for uuid in self._ids(group)}
+        seen: set[str] = set()
+        stands_for: dict[str, str] = {}  # ids that a compaction answers to from there on, and by which
+        before: dict[bool, str] = {}  # the record before, on the main line and aside
+        above: dict[str, str] = {}  # each id's parent, as it is placed
+        for group in self.groups:
+            if isinstance(group.spoken, Failure):
+                self.nodes.append(NOTHING._replace(line=group.line))
+                continue
+            own = uuid_of(group.spoken)
+            boundary = self._boundaries.get(group.line) or (group.spoken if is_boundary(group.spoken) else None)
+            parent = _parent(boundary or group.spoken, seen)
+            if isinstance(parent, str):
+                parent = stands_for.get(parent, parent)
+                if parent not in stated and is_sidechain(group.spoken) in before:
+                    self._repaired[group.line] = parent
+                    parent = before[is_sidechain(group.spoken)]
+                if boundary is not None:
+                    parent = _below_kept(boundary, parent, above)
+                parent = turns.parent(group.spoken, own, parent)
+            else:
+                turns.parent(group.spoken, own, None)
+            if parent is None and not seen:
+                parent = Field.ABSENT  # titles that stand before the conversation are no branch of their own
+            self.nodes.append(Node(group.line, own, parent))
+            if own is not None:
+                if isinstance(parent, str):
+                    above[own] = parent
+                before[is_sidechain(group.spoken)] = own
+                seen.update(self._ids(group))
+                stands_for.pop(own, None)  # it is written down once more, in its new place
+                if boundary is not None:
+                    stands_for |= dict.fromkeys([*self._ids(group), *preserved_by(boundary)], own)
+
+    def _ids(self, group: Group | StoredGroup) -> Iterator[str]:
+        boundary = self._boundaries.get(group.line)
+        own = None if isinstance(group.spoken, Failure) else uuid_of(group.spoken)
+        yield from [uuid for uuid in (own, uuid_of(boundary) if boundary else None) if uuid is not None]
+
+    def records(self) -> tuple[tuple[Record, ...], list[Problem]]:
+        found = tuple([self._record(placed) for placed in place(self.nodes)])
+        return found, [Problem(record.line, record.problem) for record in found if record.problem]
+
+    def _record(self, placed: Placed) -> Record:
+        group, own = self.groups[placed.at], self.nodes[placed.at].id
+        claimed, problem = placed.claimed, placed.problem
+        if isinstance(group.spoken, Failure):
+            problem = group.spoken.reason
+        elif group.line in self._repaired:
+            claimed = self._repaired[group.line]
+            missing = f"its parent {quoted(claimed)} is not in the file: taken for the line before"
+            problem = "; ".join(filter(None, (missing, problem)))
+        return record_of(group.line, group.payload, placed.parent, own, claimed, problem)
+
+    def leaf_of(self, records: tuple[Record, ...]) -> int | None:
+        at_id = {uuid: group.line for group in self.groups for uuid in self._ids(group)}
+        messages = {
+            group.line
+            for group in self.groups
+            if not isinstance(said := group.spoken, Failure) and said.get("type") in MESSAGES
+        }
+        return self._leaf.of(records, at_id, messages)
+
+
+def _below_kept(boundary: Object, parent: str, above: Mapping[str, str]) -> str:
+    """Return the last message that a compaction kept behind ``parent``, where the history was cut; else ``parent``.
+
+    "Summarize up to here" cuts the history before the messages that it keeps. They are on its branch only if it hangs
+    below them.
+    """
+    kept = preserved_by(boundary)
+    left, at = set(kept), kept[-1] if kept else parent
+    while at in left and at in above:
+        left.discard(at)
+        at = above[at]
+    return kept[-1] if kept and at == parent else parent
+
+
+def _parent(line: Object, seen: set[str]) -> str | Field | None:
+    """The parent a line states. A compaction goes on from where the history was cut, if that is in the file."""
+    parent = line.get("parentUuid", Field.ABSENT)
+    if parent is None:
+        logical = text(line.get("logicalParentUuid"))
+        return logical if logical in seen else None
+    if not isinstance(parent, str | Field):
+        return json.dumps(parent)
+    return parent

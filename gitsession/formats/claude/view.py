@@ -1,0 +1,259 @@
+"""What a record of Claude Code's means. A view: free to get better.
+
+A type we do not know, and one without the field that makes it what it is, is ``Unknown`` under its literal name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gitsession.formats.base.fields import Fields
+from gitsession.formats.base.groups import spoken
+from gitsession.formats.base.jsonl import Failure, Object, parse
+from gitsession.formats.base.times import to_ms
+from gitsession.formats.claude.blocks import read_content
+from gitsession.formats.claude.records import boundary_before, is_boundary, preserved_by, text
+from gitsession.model import entries
+from gitsession.model.blocks import Block, Text
+from gitsession.model.entries import Entry, Opaque, Unknown
+
+PROVIDER = "anthropic"
+SYNTHETIC = "<synthetic>"
+AUTOMATIC = {"automatic": True}
+"""What a title says that nobody chose: one that somebody did counts before it."""
+
+
+def entry_of(payload: bytes) -> Entry:
+    """The entry in a record. Never raises."""
+    last = spoken(payload)
+    line = parse(last)
+    if isinstance(line, Failure):
+        return Opaque(payload=last, problem=line.reason)
+    at_ms = to_ms(line.get("timestamp")) or 0
+    boundary = boundary_before(line, payload)
+    if boundary is not None or is_boundary(line):
+        return _compaction(at_ms, boundary or line, line if boundary else None)
+    name = text(line.get("type"))
+    read = _BY_TYPE.get(name) if name is not None else None
+    if read is not None:
+        fields = Fields(line)
+        fields.drop("type", "uuid", "parentUuid")
+        if to_ms(line.get("timestamp")) is not None:
+            fields.drop("timestamp")
+        found = read(at_ms, fields)
+        if found is not None:
+            return found
+    return Unknown(at_ms=at_ms, name=name or "unknown", body=line)
+
+
+def _compaction(at_ms: int, boundary: Object, summary: Object | None) -> Entry:
+    stated = boundary.get("compactMetadata")
+    metadata = Fields(stated if isinstance(stated, dict) else {})
+    kept = preserved_by(boundary)
+    segment = metadata.left.get("preservedSegment")
+    head = text(segment.get("headUuid")) if isinstance(segment, dict) else None
+    fields = Fields(boundary)
+    fields.drop("type", "subtype", "uuid", "parentUuid", "timestamp", "compactMetadata")
+    return entries.Compaction(
+        at_ms=at_ms,
+        summary=_text(read_content(_content_of(summary)) or ()) if summary is not None else "",
+        first_kept=(kept[0] if len(kept) > 1 else head or kept[0]) if kept else None,
+        tokens_before=metadata.whole("preTokens"),
+        tokens_after=metadata.whole("postTokens"),
+        method=metadata.text("trigger"),
+        preserve=metadata.left or None,
+        extra=fields.left,
+    )
+
+
+def _content_of(line: Object) -> Any:
+    message = line.get("message")
+    return message.get("content") if isinstance(message, dict) else None
+
+
+def preserved(stated: Any) -> frozenset[str] | None:
+    """The ids that a compaction, whose ``preserve`` is ``stated``, lists as kept; ``None`` where it lists none."""
+    messages = stated.get("preservedMessages") if isinstance(stated, Mapping) else None
+    listed = messages.get("uuids") if isinstance(messages, Mapping) else None
+    return frozenset(str(uuid) for uuid in listed) if isinstance(listed, list | tuple) and listed else None
+
+
+def keeps_before(stated: Any, own: str | None) -> bool:
+    """Return whether what a compaction keeps precedes its summary: it is anchored elsewhere than at the summary.
+
+    ``stated``: its ``preserve``; ``own``: the id of its summary.
+    """
+    messages = stated.get("preservedMessages") if isinstance(stated, Mapping) else None
+    anchor = text(messages.get("anchorUuid")) if isinstance(messages, Mapping) else None
+    return anchor is not None and own is not None and anchor != own
+
+
+def result_in(block: Any, *, at_ms: int) -> entries.Message | None:
+    """The result that a block is which stands among others; ``None`` for another block."""
+    if not isinstance(block, Mapping) or block.get("type") != "tool_result":
+        return None
+    return _result(at_ms, dict(block), Fields({}), Fields({}))
+
+
+def _user(at_ms: int, fields: Fields) -> Entry | None:
+    message = _message(fields)
+    if message is None:
+        return None
+    content = message.take("content")
+    blocks = content if isinstance(content, list) else []
+    if len(blocks) == 1 and isinstance(blocks[0], dict) and blocks[0].get("type") == "tool_result":
+        return _result(at_ms, blocks[0], fields, message)
+    said = read_content(content)
+    return None if said is None else _said(at_ms, "user", said, fields, message)
+
+
+def _result(at_ms: int, block: Object, fields: Fields, message: Fields) -> entries.Message | None:
+    result = Fields(block)
+    result.drop("type")
+    content = read_content(result.take("content"))
+    if content is None:
+        return None
+    return entries.Message(
+        at_ms=at_ms,
+        role="tool",
+        content=content,
+        tool_call_id=result.text("tool_use_id"),
+        is_error=result.truth("is_error", False),
+        details=fields.take("toolUseResult"),
+        extra={**fields.left, **message.left, **result.left},
+    )
+
+
+def _assistant(at_ms: int, fields: Fields) -> Entry | None:
+    message = _message(fields)
+    content = read_content(message.take("content")) if message is not None else None
+    if message is None or content is None:
+        return None
+    model = message.text("model")
+    if model == SYNTHETIC:
+        message.left["model"], model = model, None
+    failed = fields.left.get("isApiErrorMessage") is True
+    stop = message.text("stop_reason")
+    return entries.Message(
+        at_ms=at_ms,
+        role="assistant",
+        content=content,
+        provider=PROVIDER if model else None,
+        model=model,
+        usage=message.mapping("usage"),
+        stop="error" if failed else stop,
+        error=_text(content) if failed else None,
+        extra={**fields.left, **message.left},
+    )
+
+
+def _message(fields: Fields) -> Fields | None:
+    stated = fields.mapping("message")
+    if stated is None:
+        return None
+    message = Fields(stated)
+    message.drop("role")
+    return message
+
+
+def _said(at_ms: int, role: str, content: tuple[Block, ...], fields: Fields, message: Fields) -> Entry:
+    return entries.Message(at_ms=at_ms, role=role, content=content, extra={**fields.left, **message.left})
+
+
+def _text(content: tuple[Block, ...]) -> str:
+    return "\n".join(block.text for block in content if isinstance(block, Text))
+
+
+def _attachment(at_ms: int, fields: Fields) -> Entry | None:
+    stated = fields.mapping("attachment")
+    if stated is None:
+        return None
+    name = text(stated.get("type")) or ""
+    if name == "queued_command":
+        said = read_content(stated.get("prompt"))
+        if said is not None:
+            return entries.Message(at_ms=at_ms, role="user", content=said, extra={**fields.left, "attachment": stated})
+    words = _ATTACHED[name](stated) if name in _ATTACHED else None
+    if words is None:
+        return entries.Custom(at_ms=at_ms, custom_type=name, data=stated, extra=fields.left)
+    return entries.CustomMessage(
+        at_ms=at_ms, custom_type=name, content=(Text(words),), display=False, details=stated, extra=fields.left
+    )
+
+
+def _file(attachment: Object) -> str | None:
+    content = attachment.get("content")
+    file = content.get("file") if isinstance(content, dict) else None
+    name, words = (file.get("filePath"), file.get("content")) if isinstance(file, dict) else (None, None)
+    return f"{name}:\n{words}" if isinstance(name, str) and isinstance(words, str) else None
+
+
+def _edited(attachment: Object) -> str | None:
+    name, words = attachment.get("filename"), attachment.get("snippet")
+    return f"{name} was changed:\n{words}" if isinstance(name, str) and isinstance(words, str) else None
+
+
+def _hook(attachment: Object) -> str | None:
+    content = attachment.get("content")
+    said = [item for item in content if isinstance(item, str)] if isinstance(content, list) else [content]
+    return "\n".join(item for item in said if isinstance(item, str)) or None
+
+
+_ATTACHED: dict[str, Callable[[Object], str | None]] = {
+    "file": _file,
+    "edited_text_file": _edited,
+    "hook_additional_context": _hook,
+}
+"""What an attachment tells the model that it is not told anew: in few words, where the agent has its own."""
+
+
+def _system(at_ms: int, fields: Fields) -> Entry | None:
+    name, content = fields.text("subtype") or "system", fields.left.get("content")
+    if name == "local_command" and isinstance(content, str):
+        fields.drop("content")
+        return entries.CustomMessage(at_ms=at_ms, custom_type=name, content=(Text(content),), extra=fields.left)
+    return entries.Custom(at_ms=at_ms, custom_type=name, data=fields.take("content"), extra=fields.left)
+
+
+def _progress(at_ms: int, fields: Fields) -> Entry | None:
+    return entries.Custom(at_ms=at_ms, custom_type="progress", data=fields.take("data"), extra=fields.left)
+
+
+def _title(field: str, extra: Object) -> Callable[[int, Fields], Entry | None]:
+    def read(at_ms: int, fields: Fields) -> Entry | None:
+        title = fields.text(field)
+        return entries.Title(at_ms=at_ms, title=title, extra={**fields.left, **extra})
+
+    return read
+
+
+def _named(name: str, field: str) -> Callable[[int, Fields], Entry | None]:
+    def read(at_ms: int, fields: Fields) -> Entry | None:
+        return entries.Custom(at_ms=at_ms, custom_type=name, data=fields.take(field), extra=fields.left)
+
+    return read
+
+
+def _replaced(at_ms: int, fields: Fields) -> Entry | None:
+    """Long results that the agent shows as something shorter from here on, by the id of their call."""
+    replacements = fields.left.get("replacements")
+    if not isinstance(replacements, list):
+        return None
+    ids = [found for each in replacements if isinstance(each, dict) and (found := text(each.get("toolUseId")))]
+    return entries.ContextEdit(at_ms=at_ms, target=ids[0] if ids else "", extra=fields.left)
+
+
+_BY_TYPE: dict[str, Callable[[int, Fields], Entry | None]] = {
+    "user": _user,
+    "assistant": _assistant,
+    "attachment": _attachment,
+    "system": _system,
+    "progress": _progress,
+    "summary": _title("summary", AUTOMATIC),
+    "ai-title": _title("aiTitle", AUTOMATIC),
+    "custom-title": _title("customTitle", {}),
+    "tag": _named("tag", "tag"),
+    "agent-name": _named("agent-name", "agentName"),
+    "content-replacement": _replaced,
+}

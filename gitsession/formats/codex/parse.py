@@ -1,0 +1,293 @@
+"""A rollout of codex taken apart: one line below the other, but for what a roll-back leaves behind.
+
+FROZEN under view 1: which lines ride, where each record hangs, what its number is (docs/format.md, "codex"). The first
+``session_meta`` is the header; the lines before it (there should be none) all speak, those behind it by ``rides``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from typing import NamedTuple
+
+from gitsession.errors import Malformed
+from gitsession.formats.base import jsonl
+from gitsession.formats.base.groups import LF, Group, StoredGroup, group, grouped, spoken
+from gitsession.formats.base.jsonl import Failure, Object
+from gitsession.formats.base.lines import Data
+from gitsession.formats.base.placement import quoted
+from gitsession.formats.base.record import Base, Problem, Record, Source, record_of, waits
+from gitsession.formats.base.times import to_ms
+from gitsession.formats.codex.turns import is_update, starts_turn
+
+META = "session_meta"
+ITEM = "response_item"
+EVENT = "event_msg"
+ROLLED_BACK = "thread_rolled_back"
+NAMED = "thread_name_updated"
+
+_RIDE = ("world_state", "token_usage_record", "inter_agent_communication_metadata")
+_EVENTS_THAT_SPEAK = (ROLLED_BACK, NAMED)
+
+_COMPRESSED = b"\x28\xb5\x2f\xfd"
+_BEGINS = re.compile(
+    rb'(?:\xef\xbb\xbf)?\s*\{\s*"timestamp"\s*:\s*"[^"\\]{0,64}"\s*,\s*(?:"ordinal"\s*:\s*[0-9]{1,20}\s*,\s*)?'
+    rb'"type"\s*:\s*"session_meta"\s*,\s*"payload"\s*:\s*\{'
+)
+"""A header of which the end may not be in sight: with what the agent was told it can be longer than a head."""
+
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_SEGMENT = re.compile(rf"({_UUID.pattern})_({_UUID.pattern})$")
+"""The end of the name of a segment's file."""
+
+
+def claims(head: bytes) -> bool:
+    """Whether a file that begins with ``head`` is a rollout, compressed or not."""
+    if head.startswith(_COMPRESSED) or _BEGINS.match(head):
+        return True
+    return any(b'"session_meta"' in line and is_header(jsonl.parse(line)) for line in head.split(LF))
+
+
+def is_header(line: Object | Failure) -> bool:
+    """Whether ``line`` says which thread a file is."""
+    if isinstance(line, Failure) or line.get("type") != META:
+        return False
+    payload = line.get("payload")
+    return isinstance(payload, dict) and isinstance(payload.get("id"), str) and payload["id"] != ""
+
+
+def rides(line: Object) -> bool:
+    """Whether ``line`` is no part of the conversation, and rides with the line behind it."""
+    if line.get("type") != EVENT:
+        return line.get("type") in _RIDE
+    payload = line.get("payload")
+    return not (isinstance(payload, dict) and payload.get("type") in _EVENTS_THAT_SPEAK)
+
+
+def split(data: Data, *, agent: str, name: str, final: bool) -> Source:
+    """``Format.split``."""
+    if not data:
+        raise Malformed("an empty file is no session")
+    if data.startswith(_COMPRESSED):
+        raise Malformed("codex has compressed this file", hint="`zstd -d FILE`, then import what that makes of it")
+    lines, waiting = jsonl.cut(data)
+    takes_end = bool(waiting) and (final or not isinstance(jsonl.parse(waiting), Failure))
+    if takes_end:
+        lines.append(waiting)
+        waiting = b""
+    if not lines:
+        raise Malformed("only the beginning of a line", hint="try again when it is written")
+    at = next((at for at, line in enumerate(lines) if b"session_meta" in line and is_header(jsonl.parse(line))), None)
+    thread, problems = _thread(lines, at, name)
+    groups, tail = _groups(lines, at)
+    meta = () if at is None else (Record(at + 1, lines[at]),)
+    if at is not None and thread.segment is not None:
+        groups.insert(at, grouped(lines, at, at + 1, jsonl.parse(lines[at])))
+        meta = ()
+    records = tuple(_placed(groups))
+    problems += [Problem(record.line, record.problem) for record in records if record.problem]
+    if at is not None and thread.segment is not None:
+        records = tuple(_in_thread(records, groups, at + 1, thread.segment, ordinal(lines[at]) or 0))
+    if waiting:
+        problems.append(waits(len(lines) + 1, waiting))
+    return Source(
+        agent=agent,
+        source_id=thread.id,
+        started_ms=thread.started_ms,
+        records=records,
+        meta=meta,
+        waiting=waiting,
+        ends_with_newline=not takes_end,
+        version=2 if thread.paginated else 1,
+        tail=tail,
+        base=thread.base,
+        segment=thread.segment,
+        problems=tuple(problems),
+    )
+
+
+def _groups(lines: Sequence[bytes], header: int | None) -> tuple[list[Group | StoredGroup], bytes]:
+    """The records of a file whose header is its line ``header``, and its tail."""
+    before = lines if header is None else lines[:header]
+    alone, _ = group(before, 0, lambda line: False)
+    if header is None:
+        return alone, b""
+    groups, tail = group(lines, header + 1, rides)
+    return [*alone, *groups], tail or b""
+
+
+# Where things hang
+
+
+class _Step(NamedTuple):
+    """A record on the line as it stands. ``updates``: it tells what changed before a turn."""
+
+    line: int
+    updates: bool
+
+
+def _placed(groups: Sequence[Group | StoredGroup]) -> Iterator[Record]:
+    """Every record below the one before it; a roll-back, and what follows it, below what it leaves in force."""
+    line: list[_Step] = []
+    turns: list[int] = []  # where on the line the turns begin
+    for each in groups:
+        number, said = each.line, each.spoken
+        item: Object = {}
+        problem, own = "", None
+        if isinstance(said, Failure):
+            problem = said.reason
+        else:
+            back = _turns_rolled_back(said)
+            if back and turns:
+                del line[_cut(line, turns, back) :]
+                while turns and turns[-1] >= len(line):
+                    turns.pop()
+            item = item_in(said)
+            own = item.get("id")
+        if starts_turn(item):
+            turns.append(len(line))
+        source_id = own if isinstance(own, str) and own else None
+        yield record_of(number, each.payload, line[-1].line if line else None, source_id, problem=problem)
+        line.append(_Step(number, is_update(item) or _is_settings(said)))
+
+
+def _in_thread(
+    records: Sequence[Record], groups: Sequence[Group | StoredGroup], header: int, segment: str, first: int
+) -> Iterator[Record]:
+    """Number the records of a segment as in its thread: behind the ``first`` lines that it does not repeat.
+
+    The record of its ``header`` is called by the segment's id. ``groups``: those of the records, in the same order.
+    """
+    for record, each in zip(records, groups, strict=True):
+        parent = None if record.parent is None else record.parent + first
+        own = segment if record.line == header else record.source_id
+        yield record_of(record.line + first, each.payload, parent, own, record.claimed_parent, record.problem)
+
+
+def _cut(line: Sequence[_Step], turns: Sequence[int], back: int) -> int:
+    """Where the line ends without its last ``back`` turns, and without what was said just before the first of them.
+
+    If that is all of them, what stands before the very first turn stays.
+    """
+    if back >= len(turns):
+        return turns[0]
+    cut = turns[-back]
+    while cut > turns[0] and line[cut - 1].updates:
+        cut -= 1
+    return cut
+
+
+def _turns_rolled_back(line: Object) -> int:
+    payload = line.get("payload")
+    if line.get("type") != EVENT or not isinstance(payload, dict) or payload.get("type") != ROLLED_BACK:
+        return 0
+    count = payload.get("num_turns")
+    return max(count, 0) if type(count) is int else 0
+
+
+def item_in(line: Object) -> Object:
+    """The response item of a line; ``{}`` if it has none."""
+    payload = line.get("payload")
+    return payload if line.get("type") == ITEM and isinstance(payload, dict) else {}
+
+
+def _is_settings(line: Object | Failure) -> bool:
+    return not isinstance(line, Failure) and line.get("type") == "turn_context"
+
+
+# Which thread it is
+
+
+class _Thread(NamedTuple):
+    id: str
+    started_ms: int
+    paginated: bool = False
+    base: Base | None = None
+    segment: str | None = None
+
+
+def _thread(lines: Sequence[bytes], at: int | None, name: str) -> tuple[_Thread, list[Problem]]:
+    """What the header says; else the one that was written over several lines; else the name of the file."""
+    stated = jsonl.parse(lines[at]) if at is not None else _spread(lines)
+    if not isinstance(stated, Failure) and is_header(stated):
+        payload = stated["payload"]
+        started_ms = to_ms(payload.get("timestamp"))
+        if started_ms is None:
+            started_ms = to_ms(stated.get("timestamp"))
+        paginated = payload.get("history_mode") == "paginated"
+        segment = _segment(stated, name)
+        thread = _Thread(_storable(payload["id"]), started_ms or 0, paginated, _base(payload, segment), segment)
+        what = "printed over several lines, as codex cannot read it: each is kept as it is"
+        return thread, [] if at is not None else [Problem(1, what)]
+    name = name.rpartition("/")[2]
+    if not name:
+        raise Malformed("no session_meta line", hint="give the session a name")
+    found = _UUID.findall(name)
+    own = found[-1] if found else _storable(name)
+    return _Thread(own, _time_in(own) if found else 0), [
+        Problem(1, f"no session_meta line: taken as session {quoted(own)}")
+    ]
+
+
+def _base(header: Object, segment: str | None) -> Base | None:
+    """The thread or segment that a fork or a ``segment`` goes on from, and up to where, by the ordinals of its lines.
+
+    It is called by the last id in the name of its file.
+    """
+    stated = header.get("history_base")
+    if not isinstance(stated, dict):
+        return None
+    thread, end = stated.get("thread_id"), stated.get("end_ordinal_exclusive")
+    if not isinstance(thread, str) or type(end) is not int or thread == (segment or header["id"]):
+        return None
+    return Base(_storable(thread), end, ordinal)
+
+
+def _segment(line: Object, name: str) -> str | None:
+    """Return the id of a segment, a later file of a thread that a revert began; ``None`` for a thread's first file.
+
+    It stands in the file's name. In a file of another name, a history that goes on from its own thread's is one; its
+    id then follows from the header: the time, as in a UUID of version 7, and a digest.
+    """
+    header = line["payload"]
+    thread = header["id"]
+    named = _SEGMENT.search(name)
+    if named is not None and named[1] == thread and named[2] != thread:
+        return named[2]
+    stated = header.get("history_base")
+    if not isinstance(stated, dict) or stated.get("thread_id") != thread or not is_thread_id(thread):
+        return None
+    time = (to_ms(header.get("timestamp")) or 0) & (1 << 48) - 1
+    said = json.dumps(line, sort_keys=True).encode("utf-8", "surrogatepass")
+    digits = f"{time:012x}7{sha256(said).hexdigest()}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-8{digits[17:20]}-{digits[20:32]}"
+
+
+def ordinal(payload: bytes) -> int | None:
+    """The number of a record's last line in a paginated thread."""
+    line = jsonl.parse(spoken(payload))
+    stated = None if isinstance(line, Failure) else line.get("ordinal")
+    return stated if type(stated) is int else None
+
+
+def _spread(lines: Sequence[bytes]) -> Object | Failure:
+    """The first object of a file that was printed for people: up to the first line that is a brace and no more."""
+    end = next((at for at, line in enumerate(lines) if line.rstrip() == b"}" and not line.startswith(b" ")), None)
+    return Failure("no object") if end is None else jsonl.parse(LF.join(lines[: end + 1]))
+
+
+def is_thread_id(text: str) -> bool:
+    """Whether codex can call a thread so."""
+    return _UUID.fullmatch(text) is not None
+
+
+def _storable(text: str) -> str:
+    """A lone surrogate could not be hashed or stored: it becomes its escape."""
+    return text.encode(errors="backslashreplace").decode()
+
+
+def _time_in(uuid: str) -> int:
+    """Ids of threads say when they were made: version 7 begins with the milliseconds."""
+    return int(uuid[:8] + uuid[9:13], 16) if uuid[14] == "7" else 0

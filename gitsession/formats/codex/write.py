@@ -1,0 +1,253 @@
+"""A session into a rollout that codex goes on with: one line, from the root to the leaf.
+
+A file of codex's own is kept as it is, with what was made here behind it. Where the leaf hangs beside the end of that
+file, and for the session of another agent, the way to the leaf is written: codex's files have no branches.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+from collections import Counter
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any
+
+from gitsession.formats.base.groups import LF, spoken
+from gitsession.formats.base.jsonl import Failure, Object, parse
+from gitsession.formats.base.outgoing import Leaving, Line, Outgoing, Written, called
+from gitsession.formats.base.times import to_iso, to_ms
+from gitsession.formats.codex.parse import EVENT, ITEM, META, ROLLED_BACK, is_header, is_thread_id, item_in
+from gitsession.formats.codex.view import REPLACEMENT
+from gitsession.formats.codex.write_items import SUMMARY_PREFIX, items_of
+from gitsession.model.blocks import Thinking
+from gitsession.model.entries import (
+    BranchSummary,
+    Compaction,
+    Custom,
+    CustomMessage,
+    Entry,
+    Message,
+    Reset,
+    Session,
+    Title,
+)
+
+
+def write(out: Outgoing) -> Written:
+    """``Format.write``."""
+    return _Writer(out).run()
+
+
+def thread_id(source_id: str | None) -> str:
+    """The thread that a session is to codex: its id if that is one of codex's, else one that follows from it."""
+    if source_id is not None and is_thread_id(source_id):
+        return source_id
+    digits = sha256((source_id or "").encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{digits[:8]}-{digits[8:12]}-8{digits[13:16]}-a{digits[17:20]}-{digits[20:32]}"
+
+
+class _Writer:
+    def __init__(self, out: Outgoing) -> None:
+        self.out = out
+        self.lines: list[Line] = []
+        self.notes: Counter[str] = Counter()
+        self.path = self.out.line()
+        head = parse(out.head[0]) if out.head else None
+        self.header = head if isinstance(head, dict) else None
+        self.ordinal: int | None = None
+        if self.header is not None and _payload(self.header).get("history_mode") == "paginated":
+            self.ordinal = 0
+
+    def run(self) -> Written:
+        self._head()
+        kept = [entry for entry in self.out.entries if entry.line is not None and not entry.is_name]
+        on_path = {entry.key for entry in self.path}
+        if kept and kept[-1].key in on_path:
+            for entry in kept:
+                self._keep(entry)
+            if self.out.tail:
+                self.lines.append(Line(self.out.tail))
+                self._count(spoken(self.out.tail))
+            rest = [entry for entry in self.path if entry.line is None]
+        else:
+            rest = self.path
+        gone = len(self.out.entries) - len({entry.key for entry in (*kept, *rest)} | on_path)
+        if gone:
+            self.notes["entries of other branches, which are left out"] += gone
+        for entry in rest:
+            self._entry(entry)
+        if self.out.labels:
+            self.notes["labels, which are left out"] += len(self.out.labels)
+        if self.out.title is not None:
+            self._say(self.out.title, None)
+        return Written(tuple(self.lines), self.notes)
+
+    # ---- lines
+
+    def _head(self) -> None:
+        if self.header is not None:
+            for line in self.out.head:
+                self.lines.append(Line(line))
+            self._count(self.out.head[-1])
+            return
+        session = self.out.session
+        payload = {
+            "id": thread_id(session.source_id),
+            "timestamp": to_iso(session.at_ms),
+            "cwd": session.cwd or "/",
+            "originator": "gitsession",
+            "cli_version": "0.0.0",
+            "source": "cli",
+        }
+        self._put(META, payload, session.at_ms, None)
+
+    def _entry(self, leaving: Leaving) -> None:
+        if leaving.line is None:
+            self._say(leaving.entry, leaving.key)
+        elif not (isinstance(leaving.entry, Custom) and leaving.entry.custom_type == ROLLED_BACK):
+            self._keep(leaving)  # the turns that a roll-back drops are not here, and it would drop others
+
+    def _keep(self, leaving: Leaving) -> None:
+        """A record as codex wrote it, with the lines that ride with it."""
+        assert leaving.line is not None
+        self.lines.append(Line(leaving.line, leaving.key, leaving.id))
+        self._count(spoken(leaving.line))
+
+    def _say(self, entry: Entry, key: str | None) -> None:
+        match entry:
+            case Compaction():
+                self._put("compacted", self._compacted(entry, key), entry.at_ms, key)
+            case Reset():
+                self._put("compacted", {"message": "", REPLACEMENT: []}, entry.at_ms, key)
+            case Title():
+                self._put(EVENT, {"type": "thread_name_updated", "thread_name": entry.title or ""}, entry.at_ms, key)
+            case Message(role="tool", tool_call_id=None):
+                self.notes["results that name no call, which are left out"] += 1
+            case Message() | CustomMessage() | BranchSummary():
+                items = items_of(entry)
+                for item in items:
+                    self._item(item, entry.at_ms, key)
+                self._count_thoughts(entry, items)
+            case _:
+                self.notes[f"{called(entry)}, which are left out"] += 1
+
+    def _count_thoughts(self, entry: Entry, items: list[Object]) -> None:
+        """Those of another model, which nobody else can read, are no items."""
+        thoughts = sum(isinstance(block, Thinking) for block in getattr(entry, "content", ()))
+        left = thoughts - sum(item.get("type") == "reasoning" for item in items)
+        if left > 0:
+            self.notes["thoughts of another model, which are left out"] += left
+
+    def _item(self, item: Object, at_ms: int, key: str | None) -> None:
+        """An item, and how codex shows it on its screen."""
+        self._put(ITEM, item, at_ms, key)
+        text = "\n".join(part["text"] for part in item.get("content") or () if isinstance(part.get("text"), str))
+        if item.get("type") != "message" or self.ordinal is not None:
+            return
+        if item.get("role") == "user":
+            images = [part["image_url"] for part in item["content"] if part.get("type") == "input_image"]
+            self._put(EVENT, {"type": "user_message", "message": text, "images": images}, at_ms, None)
+        elif item.get("role") == "assistant":
+            self._put(EVENT, {"type": "agent_message", "message": text}, at_ms, None)
+
+    def _compacted(self, entry: Compaction, key: str | None) -> Object:
+        """The summary and what was kept, as the list that codex goes on from."""
+        stated = entry.preserve.get(REPLACEMENT) if isinstance(entry.preserve, dict) else None
+        if isinstance(stated, list):
+            return {"message": entry.summary, REPLACEMENT: stated}
+        kept = [item for leaving in self._kept(entry, key) for item in _items(leaving)]
+        return {"message": f"{SUMMARY_PREFIX}\n{entry.summary}", REPLACEMENT: [*items_of(entry), *kept]}
+
+    def _kept(self, entry: Compaction, key: str | None) -> Sequence[Leaving]:
+        keys = [leaving.key for leaving in self.path]
+        if entry.first_kept not in keys or key not in keys:
+            return ()
+        return self.path[keys.index(entry.first_kept) : keys.index(key)]
+
+    def _put(self, kind: str, payload: Object, at_ms: int, key: str | None) -> None:
+        ordinal = {} if self.ordinal is None else {"ordinal": self.ordinal}
+        line = {"timestamp": to_iso(at_ms), **ordinal, "type": kind, "payload": payload}
+        if self.ordinal is not None:
+            self.ordinal += 1
+        self.lines.append(Line(_dumps(line), key))
+
+    def _count(self, line: bytes) -> None:
+        """What number the next line has, in a file that numbers them."""
+        said = parse(line.rpartition(LF)[2])
+        stated = None if isinstance(said, Failure) else said.get("ordinal")
+        if self.ordinal is not None:
+            self.ordinal = stated + 1 if type(stated) is int else self.ordinal + 1
+
+
+def _items(leaving: Leaving) -> list[Object]:
+    """The response items of an entry: the ones codex wrote, else ours."""
+    if leaving.line is None:
+        return [] if isinstance(leaving.entry, Compaction) else items_of(leaving.entry)
+    said = parse(spoken(leaving.line))
+    item = {} if isinstance(said, Failure) else item_in(said)
+    return [item] if item else []
+
+
+def _payload(line: Object) -> dict[str, Any]:
+    payload = line.get("payload")
+    return payload if isinstance(payload, dict) else {}
+
+
+def _dumps(value: Object) -> bytes:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
+
+
+def moved(data: bytes, id: str, cwd: str) -> bytes:
+    """``Resumable.moved``: another thread and another folder in the header."""
+    lines = data.split(LF)
+    at = next((at for at, line in enumerate(lines) if b"session_meta" in line and is_header(parse(line))), None)
+    header = None if at is None else parse(lines[at])
+    if at is None or not isinstance(header, dict):
+        return data
+    was = _payload(header)
+    ids = {name: id for name in ("id", "session_id") if name == "id" or was.get(name) == was.get("id")}
+    payload = {**was, **{name: new for name, new in ids.items() if name in was}, "cwd": cwd}
+    if payload != was:
+        lines[at] = _dumps({**header, "payload": payload})
+    return LF.join(lines)
+
+
+def base_of(data: bytes) -> str | None:
+    """``Continuing.base_of``."""
+    stated = _header_in(data).get("history_base")
+    thread = stated.get("thread_id") if isinstance(stated, dict) else None
+    return thread if isinstance(thread, str) else None
+
+
+def place_of(data: bytes, segment: str | None) -> str:
+    """``Continuing.place_of``."""
+    header = _header_in(data)
+    id = header.get("id")
+    begun = Session(
+        agent="codex", source_id=id if isinstance(id, str) else None, at_ms=to_ms(header.get("timestamp")) or 0
+    )
+    found = place(begun)
+    return found if segment is None else f"{found.removesuffix('.jsonl')}_{segment}.jsonl"
+
+
+def _header_in(data: bytes) -> dict[str, Any]:
+    """Return the payload of the first header of a rollout."""
+    for line in data.split(LF):
+        if b"session_meta" in line and is_header(found := parse(line)) and isinstance(found, dict):
+            return _payload(found)
+    return {}
+
+
+def lies(session: Session) -> Sequence[str]:
+    """Where below ``.codex`` a rollout can lie: the day in its name is that of a time zone that is not stated."""
+    name = f"rollout-*-{glob.escape(thread_id(session.source_id))}.jsonl"
+    return (f"sessions/*/*/*/{name}", f"archived_sessions/{name}")
+
+
+def place(session: Session) -> str:
+    """Where below ``.codex`` codex looks for a rollout; by the day it began in UTC, whatever folder it is in."""
+    time = to_iso(session.at_ms)
+    day, clock = time[:10], time[11:19].replace(":", "-")
+    return f"sessions/{day.replace('-', '/')}/rollout-{day}T{clock}-{thread_id(session.source_id)}.jsonl"

@@ -1,0 +1,200 @@
+"""librecode's database as lines: one for the session, one for each entry, in the order in which they were written.
+
+Rows are only ever added, so a row is a record: its columns by their names, as they stand, without those that say what
+they say by default, and without what librecode derives anew (its token estimate) or keeps twice (the message beside the
+entry). The lines are also what an export gives, as librecode has no file of its own; they are read back. FROZEN with
+view 1: what of a row is in its line.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from gitsession.errors import Malformed
+from gitsession.formats.base import jsonl
+from gitsession.formats.base.databases import UNKNOWN, WHOLE_MASK, Ask, Columns, Stamp, picked, rows_of, summed
+from gitsession.formats.base.jsonl import Failure, Object
+from gitsession.formats.base.placement import NOTHING, Node, place
+from gitsession.formats.base.record import Problem, Record, Source, waits
+from gitsession.formats.base.times import to_ms
+
+AGENT = "librecode"
+TABLES = ("sessions", "session_entries", "session_messages", "session_message_parts")
+HEADER = 1
+
+_SESSION = ("id", "cwd", "name", "parent_session", "parent_session_id", "created_at", "updated_at")
+_ENTRY = (
+    "id", "parent_id", "entry_type", "role", "provider", "model", "content", "custom_type", "summary", "data_json",
+    "created_at", "tool_name", "tool_status", "tool_args_json", "model_facing", "display",
+    "compaction_first_kept_entry_id", "compaction_tokens_before", "branch_from_entry_id", "operation_id",
+)  # fmt: skip
+_PART = ("type", "text", "mime_type", "name", "width", "height", "data")
+_MESSAGE = ("role", "provider", "model", "content")
+"""What stands beside the entry, and since migration 23 only there."""
+
+_DEFAULTS: Mapping[str, Any] = {
+    "data_json": "{}", "compaction_tokens_before": 0, "width": 0, "height": 0, "tool_status": "",
+}  # fmt: skip
+
+
+def holds(columns: Columns) -> bool:
+    needed = {"sessions": {"id", "created_at"}, "session_entries": {"id", "session_id", "entry_type", "created_at"}}
+    return all(names <= set(columns.get(table, ())) for table, names in needed.items())
+
+
+def listed(ask: Ask, columns: Columns) -> Iterator[tuple[str, Stamp]]:
+    updated = "updated_at" if "updated_at" in columns["sessions"] else "created_at"
+    sessions, failure = rows_of(ask, f"SELECT id, created_at, {updated} FROM sessions")
+    for id, _, changed in sorted(sessions, key=lambda row: (str(row[1]), str(row[0]))):
+        if isinstance(id, str):
+            yield id, _stamp(ask, id, to_ms(changed) or 0)
+    if failure is not None:
+        raise failure
+
+
+def _stamp(ask: Ask, id: str, changed_ms: int) -> Stamp:
+    newest = "coalesce(max(CAST(rowid AS INTEGER)), 0)"  # a column may be called so
+    wanted = f"SELECT count(*), {newest}, {summed('rowid')} FROM session_entries WHERE session_id = ?"
+    try:
+        count, last, total = next(ask(wanted, (id,)))
+    except Malformed:
+        return UNKNOWN  # who takes it is told why
+    return Stamp(count, (changed_ms + last) & WHOLE_MASK, total)
+
+
+def session(ask: Ask, columns: Columns, id: str, *, final: bool = False) -> Source:
+    """``Database.session``."""
+    row = next(ask(f"SELECT {picked(_SESSION, columns['sessions'])} FROM sessions WHERE id = ?", (id,)), None)
+    if row is None:
+        raise Malformed("no such session", where=id)
+    parts = _parts(ask, columns, id)
+    found = _entries(ask, columns, id)
+    lines = [_line({"type": "session", **_said(_SESSION, row)})]
+    lines += [_line(_entry(entry, parts.get(entry["id"], []))) for entry in sorted(found, key=_order)]
+    return split(b"".join(line + b"\n" for line in lines), final=True)
+
+
+def split(data: bytes, *, final: bool = False) -> Source:
+    """``Format.split``: the lines that an export gives."""
+    lines, rest = jsonl.cut(data)
+    takes_rest = bool(rest) and (final or not isinstance(jsonl.parse(rest), Failure))
+    if takes_rest:
+        lines.append(rest)
+    header = jsonl.parse(lines[0]) if lines else Failure("")
+    id = None if isinstance(header, Failure) else header.get("id")
+    if isinstance(header, Failure) or header.get("type") != "session" or not isinstance(id, str):
+        raise Malformed("its first line is no session of librecode's")
+    parsed = [jsonl.parse(line) for line in lines[1:]]
+    nodes = [_node(number, line) for number, line in enumerate(parsed, HEADER + 1)]
+    problems = [
+        Problem(number, line.reason or "blank") for number, line in enumerate(parsed, 2) if isinstance(line, Failure)
+    ]
+    records = []
+    for placed in place(nodes):
+        node = nodes[placed.at]
+        payload = lines[placed.line - 1]
+        records.append(Record(placed.line, payload, placed.parent, node.id, placed.claimed, placed.problem))
+        problems += [Problem(placed.line, placed.problem)] if placed.problem else []
+    if rest and not takes_rest:
+        problems.append(waits(len(lines) + 1, rest))
+    return Source(
+        agent=AGENT,
+        source_id=id.encode(errors="backslashreplace").decode(),
+        started_ms=to_ms(header.get("created_at")) or 0,
+        records=tuple(records),
+        meta=(Record(HEADER, lines[0]),),
+        waiting=b"" if takes_rest else rest,
+        ends_with_newline=not takes_rest,
+        problems=tuple(problems),
+    )
+
+
+def _node(number: int, line: Object | Failure) -> Node:
+    if isinstance(line, Failure):
+        return NOTHING._replace(line=number)
+    id, parent = line.get("id"), line.get("parent_id", None)
+    if not isinstance(id, str):
+        return NOTHING._replace(line=number)
+    return Node(number, id, parent if isinstance(parent, str) else None)
+
+
+# ---- rows
+
+
+def _entries(ask: Ask, columns: Columns, id: str) -> list[dict[str, Any]]:
+    names = picked(_ENTRY, columns["session_entries"])
+    rows = ask(f"SELECT {names} FROM session_entries WHERE session_id = ?", (id,))
+    found = [dict(zip(_ENTRY, row, strict=True)) for row in rows]
+    beside = columns.get("session_messages", ())
+    if "role" in columns["session_entries"] or "entry_id" not in beside:
+        return found
+    wanted = f"SELECT entry_id, {picked(_MESSAGE, beside)} FROM session_messages WHERE entry_id IN "
+    of_session = "(SELECT id FROM session_entries WHERE session_id = ?)"
+    messages = {row[0]: dict(zip(_MESSAGE, row[1:], strict=True)) for row in ask(wanted + of_session, (id,))}
+    return [{**entry, **messages.get(entry["id"], {})} for entry in found]
+
+
+def _parts(ask: Ask, columns: Columns, id: str) -> dict[str, list[Object]]:
+    there = columns.get("session_message_parts", ())
+    found: dict[str, list[Object]] = {}
+    if "entry_id" not in there:
+        return found
+    wanted = f"SELECT entry_id, {picked(_PART, there)} FROM session_message_parts WHERE entry_id IN "
+    of_session = "(SELECT id FROM session_entries WHERE session_id = ?) ORDER BY entry_id, sequence"
+    for entry, *values in ask(wanted + of_session, (id,)):
+        found.setdefault(entry, []).append(_said(_PART, values))
+    return found
+
+
+def _entry(row: Mapping[str, Any], parts: Sequence[Object]) -> Object:
+    """What an entry's line says. Parts are left out where the content says the same."""
+    texts = [part.get("text", "") for part in parts if part.get("type") == "text"]
+    content = row["content"] if row["content"] is not None else "".join(texts)
+    derived = {"model_facing": int(_faces_model(row)), "display": int(_is_displayed(row))}
+    values = [
+        content if name == "content" else None if row[name] == derived.get(name, object()) else row[name]
+        for name in _ENTRY
+    ]
+    said = _said(_ENTRY, values)
+    says_the_same = len(parts) == 1 and parts[0] == {"type": "text", "text": content}
+    return said if not parts or says_the_same else {**said, "parts": list(parts)}
+
+
+def _said(names: Iterable[str], values: Iterable[Any]) -> Object:
+    """Columns by name, but for those that are empty or say what they say by default."""
+    pairs = zip(names, values, strict=True)
+    return {name: _plain(value) for name, value in pairs if value not in (None, "", b"", _DEFAULTS.get(name, ""))}
+
+
+def _plain(value: Any) -> Any:
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else value
+
+
+def _faces_model(row: Mapping[str, Any]) -> bool:
+    """Whether the model sees an entry, where nothing says otherwise (its ``model_facing``)."""
+    if row["entry_type"] == "message":
+        return row["role"] in ("user", "assistant")
+    return row["entry_type"] in ("custom_message", "branch_summary", "compaction")
+
+
+def _is_displayed(row: Mapping[str, Any]) -> bool:
+    return row["entry_type"] not in ("model_change", "thinking_level_change", "label", "session_info")
+
+
+def _line(said: Object) -> bytes:
+    return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+
+
+def _order(row: Mapping[str, Any]) -> tuple[int, str, str]:
+    """When an entry was written, to the nanosecond: as texts, a whole second would come after its parts."""
+    at, id = str(row["created_at"]), str(row["id"])
+    fraction = _FRACTION.search(at)
+    return (to_ms(at) or 0) // 1000, (fraction[1] if fraction else "").ljust(9, "0"), id
+
+
+_FRACTION = re.compile(r"\.([0-9]{1,9})Z?$")
+

@@ -1,0 +1,89 @@
+"""What a commit message says of a record of opencode's. FROZEN under view 1, as ``pi_headline`` is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gitsession.codec.headline import first_line
+from gitsession.formats.base.headlines import plain
+from gitsession.formats.base.jsonl import Failure, Object, parse
+from gitsession.formats.base.times import to_ms
+from gitsession.model.headline import Headline
+
+
+def headline_of(payload: bytes) -> Headline:
+    """The headline of a record, of the session itself, or of what waits. Never raises."""
+    record = parse(payload)
+    if isinstance(record, Failure):
+        return Headline(kind="opaque", label="opaque", words=f"{len(payload)} bytes that do not parse")
+    info, parts = record.get("info"), record.get("parts")
+    if isinstance(info, dict) and isinstance(parts, list):
+        return _message(info, parts).at(_at_ms(info))
+    group = record.get("messages")
+    if isinstance(info, dict):
+        whole = isinstance(group, list)
+        words = "as it is written" if whole else plain(info.get("directory"))
+        return Headline(kind="session", label="document" if whole else "session", words=words, at_ms=_at_ms(info))
+    if isinstance(group, list) and len(group) == 2:
+        return _compaction(group[0], group[1])
+    marks = record.get("compacted")
+    if isinstance(marks, dict):
+        words = "1 result" if len(marks) == 1 else f"{len(marks)} results"
+        return Headline(kind="prune", label="prune", words=words, at_ms=to_ms(next(iter(marks.values()), None)))
+    if isinstance(record.get("in full"), list):
+        return Headline(kind="in_full", label="message as it stands")
+    waiting = record.get("waiting")
+    if isinstance(waiting, list):
+        words = "1 message" if len(waiting) == 1 else f"{len(waiting)} messages"
+        return Headline(kind="waiting", label="waiting", words=words)
+    return Headline(kind="unknown", label="unknown")
+
+
+def _message(info: Object, parts: list[Any]) -> Headline:
+    found = [part for part in parts if isinstance(part, dict)]
+    role = info.get("role")
+    text = _text_of(found)
+    if role == "user":
+        if any(part.get("type") == "compaction" for part in found):
+            return Headline(kind="custom", label="compaction asked for")
+        return Headline(kind="message", role="user", label="user", words=first_line(text), body=text)
+    if role != "assistant":
+        return Headline(kind="message", role="other", label="message", words=first_line(text))
+    called = [plain(part.get("tool")) for part in found if part.get("type") == "tool"]
+    words = first_line(text) or ", ".join(called) or _failure(info)
+    model = _model(info)
+    return Headline(
+        kind="message", role="assistant", label="assistant", words=words, calls=len(called), body=text, model=model
+    )
+
+
+def _compaction(asked: Any, answer: Any) -> Headline:
+    info, parts = (answer.get("info"), answer.get("parts")) if isinstance(answer, dict) else (None, None)
+    info = info if isinstance(info, dict) else {}
+    found = [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+    said = asked.get("parts") if isinstance(asked, dict) else None
+    automatic = isinstance(said, list) and any(isinstance(part, dict) and part.get("auto") is True for part in said)
+    return Headline(
+        kind="compaction", label="compaction", words="automatic" if automatic else "", body=_text_of(found),
+        model=_model(info), at_ms=_at_ms(info),
+    )  # fmt: skip
+
+
+def _failure(info: Object) -> str:
+    error = info.get("error")
+    return plain(error.get("name")) if isinstance(error, dict) else ""
+
+
+def _model(info: Object) -> str:
+    provider, model = info.get("providerID"), info.get("modelID")
+    return f"{provider}/{model}" if isinstance(provider, str) and isinstance(model, str) else ""
+
+
+def _at_ms(info: Object) -> int | None:
+    time = info.get("time")
+    return to_ms(time.get("created")) if isinstance(time, dict) else None
+
+
+def _text_of(parts: list[Object]) -> str:
+    texts = [part.get("text") for part in parts if part.get("type") == "text"]
+    return "\n".join([text for text in texts if isinstance(text, str)])

@@ -1,0 +1,98 @@
+"""Files of opencode's: what ``opencode export`` writes, and the folders in which it kept sessions before its database.
+
+An export is one JSON object, ``info`` and ``messages``. Its bytes follow from the records, as it is always laid out
+alike; of one that somebody else laid out, or that says more, all bytes are kept beside them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from gitsession.errors import Malformed
+from gitsession.formats.base.jsonl import Failure
+from gitsession.formats.base.record import Problem, Source
+from gitsession.formats.opencode import messages, records
+from gitsession.formats.opencode.json_text import checked, elements, laid_out, members
+from gitsession.formats.opencode.messages import Said
+
+_DOCUMENT = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"info"\s*:\s*\{\s*"')
+_INFO = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"id"\s*:\s*"ses')
+
+
+def is_document(head: bytes) -> bool:
+    """Whether a file that begins with ``head`` is an export."""
+    return _DOCUMENT.match(head) is not None
+
+
+def is_info(head: bytes) -> bool:
+    """Whether a file that begins with ``head`` is the description of a session in the old folders."""
+    return _INFO.match(head) is not None
+
+
+def split(data: bytes, *, final: bool) -> Source:
+    """``Format.split`` of an export."""
+    raw = _object(data, "an export")
+    top = {member.key: member for member in members(raw)}
+    about, listed = top.get('"info"'), top.get('"messages"')
+    if about is None or listed is None or not isinstance(about.value, dict) or not isinstance(listed.value, list):
+        raise Malformed("no export of opencode's: it has no info or no messages")
+    said = [messages.message_of(text, value) for text, value in elements(listed.raw)]
+    document = f'{{"info":{about.raw},"messages":[{",".join(message.full for message in said)}]}}'
+    whole = None if f"{laid_out(document)}\n".encode() == data else data
+    found = records.source_of(about.raw, said, final=final, whole=whole)
+    if found is None:
+        raise Malformed("no export of opencode's: its session has no id")
+    return found
+
+
+def join(header: bytes, payloads: Sequence[bytes], tail: bytes) -> bytes:
+    """``Format.join``: the export that opencode would write."""
+    return f"{laid_out(records.document(header, payloads, tail))}\n".encode()
+
+
+def from_folders(
+    info: bytes, files: Mapping[str, bytes], parts: Mapping[str, Mapping[str, bytes]], *, final: bool
+) -> Source:
+    """A session of the old folders. ``files``: of its messages, ``parts``: of their parts, both by name.
+
+    Raises ``Malformed`` where ``info`` describes no session; a message or a part that does not parse is a problem.
+    """
+    about = _object(info, "the description of a session")
+    problems: list[Problem] = []
+    found: list[tuple[int, str, Said]] = []
+    for name, data in files.items():
+        text = _readable(data, f"message {name}", problems)
+        if text is None:
+            continue
+        own = [
+            part
+            for _, each in sorted(parts.get(name, {}).items())
+            if (part := _readable(each, f"a part of message {name}", problems)) is not None
+        ]
+        message = messages.said(text, own)
+        found.append((messages.created_ms(message.info) or 0, name, message))
+    found.sort(key=lambda each: each[:2])
+    source = records.source_of(about, [message for *_, message in found], final=final, problems=problems)
+    if source is None:
+        raise Malformed("a session without an id")
+    return source
+
+
+def _readable(data: bytes, what: str, problems: list[Problem]) -> str | None:
+    try:
+        return _object(data, what)
+    except Malformed as error:
+        problems.append(Problem(0, f"{what} is left out: {error}"))
+        return None
+
+
+def _object(data: bytes, what: str) -> str:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise Malformed(f"not UTF-8: byte {error.start + 1}", where=what) from None
+    raw, failure = checked(text)
+    if isinstance(failure, Failure):
+        raise Malformed(failure.reason or "empty", where=what, hint="try again when it is written")
+    return raw

@@ -1,0 +1,201 @@
+"""opencode's database, since 1.2: rows into what ``opencode export`` would say of them.
+
+The session's row becomes the ``info`` of an export, member by member as opencode does it; a column of a later version
+follows at its end, by its own name. FROZEN with view 1 is the order of messages and parts only: the rest is on
+``meta``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from math import isfinite
+from typing import Any
+
+from gitsession.errors import Malformed
+from gitsession.formats.base.databases import UNKNOWN, WHOLE_MASK, Ask, Columns, Stamp, picked, rows_of, summed
+from gitsession.formats.base.jsonl import Failure, parse
+from gitsession.formats.base.record import Problem, Source
+from gitsession.formats.opencode import messages, records
+from gitsession.formats.opencode.json_text import checked, members, quoted
+from gitsession.formats.opencode.messages import Said
+from gitsession.formats.opencode.subagents import begins
+
+TABLES = ("session", "message", "part")
+
+_NEEDED = {
+    "session": {"id", "time_created", "time_updated"},
+    "message": {"id", "session_id", "time_created", "data"},
+    "part": {"id", "message_id", "data"},
+}
+
+
+def holds(columns: Columns) -> bool:
+    return all(needed <= set(columns.get(table, ())) for table, needed in _NEEDED.items())
+
+
+def listed(ask: Ask, columns: Columns) -> Iterator[tuple[str, Stamp]]:
+    updated = {table: "time_updated" if "time_updated" in columns[table] else "0" for table in TABLES}
+    rows = f"SELECT count(*), coalesce(max({{0}}), 0), {summed('{0}')} FROM {{1}} WHERE session_id = ?"
+    by_message = "message_id IN (SELECT id FROM message WHERE session_id = ?)"
+    of_parts = rows.format(updated["part"], "part")
+    if "session_id" not in columns["part"]:
+        of_parts = of_parts.replace("session_id = ?", by_message)
+    asked = (rows.format(updated["message"], "message"), of_parts)
+    sessions, failure = rows_of(ask, "SELECT id, time_created, time_updated FROM session")
+    for id, _, changed in sorted(sessions, key=lambda row: (_whole(row[1]), str(row[0]))):
+        if isinstance(id, str):
+            yield id, _stamp(ask, asked, id, _whole(changed))
+    if failure is not None:
+        raise failure
+
+
+def _stamp(ask: Ask, asked: Iterable[str], id: str, changed: int) -> Stamp:
+    try:
+        found = [next(ask(query, (id,))) for query in asked]
+    except Malformed:
+        return UNKNOWN  # who takes it is told why
+    newest = max(changed, *(_whole(row[1]) for row in found))
+    return Stamp(sum(row[0] for row in found), newest, (changed + sum(row[2] for row in found)) & WHOLE_MASK)
+
+
+def session(ask: Ask, columns: Columns, id: str, *, final: bool = False) -> Source:
+    """``Database.session``."""
+    later = sorted(set(columns["session"]) - set(_SESSION))
+    names = [*_SESSION, *later]
+    found = next(ask(f"SELECT {picked(names, columns['session'])} FROM session WHERE id = ?", (id,)), None)
+    if found is None:
+        raise Malformed("no such session", where=id)
+    row = dict(zip(names, found, strict=True))
+    problems: list[Problem] = []
+    said = list(_messages(ask, id, problems))
+    info = _info(row, later)
+    task = _task(ask, columns, id, row["parent_id"])
+    source = records.source_of(info, said, final=final, task=task, problems=problems)
+    if source is None:
+        raise Malformed("a session without an id", where=id)
+    return source
+
+
+def _messages(ask: Ask, session: str, problems: list[Problem]) -> Iterator[Said]:
+    """In the order in which opencode reads them. Ids alone would not do: they begin anew every 795 days."""
+    parts: dict[str, list[tuple[str, Any]]] = {}
+    wanted = "SELECT message_id, id, data FROM part WHERE message_id IN (SELECT id FROM message WHERE session_id = ?)"
+    for message, id, data in ask(f"{wanted} ORDER BY message_id, id", (session,)):
+        parts.setdefault(message, []).append((id, data))
+    rows = ask("SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id", (session,))
+    for id, data in rows:
+        info = _object(data, {"id": id, "sessionID": session}, problems)
+        names = {"sessionID": session, "messageID": id}
+        own = [_object(data, {"id": part, **names}, problems) for part, data in parts.get(id, ())]
+        yield messages.said(info, own)
+
+
+def _object(data: Any, ids: dict[str, Any], problems: list[Problem]) -> str:
+    """The object in a row, with the ids that stand in other columns."""
+    text = data if isinstance(data, str) else data.decode(errors="replace") if isinstance(data, bytes) else ""
+    raw, failure = checked(text)
+    if isinstance(failure, Failure):
+        problems.append(Problem(0, f"what {ids['id']!s:.60} says does not parse: {failure.reason or 'it is empty'}"))
+        raw = quoted({"data": text})
+    return messages.with_ids(raw, {name: _plain(value) for name, value in ids.items()})
+
+
+def _task(ask: Ask, columns: Columns, id: str, parent: Any) -> str:
+    """Which call of its parent began a session: an object, "" where none is known to."""
+    if not isinstance(parent, str) or "session_id" not in columns["part"]:
+        return ""
+    asked = "SELECT id, message_id, data FROM part WHERE session_id = ? AND instr(data, ?) ORDER BY id"
+    for part, message, data in ask(asked, (parent, id)):
+        found = parse(str(data).encode(errors="replace"))
+        if isinstance(found, dict) and begins(found, id):
+            ids = {"sessionID": _plain(parent), "messageID": _plain(message), "partID": _plain(part)}
+            return _of({**ids, "callID": quoted(found.get("callID"))})
+    return ""
+
+
+# ---- the session's row
+
+
+_SESSION = (
+    "id", "slug", "project_id", "workspace_id", "directory", "path", "parent_id", "title", "agent", "model", "version",
+    "summary_additions", "summary_deletions", "summary_files", "summary_diffs", "cost", "tokens_input", "tokens_output",
+    "tokens_reasoning", "tokens_cache_read", "tokens_cache_write", "share_url", "metadata", "revert", "permission",
+    "time_created", "time_updated", "time_compacting", "time_archived",
+)  # fmt: skip
+
+
+def _info(row: dict[str, Any], later: list[str]) -> str:
+    """The members that have a value, in the order in which opencode prints them."""
+    plain = {name: None if value is None else _plain(value) for name, value in row.items()}
+    json_of = {name: None if row[name] is None else _json(row[name]) for name in _JSON}
+    model, revert = _parsed(json_of["model"]), _parsed(json_of["revert"])
+    counts = {name: plain[f"summary_{name}"] for name in ("additions", "deletions", "files")}
+    summary = None
+    if any(value is not None for value in counts.values()):
+        summary = _of({**{name: value or "0" for name, value in counts.items()}, "diffs": json_of["summary_diffs"]})
+    tokens = {name: plain[f"tokens_{name}"] for name in ("input", "output", "reasoning", "cache_read", "cache_write")}
+    cache = _of({"read": tokens.pop("cache_read"), "write": tokens.pop("cache_write")})
+    share = _of({"url": plain["share_url"]}) if row["share_url"] else None
+    return _of({
+        "id": plain["id"],
+        "slug": plain["slug"],
+        "projectID": plain["project_id"],
+        "workspaceID": plain["workspace_id"],
+        "directory": plain["directory"],
+        "path": plain["path"],
+        "parentID": plain["parent_id"],
+        "title": plain["title"],
+        "agent": plain["agent"],
+        "model": _chosen(model, ("id", "providerID", "variant")) or json_of["model"],
+        "version": plain["version"],
+        "summary": summary,
+        "cost": plain["cost"],
+        "tokens": _of({**tokens, "cache": cache}) if tokens["input"] is not None else None,
+        "share": share,
+        "metadata": json_of["metadata"],
+        "revert": _chosen(revert, ("messageID", "partID", "snapshot", "diff")) or json_of["revert"],
+        "permission": json_of["permission"],
+        "time": _of({name: plain[f"time_{name}"] for name in ("created", "updated", "compacting", "archived")}),
+        **{name: plain[name] for name in later},
+    })  # fmt: skip
+
+
+_JSON = ("model", "summary_diffs", "metadata", "revert", "permission")
+
+
+def _of(found: dict[str, str | None]) -> str:
+    return "{" + ",".join(f"{json.dumps(name)}:{raw}" for name, raw in found.items() if raw is not None) + "}"
+
+
+def _chosen(value: Any, names: tuple[str, ...]) -> str | None:
+    if not isinstance(value, dict):
+        return None
+    return _of({name: quoted(value[name]) if value.get(name) is not None else None for name in names})
+
+
+def _plain(value: Any) -> str:
+    """A column as JavaScript writes it: a number without a fraction has none."""
+    if isinstance(value, float) and isfinite(value):
+        if value.is_integer() and abs(value) < 1e21:
+            return str(int(value))
+        mantissa, e, exponent = repr(value).partition("e")
+        return f"{mantissa}e{exponent[0]}{exponent[1:].lstrip('0')}" if e else mantissa
+    return quoted(value.decode(errors="replace") if isinstance(value, bytes) else value)
+
+
+def _json(value: Any) -> str:
+    """A column that holds JSON; as a text, where it does not."""
+    text = value if isinstance(value, str) else _plain(value)
+    raw, failure = checked(f'{{"":{text}}}')
+    found = members(raw) if failure is None else []
+    return found[0].raw if len(found) == 1 else quoted(text)
+
+
+def _parsed(raw: str | None) -> Any:
+    found = None if raw is None else parse(f'{{"":{raw}}}'.encode("utf-8", "surrogatepass"))
+    return found.get("") if isinstance(found, dict) else None
+
+
+def _whole(value: Any) -> int:
+    return value if type(value) is int else 0

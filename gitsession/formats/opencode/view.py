@@ -1,0 +1,228 @@
+"""What a record of opencode's means. A view: free to get better.
+
+An answer and what its tools gave back are one message of opencode's, so they are one entry: each result stands as a
+block behind its call (``model.results``). Parts that say nothing to a model are blocks as they stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from gitsession.formats.base.fields import Fields
+from gitsession.formats.base.jsonl import Failure, Object, parse
+from gitsession.formats.base.times import to_ms
+from gitsession.formats.opencode.json_text import quoted
+from gitsession.formats.opencode.messages import AGENT, asks_to_compact
+from gitsession.model import entries
+from gitsession.model.blocks import Block, OtherBlock, Text, Thinking, ToolCall
+from gitsession.model.entries import Entry, Opaque, Unknown
+from gitsession.model.results import attached, result
+
+
+def entry_of(payload: bytes) -> Entry:
+    """The entry in a record. Never raises."""
+    record = parse(payload)
+    if isinstance(record, Failure):
+        return Opaque(payload=payload, problem=record.reason)
+    return _read(record) or Unknown(name="unknown", body=record)
+
+
+def _read(record: Object) -> Entry | None:
+    info, group, marks = record.get("info"), record.get("messages"), record.get("compacted")
+    if isinstance(info, dict):
+        parts = record.get("parts")
+        return _message(info, parts) if isinstance(parts, list) else _session(info, record)
+    if isinstance(group, list) and len(group) == 2:
+        return _compaction(*group)
+    if isinstance(marks, dict):
+        return entries.Prune(at_ms=to_ms(next(iter(marks.values()), None)) or 0, targets=tuple(marks))
+    name = next((name for name in ("waiting", "in full") if isinstance(record.get(name), list)), None)
+    return Unknown(name=name, body=record) if name is not None else None
+
+
+def _session(info: Object, record: Object) -> Entry:
+    fields = Fields(info)
+    at_ms = _at_ms(info)
+    task = record.get("task")
+    return entries.Session(
+        at_ms=at_ms,
+        agent=AGENT,
+        source_id=fields.text("id"),
+        cwd=fields.text("directory"),
+        title=fields.text("title"),
+        parent=fields.text("parentID"),
+        extra={**fields.left, **({"task": task} if isinstance(task, dict) else {})},
+    )
+
+
+def _message(info: Object, parts: list[Any]) -> Entry | None:
+    if asks_to_compact(info, parts):
+        return entries.Custom(at_ms=_at_ms(info), custom_type="compaction", data={"info": info, "parts": parts})
+    read = _BY_ROLE.get(info.get("role", "")) if isinstance(info.get("role"), str) else None
+    return read(info, parts) if read is not None else None
+
+
+def _user(info: Object, parts: list[Any]) -> Entry:
+    content = [block for part in parts for block in _blocks(part)]
+    return entries.Message(at_ms=_at_ms(info), role="user", content=tuple(content), extra=_rest(info).left)
+
+
+def _assistant(info: Object, parts: list[Any]) -> Entry:
+    fields = _rest(info)
+    error = fields.mapping("error")
+    name = error.get("name") if error else None
+    data = error.get("data") if error else None
+    said = data.get("message") if isinstance(data, dict) else None
+    stop = fields.text("finish")
+    return entries.Message(
+        at_ms=_at_ms(info),
+        role="assistant",
+        content=tuple([block for part in parts for block in _blocks(part)]),
+        provider=fields.text("providerID"),
+        model=fields.text("modelID"),
+        usage=_usage(fields),
+        stop=("aborted" if name == "MessageAbortedError" else "error") if error else stop,
+        error=(said if isinstance(said, str) else str(name)) if error else None,
+        extra={**fields.left, **({"error": error} if error else {})},
+    )
+
+
+def _compaction(asked: Any, answer: Any) -> Entry | None:
+    """A request to compact and its summary (rule K1). The first message that is kept stands in the request (K2)."""
+    if not isinstance(asked, dict) or not isinstance(answer, dict):
+        return None
+    info, parts, wish = answer.get("info"), answer.get("parts"), asked.get("parts")
+    if not isinstance(info, dict) or not isinstance(parts, list) or not isinstance(wish, list):
+        return None
+    part = next((part for part in wish if isinstance(part, dict) and part.get("type") == "compaction"), {})
+    first, auto = part.get("tail_start_id"), part.get("auto")
+    return entries.Compaction(
+        at_ms=_at_ms(info),
+        summary="\n".join(texts(parts)),
+        first_kept=first if isinstance(first, str) else None,
+        method={True: "auto", False: "manual"}.get(auto) if isinstance(auto, bool) else None,
+        extra={"messages": [asked, answer]},
+    )
+
+
+def texts(parts: Iterable[Any]) -> list[str]:
+    """The words of a message, part by part."""
+    found = [part.get("text") for part in parts if isinstance(part, dict) and part.get("type") == "text"]
+    return [text for text in found if isinstance(text, str)]
+
+
+# ---- parts
+
+
+def _blocks(part: Any) -> list[Block]:
+    name = part.get("type") if isinstance(part, dict) else None
+    read = _BY_TYPE.get(name) if isinstance(name, str) else None
+    return (read(part) if read is not None else None) or [OtherBlock(part)]
+
+
+def _text(part: Object) -> list[Block] | None:
+    text = part.get("text")
+    return [Text(text, _signature(part))] if isinstance(text, str) and part.get("ignored") is not True else None
+
+
+def _reasoning(part: Object) -> list[Block] | None:
+    text = part.get("text")
+    return [Thinking(text, _signature(part))] if isinstance(text, str) else None
+
+
+def _file(part: Object) -> list[Block] | None:
+    return [attached(part.get("filename"), part.get("mime"), url)] if isinstance(url := part.get("url"), str) else None
+
+
+def _tool(part: Object) -> list[Block] | None:
+    call, name, state = part.get("callID"), part.get("tool"), part.get("state")
+    if not isinstance(call, str) or not isinstance(name, str) or not isinstance(state, dict):
+        return None
+    given = state.get("input")
+    made: list[Block] = [ToolCall(call, name, given if isinstance(given, dict) else {}, _signature(part))]
+    status = state.get("status")
+    if status == "completed":
+        made.append(_result(part, call, name, state, str(state.get("output", "")), is_error=False))
+    elif status == "error":
+        made.append(_result(part, call, name, state, str(state.get("error", "")), is_error=True))
+    return made
+
+
+def _result(part: Object, call: str, name: str, state: Object, text: str, *, is_error: bool) -> Block:
+    fields = Fields(state)
+    fields.drop("status", "input", "output" if not is_error else "error")
+    time = fields.mapping("time") or {}
+    given = fields.take("attachments")
+    listed = given if isinstance(given, list) else []
+    files = [
+        {"mime": file.get("mime"), "name": file.get("filename"), "url": file.get("url")}
+        for file in listed
+        if isinstance(file, dict)
+    ]
+    id = part.get("id")
+    return result(
+        call=call,
+        name=name,
+        text=text,
+        is_error=is_error,
+        files=files,
+        at_ms=to_ms(time.get("end")) or to_ms(time.get("start")) or 0,
+        part=id if isinstance(id, str) else None,
+        details=fields.left or None,
+    )
+
+
+def _signature(part: Object) -> str | None:
+    """What the provider wants back with a part, verbatim; the program's own marks are none."""
+    metadata = part.get("metadata")
+    if not isinstance(metadata, dict):
+        return None
+    anthropic = metadata.get("anthropic")
+    signature = anthropic.get("signature") if isinstance(anthropic, dict) else None
+    if isinstance(signature, str):
+        return signature
+    kept = {name: value for name, value in metadata.items() if isinstance(value, dict)}
+    return quoted(kept) if kept else None
+
+
+_BY_TYPE: dict[str, Callable[[Object], list[Block] | None]] = {
+    "text": _text,
+    "reasoning": _reasoning,
+    "file": _file,
+    "tool": _tool,
+}
+
+_BY_ROLE: dict[str, Callable[[Object, list[Any]], Entry]] = {"user": _user, "assistant": _assistant}
+
+
+# ---- what a message says of itself
+
+
+def _rest(info: Object) -> Fields:
+    fields = Fields(info)
+    fields.drop("role", "id", "sessionID")
+    return fields
+
+
+def _at_ms(info: Object) -> int:
+    time = info.get("time")
+    return (to_ms(time.get("created")) if isinstance(time, dict) else None) or 0
+
+
+def _usage(fields: Fields) -> dict[str, Any] | None:
+    tokens = fields.mapping("tokens")
+    if tokens is None:
+        return None
+    cache = tokens.get("cache")
+    cached = cache if isinstance(cache, dict) else {}
+    said = {
+        "input": tokens.get("input"),
+        "output": tokens.get("output"),
+        "reasoning": tokens.get("reasoning"),
+        "cacheRead": cached.get("read"),
+        "cacheWrite": cached.get("write"),
+        "totalTokens": tokens.get("total"),
+        "cost": fields.take("cost"),
+    }
+    return {name: value for name, value in said.items() if value is not None}

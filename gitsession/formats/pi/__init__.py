@@ -1,0 +1,1 @@
+"""The sessions of pi and of omp, a fork of pi."""

@@ -1,0 +1,86 @@
+"""The images that omp keeps in a folder of blobs: its session files hold ``blob:sha256:<hex>`` in their place.
+
+The positions are those that omp resolves when it loads a session: image blocks of a ``content``, ``images`` and
+``frames``, results of image generation, and ``image_url``, whose blob is the whole data URL.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any, TypeAlias
+
+from gitsession.formats.base import jsonl
+from gitsession.formats.base.jsonl import Failure
+from gitsession.formats.pi.write_messages import dumps
+
+PREFIX = "blob:sha256:"
+_NAME = re.compile(r"blob:sha256:([0-9a-f]{64})")
+_LISTS = ("images", "frames")
+
+Fetch: TypeAlias = Callable[[str], bytes | None]
+
+
+def resolve(payload: bytes, fetch: Fetch, substitute: str = "") -> bytes:
+    """Return ``payload`` with the content of its blobs in place of their names.
+
+    Args:
+        payload: A line of a session file.
+        fetch: Return the content of a blob by its name, or ``None`` if it is not available. Content that does not
+            match its name is not used.
+        substitute: Text to put in place of an image block whose blob is not available; "" leaves the block as it is.
+    """
+    if PREFIX.encode() not in payload:
+        return payload
+    entry = jsonl.parse(payload)
+    if isinstance(entry, Failure):
+        return payload
+    resolver = _Resolver(fetch, substitute)
+    resolver.walk(entry, "")
+    return dumps(entry) if resolver.changed else payload
+
+
+class _Resolver:
+    """``changed``: whether anything was replaced."""
+
+    def __init__(self, fetch: Fetch, substitute: str) -> None:
+        self._fetch = fetch
+        self._substitute = substitute
+        self.changed = False
+
+    def walk(self, value: Any, key: str) -> None:
+        """Resolve the blobs in ``value``, which is, or is listed in, the field ``key``."""
+        if isinstance(value, list):
+            for item in value:
+                self.walk(item, key)
+            return
+        if not isinstance(value, dict):
+            return
+        if key == "content" and value.get("type") == "image":
+            if not self._replace(value, "data") and self._substitute and _is_name(value.get("data")):
+                value.clear()
+                value.update(type="text", text=self._substitute)
+                self.changed = True
+        elif key in _LISTS:
+            self._replace(value, "data")
+        if value.get("type") == "image_generation_call":
+            self._replace(value, "result")
+        self._replace(value, "image_url", is_text=True)
+        for name, item in value.items():
+            self.walk(item, name)
+
+    def _replace(self, value: dict[str, Any], field: str, *, is_text: bool = False) -> bool:
+        name = value.get(field)
+        found = _NAME.fullmatch(name) if isinstance(name, str) else None
+        content = self._fetch(found.group()) if found is not None else None
+        if found is None or content is None or sha256(content).hexdigest() != found.group(1):
+            return False
+        value[field] = content.decode("utf-8", "replace") if is_text else base64.b64encode(content).decode()
+        self.changed = True
+        return True
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and _NAME.fullmatch(value) is not None

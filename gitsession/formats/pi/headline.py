@@ -1,0 +1,235 @@
+"""What a commit message says of a line of pi or omp. FROZEN under view 1.
+
+Words of a message are part of a commit's id, so nothing here may change for bytes that were ever seen: a change of any
+answer is a new view number, beside this one. For the same reason nothing here looks at ``read``, which may get better.
+Types that are not listed go by their literal name for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gitsession.codec.headline import first_line, lines, tokens
+from gitsession.formats.base.headlines import count, opaque, plain, text_of
+from gitsession.formats.base.jsonl import Failure, Object
+from gitsession.formats.base.times import to_ms
+from gitsession.model.headline import Headline
+
+
+def headline_of(line: Object | Failure, payload: bytes) -> Headline:
+    """The headline of ``payload``, of which ``line`` is what ``jsonl.parse`` made."""
+    if isinstance(line, Failure):
+        return opaque(line, len(payload))
+    return _words(line).at(_at_ms(line))
+
+
+def _words(line: Object) -> Headline:
+    name = line.get("type")
+    if not isinstance(name, str) or not name:
+        return Headline(kind="unknown", label="unknown")
+    say = _BY_TYPE.get(name)
+    return say(line) if say else Headline(kind=name, label=name)
+
+
+def _at_ms(line: Object) -> int | None:
+    """The time the line states, else its message; ``None`` if neither does."""
+    own = to_ms(line.get("timestamp"))
+    message = line.get("message")
+    return own if own is not None or not isinstance(message, dict) else to_ms(message.get("timestamp"))
+
+
+# Messages, by role
+
+
+def _message(line: Object) -> Headline:
+    message = line.get("message")
+    if not isinstance(message, dict):
+        return Headline(kind="message", role="other", label="message")
+    role = message.get("role")
+    say = _BY_ROLE.get(role) if isinstance(role, str) else None
+    return say(message) if say else _other(message)
+
+
+def _user(message: Object) -> Headline:
+    text = text_of(message.get("content"))
+    return Headline(kind="message", role="user", label="user", words=first_line(text), body=text)
+
+
+def _assistant(message: Object) -> Headline:
+    content, provider, model = message.get("content"), message.get("provider"), message.get("model")
+    text = text_of(content)
+    blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    called = [plain(block.get("name")) for block in blocks if block.get("type") == "toolCall"]
+    return Headline(
+        kind="message", role="assistant", label="assistant", words=first_line(text) or ", ".join(called),
+        calls=len(called), body=text,
+        model=_joined(provider, model),
+    )
+
+
+def _tool(message: Object) -> Headline:
+    words = lines(text_of(message.get("content")))
+    if message.get("isError") is True:
+        words = f"error, {words}"
+    return Headline(kind="message", role="tool", label=_named("tool", message.get("toolName")), words=words)
+
+
+def _shell(message: Object) -> Headline:
+    words = first_line(plain(message.get("command")))
+    return Headline(kind="message", role="shell", label="shell", words=words)
+
+
+def _system(message: Object) -> Headline:
+    return _prompt("system", message)
+
+
+def _developer(message: Object) -> Headline:
+    return _prompt("developer", message)
+
+
+def _prompt(role: str, message: Object) -> Headline:
+    words = first_line(text_of(message.get("content")))  # no body: prompts are long
+    return Headline(kind="message", role=role, label=role, words=words)
+
+
+def _custom_role(message: Object) -> Headline:
+    text = text_of(message.get("content"))
+    label = _named("custom", message.get("customType"))
+    return Headline(kind="message", role="custom", label=label, words=first_line(text), body=text)
+
+
+def _other(message: Object) -> Headline:
+    words = first_line(text_of(message.get("content")))
+    return Headline(kind="message", role="other", label="message", words=words)
+
+
+# Everything else, by type
+
+
+def _session(line: Object) -> Headline:
+    return Headline(kind="session", label="session", words=plain(line.get("cwd")))
+
+
+def _model_change(line: Object) -> Headline:
+    words = _joined(line.get("provider"), line.get("modelId")) or plain(line.get("model"))  # omp: one field for the two
+    return Headline(kind="model_change", label="model", words=words)
+
+
+def _thinking(line: Object) -> Headline:
+    return Headline(kind="thinking_change", label="thinking", words=plain(line.get("thinkingLevel")))
+
+
+def _compaction(line: Object) -> Headline:
+    before, after = count(line.get("tokensBefore")), count(line.get("tokensAfter"))
+    words = " -> ".join(tokens(each) for each in (before, after) if each is not None)
+    return Headline(
+        kind="compaction", label="compaction", words=f"{words} tokens" if before is not None else "",
+        body=plain(line.get("summary")),
+    )
+
+
+def _branch_summary(line: Object) -> Headline:
+    text = plain(line.get("summary"))
+    return Headline(kind="branch_summary", label="branch summary", words=first_line(text), body=text)
+
+
+def _label(line: Object) -> Headline:
+    return Headline(kind="label", label="label", words=plain(line.get("label")) or "removed")
+
+
+def _session_info(line: Object) -> Headline:
+    return Headline(kind="title", label="title", words=plain(line.get("name")))
+
+
+def _title(line: Object) -> Headline:
+    return Headline(kind="title", label="title", words=plain(line.get("title")))
+
+
+def _custom(line: Object) -> Headline:
+    return Headline(kind="custom", label=_named("custom", line.get("customType")))
+
+
+def _custom_message(line: Object) -> Headline:
+    text = text_of(line.get("content"))
+    label = _named("custom", line.get("customType"))
+    return Headline(kind="custom_message", role="custom", label=label, words=first_line(text), body=text)
+
+
+def _usage(line: Object) -> Headline:
+    return Headline(kind="usage", label="usage", words=_joined(line.get("provider"), line.get("model")))
+
+
+def _context_edit(line: Object) -> Headline:
+    return Headline(kind="context_edit", label="context edit")
+
+
+def _tools(line: Object) -> Headline:
+    return Headline(kind="tools_change", label="tools")
+
+
+def _mode(line: Object) -> Headline:
+    return Headline(kind="mode_change", label="mode", words=plain(line.get("mode")))
+
+
+def _service_tier(line: Object) -> Headline:
+    return Headline(kind="mode_change", label="mode", words="service_tier")
+
+
+def _injection(line: Object) -> Headline:
+    return Headline(kind="injection", label="injection")
+
+
+def _instructions(line: Object) -> Headline:
+    return Headline(kind="instructions", label="instructions")
+
+
+def _reset(line: Object) -> Headline:
+    return Headline(kind="reset", label="reset")
+
+
+_BY_ROLE: dict[str, Callable[[Object], Headline]] = {
+    "user": _user,
+    "assistant": _assistant,
+    "toolResult": _tool,
+    "bashExecution": _shell,
+    "system": _system,
+    "developer": _developer,
+    "custom": _custom_role,
+    "hookMessage": _custom_role,
+}
+
+_BY_TYPE: dict[str, Callable[[Object], Headline]] = {
+    "session": _session,
+    "message": _message,
+    "model_change": _model_change,
+    "thinking_level_change": _thinking,
+    "compaction": _compaction,
+    "branch_summary": _branch_summary,
+    "label": _label,
+    "session_info": _session_info,
+    "title": _title,
+    "title_change": _title,
+    "custom": _custom,
+    "custom_message": _custom_message,
+    "usage": _usage,
+    "model_usage": _usage,
+    "context_edit": _context_edit,
+    "active_tools_change": _tools,
+    "mode_change": _mode,
+    "service_tier_change": _service_tier,
+    "ttsr_injection": _injection,
+    "session_init": _instructions,
+    "reset_boundary": _reset,
+}
+
+
+# Words, out of values of any type
+
+
+def _named(what: str, name: Any) -> str:
+    return f"{what} {name}" if isinstance(name, str) and name else what
+
+
+def _joined(provider: Any, model: Any) -> str:
+    return f"{provider}/{model}" if isinstance(provider, str) and isinstance(model, str) else ""

@@ -1,0 +1,209 @@
+"""Messages of pi and omp as we understand them: roles and content blocks. A view: free to get better."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+from typing import Any
+
+from gitsession.formats.base.fields import Fields
+from gitsession.model.blocks import Block, File, Image, OtherBlock, Text, Thinking, ToolCall
+from gitsession.model.entries import Message
+
+
+def read_message(at_ms: int, message: dict[str, Any], entry: Fields) -> Message:
+    """The message inside an entry. What neither of the two says in our words is ``extra``; ``entry`` yields to it.
+
+    ``extra`` keeps the message's own ``timestamp`` (an agent's context shows it), and its ``role`` where ours differs.
+    """
+    fields = Fields(message)
+    role = fields.text("role")
+    read = _BY_ROLE.get(role) if role is not None else None
+    values = read(fields) if read else _other(role, fields)
+    return Message(at_ms=at_ms, extra={**entry.left, **fields.left}, **values)
+
+
+def read_content(content: Any) -> tuple[Block, ...] | None:
+    """Blocks of a text, a list of blocks, or nothing at all; ``None`` for what is no content."""
+    if content is None:
+        return ()
+    if isinstance(content, str):
+        return (Text(content),)
+    if isinstance(content, list):
+        return tuple([_block(block) for block in content])
+    return None
+
+
+def take_content(fields: Fields) -> tuple[Block, ...]:
+    """The field ``content``, left where it is if it is none."""
+    content = read_content(fields.left.get("content"))
+    if content is None:
+        return ()
+    fields.drop("content")
+    return content
+
+
+# Roles: each gives the values of a Message
+
+
+def _user(fields: Fields) -> dict[str, Any]:
+    return {"role": "user", "content": take_content(fields)}
+
+
+def _assistant(fields: Fields) -> dict[str, Any]:
+    return {
+        "role": "assistant",
+        "content": take_content(fields),
+        "provider": fields.text("provider"),
+        "model": fields.text("model"),
+        "usage": fields.mapping("usage"),
+        "stop": fields.text("stopReason"),
+        "error": fields.text("errorMessage"),
+    }
+
+
+def _tool(fields: Fields) -> dict[str, Any]:
+    return {
+        "role": "tool",
+        "content": take_content(fields),
+        "tool_call_id": fields.text("toolCallId"),
+        "tool_name": fields.text("toolName"),
+        "is_error": fields.truth("isError", False),
+        "details": fields.take("details"),
+        "usage": fields.mapping("usage"),
+    }
+
+
+def _bash(fields: Fields) -> dict[str, Any]:
+    return {
+        "role": "shell",
+        "command": fields.text("command"),
+        "output": fields.text("output"),
+        "exit_code": fields.whole("exitCode"),
+    }
+
+
+def _python(fields: Fields) -> dict[str, Any]:
+    fields.left["role"] = "pythonExecution"
+    return {
+        "role": "shell",
+        "command": fields.text("code"),
+        "output": fields.text("output"),
+        "exit_code": fields.whole("exitCode"),
+    }
+
+
+def _system(fields: Fields) -> dict[str, Any]:
+    return {"role": "system", "content": take_content(fields)}
+
+
+def _developer(fields: Fields) -> dict[str, Any]:
+    return {"role": "developer", "content": take_content(fields)}
+
+
+def _custom(fields: Fields) -> dict[str, Any]:
+    return {"role": "custom", "content": take_content(fields), "details": fields.take("details")}
+
+
+def _file_mention(fields: Fields) -> dict[str, Any]:
+    fields.left["role"] = "fileMention"
+    files = fields.left.get("files")
+    if not isinstance(files, list):
+        return {"role": "custom", "content": take_content(fields)}
+    fields.drop("files")
+    return {"role": "custom", "content": tuple([_mentioned(file) for file in files])}
+
+
+def _other(role: str | None, fields: Fields) -> dict[str, Any]:
+    if role is not None:
+        fields.left["role"] = role
+    return _custom(fields)
+
+
+def _hook(fields: Fields) -> dict[str, Any]:
+    return _other("hookMessage", fields)
+
+
+_BY_ROLE: dict[str, Callable[[Fields], dict[str, Any]]] = {
+    "user": _user,
+    "assistant": _assistant,
+    "toolResult": _tool,
+    "bashExecution": _bash,
+    "pythonExecution": _python,
+    "system": _system,
+    "developer": _developer,
+    "custom": _custom,
+    "hookMessage": _hook,
+    "fileMention": _file_mention,
+}
+
+
+# Blocks: each is ours, or carried as it is
+
+
+def _block(block: Any) -> Block:
+    if not isinstance(block, dict):
+        return OtherBlock(block)
+    type_ = block.get("type")
+    read = _BY_TYPE.get(type_) if isinstance(type_, str) else None
+    return (read(block) if read else None) or OtherBlock(block)
+
+
+def _text(block: dict[str, Any]) -> Block | None:
+    text, signature = block.get("text"), block.get("textSignature")
+    if not isinstance(text, str) or not _text_or_none(signature):
+        return None
+    return Text(text, signature)
+
+
+def _thinking(block: dict[str, Any]) -> Block | None:
+    text, signature = block.get("thinking"), block.get("thinkingSignature")
+    if not isinstance(text, str) or not _text_or_none(signature):
+        return None
+    return Thinking(text, signature, block.get("redacted") is True)
+
+
+def _redacted(block: dict[str, Any]) -> Block | None:
+    data = block.get("data")
+    return Thinking("", data, True) if isinstance(data, str) else None
+
+
+def _call(block: dict[str, Any]) -> Block | None:
+    id_, name, arguments, signature = (block.get(key) for key in ("id", "name", "arguments", "thoughtSignature"))
+    if not isinstance(id_, str) or not isinstance(name, str) or not _text_or_none(signature):
+        return None
+    if arguments is None:
+        arguments = {}
+    return ToolCall(id_, name, arguments, signature) if isinstance(arguments, dict) else None
+
+
+def _image(block: dict[str, Any]) -> Block | None:
+    data, mime = block.get("data"), block.get("mimeType")
+    if not isinstance(data, str) or not isinstance(mime, str):
+        return None
+    try:
+        return Image(base64.b64decode(data, validate=True), mime)
+    except (binascii.Error, ValueError):  # not base64; omp's "blob:sha256:..." for a picture kept elsewhere
+        return None
+
+
+def _mentioned(file: Any) -> Block:
+    path = file.get("path") if isinstance(file, dict) else None
+    if not isinstance(path, str):
+        return OtherBlock(file)
+    content = file.get("content")
+    return File(path, data=content.encode(errors="surrogatepass") if isinstance(content, str) else None)
+
+
+def _text_or_none(value: Any) -> bool:
+    return value is None or isinstance(value, str)
+
+
+_BY_TYPE: dict[str, Callable[[dict[str, Any]], Block | None]] = {
+    "text": _text,
+    "thinking": _thinking,
+    "redactedThinking": _redacted,
+    "toolCall": _call,
+    "image": _image,
+}

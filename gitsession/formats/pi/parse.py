@@ -1,0 +1,197 @@
+"""The session file that pi invented and omp shares: a header, then one entry a line, each naming its parent.
+
+omp puts a slot of fixed size for the title before the header. Slot and header are rewritten in place, so they are
+``meta``; everything else is a record. Lines are numbered as they stand in the file, from 1, not counting the slot.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gitsession.errors import Malformed
+from gitsession.formats.base import jsonl
+from gitsession.formats.base.jsonl import Failure, Object
+from gitsession.formats.base.lines import Data, Lines, Span, Stored, joined
+from gitsession.formats.base.placement import NOTHING, Field, Node, Placed, place, quoted
+from gitsession.formats.base.places import Beside
+from gitsession.formats.base.record import Problem, Record, Source, record_of, waits
+from gitsession.formats.base.times import to_ms
+from gitsession.formats.pi.write_messages import dumps
+
+_BLOB = re.compile(rb"blob:sha256:([0-9a-f]{64})(?![0-9a-f])")
+_BLOBS_UP = 4
+"""How far above a session file omp's blob folder can lie: agent/blobs beside agent/sessions/<bucket>/<file>."""
+
+
+def header_in(head: bytes) -> tuple[Object, Object | None] | None:
+    """The header among the lines of ``head``, and the title slot if one stands before it. ``None``: no header."""
+    slot: Object | None = None
+    for line in head.split(b"\n"):
+        if b'"session"' not in line and b'"title"' not in line:
+            continue
+        found = jsonl.parse(line)
+        if isinstance(found, Failure):
+            continue
+        if _is_header(found) and isinstance(found.get("id"), str):
+            return found, slot
+        if slot is None and _is_slot(found):
+            slot = found
+    return None
+
+
+def beside(data: Data) -> list[Beside]:
+    """The contents that omp keeps in a folder of blobs, above the session file's."""
+    parts = Lines(data) if isinstance(data, Stored) else (data,)
+    wanted = sorted({found.decode() for part in parts for found in _BLOB.findall(part)})
+    above = ["/".join([*[".."] * levels, "blobs"]) for levels in range(_BLOBS_UP)]
+    return [Beside(f"blob:sha256:{name}", [f"{folder}/{name}" for folder in above], sha256=name) for name in wanted]
+
+
+def moved(data: bytes, id: str, cwd: str) -> bytes:
+    """``Resumable.moved``: another id and another folder in the header."""
+    lines = data.split(b"\n")
+    for at, line in enumerate(lines):
+        header = jsonl.parse(line) if b'"session"' in line else None
+        if isinstance(header, dict) and _is_header(header):
+            if header != (said := {**header, "id": id, "cwd": cwd}):
+                lines[at] = dumps(said)
+            break
+    return b"\n".join(lines)
+
+
+def split(data: Data, *, agent: str, name: str, final: bool) -> Source:
+    """``Format.split`` for both agents."""
+    if not data:
+        raise Malformed("an empty file is no session")
+    lines, tail = jsonl.cut(data)
+    takes_tail = bool(tail) and (final or not isinstance(jsonl.parse(tail), Failure))
+    if takes_tail:
+        lines.append(tail)
+    waiting = b"" if takes_tail else tail
+    if not lines:
+        raise Malformed("no session header yet, only the beginning of a line", hint="try again when it is written")
+    parts = _take_apart(lines)
+    source_id, problems = _source_id(parts.header, name.rpartition("/")[2])
+    records, more = _records(parts)
+    problems += more
+    if waiting:
+        problems.append(waits(len(lines) + 1 - parts.slots, waiting))
+    return Source(
+        agent=agent,
+        source_id=source_id,
+        started_ms=to_ms(parts.header.get("timestamp")) or 0,
+        records=records,
+        meta=parts.meta,
+        waiting=waiting,
+        ends_with_newline=not takes_tail,
+        version=_version(parts.header),
+        problems=tuple(sorted(problems, key=lambda problem: problem.line)),
+    )
+
+
+class _Parts(NamedTuple):
+    """A file's lines sorted out: ``nodes``, ``payloads`` and ``reasons`` run side by side, one for each record."""
+
+    header: Object
+    meta: tuple[Record, ...]
+    nodes: list[Node]
+    payloads: list[bytes | Span]
+    reasons: list[str]
+    slots: int
+
+
+def _take_apart(lines: Sequence[bytes]) -> _Parts:
+    header: Object | None = None
+    meta: list[Record] = []
+    nodes: list[Node] = []
+    payloads: list[bytes | Span] = []
+    reasons: list[str] = []
+    slots = 0
+    for index, payload in enumerate(lines):
+        parsed = jsonl.parse(payload)
+        reason = ""
+        if isinstance(parsed, Failure):
+            node, reason = NOTHING._replace(line=index + 1 - slots), _unread(parsed)
+        elif index == 0 and _is_slot(parsed):
+            slots = 1
+            meta.append(Record(0, payload))
+            continue
+        elif not _is_header(parsed):
+            node = _node(index + 1 - slots, parsed)
+            reason = _unplaced(node, parsed, _version(header or {}))
+        elif header is None:
+            header = parsed
+            meta.append(Record(index + 1 - slots, payload))
+            continue
+        else:
+            node, reason = NOTHING._replace(line=index + 1 - slots), "a second header"
+        nodes.append(node)
+        payloads.append(joined(lines, index, index + 1))
+        reasons.append(reason)
+    return _Parts(header or {}, tuple(meta), nodes, payloads, reasons, slots)
+
+
+def _records(parts: _Parts) -> tuple[tuple[Record, ...], list[Problem]]:
+    records = tuple([_record(parts, placed) for placed in place(parts.nodes)])
+    return records, [Problem(record.line, record.problem) for record in records if record.problem]
+
+
+def _record(parts: _Parts, placed: Placed) -> Record:
+    at = placed.at
+    problem = parts.reasons[at] or placed.problem
+    return record_of(placed.line, parts.payloads[at], placed.parent, parts.nodes[at].id, placed.claimed, problem)
+
+
+def _source_id(header: Object, name: str) -> tuple[str, list[Problem]]:
+    stated = header.get("id")
+    if isinstance(stated, str) and stated:
+        # A lone surrogate could not be hashed or stored: it becomes its escape.
+        return stated.encode(errors="backslashreplace").decode(), []
+    what = "the header states no id" if header else "no session header"
+    if not name:
+        raise Malformed(what, hint="give the session a name")
+    name = name.encode(errors="backslashreplace").decode()
+    return name, [Problem(1, f"{what}: taken as session {quoted(name)}")]
+
+
+def _node(line: int, entry: Object) -> Node:
+    own = entry.get("id")
+    if not isinstance(own, str) or not own:
+        own = None
+    parent = entry.get("parentId", Field.ABSENT)
+    if parent is not None and not isinstance(parent, str | Field):
+        parent = json.dumps(parent)  # a number or worse: names nothing, and is shown as it stands
+    return Node(line, own, parent)
+
+
+def _unread(failure: Failure) -> str:
+    """Return why a line is no entry, and what the agents do with it if that differs from what is shown here."""
+    if not failure.reason.startswith("not JSON: Extra data"):
+        return failure.reason
+    return f"{failure.reason}: the line is kept and not shown; pi skips it, omp reads its first value"
+
+
+def _unplaced(node: Node, entry: Object, version: int) -> str:
+    """Return what to report of a message that names neither itself nor its parent in a file whose entries do."""
+    if version < 2 or entry.get("type") != "message" or node.id is not None or node.parent is not Field.ABSENT:
+        return ""
+    return "a message without id and parentId: shown below the line before it; pi and omp start a new branch with it"
+
+
+def _is_header(line: Object) -> bool:
+    return line.get("type") == "session"
+
+
+def _is_slot(line: Object) -> bool:
+    return line.get("type") == "title" and "v" in line
+
+
+def _version(header: Object) -> int:
+    """1 where it is not stated. pi itself takes any number, and "3" for 3."""
+    stated = header.get("version", 1)
+    if isinstance(stated, str) and stated.isascii() and stated.isdigit() and len(stated) < 10:
+        return int(stated)
+    return stated if type(stated) is int else 1

@@ -1,0 +1,94 @@
+"""Objects by way of one `git cat-file` that goes on: for what lies where only git knows, such as its quarantine.
+
+Heads come before contents, so nothing is unpacked that is larger than whoever asks wants to hold.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, NamedTuple, Self
+
+from gitsession.errors import Unavailable
+from gitsession.git import process
+from gitsession.git.types import Oid
+
+_BUFFER_BYTES = 1 << 16
+_AT_ONCE = 512
+"""Requests that are written before an answer is read: git has read them all before it answers."""
+
+
+class Head(NamedTuple):
+    """What an object is, by its first bytes. ``kind``: ``commit``, ``tree``, ``blob`` or ``tag``."""
+
+    kind: str
+    size: int
+
+
+class CatFile:
+    """Objects that git sees from ``git_dir``. ``variables``: where else it is to look (``gitcli.quarantine``)."""
+
+    def __init__(self, git_dir: Path, variables: Mapping[str, str] | None = None) -> None:
+        words = ("cat-file", "--batch-command", "--buffer")
+        self._process = process.start(git_dir, *words, variables=variables)
+        asked, answers = self._process.stdin, self._process.stdout
+        assert isinstance(asked, io.FileIO) and isinstance(answers, io.FileIO)
+        self._asked, self._answers = io.BufferedWriter(asked), io.BufferedReader(answers, _BUFFER_BYTES)
+
+    def heads(self, oids: Sequence[Oid]) -> Iterator[Head | None]:
+        """What each is, ``None`` where it is not there. To be read to its end."""
+        for requests in _portions(oids):
+            answers = self._ask("info", requests)
+            yield from (_head(answers.readline()) for _ in requests)
+
+    def contents(self, oids: Sequence[Oid]) -> Iterator[tuple[str, bytes] | None]:
+        """Kind and bytes of each, ``None`` where it is not there. To be read to its end."""
+        for requests in _portions(oids):
+            answers = self._ask("contents", requests)
+            for _ in requests:
+                head = _head(answers.readline())
+                if head is None:
+                    yield None
+                    continue
+                data = answers.read(head.size + 1)
+                if len(data) != head.size + 1:
+                    raise Unavailable("`git cat-file` ended before its answer did")
+                yield head.kind, data[:-1]
+
+    def close(self) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            self._asked.close()
+        self._answers.close()
+        self._process.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _ask(self, verb: str, oids: Iterable[Oid]) -> IO[bytes]:
+        try:
+            self._asked.write("".join(f"{verb} {oid}\n" for oid in oids).encode() + b"flush\n")
+            self._asked.flush()
+        except OSError as error:
+            raise Unavailable(f"`git cat-file` went away: {error.strerror}") from None
+        return self._answers
+
+
+def _portions(oids: Sequence[Oid]) -> Iterator[Sequence[Oid]]:
+    return (oids[at : at + _AT_ONCE] for at in range(0, len(oids), _AT_ONCE))
+
+
+def _head(line: bytes) -> Head | None:
+    words = line.split()
+    if len(words) == 3 and words[2].isdigit():
+        return Head(words[1].decode(), int(words[2]))
+    if len(words) == 2 and words[1] in (b"missing", b"ambiguous"):
+        return None
+    raise Unavailable(f"`git cat-file` said {line[:80]!r}")

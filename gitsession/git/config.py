@@ -1,0 +1,178 @@
+"""The two small files without which git takes a folder for no repository: ``HEAD`` and ``config``.
+
+They hold nothing that a store keeps, so what is lost of them is written anew. Settings that are there stay as they are.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from gitsession.durable import read_regular, sync_directory
+
+HEAD = "HEAD"
+FILE = "config"
+
+TEXT = """\
+[core]
+	repositoryformatversion = 0
+	filemode = true
+	bare = true
+	fsync = all
+	logAllRefUpdates = false
+[gc]
+	auto = 0
+[maintenance]
+	auto = false
+[transfer]
+	unpackLimit = 1
+	fsckObjects = true
+[receive]
+	autogc = false
+	denyDeletes = true
+	denyNonFastForwards = true
+	hideRefs = refs/gitsession
+[remote "origin"]
+	fetch = +refs/heads/*:refs/remotes/origin/*
+	push = refs/heads/sessions/*:refs/heads/sessions/*
+"""
+"""The configuration of a new store."""
+
+_FETCHED_INTO_BRANCHES = re.compile(r"fetch\s*=\s*(refs/[a-z0-9][a-z0-9_-]*/sessions/\*):refs/heads/sessions/\*")
+"""The refspec that earlier versions wrote: a plain `git fetch --prune` deletes what it names."""
+
+_SECTION = re.compile(r'\[\s*([\w.-]+)\s*(?:"((?:[^"\\]|\\.)*)")?\s*\]')
+_HEAD = re.compile(r"(ref: refs/[^\x00-\x20\x7f]+|[0-9a-f]{40})\s*")
+
+
+def settings(text: str) -> dict[str, str]:
+    """``section.key`` or ``section.subsection.key`` in lower case, the last one winning; includes are not followed."""
+    found: dict[str, str] = {}
+    section = ""
+    for line in text.splitlines():
+        line = line.strip()
+        head = _SECTION.match(line)
+        if head:
+            section = f"{head[1].lower()}.{head[2]}" if head[2] else head[1].lower()
+            line = line[head.end() :].strip()
+        if line and line[0] not in "#;":
+            key, equals, value = line.partition("=")
+            found[f"{section}.{key.strip().lower()}"] = value.split("#")[0].strip().strip('"') if equals else "true"
+    return found
+
+
+class Redaction(NamedTuple):
+    """What a store says of secrets: whether they are taken out of what is kept, and a file of the user's own rules."""
+
+    is_on: bool
+    rules: str
+
+
+def redaction(git_dir: Path) -> Redaction:
+    """``gitsession.redact`` and ``gitsession.rules`` of the store's own configuration; on, and none, if not said.
+
+    A path that is not whole begins in the store: whoever writes stands somewhere else each time.
+    """
+    said = settings(_text(git_dir / FILE) or "")
+    is_on = said.get("gitsession.redact", "true").lower() not in ("false", "no", "off", "0")
+    rules = said.get("gitsession.rules", "")
+    return Redaction(is_on, rules and os.path.join(git_dir, os.path.expanduser(rules)))
+
+
+def said(git_dir: Path, key: str) -> str:
+    """What the store's own configuration says under ``key``; "" for nothing."""
+    return settings(_text(git_dir / FILE) or "").get(key.lower(), "")
+
+
+def lacking(git_dir: Path) -> dict[str, str]:
+    """What a store sets and this one does not; whom it is synced with is its owner's to say."""
+    there = settings(_text(git_dir / FILE) or "")
+    return {key: value for key, value in settings(TEXT).items() if key not in there and not key.startswith("remote.")}
+
+
+def migrate(git_dir: Path) -> None:
+    """Remove the refspecs of earlier versions by which a plain `git fetch` moves and deletes local branches.
+
+    Refspecs in any other form are the user's own and stay. If the file is locked or cannot be written, the next writer
+    that opens the store tries again.
+    """
+    file = git_dir / FILE
+    if _without_branch_refspecs(_text(file) or "") is None:
+        return
+    lock = file.with_name(f"{FILE}.lock")  # the lock that `git config` takes
+    with suppress(OSError):
+        fd = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, stat.S_IMODE(file.stat().st_mode))
+        try:
+            with os.fdopen(fd, "wb") as opened:
+                text = _without_branch_refspecs(file.read_bytes().decode("utf-8", "surrogateescape"))
+                opened.write((text or "").encode("utf-8", "surrogateescape"))
+                opened.flush()
+                os.fsync(fd)
+            if text is None:  # another process was faster
+                lock.unlink()
+                return
+            os.rename(lock, file)
+        except BaseException:
+            lock.unlink(missing_ok=True)
+            raise
+        sync_directory(git_dir)
+
+
+def _without_branch_refspecs(text: str) -> str | None:
+    """Return ``text`` with such refspecs replaced by ones that fetch into tracking refs; ``None`` if it has none."""
+    remote, changed = "", False
+    lines = text.splitlines(keepends=True)
+    stated = {line.strip() for line in lines}
+    for number, line in enumerate(lines):
+        head = _SECTION.match(line.strip())
+        if head:
+            remote = head[2] or "" if head[1].lower() == "remote" else ""
+        found = _FETCHED_INTO_BRANCHES.fullmatch(line.strip())
+        if found and remote:
+            tracks = f"refs/remotes/{remote}"
+            spec = f"fetch = +{found[1]}:{tracks}/sessions/*"
+            is_stated = {spec, f"fetch = +refs/heads/*:{tracks}/*"} & stated
+            lines[number] = "" if is_stated else line.replace(line.strip(), spec)
+            changed = True
+    return "".join(lines) if changed else None
+
+
+def problems(git_dir: Path) -> dict[str, str]:
+    """What is wrong with the two, by name, where git could not use them. Raises ``OSError``."""
+    found = {}
+    for name, is_fit in ((HEAD, _HEAD.fullmatch), (FILE, _is_config)):
+        text = _text(git_dir / name)
+        if text is None:
+            found[name] = "is gone"
+        elif not is_fit(text):
+            found[name] = "is empty" if not text else "holds something else"
+    return found
+
+
+def mended(git_dir: Path, head: str) -> dict[str, bytes]:
+    """What the files are to hold that are not as they should be, by name. Raises ``OSError``."""
+    wrong = problems(git_dir)
+    found = {HEAD: f"ref: {head}\n".encode()} if HEAD in wrong else {}
+    missing = lacking(git_dir)
+    if FILE in wrong or not (_text(git_dir / FILE) or "").strip():
+        found[FILE] = TEXT.encode()
+    elif missing:
+        lines = [f"[{key.partition('.')[0]}]\n\t{key.partition('.')[2]} = {value}\n" for key, value in missing.items()]
+        kept = (git_dir / FILE).read_bytes()
+        found[FILE] = kept + (b"" if kept.endswith(b"\n") else b"\n") + "".join(lines).encode()
+    return found
+
+
+def _text(file: Path) -> str | None:
+    data = read_regular(file)
+    return None if data is None else data.decode("utf-8", "replace")
+
+
+def _is_config(text: str) -> bool:
+    """An empty one is fit: git takes it for one that says nothing."""
+    said = [line for line in map(str.strip, text.splitlines()) if line and line[0] not in "#;"]
+    return "\0" not in text and (not said or said[0].startswith("["))

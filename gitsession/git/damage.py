@@ -1,0 +1,191 @@
+"""Which files of a store are damaged, of those of git's that hold objects, name them, or tell where they are.
+
+Only reads. Damaged files of the journal are known to the journal itself (store/journal.py).
+
+What git derives from packs (multi-pack-index, ``.rev``, ``.bitmap``, commit-graph) ends in a SHA-1 of the rest, as
+packs and indexes do, so one look tells for all of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gitsession.errors import GitSessionError, Unavailable
+from gitsession.git import pack_index, process
+from gitsession.git.repository import GitDoor
+
+_PACK_BYTES_MIN = 12 + 20
+_INDEX_BYTES_MIN = 8 + 256 * 4 + 40
+_DERIVED = {
+    "objects/pack/multi-pack-index": b"MIDX",
+    "objects/info/commit-graph": b"CGPH",
+    "objects/info/commit-graphs/*.graph": b"CGPH",
+    "objects/pack/*.rev": b"RIDX",
+    "objects/pack/*.bitmap": b"BITM",
+    "objects/pack/*.mtimes": b"MTME",
+}
+"""What git makes from packs, and how it begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class BadFile:
+    """A damaged file, below the store. ``fresh``: where a pack is whole and only its index is not, a new index."""
+
+    path: str
+    what: str
+    fresh: Path | None = None
+
+
+def find(git_dir: Path, scratch: Path) -> list[BadFile]:
+    """Every damaged file that holds objects, names them, or tells where they are. Reads all of the store.
+
+    Packs that are whole but cannot be searched get a new index in ``scratch``, where ``Packs`` can read them.
+    """
+    packs = list(_packs(git_dir, scratch))
+    return [*packs, *_derived(git_dir, packs), *_loose(git_dir)]
+
+
+def named(git_dir: Path) -> list[str]:
+    """The files that hold objects, name them, or tell where they are, below the store, in order."""
+    patterns = ("objects/pack/*.pack", "objects/pack/*.idx", *_DERIVED)
+    found = [file for pattern in patterns for file in git_dir.glob(pattern)]
+    loose = [f"objects/{oid[:2]}/{oid[2:]}" for oid in GitDoor(git_dir).loose()]
+    return sorted([*(file.relative_to(git_dir).as_posix() for file in found), *loose])
+
+
+def problem(git_dir: Path, name: str) -> str:
+    """What is wrong with one of ``named``, "" where nothing is, or where git has taken it away."""
+    file = git_dir / name
+    magic = next((magic for pattern, magic in _DERIVED.items() if Path(name).match(pattern)), None)
+    if magic is not None:
+        what = checksum_problem(file) or ("" if _bytes(file, 0, 4) == magic else "it is something else")
+    elif name.endswith(".pack"):
+        what = _pack_problem(file) or ("" if file.with_suffix(".idx").exists() else "it has no index")
+    elif name.endswith(".idx"):
+        what = _index_problem(file, file.with_suffix(".pack"))
+    else:
+        what = ""
+        try:
+            GitDoor(git_dir).read_loose(name.removeprefix("objects/").replace("/", ""))
+        except GitSessionError as error:
+            what = str(error)
+    return what if file.exists() else ""
+
+
+def glance(git_dir: Path) -> Iterator[BadFile]:
+    """What a look at sizes and ends tells of packs and their indexes, without reading them. Raises ``OSError``."""
+    directory = git_dir / "objects/pack"
+    packs = {file.stem: file for file in sorted(directory.glob("*.pack"))}
+    indexes = {file.stem: file for file in sorted(directory.glob("*.idx"))}
+    for stem, file in packs.items():
+        with contextlib.suppress(FileNotFoundError):  # git replaces packs at any time
+            yield from _glance(file, indexes.get(stem))
+    for stem in indexes.keys() - packs.keys():
+        yield BadFile(f"objects/pack/{stem}.idx", "its pack is gone")
+
+
+def _glance(file: Path, index: Path | None) -> Iterator[BadFile]:
+    if file.stat().st_size < _PACK_BYTES_MIN or _bytes(file, 0, 4) != b"PACK":
+        yield BadFile(f"objects/pack/{file.name}", "it is empty, or no pack")
+    elif index is None:
+        yield BadFile(f"objects/pack/{file.name}", "its index is gone")
+    elif index.stat().st_size < _INDEX_BYTES_MIN or _bytes(index, 0, 8) != pack_index.MAGIC:
+        yield BadFile(f"objects/pack/{index.name}", "it is empty, or no index")
+    elif _bytes(index, -40, 20) != _bytes(file, -20, 20):
+        yield BadFile(f"objects/pack/{file.name}", "it does not end as its index says: one of them is cut short")
+
+
+def packs_to_leave(bad: Sequence[BadFile]) -> set[str]:
+    """The indexes, by name, of the packs among ``bad`` that are set aside as a whole."""
+    return {Path(found.path).stem + ".idx" for found in bad if found.path.endswith(".pack")}
+
+
+def checksum_problem(file: Path) -> str:
+    """What is wrong with a file that should end in the SHA-1 of the rest, "" where nothing is."""
+    try:
+        return pack_index.checksum_problem(pack_index.File(str(file)))
+    except OSError as error:
+        return f"it cannot be read: {error.strerror}"
+
+
+def _packs(git_dir: Path, scratch: Path) -> Iterator[BadFile]:
+    directory = git_dir / "objects/pack"
+    for file in sorted(directory.glob("*.pack")):
+        index = file.with_suffix(".idx")
+        body = _pack_problem(file)
+        names = "" if body else _index_problem(index, file)
+        fresh = _indexed(file, scratch) if names else None
+        if body or (names and fresh is None):
+            yield BadFile(f"objects/pack/{file.name}", body or "git cannot index it")
+        elif names:
+            yield BadFile(f"objects/pack/{index.name}", names, fresh)
+    for index in sorted(directory.glob("*.idx")):
+        if not index.with_suffix(".pack").exists():
+            yield BadFile(f"objects/pack/{index.name}", "its pack is gone")
+
+
+def _indexed(file: Path, scratch: Path) -> Path | None:
+    """A new index of a pack, made by git beside a link to the pack."""
+    place = scratch / "pack"
+    place.mkdir(exist_ok=True)
+    fresh = place / f"{file.stem}.idx"
+    try:
+        process.run(None, "index-pack", "-o", str(fresh), str(file))
+    except Unavailable:
+        return None
+    (place / file.name).symlink_to(file)
+    return fresh
+
+
+def _derived(git_dir: Path, packs: Sequence[BadFile]) -> Iterator[BadFile]:
+    """``packs``: the bad ones; what names a pack that is set aside goes with it."""
+    leaving = packs_to_leave(packs)
+    for pattern, magic in _DERIVED.items():
+        for file in sorted(git_dir.glob(pattern)):
+            if f"{file.stem}.idx" in leaving:
+                continue
+            what = checksum_problem(file)
+            if not what and _bytes(file, 0, 4) != magic:
+                what = "it is something else"
+            if not what and leaving and magic == b"MIDX":
+                what = "it names a pack that is set aside"
+            if what:
+                yield BadFile(file.relative_to(git_dir).as_posix(), f"{what}; git makes it anew when it wants it")
+
+
+def _loose(git_dir: Path) -> Iterator[BadFile]:
+    door = GitDoor(git_dir)
+    for oid in door.loose():
+        try:
+            door.read_loose(oid)
+        except GitSessionError as error:
+            yield BadFile(f"objects/{oid[:2]}/{oid[2:]}", str(error))
+
+
+def _pack_problem(file: Path) -> str:
+    what = checksum_problem(file)
+    if not what and _bytes(file, 0, 4) != b"PACK":
+        what = "it is no pack"
+    return what
+
+
+def _index_problem(index: Path, file: Path) -> str:
+    try:
+        what = pack_index.PackIndex(str(index)).damage()
+        if not what and _bytes(index, -40, 20) != _bytes(file, -20, 20):
+            what = "it is the index of another pack"
+    except FileNotFoundError:
+        return "it is gone"
+    except (GitSessionError, OSError) as error:
+        return str(error)
+    return what
+
+
+def _bytes(file: Path, at: int, count: int) -> bytes:
+    with open(file, "rb") as opened:
+        opened.seek(at, os.SEEK_END if at < 0 else os.SEEK_SET)
+        return opened.read(count)

@@ -1,0 +1,148 @@
+"""The bytes of git's objects: trees and commits to and from values, and the id that follows from bytes.
+
+Pure, and exact: ``encode_commit`` of the same fields is the same bytes on any machine. What the names in a tree mean is
+nothing that this module knows. Names are text; bytes that are not UTF-8 ride along as surrogate escapes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from hashlib import sha1
+from typing import NamedTuple
+
+from gitsession.errors import Malformed
+from gitsession.git.types import Kind, Oid
+
+TREE_MODE = "40000"
+SECONDS_MAX = 2**32 - 1
+
+SUBMODULE_MODE = "160000"
+_FOLDER = TREE_MODE.encode()
+_MODES = frozenset({TREE_MODE, "100644", "100755", "120000", SUBMODULE_MODE})
+_ROW = re.compile(rb"([1-7][0-7]{4,5}) ([^/\0]+)\0(.{20})", re.DOTALL)
+"""One entry of a tree: what is all of it leaves no byte between two."""
+_OID = re.compile(rb"[0-9a-f]{40}")
+_NAME = re.compile(r"[^\x00-\x20<>\x7f](?:[^\x00-\x1f<>\x7f]*[^\x00-\x20<>\x7f])?")
+_IDENT = re.compile(rb"(?P<name>[^<>\n]*?) ?<[^<>\n]*> (?P<seconds>\d{1,20}) [+-]\d{4}")
+
+_PLAIN = re.compile(
+    rb"tree ([0-9a-f]{40})\n((?:parent [0-9a-f]{40}\n)*)"
+    rb"author ([a-z]{1,40}) <[a-z]{1,40}@gitsession> ([0-9]{1,20}) \+0000\n"
+    rb"committer gitsession <gitsession@gitsession> ([0-9]{1,20}) \+0000\n\n"
+)
+"""The head of a commit of ours; of any other, the slower way tells."""
+
+
+class Commit(NamedTuple):
+    """A commit's fields as far as we use them; a parsed commit may have held others (a signature, an encoding)."""
+
+    tree: Oid
+    parents: tuple[Oid, ...]
+    author_name: str
+    author_seconds: int
+    committer_seconds: int
+    message: bytes
+
+
+def oid_of(kind: Kind, data: bytes) -> Oid:
+    """The id git gives ``data`` as an object of ``kind``."""
+    hasher = sha1(f"{kind} {len(data)}\0".encode(), usedforsecurity=False)
+    hasher.update(data)
+    return hasher.hexdigest()
+
+
+def encode_tree(entries: Mapping[str, tuple[str, Oid]]) -> bytes:
+    """The tree of ``name -> (mode, oid)``, in git's order. Raises ``Malformed`` for a name or mode git cannot hold."""
+    rows = []
+    for name, (mode, oid) in entries.items():
+        raw = name.encode("utf-8", "surrogateescape")
+        if not raw or b"/" in raw or b"\0" in raw:
+            raise Malformed(f"a tree cannot hold the name {name[:80]!r}")
+        if mode not in _MODES:
+            raise Malformed(f"a tree cannot hold the mode {mode!r}", where=name[:80])
+        rows.append((_order(mode.encode(), raw), mode.encode() + b" " + raw + b"\0" + bytes.fromhex(oid)))
+    return b"".join(row for _, row in sorted(rows))
+
+
+def parse_tree(data: bytes) -> list[tuple[str, str, Oid]]:
+    """``(mode, name, oid)`` of every entry. Raises ``Malformed`` for bytes that are no tree, or not in git's order."""
+    entries: list[tuple[str, str, Oid]] = []
+    size, before = 0, b""
+    for mode, name, oid in _ROW.findall(data):
+        order = _order(mode, name)
+        if order <= before:
+            raise Malformed(f"not a tree: {name[:80]!r} is out of order or twice")
+        entries.append((mode.decode(), name.decode("utf-8", "surrogateescape"), oid.hex()))
+        size, before = size + len(mode) + len(name) + 22, order
+    if size != len(data):  # something was passed over
+        at = 0
+        while row := _ROW.match(data, at):
+            at = row.end()
+        raise Malformed(f"not a tree: bad entry at byte {at}")
+    return entries
+
+
+def encode_commit(
+    *,
+    tree: Oid,
+    parents: Sequence[Oid],
+    author_name: str,
+    author_seconds: int,
+    committer_seconds: int,
+    message: bytes,
+) -> bytes:
+    """The exact bytes of a commit of ours.
+
+    Raises ``Malformed`` where git would not take them: a name that is empty or holds ``<``, ``>`` or a control
+    character, seconds outside 32 bits, a NUL in the message.
+    """
+    if not _NAME.fullmatch(author_name):
+        raise Malformed(f"git cannot keep the author name {author_name[:80]!r}")
+    for seconds in (author_seconds, committer_seconds):
+        if not 0 <= seconds <= SECONDS_MAX:
+            raise Malformed(f"git cannot keep the time {seconds}")
+    if b"\0" in message:
+        raise Malformed("a commit message with a NUL byte")
+    head = [f"tree {tree}", *(f"parent {parent}" for parent in parents)]
+    head.append(f"author {author_name} <{author_name}@gitsession> {author_seconds} +0000")
+    head.append(f"committer gitsession <gitsession@gitsession> {committer_seconds} +0000")
+    return "\n".join(head).encode() + b"\n\n" + message
+
+
+def parse_commit(data: bytes) -> Commit:
+    """Any commit, ours or not. Headers that we do not use are passed over. Raises ``Malformed``."""
+    plain = _PLAIN.match(data)
+    if plain is not None:  # as we write them, at one look
+        tree, parents, name, author_seconds, committer_seconds = plain.groups()
+        above = tuple(line[7:].decode() for line in parents.split(b"\n")[:-1])
+        return Commit(
+            tree.decode(), above, name.decode(), int(author_seconds), int(committer_seconds), data[plain.end() :]
+        )
+    head, found, message = data.partition(b"\n\n")
+    if not found:
+        head, message = data.removesuffix(b"\n"), b""
+    lines = head.split(b"\n")
+    trees = [line[5:] for line in lines[:1] if line.startswith(b"tree ")]
+    at = 1
+    while at < len(lines) and lines[at].startswith(b"parent "):
+        at += 1
+    oids = [*trees, *(line[7:] for line in lines[1:at])]
+    if not trees or not all(_OID.fullmatch(oid) for oid in oids):
+        raise Malformed("not a commit: no tree, or a name that is no oid")
+    author = _ident(lines, at, b"author ")
+    committer = _ident(lines, at + 1, b"committer ")
+    tree, *parents = (oid.decode() for oid in oids)
+    return Commit(tree, tuple(parents), author[0], author[1], committer[1], message)
+
+
+def _ident(lines: list[bytes], at: int, key: bytes) -> tuple[str, int]:
+    found = _IDENT.fullmatch(lines[at].removeprefix(key)) if at < len(lines) and lines[at].startswith(key) else None
+    if not found:
+        raise Malformed(f"not a commit: no {key.decode().strip()} where it belongs")
+    return found["name"].decode("utf-8", "replace"), int(found["seconds"])
+
+
+def _order(mode: bytes, name: bytes) -> bytes:
+    """git sorts a directory as if its name ended in a slash."""
+    return name + b"/" if mode == _FOLDER else name + b"\0"

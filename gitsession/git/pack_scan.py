@@ -1,0 +1,108 @@
+"""Many objects of one pack, in the order in which they lie there: one look at each, without a call for each step.
+
+What cannot be read so is left out, whatever the reason: whoever asks for it alone (git/pack_reader.py) is told what is
+wrong with it. What comes out has the name that was asked for, as everywhere.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import sha1
+from typing import Final
+
+from gitsession.errors import GitSessionError
+from gitsession.git import delta
+from gitsession.git.pack_index import File
+from gitsession.git.types import Kind, Oid
+
+COMMIT: Final = 1
+
+_KINDS: Final[dict[int, tuple[Kind, bytes]]] = {1: ("commit", b"commit "), 2: ("tree", b"tree "), 3: ("blob", b"blob ")}
+_OFFSET_DELTA: Final = 6
+_CHUNK_BYTES = 1 << 17
+_HEAD_BYTES = 32
+_BASES_BYTES = 8 << 20
+
+Base = tuple[int, bytes]
+"""Type number and bytes of an object that a delta is made against."""
+
+
+def read(
+    file: File, places: Sequence[tuple[int, bytes]], base_at: Callable[[int], Base], bytes_max: int, only: int = 0
+) -> Iterator[tuple[Oid, Kind, bytes]]:
+    """The objects at ``places``, which are sorted: where each begins, and the 20 bytes of its name.
+
+    ``base_at``: what a delta of an object is made against, by its place. ``only``: those of this type number; then
+    ``places`` has to be all that the pack holds.
+    """
+    chunk, start, length = b"", 0, 0
+    bases: dict[int, Base] = {}
+    bases_bytes = 0
+    wanted: set[int] = set()
+    """With ``only``: where the objects of that type are."""
+    for offset, raw in places:
+        at = offset - start
+        if at + _HEAD_BYTES > length:
+            try:
+                chunk, start, at = file.read(offset, _CHUNK_BYTES), offset, 0
+            except OSError:
+                continue
+            length = len(chunk)
+        try:
+            byte = chunk[at]
+            at += 1
+            number, size, shift = byte >> 4 & 7, byte & 15, 4
+            while byte & 128 and shift < 64:  # what goes on after that is too large in any case
+                byte = chunk[at]
+                at += 1
+                size |= (byte & 127) << shift
+                shift += 7
+            base_offset = 0
+            if number == _OFFSET_DELTA:
+                byte = chunk[at]
+                at += 1
+                distance = byte & 127
+                while byte & 128 and not distance >> 63:
+                    byte = chunk[at]
+                    at += 1
+                    distance = (distance + 1) << 7 | byte & 127
+                base_offset = offset - distance
+        except IndexError:
+            continue
+        if only:
+            if number != only and base_offset not in wanted:
+                continue
+            wanted.add(offset)
+        if size > bytes_max or (number not in _KINDS and base_offset <= 0):
+            continue
+        end = at + size + (size >> 8) + 64
+        if end > length:
+            try:
+                chunk, start, end = file.read(start + at, max(_CHUNK_BYTES, end - at)), start + at, end - at
+            except OSError:
+                continue
+            at, length = 0, len(chunk)
+        unpacker = zlib.decompressobj()
+        try:
+            data = unpacker.decompress(chunk[at:end], size + 1)
+            if len(data) != size or not unpacker.eof:
+                continue
+            if base_offset:
+                number, base = bases.get(base_offset) or base_at(base_offset)
+                data = delta.apply(base, data, bytes_max)
+        except (zlib.error, ValueError, GitSessionError, OSError):
+            continue
+        known = _KINDS.get(number)
+        if known is None:
+            continue
+        kind, head = known
+        hasher = sha1(b"%b%d\0" % (head, len(data)), usedforsecurity=False)
+        hasher.update(data)
+        if hasher.digest() != raw:
+            continue
+        bases[offset] = number, data
+        bases_bytes += len(data)
+        if bases_bytes > _BASES_BYTES:
+            bases, bases_bytes = {}, 0
+        yield raw.hex(), kind, data

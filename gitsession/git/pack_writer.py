@@ -1,0 +1,131 @@
+"""Packs written directly: version 2, no deltas (``maintain`` has git make them), with their index.
+
+Order: ``.keep``, then pack, then index, each under a temporary name, fsynced and renamed; then the directory. A
+``git repack -ad`` of the user deletes packs that no ref reaches, so the ``.keep`` is there before the pack has its name
+and stays until the refs have moved. It is a link to a durable file whose text names us, so it needs no fsync of its
+own, is never empty after a power cut, and is never confused with a ``.keep`` the user made.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import zlib
+from collections.abc import Mapping
+from hashlib import sha1
+from pathlib import Path
+from struct import pack as binary
+from typing import Final
+
+from gitsession.durable import sync_directory, write_new
+from gitsession.git.types import Kind, Oid
+
+KEEP_TEXT = "gitsession: refs to this pack are still in the journal\n"
+TEMPORARY = "gitsession-tmp-"
+"""Not ``tmp_``: what is named so, `git prune` may sweep up from under a writer."""
+
+_COMPRESSION = 1
+_TYPE_OF: Final[dict[Kind, int]] = {"commit": 1, "tree": 2, "blob": 3}
+
+
+def write_pack(object_dir: Path, objects: Mapping[Oid, tuple[Kind, bytes]], owner: Path, *, sync: bool = True) -> str:
+    """Write ``objects`` (no two alike) as one kept pack; its name. ``owner`` is the file that ``.keep`` links to.
+
+    Raises ``OSError``; what is left behind then is temporary files, removed as far as the disk allows.
+    """
+    body, index = _encode(objects)
+    directory = object_dir / "pack"
+    name = f"pack-{body[-20:].hex()}"
+    temporary = f"{directory}/{TEMPORARY}{secrets.token_hex(8)}"
+    keep(owner, directory / f"{name}.keep", sync=sync)
+    for data, suffix in ((body, ".pack"), (index, ".idx")):
+        write_new(temporary, data, mode=0o444, sync=sync)
+        os.rename(temporary, directory / (name + suffix))
+    if sync:
+        sync_directory(directory)
+    return name
+
+
+def release_packs(object_dir: Path) -> int:
+    """Remove every ``.keep`` of ours; how many. For a holder of the store's lock with no ref move left to make."""
+    count = 0
+    with os.scandir(object_dir / "pack") as entries:
+        for entry in entries:
+            if entry.name.endswith(".keep") and _is_ours(entry):
+                os.unlink(entry.path)
+                count += 1
+    return count
+
+
+def keep(owner: Path, at: Path, *, sync: bool = True) -> None:
+    """Have git leave the pack alone that belongs to ``at``, its `.keep`: a link to ``owner``."""
+    try:
+        try:
+            os.link(owner, at)
+        except FileNotFoundError:
+            write_new(owner, KEEP_TEXT.encode(), sync=sync)
+            os.link(owner, at)
+    except FileExistsError:
+        pass
+
+
+def _is_ours(entry: os.DirEntry[str]) -> bool:
+    text = KEEP_TEXT.encode()
+    return entry.stat(follow_symlinks=False).st_size == len(text) and Path(entry.path).read_bytes() == text
+
+
+def _encode(objects: Mapping[Oid, tuple[Kind, bytes]]) -> tuple[bytes, bytes]:
+    parts = [b""]
+    rows = []
+    offset = 12
+    for oid, (kind, data) in objects.items():
+        part = _object_head(_TYPE_OF[kind], len(data)) + _deflated(data)
+        rows.append((bytes.fromhex(oid), zlib.crc32(part), offset))
+        parts.append(part)
+        offset += len(part)
+    parts[0] = b"PACK" + binary(">II", 2, len(rows))
+    body = b"".join(parts)
+    checksum = sha1(body, usedforsecurity=False).digest()
+    return body + checksum, _index(sorted(rows), checksum)
+
+
+def _deflated(data: bytes) -> bytes:
+    """``data`` as a zlib stream, with a state no larger than it needs: most objects are under 2 KB, and zlib's usual
+    256 KiB may be fetched from the system anew for each of them.
+    """
+    window_bits = min(15, max(12, len(data).bit_length()))
+    deflate = zlib.compressobj(_COMPRESSION, zlib.DEFLATED, window_bits, window_bits - 7)
+    return deflate.compress(data) + deflate.flush()
+
+
+def _object_head(kind: int, length: int) -> bytes:
+    """Four bits of the length with the type, then seven a byte, lowest first."""
+    low, length = length & 15, length >> 4
+    head = bytearray([kind << 4 | low])
+    while length:
+        head[-1] |= 128
+        head.append(length & 127)
+        length >>= 7
+    return bytes(head)
+
+
+def _index(rows: list[tuple[bytes, int, int]], checksum: bytes) -> bytes:
+    count = len(rows)
+    fan = [0] * 256
+    for oid, _, _ in rows:
+        fan[oid[0]] += 1
+    for byte in range(1, 256):
+        fan[byte] += fan[byte - 1]
+    far = [offset for _, _, offset in rows if offset >= 1 << 31]
+    places = iter(range(len(far)))
+    near = [offset if offset < 1 << 31 else 1 << 31 | next(places) for _, _, offset in rows]
+    index = b"".join(
+        (
+            b"\xfftOc" + binary(">I256I", 2, *fan),
+            *(oid for oid, _, _ in rows),
+            binary(f">{count}I", *(crc for _, crc, _ in rows)),
+            binary(f">{count}I{len(far)}Q", *near, *far),
+            checksum,
+        )
+    )
+    return index + sha1(index, usedforsecurity=False).digest()

@@ -1,0 +1,381 @@
+"""git as a child process, for what only git does well: transport, repacking, fsck.
+
+Always with ``--git-dir``, so that nothing is discovered, and with an environment made from scratch, so that a variable
+or a configuration file of the user's (or of a hostile store: hooks, fsmonitor) cannot change what runs. Only transport
+asks for the user's configuration, because credentials and ssh live there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+import threading
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from gitsession.durable import read_regular
+from gitsession.errors import Unavailable
+
+if TYPE_CHECKING:
+    from subprocess import Popen
+
+_FIXED = (
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "core.pager=cat",
+    "core.askPass=",
+    "protocol.ext.allow=never",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "pack.writeReverseIndex=true",  # by which store/deltify.py knows packs that git made, also before git 2.41
+)
+_READ_IN_A_REPOSITORY = ("config", "config.worktree", "commondir", "HEAD", "packed-refs", "index", "info/exclude")
+_NAMES_A_FILE = re.compile(r"(?mi)^\s*(?:\[[^\]\n]*\]\s*)?(?:path|excludesFile|attributesFile)\s*=\s*(.*)$")
+"""Settings of git by which a configuration names another file that is read."""
+_FSCK_SECONDS = 3600.0
+_LONG_SECONDS = 3.0
+_USERS_OWN = (
+    "GIT_ASKPASS",
+    "GIT_CONFIG_GLOBAL",
+    "GIT_CONFIG_NOSYSTEM",
+    "GIT_CONFIG_SYSTEM",
+    "GIT_SSH",
+    "GIT_SSH_COMMAND",
+    "GIT_SSH_VARIANT",
+)
+"""What may stay of git's variables where the user's configuration is wanted: none leads to another repository."""
+
+_PASSED_ON = ("PATH", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+
+QUARANTINE = ("GIT_QUARANTINE_PATH", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES")
+"""What git tells its hook `pre-receive`: where the objects lie that were pushed and are not taken in yet."""
+
+
+class Blocked(Unavailable):
+    """A pipe or a device stands where git reads a file, and git waits for it."""
+
+
+class Answer(NamedTuple):
+    code: int
+    out: bytes
+    warnings: bytes
+
+    @property
+    def err(self) -> str:
+        return self.warnings.decode("utf-8", "replace").strip()
+
+
+class Worktree(NamedTuple):
+    """Where git looks at files: from the folder ``at``, in or below ``top``, and in which index (``None``: its own)."""
+
+    top: str
+    at: str
+    index_file: str | None = None
+
+
+def run(
+    git_dir: Path | None,
+    *arguments: str,
+    stdin: bytes = b"",
+    accept: Collection[int] = (0,),
+    timeout_seconds: float = 600.0,
+    user_config: bool = False,
+    worktree: Worktree | None = None,
+    variables: Mapping[str, str] | None = None,
+    obstacle: Callable[[], str] | None = None,
+) -> Answer:
+    """Run git and wait. Raises ``Unavailable``: no git, too slow, or an exit code that is not in ``accept``.
+
+    ``variables``: what of git's own the child gets besides; nothing of it is taken from the environment.
+    ``obstacle``: called once if git runs long; returns the path of a file that git waits for, or "".
+
+    Raises ``Blocked`` if that, or a file of a configuration, is a pipe or a device.
+    """
+    import subprocess  # slow to load, and a program that only reads never gets here
+
+    command = _command(git_dir)
+    verb = next((word for word in arguments if not word.startswith("-") and "=" not in word), "")
+    passed = environment(user_config=user_config) | dict(variables or {})
+    at = "/" if git_dir is None else git_dir  # the user's folder may be gone, or somebody's repository
+    if worktree is not None:
+        command.append(f"--work-tree={worktree.top}")
+        passed |= {"GIT_INDEX_FILE": worktree.index_file} if worktree.index_file else {}
+        at = worktree.at
+    try:
+        with subprocess.Popen(
+            [*command, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=passed,
+            cwd=at,
+        ) as child:
+            try:
+                out, err = _communicate(child, stdin, timeout_seconds, lambda: _blocking(git_dir) or _call(obstacle))
+            except BaseException:
+                child.kill()
+                raise
+    except FileNotFoundError:
+        if not os.path.isdir(at):
+            raise Unavailable(f"no folder {at} to run git in") from None
+        raise Unavailable("git is not on the PATH", hint="install git 2.39 or later") from None
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f"`git {verb}` did not end within {timeout_seconds:g} s") from None
+    answer = Answer(child.returncode, out, err)
+    if answer.code not in accept:
+        raise Unavailable(f"`git {verb}` ended with {answer.code}: {answer.err[-500:] or 'no message'}")
+    return answer
+
+
+def _communicate(
+    child: Popen[bytes], stdin: bytes, timeout_seconds: float, obstacle: Callable[[], str]
+) -> tuple[bytes, bytes]:
+    found: list[str] = []
+
+    def look() -> None:
+        path = obstacle()
+        if path:
+            found.append(path)
+            child.kill()
+
+    late = threading.Timer(_LONG_SECONDS, look)  # ``communicate`` cannot do it: asked twice, it forgets ``stdin``
+    late.daemon = True
+    late.start()
+    try:
+        answer = child.communicate(stdin, timeout=timeout_seconds)
+    finally:
+        late.cancel()
+    if found:
+        told = f"cannot run git: {found[0]} is a pipe or a device, which git waits for"
+        raise Blocked(told, hint="replace it by a file, or remove it from the configuration of git")
+    return answer
+
+
+def _call(obstacle: Callable[[], str] | None) -> str:
+    return obstacle() if obstacle is not None else ""
+
+
+def _blocking(git_dir: Path | None) -> str:
+    """Return the file of git's configuration that git would wait for; "" if there is none."""
+    inside = [] if git_dir is None else [f"{os.path.abspath(git_dir)}/{name}" for name in _READ_IN_A_REPOSITORY]
+    home = os.environ.get("HOME", "/nonexistent")
+    waiting: list[str] = [*user_configs(), f"{_config_home(home)}/git/ignore", *inside]
+    seen: set[str] = set()
+    while waiting:
+        path = waiting.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        if blocks(path):
+            return path
+        with contextlib.suppress(OSError):
+            text = (read_regular(path) or b"").decode("utf-8", "surrogateescape")
+            named = (os.path.expanduser(value.strip().strip('"')) for value in _NAMES_A_FILE.findall(text))
+            waiting += [os.path.join(os.path.dirname(path), value) for value in named if "\0" not in value]
+    return ""
+
+
+def blocks(path: str) -> bool:
+    """Return whether reading ``path`` may wait for ever: it is a pipe or a device, other than the null device."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return False
+    is_special = stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
+    return is_special and not os.path.samefile(path, os.devnull)
+
+
+def start(git_dir: Path, *arguments: str, variables: Mapping[str, str] | None = None) -> Popen[bytes]:
+    """Start git, to be asked one thing after the other; what it complains of is not heard. Raises ``Unavailable``.
+
+    ``variables``: as ``run`` has them.
+    """
+    import subprocess
+
+    try:
+        return subprocess.Popen(
+            [*_command(git_dir), *arguments], env=environment() | dict(variables or {}), cwd=git_dir, bufsize=0,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+    except FileNotFoundError:
+        raise Unavailable("git is not on the PATH", hint="install git 2.39 or later") from None
+
+
+def quarantine(environ: Mapping[str, str]) -> dict[str, str]:
+    """Of ``environ``, what says where the objects lie that are being pushed."""
+    return {name: environ[name] for name in QUARANTINE if name in environ}
+
+
+def _command(git_dir: Path | None) -> list[str]:
+    command = ["git", *(word for setting in _FIXED for word in ("-c", setting))]
+    return command if git_dir is None else [*command, f"--git-dir={os.path.abspath(git_dir)}"]
+
+
+Told = Callable[[bytes], None]
+"""Is given what git says of its progress, as it comes."""
+
+
+def talk(
+    git_dir: Path | None,
+    *arguments: str,
+    told: Told | None = None,
+    interactive: bool = False,
+    timeout_seconds: float = 6 * 3600.0,
+) -> Answer:
+    """Run git to talk to another repository, by the user's own configuration; whatever it ends with.
+
+    ``told``: gets what git says meanwhile. ``interactive``: somebody is there to be asked for a password; else git and
+    ssh have no terminal to ask at. Raises ``Unavailable``: no git, too slow.
+    """
+    import subprocess
+
+    passed = environment(user_config=True)
+    if interactive:
+        passed["GIT_TERMINAL_PROMPT"] = "1"
+    fixed = [setting for setting in _FIXED if not (interactive and setting.startswith("core.askPass"))]
+    command = ["git", *(word for setting in fixed for word in ("-c", setting))]
+    if git_dir is not None:
+        command.append(f"--git-dir={os.path.abspath(git_dir)}")
+    try:
+        child = subprocess.Popen(
+            [*command, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=passed,
+            cwd="/" if git_dir is None else git_dir,
+            start_new_session=not interactive,
+        )
+    except FileNotFoundError:
+        raise Unavailable("git is not on the PATH", hint="install git 2.39 or later") from None
+    with child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        said: list[bytes] = []
+        reader = threading.Thread(target=_pass_on, args=(child.stderr.fileno(), told, said), daemon=True)
+        late = threading.Timer(timeout_seconds, child.kill)
+        late.daemon = True
+        try:
+            late.start()
+            reader.start()
+            out = child.stdout.read()
+            reader.join()
+            code = child.wait()
+        except BaseException:  # a Ctrl-C: the child is not left alone
+            child.kill()
+            raise
+        finally:
+            late.cancel()
+    return Answer(code, out, b"".join(said))
+
+
+def _pass_on(source: int, told: Told | None, said: list[bytes]) -> None:
+    while chunk := os.read(source, 1 << 16):
+        said.append(chunk)
+        if told is not None:
+            told(chunk)
+
+
+def environment(*, user_config: bool = False) -> dict[str, str]:
+    """The environment of the child: nothing of git's is passed on, and of the rest only what finds programs."""
+    if user_config:
+        passed = {name: os.environ[name] for name in os.environ if not name.startswith("GIT_") or name in _USERS_OWN}
+    else:
+        passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        passed |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "HOME": "/nonexistent"}
+        # Nothing here is to reach out: a remote of the store's that "promises" objects would be asked for a lost one,
+        # by whatever program its configuration names.
+        passed |= {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
+    # What is there is what is read: nothing stands in for another object, no line ends earlier.
+    passed |= {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": "/nonexistent"}
+    return {**passed, "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+
+
+def version() -> tuple[int, ...]:
+    """git's version, such as ``(2, 39, 5)``. Raises ``Unavailable`` where there is no git."""
+    text = run(None, "version").out.decode("utf-8", "replace")
+    found = re.search(r"\d+(?:\.\d+)+", text)
+    if not found:
+        raise Unavailable(f"git does not tell its version: {text[:80]!r}")
+    return tuple(int(part) for part in found.group().split("."))
+
+
+def user_setting(name: str) -> str | None:
+    """What the user's own git configuration says; never that of a repository one happens to stand in.
+
+    ``None`` where it says nothing, or where there is no git.
+    """
+    told = _config(None, "--global", "--get", name)
+    return told.decode("utf-8", "surrogateescape").strip() or None
+
+
+def user_settings(prefix: str) -> dict[str, str]:
+    """All of the user's own settings whose names begin with ``prefix``; the names in lower case, as git tells them."""
+    answer = _config(None, "--global", "--null", "--get-regexp", f"^{re.escape(prefix)}")
+    told = answer.decode("utf-8", "surrogateescape").split("\0")
+    return {name: value for name, _, value in (setting.partition("\n") for setting in told) if name}
+
+
+def user_configs() -> list[str]:
+    """The files that the user's own configuration is read from, those that are not there too; no file they include."""
+    home = os.environ.get("HOME", "/nonexistent")
+    named = os.environ.get("GIT_CONFIG_GLOBAL")
+    return [named] if named else [f"{_config_home(home)}/git/config", f"{home}/.gitconfig"]
+
+
+def excludes_file(git_dir: Path | None) -> str:
+    """The file of patterns that the user has git ignore everywhere, or in the repository ``git_dir``; where it is or
+    would be.
+    """
+    told = _config(git_dir, "-z", "--type=path", "--get", "core.excludesFile").partition(b"\0")[0]
+    return os.fsdecode(told) or f"{_config_home(os.environ.get('HOME', '/nonexistent'))}/git/ignore"
+
+
+def _config(git_dir: Path | None, *words: str) -> bytes:
+    """Return what `git config` answers by the user's configuration; nothing without git. Raises ``Blocked``."""
+    try:
+        return run(git_dir, "config", "--includes", *words, accept=range(256), user_config=True).out
+    except Blocked:
+        raise
+    except Unavailable:
+        return b""
+
+
+def _config_home(home: str) -> str:
+    return os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
+
+
+def fsck(git_dir: Path) -> list[str]:
+    """What `git fsck --strict` complains about, a line each; that it crashed, where it did (git 2.39 can)."""
+    return begin_fsck(git_dir)()
+
+
+def begin_fsck(git_dir: Path) -> Callable[[], list[str]]:
+    """Have git begin with that; what waits for its end. No thread is needed for it. Both raise ``Unavailable``."""
+    import subprocess
+
+    words = ("fsck", "--strict", "--no-dangling", "--no-reflogs", "--no-progress")
+    try:
+        git = subprocess.Popen(
+            [*_command(git_dir), *words], env=environment(), cwd=git_dir,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+    except FileNotFoundError:
+        raise Unavailable("git is not on the PATH", hint="install git 2.39 or later") from None
+
+    def wait() -> list[str]:
+        try:
+            out, err = git.communicate(timeout=_FSCK_SECONDS)
+        except subprocess.TimeoutExpired:
+            git.kill()
+            git.communicate()
+            raise Unavailable(f"`git fsck` did not end within {_FSCK_SECONDS:g} s") from None
+        code = git.returncode
+        told = f"{err.decode('utf-8', 'replace').strip()}\n{out.decode('utf-8', 'replace')}"
+        lines = [line for line in told.split("\n") if line.strip()] if code else []
+        return [*lines, f"git itself was ended by signal {-code}"] if code < 0 else lines
+
+    return wait

@@ -1,0 +1,165 @@
+"""The narrow door to what git keeps: objects out of packs and loose files, as bytes, and refs. Read only.
+
+It opens no repository: no configuration, hook or home directory is read, and no library of git's is in the process
+(docs/decisions/0009 says why). Every object that comes out has the SHA-1 that its name says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from gitsession.durable import read_regular
+from gitsession.errors import Corrupt, GitSessionError, MissingObject, Unavailable
+from gitsession.git.objects import oid_of
+from gitsession.git.pack_reader import Packs
+from gitsession.git.ref_reader import RefReader
+from gitsession.git.types import Kind, Oid, RefValue
+
+OBJECT_BYTES_MAX = 1 << 30
+
+_MEND = "`gitsession repair` may mend it"
+
+_KINDS: Final[dict[str, Kind]] = {"commit": "commit", "tree": "tree", "blob": "blob"}
+_HEAD = re.compile(rb"(commit|tree|blob|tag) (0|[1-9][0-9]{0,18})\0")
+_HEAD_BYTES_MAX = 32
+_OID = re.compile(r"[0-9a-f]{40}")
+_FOLDER, _REST = re.compile(r"[0-9a-f]{2}"), re.compile(r"[0-9a-f]{38}")
+
+
+class GitDoor:
+    """Objects and refs of the bare repository at ``git_dir``, read only. Safe to share between threads."""
+
+    def __init__(self, git_dir: Path, *, object_bytes_max: int = OBJECT_BYTES_MAX) -> None:
+        self._objects = f"{git_dir}/objects"
+        self._bytes_max = object_bytes_max
+        self._packs = Packs(self._objects, object_bytes_max)
+        self.ref_reader = RefReader(git_dir)
+
+    def read(self, oid: Oid) -> tuple[Kind, bytes]:
+        """Raises ``MissingObject``; ``Corrupt``; ``Unavailable`` for an object too large to be worth reading.
+
+        A copy that is damaged is passed over for one that is whole. *Missing* is said only where no damaged pack could
+        have held the object.
+        """
+        _check_oid(oid)
+        problem: GitSessionError | None = None
+        for look in (self._packs.read, self.read_loose, self._read_afresh):
+            try:
+                found = look(oid)
+            except (Corrupt, Unavailable) as error:
+                problem = problem or error
+                self._packs.forget()
+            else:
+                if found is not None:
+                    return found
+        if isinstance(problem, Corrupt):
+            raise Corrupt(str(problem), hint=_MEND)
+        if problem is not None:
+            raise problem
+        for name, what in self._packs.suspects().items():
+            raise Corrupt(f"object {oid} is not found, and {name} is damaged: {what}", hint=_MEND)
+        raise MissingObject(f"no object {oid}")
+
+    def read_all(self, oids: Iterable[Oid]) -> Iterator[tuple[Oid, Kind, bytes]]:
+        """Those of ``oids`` that packs have, in the order in which they lie there; not one that cannot be read."""
+        return self._packs.read_all(oid for oid in oids if _OID.fullmatch(oid))
+
+    def commits(self) -> Iterator[tuple[Oid, Kind, bytes]]:
+        """The commits that packs have, as ``read_all`` finds them."""
+        return self._packs.commits()
+
+    def contains(self, oid: Oid) -> bool:
+        """Whether the object is there, whole or not."""
+        if not _OID.fullmatch(oid):
+            return False
+        if self._packs.contains(oid) or os.path.exists(self._loose_path(oid)):
+            return True
+        self._packs.refresh()
+        return self._packs.contains(oid)
+
+    def look_again(self) -> None:
+        """Forget packs that are gone, also where they are still open here."""
+        self._packs.refresh()
+
+    def oids(self) -> Iterator[Oid]:
+        """The name of every object there is, whole or not; one that is kept twice may come twice."""
+        self._packs.refresh()
+        yield from self._packs.oids()
+        yield from self.loose()
+
+    def loose(self) -> Iterator[Oid]:
+        """The names of the loose objects."""
+        for folder in _names(self._objects, _FOLDER):
+            for rest in _names(f"{self._objects}/{folder}", _REST):
+                yield folder + rest
+
+    def ref(self, name: str) -> RefValue | None:
+        """What ``name`` holds, not followed. Raises ``Corrupt``."""
+        return self.ref_reader.read(name)
+
+    def refs(self, prefix: str) -> Mapping[str, RefValue]:
+        """Every ref below ``prefix``, in no order."""
+        return self.ref_reader.list(prefix)
+
+    def _read_afresh(self, oid: Oid) -> tuple[Kind, bytes] | None:
+        """In a pack that is newer than our last look, or that `git repack` put in the place of one we knew."""
+        self._packs.refresh()
+        return self._packs.read(oid)
+
+    def read_loose(self, oid: Oid) -> tuple[Kind, bytes] | None:
+        """The loose object; ``None`` where there is none. Raises as ``read`` does."""
+        raw = self._loose_bytes(oid)
+        if raw is None:
+            return None
+        unpacker = zlib.decompressobj()
+        try:
+            start = unpacker.decompress(raw, _HEAD_BYTES_MAX)
+            head = _HEAD.match(start)
+            if not head:
+                raise Corrupt(f"object {oid}: the loose file is no object")
+            size = int(head[2])
+            self._check_size(oid, size)
+            data = start[head.end() :]
+            if size >= len(data):
+                data += unpacker.decompress(unpacker.unconsumed_tail, size - len(data) + 1)
+        except zlib.error:
+            raise Corrupt(f"object {oid}: what its loose file holds cannot be unpacked") from None
+        kind = _KINDS.get(head[1].decode())
+        if kind is None:
+            raise Corrupt(f"object {oid} is neither a commit, a tree nor a blob")
+        if len(data) != size or oid_of(kind, data) != oid:
+            raise Corrupt(f"object {oid}: the loose file is cut short or holds something else")
+        return kind, data
+
+    def _loose_bytes(self, oid: Oid) -> bytes | None:
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                self._check_size(oid, os.stat(self._loose_path(oid)).st_size)
+            return read_regular(self._loose_path(oid))
+        except OSError as error:
+            raise Corrupt(f"object {oid}: the loose file cannot be read: {error.strerror}") from None
+
+    def _loose_path(self, oid: Oid) -> str:
+        return f"{self._objects}/{oid[:2]}/{oid[2:]}"
+
+    def _check_size(self, oid: Oid, size: int) -> None:
+        if size > self._bytes_max:
+            raise Unavailable(f"object {oid} has {size:,} bytes, and the limit is {self._bytes_max:,}")
+
+
+def _check_oid(oid: Oid) -> None:
+    if not _OID.fullmatch(oid):
+        raise MissingObject(f"no object {oid[:60]!r}: an id has 40 lower-case hexadecimal digits")
+
+
+def _names(directory: str, pattern: re.Pattern[str]) -> list[str]:
+    try:
+        return sorted(name for name in os.listdir(directory) if pattern.fullmatch(name))
+    except (FileNotFoundError, NotADirectoryError):
+        return []

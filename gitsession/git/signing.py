@@ -1,0 +1,202 @@
+"""Signatures by the user's own keys, made and checked by ssh-keygen or gpg as git is told to call them.
+
+Which program, which key and whose signatures count is said by the user's own git configuration (``gpg.format``,
+``user.signingKey``, ``gpg.ssh.allowedSignersFile`` ...), never by that of a store: what came in with a store runs
+nothing. The namespace of ssh signatures is ours, so that none that was made for a commit, a file or a login counts
+here, nor ours there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from gitsession.errors import Unavailable
+from gitsession.git import process
+
+NAMESPACE: Final = "gitsession"
+
+SSH, OPENPGP = "ssh", "openpgp"
+FORMATS = (SSH, OPENPGP)
+
+State: TypeAlias = Literal["good", "untrusted", "unknown", "expired", "revoked", "bad", "unchecked"]
+"""``untrusted``: by a key that is known, and not said to be its owner's. ``unknown``: by a key that is not known.
+``unchecked``: nobody is named whose signatures count, or the program is missing."""
+
+_SIGN_SECONDS = 300.0
+"""Somebody may have to find a pass phrase, or a token."""
+_CHECK_SECONDS = 60.0
+
+_GPG_STATES: dict[str, State] = {
+    "BADSIG": "bad",
+    "REVKEYSIG": "revoked",
+    "EXPSIG": "expired",
+    "EXPKEYSIG": "expired",
+    "ERRSIG": "unknown",
+}
+_TRUSTED = ("TRUST_FULLY", "TRUST_ULTIMATE")
+
+
+class Signature(NamedTuple):
+    format: str
+    armoured: bytes
+
+
+class Verdict(NamedTuple):
+    """``by``: who signed, as the list of signers, the key ring or the signature itself names them."""
+
+    state: State
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Signing:
+    """What the user's git configuration says of signatures. ``key`` may be a file, a literal ssh key or gpg's name."""
+
+    format: str = OPENPGP
+    key: str = ""
+    ssh_program: str = "ssh-keygen"
+    gpg_program: str = "gpg"
+    allowed_signers: str = ""
+    revoked_keys: str = ""
+
+    @classmethod
+    def of_user(cls) -> Signing:
+        said = process.user_settings("gpg.")
+        return cls(
+            format=said.get("gpg.format", OPENPGP),
+            key=process.user_setting("user.signingKey") or "",
+            ssh_program=os.path.expanduser(said.get("gpg.ssh.program", "ssh-keygen")),
+            gpg_program=os.path.expanduser(said.get("gpg.openpgp.program", said.get("gpg.program", "gpg"))),
+            allowed_signers=os.path.expanduser(said.get("gpg.ssh.allowedsignersfile", "")),
+            revoked_keys=os.path.expanduser(said.get("gpg.ssh.revocationfile", "")),
+        )
+
+    def sign(self, text: bytes, key: str = "") -> Signature:
+        """A signature over ``text``, by ``key`` if it is given. Raises ``Unavailable``."""
+        key = key or self.key
+        if self.format == SSH:
+            return Signature(SSH, self._sign_by_ssh(text, key))
+        if self.format != OPENPGP:
+            raise Unavailable(f"gpg.format is {self.format[:40]!r}; seals are signed by ssh or openpgp")
+        words = [self.gpg_program, "--status-fd=2", "-bsa", *(("-u", key) if key else ())]
+        code, out, err = _run(words, text, _SIGN_SECONDS)
+        if code or b"-----BEGIN PGP SIGNATURE-----" not in out:
+            raise _refused("gpg", err)
+        return Signature(OPENPGP, out)
+
+    def _sign_by_ssh(self, text: bytes, key: str) -> bytes:
+        if not key:
+            raise Unavailable(
+                "no key to sign with", hint="git config --global user.signingKey ~/.ssh/id_ed25519.pub, or --key"
+            )
+        literal = key.removeprefix("key::") if key.startswith(("key::", "ssh-", "ecdsa-", "sk-")) else ""
+        with _as_file(literal.encode() + b"\n") as held:
+            place = held if literal else os.path.abspath(os.path.expanduser(key))
+            words = [self.ssh_program, "-Y", "sign", "-n", NAMESPACE, "-f", place, *(["-U"] if literal else [])]
+            code, out, err = _run(words, text, _SIGN_SECONDS)
+        if code or b"-----BEGIN SSH SIGNATURE-----" not in out:
+            raise _refused("ssh-keygen", err)
+        return out
+
+    def check(self, text: bytes, signature: Signature, at_seconds: int) -> Verdict:
+        """Who signed ``text``. ``at_seconds``: when they say they did, for keys that are good for a time."""
+        with _as_file(signature.armoured) as held:
+            try:
+                if signature.format == SSH:
+                    return self._check_by_ssh(text, held, at_seconds)
+                if signature.format == OPENPGP:
+                    return self._check_by_gpg(text, held)
+            except Unavailable:
+                pass
+        return Verdict("unchecked")
+
+    def _check_by_ssh(self, text: bytes, held: str, at_seconds: int) -> Verdict:
+        base = [self.ssh_program, "-Y"]
+        code, out, _ = _run([*base, "check-novalidate", "-n", NAMESPACE, "-s", held], text, _CHECK_SECONDS)
+        if code:
+            return Verdict("bad")
+        key = _fingerprint(out)
+        if not os.path.isfile(self.allowed_signers):
+            return Verdict("unchecked", key)
+        when = f"-Overify-time={_utc(at_seconds)}"
+        lists = ["-f", self.allowed_signers]
+        code, out, _ = _run([*base, "find-principals", *lists, "-s", held, when], b"", _CHECK_SECONDS)
+        names = out.decode("utf-8", "replace").splitlines()
+        if code or not names:
+            return Verdict("unknown", key)
+        revoked = ["-r", self.revoked_keys] if self.revoked_keys else []
+        words = [*base, "verify", *lists, "-I", names[0], "-n", NAMESPACE, "-s", held, when]
+        code, *_ = _run([*words, *revoked], text, _CHECK_SECONDS)
+        if not code:
+            return Verdict("good", names[0])
+        if revoked and not _run(words, text, _CHECK_SECONDS)[0]:
+            return Verdict("revoked", names[0])
+        return Verdict("unknown", key)  # known, and not for our namespace, or not at that time
+
+    def _check_by_gpg(self, text: bytes, held: str) -> Verdict:
+        words = [self.gpg_program, "--status-fd=1", "--batch", "--no-tty", "--verify", held, "-"]
+        _, out, _ = _run(words, text, _CHECK_SECONDS)
+        told: dict[str, str] = {}
+        for line in out.decode("utf-8", "replace").splitlines():
+            word, _, rest = line.removeprefix("[GNUPG:] ").partition(" ")
+            told.setdefault(word, rest)
+        for word, state in _GPG_STATES.items():
+            if word in told:
+                key, _, name = told[word].partition(" ")
+                return Verdict(state, key if word == "ERRSIG" else name)
+        if "GOODSIG" not in told or "VALIDSIG" not in told:
+            return Verdict("bad")
+        is_trusted = any(word in told for word in _TRUSTED)
+        return Verdict("good" if is_trusted else "untrusted", told["GOODSIG"].partition(" ")[2])
+
+
+def _run(words: Sequence[str], stdin: bytes, seconds: float) -> tuple[int, bytes, bytes]:
+    """Raises ``Unavailable`` where the program is not there, or does not end."""
+    import subprocess
+
+    try:
+        done = subprocess.run(
+            words, input=stdin, capture_output=True, timeout=seconds, check=False, cwd="/",
+            env=process.environment(user_config=True),
+        )  # fmt: skip
+    except OSError as error:
+        raise Unavailable(f"cannot run {words[0]}: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f"{words[0]} did not end within {seconds:g} s") from None
+    return done.returncode, done.stdout, done.stderr
+
+
+def _refused(program: str, err: bytes) -> Unavailable:
+    lines = [line.strip() for line in err.decode("utf-8", "replace").splitlines() if not line.startswith("[GNUPG:]")]
+    told = next((line for line in reversed(lines) if line), "no reason given")
+    hint = "to sign with a key of ssh: `git config --global gpg.format ssh`" if program == "gpg" else ""
+    return Unavailable(f"{program} did not sign: {told[-300:]}", hint=hint)
+
+
+@contextmanager
+def _as_file(data: bytes) -> Iterator[str]:
+    import tempfile
+
+    with tempfile.NamedTemporaryFile(prefix="gitsession-") as file:
+        file.write(data)
+        file.flush()
+        yield file.name
+
+
+def _fingerprint(out: bytes) -> str:
+    found = re.search(rb"SHA256:[A-Za-z0-9+/]+", out)
+    return found[0].decode() if found else ""
+
+
+def _utc(seconds: int) -> str:
+    import time
+
+    try:
+        return time.strftime("%Y%m%d%H%M%SZ", time.gmtime(max(seconds, 0)))
+    except (OverflowError, ValueError, OSError):
+        return "19700101000000Z"

@@ -1,0 +1,1 @@
+"""Sessions of agents brought into the store."""

@@ -1,0 +1,251 @@
+"""What an agent recorded of the files that it changed, as checkpoints of the imported session (decision 0021).
+
+What was recorded is replayed in the order of the agent's file: what files were before is nobody's, what a call is said
+to have made of one is the session's, and only where both ends are known whole. Nothing here looks at the workspace.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import posixpath
+import stat
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gitsession.checkpoints import history
+from gitsession.checkpoints.attribution import AFTER, BEFORE, EDITED
+from gitsession.checkpoints.history import Point
+from gitsession.codec.digest import hash_of
+from gitsession.codec.payload import NONCE_BYTES
+from gitsession.codec.sayable import sayable
+from gitsession.discovery import discover
+from gitsession.formats import REMEMBERING, Format, Source
+from gitsession.formats.base.histories import Copy, Edited, Noted, Ran, Seen, Told
+from gitsession.git.borrowed_objects import Lent
+from gitsession.git.types import Oid
+from gitsession.importing.recorded_paths import EXECUTABLE, PLAIN, Contents, within
+from gitsession.importing.recorded_step import Step
+from gitsession.importing.recorded_trees import Trees
+from gitsession.model.entries import Checkpoint, Session
+from gitsession.sessions import graph
+from gitsession.sessions.node import Node
+from gitsession.sessions.root import beginning
+from gitsession.store.interface import ObjectStore
+from gitsession.workspace import trees
+from gitsession.workspace.read_file import USUAL
+from gitsession.workspace.trees import File, State
+
+
+def keep(store: ObjectStore, format: Format, source: Source, place: Path, sid: str) -> int:
+    """Put what ``source`` says of files, and what copies there are, on the session's line; how many were added.
+
+    ``place``: the agent's file. Nothing where the copies are not at hand, and where anything else stands at the end of
+    the line: a look of ours knows better, and an older one is not put behind it. Raises ``MissingObject``, ``Corrupt``
+    and ``Malformed`` where the line cannot be read, and ``Unavailable``.
+    """
+    remembering = REMEMBERING.get(format.AGENT)
+    cwd = _cwd(format, source)
+    if remembering is None or cwd is None or not cwd.startswith("/"):
+        return 0
+    own = place.resolve().parent
+    wanted = [Path(os.path.normpath(own / where)) for where in remembering.copies(discover.name_of(place), source)]
+    folders = [folder for folder in wanted if folder.is_dir()]
+    if not folders:
+        return 0
+    newest = history.newest(store, sid)
+    if newest is not None and newest.entry.reason != remembering.RECORDED:
+        return 0
+    with Lent(folders) as lent:
+        replay = _Replay(store, sid, posixpath.normpath(cwd), folders[0], lent, remembering.RECORDED, newest)
+        return replay.run(remembering.noted(source))
+
+
+def _cwd(format: Format, source: Source) -> str | None:
+    """The session's folder: by what it is said to be, else by its file's own header."""
+    said = [source.header, *(format.read(record.payload) for record in source.meta)]
+    return next((header.cwd for header in said if isinstance(header, Session) and header.cwd), None)
+
+
+@dataclass
+class _Copies:
+    """The agent's copies, each read once: what a name holds, or why that cannot be told. They never change."""
+
+    folder: Path
+    contents: Contents
+    seen: dict[str, File | str] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> File | str:
+        if name not in self.seen:
+            self.seen[name] = self._read(name)
+        return self.seen[name]
+
+    def _read(self, name: str) -> File | str:
+        try:
+            fd = os.open(self.folder / name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                status = os.fstat(fd)
+                if not stat.S_ISREG(status.st_mode):
+                    return "the agent's copy is no file"
+                if status.st_size > USUAL.file_bytes:
+                    return f"larger than {USUAL.file_bytes:,} bytes"
+                with os.fdopen(fd, "rb", closefd=False) as file:
+                    data = file.read(status.st_size)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            return f"the agent's copy cannot be read: {error.strerror}"
+        mode = EXECUTABLE if status.st_mode & stat.S_IXUSR else PLAIN
+        return self.contents.withheld(data) or self.contents.file(data, mode)
+
+
+class _Replay:
+    """``newest``: where the line ends. What was recorded up to its time is there already."""
+
+    def __init__(
+        self, store: ObjectStore, sid: str, cwd: str, folder: Path, lent: Lent, reason: str, newest: Point | None
+    ) -> None:
+        self._store, self._sid, self._cwd, self._reason, self._newest = store, sid, cwd, reason, newest
+        self._contents = Contents(store)
+        self._copies = _Copies(folder, self._contents)
+        self._lent, self._trees = lent, Trees(lent)
+        self._named: list[str | int] = []
+        self._at_ms = 0
+        self._added = 0
+
+    def run(self, noted: Iterable[Noted]) -> int:
+        there = self._newest.entry.at_ms if self._newest is not None else -1
+        for each in noted:
+            self._at_ms = max(each.at_ms or 0, self._at_ms + 2)  # an order that the clock tells too
+            self._named += [] if each.entry is None else [each.entry]
+            if isinstance(each, Seen) and self._at_ms > there:
+                self._seen(each)
+            elif not isinstance(each, Seen) and self._at_ms + 1 > there:
+                self._changed(each)
+        return self._added
+
+    @functools.cached_property
+    def _entries(self) -> Mapping[str | int, Node]:
+        """The session's own entries by what the agent calls them, and by their lines."""
+        found: dict[str | int, Node] = {}
+        own = graph.below(graph.tree(self._store, self._sid), beginning(self._store, self._sid).oid)
+        for node in own.nodes.values():
+            if node.source is not None:
+                found |= {node.source.line: node, node.source.id or "": node}
+        return found
+
+    @property
+    def _target(self) -> Node | None:
+        """The entry that was named last, of those that there are."""
+        return next((self._entries[name] for name in reversed(self._named) if name in self._entries), None)
+
+    def _changed(self, each: Edited | Told | Ran) -> None:
+        if isinstance(each, Ran):
+            self._ran(each)
+            return
+        path = within(self._cwd, each.path)
+        if path is None or self._contents.named(path)[1] is not None:
+            return
+        tree = self._newest.files if self._newest is not None else None
+        known = trees.look_up(self._store, tree, [path])[path]
+        ends = _ends(each, self._store.read(known.oid)[1] if known is not None else None)
+        if ends is None or any(data is not None and len(data) > USUAL.file_bytes for data in ends):
+            return
+        if any(data is not None and self._contents.withheld(data) for data in ends):
+            return  # such a file is kept whole or not at all
+        mode = known.mode if known is not None else PLAIN
+        was, became = (None if data is None else self._contents.file(data, mode) for data in ends)
+        if was is None or was != known:
+            self._add(BEFORE, each, {path: was})
+        self._add(AFTER, each, {path: became}, call=each.call)
+
+    def _seen(self, seen: Seen) -> None:
+        states: dict[str, State] = {}
+        skipped: list[tuple[str, str]] = []
+        for said, copy in seen.files.items():
+            path = within(self._cwd, said)
+            if path is None:
+                continue
+            path, why = self._contents.named(path)
+            state = why or (self._copies[copy.name] if isinstance(copy, Copy) else None)
+            if isinstance(state, str):
+                skipped.append((path, state))
+            else:
+                states[path] = state
+        if states:
+            self._add(BEFORE, seen, states, skipped=tuple(skipped))
+
+    def _ran(self, ran: Ran) -> None:
+        """What the calls may have changed is the session's; of all else that the line knows, nobody's."""
+        step = Step(self._store, self._lent, self._trees, self._cwd, ran)
+        was, became = step.changed()
+        if not became:
+            return
+        known = trees.walk(self._store, self._newest.files if self._newest is not None else None)
+        states = step.moved_on(dict(known)) | was
+        self._add(BEFORE, ran, states, skipped=tuple(step.skipped), contents=step.contents)
+        self._add(AFTER, ran, became, call=ran.call, contents=step.contents)
+
+    def _add(
+        self,
+        phase: str,
+        noted: Noted,
+        states: Mapping[str, State],
+        *,
+        skipped: tuple[tuple[str, str], ...] = (),
+        call: str | None = None,
+        contents: Contents | None = None,
+    ) -> None:
+        entry = Checkpoint(
+            mode=EDITED,
+            phase=phase,
+            call=sayable(call),
+            workspace=sayable(self._cwd),
+            paths=tuple(sorted(states)),
+            skipped=skipped,
+            reason=self._reason,
+            at_ms=self._at_ms if phase == BEFORE else self._at_ms + 1,
+        )
+
+        def files(tx: trees.Objects, before: Point | None) -> Oid | None:
+            (contents or self._contents).put(tx, states.values())
+            return trees.patch(self._store, tx, before.files if before else None, states)
+
+        nonce = hash_of(phase.encode() + b"\n" + noted.said)[:NONCE_BYTES]
+        point = history.add(self._store, self._sid, entry, files, self._target, nonce=nonce)
+        self._added += self._newest is None or point.oid != self._newest.oid
+        self._newest = point
+
+
+def _ends(each: Edited | Told, held: bytes | None) -> tuple[bytes | None, bytes | None] | None:
+    """What a file was and became, to the byte; ``None`` where nobody knows. ``held``: what was known of it last."""
+    if isinstance(each, Edited):
+        return contents(each, held)
+    try:
+        return each.was.encode(), None if each.became is None else each.became.encode()
+    except UnicodeEncodeError:
+        return None
+
+
+def contents(edited: Edited, held: bytes | None) -> tuple[bytes | None, bytes] | None:
+    """What a file was and became, to the byte; ``None`` where that is not known. ``held``: what was known of it last.
+
+    The agent tells texts with LF alone. Whether the file's lines end so, only ``held`` says: it decides if it is the
+    text that is told, and if it is another, nobody knows how that one's end.
+    """
+    try:
+        became = edited.became.encode()
+        if edited.was is None:
+            return None, became
+        if held is None:
+            return (edited.was.encode(), became)
+        if held.replace(b"\r\n", b"\n") != edited.was.encode():
+            return None if b"\r" in held else (edited.was.encode(), became)
+    except UnicodeEncodeError:
+        return None
+    if b"\r" not in held:
+        return held, became
+    if edited.rewrites or not held.count(b"\r") == held.count(b"\n") == held.count(b"\r\n"):
+        return None
+    return held, became.replace(b"\n", b"\r\n")

@@ -1,0 +1,188 @@
+"""git's trees that an agent recorded: what differs between two of them, and what a path is in one.
+
+Names are bytes, as they are on the disk. Whoever made a tree may have made any: every walk is bounded, and what is
+read is what its name says (``git.borrowed_objects``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple, TypeAlias
+
+from gitsession.errors import Malformed
+from gitsession.git.borrowed_objects import Lent
+from gitsession.git.objects import SUBMODULE_MODE, TREE_MODE, parse_tree
+from gitsession.workspace.names import DEPTH_MAX
+
+NAMES_MAX = 4_000_000
+"""That are compared for one session."""
+
+TREE_BYTES_MAX = 64 << 20
+RULES_BYTES_MAX = 1 << 20
+
+_ATTRIBUTES, _IGNORES = b".gitattributes", b".gitignore"
+_CONVERTS = re.compile(rb"(?:filter|working-tree-encoding)=|ident(?:\Z|=)|eol=crlf\Z")
+_GLOB = re.compile(rb"[*?\[\\]")
+
+
+class Held(NamedTuple):
+    """A file in a tree of an agent's: git's mode, and the name of its bytes."""
+
+    mode: str
+    oid: str
+
+
+_Level: TypeAlias = Mapping[bytes, Held]
+
+
+class Trees:
+    """Each folder is read once."""
+
+    def __init__(self, lent: Lent) -> None:
+        self._lent = lent
+        self._levels: dict[str, _Level | None] = {}
+        self._rules: dict[str, list[bytes]] = {}
+        self._names = 0
+
+    def diff(self, old: str, new: str) -> dict[bytes, tuple[Held | None, Held | None]] | None:
+        """The files that differ; ``None`` where either tree is not all there. Raises ``Malformed`` at a bound."""
+        found: dict[bytes, tuple[Held | None, Held | None]] = {}
+        stack: list[tuple[bytes, str | None, str | None]] = [(b"", old, new)]
+        while stack:
+            base, before, after = stack.pop()
+            olds, news = self._level(before), self._level(after)
+            if olds is None or news is None:
+                return None
+            self._count(len(olds) + len(news))
+            for name in olds.keys() | news.keys():
+                was, now = olds.get(name), news.get(name)
+                if was == now:
+                    continue
+                path = base + name
+                below = _folder(was), _folder(now)
+                if below != (None, None) and base.count(b"/") < DEPTH_MAX:
+                    stack.append((path + b"/", *below))
+                states = _file(was), _file(now)
+                if states != (None, None):
+                    found[path] = states
+        return found
+
+    def look_up(self, tree: str, path: bytes) -> Held | str | None:
+        """What ``path`` is; in plain words why nobody knows."""
+        *folders, name = path.split(b"/")
+        at: str | None = tree
+        for folder in folders:
+            level = self._level(at)
+            if level is None:
+                return _NOT_ALL
+            at = _folder(level.get(folder))
+        level = self._level(at)
+        return _NOT_ALL if level is None else _file(level.get(name))
+
+    def may_have_been_there(self, old: str, new: str, path: bytes) -> bool:
+        """Whether a file that only ``new`` has may be one that ``old`` was not allowed to have: git ignored it until
+        then, or it was in a repository of its own.
+        """
+        folders = path.split(b"/")
+        own = folders[-1] == _IGNORES
+        for depth in range(len(folders) - own):
+            is_same_or_more = self._ignores_no_less(old, new, b"/".join((*folders[:depth], _IGNORES)))
+            if not is_same_or_more or self._is_submodule(old, folders[: depth + 1]):
+                return True
+        return False
+
+    def _ignores_no_less(self, old: str, new: str, path: bytes) -> bool:
+        ends = self.look_up(old, path), self.look_up(new, path)
+        if ends[0] == ends[1]:
+            return True
+        before, after = (self._lines(each) for each in ends)
+        negates = any(line.startswith(b"!") for line in after or ())
+        return before is not None and after is not None and not negates and before <= after
+
+    def _lines(self, held: Held | str | None) -> set[bytes] | None:
+        if not isinstance(held, Held):
+            return set() if held is None else None
+        text = self._lent.read("blob", held.oid, RULES_BYTES_MAX)
+        return None if isinstance(text, str) else {line.rstrip() for line in text.splitlines()} - {b""}
+
+    def _is_submodule(self, tree: str, folders: list[bytes]) -> bool:
+        at: str | None = tree
+        for folder in folders[:-1]:
+            at = _folder((self._level(at) or {}).get(folder))
+        held = (self._level(at) or {}).get(folders[-1])
+        return held is not None and held.mode == SUBMODULE_MODE
+
+    def is_converted(self, tree: str, path: bytes) -> bool:
+        """Whether git's attributes may have changed a file's bytes on their way into ``tree``."""
+        folders = path.split(b"/")
+        for depth in range(len(folders)):
+            held = self.look_up(tree, b"/".join((*folders[:depth], _ATTRIBUTES)))
+            if isinstance(held, Held):
+                rest = b"/".join(folders[depth:])
+                if any(_concerns(pattern, rest) for pattern in self._patterns(held.oid)):
+                    return True
+        return False
+
+    def _patterns(self, oid: str) -> Iterable[bytes]:
+        """Those of the lines that name a conversion; one that defines a name for some concerns all files."""
+        if oid not in self._rules:
+            text = self._lent.read("blob", oid, RULES_BYTES_MAX)
+            self._rules[oid] = [b"*"] if isinstance(text, str) else list(_rules(text))
+        return self._rules[oid]
+
+    def _level(self, tree: str | None) -> _Level | None:
+        """A folder's entries; ``None`` where it cannot be read."""
+        if tree is None:
+            return {}
+        if tree not in self._levels:
+            data = self._lent.read("tree", tree, TREE_BYTES_MAX)
+            try:
+                rows = None if isinstance(data, str) else parse_tree(data)
+            except Malformed:
+                rows = None
+            if rows is not None:
+                self._count(len(rows))
+            self._levels[tree] = None if rows is None else {
+                name.encode("utf-8", "surrogateescape"): Held(_plain(mode), oid) for mode, name, oid in rows
+            }  # fmt: skip
+        return self._levels[tree]
+
+    def _count(self, names: int) -> None:
+        self._names += names
+        if self._names > NAMES_MAX:
+            raise Malformed(f"more than {NAMES_MAX:,} names in its trees")
+
+
+_NOT_ALL = "the agent's tree is not all there"
+
+
+def _rules(text: bytes) -> Iterator[bytes]:
+    for line in text.splitlines():
+        pattern, *words = line.split() or [b""]
+        if any(_CONVERTS.match(word) for word in words):
+            yield b"*" if pattern.startswith((b"[attr]", b'"')) else pattern
+
+
+def _concerns(pattern: bytes, path: bytes) -> bool:
+    """Whether a pattern may match; in doubt it does."""
+    if pattern.startswith(b"*") and not _GLOB.search(pattern, 1) and b"/" not in pattern:
+        return path.endswith(pattern[1:])
+    found = _GLOB.search(pattern)
+    literal = pattern[: found.start()] if found else pattern
+    if b"/" in pattern.rstrip(b"/"):
+        return path.startswith(literal.lstrip(b"/"))
+    return path.rpartition(b"/")[2].startswith(literal) if found else path.rpartition(b"/")[2] == literal
+
+
+def _plain(mode: str) -> str:
+    """Old repositories hold files of other modes."""
+    return mode if not mode.startswith("100") else "100755" if int(mode, 8) & 0o100 else "100644"
+
+
+def _folder(held: Held | None) -> str | None:
+    return held.oid if held is not None and held.mode == TREE_MODE else None
+
+
+def _file(held: Held | None) -> Held | None:
+    return held if held is not None and held.mode not in (TREE_MODE, SUBMODULE_MODE) else None

@@ -1,0 +1,267 @@
+"""The spool into the store: sessions imported, looks as checkpoints behind the entries that they belong to.
+
+An event leaves the spool when all that it says is in the store, so who is killed loses nothing; and what is there is
+known again by time, phase and call, so an event that is taken in twice adds nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from gitsession.checkpoints import history, turns
+from gitsession.checkpoints.attribution import AFTER, BEFORE, WORKSPACE
+from gitsession.checkpoints.capturing import Why, take
+from gitsession.codec.sayable import sayable, whole
+from gitsession.errors import Corrupt, GitSessionError, Malformed, MissingObject, NotFound, Unavailable
+from gitsession.formats import FORMATS
+from gitsession.git.types import Oid
+from gitsession.live import events, records, spool
+from gitsession.live.calls import Calls
+from gitsession.live.chains import Chains
+from gitsession.live.records import Event, Look
+from gitsession.live.targets import Targets
+from gitsession.model.entries import Checkpoint
+from gitsession.sessions.node import Node
+from gitsession.store.git_store import GitStore
+from gitsession.store.lock import StoreLock
+from gitsession.workspace.root import Root
+
+WAIT_MS = 24 * 3600 * 1000
+"""So long an event waits for its session's file."""
+LAG_MS = 60_000
+"""So long a look waits for the entry that it belongs to, while the agent has written nothing newer."""
+
+TURN_SECONDS = 5.0
+"""So long another of ours at work in the workspace is waited for; else the look comes with the next drain."""
+
+
+class TakeIn(Protocol):
+    """Imports a session's file as far as it goes. ``file``: "" where the agent did not say. Its id here; ``None``
+    where there is none yet. Raises ``GitSessionError`` and ``OSError``.
+    """
+
+    def __call__(self, agent: str, source_id: str, file: str) -> str | None: ...
+
+
+@dataclass
+class Drained:
+    """``taken``: events that have left the spool; ``waiting``: those that have not. ``failed``: in words, each."""
+
+    taken: int = 0
+    waiting: int = 0
+    checkpoints: int = 0
+    sessions: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    busy: bool = False
+    """Somebody else is at it."""
+
+
+def drain(
+    store: GitStore, take_in: TakeIn, *, home: Path, clock: Callable[[], int], wait_seconds: float = 0.0
+) -> Drained:
+    """Take in what waits. ``wait_seconds``: for another process that does the same. Raises ``Unavailable``."""
+    place = spool.folder(str(store.git_dir))
+    try:
+        lock = StoreLock(Path(place, "drain.lock"), wait_seconds=wait_seconds)
+    except OSError as error:
+        raise Unavailable(f"cannot write to {place}: {error.strerror}") from error
+    try:
+        try:
+            lock.acquire()
+        except Unavailable:
+            return Drained(waiting=len(spool.waiting(str(store.git_dir))), busy=True)
+        try:
+            return _Drain(store, take_in, home, clock).run()
+        except OSError as error:
+            raise Unavailable(f"cannot take in {place}: {error.strerror}") from error
+        finally:
+            lock.release()
+    finally:
+        lock.close()
+
+
+class _Drain:
+    def __init__(self, store: GitStore, take_in: TakeIn, home: Path, clock: Callable[[], int]) -> None:
+        self._store, self._take_in, self._home, self._clock = store, take_in, home, clock
+        self._spool = str(store.git_dir)
+        self._calls = Calls.load(store.git_dir)
+        self._chains = Chains(store)
+        self._sids: dict[tuple[str, str, str], str | None] = {}
+        self._targets: dict[str, Targets] = {}
+        self._held: set[str] = set()
+        self._unlooked: dict[str, tuple[str, Event]] = {}
+        self.done = Drained()
+
+    def run(self) -> Drained:
+        spool.sweep(self._spool)
+        self._events = [event for name in spool.waiting(self._spool) if (event := self._read(name)) is not None]
+        self._ended = {event.key for event in self._events if event.name == events.SESSION_END}
+        left: list[Event] = []
+        for event in self._in_order():
+            if self._goes(event):
+                self._complain(event)
+                self._calls.note(event)
+                self._calls.save()
+                self._chains.note()
+                os.unlink(spool.path(self._spool, event.spooled))
+                self.done.taken += 1
+            elif os.path.exists(spool.path(self._spool, event.spooled)):
+                self._held.add(event.key)
+                left.append(event)
+        self._chains.save(left)
+        spool.leave(self._spool, left[-1].spooled if left else "")
+        self._look_where_hooks_could_not()
+        self.done.waiting = len(left)
+        return self.done
+
+    # ---- one event
+
+    def _read(self, name: str) -> Event | None:
+        try:
+            return records.read(Path(self._spool), name)
+        except (Malformed, OSError) as error:
+            self._aside(name, str(error))
+            return None
+
+    def _in_order(self) -> list[Event]:
+        """By time, but each look behind the one that it goes on from: clocks have been seen to run backwards."""
+        by_look = {look.name: event for event in self._events if (look := event.look) and look.name != look.before}
+        ordered: dict[str, Event] = {}
+        for event in self._events:
+            chain = [event]
+            while (look := chain[-1].look) and (before := by_look.get(look.before or "")) and before not in chain:
+                chain.append(before)
+            for each in reversed(chain):
+                ordered.setdefault(each.spooled, each)
+        return list(ordered.values())
+
+    def _goes(self, event: Event) -> bool:
+        """Whether all that an event says is in the store, or nothing can be made of it."""
+        tree: Oid | None = None
+        if event.look is not None:
+            try:
+                tree = self._chains.tree(event.look)  # also of one that waits: others go on from it
+            except (MissingObject, Corrupt) as error:
+                self._aside(event.spooled, str(error))
+                self._chains.forget(event.look.workspace)
+                self._calls.forget(event)
+                return False
+        if event.key in self._held:
+            return False
+        sid = self._session(event)
+        if sid is None:
+            return self._is_given_up(event)
+        if event.look is not None:
+            return self._kept(event, event.look, tree, sid)
+        if event.gave_up and event.workspace:
+            self._unlooked[event.workspace] = (sid, event)
+        return True
+
+    def _kept(self, event: Event, look: Look, tree: Oid | None, sid: str) -> bool:
+        targets = self._targets.get(sid)
+        if targets is None:
+            targets = self._targets[sid] = Targets(self._store, sid, event.at_ms)
+        phase, call = self._calls.judge(event)
+        target = targets.call(call) if phase == AFTER else targets.of(event)
+        if target is None:
+            if self._may_come(event, targets):
+                return False
+            target = targets.as_of(event.at_ms)
+        entry = Checkpoint(
+            mode=WORKSPACE,
+            phase=phase,
+            call=sayable(call),
+            workspace=os.fsencode(look.workspace).decode("utf-8", "replace"),
+            skipped=tuple((whole(path), whole(why)) for path, why in look.skipped),
+            appeared=look.appeared,
+            reason=sayable(event.reason),
+            at_ms=event.at_ms,
+        )
+        try:
+            with turns.turn(self._store, Path(look.workspace), wait_seconds=TURN_SECONDS):
+                newest = history.readable(self._store, sid)
+                if newest is not None and newest.entry.at_ms >= event.at_ms:
+                    # It is there, or the line goes on beyond it: an older look behind a newer one would tell changes
+                    # twice, and the wrong way round.
+                    return True
+                point = history.add(self._store, sid, entry, lambda tx, before: tree, target)
+        except NotFound:  # nobody has spoken in it yet
+            return self._is_given_up(event)
+        except Unavailable:  # a rewind is at work there
+            return False
+        self.done.checkpoints += newest is None or point.oid != newest.oid
+        return True
+
+    def _may_come(self, event: Event, targets: Targets) -> bool:
+        """Whether the agent may still write the entry that an event belongs to."""
+        if event.within_agent or event.key in self._ended or targets.goes_beyond(event.at_ms + 1000):
+            return False
+        return 0 <= self._clock() - event.at_ms < LAG_MS
+
+    def _complain(self, event: Event) -> None:
+        """What nobody knows is passed on as far as it goes, and named."""
+        if event.name not in events.KNOWN:
+            self._fail(f"an event that is not known: {event.name or 'without a name'}")
+        if event.agent and event.agent not in FORMATS:
+            self._fail(f"an agent that is not known: {event.agent}")
+
+    # ---- sessions
+
+    def _session(self, event: Event) -> str | None:
+        found = self._imported(event, event.file)
+        if event.other_file:
+            self._imported(event, event.other_file)
+        return found
+
+    def _imported(self, event: Event, file: str) -> str | None:
+        key = (event.agent, event.session, file)
+        if key not in self._sids:
+            sid = None
+            try:
+                sid = self._take_in(event.agent, event.session, file)
+            except GitSessionError as error:
+                self._fail(f"{file or event.session}: {error}")
+            except OSError as error:
+                if not isinstance(error, FileNotFoundError):
+                    self._fail(f"{file or event.session}: {error.strerror}")
+            self._sids[key] = sid
+            if sid is not None and sid not in self.done.sessions:
+                self.done.sessions.append(sid)
+        return self._sids[key]
+
+    def _is_given_up(self, event: Event) -> bool:
+        """An event whose session never came. One without a look says nothing then; one with a look is set aside."""
+        if 0 <= self._clock() - event.at_ms < WAIT_MS:
+            return False
+        if event.look is None:
+            return True
+        self._aside(event.spooled, f"its session {event.session} has not come within a day")
+        return False
+
+    # ---- looks that hooks gave up
+
+    def _look_where_hooks_could_not(self) -> None:
+        """Nobody's: whether the session or the user did what differs cannot be told any more."""
+        for workspace, (sid, event) in self._unlooked.items():
+            try:
+                with Root.open(workspace, home=self._home, store=self._store.git_dir) as root:
+                    target: Node | None = Targets(self._store, sid, event.at_ms).as_of(event.at_ms)
+                    why = Why(target=target, reason="a hook could not look")
+                    take(self._store, sid, root, BEFORE, why, at_ms=self._clock())
+                self.done.checkpoints += 1
+            except GitSessionError as error:
+                self._fail(f"{workspace}: {error}")
+
+    # ---- what went wrong
+
+    def _aside(self, name: str, why: str) -> None:
+        spool.put_aside(self._spool, name)
+        self._fail(f"set aside: {name}: {why.removeprefix(f'{name}: ')}")
+
+    def _fail(self, what: str) -> None:
+        self.done.failed.append(what)
+        spool.fail(self._spool, what)

@@ -1,0 +1,1 @@
+"""Removal for good, of entries or of whole sessions."""

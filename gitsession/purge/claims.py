@@ -1,0 +1,155 @@
+"""What a set of what was purged would make of the history that is here: may somebody else's set do that?
+
+Whoever may push or be fetched from may purge, and what was purged is gone everywhere. So a set may take away what was
+said, and hide a part of it; it may not put other words in its place, name what cannot stand there, or take the entry
+away at which a session begins and leave the rest. What of it is here is compared; what is not, where it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from gitsession.codec import cbor, holes, message, payload
+from gitsession.codec.digest import digest as digest_of
+from gitsession.errors import GitSessionError, Malformed
+from gitsession.git.types import Kind, Oid, Reader
+from gitsession.model.entries import Fork
+from gitsession.purge.rewriting import Rewriter, session_of
+from gitsession.redaction.matching import matches
+from gitsession.sessions import content, layout, node, tombstone
+from gitsession.sessions.gaps import DAMAGE
+from gitsession.sessions.node import Node
+from gitsession.sessions.tombstone_set import Replacement, Tombstones
+
+_PLACEHOLDER = re.compile(rb"\[redacted:[^\[\]\n]{1,100}\]")
+
+
+def problem(reader: Reader, named: Mapping[str, Oid], known: Tombstones, said: Tombstones) -> str:
+    """Why ``said`` is not to be carried out on ``named``, the refs that lead to entries; "" where it is.
+
+    ``known``: what was purged before.
+    """
+    try:
+        for digest, by in said.replaced.items():
+            if known.replaced.get(digest) != by:
+                _check_form(digest, by)
+        rewriter = Rewriter(reader, said)
+        after = {name: rewriter.ref(name, oid) for name, oid in named.items() if session_of(name)}
+        for oid in rewriter.gone():
+            what = _of_entry(reader, node.load(reader, oid), known, said)
+            if what:
+                return what
+        return _of_sessions(reader, rewriter, after, known, said)
+    except GitSessionError as error:
+        return str(error)
+
+
+def _check_form(digest: str, by: Replacement) -> None:
+    """Raises ``Malformed`` where no entry could be kept so."""
+    data = by.whole()
+    for row in holes.hidden(by.stored.holes):
+        if data[row.offset : row.offset + row.length] != f"[redacted:{row.rule}]".encode():
+            raise Malformed("a placeholder for a secret is not where the holes say", where=digest)
+    if by.form == layout.OWN:
+        payload.decode(data)
+
+
+def _of_entry(reader: Reader, found: Node, known: Tombstones, said: Tombstones) -> str:
+    try:
+        parts = content.kept(reader, found)
+        before = content.whole(reader, found, parts)
+    except DAMAGE:
+        return ""  # what is not here cannot be compared
+    digest = digest_of(parts.stored, parts.holes).hex()
+    first = found.replaces.hex() or digest
+    key = first if said.has_entry(first) else digest
+    by = said.instead(key)
+    if known.has_entry(key) and known.instead(key) == by:
+        return ""
+    if by is None:
+        begins = found.source is None and (found.parent is None or found.kind == Fork.kind)
+        return f"a session begins with the entry {key}, which can go with the whole session only" if begins else ""
+    words = tombstone.words_of(found, by)
+    if (message.kind_of(words), words.role) != (found.kind, found.role):
+        return f"what is to replace the {found.role} {found.kind} {key} is none"
+    if found.replaces and digest not in _ways(first, said):
+        return ""  # no set that we know of made that: it is no more than something to compare with
+    if not _hides(by.form, by.whole(), before):
+        return f"what is to replace the entry {key} says something else, and does not only hide a part of it"
+    return ""
+
+
+def _ways(digest: str, said: Tombstones) -> set[str]:
+    """What stands in the place of an entry, in turn: a second redaction hides a part of what the first has left."""
+    found: set[str] = set()
+    while digest in said.replaced and digest not in found:
+        found.add(digest)
+        digest = said.replaced[digest].digest
+    return {*found, digest}
+
+
+def _of_sessions(
+    reader: Reader, rewriter: Rewriter, after: Mapping[str, Oid], known: Tombstones, said: Tombstones
+) -> str:
+    """A whole session goes by naming where it began, which only those know who have it."""
+    ends: dict[str, list[str]] = {}
+    for name, oid in after.items():
+        sid = session_of(name)
+        if sid in said.sessions and said.began(sid) != known.sessions.get(sid):
+            ends.setdefault(sid, []).append(_stands_for(reader, rewriter, oid))
+    for sid, digests in ends.items():
+        if not said.began(sid) & set(digests):
+            return f"session {sid} begins with another entry than what was purged"
+    return ""
+
+
+class _With:
+    """A reader, and objects that are made and not kept."""
+
+    def __init__(self, reader: Reader, made: Mapping[Oid, tuple[Kind, bytes]]) -> None:
+        self._reader, self._made = reader, made
+
+    def read(self, oid: Oid) -> tuple[Kind, bytes]:
+        return self._made.get(oid) or self._reader.read(oid)
+
+    def contains(self, oid: Oid) -> bool:
+        return oid in self._made or self._reader.contains(oid)
+
+
+def _stands_for(reader: Reader, rewriter: Rewriter, oid: Oid) -> str:
+    """The digest of the entry whose tombstone ``oid`` is; "" for what is none."""
+    made = _With(reader, rewriter.objects)
+    found = node.load(made, oid)
+    return tombstone.of_node(made, found).of if found.is_tombstone else ""
+
+
+def _hides(form: str, redacted: bytes, original: bytes) -> bool:
+    """Whether ``redacted`` is ``original`` with placeholders in it, and nothing else."""
+    if form != layout.OWN:
+        return _is_part(redacted, original)
+    return _is_alike(cbor.decode(redacted), cbor.decode(original))
+
+
+def _is_alike(redacted: cbor.Plain, original: cbor.Plain) -> bool:
+    if isinstance(redacted, str) and isinstance(original, str):
+        return _is_part(redacted.encode("utf-8", "surrogatepass"), original.encode("utf-8", "surrogatepass"))
+    if isinstance(redacted, bytes) and isinstance(original, bytes):
+        return _is_part(redacted, original)
+    if isinstance(redacted, list) and isinstance(original, list):
+        return len(redacted) == len(original) and all(map(_is_alike, redacted, original))
+    if isinstance(redacted, dict) and isinstance(original, dict):
+        left = dict(original)
+        for key, value in sorted(redacted.items(), key=lambda row: row[0] not in original):
+            same = [one for one in ([key] if key in left else left) if _is_alike(key, one)]
+            name = next((one for one in same if _is_alike(value, left[one])), None)
+            if name is None:
+                return False
+            del left[name]
+        return not left
+    return type(redacted) is type(original) and redacted == original
+
+
+def _is_part(redacted: bytes, original: bytes) -> bool:
+    rows = [(found.start(), len(found[0]), "") for found in _PLACEHOLDER.finditer(redacted)]
+    return matches(redacted, rows, original)

@@ -1,0 +1,107 @@
+"""What a store keeps beside git's objects and its journal, and a purge takes away: all that may repeat an entry.
+
+What can be derived goes whole and is made again. Of what waits to be taken in, only what says what was purged.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from gitsession.errors import Unavailable
+from gitsession.git import pack_writer
+from gitsession.index import derived
+from gitsession.store import create, journal_frames, salvage, spill
+from gitsession.store.lock import alone
+from gitsession.verify.last_clean import FILE as VERIFIED
+from gitsession.workspace.private_repository import Shadow
+from gitsession.workspace.turns import WORKSPACES
+
+SPOOL = f"{create.CONTROL}/spool"
+_DATABASES = ("index.db", "search.db")
+_LEFT_BY_GIT = ("FETCH_HEAD", "ORIG_HEAD", "logs")
+_FOREIGN_TEMPORARIES = ("tmp_pack_", "tmp_idx_", "tmp_rev_", "tmp_obj_", ".tmp-", "tmp_objdir-", "incoming-")
+"""The last two are folders: what was being pushed here when git was killed."""
+_HOUR_SECONDS = 3600.0
+_WORDS = re.compile(rb'[^\x00-\x1f"\\\x7f]{12,}')
+_WORDS_MAX = 10_000
+_WORD_BYTES_MAX = 200
+
+
+def words_of(payloads: Iterable[bytes]) -> frozenset[bytes]:
+    """What a file is known by that repeats one of ``payloads``: longer runs of text in it."""
+    found: set[bytes] = set()
+    for payload in payloads:
+        runs = sorted(_WORDS.findall(payload), key=len, reverse=True)[:8]
+        found.update(run[:_WORD_BYTES_MAX] for run in runs)
+        if len(found) > _WORDS_MAX:
+            break
+    return frozenset(found)
+
+
+def remove(git_dir: Path, words: frozenset[bytes], *, files_too: bool) -> None:
+    """``words``: of ``words_of``; ``files_too``: what was seen of workspaces, too. For a holder of the lock.
+
+    Raises ``OSError``, and ``Unavailable`` where somebody looks at a workspace for too long.
+    """
+    for name in _DATABASES:
+        derived.remove(git_dir / create.CONTROL / name)
+    for name in (VERIFIED, salvage.QUARANTINE, *_LEFT_BY_GIT):
+        _remove(git_dir / name)
+    for file in _spooled(git_dir / SPOOL, words):
+        _remove(file)
+    for file in _temporaries(git_dir):
+        _remove(file)
+    with contextlib.suppress(Unavailable), alone(git_dir / create.SYNC_LOCK, wait_seconds=0):  # else a sync removes it
+        _remove(git_dir / create.INCOMING)
+    spill.sweep(git_dir)
+    if files_too:
+        _forget_workspaces(git_dir / WORKSPACES)
+
+
+def _spooled(folder: Path, words: frozenset[bytes]) -> Iterator[Path]:
+    """Events that were set aside, notes of what failed, and waiting events that say what was purged."""
+    for file in _children(folder):
+        if file.suffix != ".event" or any(word in file.read_bytes() for word in words):
+            yield file
+
+
+def _temporaries(git_dir: Path) -> Iterator[Path]:
+    """What killed writers have left: ours, and others' that are older than an hour."""
+    before = time.time() - _HOUR_SECONDS
+    for folder in ("objects/pack", "objects", create.JOURNAL):
+        for file in _children(git_dir / folder):
+            is_ours = file.name.startswith(pack_writer.TEMPORARY) or (
+                folder == create.JOURNAL and file.name.startswith(journal_frames.TEMPORARY)
+            )
+            with contextlib.suppress(FileNotFoundError):
+                if is_ours or (file.name.startswith(_FOREIGN_TEMPORARIES) and file.stat().st_mtime < before):
+                    yield file
+
+
+def _forget_workspaces(folder: Path) -> None:
+    """What was seen of each workspace: the next look at it is a first one."""
+    for place in _children(folder):
+        if (place / "state").exists():
+            with Shadow.open(place) as shadow:
+                shadow.forget()
+        _remove(place / "drained")
+
+
+def _children(folder: Path) -> list[Path]:
+    try:
+        return sorted(Path(entry.path) for entry in os.scandir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,349 @@
+"""Find the files that this store wrote and that still hold a purged text, and redact them.
+
+The digests of their records join the tombstone set, so that an import of such a file, or of a copy of it, finds
+tombstones. A file is redacted by value: keys, and lines that hold nothing of it, keep their bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from gitsession import durable
+from gitsession.discovery import discover
+from gitsession.errors import GitSessionError, Malformed
+from gitsession.exporting import resume
+from gitsession.formats import FORMATS, IMPORTING, Source
+from gitsession.importing import import_session
+from gitsession.model.blocks import Text, Thinking, ToolCall
+from gitsession.model.entries import Message
+from gitsession.purge import finding
+from gitsession.purge.finding import Problem, PurgePlan
+from gitsession.sessions import commit_writer, content, export_record, session_ids
+from gitsession.sessions.export_record import ExportedFile, ExportHit
+from gitsession.sessions.gaps import DAMAGE
+from gitsession.sessions.tombstone_set import Tombstones
+from gitsession.store.git_store import GitStore
+from gitsession.store.interface import ObjectStore
+
+MARK = "[purged]"
+TEXT_MIN = 16
+"""A text of an entry that is shorter is not looked for elsewhere: it may be anybody's."""
+_ARGUMENT_MIN = 40
+"""The same for an argument of a tool call: paths and short commands are in many sessions."""
+_TRIES = 3
+"""How often a file is read again that changed before its redacted form was in place."""
+
+
+@dataclass(frozen=True, slots=True)
+class RedactedExport:
+    """An exported file that a purge was to redact. ``problem``: why it is unchanged, else ""."""
+
+    path: str
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """The text that a purge removes: ``texts``, and all text in the exports of ``sessions``."""
+
+    texts: tuple[str, ...]
+    sessions: frozenset[str]
+
+    def is_in(self, data: bytes) -> bool:
+        return any(finding.says(data, text, finding.spellings(text)) for text in self.texts)
+
+
+def with_exports(objects: GitStore, view: ObjectStore, plan: PurgePlan, text: str) -> PurgePlan:
+    """Return ``plan`` with the exported files that hold what it takes, and with the digests of their records."""
+    listed = export_record.read(objects.git_dir)
+    if not listed:
+        return plan
+    wanted = _wanted(view, plan, text)
+    hits: list[ExportHit] = []
+    problems: list[Problem] = []
+    more = plan.more
+    for export in listed:
+        try:
+            data = durable.read_regular(export.path)
+        except OSError as error:
+            problems.append(Problem(export.path, f"it cannot be read: {error.strerror}"))
+            continue
+        if data is None or not (export.session in wanted.sessions or wanted.is_in(data)):
+            continue
+        source = _source(export, data)
+        said, count = _tombstones(source, export, wanted)
+        more |= said
+        hits.append(ExportHit(export, count))
+        if export.agent in IMPORTING:
+            problems.append(Problem(export.path, f"{export.agent} keeps a copy of it in its own database"))
+    return replace(
+        plan, more=more, exports=tuple(hits), texts=wanted.texts, problems=(*plan.problems, *problems)
+    )  # fmt: skip
+
+
+def redact(objects: GitStore, plan: PurgePlan) -> list[RedactedExport]:
+    """Redact the exported files of ``plan`` in place. What cannot be redacted stays as it is, and is told."""
+    wanted = _Wanted(plan.texts, frozenset(plan.sessions))
+    done: list[RedactedExport] = []
+    changed: dict[str, ExportedFile] = {}
+    for hit in plan.exports:
+        try:
+            changed[hit.export.path] = _redact_file(hit.export, wanted)
+            done.append(RedactedExport(hit.export.path))
+        except GitSessionError as error:
+            done.append(RedactedExport(hit.export.path, str(error)))
+        except OSError as error:
+            done.append(RedactedExport(hit.export.path, error.strerror or str(error)))
+    _update(objects, changed)
+    return done
+
+
+def forget_digests(objects: GitStore, plan: PurgePlan) -> None:
+    """Drop the digests of exported files that held what was purged: each would prove a guess of the rest.
+
+    A file that is as it was written is known by its size and time from then on.
+    """
+    _update(objects, {hit.export.path: _without_digests(hit.export) for hit in plan.exports})
+
+
+def _without_digests(export: ExportedFile) -> ExportedFile:
+    size = mtime_ns = 0
+    with contextlib.suppress(OSError):
+        found = os.stat(export.path)
+        data = durable.read_regular(export.path)
+        if data is not None and _is_as_written(export, found, data):
+            size, mtime_ns = found.st_size, found.st_mtime_ns
+    return replace(export, digest="", conversation="", size=size, mtime_ns=mtime_ns)
+
+
+def _is_as_written(export: ExportedFile, found: os.stat_result, data: bytes) -> bool:
+    """Return whether ``export`` was put where an agent looks, and nothing was said in it since."""
+    if not export.conversation:
+        return export.is_unchanged(found.st_size, found.st_mtime_ns)
+    return sha256(data).hexdigest() == export.digest or _said(export, data) == export.conversation
+
+
+def _update(objects: GitStore, changed: dict[str, ExportedFile]) -> None:
+    if changed:
+        with objects.locked():
+            listed = [changed.get(export.path, export) for export in export_record.read(objects.git_dir)]
+            export_record.rewrite(objects.git_dir, listed)
+
+
+def _wanted(view: ObjectStore, plan: PurgePlan, text: str) -> _Wanted:
+    if text:
+        return _Wanted((text,), frozenset())
+    found: dict[str, None] = {}
+    if not plan.sessions:
+        for hit in plan.entries:
+            with contextlib.suppress(*DAMAGE, GitSessionError):
+                found |= dict.fromkeys(_texts(content.entry_of(view, hit.node)))
+    return _Wanted(tuple(found), frozenset(plan.sessions))
+
+
+def _texts(entry: object) -> Iterator[str]:
+    """Yield the texts of a message by which a copy of it is known."""
+    if not isinstance(entry, Message):
+        return
+    for block in entry.content:
+        if isinstance(block, Text | Thinking) and len(block.text) >= TEXT_MIN:
+            yield block.text
+        elif isinstance(block, ToolCall):
+            yield from (each for each in _strings(block.arguments) if len(each) >= _ARGUMENT_MIN)
+    if entry.output and len(entry.output) >= TEXT_MIN:
+        yield entry.output
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _strings(each)
+    elif hasattr(value, "values"):
+        for each in value.values():
+            yield from _strings(each)
+
+
+def _source(export: ExportedFile, data: bytes) -> Source | None:
+    """Return what an import would make of the file; ``None`` for one that is no agent's, or no session any more."""
+    if export.agent not in FORMATS:
+        return None
+    try:
+        return FORMATS[export.agent].split(data, name=discover.name_of(Path(export.path)), final=True)
+    except Malformed:
+        return None
+
+
+def _tombstones(source: Source | None, export: ExportedFile, wanted: _Wanted) -> tuple[Tombstones, int]:
+    """Return the keys by which an import knows what is to go, and how many records say it."""
+    if source is None:
+        return Tombstones(), 0
+    if export.session in wanted.sessions:
+        sid = session_ids.derived(source.agent, source.source_id, source.started_ms)
+        return Tombstones(sessions={sid: frozenset([import_session.root_digest(source)])}), len(source.records)
+    format = FORMATS[source.agent]
+    found = [record for record in (*source.records, *source.meta) if wanted.is_in(record.payload)]
+    drafts = [commit_writer.imported(format, record, None) for record in found]
+    removed = {digest for draft in drafts for digest in commit_writer.digests(draft)}
+    return Tombstones(frozenset(removed)), len(found)
+
+
+def _redact_file(export: ExportedFile, wanted: _Wanted) -> ExportedFile:
+    """Redact one file; the export as it is from then on. Raises ``Malformed`` and ``OSError``, and leaves the file."""
+    path = Path(export.path)
+    hide = _all_hidden if export.session in wanted.sessions else _hiding(wanted.texts)
+    for _ in range(_TRIES):
+        before = path.lstat()
+        if stat.S_ISLNK(before.st_mode):
+            raise Malformed(f"it is a link to {os.readlink(path)}", hint="redact or delete that file yourself")
+        data = durable.read_regular(path)
+        if data is None:
+            raise Malformed("it is gone")
+        made = redacted(data, hide)
+        _check(export, data, made, wanted)
+        scratch = path.parent / f".gitsession-{secrets.token_hex(8)}.tmp"
+        durable.write_new(scratch, made, mode=stat.S_IMODE(before.st_mode))
+        try:
+            if _stamp(path.lstat()) == _stamp(before):
+                os.rename(scratch, path)
+                durable.sync_directory(path.parent)
+                said = _said(export, made) if _is_as_written(export, before, data) else ""
+                digest = sha256(made).hexdigest()
+                return replace(export, digest=digest, conversation=said, size=0, mtime_ns=0)
+        finally:
+            scratch.unlink(missing_ok=True)
+    raise Malformed("it is being written to", hint=f"quit {export.agent} first")
+
+
+def _stamp(found: os.stat_result) -> tuple[int, int, int]:
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _check(export: ExportedFile, before: bytes, after: bytes, wanted: _Wanted) -> None:
+    """Raise ``Malformed`` if the agent would read something else than texts, or the text is still there."""
+    old, new = _source(export, before), _source(export, after)
+    if old is not None and (new is None or _shape(old) != _shape(new)):
+        raise Malformed(f"{export.agent} could not read it with the text taken out", hint="delete the file")
+    if wanted.is_in(after):
+        raise Malformed("the text is the name of a field there, or encoded otherwise", hint="delete the file")
+
+
+def _shape(source: Source) -> object:
+    """Return what an agent goes by when it reads a session: all but the texts."""
+    told = [FORMATS[source.agent].headline(record.payload) for record in source.records]
+    records = [
+        (record.line, record.parent, record.source_id, head.kind, head.role, head.calls)
+        for record, head in zip(source.records, told, strict=True)
+    ]
+    return source.source_id, source.leaf, records, len(source.problems)
+
+
+def _said(export: ExportedFile, data: bytes) -> str:
+    source = _source(export, data)
+    return resume.said(source).hex() if source is not None else ""
+
+
+Hide = Callable[[str, bool], str]
+"""Return what stands for a string of a document. The flag: whether it is in a field that holds texts."""
+
+
+def redacted(data: bytes, hide: Hide) -> bytes:
+    """Return ``data`` with ``hide`` of each string in it: a document of JSON, lines of JSON, or plain text."""
+    document = _parsed(data)
+    if document is not None:
+        return _spelled(data, document, hide)
+    lines = []
+    for line in data.split(b"\n"):
+        value = _parsed(line)
+        if value is not None:
+            lines.append(_spelled(line, value, hide))
+        else:
+            lines.append(hide(line.decode("utf-8", "surrogateescape"), True).encode("utf-8", "surrogateescape"))
+    return b"\n".join(lines)
+
+
+def _parsed(data: bytes) -> Any:
+    """Return the object or list that ``data`` is in JSON, else ``None``."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict | list) else None
+
+
+def _spelled(data: bytes, value: Any, hide: Hide) -> bytes:
+    hidden = _hidden(value, hide, is_text=False)
+    if hidden == value:
+        return data
+    indent = 2 if b"\n" in data.strip() else None
+    made = json.dumps(hidden, ensure_ascii=False, indent=indent, separators=None if indent else (",", ":"))
+    end = data[len(data.rstrip()) :]
+    return made.encode("utf-8", "surrogatepass") + end
+
+
+def _hidden(value: Any, hide: Hide, *, is_text: bool) -> Any:
+    if isinstance(value, str):
+        inner = _parsed(value.encode("utf-8", "surrogatepass")) if value[:1] in ("{", "[") else None
+        hidden = _hidden(inner, hide, is_text=is_text) if inner is not None else None
+        return json.dumps(hidden, ensure_ascii=False) if hidden != inner else hide(value, is_text)
+    if isinstance(value, list):
+        return [_hidden(each, hide, is_text=is_text) for each in value]
+    if isinstance(value, dict):
+        return {key: _hidden(each, hide, is_text=_is_text(key, each, is_text)) for key, each in value.items()}
+    return value
+
+
+_TEXTS = frozenset(
+    [
+        *("text", "thinking", "content", "message", "output", "summary", "title", "prompt", "query", "command", "cmd"),
+        *("aggregated_output", "formatted_output", "stdout", "stderr", "lastPrompt", "customTitle", "aiTitle"),
+        "image_url",
+    ]
+)
+"""Fields that hold a text, or a list of texts, in the files of the agents."""
+_ALL_TEXTS = frozenset(["arguments", "input", "toolUseResult", "details"])
+"""Fields below which all is text: what a tool was given and what it gave."""
+_MODES = frozenset(["auto", "concise", "detailed", "none"])
+"""Words that codex has in ``summary`` for how it is to summarise."""
+
+
+def _is_text(key: str, value: Any, is_below: bool) -> bool:
+    """Return whether strings in the field ``key`` are texts. ``is_below``: those of the fields around it are."""
+    if is_below or key in _ALL_TEXTS:
+        return True
+    if key == "data":
+        return isinstance(value, str) and len(value) >= _ARGUMENT_MIN
+    is_plain = isinstance(value, str) or (isinstance(value, list) and all(isinstance(each, str) for each in value))
+    return key in _TEXTS and is_plain and not (key == "summary" and value in _MODES)
+
+
+def _hiding(texts: Sequence[str]) -> Hide:
+    """Return what puts ``MARK`` in the place of each of ``texts``, longest spelling first."""
+    found = {one.decode("utf-8", "surrogatepass") for text in texts for one in finding.spellings(text)}
+    spelled = sorted(found, key=len, reverse=True)
+
+    def hide(value: str, _is_text: bool) -> str:
+        for one in spelled:
+            value = value.replace(one, MARK)
+        return value
+
+    return hide
+
+
+def _all_hidden(value: str, is_text: bool) -> str:
+    """Hide texts, and elsewhere what is more than one word or not in ASCII: ids, times, folders and names of kinds
+    stay, so that the file still opens."""
+    if is_text:
+        return MARK if value.strip() else value
+    is_word = len(value.split()) <= 1 and (value.isascii() or os.path.isabs(value))
+    return value if is_word else MARK

@@ -1,0 +1,279 @@
+"""What is to be purged, worked out before anything is: one entry, a session, or all that says a text. Reads only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from gitsession import progress
+from gitsession.codec.digest import digest as digest_of
+from gitsession.errors import NotFound
+from gitsession.git.types import Oid
+from gitsession.model.entries import Fork
+from gitsession.purge import tombstone_commits
+from gitsession.sessions import content, graph, operation_log, tombstone
+from gitsession.sessions.export_record import ExportHit
+from gitsession.sessions.gaps import DAMAGE
+from gitsession.sessions.node import Node, before, load
+from gitsession.sessions.tombstone_set import FILE, WITHHELD_OID, Tombstones
+from gitsession.store import refs
+from gitsession.store.interface import ObjectStore
+from gitsession.workspace import trees
+
+NESTED_MAX = 3
+"""So often a text may be JSON within JSON, and is found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """An entry that goes. ``session``: one whose ref leads to it; ``digest``: what the set calls it."""
+
+    session: str
+    node: Node
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileHit:
+    """A captured file that goes, in every checkpoint that holds it. ``path``: where one of them has it."""
+
+    session: str
+    path: str
+    oid: Oid
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What a purge does not reach, and why."""
+
+    where: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class PurgePlan:
+    """``more``: what the set grows by. ``problems``: what stays nevertheless.
+
+    ``exports``: files that this store wrote, and that hold it; ``texts``: by which they were found.
+    """
+
+    more: Tombstones = field(default_factory=Tombstones)
+    entries: tuple[Hit, ...] = ()
+    files: tuple[FileHit, ...] = ()
+    sessions: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    exports: tuple[ExportHit, ...] = ()
+    texts: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.more and not self.exports
+
+
+def entry(store: ObjectStore, sid: str, found: Node) -> PurgePlan:
+    """One entry. Raises ``NotFound`` for one at which a session begins: that goes with the session."""
+    if _begins(found):
+        raise NotFound(
+            f"{found.oid[:12]} is where session {sid} begins: it goes with the whole session",
+            hint="`gitsession purge SESSION`, without an entry",
+        )
+    return _wanted(store, [Hit(sid, found, _digest(store, found))], [])
+
+
+def session(store: ObjectStore, sid: str) -> PurgePlan:
+    """All of a session; what a fork of it shares stays with the fork. Raises ``NotFound``."""
+    found = store.refs(refs.session(sid))
+    if not found:
+        raise NotFound(f"no session {sid}")
+    began = {digest for value in found.values() for digest in _beginnings(store, sid, value)}
+    more = Tombstones(sessions={sid: frozenset(began)})
+    shared = [
+        Problem(other, "was forked from it, and keeps what they share")
+        for other in sorted(_sharing(store, sid, found.values()))
+    ]
+    hits = [Hit(sid, node, "") for node in _own(store, sid)]
+    return PurgePlan(more, tuple(hits), (), (sid,), (*shared, *_staying(store, hits)))
+
+
+def saying(store: ObjectStore, text: str, sids: Iterable[str] | None = None) -> PurgePlan:
+    """Every entry that says ``text``, letter by letter, and every captured file; in all sessions, or in ``sids``.
+
+    Found in JSON and in JSON within it, too; in summaries, titles and labels. Not found where it was changed on the
+    way: encoded otherwise, or cut in two.
+    """
+    every = sorted({refs.session_of(name) for name in store.refs(refs.SESSIONS)} - {""})
+    spelled = spellings(text)
+    entries: dict[Oid, Hit] = {}
+    files: dict[Oid, FileHit] = {}
+    problems: list[Problem] = []
+    searched: dict[Oid, bool] = {}
+    for sid in progress.each("Looking through sessions", every if sids is None else list(sids)):
+        for node in _all(store, sid):
+            try:
+                parts = content.kept(store, node)
+                data = content.whole(store, node, parts)
+            except DAMAGE as error:
+                problems.append(Problem(node.oid, f"cannot be read, so it was not searched: {error}"))
+                continue
+            if says(data, text, spelled):
+                if _begins(node):
+                    problems.append(Problem(node.oid, f"session {sid} begins with it: purge the whole session"))
+                else:
+                    entries.setdefault(node.oid, Hit(sid, node, digest_of(parts.stored, parts.holes).hex()))
+            for path, oid in _files(store, parts.files):
+                if oid == WITHHELD_OID:
+                    continue
+                if oid not in searched:
+                    searched[oid] = any(spelling in store.read(oid)[1] for spelling in spelled)
+                if searched[oid]:
+                    files.setdefault(oid, FileHit(sid, path, oid))
+    found = _wanted(store, entries.values(), files.values())
+    told = (*found.problems, *problems, *_in_commands(store, text))
+    return PurgePlan(found.more, found.entries, found.files, (), told)
+
+
+def spellings(text: str) -> tuple[bytes, ...]:
+    """The bytes by which ``text`` stands in a payload: as it is, and escaped as JSON does, again and again."""
+    found = {text}
+    for _ in range(NESTED_MAX):
+        found |= {json.dumps(one, ensure_ascii=ascii)[1:-1] for one in found for ascii in (False, True)}
+    return tuple(sorted(one.encode("utf-8", "surrogatepass") for one in found))
+
+
+def says(data: bytes, text: str, spelled: tuple[bytes, ...]) -> bool:
+    """Whether a payload says ``text``. ``spelled``: of ``spellings``."""
+    if any(spelling in data for spelling in spelled):
+        return True
+    if b"\\" not in data:
+        return False
+    return any(text in string for line in data.split(b"\n") for string in _strings(line))
+
+
+def _strings(line: bytes) -> Iterator[str]:
+    """Every string and key of a line of JSON: what escapes as nobody else does is found so."""
+    try:
+        todo = [json.loads(line)]
+    except (ValueError, RecursionError):
+        return
+    while todo:
+        value = todo.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, list):
+            todo += value
+        elif isinstance(value, dict):
+            todo += [*value.keys(), *value.values()]
+
+
+def _wanted(store: ObjectStore, entries: Iterable[Hit], files: Iterable[FileHit]) -> PurgePlan:
+    entries, files = tuple(entries), tuple(files)
+    keys = {hit.digest for hit in entries} | {FILE + hit.oid for hit in files}
+    more = Tombstones(frozenset(keys))
+    return PurgePlan(more, entries, files, (), _staying(store, entries))
+
+
+def _all(store: ObjectStore, sid: str) -> Iterator[Node]:
+    """Every entry that a ref of a session leads to, those that it shares too, each once."""
+    seen: set[Oid] = set()
+    for value in store.refs(refs.session(sid)).values():
+        oid: Oid | None = value
+        while oid is not None and oid not in seen:
+            seen.add(oid)
+            try:
+                node = load(store, oid)
+            except DAMAGE:
+                oid = before(store, oid)
+                continue
+            if not node.is_tombstone:
+                yield node
+            oid = node.parent
+
+
+def _own(store: ObjectStore, sid: str) -> Iterator[Node]:
+    """The entries of a session without those of the one it was forked from."""
+    seen: set[Oid] = set()
+    for value in store.refs(refs.session(sid)).values():
+        for node in graph.line(store, value):
+            if node.oid in seen:
+                break
+            seen.add(node.oid)
+            yield node
+            if content.begins_fork(store, node, sid):
+                break
+
+
+def _beginnings(store: ObjectStore, sid: str, leaf: Oid) -> Iterator[str]:
+    """The digests of the entries at which a session began, as far as the line of ``leaf`` goes.
+
+    For a fork also the first entry of that line: another clone may have a branch of it that begins above its ``fork``
+    entry, and its checkpoints may stand on the line of the older session.
+    """
+    first = None
+    try:
+        for node in graph.line(store, leaf):
+            if first is None and content.begins_fork(store, node, sid):
+                first = node
+            if node.parent is None:
+                yield _digest(store, node)
+    except DAMAGE:
+        if first is None:
+            raise
+    if first is not None:
+        yield _digest(store, first)
+
+
+def _sharing(store: ObjectStore, sid: str, leaves: Iterable[Oid]) -> set[str]:
+    """Other sessions that lead to an entry of this one."""
+    own = {node.oid for node in _own(store, sid)}
+    found = set()
+    for name, value in store.refs(refs.SESSIONS).items():
+        other = refs.session_of(name)
+        if other and other != sid and other not in found and any(node.oid in own for node in _line(store, value)):
+            found.add(other)
+    return found
+
+
+def _line(store: ObjectStore, leaf: Oid) -> Iterator[Node]:
+    try:
+        yield from graph.line(store, leaf)
+    except DAMAGE:
+        return
+
+
+def _digest(store: ObjectStore, node: Node) -> str:
+    parts = content.kept(store, node)
+    return (tombstone.stands_for(node, parts) or digest_of(parts.stored, parts.holes)).hex()
+
+
+def _begins(node: Node) -> bool:
+    return node.source is None and (node.parent is None or node.kind == Fork.kind)
+
+
+def _files(store: ObjectStore, tree: Oid | None) -> Iterator[tuple[str, Oid]]:
+    for path, file in trees.walk(store, tree):
+        yield path, file.oid
+
+
+def _staying(store: ObjectStore, entries: Sequence[Hit]) -> tuple[Problem, ...]:
+    """Where else the entries are: at remotes, and what a redaction put there in the record of that."""
+    told = "was redacted before: what that left to read stays in the history of the set"
+    redacted = [hit for hit in entries if hit.node.replaces] if tombstone_commits.is_given(store) else []
+    records = (Problem(f"{hit.session}@{hit.node.oid[:12]}", told) for hit in redacted)
+    return (*_at_remotes(store, {hit.node.oid for hit in entries}), *records)
+
+
+def _at_remotes(store: ObjectStore, oids: set[Oid]) -> tuple[Problem, ...]:
+    """Remotes that are known to hold one of ``oids``."""
+    found: dict[str, None] = {}
+    for name, value in store.refs("refs/remotes/").items():
+        remote = name.removeprefix("refs/remotes/").partition("/")[0]
+        if remote not in found and refs.target(value) is None and any(node.oid in oids for node in _line(store, value)):
+            found[remote] = None
+    return tuple(Problem(remote, "this remote has it, until it hears of the purge by a push") for remote in found)
+
+
+def _in_commands(store: ObjectStore, text: str) -> Iterator[Problem]:
+    for operation in operation_log.history(store):
+        if text in operation.command and operation.command.split(" ")[0] not in ("label", "name"):
+            yield Problem(operation.id, f"the operation log says it: {operation.command[:80]}")

@@ -1,0 +1,130 @@
+"""git's notes (`refs/notes/`) after a purge: those on what is gone go, those on what has another name now go along.
+
+A note is a blob under the name of what it is on, which git cuts in two and more where there are many. What a user wrote
+there about a purged entry may say what was purged; so the history of a notes ref ends with a purge that changes it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+
+from gitsession.codec.message import trailers_of
+from gitsession.errors import Corrupt, Malformed, MissingObject
+from gitsession.git.objects import encode_tree, oid_of, parse_commit, parse_tree
+from gitsession.git.types import Oid, Reader
+from gitsession.purge import select_objects
+from gitsession.purge.rewriting import Rewriter
+from gitsession.sessions.layout import FILE_MODE, TREE_MODE
+from gitsession.sessions.tombstone_set import Tombstones
+
+REFS = "refs/notes/"
+
+_OID = re.compile(r"[0-9a-f]{40}")
+_DEPTH_MAX = 20
+_DAMAGE = (Malformed, Corrupt, MissingObject)
+
+
+def moved(reader: Reader, found: Tombstones, rewriter: Rewriter, new: Mapping[str, Oid]) -> dict[str, Oid]:
+    """Where the refs of notes among ``new`` lead, which says where all others do. What they lead to is put among the
+    objects of ``rewriter``. Raises what reading raises.
+    """
+    tips = {name: oid for name, oid in new.items() if name.startswith(REFS)}
+    if not tips:
+        return {}
+    others = [oid for name, oid in new.items() if name not in tips]
+    on = {on for oid in tips.values() for on, _ in _notes(reader, parse_commit(reader.read(oid)[1]).tree)}
+    out = _out(reader, found, rewriter, on, others)
+    return {name: _rewritten(reader, oid, rewriter, out) for name, oid in tips.items()}
+
+
+def going(
+    reader: Reader,
+    found: Tombstones,
+    rewriter: Rewriter,
+    kinds: Mapping[Oid, str],
+    refs: Mapping[str, Oid],
+    gone: AbstractSet[Oid],
+) -> set[Oid]:
+    """Commits of notes, of whatever time, that hold one on what is out; and what only those hold.
+
+    ``kinds``: every object there is; ``gone``: what goes anyway; ``refs``: where all lead now.
+    """
+    if not any(name.startswith(REFS) for name in refs):
+        return set()
+    commits = [oid for oid, kind in kinds.items() if kind == "commit" and oid not in gone]
+    held = {oid: on for oid in commits if (on := _held(reader, oid))}
+    others = [oid for name, oid in refs.items() if not name.startswith(REFS)]
+    out = _out(reader, found, rewriter, set().union(*held.values()), others)
+    bad = {oid for oid, on in held.items() if on & out}
+    kept = select_objects.below(reader, (oid for oid in commits if oid not in bad))
+    return bad | select_objects.below(reader, bad, without=kept)
+
+
+def _out(reader: Reader, found: Tombstones, rewriter: Rewriter, on: AbstractSet[Oid], tips: Iterable[Oid]) -> set[Oid]:
+    """The commits among ``on`` that go, or in whose place something else stands. ``tips``: what stays."""
+    there = {oid for oid in on if _mapped(rewriter, oid) is not None}
+    out = {oid for oid in there if rewriter.is_gone(oid)}
+    if found.sessions:
+        out |= select_objects.of_purged_sessions(reader, found, there, tips)
+    return out
+
+
+def _rewritten(reader: Reader, tip: Oid, rewriter: Rewriter, out: AbstractSet[Oid]) -> Oid:
+    data = reader.read(tip)[1]
+    tree = parse_commit(data).tree
+    notes = dict(_notes(reader, tree))
+    left = {_mapped(rewriter, on) or on: note for on, note in notes.items() if on not in out}
+    if left == notes:
+        return tip
+    others = {name: (mode, oid) for mode, name, oid in parse_tree(reader.read(tree)[1]) if _is_other(name)}
+    new = encode_tree({**others, **{on: (FILE_MODE, note) for on, note in left.items()}})
+    head, _, message = data.partition(b"\n\n")
+    people = [line for line in head.split(b"\n") if line.startswith((b"author ", b"committer "))]
+    made = b"\n".join([b"tree " + oid_of("tree", new).encode(), *people]) + b"\n\n" + message
+    rewriter.objects[oid_of("tree", new)] = ("tree", new)
+    rewriter.objects[oid_of("commit", made)] = ("commit", made)
+    return oid_of("commit", made)
+
+
+def _mapped(rewriter: Rewriter, on: Oid) -> Oid | None:
+    """What the commit ``on`` is called now; ``None`` for what is none, or is not here."""
+    try:
+        return rewriter.commit(on)
+    except _DAMAGE:
+        return None
+
+
+def _held(reader: Reader, oid: Oid) -> set[Oid]:
+    """What the notes are on that a commit holds; an entry holds none."""
+    try:
+        commit = parse_commit(reader.read(oid)[1])
+    except _DAMAGE:
+        return set()
+    try:
+        trailers_of(commit.message)
+        return set()
+    except Malformed:
+        pass
+    try:
+        return {on for on, _ in _notes(reader, commit.tree)}
+    except _DAMAGE:
+        return set()
+
+
+def _notes(reader: Reader, tree: Oid) -> Iterator[tuple[Oid, Oid]]:
+    """What each note is on, and the note."""
+    stack = [("", tree, 0)]
+    while stack:
+        base, at, depth = stack.pop()
+        for mode, name, oid in parse_tree(reader.read(at)[1]):
+            if mode == TREE_MODE and depth < _DEPTH_MAX and len(name) == 2:
+                stack.append((base + name, oid, depth + 1))
+            elif mode == FILE_MODE and _OID.fullmatch(base + name):
+                yield base + name, oid
+
+
+def _is_other(name: str) -> bool:
+    """What lies at the top of a tree of notes and is none: git leaves it alone, too."""
+    return len(name) != 2 and not _OID.fullmatch(name)

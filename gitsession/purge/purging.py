@@ -1,0 +1,352 @@
+"""A purge where it happens: every ref led to the history without what was purged, every local copy gone.
+
+    0  the mark `purge-pending` is on disk; from here on whoever opens the store goes on where this one stopped
+    1  the set has grown (``add``; who syncs has merged it): every way to write knows of it
+    2  every ref to what the rewrite makes of it, in one record: sessions, what remotes have, trash, operation log
+    3  objects dropped by name; what is derived, spooled, set aside and left over, too
+    4  the mark goes, and what was looked at is noted, so that the next look is at news only
+
+Each step may be done again, to the same end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gitsession import progress
+from gitsession.codec import message
+from gitsession.codec.digest import digest as digest_of
+from gitsession.codec.holes import Stored
+from gitsession.durable import replace as replace_file
+from gitsession.durable import sync_directory
+from gitsession.errors import Ambiguous, Corrupt, Malformed, MissingObject, RefMoved, Refused, Unavailable
+from gitsession.git import process
+from gitsession.git.types import Kind, Oid, Reader, RefValue
+from gitsession.purge import derived_files, notes, renamed, select_objects, tombstone_commits
+from gitsession.purge.rewriting import Rewriter
+from gitsession.purge.rewriting_log import rewrite_log
+from gitsession.redaction.original import Original
+from gitsession.sessions import content, node, operation_log, tombstone, tombstone_set
+from gitsession.sessions.node import Node
+from gitsession.sessions.tombstone_set import Replacement, Tombstones
+from gitsession.store import change_stamp, create, flush_record, published, refs
+from gitsession.store.drop_objects import Sweep, check_alone
+from gitsession.store.drop_objects import finish as finish_dropping
+from gitsession.store.git_store import GitStore
+from gitsession.store.repack_lock import packing
+
+DONE = f"{create.CONTROL}/purged"
+TRIES = 6
+_LOOK_AFRESH = 256
+"""So many refs that moved since: the next look is to begin there."""
+
+_APART = (refs.OPLOG, refs.TOMBSTONES)
+_OURS = ("refs/heads/", "refs/remotes/", "refs/gitsession/")
+
+
+@dataclass(frozen=True, slots=True)
+class Purged:
+    """``moved``: refs; ``dropped``: objects; ``mapped``: commits that are others now, old to new."""
+
+    moved: tuple[str, ...] = ()
+    dropped: int = 0
+    mapped: Mapping[Oid, Oid] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a set would take away from a store: entries that go, and refs that then lead elsewhere."""
+
+    gone: tuple[Node, ...]
+    moved: tuple[str, ...]
+
+
+def is_pending(store: GitStore) -> bool:
+    """Whether a purge was begun here and has not ended."""
+    return create.is_purge_pending(store.git_dir)
+
+
+def add(store: GitStore, more: Tombstones, at_ms: int) -> Purged:
+    """Purge ``more``, and finish what was begun. Raises ``Refused`` where it cannot be done, ``Unavailable``."""
+    begin(store)
+    while True:
+        tip = store.ref(refs.TOMBSTONES)
+        seen = {oid for _, oid in published.seen(store.git_dir, store.refs(refs.TRACKING), refs.TOMBSTONES)}
+        grown = tombstone_commits.added(store, tip, more, at_ms, seen)
+        if grown.oid == tip:
+            break
+        try:
+            with store.transaction() as tx:
+                tx.put_all(grown.objects)
+                tx.move(refs.TOMBSTONES, grown.oid, expected=tip)
+            break
+        except RefMoved:
+            continue
+    return apply(store)
+
+
+def replace(store: GitStore, replacements: Mapping[str, tuple[str, Stored]], at_ms: int) -> Purged:
+    """Put others in the place of entries: by digest, the form and what is stored from now on.
+
+    The chains of what follows stay. Each has the kind and the author of what it replaces: a tombstone in its place
+    must say the same whatever stood there last. Raises ``Refused`` as ``add``, ``Malformed`` for what is no payload.
+    """
+    found = {digest: Replacement(form, stored) for digest, (form, stored) in replacements.items()}
+    same = {digest for digest, by in found.items() if by.digest == digest}
+    kept = {digest: by for digest, by in found.items() if digest not in same}
+    for one in preview(store, Tombstones(frozenset(kept))).gone:
+        by = kept.get(one.replaces.hex()) or kept.get(_digest_of(store, one))
+        words = tombstone.words_of(one, by) if by is not None else None
+        if words is not None and (message.kind_of(words), words.role) != (one.kind, one.role):
+            raise Refused(f"what is to replace {one.oid[:12]} is no {one.role} {one.kind}: {words.role} {words.kind}")
+    return add(store, Tombstones(replaced=kept), at_ms) if kept else Purged()
+
+
+def _digest_of(store: GitStore, one: Node) -> str:
+    parts = content.kept(store, one)
+    return digest_of(parts.stored, parts.holes).hex()
+
+
+def begin(store: GitStore) -> None:
+    """Step 0. Raises as ``check``."""
+    check(store)
+    file = store.git_dir / create.PURGE_PENDING
+    with _disk_may_say_no():
+        if not file.exists():
+            replace_file(file, b"", by=file.with_suffix(".tmp"))
+
+
+@contextmanager
+def _disk_may_say_no() -> Iterator[None]:
+    """Raises ``Unavailable``."""
+    try:
+        yield
+    except OSError as error:
+        hint = "what was begun goes on when the store is opened again"
+        raise Unavailable(f"cannot take out what was purged: {error.strerror}", hint=hint) from error
+
+
+def check(store: GitStore) -> None:
+    """Raises ``Refused`` where a purge would leave a copy, or take what it must not."""
+    if store.read_only:
+        raise Unavailable(f"{store.git_dir} is read-only here")
+    check_alone(store.git_dir)
+    if store.damage():
+        raise Refused("a file of the journal is damaged, and may hold it", hint="`gitsession repair` first")
+
+
+def preview(store: GitStore, more: Tombstones) -> Preview:
+    """What ``add`` would do. Reads only."""
+    rewriter = Rewriter(store, tombstone_set.read(store) | more)
+    named = _named(store)
+    looked = progress.each("Looking through branches", named.items())
+    moved = tuple(name for name, oid in looked if rewriter.ref(name, oid) != oid)
+    gone = [node.load(store, oid) for oid in rewriter.gone()]
+    return Preview(tuple(gone), moved)
+
+
+def apply(store: GitStore, found: Tombstones | None = None, *, thorough: bool = False) -> Purged:
+    """Make the store what the set says. Cheap where nothing is to do.
+
+    ``thorough``: look through all commits for it, also those that no ref leads to any more.
+    Raises ``Refused`` where it cannot be done here, ``Unavailable`` where others keep writing, or the disk
+    says no.
+    """
+    tip = store.ref(refs.TOMBSTONES)
+    if found is None:
+        found = tombstone_commits.NONE if tip is None else tombstone_commits.at(store, tip)
+    if not found and not is_pending(store):
+        return Purged()
+    done = _done(store.git_dir)
+    is_done = done.tip == tip and not is_pending(store) and _is_as_said(store, found, done)
+    if is_done and not (thorough and _lies_unreached(store, found)):
+        return Purged()
+    begin(store)
+    with _disk_may_say_no():
+        with packing(store.git_dir):
+            applied, settled = _carry_out(store, found)
+        with store.locked():
+            flush_record.mark_purged(store.git_dir)
+        _note(store.git_dir, _Done(tip, settled, ""))
+        (store.git_dir / create.PURGE_PENDING).unlink(missing_ok=True)
+        sync_directory(store.git_dir / create.CONTROL)
+    return applied
+
+
+def _is_as_said(store: GitStore, found: Tombstones, done: _Done) -> bool:
+    """Whether the store holds nothing of what was purged, as far as it is not known from the last look."""
+    fingerprint = change_stamp.fingerprint(store.git_dir)  # before the look: later moves are news to the next one
+    if done.fingerprint == fingerprint:
+        return True
+    named = _named(store)
+    rewriter = Rewriter(store, found, clean=done.refs)
+    if not all(rewriter.ref(name, oid) == oid for name, oid in named.items()):
+        return False
+    seen = frozenset(named.values())
+    if not done.fingerprint or len(seen - done.refs) > _LOOK_AFRESH:
+        _note(store.git_dir, _Done(done.tip, seen, fingerprint))
+    return True
+
+
+def _lies_unreached(store: GitStore, found: Tombstones) -> bool:
+    """Whether a commit of what was purged is there, as plain git leaves one that it fetched and then led a ref away."""
+    rewriter = Rewriter(store, found)
+    return any(kind == "commit" and rewriter.commit(oid) != oid for oid, kind in Sweep(store).kinds().items())
+
+
+def _carry_out(store: GitStore, found: Tombstones) -> tuple[Purged, frozenset[Oid]]:
+    """Steps 2 and 3; and what refs held when nothing of it was left."""
+    moved: set[str] = set()
+    mapped: dict[Oid, Oid] = {}
+    with store.locked():
+        finish_dropping(store.git_dir)
+    for _ in range(TRIES):
+        try:
+            rewriter, changed = _move_refs(store, found)
+        except RefMoved:
+            continue
+        moved |= changed
+        mapped |= rewriter.mapped
+        dropped, settled = _drop(store, found, rewriter)
+        if settled is not None:
+            return Purged(tuple(sorted(moved)), dropped, mapped), settled
+    raise Unavailable("others keep writing to the store", hint="what was begun goes on when it is opened again")
+
+
+def _drop(store: GitStore, found: Tombstones, rewriter: Rewriter) -> tuple[int, frozenset[Oid] | None]:
+    """Step 3: how many objects are gone, and what refs held then; ``None`` where others wrote meanwhile, and all is to
+    be done again.
+    """
+    sweep = Sweep(store)
+    kinds, log = sweep.kinds(), store.ref(refs.OPLOG)
+    now = _every_ref(store)
+    going = select_objects.find(store, found, kinds, now.values(), rewriter)
+    going |= notes.going(store, found, rewriter, kinds, now, going) | select_objects.old_sets(
+        store, kinds, now.values()
+    )
+    words = derived_files.words_of(select_objects.texts(store, [oid for oid in rewriter.gone() if oid in kinds]))
+    hidden = store.vault.digests()
+    if hidden:
+        store.vault.keep(list(_originals(store, rewriter, hidden)))
+        named = {bytes.fromhex(key) for key in {*found.removed, *found.replaced} if ":" not in key}
+        store.vault.forget(hidden & {*named, *select_objects.digests(store, going, kinds)})
+    with store.locked():
+        derived_files.remove(store.git_dir, words, files_too=found.has_files)
+
+    held: dict[str, Oid] = {}
+
+    def is_settled() -> bool:
+        now = _every_ref(store)
+        held.update({name: oid for name, oid in now.items() if name not in _APART})
+        return not going & set(now.values()) and _leads_nowhere_new(store, rewriter, now, log, going)
+
+    return (len(going), frozenset(held.values())) if sweep.drop(going, is_settled) else (0, None)
+
+
+def _originals(store: GitStore, rewriter: Rewriter, hidden: set[bytes]) -> Iterator[Original]:
+    """Originals that are here of entries in whose place others stand, for those: what a redaction elsewhere hides."""
+    for oid in rewriter.gone():
+        try:
+            before, after = node.load(store, oid), node.load(rewriter, rewriter.mapped[oid])
+            old, new = content.kept(store, before), content.kept(rewriter, after)
+            digest = digest_of(old.stored, old.holes)
+            original = store.vault.original(digest, before.chain) if digest in hidden else None
+        except (Malformed, Corrupt, MissingObject, Ambiguous):
+            continue
+        if original is not None and not after.is_tombstone:
+            yield Original(digest_of(new.stored, new.holes), after.chain, original)
+
+
+def _move_refs(store: GitStore, found: Tombstones) -> tuple[Rewriter, set[str]]:
+    """Step 2. Raises ``RefMoved`` where somebody was faster."""
+    rewriter = Rewriter(store, found)
+    named = _named(store)
+    _refuse_tags(store, rewriter)
+    looked = progress.each("Looking through branches", named.items())
+    new = {name: rewriter.ref(name, oid) for name, oid in looked}
+    new |= notes.moved(store, found, rewriter, new)
+    log = store.ref(refs.OPLOG)
+    if log is not None:
+        named[refs.OPLOG], new[refs.OPLOG] = log, rewrite_log(store, log, rewriter)
+    moved = {name for name, oid in new.items() if oid != named[name]}
+    gone = {name for name in moved if name.startswith(refs.TRASH) and rewriter.is_purged(name)}
+    if moved:
+        renamed.add(store.git_dir, rewriter.mapped)
+        with store.transaction() as tx:
+            tx.put_all(rewriter.objects)
+            for name in sorted(moved):
+                tx.move(name, None if name in gone else new[name], expected=named[name])
+            for name in (name for trashed in gone for name in refs.choices(refs.session_of(refs.taken_out(trashed)))):
+                value = store.ref(name)
+                if value is not None and refs.target(value) in gone:
+                    tx.move(name, None, expected=value)
+    return rewriter, moved
+
+
+def _leads_nowhere_new(
+    store: GitStore, rewriter: Rewriter, now: Mapping[str, Oid], log: RefValue | None, going: set[Oid]
+) -> bool:
+    """Whether what refs and commands name by now, which others may have written, is what the rewrite leaves."""
+    for operation in operation_log.back(store, store.ref(refs.OPLOG)):
+        if operation.id == log:
+            break
+        if going & set(operation.named):
+            return False
+    return all(rewriter.ref(name, oid) == oid for name, oid in now.items() if name != refs.OPLOG)
+
+
+def _named(store: GitStore) -> dict[str, Oid]:
+    """The refs that the rewrite moves, but the operation log."""
+    return {name: value for name, value in _every_ref(store).items() if name not in _APART}
+
+
+def _every_ref(store: GitStore) -> dict[str, Oid]:
+    """The refs that lead to commits. Other people's may lead to anything."""
+    found = {}
+    for name, value in store.refs("refs/").items():
+        if refs.target(value) is None and (name.startswith(_OURS) or _is_commit(store, value)):
+            found[name] = value
+    return found
+
+
+def _is_commit(reader: Reader, oid: Oid) -> bool:
+    try:
+        kind: Kind = reader.read(oid)[0]
+    except (Corrupt, MissingObject):  # a tag (``_refuse_tags``), or one that leads nowhere
+        return False
+    return kind == "commit"
+
+
+def _refuse_tags(store: GitStore, rewriter: Rewriter) -> None:
+    """A tag has a name of its own for what it leads to, and may be signed: it is its owner's to take away."""
+    told = process.run(store.git_dir, "for-each-ref", "--format=%(refname) %(objecttype) %(*objectname) %(*objecttype)")
+    for line in told.out.decode("utf-8", "replace").splitlines():
+        name, kind, *to = line.split(" ")
+        if kind == "tag" and to[1:] == ["commit"] and rewriter.commit(to[0]) != to[0]:
+            raise Refused(f"the tag {name} leads to what is to be purged", hint="`git tag -d` takes it away")
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """``tip``: the set that was carried out; ``refs``: what they held; ``fingerprint``: of the store then, if known."""
+
+    tip: Oid | None
+    refs: frozenset[Oid]
+    fingerprint: str
+
+
+def _done(git_dir: Path) -> _Done:
+    try:
+        value = json.loads((git_dir / DONE).read_bytes())
+        return _Done(value["tip"], frozenset(value["refs"]), value["fingerprint"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return _Done("", frozenset(), "")
+
+
+def _note(git_dir: Path, done: _Done) -> None:
+    data = json.dumps({"tip": done.tip, "refs": sorted(done.refs), "fingerprint": done.fingerprint}).encode()
+    replace_file(git_dir / DONE, data, by=git_dir / f"{DONE}.tmp")

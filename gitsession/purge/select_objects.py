@@ -1,0 +1,202 @@
+"""Which objects of a store are to go: by name, from what the set of tombstones says, and never for being unreached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+
+from gitsession import progress
+from gitsession.codec import cbor
+from gitsession.codec.digest import digest as digest_of
+from gitsession.errors import Corrupt, Malformed, MissingObject
+from gitsession.git.objects import SUBMODULE_MODE, parse_commit, parse_tree
+from gitsession.git.types import Oid, Reader
+from gitsession.model.entries import Fork
+from gitsession.purge.rewriting import Rewriter
+from gitsession.sessions import content, layout, node, tombstone_set
+from gitsession.sessions.node import Node
+from gitsession.sessions.tombstone_set import Tombstones
+
+_DAMAGE = (Malformed, Corrupt, MissingObject)
+
+
+def find(
+    reader: Reader, tombstones: Tombstones, kinds: Mapping[Oid, str], tips: Iterable[Oid], rewriter: Rewriter
+) -> set[Oid]:
+    """``kinds``: every object there is; ``tips``: where refs lead now, which all stays.
+
+    Commits that the rewrite changes, wherever they lie, and those of purged sessions that no ref leads to; what only
+    those hold; and what holds purged bytes and is held by no commit.
+    """
+    commits = [oid for oid, kind in kinds.items() if kind == "commit"]
+    bad = {oid for oid in progress.each("Looking for what goes", commits) if rewriter.commit(oid) != oid}
+    if tombstones.sessions:
+        bad |= of_purged_sessions(reader, tombstones, commits, tips)
+    kept = below(reader, (oid for oid in commits if oid not in bad))
+    victims = bad | below(reader, bad, without=kept)
+    for oid, kind in kinds.items():
+        if oid in kept or oid in victims:
+            continue
+        if kind == "blob" and (tombstones.has_file(oid) or tombstones.has_entry(digest_of(reader.read(oid)[1]).hex())):
+            victims.add(oid)
+    loose_trees = [oid for oid, kind in kinds.items() if kind == "tree" and oid not in kept and oid not in victims]
+    while more := {oid for oid in loose_trees if oid not in victims and _holds(reader, oid, victims)}:
+        victims |= more
+    return victims
+
+
+def old_sets(reader: Reader, kinds: Mapping[Oid, str], tips: Iterable[Oid]) -> set[Oid]:
+    """Sets of tombstones that nobody was given, and to which no ref leads any more (``tombstones.added``)."""
+    sets = {oid for oid, kind in kinds.items() if kind == "commit" and _is_set(reader, oid)}
+    kept = reached(reader, (oid for oid in tips if oid in sets))
+    old = sets - kept
+    return old | below(reader, old, without=below(reader, kept)) if old else old
+
+
+def _is_set(reader: Reader, oid: Oid) -> bool:
+    if not reader.read(oid)[1].endswith(b" purged\n"):
+        return False
+    try:
+        tombstone_set.at(reader, oid)
+    except _DAMAGE:
+        return False
+    return True
+
+
+def digests(reader: Reader, victims: AbstractSet[Oid], kinds: Mapping[Oid, str]) -> Iterator[bytes]:
+    """Of the entries that go with ``victims``: of which no commit that stays holds the tree."""
+    for oid in victims:
+        if kinds.get(oid) == "commit":
+            try:
+                tree = parse_commit(reader.read(oid)[1]).tree
+                if tree in victims:
+                    parts = content.kept_in(reader, tree)
+                    yield digest_of(parts.stored, parts.holes)
+            except _DAMAGE:
+                continue
+
+
+def below(reader: Reader, commits: Iterable[Oid], *, without: AbstractSet[Oid] = frozenset()) -> set[Oid]:
+    """The trees and blobs that commits hold; none of ``without``, nor what is below those."""
+    found: set[Oid] = set()
+    for commit in commits:
+        try:
+            todo = [parse_commit(reader.read(commit)[1]).tree]
+        except _DAMAGE:
+            continue
+        while todo:
+            tree = todo.pop()
+            if tree in found or tree in without:
+                continue
+            found.add(tree)
+            for mode, _, oid in _rows(reader, tree):
+                if mode == "40000":
+                    todo.append(oid)
+                elif mode != SUBMODULE_MODE and oid not in without:
+                    found.add(oid)
+    return found
+
+
+def reached(reader: Reader, tips: Iterable[Oid]) -> set[Oid]:
+    """The commits that ``tips`` lead to."""
+    found = set(tips)
+    todo = list(found)
+    while todo:
+        parents = _parents(reader, todo.pop())
+        todo += [oid for oid in parents if oid not in found]
+        found.update(parents)
+    return found
+
+
+def of_purged_sessions(
+    reader: Reader, tombstones: Tombstones, commits: Iterable[Oid], tips: Iterable[Oid]
+) -> set[Oid]:
+    """Select the commits of purged sessions, by the nearest beginning above each, that no ref leads to.
+
+    With them go the unreached commits that have one of them as a parent, such as an older version of an operation on
+    one: they would be left without it, and may hold a title or a label.
+    """
+    commits = list(commits)
+    staying = reached(reader, tips)
+    begun = frozenset[str]().union(*tombstones.sessions.values())
+    homes: dict[Oid, bool] = {}
+    for commit in commits:
+        line: list[Oid] = []
+        at: Oid | None = commit
+        while at is not None and at not in homes:
+            line.append(at)
+            at, verdict = _above(reader, at, begun)
+            if verdict is not None:
+                homes[line[-1]] = verdict
+                break
+        verdict = homes.get(at or "", homes.get(line[-1], False) if line else False)
+        homes |= dict.fromkeys(line, verdict)
+    found = {oid for oid in commits if homes[oid] and oid not in staying}
+    children: dict[Oid, list[Oid]] = {}
+    for oid in commits:
+        if oid not in staying and oid not in found:
+            for parent in _parents(reader, oid):
+                children.setdefault(parent, []).append(oid)
+    todo = list(found)
+    while todo:
+        more = [oid for oid in children.get(todo.pop(), ()) if oid not in found]
+        found.update(more)
+        todo += more
+    return found
+
+
+def _above(reader: Reader, oid: Oid, begun: AbstractSet[str]) -> tuple[Oid | None, bool | None]:
+    """The commit before ``oid``; where a session begins at ``oid`` itself, whether that is one of ``begun``."""
+    try:
+        data = reader.read(oid)[1]
+        parents = parse_commit(data).parents
+    except _DAMAGE:
+        return None, False
+    try:
+        found: Node | None = node.parse(oid, data)
+    except Malformed:
+        found = None
+    if found is not None and found.source is None and (not parents or found.kind == Fork.kind):
+        return None, _digest(reader, found) in begun
+    return (parents[0], None) if parents else (None, False)
+
+
+def _digest(reader: Reader, found: Node) -> str:
+    try:
+        parts = content.kept(reader, found)
+    except _DAMAGE:
+        return ""
+    return found.replaces.hex() or digest_of(parts.stored, parts.holes).hex()
+
+
+def _parents(reader: Reader, commit: Oid) -> tuple[Oid, ...]:
+    try:
+        return parse_commit(reader.read(commit)[1]).parents
+    except _DAMAGE:
+        return ()
+
+
+def _rows(reader: Reader, tree: Oid) -> list[tuple[str, str, Oid]]:
+    try:
+        kind, data = reader.read(tree)
+        return parse_tree(data) if kind == "tree" else []
+    except _DAMAGE:
+        return []
+
+
+def _holds(reader: Reader, tree: Oid, victims: AbstractSet[Oid]) -> bool:
+    return any(oid in victims for _, _, oid in _rows(reader, tree))
+
+
+def texts(reader: Reader, gone: Iterable[Oid]) -> Iterator[bytes]:
+    """What the entries of commits said, as far as they can be read: what is stored of an agent's, the texts of ours."""
+    for oid in gone:
+        try:
+            parts = content.kept(reader, node.load(reader, oid))
+            if parts.form != layout.OWN:
+                yield parts.stored
+                continue
+            data = content.payload_of(reader, node.load(reader, oid))
+            yield from (data[start:end] for _, is_text, start, end in cbor.strings(data) if is_text)
+        except _DAMAGE:
+            continue

@@ -1,0 +1,1 @@
+"""Damaged stores healed from copies."""

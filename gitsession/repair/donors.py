@@ -1,0 +1,291 @@
+"""Where an object that is lost may be had: other repositories, and the agents' own files. Nobody here is trusted.
+
+A donor answers ``read(oid, sid)`` with bytes; whoever asks hashes them. It is opened when it is first asked.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from gitsession.discovery import discover, sources
+from gitsession.discovery.sources import Found
+from gitsession.errors import GitSessionError, NoBase, Unavailable
+from gitsession.exporting import session_files
+from gitsession.exporting.session_files import ImportQueue, WaitingFile
+from gitsession.formats import Format
+from gitsession.git import config, process
+from gitsession.git.repository import GitDoor
+from gitsession.git.types import Kind, Oid, RefValue
+from gitsession.importing.import_session import bring_in
+from gitsession.index.catalogue import Catalogue
+from gitsession.repair import journals
+from gitsession.store import create
+from gitsession.store.journal_frames import ASIDE, file_name, numbers
+from gitsession.store.memory import MemoryStore
+
+
+class UnreadFile(NamedTuple):
+    """An agent's file from which nothing could be rebuilt, and the reason."""
+
+    path: str
+    what: str
+
+
+class Donor(Protocol):
+    """``is_copy``: whether it is a copy of this store, that the user named: what it alone has comes back. ``journals``:
+    the journal files it has beside its objects. ``unread``: the agents' files that it failed to import so far.
+    """
+
+    name: str
+    is_copy: bool
+    journals: Sequence[bytes]
+
+    @property
+    def unread(self) -> Sequence[UnreadFile]: ...
+
+    def read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
+        """What it has under that name; ``sid``: the session that misses it, "" where it is none's."""
+
+    def refs(self) -> Mapping[str, RefValue]:
+        """What its refs hold."""
+
+
+class Repository:
+    """A clone, another store, or an alternate, on this machine. What waits in a store's journal counts."""
+
+    unread: Sequence[UnreadFile] = ()
+
+    def __init__(self, git_dir: Path, name: str, *, is_copy: bool = False) -> None:
+        self.name, self.is_copy = name, is_copy
+        # The journal first: what leaves it is in git before it goes.
+        aside, live = journal_files(git_dir)
+        self.journals: Sequence[bytes] = (*aside, *live)
+        self._pending = journals.objects_of(journals.records(self.journals))
+        self._moved = {ref: new for record in journals.records(live) for ref, _, new in record.moves}
+        self._door = GitDoor(git_dir)
+
+    def read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
+        try:
+            return self._pending.get(oid) or self._door.read(oid)
+        except GitSessionError:
+            return None
+
+    def refs(self) -> Mapping[str, RefValue]:
+        held = {**self._door.refs("refs/"), **self._moved}
+        return {name: value for name, value in held.items() if value is not None}
+
+
+def journal_files(git_dir: Path) -> tuple[list[bytes], list[bytes]]:
+    """The journal files of a store that were set aside, and the others; none of a clone."""
+    place = git_dir / create.JOURNAL
+    aside, live = sorted(place.glob(f"{ASIDE}*")), [place / file_name(number) for number in numbers(str(place))]
+    return [file.read_bytes() for file in aside], [file.read_bytes() for file in live]
+
+
+class Remote:
+    """A repository behind a URL: fetched into a bare repository of its own, where git checks every object."""
+
+    journals: Sequence[bytes] = ()
+    unread: Sequence[UnreadFile] = ()
+
+    def __init__(self, url: str, place: Path, name: str, *, is_copy: bool = False) -> None:
+        self.name, self.is_copy = name, is_copy
+        self._url, self._place = url, place
+        self._fetched: Repository | None = None
+
+    def read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
+        return self._repository().read(oid, sid)
+
+    def refs(self) -> Mapping[str, RefValue]:
+        return self._repository().refs()
+
+    def _repository(self) -> Repository:
+        if self._fetched is None:
+            process.run(None, "init", "-q", "--bare", str(self._place))
+            if self._url.startswith("-"):  # git would take it for an option, and some name a program to run
+                raise Unavailable(f"{self._url!r} is no address of a repository")
+            checked = ("-c", "transfer.fsckObjects=true", "fetch", "-q", "--no-tags", "--end-of-options")
+            process.run(self._place, *checked, self._url, "+refs/heads/*:refs/heads/*", user_config=True)
+            self._fetched = Repository(self._place, self.name)
+        return self._fetched
+
+
+class Rebuilt:
+    """Agents' files, imported again into stores that are thrown away: the same bytes make the same objects.
+
+    What a file goes on from is imported before it, into the same store, as far as ``locate`` finds it.
+    """
+
+    def __init__(self, locate: Callable[[WaitingFile], Iterable[Path]] = session_files.beside) -> None:
+        self._locate = locate
+        self._made = [_stores()]
+        self._queue = ImportQueue()
+        self._known: dict[tuple[str, str], str] = {}
+        self._tried: set[Path] = set()
+        self._failed: dict[Path, str] = {}
+
+    def add(self, paths: Iterable[Path]) -> None:
+        """Import the files at ``paths``, each once."""
+        new = [path for path in paths if path not in self._tried]
+        for path in new:
+            self._take(path)
+        if new:
+            self._queue.take_what_waits(self._take, self._locate)
+            # Nobody has what these go on from: it is not looked for again with every file that is added.
+            self._failed |= {each.path: str(each.error) for each in self._queue.waiting}
+            self._queue.waiting.clear()
+
+    def read(self, oid: Oid) -> tuple[Kind, bytes] | None:
+        return next((made.read(oid) for pair in self._made for made in pair if made.contains(oid)), None)
+
+    def refs_of(self, path: Path) -> Mapping[str, RefValue]:
+        """Return the refs of the file at ``path``; none if it is one of several files, as others of them may lack."""
+        return self._made[0][0].refs("refs/") if self._tried == {path} else {}
+
+    @property
+    def unread(self) -> Sequence[UnreadFile]:
+        """The files that could not be imported, with the reason."""
+        return [UnreadFile(os.fsencode(path).decode("utf-8", "replace"), what) for path, what in self._failed.items()]
+
+    def _take(self, path: Path, format: Format | None = None, *, named: bool = False) -> None:
+        self._tried.add(path)
+        is_session = False
+        try:
+            for found in sources.again(path):
+                is_session = True
+                try:
+                    self._import(found)
+                except NoBase as error:
+                    self._queue.waiting.append(WaitingFile(path, found.format, named, error))
+            if not is_session:
+                raise discover.unrecognized(path)
+        except OSError as error:
+            self._failed[path] = error.strerror or str(error)
+        except GitSessionError as error:
+            self._failed[path] = str(error)
+
+    def _import(self, found: Found) -> None:
+        taken = found.take()
+        source, agent = taken.source, found.format.AGENT
+        id = source.segment or source.source_id
+        pair = self._made[0]
+        if (agent, id) in self._known and source.base is None and source.segment is None:
+            pair = _stores()  # another copy of the file: it may differ, and the first must not decide what it makes
+            self._made.append(pair)
+        for made in pair:
+            done = bring_in(made, found.format, source, taken.attachments, find=lambda id: self._known.get((agent, id)))
+        self._known.setdefault((agent, id), done.session)
+        self._queue.imported.append((found.place, id))
+
+
+def _stores() -> tuple[MemoryStore, MemoryStore]:
+    """Return two stores: as our rules for secrets make a session, and as it was made before there were any."""
+    return MemoryStore(), MemoryStore(redacts=False)
+
+
+class AgentFile:
+    """A session file that the user names, with the files beside it that it goes on from."""
+
+    is_copy = False
+    journals: Sequence[bytes] = ()
+
+    def __init__(self, path: Path) -> None:
+        self.name = os.fsencode(path).decode("utf-8", "replace")
+        self._path = path
+        self._rebuilt = Rebuilt()
+
+    @property
+    def unread(self) -> Sequence[UnreadFile]:
+        return self._rebuilt.unread
+
+    def read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
+        self._rebuilt.add([self._path])
+        return self._rebuilt.read(oid)
+
+    def refs(self) -> Mapping[str, RefValue]:
+        self._rebuilt.add([self._path])
+        return self._rebuilt.refs_of(self._path)
+
+
+class AgentFiles:
+    """The files that the catalogue remembers: those of each session that is asked for, and of those it goes on from."""
+
+    name = "the agent's own file"
+    is_copy = False
+    journals: Sequence[bytes] = ()
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._rebuilt = Rebuilt(self._bases)
+        self._asked: set[str] = set()
+
+    @property
+    def unread(self) -> Sequence[UnreadFile]:
+        return self._rebuilt.unread
+
+    def read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
+        if sid not in self._asked:
+            self._asked.add(sid)
+            self._rebuilt.add(self._catalogue.files_of(sid))
+        return self._rebuilt.read(oid)
+
+    def refs(self) -> Mapping[str, RefValue]:
+        return {}
+
+    def _bases(self, waiting: WaitingFile) -> Iterator[Path]:
+        """Yield all files of the session that ``waiting`` goes on from, in the order of import, and those beside it."""
+        id, agent = waiting.error.source_id, waiting.format.AGENT if waiting.format is not None else ""
+        rows = sorted(self._catalogue.by_source(agent, id), key=lambda row: (row.created_ms, row.sid))
+        sid = rows[0].sid if rows else self._catalogue.by_segment(agent, id)
+        yield from self._catalogue.files_of(sid) if sid is not None else ()
+        yield from session_files.beside(waiting)
+
+
+class Beginning:
+    """The first commit, which every store makes alike."""
+
+    name = "what every store begins with"
+    is_copy = False
+    journals: Sequence[bytes] = ()
+    unread: Sequence[UnreadFile] = ()
+
+    def read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
+        return create.first_commit()[1].get(oid)
+
+    def refs(self) -> Mapping[str, RefValue]:
+        return {create.MAIN: create.first_commit()[0]}
+
+
+def named(where: str, place: Path, *, is_copy: bool = True) -> Donor:
+    """The donor that a user names: a repository, a session file, or else a URL."""
+    path = Path(where)
+    if path.is_dir():
+        return Repository(path / ".git" if (path / ".git").is_dir() else path, where, is_copy=is_copy)
+    return AgentFile(path.absolute()) if path.is_file() else Remote(where, place, where, is_copy=is_copy)
+
+
+def alternates(git_dir: Path) -> Iterator[Donor]:
+    """Object directories that git was told to look into, too."""
+    try:
+        lines = (git_dir / "objects/info/alternates").read_text("utf-8", "surrogateescape").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        objects = Path(os.path.normpath(git_dir / "objects" / line))
+        if line and not line.startswith("#") and objects.name == "objects":
+            yield Repository(objects.parent, f"the alternate {line}")
+
+
+def remotes(git_dir: Path, place: Path) -> Iterator[Donor]:
+    """The remotes that the store's own configuration names."""
+    words = ("config", "--file", str(git_dir / config.FILE), "--get-regexp", r"^remote\..*\.url$")
+    answer = process.run(None, *words, accept=range(256))
+    for number, line in enumerate(answer.out.decode("utf-8", "surrogateescape").splitlines()):
+        key, _, url = line.partition(" ")
+        if url:
+            found = named(url, place / f"fetched-{number}", is_copy=False)
+            found.name = f"the remote {key.removeprefix('remote.').removesuffix('.url')}"
+            yield found

@@ -1,0 +1,195 @@
+"""What can be had out of damaged journal files, and out of the journals of copies: objects, and where refs stood.
+
+Objects are taken by their hash. Of the moves of a ref only their end counts, and it is put where nothing is lost by it:
+
+    1. the ref's line already holds the end, or a command removed the ref -> nothing to do
+    2. the ref holds a value that the file says it had, or is not there   -> it moves to the end
+    3. the ref holds an entry before the first that the file says it had  -> it moves to the end
+    4. anything else: others went on from before the damage               -> ours becomes a branch beside theirs
+
+A record that is only known to stand in its place may have a damaged name in it: its moves count for refs that others
+name too. A hole in the file is closed when a copy of the same journal has the records; or, if it is one record, when
+every line that leads over it can be followed. A file with an open hole stays where it is, so that ``verify`` names it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from gitsession.errors import GitSessionError
+from gitsession.git.objects import oid_of, parse_commit
+from gitsession.git.ref_names import SYMBOLIC
+from gitsession.git.types import Kind, Oid, RefValue
+from gitsession.sessions import operation_log
+from gitsession.store import histories, refs
+from gitsession.store.git_store import GitStore
+from gitsession.store.journal import Record, decode_record, scan
+from gitsession.store.journal_scan import Good, Hole
+from gitsession.store.staging import Move
+
+Read = Callable[[Oid], tuple[Kind, bytes] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Jump:
+    """A ref over a hole: what it held before it (as far as the file tells), at its end (``lost``), and then."""
+
+    ref: str
+    before: RefValue | None
+    lost: RefValue
+    after: RefValue | None
+
+
+@dataclass(frozen=True, slots=True)
+class LostRecords:
+    """Records of the journal ``file`` that nobody has. ``count``: ``None`` if it is not known how many.
+
+    ``jumps``: the refs that they moved, as far as later records tell.
+    """
+
+    file: str
+    count: int | None
+    jumps: tuple[Jump, ...]
+
+
+@dataclass
+class Journals:
+    """What damaged journal files give: ``moves`` by ref, in order; ``holes`` are what copies do not have either."""
+
+    objects: dict[Oid, tuple[Kind, bytes]] = field(default_factory=dict)
+    holes: list[LostRecords] = field(default_factory=list)
+    moves: dict[str, list[Move]] = field(default_factory=dict)
+
+
+def follows(files: Iterable[bytes]) -> dict[bytes, Good]:
+    """The proven records of journal files, each by the digest that it follows."""
+    found: dict[bytes, Good] = {}
+    for data in files:
+        before: bytes | None = data[8:40]
+        for it in scan(data).found:
+            if isinstance(it, Good) and it.proven and before is not None:
+                found[before] = it
+            before = it.digest if isinstance(it, Good) else it.until or None
+    return found
+
+
+def records(files: Iterable[bytes]) -> list[Record]:
+    """The proven records of journal files; those of a later version are left out."""
+    found = []
+    for it in (it for data in files for it in scan(data).found):
+        if isinstance(it, Good) and it.proven:
+            with contextlib.suppress(GitSessionError):
+                found.append(decode_record(it.payload))
+    return found
+
+
+def objects_of(records: Iterable[Record]) -> dict[Oid, tuple[Kind, bytes]]:
+    return {oid_of(kind, data): (kind, data) for record in records for kind, data in record.objects}
+
+
+def read(files: Mapping[str, bytes], copies: Mapping[bytes, Good]) -> Journals:
+    """What is in damaged ``files``, by name and oldest first. ``copies``: what ``follows`` gave of other journals."""
+    done = Journals()
+    for name, data in files.items():
+        rows: list[tuple[Record, bool] | Hole] = []
+        for it in scan(data).found:
+            rows += [_decoded(it)] if isinstance(it, Good) else _filled(it, copies)
+        _take(name, rows, done)
+    return done
+
+
+def _decoded(good: Good) -> tuple[Record, bool]:
+    return decode_record(good.payload), good.proven
+
+
+def _filled(hole: Hole, copies: Mapping[bytes, Good]) -> list[tuple[Record, bool] | Hole]:
+    """What a copy has of a hole, and the hole if that is not all."""
+    found: list[tuple[Record, bool] | Hole] = []
+    at = hole.before
+    while at != hole.until and at in copies:
+        found.append(_decoded(copies[at]))
+        at = copies[at].digest
+    return found if at == hole.until else [*found, hole]
+
+
+def _take(name: str, rows: list[tuple[Record, bool] | Hole], done: Journals) -> None:
+    records = [row for row in rows if not isinstance(row, Hole)]
+    done.objects |= objects_of(record for record, _ in records)
+    known = {ref for record, proven in records if proven for ref, _, _ in record.moves}
+    known |= done.moves.keys()
+    ends: dict[str, RefValue | None] = {}
+    since: list[tuple[Hole, set[str], list[Jump]]] = []
+    for row in rows:
+        if isinstance(row, Hole):
+            since.append((row, set(), []))
+            continue
+        for ref, old, new in row[0].moves:
+            if not row[1] and ref not in known:
+                continue
+            for _, seen, jumps in since[-1:]:
+                if ref not in seen and old is not None and ends.get(ref) != old:
+                    jumps.append(Jump(ref, ends.get(ref), old, new))
+                seen.add(ref)
+            done.moves.setdefault(ref, []).append((ref, old, new))
+            ends[ref] = new
+    done.holes += [LostRecords(name, hole.count, tuple(jumps)) for hole, _, jumps in since]
+
+
+def where_to(
+    store: GitStore, held: Mapping[str, RefValue], moves: Mapping[str, list[Move]], read: Read
+) -> dict[str, tuple[RefValue | None, Oid]]:
+    """The refs to move, each with what it holds and what it is to hold. Symbolic refs and deletions hold no history.
+
+    The operation log goes on only where all of it can be read: what cannot is never undone.
+    """
+    removed = _removed(store)
+    found: dict[str, tuple[RefValue | None, RefValue]] = {}
+    for ref, line in moves.items():
+        end, now = line[-1][2], held.get(ref)
+        ours = refs.is_session_ref(ref) or ref == refs.OPLOG
+        if not ours or ref in removed or end is None or end.startswith(SYMBOLIC) or read(end) is None:
+            continue
+        if now is not None and _holds(read, now, end):
+            continue
+        had = {value for _, old, new in line for value in (old, new)}
+        first = line[0][1] or line[0][2]
+        leads_on = now is None or now in had or (first is not None and _holds(read, first, now))
+        if ref == refs.OPLOG:
+            if leads_on and _holds(read, end, None):
+                found[ref] = (now, end)
+        elif leads_on:
+            found[ref] = (now, end)
+        else:
+            beside = histories.names_beside(histories.of_found(read), ref, end, now)
+            side = next(side for side in beside if held.get(side) in (None, end))
+            if side not in held:
+                found[side] = (None, end)
+    return found
+
+
+def _removed(store: GitStore) -> set[str]:
+    """The refs that commands have taken away or set back, last of all that was done with them."""
+    last: dict[str, bool] = {}
+    with contextlib.suppress(GitSessionError):
+        for operation in operation_log.history(store):
+            for move in operation.moves:
+                last.setdefault(move.ref, move.new is None or operation.undoes is not None)
+    return {ref for ref, gone in last.items() if gone}
+
+
+def _holds(read: Read, tip: RefValue, wanted: RefValue | None) -> bool:
+    """Whether ``wanted`` is on the line that ends in ``tip``, as far as it can be followed; ``None``: all of it can."""
+    oid: Oid | None = tip
+    seen: set[Oid] = set()
+    while oid is not None and oid != wanted:
+        found = None if oid in seen or oid.startswith(SYMBOLIC) else read(oid)
+        if found is None or found[0] != "commit":
+            return False
+        seen.add(oid)
+        try:
+            oid = next(iter(parse_commit(found[1]).parents), None)
+        except GitSessionError:
+            return False
+    return oid == wanted

@@ -1,0 +1,456 @@
+"""Healing a store: decide first, from reading alone; then act, so that a kill at any moment loses nothing.
+
+    plan      damaged files; what is good in damaged files of the journal (repair/journals.py); every object that a
+              ref leads to, followed through what donors have; refs that are none
+    perform   what donors and journals gave, and what is good in damaged packs, durable in one new pack
+              each damaged file into the quarantine; refs that are known, written again; lines that go on, moved
+    report    healed, set aside, and still missing: which entries of which sessions
+
+A ref that cannot be read gets a value that was recorded: what a donor's ref holds, what the catalogue or the last clean
+check saw, or what the operation log says. Where these differ it is the one that stands furthest on the same line; where
+they are on different lines, none is: nothing is guessed. A ref that is there is never moved: where one was set back,
+what it held becomes a branch beside it. What a copy that the user names has, and we have no ref for, comes back, if all
+of it is there and no operation of ours removed it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from gitsession.archive import archive_set
+from gitsession.durable import read_regular
+from gitsession.errors import Corrupt, GitSessionError, Malformed, MissingObject, Unavailable
+from gitsession.git import config, damage, packed_refs
+from gitsession.git.damage import BadFile
+from gitsession.git.objects import SUBMODULE_MODE, oid_of, parse_commit, parse_tree
+from gitsession.git.pack_reader import Packs
+from gitsession.git.repository import OBJECT_BYTES_MAX
+from gitsession.git.types import Kind, Oid, RefValue
+from gitsession.repair import journals
+from gitsession.repair.donors import Donor, UnreadFile
+from gitsession.repair.journals import LostRecords
+from gitsession.sessions import graph, operation_log, tombstone_set, unreachable
+from gitsession.sessions.meta import meta_of
+from gitsession.sessions.node import parse
+from gitsession.sessions.unreachable import Unassigned
+from gitsession.store import create, histories, refs, salvage
+from gitsession.store.git_store import GitStore
+from gitsession.store.journal_frames import ASIDE
+from gitsession.verify import last_clean
+from gitsession.verify import lost_refs as astray
+from gitsession.verify.lost_refs import Astray
+
+_NO_COPY = "; nobody has the entry that it was at"
+_UNREADABLE = "a journal file with records that do not verify"
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """An object that a ref leads to and nobody has. ``entry``: the entry it is or is part of; itself if of none."""
+
+    oid: Oid
+    ref: str
+    entry: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class LostRef:
+    """A ref that cannot be read, and that nobody remembers for sure."""
+
+    name: str
+    what: str
+
+
+@dataclass
+class Plan:
+    """What a repair would do.
+
+    ``rescued``: out of damaged packs; ``taken``: from ``donors``, by object. ``ref_files``: loose refs and packed-refs
+    that are damaged, with what they are to hold. ``log_lost``: what the operation log's ref holds where nobody has all
+    of it: it then begins anew, and what was done before cannot be undone. ``settings``: HEAD and the configuration,
+    where something is missing there, with what they are to hold. ``dangling``: symbolic refs to branches that
+    are not there, which are deleted. ``beside``: new branches for what refs held that were
+    set back, with the ref. ``copied``: refs that only a copy had, with its name. ``unheard``: donors that could not be
+    asked. ``unread``: agents' files from which nothing could be rebuilt.
+    """
+
+    bad: list[BadFile] = field(default_factory=list)
+    rescued: list[Oid] = field(default_factory=list)
+    taken: dict[Oid, tuple[Kind, bytes]] = field(default_factory=dict)
+    donors: dict[Oid, str] = field(default_factory=dict)
+    lost: list[Lost] = field(default_factory=list)
+    ref_files: dict[str, bytes] = field(default_factory=dict)
+    ref_values: dict[str, RefValue] = field(default_factory=dict)
+    lost_refs: list[LostRef] = field(default_factory=list)
+    log_lost: RefValue = ""
+    settings: dict[str, bytes] = field(default_factory=dict)
+    beside: dict[str, str] = field(default_factory=dict)
+    copied: dict[str, str] = field(default_factory=dict)
+    unheard: list[str] = field(default_factory=list)
+    unread: list[UnreadFile] = field(default_factory=list)
+    moves: dict[str, tuple[RefValue | None, Oid]] = field(default_factory=dict)
+    dangling: dict[str, RefValue] = field(default_factory=dict)
+    lost_records: list[LostRecords] = field(default_factory=list)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do; something may be lost all the same."""
+        refs_to_do = self.ref_files or self.log_lost or self.moves or self.dangling
+        return not (self.bad or self.taken or refs_to_do or self.settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """What a repair did, or with ``dry_run`` would do. ``quarantine``: where the files set aside are, or ``None``.
+
+    ``unassigned``: entries that are there, and that several damaged sessions could have lost.
+    """
+
+    plan: Plan
+    quarantine: Path | None
+    set_aside: tuple[str, ...]
+    unassigned: tuple[Unassigned, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is missing now."""
+        return not (self.plan.lost or self.plan.lost_refs or self.plan.lost_records)
+
+
+def repair(
+    store: GitStore, donors: Sequence[Donor], *, seen: Iterable[tuple[str, RefValue]] = (), dry_run: bool = False
+) -> Repaired:
+    """Heal what can be healed. ``seen``: what refs of sessions held when the catalogue last looked.
+
+    Raises ``Unavailable`` where the store cannot be written, or a file of it may not be read: nothing is done then.
+    Others may read and append meanwhile.
+    """
+    create.check_readable(store.git_dir)
+    if not dry_run:
+        with contextlib.suppress(Unavailable):  # what waits in the journal is read from there
+            store.flush()
+    with tempfile.TemporaryDirectory(prefix="gitsession-") as scratch:
+        plan = _Planner(store, donors, dict(seen), Path(scratch)).plan()
+        done = Repaired(plan, None, ()) if dry_run or plan.is_empty else _perform(store, plan)
+    return replace(done, unassigned=_unassigned(store)) if plan.lost else done
+
+
+def _unassigned(store: GitStore) -> tuple[Unassigned, ...]:
+    whole = archive_set.Whole.of(store)
+
+    def listed(sid: str) -> Iterator[Oid]:
+        if graph.branches(whole, sid):
+            yield from graph.tree(whole, sid).nodes
+        yield from (node.oid for node in meta_of(whole, sid).nodes)
+
+    return tuple(unreachable.unassigned(whole, listed))
+
+
+def _perform(store: GitStore, plan: Plan) -> Repaired:
+    place = salvage.quarantine(store.git_dir)
+    with _writing(store), store.locked():
+        salvage.save(store.git_dir, plan.rescued, plan.taken)
+        moved = salvage.set_aside(store.git_dir, [bad for bad in plan.bad if not _of_journal(bad)], place)
+        there = store.refs("refs/")  # who made a ref meanwhile that we did not find keeps it
+        lost = {name: value for name, value in plan.ref_values.items() if name not in there}
+        files = {name: f"{lost[name]}\n".encode() for name in lost if name in plan.ref_files} | plan.settings
+        moved += salvage.mend_refs(store.git_dir, place, files)
+        if packed_refs.FILE in plan.ref_files:
+            salvage.keep_a_copy(store.git_dir, packed_refs.FILE, place)
+            moved.append(packed_refs.FILE)
+            store.rebuild_packed_refs({name: lost[name] for name in lost if name not in files})
+        if plan.log_lost:
+            salvage.note(place / refs.OPLOG, plan.log_lost)
+    changes: dict[str, tuple[RefValue | None, RefValue | None]] = {**plan.moves}
+    changes |= {name: (value, None) for name, value in plan.dangling.items()}
+    changes |= {refs.OPLOG: (plan.log_lost, None)} if plan.log_lost else {}
+    if changes:
+        with store.transaction() as tx:
+            for name, (held, new) in changes.items():
+                tx.move(name, new, expected=held)
+        store.flush()
+    if plan.log_lost:
+        last_clean.forget(store.git_dir, refs.OPLOG)
+    with _writing(store), store.locked():
+        # Only now is all that was in them elsewhere. From the journal itself none but a flush may take a file.
+        leaving = [bad for bad in plan.bad if _of_journal(bad) and Path(bad.path).name.startswith(ASIDE)]
+        moved += salvage.set_aside(store.git_dir, leaving, place)
+    return Repaired(plan, place, tuple(moved))
+
+
+def _of_journal(bad: BadFile) -> bool:
+    return bad.path.startswith(f"{create.JOURNAL}/")
+
+
+@contextlib.contextmanager
+def _writing(store: GitStore) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise Unavailable(f"cannot repair {store.git_dir}: {error.strerror}") from error
+
+
+class _Planner:
+    def __init__(
+        self, store: GitStore, donors: Sequence[Donor], seen: dict[str, RefValue], scratch: Path
+    ) -> None:
+        self._store, self._donors, self._seen, self._scratch = store, donors, seen, scratch
+        self._plan = Plan()
+        self._done: set[Oid] = set()
+        self._recorded: dict[str, RefValue] = {}
+        self._copies: dict[str, str] = {}
+        self._problem = ""
+
+    def plan(self) -> Plan:
+        plan = self._plan
+        plan.settings = config.mended(self._store.git_dir, create.MAIN)
+        plan.bad = damage.find(self._store.git_dir, self._scratch)
+        self._indexed_anew = Packs(str(self._scratch), OBJECT_BYTES_MAX)
+        files = self._store.damaged_journal()
+        holes = self._journals(files, self._store.refs("refs/"))
+        self._refs()
+        held = {**self._store.refs("refs/"), **plan.ref_values}
+        again = plan.moves.keys() & plan.ref_values.keys()  # a ref that is mended goes on with the next repair
+        plan.moves = {name: move for name, move in plan.moves.items() if name not in again}
+        held |= {name: new for name, (_, new) in plan.moves.items()}
+        self._look_at_sets()
+        missed = {*held, *(lost.name for lost in plan.lost_refs)}
+        for name, value in held.items():
+            if name.startswith((refs.ACTIVE, refs.LOOKS)) and refs.target(value) not in missed:
+                plan.dangling[name] = value
+        # Sessions first: of what an operation names it is not known whose file to ask.
+        for name, value in sorted(held.items(), key=lambda ref: not ref[0].startswith(refs.SESSIONS)):
+            if refs.target(value) is None and name not in plan.copied:
+                self._follow(name, value)
+        for name in list(plan.copied):
+            self._follow_copied(name)
+        if any(lost.ref == refs.OPLOG for lost in plan.lost):
+            plan.log_lost = held[refs.OPLOG]
+            plan.lost = [lost for lost in plan.lost if lost.ref != refs.OPLOG]
+        plan.lost_records = [hole for hole in holes if not self._is_closed(hole)]
+        still = {hole.file for hole in plan.lost_records}
+        plan.bad += [BadFile(name, _UNREADABLE) for name in files if name not in still and not again]
+        plan.rescued = salvage.good_objects(self._store.git_dir, plan.bad)
+        plan.unread = list(dict.fromkeys(file for donor in self._donors for file in donor.unread))
+        return plan
+
+    # -- journals
+
+    def _journals(self, files: Mapping[str, bytes], held: Mapping[str, RefValue]) -> list[LostRecords]:
+        """Take what damaged files of the journal have; what is not in them."""
+        if not files:
+            return []
+        found = journals.read(files, journals.follows(data for donor in self._donors for data in donor.journals))
+        for oid, (kind, data) in found.objects.items():
+            if not self._store.contains(oid):
+                self._plan.taken[oid], self._plan.donors[oid] = (kind, data), "the journal"
+        self._plan.moves = journals.where_to(self._store, held, found.moves, lambda oid: self._read(oid, ""))
+        return found.holes
+
+    def _is_closed(self, hole: LostRecords) -> bool:
+        """Whether it was one record, and every line that leads over it is whole again."""
+        sessions = {refs.session_of(jump.ref) for jump in hole.jumps}
+        hit = {refs.session_of(lost.ref) for lost in self._plan.lost}
+        known = all(self._read(jump.lost, "") is not None for jump in hole.jumps)
+        return hole.count == 1 and bool(hole.jumps) and known and not sessions & hit
+
+    # -- objects
+
+    def _read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
+        """The object: ours, or a donor's whose bytes have that name."""
+        if oid in self._plan.taken:
+            return self._plan.taken[oid]
+        try:
+            return self._store.read(oid)
+        except GitSessionError as error:
+            self._problem = str(error)
+        with contextlib.suppress(GitSessionError):
+            found = self._indexed_anew.read(oid)
+            if found is not None:
+                return found
+        for donor in self._donors:
+            if donor.name in self._plan.unheard:
+                continue
+            try:
+                found = donor.read(oid, sid)
+            except GitSessionError as error:
+                self._plan.unheard.append(donor.name)
+                self._problem = f"{self._problem} ({donor.name}: {error})"
+                continue
+            if found is not None and oid_of(*found) == oid:
+                self._plan.taken[oid], self._plan.donors[oid] = found, donor.name
+                return found
+        return None
+
+    def _follow(self, ref: str, start: Oid) -> None:
+        """Everything that ``start`` leads to, each object once."""
+        sid = refs.session_of(ref)
+        stack: list[tuple[Oid, str]] = [(start, "")]
+        while stack:
+            oid, entry = stack.pop()
+            if oid in self._done:
+                continue
+            self._done.add(oid)
+            found = self._read(oid, sid)
+            if found is None:
+                self._plan.lost.append(Lost(oid, ref, entry or oid, self._problem))
+                continue
+            try:
+                stack += _named_by(oid, *found, entry)
+            except GitSessionError as error:
+                self._plan.lost.append(Lost(oid, ref, entry or oid, str(error)))
+
+    def _follow_copied(self, ref: str) -> None:
+        """What only a copy has comes whole or not at all."""
+        plan = self._plan
+        lost = len(plan.lost)
+        self._follow(ref, plan.ref_values[ref])
+        if len(plan.lost) > lost:
+            plan.lost_refs.append(LostRef(ref, f"is in {plan.copied.pop(ref)}, which lacks a part of it"))
+            del plan.lost[lost:], plan.ref_files[ref], plan.ref_values[ref]
+
+    # -- refs
+
+    def _look_at_sets(self) -> None:
+        """Name what was purged, or is archived, where its ref leads to something else."""
+        for name, read in ((refs.TOMBSTONES, tombstone_set.at), (refs.ARCHIVE, archive_set.at)):
+            value = self._store.ref(name)
+            try:
+                if value is not None:
+                    read(self._store, value)
+            except Malformed as error:
+                self._plan.lost_refs.append(LostRef(name, f"holds {error}"))
+            except (MissingObject, Corrupt):
+                pass  # it is named and mended as any other object
+
+    def _refs(self) -> None:
+        plan, damaged = self._plan, self._store.damaged_refs()
+        there = self._store.refs("refs/")
+        mark = last_clean.read(self._store.git_dir)
+        strays = astray.find(self._store, mark, seen=self._seen, unreadable=damaged)
+        strays = [found for found in strays if found.name not in plan.moves]  # the journal tells where those go on
+        self._recorded = {found.name: found.was for found in strays if found.now is None}
+        remembered = self._remembered()
+        wanted = {name: what for name, what in damaged.items() if name != packed_refs.FILE}
+        if packed_refs.FILE in damaged:
+            gone = {name for name in remembered if name not in there} - wanted.keys()
+            wanted |= dict.fromkeys(gone, "was in a line of packed-refs that is damaged")
+        wanted |= {found.name: found.what for found in strays if found.now is None}
+        if create.MAIN not in there:
+            wanted.setdefault(create.MAIN, "is gone, which every store has")
+        plan.copied = {name: copy for name, copy in self._copies.items() if name not in there and name not in wanted}
+        wanted |= dict.fromkeys(plan.copied, "is in several copies, each with another end")
+        for name, what in sorted(wanted.items()):
+            value = self._restorable(name, what, remembered.get(name, []))
+            if value is None:
+                plan.copied.pop(name, None)
+                continue
+            plan.ref_values[name] = value
+            if name in damaged or packed_refs.FILE not in damaged:
+                plan.ref_files[name] = f"{value}\n".encode()
+        for found in strays:
+            if found.now is not None:
+                self._put_beside(found, there)
+        if packed_refs.FILE in damaged:
+            put = {name: value for name, value in plan.ref_values.items() if name not in damaged}
+            data = read_regular(self._store.git_dir / packed_refs.FILE) or b""
+            plan.ref_files[packed_refs.FILE] = packed_refs.rebuilt(data, put)
+
+    def _put_beside(self, found: Astray, there: Mapping[str, RefValue]) -> None:
+        """A branch for what a ref held that was set back, if anybody has it."""
+        beside = histories.names_beside(
+            histories.of_found(lambda oid: self._read(oid, "")), found.name, found.was, found.now
+        )
+        taken = {**there, **self._plan.ref_values}
+        name = next((name for name in beside if name not in taken or found.was in self._behind(taken[name])), "")
+        if name in taken:
+            return  # it is on a line that comes back
+        if not name or self._read(found.was, "") is None:
+            self._plan.lost_refs.append(LostRef(found.name, f"{found.what}{_NO_COPY}"))
+            return
+        self._plan.beside[name] = found.name
+        self._plan.ref_values[name] = found.was
+        self._plan.ref_files[name] = f"{found.was}\n".encode()
+
+    def _remembered(self) -> dict[str, list[RefValue]]:
+        """What refs are known to have held, from whoever recorded it."""
+        found: dict[str, list[RefValue]] = {}
+        for known in (self._seen, self._recorded):
+            for name, value in known.items():
+                found.setdefault(name, []).append(value)
+        last: dict[str, RefValue | None] = {}
+        with contextlib.suppress(GitSessionError):
+            for operation in operation_log.history(self._store):
+                for move in operation.moves:
+                    last.setdefault(move.ref, move.new)
+        for name, end in last.items():
+            if end is None:
+                found.pop(name, None)
+            else:
+                found.setdefault(name, []).append(end)
+        for donor in self._donors:
+            try:
+                theirs = donor.refs()
+            except GitSessionError:
+                self._plan.unheard.append(donor.name)
+                continue
+            for name, value in theirs.items():
+                # Whoever made the copy chose these names and values: git must be able to live with them here.
+                ours = refs.is_session_ref(name) or name == create.MAIN
+                if last.get(name, value) is not None and ours and refs.target(value) is None:
+                    found.setdefault(name, []).append(value)
+                    if donor.is_copy and refs.is_session_ref(name):
+                        self._copies.setdefault(name, donor.name)
+        return found
+
+    def _restorable(self, name: str, what: str, values: Sequence[RefValue]) -> RefValue | None:
+        """Return the value that a lost ref gets. If nobody has the last one, it is an earlier one, and that is told."""
+        value = self._furthest(values)
+        if value is None or (refs.target(value) is None and self._read(value, refs.session_of(name)) is None):
+            there = [one for one in values if refs.target(one) or self._read(one, refs.session_of(name)) is not None]
+            if len(there) < len(values) and (earlier := self._furthest(there)) is not None:
+                instead = f"{what}{_NO_COPY}; it is set to {earlier[:12]}, an earlier one"
+                self._plan.lost_refs.append(LostRef(name, instead))
+                return earlier
+        if value is None:
+            self._plan.lost_refs.append(LostRef(name, f"{what}, and nobody recorded for sure what it held"))
+        return value
+
+    def _furthest(self, values: Sequence[RefValue]) -> RefValue | None:
+        """Of values on one line, the last; ``None`` where there are none, or none has all others behind it."""
+        distinct = list(dict.fromkeys(values))
+        for value in distinct:
+            if set(distinct) <= self._behind(value):
+                return value
+        return None
+
+    def _behind(self, value: RefValue) -> set[RefValue]:
+        behind: set[RefValue] = {value}
+        oid: Oid | None = value if refs.target(value) is None else None
+        while oid is not None:
+            found = self._read(oid, "")
+            oid = None
+            if found is not None and found[0] == "commit":
+                with contextlib.suppress(GitSessionError):
+                    oid = next(iter(parse_commit(found[1]).parents), None)
+            if oid in behind:
+                break
+            behind |= {oid} if oid else set()
+        return behind
+
+
+def _named_by(oid: Oid, kind: Kind, data: bytes, entry: str) -> list[tuple[Oid, str]]:
+    """What an object names, each with the entry that it is a part of. Raises ``Malformed``."""
+    if kind == "commit":
+        commit = parse_commit(data)
+        with contextlib.suppress(GitSessionError):
+            entry = parse(oid, data).oid
+        return [*((parent, "") for parent in commit.parents), (commit.tree, entry)]
+    if kind == "tree":
+        return [(child, entry) for mode, _, child in parse_tree(data) if mode != SUBMODULE_MODE]
+    return []

@@ -1,0 +1,1 @@
+"""A bare repository as a server of sessions, and its hooks."""

@@ -1,0 +1,148 @@
+"""What a server's hooks do: judge what is pushed before it is taken in, and take out what was purged elsewhere.
+
+git has put what was pushed into a quarantine by then, and throws that away where `pre-receive` says no: a refused push
+leaves nothing behind. A repository that is a store of ours may hold entries that git does not know of yet; they go to
+git first, so that the push is judged against what is really there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gitsession.archive import archive_set
+from gitsession.errors import GitSessionError, Malformed
+from gitsession.git import process
+from gitsession.git.repository import GitDoor
+from gitsession.git.types import Oid
+from gitsession.purge import claims
+from gitsession.server import server
+from gitsession.sessions.tombstone_set import NONE, at
+from gitsession.store import create, refs
+from gitsession.store.git_store import GitStore
+from gitsession.validation.proposals import Limits, Proposed, Refusal
+from gitsession.validation.reader import GitReader
+from gitsession.validation.validate import judge
+
+if TYPE_CHECKING:
+    from gitsession.purge.purging import Purged
+
+_NONE = "0" * 40
+_NAMED_MAX = 64
+"""Sessions whose refs are asked for by name; where more are pushed, all refs are listed."""
+
+_SETTINGS = {
+    "gitsession.maxEntries": "entries",
+    "gitsession.maxSeconds": "seconds",
+    "gitsession.maxPayloadBytes": "payload_bytes",
+    "gitsession.maxWholeBytes": "whole_bytes",
+    "gitsession.maxFileBytes": "file_bytes",
+    "gitsession.maxNames": "names",
+}
+"""The limits that a server's owner may set, in its git configuration."""
+
+
+def moves(lines: Iterable[str]) -> list[Proposed]:
+    """What git tells its hooks: ``<old> <new> <ref>`` a line. Raises ``Malformed``."""
+    found = []
+    for line in lines:
+        words = line.rstrip("\n").split(" ", 2)
+        if len(words) == 3:
+            old, new, ref = words
+            found.append(Proposed(ref, None if old == _NONE else old, None if new == _NONE else new))
+        elif words != [""]:
+            raise Malformed(f"not what git tells a hook: {line[:80]!r}")
+    return found
+
+
+def pre(git_dir: Path, proposed: Sequence[Proposed], environ: Mapping[str, str]) -> list[Refusal]:
+    """Why the push cannot be taken. ``environ``: where the hook's quarantine is."""
+    if create.is_purge_pending(git_dir):
+        with suppress(GitSessionError):
+            post(git_dir)
+    flush(git_dir)
+    variables = process.quarantine(environ)
+    settings = server.ours(git_dir)
+    allowed = settings.get(server.ALLOWED.lower(), [])
+    with GitReader(git_dir, there(git_dir, proposed), variables) as read:
+        tip = read.known.get(refs.TOMBSTONES)
+        gone = NONE if tip is None else at(read, tip)
+        found = judge(read, proposed, gone, limits(settings), allowed=allowed, keeps_archived=True)
+        grown = [move.new for move in proposed if move.ref == refs.TOMBSTONES and move.new is not None]
+        if grown and not any(refusal.ref == refs.TOMBSTONES for refusal in found):
+            named = _listed(git_dir, refs.SESSIONS)
+            if refs.ARCHIVE in read.known:
+                named |= archive_set.named(read.archive(read.known[refs.ARCHIVE]))
+            why = claims.problem(GitDoor(git_dir), named, gone, at(read, grown[0]) | gone)
+            found += [Refusal(refs.TOMBSTONES, grown[0], why, "tombstones")] if why else []
+    if grown and not found:
+        _note_purge(git_dir)
+    return found
+
+
+def post(git_dir: Path) -> Purged | None:
+    """Take out what was purged, here too: also what came in while that was being pushed. ``None``: nothing was.
+
+    And the refs of sessions that are archived. Raises ``NotAStore`` where the repository is none, so that only its
+    owner can, and ``Unavailable``.
+    """
+    from gitsession.archive import archiving
+    from gitsession.purge import purging  # slow to load, and a push that judges waits for this module
+
+    there = _listed(git_dir, refs.TOMBSTONES, refs.ARCHIVE)
+    if not there:
+        return None
+    with GitStore.open(git_dir) as store:
+        applied = purging.apply(store) if refs.TOMBSTONES in there else None
+        archiving.settle(store, grow=False)
+        return applied
+
+
+def _note_purge(git_dir: Path) -> None:
+    """What is to be taken out once this push is in: where nobody comes to that, the next push does."""
+    from gitsession.purge import purging
+
+    with suppress(GitSessionError), GitStore.open(git_dir) as store:
+        purging.begin(store)
+
+
+def flush(git_dir: Path) -> GitSessionError | None:
+    """Hand over to git what a store holds back; what kept it from that. Nothing is lost where it fails."""
+    if not (git_dir / create.JOURNAL).is_dir():
+        return None
+    try:
+        with GitStore.open(git_dir) as store:
+            store.flush()
+    except GitSessionError as error:
+        return error
+    return None
+
+
+def there(git_dir: Path, proposed: Collection[Proposed]) -> dict[str, Oid]:
+    """The refs that are there, as far as they matter for what is proposed."""
+    sids = {refs.session_of(move.ref) for move in proposed} - {""}
+    named = [refs.session(sid).rstrip("/") for sid in sorted(sids)] if len(sids) <= _NAMED_MAX else []
+    others = [refs.TOMBSTONES, refs.ARCHIVE, *(move.ref for move in proposed if not refs.session_of(move.ref))]
+    found = _listed(git_dir, *named, *others) if len(sids) <= _NAMED_MAX else {}
+    if sids <= {refs.session_of(name) for name in found}:
+        return found
+    return _listed(git_dir, refs.SESSIONS, *others)  # a session that is new here may be another one's fork
+
+
+def limits(settings: Mapping[str, Sequence[str]]) -> Limits:
+    """What the repository's configuration says, else ours. Raises ``Malformed``."""
+    chosen: dict[str, int] = {}
+    for name, field in _SETTINGS.items():
+        for said in settings.get(name.lower(), ())[-1:]:
+            if not said.isdecimal():
+                raise Malformed(f"expected a number, found {said[:40]!r}", where=name)
+            chosen[field] = int(said)
+    return Limits(**chosen)
+
+
+def _listed(git_dir: Path, *patterns: str) -> dict[str, Oid]:
+    told = process.run(git_dir, "for-each-ref", "--format=%(objectname) %(refname)", *patterns).out
+    lines = told.decode("utf-8", "surrogateescape").splitlines()
+    return {name: oid for oid, _, name in (line.partition(" ") for line in lines)}

@@ -1,0 +1,216 @@
+"""A bare repository as a server of sessions: our hooks in it, and settings under which nothing is lost.
+
+What was set before is noted in ``gitsession/server.json`` first, so that ``uninstall`` can bring it back; doing it
+twice changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from gitsession.errors import GitSessionError, NotAStore, Refused, Unavailable
+from gitsession.git import hook_files, process
+from gitsession.store import create, refs
+from gitsession.validation.validate import is_allowed
+
+HOOKS = ("pre-receive", "post-receive")
+SETTINGS = {
+    "receive.denyNonFastForwards": "true",
+    "receive.denyDeletes": "true",
+    "transfer.fsckObjects": "true",
+    "transfer.unpackLimit": "1",
+    "receive.hideRefs": "refs/gitsession",
+}
+PROGRAM = "gitsession.program"
+ALLOWED = "gitsession.allowRefs"
+_MANY = ("receive.hideRefs", ALLOWED)
+"""Settings that may be said several times: ours is one more."""
+
+_NOTE = f"{create.CONTROL}/server.json"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """How a repository stands. ``hooks``: ``hookfiles``' words; ``lacking``: settings that are not as they should be.
+
+    ``program``: what the hooks run; ``is_store``: whether its ``main`` says so; ``allowed``: patterns of other refs.
+    """
+
+    hooks: Mapping[str, str]
+    kept: Sequence[str]
+    lacking: Mapping[str, str]
+    program: str
+    program_is_there: bool
+    is_store: bool
+    allowed: Sequence[str]
+
+    @property
+    def is_installed(self) -> bool:
+        is_whole = all(state == hook_files.CURRENT for state in self.hooks.values())
+        return is_whole and not self.lacking and self.program_is_there
+
+
+def install(repository: Path, program: Sequence[str], allow: Collection[str] = ()) -> list[str]:
+    """Make ``repository`` a server; what was done, a line each. ``program``: how the hooks are to run us.
+
+    Raises ``NotAStore`` for what is no bare repository that we know, ``Refused`` where a hook or a ref is in the way.
+    """
+    git_dir = _bare(repository)
+    done: list[str] = []
+    allowed = {*values(git_dir, ALLOWED), *allow}
+    others = [name for name in _refs(git_dir) if not _is_ours(name) and not is_allowed(name, allowed)]
+    is_store = _is_store(git_dir)
+    if others or (not is_store and create.MAIN in _refs(git_dir) and not is_allowed(create.MAIN, allowed)):
+        raise Refused(
+            f"{git_dir} holds other refs, which nobody could push then: {', '.join(others[:3]) or create.MAIN}",
+            hint="name those that may be pushed as before, such as --allow 'refs/heads/*' --allow 'refs/tags/*'",
+        )
+    wanted = {**SETTINGS, PROGRAM: shlex.join(program)}
+    _note(git_dir, [*wanted, ALLOWED])
+    for name, value in [*wanted.items(), *((ALLOWED, pattern) for pattern in allow)]:
+        if _set(git_dir, name, value):
+            done.append(f"{name} = {value}")
+    for name in HOOKS:
+        before = hook_files.state(git_dir / "hooks", name)
+        if hook_files.put(git_dir / "hooks", name):
+            kept = f"; the one that was there is kept as {name}{hook_files.KEPT}" if before == hook_files.OTHER else ""
+            done.append(f"hooks/{name} written{kept}")
+    if not _refs(git_dir):
+        _begin(git_dir)
+        done.append(f"{create.MAIN} says that it is a store")
+    return done
+
+
+def uninstall(repository: Path) -> list[str]:
+    """Bring back what was there before ``install``; what was done, a line each. What was pushed stays, ``main`` too."""
+    git_dir = _bare(repository)
+    done = [f"hooks/{name} taken out" for name in HOOKS if hook_files.take_out(git_dir / "hooks", name)]
+    try:
+        before: dict[str, list[str]] = json.loads((git_dir / _NOTE).read_text("utf-8"))
+    except (FileNotFoundError, ValueError):
+        return done
+    for name, old in before.items():
+        now = values(git_dir, name)
+        was_changed_since = name in SETTINGS and name not in _MANY and now != [SETTINGS[name]]
+        if now == old or was_changed_since:
+            continue
+        _config(git_dir, "--unset-all", name)
+        later = [value for value in now if value not in (*old, SETTINGS[name])] if name == "receive.hideRefs" else []
+        for value in (*old, *later):
+            _config(git_dir, "--add", name, value)
+        done.append(f"{name} is {', '.join(values(git_dir, name)) or 'not set'} again")
+    (git_dir / _NOTE).unlink()
+    with suppress(OSError):
+        (git_dir / create.CONTROL).rmdir()
+    return done
+
+
+def status(repository: Path) -> State:
+    """Raises ``NotAStore``."""
+    git_dir = _bare(repository)
+    hooks = git_dir / "hooks"
+    program = next(iter(values(git_dir, PROGRAM)), "")
+    words = shlex.split(program) or ["gitsession"]
+    return State(
+        hooks={name: hook_files.state(hooks, name) for name in HOOKS},
+        kept=[name + hook_files.KEPT for name in HOOKS if hook_files.is_kept(hooks, name)],
+        lacking={name: value for name, value in SETTINGS.items() if not _is_set(git_dir, name, value)},
+        program=program,
+        program_is_there=shutil.which(words[0]) is not None,
+        is_store=_is_store(git_dir),
+        allowed=values(git_dir, ALLOWED),
+    )
+
+
+def values(git_dir: Path, name: str) -> list[str]:
+    """What the repository's own configuration says under ``name``."""
+    told = process.run(git_dir, "config", "--local", "--null", "--get-all", name, accept=(0, 1)).out
+    return [value for value in told.decode("utf-8", "surrogateescape").split("\0") if value]
+
+
+def ours(git_dir: Path) -> dict[str, list[str]]:
+    """All that its configuration says under `gitsession.`, the names in lower case, as git tells them."""
+    told = process.run(git_dir, "config", "--local", "--null", "--get-regexp", r"^gitsession\.", accept=(0, 1)).out
+    found: dict[str, list[str]] = {}
+    for setting in told.decode("utf-8", "surrogateescape").split("\0")[:-1]:
+        name, _, value = setting.partition("\n")
+        found.setdefault(name, []).append(value)
+    return found
+
+
+def _bare(repository: Path) -> Path:
+    """The git directory. Raises ``NotAStore``."""
+    if not repository.is_dir():
+        raise NotAStore(f"there is no folder {repository}", hint="`git init --bare` makes a repository")
+    words = ("--is-bare-repository", "--show-object-format", "--absolute-git-dir")
+    told = process.run(repository, "rev-parse", *words, accept=range(256))
+    lines = told.out.decode("utf-8", "surrogateescape").splitlines()
+    if told.code or len(lines) != len(words) or lines[0] != "true":
+        hint = "sessions are pushed to a repository without a working tree: `git init --bare` makes one"
+        raise NotAStore(f"{repository} is no bare git repository", hint=hint)
+    if lines[1] != "sha1" or values(repository, "extensions.refstorage"):
+        raise NotAStore(f"{repository} is a git repository of a kind we do not know: objects by SHA-1, refs as files")
+    elsewhere = values(repository, "core.hooksPath")
+    if elsewhere:
+        raise Refused(f"{repository} has its hooks in {elsewhere[0]}", hint="unset core.hooksPath there first")
+    return Path(lines[2])
+
+
+def _refs(git_dir: Path) -> list[str]:
+    return process.run(git_dir, "for-each-ref", "--format=%(refname)").out.decode("utf-8", "replace").split()
+
+
+def _is_ours(name: str) -> bool:
+    return name.startswith((refs.SESSIONS, refs.OURS, "refs/gitsession/", "refs/remotes/")) or name == create.MAIN
+
+
+def _is_store(git_dir: Path) -> bool:
+    try:
+        create.check_marker(git_dir)
+    except GitSessionError:
+        return False
+    return True
+
+
+def _begin(git_dir: Path) -> None:
+    """The commit that every store begins with, in an empty repository."""
+    commit, objects = create.first_commit()
+    for kind, data in objects.values():
+        process.run(git_dir, "hash-object", "-w", "-t", kind, "--stdin", stdin=data)
+    process.run(git_dir, "update-ref", create.MAIN, commit, "0" * 40)
+    process.run(git_dir, "symbolic-ref", "HEAD", create.MAIN)
+
+
+def _note(git_dir: Path, names: Sequence[str]) -> None:
+    """What the settings are before we touch them, unless that is noted already."""
+    note = git_dir / _NOTE
+    if note.exists():
+        return
+    note.parent.mkdir(exist_ok=True)
+    aside = note.with_suffix(".tmp")
+    aside.write_text(json.dumps({name: values(git_dir, name) for name in names}, indent=1) + "\n", "utf-8")
+    aside.rename(note)
+
+
+def _is_set(git_dir: Path, name: str, value: str) -> bool:
+    there = values(git_dir, name)
+    return value in there if name in _MANY else there[-1:] == [value]
+
+
+def _set(git_dir: Path, name: str, value: str) -> bool:
+    if _is_set(git_dir, name, value):
+        return False
+    _config(git_dir, *(("--add",) if name in _MANY else ("--replace-all",)), name, value)
+    return True
+
+
+def _config(git_dir: Path, *words: str) -> None:
+    answer = process.run(git_dir, "config", "--local", *words, accept=(0, 5))  # 5: it was not set
+    if answer.code and words[0] != "--unset-all":
+        raise Unavailable(f"`git config` ended with {answer.code}: {answer.err[-200:]}")

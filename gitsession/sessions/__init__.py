@@ -1,0 +1,1 @@
+"""Sessions as commits: entries, histories, branches, labels, the operation log."""

@@ -1,0 +1,95 @@
+"""Which branch of a session is the one to go on with (docs/format.md, "What is derived")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+
+from gitsession.errors import NotFound
+from gitsession.git.types import Oid
+from gitsession.sessions.content import entry_of
+from gitsession.sessions.gaps import DAMAGE
+from gitsession.sessions.graph import branches, line
+from gitsession.sessions.meta import meta_of
+from gitsession.sessions.node import Node, load, position
+from gitsession.store import refs
+from gitsession.store.interface import ObjectStore
+
+
+def chosen(store: ObjectStore, sid: str) -> str | None:
+    """The branch chosen by hand on this machine, if it is still there."""
+    value = store.ref(refs.active(sid))
+    target = refs.target(value) if value else None
+    parsed = refs.parse(target) if target else None
+    is_there = parsed is not None and refs.is_branch(parsed[1]) and store.ref(target or "") is not None
+    return parsed[1] if parsed and is_there else None
+
+
+def active(store: ObjectStore, sid: str) -> str:
+    """The active branch. Raises ``NotFound`` where there is no such session."""
+    by_hand = chosen(store, sid)
+    if by_hand is not None:
+        return by_hand
+    leaves = branches(store, sid)
+    if not leaves:
+        raise NotFound(f"no session {sid}")
+    return next(iter(leaves)) if len(leaves) == 1 else derived(store, sid, leaves)
+
+
+def derived(store: ObjectStore, sid: str, leaves: Mapping[str, Oid]) -> str:
+    """The active branch where nobody chose one.
+
+    The newest leaf of ours, else the one that the agent's file names, else the one with the highest source line.
+    """
+    nodes = {name: node for name, oid in leaves.items() if (node := _loaded(store, oid)) is not None}
+    ours = {name: node for name, node in nodes.items() if node.source is None and node.parent is not None}
+    if ours:
+        return max(ours, key=lambda name: (entry_of(store, ours[name]).at_ms, ours[name].chain))
+    file = meta_of(store, sid).source_file
+    stated = [name for name, node in nodes.items() if node.source is not None and position(node) == file.leaf]
+    if stated:
+        return min(stated, key=lambda name: (name != refs.MAIN, name))
+    imported = {name: node for name, node in nodes.items() if node.source is not None}
+    cut, known = frozenset(file.superseded), dict[Oid, bool]()
+    current = {name: node for name, node in imported.items() if not is_superseded(store, node, cut, known)}
+    lines = {name: node.source.line for name, node in (current or imported).items() if node.source}
+    return max(lines, key=lambda name: (lines[name], name)) if lines else next(iter(leaves))
+
+
+def _loaded(store: ObjectStore, oid: Oid) -> Node | None:
+    """A leaf that cannot be read, or that is no entry, is not the one to go on with."""
+    try:
+        return load(store, oid)
+    except DAMAGE:
+        return None
+
+
+def is_superseded(
+    store: ObjectStore, leaf: Node, superseded: Set[str], known: dict[Oid, bool] | None = None
+) -> bool:
+    """Return whether ``leaf`` is at or below an entry that is no longer in the agent's file.
+
+    ``known``: the answers for entries that earlier calls met. With it, many leaves cost one walk of the tree.
+    """
+    if not superseded:
+        return False
+    known = {} if known is None else known
+    met: list[Oid] = []
+    answer = False
+    for node in _readable(store, leaf.oid):
+        if node.oid in known:
+            answer = known[node.oid]
+            break
+        met.append(node.oid)
+        if position(node) in superseded:
+            answer = True
+            break
+    known.update(dict.fromkeys(met, answer))
+    return answer
+
+
+def _readable(store: ObjectStore, leaf: Oid) -> Iterator[Node]:
+    """A line as far as it can be read."""
+    try:
+        yield from line(store, leaf)
+    except DAMAGE:
+        return

@@ -1,0 +1,92 @@
+"""Which entry is meant: an address within a session (design: the command line, addresses)."""
+
+from __future__ import annotations
+
+import re
+
+from gitsession.codec.digest import to_base64url
+from gitsession.errors import Ambiguous, NotFound
+from gitsession.sessions import graph, marks
+from gitsession.sessions.node import Node, load
+from gitsession.store.interface import ObjectStore
+from gitsession.store.refs import LEAF, ROOT
+
+PREFIX_MIN = 4
+
+STEPS = re.compile(r"(.+?)~(\d{1,9})")
+
+
+def resolve(store: ObjectStore, sid: str, address: str, *, branch: str | None = None) -> Node:
+    """The entry that ``address`` names; ``leaf`` is that of ``branch``, or of the active branch.
+
+    Asked in this order: ``leaf`` and ``root``, a branch, a label, an agent's own id, the first of a chain or an oid.
+    Raises ``NotFound``, also if ``branch`` is gone, or ``Ambiguous`` with what fits.
+    """
+    steps = STEPS.fullmatch(address)
+    if steps:
+        return _up(store, resolve(store, sid, steps[1], branch=branch), int(steps[2]), address)
+    if address in (LEAF, ROOT):
+        name = branch or _active(store, sid)
+        leaf = graph.tip(store, sid, name)
+        if leaf is None:
+            others = ", ".join(list(graph.branches(store, sid))[:20])
+            if not others:
+                raise NotFound(f"no session {sid}")
+            raise NotFound(f"branch {name} of session {sid} is gone", hint=f"its branches: {others}")
+        if address == LEAF:
+            return _meaningful(store, load(store, leaf))
+        *_, root = graph.line(store, leaf)
+        return root
+    tip = graph.tip(store, sid, address)
+    return load(store, tip) if tip is not None else _search(store, sid, address)
+
+
+def _meaningful(store: ObjectStore, node: Node) -> Node:
+    """The nearest entry that is more than bytes that do not parse: from there an agent goes on."""
+    while node.kind == "opaque" and node.parent is not None:
+        node = load(store, node.parent)
+    return node
+
+
+def _up(store: ObjectStore, node: Node, steps: int, address: str) -> Node:
+    for _ in range(steps):
+        if node.parent is None:
+            raise NotFound(f"{address!r} goes past the root", hint="`gitsession log` lists the line; root is its first")
+        node = load(store, node.parent)
+    return node
+
+
+def _active(store: ObjectStore, sid: str) -> str:
+    from gitsession.sessions.active_branch import active  # it reads entries, and callers in a hurry name the branch
+
+    return active(store, sid)
+
+
+def _search(store: ObjectStore, sid: str, address: str) -> Node:
+    from gitsession.sessions import facts  # these read entries; a leaf or a branch is found without
+    from gitsession.sessions.meta import meta_of
+
+    tree = graph.tree(store, sid)
+    seen = meta_of(store, sid)
+    targets = facts.targets(tree, seen)
+    labels = marks.labels(facts.marks(store, sid, tree, seen), targets)
+    for found in (
+        [oid for oid, label in labels.items() if label == address],
+        [targets[address]] if address in targets else [],
+        [node.oid for node in tree.nodes.values() if _begins(node, address)],
+    ):
+        if len(found) == 1:
+            return tree.nodes[found[0]]
+        if found:
+            lines = [f"{oid[:12]}  {tree.nodes[oid].subject}" for oid in found]
+            raise Ambiguous(f"{address!r} fits {len(found)} entries", lines, hint="give more of its id")
+    raise NotFound(
+        f"no entry {address[:80]!r} in session {sid}",
+        hint=f"`gitsession tree {sid}` lists its entries; labels, branches, leaf, root and leaf~3 work too",
+    )
+
+
+def _begins(node: Node, address: str) -> bool:
+    return len(address) >= PREFIX_MIN and (
+        node.oid.startswith(address.lower()) or to_base64url(node.chain).startswith(address)
+    )

@@ -1,0 +1,72 @@
+"""The files that an agent keeps beside a session file, as the session holds them on ``meta``."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+from gitsession.formats import REFERRING
+from gitsession.model.entries import Attachment, Fork, Session
+from gitsession.sessions import graph, session_ids
+from gitsession.sessions.content import entry_of
+from gitsession.sessions.gaps import DAMAGE
+from gitsession.sessions.meta import meta_of
+from gitsession.sessions.node import Node
+from gitsession.store.interface import ObjectStore
+
+
+class Attached:
+    """The attachments of session ``sid`` and of the sessions that it was forked from. Read when first asked for.
+
+    ``substitute``: the text that an image becomes if the session does not hold it; "" leaves its name.
+    ``missing``: the names that were asked for and are not held.
+    """
+
+    def __init__(self, store: ObjectStore, sid: str, substitute: str = "") -> None:
+        self._substitute = substitute
+        self._store = store
+        self._sid = sid
+        self.missing: set[str] = set()
+
+    def resolve(self, agent: str, payload: bytes) -> bytes:
+        """Return a payload of ``agent`` with the attachments that it names in place of their names."""
+        format = REFERRING.get(agent)
+        return payload if format is None else format.resolve(payload, self.get, self._substitute)
+
+    def get(self, name: str) -> bytes | None:
+        """Return the content of an attachment, or ``None`` if the session holds none of that name."""
+        node = self._nodes.get(name)
+        entry = entry_of(self._store, node) if node is not None else None
+        if isinstance(entry, Attachment):
+            return entry.data
+        self.missing.add(name)
+        return None
+
+    @functools.cached_property
+    def _nodes(self) -> dict[str, Node]:
+        found: dict[str, Node] = {}
+        for sid in self._sessions():
+            for node in meta_of(self._store, sid).nodes:
+                entry = entry_of(self._store, node) if node.kind == Attachment.kind else None
+                if isinstance(entry, Attachment):
+                    found.setdefault(entry.name, node)
+        return found
+
+    def _sessions(self) -> Iterator[str]:
+        """The session and, of a fork, the older ones whose entries it shares."""
+        yield self._sid
+        try:
+            tree = graph.tree(self._store, self._sid)
+        except DAMAGE:
+            return
+        for node in tree.nodes.values():
+            if node.source is not None or node.kind not in (Fork.kind, Session.kind):
+                continue
+            entry = entry_of(self._store, node)
+            if isinstance(entry, Fork) and entry.session != self._sid:
+                yield entry.session
+            elif isinstance(entry, Session) and entry.source_id is not None:
+                for length in (session_ids.LENGTH, session_ids.LENGTH_TAKEN):
+                    sid = session_ids.derived(entry.agent, entry.source_id, entry.at_ms, length=length)
+                    if sid != self._sid:
+                        yield sid

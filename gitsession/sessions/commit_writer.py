@@ -1,0 +1,234 @@
+"""Entries into commits: the one place where an entry gets its tree, its chain, its message and its oid.
+
+The order of writing is docs/format.md's: blobs, tree, commit; the caller moves the ref last, in the same transaction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from gitsession.codec import headline as own_headline
+from gitsession.codec import holes, lift, message, payload
+from gitsession.codec.digest import chain as chain_of
+from gitsession.codec.digest import digest as digest_of
+from gitsession.codec.holes import Stored
+from gitsession.codec.message import SourceRef
+from gitsession.formats import Format, Record
+from gitsession.git.objects import SECONDS_MAX, encode_commit, encode_tree, oid_of
+from gitsession.git.types import Kind, Oid
+from gitsession.model.entries import Entry, Tombstone
+from gitsession.model.headline import Headline
+from gitsession.redaction.original import Original
+from gitsession.sessions import layout
+from gitsession.sessions.node import Node
+
+if TYPE_CHECKING:
+    from gitsession.redaction.guard import Guard
+    from gitsession.redaction.payloads import Row
+
+
+class Objects(Protocol):
+    """Where objects are put: a transaction, or a list that becomes one."""
+
+    def put(self, kind: Kind, data: bytes) -> Oid: ...
+
+
+class Entries(Objects, Protocol):
+    """Where entries are put: what was secret of them, too."""
+
+    def keep_original(self, original: Original) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """An entry about to be kept. ``files``: the tree of a checkpoint; ``second_parent``: a leaf it summarises.
+
+    ``of``: the digest of the entry in whose place it stands, which is what its chain is made of.
+    ``original``: the payload as its writer wrote it, where secrets were taken out of it.
+    """
+
+    form: str
+    stored: Stored
+    headline: Headline
+    source: SourceRef | None = None
+    files: Oid | None = None
+    second_parent: Oid | None = None
+    of: bytes = b""
+    original: bytes | None = None
+
+    @property
+    def replaces(self) -> bytes:
+        """What the commit says of that: a tombstone says it in its payload."""
+        return b"" if self.headline.role == Tombstone.kind else self.of
+
+
+def own(entry: Entry, nonce: bytes, guard: Guard | None) -> Draft:
+    """A draft of an entry of our own, without its secrets. Raises ``Malformed`` for what the format cannot hold."""
+    data = whole = payload.encode(entry, nonce)
+    rows: tuple[Row, ...] = ()
+    if guard is not None:
+        data, rows = guard.redact(layout.OWN, whole)
+        if rows:
+            entry = payload.decode(data)[0]
+    stored = holes.cut(data, payload.spans(entry, data), rows)
+    return Draft(layout.OWN, stored, own_headline.headline(entry), original=whole if rows else None)
+
+
+def read_back(entry: Entry, guard: Guard | None) -> Entry:
+    """``entry`` as it is read once it is kept."""
+    data = payload.encode(entry, bytes(payload.NONCE_BYTES))
+    return payload.decode(data if guard is None else guard.redact(layout.OWN, data).payload)[0]
+
+
+class Safe(NamedTuple):
+    """A record's payload without its secrets, and as it is stored."""
+
+    payload: bytes
+    stored: Stored
+    is_redacted: bool
+
+
+def safe(format: Format, data: bytes, guard: Guard | None) -> Safe:
+    """A payload as it is stored: what is lifted depends on its form (docs/format.md, "Holes")."""
+    rows: tuple[Row, ...] = ()
+    if guard is not None:
+        data, rows = guard.redact(format.FORM, data)
+    return Safe(data, _cut(format.FORM, data, rows), bool(rows))
+
+
+def _cut(form: str, data: bytes, rows: tuple[Row, ...] = ()) -> Stored:
+    return holes.cut(data, lift.spans_in_json(data) if form in ("json", "jsonl") else (), rows)
+
+
+def imported(format: Format, record: Record, guard: Guard | None, made: Safe | None = None) -> Draft:
+    """A draft of a record of an agent's file, verbatim but for its secrets. ``made``: of it, where that is at hand."""
+    made = made or safe(format, record.payload, guard)
+    id = record.source_id
+    if made.is_redacted and guard is not None and id is not None:
+        id = guard.words(id)
+    source = SourceRef.of(format.AGENT, id, record.line)
+    original = record.payload if made.is_redacted else None
+    return Draft(format.FORM, made.stored, format.headline(made.payload), source, original=original)
+
+
+def digests(draft: Draft) -> list[str]:
+    """What a set of what was purged may call an entry: as it is stored; an agent's also as it was written."""
+    stored = [draft.stored]
+    if draft.original is not None and draft.form != layout.OWN:
+        stored.append(_cut(draft.form, draft.original))
+    return [digest_of(one.payload, one.holes).hex() for one in stored]
+
+
+def put(objects: Entries, parent: Node | None, draft: Draft) -> Node:
+    """Keep ``draft`` after ``parent`` (``None``: as a root) in ``objects``, a transaction."""
+    tree = put_tree(objects, draft.form, draft.stored, draft.files)
+    data, node = commit_of(draft, tree, parent)
+    objects.put("commit", data)
+    if draft.original is not None:
+        objects.keep_original(original_of(node, draft.stored.payload, draft.stored.holes, draft.original))
+    return node
+
+
+def original_of(node: Node, stored: bytes, table: bytes, data: bytes) -> Original:
+    """The row of the vault for an entry that was ``data``. ``stored`` and ``table``: its payload and holes as kept."""
+    source = node.source
+    said = f"{source.agent} {source.id or '-'} {source.line}" if source is not None else ""
+    return Original(digest_of(stored, table), node.chain, data, said)
+
+
+def tree_of(form: str, stored: Stored) -> Oid:
+    """The oid that an entry's tree would have."""
+    return put_tree(_Named(), form, stored)
+
+
+class _Named:
+    """Names objects and keeps none."""
+
+    def put(self, kind: Kind, data: bytes) -> Oid:
+        return oid_of(kind, data)
+
+
+def put_tree(to: Objects, form: str, stored: Stored, files: Oid | None = None) -> Oid:
+    """Put an entry's tree, and the blobs in it; its oid."""
+    add = to.put
+    entries = {layout.payload(form): (layout.FILE_MODE, add("blob", stored.payload))}
+    if stored.holes:
+        entries[layout.HOLES] = (layout.FILE_MODE, add("blob", stored.holes))
+        blobs: dict[str, tuple[str, Oid]] = {}
+        for digest, encoding, content in stored.lifted:
+            place, name = (entries, layout.SUMMARY) if encoding == "summary" else (blobs, digest.hex())
+            place[name] = (layout.FILE_MODE, add("blob", content))
+        if blobs:
+            entries[layout.BLOBS] = (layout.TREE_MODE, add("tree", encode_tree(blobs)))
+    if files is not None:
+        entries[layout.FILES] = (layout.TREE_MODE, files)
+    return add("tree", encode_tree(entries))
+
+
+class Made(NamedTuple):
+    """A commit, and what is needed of it to go on behind it."""
+
+    data: bytes
+    chain: bytes
+    message: bytes
+    author_seconds: int
+    committer_seconds: int
+
+
+def made_of(draft: Draft, tree: Oid, parent: Node | None) -> Made:
+    """The commit's bytes."""
+    digest = draft.of or digest_of(draft.stored.payload, draft.stored.holes)
+    chain = chain_of(None if parent is None else parent.chain, digest)
+    return made_with(chain, draft.headline, draft.source, tree, parent, draft.second_parent, draft.replaces)
+
+
+def made_with(
+    chain: bytes,
+    headline: Headline,
+    source: SourceRef | None,
+    tree: Oid,
+    parent: Node | None,
+    second_parent: Oid | None = None,
+    replaces: bytes = b"",
+) -> Made:
+    """The commit's bytes, for an entry whose chain is known. ``replaces`` as ``Draft`` has it."""
+    if headline.at_ms is not None:
+        author_seconds = min(max(headline.at_ms // 1000, 0), SECONDS_MAX)
+    else:
+        author_seconds = 0 if parent is None else parent.author_seconds
+    committer_seconds = author_seconds if parent is None else max(author_seconds, parent.committer_seconds)
+    text = message.render(headline, chain, source, replaces)
+    parents = [] if parent is None else [parent.oid]
+    if second_parent is not None:
+        parents.append(second_parent)
+    data = encode_commit(
+        tree=tree,
+        parents=parents,
+        author_name=headline.role,
+        author_seconds=author_seconds,
+        committer_seconds=committer_seconds,
+        message=text,
+    )
+    return Made(data, chain, text, author_seconds, committer_seconds)
+
+
+def commit_of(draft: Draft, tree: Oid, parent: Node | None) -> tuple[bytes, Node]:
+    """The commit's bytes, and its node."""
+    headline = draft.headline
+    data, chain, text, author_seconds, committer_seconds = made_of(draft, tree, parent)
+    return data, Node(
+        oid=oid_of("commit", data),
+        tree=tree,
+        parent=None if parent is None else parent.oid,
+        second_parent=draft.second_parent,
+        role=headline.role,
+        author_seconds=author_seconds,
+        committer_seconds=committer_seconds,
+        kind=message.kind_of(headline),
+        chain=chain,
+        source=draft.source,
+        subject=message.subject_of(text),
+        model=message.model_of(headline),
+        replaces=draft.replaces,
+    )

@@ -1,0 +1,173 @@
+"""Commits into entries: the payload of a node, whole, and what it means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from gitsession.codec import holes, payload
+from gitsession.codec.digest import digest as digest_of
+from gitsession.codec.holes import Encoding
+from gitsession.errors import Corrupt, Malformed, MissingObject
+from gitsession.formats import FORMATS
+from gitsession.git.objects import parse_tree
+from gitsession.git.types import Oid, Reader
+from gitsession.model.entries import Entry, Fork, Opaque
+from gitsession.sessions import layout
+from gitsession.sessions.node import Node, load
+from gitsession.sessions.revealed import Shown
+
+Rows: TypeAlias = list[tuple[str, str, Oid]]
+"""The entries of a tree: mode, name, oid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What the tree of an entry holds. ``stored`` still has its holes; ``blob``: where it is."""
+
+    form: str
+    stored: bytes
+    holes: bytes
+    files: Oid | None
+    blob: Oid = ""
+
+
+def kept(store: Reader, node: Node) -> Kept:
+    """The parts of a node's tree. Raises ``Malformed`` for a tree that is no entry's."""
+    return kept_in(store, node.tree)
+
+
+def kept_in(store: Reader, tree: Oid) -> Kept:
+    """The parts of an entry's tree, whichever commit names it."""
+    return kept_of(store, tree, tree_of(store, tree))
+
+
+def tree_of(store: Reader, oid: Oid) -> Rows:
+    """What a tree holds. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
+    return parse_tree(_read(store, oid, "tree"))
+
+
+def kept_of(store: Reader, tree: Oid, rows: Rows) -> Kept:
+    """The parts of the tree ``tree``, which holds ``rows``."""
+    form, stored, table, files, blob = "", b"", b"", None, ""
+    for _, name, oid in rows:
+        found = layout.form_of(name)
+        if found is not None:
+            form, stored, blob = found, _read(store, oid, "blob"), oid
+        elif name == layout.HOLES:
+            table = _read(store, oid, "blob")
+        elif name == layout.FILES:
+            files = oid
+    if not form:
+        raise Malformed("a tree without a payload", where=tree)
+    return Kept(form, stored, table, files, blob)
+
+
+def files_of(store: Reader, oid: Oid) -> Oid | None:
+    """The files that the entry ``oid`` holds, as a tree; ``None`` where it holds none, or cannot be read."""
+    try:
+        return next((child for _, name, child in tree_of(store, load(store, oid).tree) if name == layout.FILES), None)
+    except (Malformed, Corrupt, MissingObject):
+        return None
+
+
+def payload_of(store: Reader, node: Node) -> bytes:
+    """The payload as its writer wrote it. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
+    return whole(store, node, kept(store, node))
+
+
+def whole(store: Reader, node: Node, parts: Kept) -> bytes:
+    """The payload of ``parts``, holes filled; of a ``Shown`` store, also with what was hidden."""
+    if not parts.holes:
+        return parts.stored
+    data = _filled(store, node, parts)
+    if isinstance(store, Shown):
+        placeholders = len(holes.hidden(parts.holes))
+        if placeholders:
+            return store.payload(node, digest_of(parts.stored, parts.holes), data, placeholders)
+    return data
+
+
+def _filled(store: Reader, node: Node, parts: Kept) -> bytes:
+    if not holes.parse(parts.holes):
+        return parts.stored
+    top = {name: oid for _, name, oid in tree_of(store, node.tree)}
+    blobs = {}
+    if layout.BLOBS in top:
+        blobs = {name: oid for _, name, oid in tree_of(store, top[layout.BLOBS])}
+
+    def fetch(digest: bytes, encoding: Encoding) -> bytes:
+        oid = top.get(layout.SUMMARY) if encoding == "summary" else blobs.get(digest.hex())
+        if oid is None:
+            raise Malformed(f"the content of a hole is not in the tree: {digest.hex()}", where=node.oid)
+        return _read(store, oid, "blob")
+
+    return holes.fill(parts.stored, parts.holes, fetch)
+
+
+def entry_of(store: Reader, node: Node) -> Entry:
+    """What the node means, as well as this release knows. Damage costs this entry only: it is shown as ``Opaque``."""
+    return look(store, node).entry
+
+
+class Looked(NamedTuple):
+    """What an entry means, the digest of its payload, the blob that is all of it, and what is in it.
+
+    ``digest`` and ``data`` are ``b""`` where the tree cannot be read, ``alone`` is "" where more than one object must
+    be read.
+    """
+
+    entry: Entry
+    digest: bytes = b""
+    alone: Oid = ""
+    data: bytes = b""
+
+
+def look(store: Reader, node: Node) -> Looked:
+    """The entry, and what a catalogue keeps of it. Damage costs this entry only: it is shown as ``Opaque``."""
+    digest = b""
+    try:
+        parts = kept(store, node)
+        digest = digest_of(parts.stored, parts.holes)
+        data = whole(store, node, parts)
+        entry = view(node, parts.form, data)
+    except (Malformed, Corrupt, MissingObject) as error:
+        return Looked(Opaque(at_ms=node.author_seconds * 1000, problem=str(error)), digest)
+    is_ours = parts.form == layout.OWN
+    alone = not parts.holes and (node.source is None if is_ours else node.source and node.source.agent in FORMATS)
+    return Looked(entry, digest, parts.blob if alone else "", data)
+
+
+def read_alone(store: Reader, blob: Oid, agent: str | None) -> tuple[Entry, bytes]:
+    """Entry and payload out of a blob that ``look`` named; ``agent``: who wrote it, ``None`` for us.
+
+    Raises ``Malformed``, ``MissingObject`` or ``Corrupt``.
+    """
+    data = _read(store, blob, "blob")
+    return payload.decode(data)[0] if agent is None else FORMATS[agent].read(data), data
+
+
+def view(node: Node, form: str, data: bytes) -> Entry:
+    """The view of a whole payload. Raises ``Malformed`` for a payload of ours that does not follow the format."""
+    if form == layout.OWN:
+        return payload.decode(data)[0]
+    agent = node.source.agent if node.source else ""
+    format = FORMATS.get(agent)
+    if format is None:
+        return Opaque(at_ms=node.author_seconds * 1000, payload=data, problem=f"of an unknown agent: {agent[:40]!r}")
+    return format.read(data)
+
+
+def _read(store: Reader, oid: Oid, expected: str) -> bytes:
+    kind, data = store.read(oid)
+    if kind != expected:
+        raise Corrupt(f"{oid} is a {kind}, expected a {expected}")
+    return data
+
+
+def begins_fork(store: Reader, node: Node, sid: str) -> bool:
+    """Whether ``node`` is the entry at which session ``sid`` was forked off an older one."""
+    if node.kind != Fork.kind or node.source is not None:
+        return False
+    entry = entry_of(store, node)
+    return isinstance(entry, Fork) and entry.session == sid

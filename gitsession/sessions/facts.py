@@ -1,0 +1,129 @@
+"""What a walk over all entries of a session tells: its marks, what names what, what is still in the agent's file."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from gitsession.codec.digest import to_base64url
+from gitsession.git.types import Oid
+from gitsession.model.entries import Fork, Session
+from gitsession.sessions.content import begins_fork, entry_of
+from gitsession.sessions.graph import Tree, below, place
+from gitsession.sessions.marks import Mark
+from gitsession.sessions.meta import Meta, marks_of
+from gitsession.sessions.node import Node, position, short_id
+from gitsession.store.interface import ObjectStore
+
+MARKING = frozenset({"label", "title"})
+"""The kinds of entries, off ``meta``, that are marks."""
+
+
+def imported_now(tree: Tree, superseded: Iterable[str]) -> list[Node]:
+    """The imported entries that are still in the agent's file: those that are not superseded, nor below one that is."""
+    gone = set(superseded)
+    found: list[Node] = []
+    stack = list(tree.children.get(None, []))
+    while stack:
+        node = tree.nodes[stack.pop()]
+        if node.source is not None:
+            if position(node) in gone:
+                continue
+            found.append(node)
+        stack += tree.children.get(node.oid, [])
+    return found
+
+
+def file_start(store: ObjectStore, tree: Tree, sid: str) -> tuple[Oid, Session | Fork | None]:
+    """The entry at which the agent's file of session ``sid`` begins, and what it says; ``None`` where none does.
+
+    A root, or the fork of an agent's that goes on from another file; what is above that is that other file's.
+    """
+    at = next((oid for oid in tree.nodes if begins_fork(store, tree.nodes[oid], sid)), None)
+    while at is not None:
+        node = tree.nodes[at]
+        if node.kind == Fork.kind and node.source is None:
+            entry = entry_of(store, node)
+            if isinstance(entry, Fork) and entry.source_id is not None:
+                return at, entry
+        at = tree.parent(at)
+    roots = tree.children.get(None, [])
+    for oid in roots:
+        entry = entry_of(store, tree.nodes[oid])
+        if isinstance(entry, Session):
+            return oid, entry
+    return next(iter(roots or tree.nodes)), None
+
+
+def segment_starts(tree: Tree, segments: Collection[str]) -> dict[Oid, str]:
+    """Return the entries that begin the ``segments`` of a session, its agent's later files: their header lines."""
+    found: dict[Oid, str] = {}
+    for oid, node in tree.nodes.items() if segments else ():
+        id = node.source.id if node.kind == Session.kind and node.source is not None else None
+        if id is not None and id in segments:
+            found[oid] = id
+    return found
+
+
+def segment_at(tree: Tree, starts: Mapping[Oid, str], oid: Oid | None) -> str | None:
+    """The segment in which the entry ``oid`` stands, ``None`` for the first file."""
+    while oid is not None and oid in tree.nodes and oid not in starts:
+        oid = tree.parent(oid)
+    return starts.get(oid or "")
+
+
+def file_part(tree: Tree, starts: Mapping[Oid, str], start: Oid, segment: str | None) -> Tree:
+    """The part of a session's tree that one of its agent's files holds: ``segment``, or else the first."""
+    if not starts and segment is None:
+        return below(tree, start)
+    tops = [start] if segment is None else [oid for oid, id in starts.items() if id == segment]
+    nodes: dict[Oid, Node] = {}
+    stack = list(tops)
+    while stack:
+        oid = stack.pop()
+        nodes[oid] = tree.nodes[oid]
+        stack += [child for child in tree.children.get(oid, ()) if child not in starts]
+    children: dict[Oid | None, list[Oid]] = {
+        oid: [child for child in tree.children.get(oid, ()) if child in nodes] for oid in nodes
+    }
+    return Tree(tree.branches, nodes, {**children, None: tops}, tree.gaps)
+
+
+def marks(store: ObjectStore, sid: str, tree: Tree, seen: Meta) -> list[Mark]:
+    """All marks of a session, by a walk. ``seen``: its ``meta``.
+
+    Those of an older session above a fork do not count, nor do lines that are no longer in the agent's file.
+    """
+    found = list(seen.marks)
+    start = next((oid for oid in tree.nodes if begins_fork(store, tree.nodes[oid], sid)), None)
+    older = above(tree, start)
+    in_file = {node.oid for node in imported_now(tree, seen.source_file.superseded)}
+    for node in tree.nodes.values():
+        counts = node.oid not in older and (node.source is None or node.oid in in_file)
+        if counts and (node.kind in MARKING or node.oid == start):
+            found += marks_of(node, entry_of(store, node), on_meta=False)
+    return found
+
+
+def above(tree: Tree, start: Oid | None) -> set[Oid]:
+    """The entries of older sessions: those above the fork entry ``start``."""
+    found: set[Oid] = set()
+    oid = tree.parent(start) if start is not None else None
+    while oid is not None and oid not in found:
+        found.add(oid)
+        oid = tree.parent(oid)
+    return found
+
+
+def targets(tree: Tree, seen: Meta) -> dict[str, Oid]:
+    """What a label or an address may name: an entry's chain, or what the agent calls it.
+
+    Of two entries with one id the later line answers, and one that is in the agent's file before one that was.
+    """
+    named = {short_id(node.chain): node.oid for node in tree.nodes.values() if node.source is None}
+    named |= {to_base64url(node.chain): node.oid for node in tree.nodes.values()}
+    in_file = {node.oid for node in imported_now(tree, seen.source_file.superseded)}
+    imported = [node for node in tree.nodes.values() if node.source is not None]
+    for node in sorted(imported, key=lambda node: (node.oid in in_file, place(node))):
+        if node.source is not None and node.source.id is not None:
+            named[node.source.id] = node.oid
+    return named

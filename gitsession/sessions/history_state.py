@@ -1,0 +1,134 @@
+"""What a line has said so far about its state: what answers next, how, and with which tools. Pure.
+
+The anchors of an entry follow from those of its parent and from the entry, so a catalogue can keep them for each entry
+as it is written, and whoever resumes a session of 100,000 entries reads one row of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gitsession.git.types import Oid
+from gitsession.model.entries import (
+    BranchSummary,
+    Compaction,
+    ContextEdit,
+    CustomMessage,
+    Entry,
+    Injection,
+    Instructions,
+    Message,
+    ModeChange,
+    ModelChange,
+    Prune,
+    Reset,
+    ThinkingChange,
+    ToolsChange,
+)
+from gitsession.sessions.node import Node
+
+SERVICE_TIER = "service_tier"
+"""What a change of omp's price class is called among the modes; it is no mode."""
+
+ONCE = frozenset({ThinkingChange.kind, ToolsChange.kind, Instructions.kind, Compaction.kind, Reset.kind})
+"""The kinds of which only the newest counts."""
+
+EACH = frozenset({ModelChange.kind, ModeChange.kind, Injection.kind})
+"""The kinds of which an older one can count beside the newest."""
+
+
+SHOWING = frozenset(
+    kind.kind for kind in (Message, CustomMessage, BranchSummary, Compaction, Reset, ContextEdit, Prune)
+)
+"""The kinds that can show something to a model, or change what another entry shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Anchors:
+    """What was said last on a line, at one entry of it. Short answers stand here, long ones are named by their entry.
+
+    ``model``: the newest of a model change and an assistant's message; ``assistant``: the newest assistant's;
+    ``models``: changes by role. Each ``provider/model``. ``rules``: names of injected rules, the first first.
+    """
+
+    thinking: str | None = None
+    model: str | None = None
+    assistant: str | None = None
+    models: Mapping[str, str] = field(default_factory=dict)
+    mode: str | None = None
+    tools: Oid | None = None
+    instructions: Oid | None = None
+    compaction: Oid | None = None
+    reset: Oid | None = None
+    rules: tuple[str, ...] = ()
+
+
+NOTHING_SAID = Anchors()
+
+
+def step(anchors: Anchors, oid: Oid, entry: Entry) -> Anchors:
+    """The anchors at ``entry``, of which ``anchors`` are the parent's; the same object where it says nothing new."""
+    match entry:
+        case Message(role="assistant"):
+            model = name_of_model(entry.provider, entry.model)
+            if model is None or anchors.model == anchors.assistant == model:
+                return anchors
+            return replace(anchors, model=model, assistant=model)
+        case ModelChange():
+            model = name_of_model(entry.provider, entry.model)
+            if model is None:
+                return anchors
+            return replace(anchors, model=model, models={**anchors.models, entry.role: model})
+        case ThinkingChange():
+            return anchors if anchors.thinking == entry.level else replace(anchors, thinking=entry.level)
+        case ModeChange():
+            return anchors if entry.mode == SERVICE_TIER else replace(anchors, mode=entry.mode)
+        case Injection():
+            return replace(anchors, rules=tuple(dict.fromkeys([*anchors.rules, *_names(entry.rules)])))
+        case ToolsChange():
+            return replace(anchors, tools=oid)
+        case Instructions():
+            return replace(anchors, instructions=oid)
+        case Compaction():
+            return replace(anchors, compaction=oid)
+        case Reset():
+            return replace(anchors, reset=oid)
+    return anchors
+
+
+def gather(
+    back: Iterable[Node], read: Callable[[Node], Entry], known: Callable[[Oid], Anchors | None] = lambda _: None
+) -> Anchors:
+    """What a line has said, of which ``back`` gives the nodes, the leaf first.
+
+    It goes back to the nearest entry of which ``known`` tells. Of those before that it reads only what can count: the
+    newest of a kind, where an older one says nothing more.
+    """
+    counting: list[Node] = []
+    found: set[str] = set()
+    said = NOTHING_SAID
+    for node in back:
+        earlier = known(node.oid)
+        if earlier is not None:
+            said = earlier
+            break
+        what = node.role if node.kind == Message.kind else node.kind
+        once = what in ONCE or (what == "assistant" and node.model)
+        if what in EACH or (once and what not in found):
+            counting.append(node)
+            if step(NOTHING_SAID, node.oid, read(node)) != NOTHING_SAID:
+                found.add(what)
+    for node in reversed(counting):
+        said = step(said, node.oid, read(node))
+    return said
+
+
+def name_of_model(provider: str | None, model: str | None) -> str | None:
+    """``provider/model``, or the half that is known."""
+    return "/".join(filter(None, (provider, model))) or None
+
+
+def _names(rules: Any) -> list[str]:
+    return [rule for rule in rules if isinstance(rule, str)] if isinstance(rules, list | tuple) else []

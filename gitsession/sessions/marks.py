@@ -1,0 +1,63 @@
+"""What a session is called and how its entries are labelled (docs/format.md, "What is derived").
+
+A *mark* is an entry that names something: a label, a title, a header. Whoever has the entries at hand (a walk of the
+tree, the index) collects the marks; the rules stand here once. Nothing of an entry is loaded by this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from gitsession.git.types import Oid
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """``what``: label, title, slot or header. ``line``: in the agent's file, ``None`` for ours."""
+
+    what: str
+    at_ms: int
+    line: int | None
+    chain: bytes
+    target: str
+    value: str
+
+    @property
+    def order(self) -> tuple[int, int, int, bytes]:
+        """Imported marks in file order, then ours by time and chain."""
+        return (0, self.line, 0, b"") if self.line is not None else (1, 0, self.at_ms, self.chain)
+
+
+def title(marks: Iterable[Mark]) -> str | None:
+    """The session's name: ours if newer, else the agent's (slot, last title, header). ``None`` if it is blank.
+
+    Where the slot is blank, the agent's file has no title, whatever its header says: omp reads it so.
+    """
+    ours: Mark | None = None
+    slot = header = inline = None
+    for mark in sorted(marks, key=lambda mark: mark.order):
+        if mark.what == "slot":
+            slot = mark
+        elif mark.what == "header":
+            header = mark if mark.value else header
+        elif mark.what == "title" and mark.line is None:
+            ours = mark
+        elif mark.what == "title":
+            inline = mark
+    theirs = (slot if slot.value else None) if slot is not None else inline or header
+    winner = ours if ours is not None and (theirs is None or ours.at_ms >= theirs.at_ms) else theirs
+    return winner.value or None if winner is not None else None
+
+
+def labels(marks: Iterable[Mark], resolve: Mapping[str, Oid]) -> dict[Oid, str]:
+    """Labels by entry. ``resolve``: what a target (a source id, a chain) names. One that names nothing is left out."""
+    newest: dict[Oid, Mark] = {}
+    for mark in sorted((mark for mark in marks if mark.what == "label"), key=lambda mark: mark.order):
+        oid = resolve.get(mark.target)
+        if oid is None:
+            continue
+        older = newest.get(oid)
+        if older is None or mark.line is not None or mark.at_ms >= older.at_ms or older.line is None:
+            newest[oid] = mark
+    return {oid: mark.value for oid, mark in newest.items() if mark.value}

@@ -1,0 +1,213 @@
+"""The ``meta`` branch of a session, folded: header, how the agent's file stands, and the marks that stand there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from gitsession.formats.base.record import TAIL
+from gitsession.git.types import Oid
+from gitsession.model import entries as kinds
+from gitsession.model.entries import Entry
+from gitsession.sessions.content import entry_of
+from gitsession.sessions.gaps import DAMAGE, Gap
+from gitsession.sessions.marks import Mark
+from gitsession.sessions.node import Node, line_of, load, position
+from gitsession.sessions.unreachable import fill
+from gitsession.store import refs
+from gitsession.store.interface import ObjectStore
+
+BELOW = "below:"
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """What ``meta`` says: the header as last seen, how the agent's file stands, and marks. Lines are newest first.
+
+    ``gaps``: what of it cannot be read. ``segments``: the ids of the agent's later files of this session, the newest
+    last. ``source_file`` is then the state of the newest, with what is superseded in any of them.
+    """
+
+    header: kinds.Session | None = None
+    project: str | None = None
+    continuation: kinds.Continuation | None = None
+    source_file: kinds.SourceFile = field(default_factory=kinds.SourceFile)
+    nodes: tuple[Node, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    files: tuple[tuple[Node, kinds.SourceFile], ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    segments: tuple[str, ...] = ()
+
+    def of_file(self, segment: str | None) -> Meta:
+        """Return what is said of one of the agent's files: of ``segment``, or of the first file for ``None``."""
+        if not self.segments and segment is None:
+            return self
+        files = tuple((node, state) for node, state in self.files if state.segment == segment)
+        states = {node.oid for node, _ in self.files} - {node.oid for node, _ in files}
+        nodes = tuple(node for node in self.nodes if node.oid not in states and segment_of(node) in (segment, None))
+        if segment is not None:
+            nodes = tuple(node for node in nodes if node.source is None or segment_of(node) == segment)
+        state = files[0][1] if files else kinds.SourceFile(segment=segment)
+        return replace(self, source_file=state, nodes=nodes, files=files)
+
+    def newest_lines(self) -> dict[int, Node]:
+        """The lines of the agent's file on ``meta``, each as it was last seen."""
+        lines: dict[int, Node] = {}
+        for node in self.nodes:
+            if node.source is not None:
+                lines.setdefault(node.source.line, node)
+        return lines
+
+    def lines_in_force(self) -> dict[int, Node]:
+        """The same, without those that are no longer in the file, or were purged."""
+        gone = set(self.source_file.superseded)
+        newest = self.newest_lines().items()
+        return {number: node for number, node in newest if position(node) not in gone and not node.is_tombstone}
+
+    def headers(self, line: Iterable[Node] | None = None) -> dict[int, Node]:
+        """Of these, the lines before the first entry; those that were in force when ``line`` was the file."""
+        lines = self.lines_in_force() if line is None else self.lines_before(line)
+        return {number: node for number, node in lines.items() if not is_of_ours(node) and not node.is_tombstone}
+
+    def lines_of_ours(self) -> dict[int, tuple[Node, str]]:
+        """Lines of the agent's file in which it has taken in what we wrote, and the chain of the entry that each is.
+
+        ``BELOW`` and the chain of the entry it hangs below, for a line that only names an entry, or the leaf.
+        """
+        chains = {line_of(place): place.partition(":")[2] for place in self.source_file.ours}
+        lines = self.lines_in_force().items()
+        return {number: (node, chains.get(number, "")) for number, node in lines if is_of_ours(node)}
+
+    def older_lines(self) -> list[Node]:
+        """Lines of the agent's file on ``meta`` that a newer one took the place of."""
+        newest = {node.oid for node in self.newest_lines().values()}
+        return [node for node in self.nodes if node.source is not None and node.oid not in newest]
+
+    def lines_before(self, line: Iterable[Node]) -> dict[int, Node]:
+        """The lines on ``meta`` that were in force when ``line``, entries of an earlier file, was the file.
+
+        The first ``source_file`` to list an entry of ``line`` put an end to it, and lists the headers replaced with it.
+        """
+        places = {position(node) for node in line}
+        ended = None
+        known: set[str] = set()
+        for node, state in reversed(self.files):
+            if places & set(state.superseded):
+                ended, listed = node, set(state.superseded) - known
+                break
+            known = set(state.superseded)
+        if ended is None:
+            return self.newest_lines()
+        lines: dict[int, Node] = {}
+        for node in self.nodes[self.nodes.index(ended) :]:
+            if node.source is not None and (node.source.line not in lines or position(node) in listed):
+                lines[node.source.line] = node
+        return lines
+
+
+def is_of_ours(node: Node) -> bool:
+    """Whether a line on ``meta`` is one that we wrote for the agent: a header names no entry, so it has no id."""
+    return node.source is not None and node.source.id is not None and node.source.line != TAIL
+
+
+def segment_of(node: Node) -> str | None:
+    """The segment whose tail a line on ``meta`` is; ``None`` for all others."""
+    return node.source.id if node.source is not None and node.source.line == TAIL else None
+
+
+def meta_of(store: ObjectStore, sid: str) -> Meta:
+    """The ``meta`` branch of a session, folded: newest wins; a line that left the agent's file does not count."""
+    header: kinds.Session | None = None
+    project: str | None = None
+    continuation: kinds.Continuation | None = None
+    source_file: kinds.SourceFile | None = None
+    nodes: list[Node] = []
+    marks: list[Mark] = []
+    files: list[tuple[Node, kinds.SourceFile]] = []
+    seen_lines: set[tuple[int, str | None]] = set()
+    gaps: dict[Oid, Gap] = {}
+    oid = store.ref(refs.meta(sid))
+    while oid is not None:
+        try:
+            node = load(store, oid)
+        except DAMAGE as error:
+            if oid not in gaps:
+                gaps[oid] = Gap(oid, str(error), foreign=False)
+                _, gaps = fill(store, sid, {node.oid: node for node in nodes}, gaps)
+            oid = gaps[oid].before
+            if oid in {node.oid for node in nodes}:
+                break
+            continue
+        if node.parent is None or node.kind == kinds.Fork.kind:
+            break
+        nodes.append(node)
+        oid = node.parent
+        if node.kind == kinds.Attachment.kind:
+            continue  # large, and says nothing about the session
+        if node.source is not None:
+            # Only the newest of one line counts. What supersedes it was said after it, so it is known by now.
+            place = node.source.line, segment_of(node)
+            if place in seen_lines:
+                continue
+            seen_lines.add(place)
+            if source_file is not None and position(node) in source_file.superseded:
+                continue
+        if is_of_ours(node):
+            continue  # it says what an entry of ours says
+        entry = entry_of(store, node)
+        if isinstance(entry, kinds.Session) and header is None:
+            header = entry
+        elif isinstance(entry, kinds.Project):
+            project = project or entry.identity
+        elif isinstance(entry, kinds.Continuation):
+            continuation = continuation or entry
+        elif isinstance(entry, kinds.SourceFile):
+            source_file = source_file or entry
+            files.append((node, entry))
+        marks += marks_of(node, entry, on_meta=True)
+    segments = tuple(sorted({state.segment for _, state in files if state.segment is not None}))
+    state = _current(files, segments) if segments else source_file or kinds.SourceFile()
+    return Meta(
+        header=header,
+        project=project,
+        continuation=continuation,
+        source_file=state,
+        nodes=tuple(nodes),
+        marks=tuple(marks),
+        files=tuple(files),
+        gaps=tuple(gaps.values()),
+        segments=segments,
+    )
+
+
+def _current(files: Iterable[tuple[Node, kinds.SourceFile]], segments: Sequence[str]) -> kinds.SourceFile:
+    """The newest state of the newest segment, with what is superseded in any of the agent's files.
+
+    An agent's ids of segments begin with the time, so the greatest is the newest.
+    """
+    newest: dict[str | None, kinds.SourceFile] = {}
+    for _, state in files:
+        newest.setdefault(state.segment, state)
+    superseded = tuple(dict.fromkeys(place for state in newest.values() for place in state.superseded))
+    return replace(newest[segments[-1]], superseded=superseded)
+
+
+def marks_of(node: Node, entry: Entry, *, on_meta: bool) -> list[Mark]:
+    """The marks that ``entry`` makes."""
+    line = node.source.line if node.source else None
+
+    def mark(what: str, value: str | None, target: str = "") -> list[Mark]:
+        return [Mark(what, entry.at_ms, line, node.chain, target, (value or "").strip())]
+
+    if isinstance(entry, kinds.Label):
+        return mark("label", entry.label, entry.target)
+    if isinstance(entry, kinds.Title):
+        if node.source is not None and entry.extra.get("automatic") is True:
+            return mark("header", entry.title)  # nobody chose it
+        return mark("slot" if on_meta and node.source else "title", entry.title)
+    if isinstance(entry, kinds.Session) and on_meta:
+        return mark("header", entry.title)
+    if isinstance(entry, kinds.Fork):
+        labels = (Mark("label", entry.at_ms, None, b"", chain, label) for chain, label in entry.labels.items())
+        return [*labels, Mark("title", entry.at_ms, None, b"", "", entry.title or "")]
+    return []

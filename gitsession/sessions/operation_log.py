@@ -1,0 +1,424 @@
+"""The operation log: one commit per command that moved refs, and undo and redo by it (docs/format.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
+
+from gitsession.codec import cbor
+from gitsession.codec.text import clean
+from gitsession.errors import Malformed, NotFound, RefMoved, Refused
+from gitsession.git.objects import SECONDS_MAX, encode_commit, encode_tree, parse_commit, parse_tree
+from gitsession.git.types import Kind, Oid, RefValue
+from gitsession.sessions import layout, undo_published
+from gitsession.sessions.undo_published import Stay
+from gitsession.store import refs
+from gitsession.store.interface import ObjectStore, Transaction
+
+if TYPE_CHECKING:
+    from gitsession.redaction.original import Original
+
+AUTHOR = "operation"
+_ANY = "`--any` takes the last command of the whole store"
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One ref that moved: from ``old`` (``None``: it was not there) to ``new`` (``None``: it was removed)."""
+
+    ref: str
+    old: RefValue | None
+    new: RefValue | None
+
+    def inverse(self) -> Move:
+        return Move(self.ref, self.new, self.old)
+
+
+class Written(NamedTuple):
+    """A workspace that a command of a session wrote to: where it was, the checkpoints that hold it as it was and as it
+    became.
+    """
+
+    session: str
+    workspace: str
+    safety: Oid
+    result: Oid
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What one command did. ``undoes`` and ``redoes`` name the operation that this one took back or did again.
+
+    ``group``: operations in a row with one group were one command (an import of several files): they are undone as one.
+    ``files``: what it wrote outside of the store, which undo and redo write too (``rewind/``). ``stays``: of a step
+    that was just taken, the refs that it left because others have them.
+    """
+
+    id: Oid
+    parent: Oid | None
+    command: str
+    at_ms: int
+    moves: tuple[Move, ...]
+    group: str | None = None
+    undoes: Oid | None = None
+    redoes: Oid | None = None
+    files: Written | None = None
+    stays: tuple[Stay, ...] = ()
+
+    @property
+    def named(self) -> list[Oid]:
+        """The commits that it names besides operations: checkpoints, and what refs held."""
+        values = [value for move in self.moves for value in (move.old, move.new)]
+        return [*(self.files[2:] if self.files else ()), *(one for one in values if one and refs.target(one) is None)]
+
+    @property
+    def sessions(self) -> set[str]:
+        """The sessions that it changed."""
+        names = (move.ref for move in self.moves)
+        found = {refs.session_at(name) for name in names} | ({self.files.session} if self.files else set())
+        return found - {""}
+
+
+class Objects(Protocol):
+    """Where objects are put: a transaction, or a list that becomes one."""
+
+    def put(self, kind: Kind, data: bytes) -> Oid: ...
+
+
+class Recorder:
+    """A transaction that remembers which refs it moved. ``files``: what else the operation is to tell, if set."""
+
+    def __init__(self, tx: Transaction) -> None:
+        self._tx = tx
+        self.moves: list[Move] = []
+        self.files: Written | None = None
+
+    def put(self, kind: Kind, data: bytes) -> Oid:
+        return self._tx.put(kind, data)
+
+    def put_all(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
+        self._tx.put_all(objects)
+
+    def keep_original(self, original: Original) -> None:
+        self._tx.keep_original(original)
+
+    def move(self, name: str, new: RefValue | None, *, expected: RefValue | None) -> None:
+        self._tx.move(name, new, expected=expected)
+        self.moves.append(Move(name, expected, new))
+
+    def advance(self, name: str, new: RefValue, *, expected: RefValue | None) -> None:
+        """A move that the operation does not tell, and undo does not take back: a line of checkpoints goes on."""
+        self._tx.move(name, new, expected=expected)
+
+
+@contextmanager
+def recording(store: ObjectStore, command: str, at_ms: int, group: str | None = None) -> Iterator[Recorder]:
+    """A transaction whose ref moves become one operation of the log, in the same record."""
+    with store.transaction() as tx:
+        recorder = Recorder(tx)
+        yield recorder
+        record(store, tx, command, at_ms, recorder.moves, group=group, files=recorder.files)
+
+
+def record(
+    store: ObjectStore,
+    tx: Transaction,
+    command: str,
+    at_ms: int,
+    moves: list[Move],
+    *,
+    group: str | None = None,
+    undoes: Oid | None = None,
+    redoes: Oid | None = None,
+    files: Written | None = None,
+) -> None:
+    """Write one operation. Its parents are all that it names, so that nothing undone is ever pruned.
+
+    A ref that moved several times moved once, from its first value to its last; if these are one, nothing happened.
+    """
+    moves = _summed(moves)
+    if not moves and files is None and undoes is None and redoes is None:
+        return
+    parent = store.ref(refs.OPLOG)
+    if store.guard is not None:
+        command = store.guard.words(command)
+    operation = Operation("", parent, command, at_ms, tuple(moves), group, undoes, redoes, files)
+    tx.move(refs.OPLOG, keep(tx, operation), expected=parent)
+
+
+def keep(to: Objects, operation: Operation) -> Oid:
+    """Put the commit of an operation, whose own ``id`` follows from the rest; that id."""
+    moves, parent, files = operation.moves, operation.parent, operation.files
+    body = cbor.encode(
+        {
+            "v": VERSION,
+            "command": operation.command,
+            "at": operation.at_ms,
+            "refs": [[move.ref, move.old, move.new] for move in moves],
+            "parent": parent,
+            "group": operation.group,
+            "undoes": operation.undoes,
+            "redoes": operation.redoes,
+            **({"files": list(files)} if files else {}),
+        }
+    )
+    seconds = min(max(operation.at_ms // 1000, 0), SECONDS_MAX)
+    message = "\n".join([clean(operation.command), "", *(f"    {_move_line(move)}" for move in moves[:100]), ""])
+    commit = encode_commit(
+        tree=to.put("tree", encode_tree({layout.OPERATION: (layout.FILE_MODE, to.put("blob", body))})),
+        parents=list(dict.fromkeys(([parent] if parent else []) + operation.named)),
+        author_name=AUTHOR,
+        author_seconds=seconds,
+        committer_seconds=seconds,
+        message=message.encode(),
+    )
+    return to.put("commit", commit)
+
+
+def _summed(moves: list[Move]) -> list[Move]:
+    sums: dict[str, Move] = {}
+    for move in moves:
+        first = sums.get(move.ref, move)
+        sums[move.ref] = Move(move.ref, first.old, move.new)
+    return [move for move in sums.values() if move.old != move.new]
+
+
+def history(store: ObjectStore) -> Iterator[Operation]:
+    """The operations, newest first."""
+    return back(store, store.ref(refs.OPLOG))
+
+
+def back(store: ObjectStore, oid: Oid | None) -> Iterator[Operation]:
+    """The operation ``oid`` and those before it."""
+    while oid is not None:
+        operation = load(store, oid)
+        yield operation
+        oid = operation.parent
+
+
+def load(store: ObjectStore, oid: Oid) -> Operation:
+    """One operation. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
+    kind, data = store.read(oid)
+    blobs = {name: blob for _, name, blob in parse_tree(store.read(parse_commit(data).tree)[1])}
+    if kind != "commit" or layout.OPERATION not in blobs:
+        raise Malformed("not an operation", where=oid)
+    body = cbor.decode(store.read(blobs[layout.OPERATION])[1])
+    if type(body) is not dict or body.get("v") != VERSION:
+        raise Malformed("not an operation of a version we know", where=oid)
+    command, at_ms, moves = body.get("command"), body.get("at"), body.get("refs")
+    if type(command) is not str or type(at_ms) is not int or type(moves) is not list:
+        raise Malformed("expected a command, a time and refs", where=oid)
+    parent, group, undoes, redoes = (_text_or_none(body, name, oid) for name in ("parent", "group", "undoes", "redoes"))
+    return Operation(
+        id=oid,
+        parent=parent,
+        command=command,
+        at_ms=at_ms,
+        moves=tuple(_move(move, oid) for move in moves),
+        group=group,
+        undoes=undoes,
+        redoes=redoes,
+        files=_written(body.get("files"), oid),
+    )
+
+
+def _written(row: cbor.Plain, where: str) -> Written | None:
+    if row is None:
+        return None
+    if type(row) is list and [type(part) for part in row] == [str] * 4:
+        return Written(*row)  # type: ignore[arg-type]
+    raise Malformed("expected [session, workspace, safety, result]", where=f"{where}: files")
+
+
+def _move(row: cbor.Plain, where: str) -> Move:
+    if type(row) is list and len(row) == 3:
+        ref, old, new = row
+        if type(ref) is str and isinstance(old, str | None) and isinstance(new, str | None):
+            return Move(ref, old, new)
+    raise Malformed("expected [ref, old, new]", where=where)
+
+
+def _text_or_none(body: dict[str, cbor.Plain], name: str, where: str) -> str | None:
+    value = body.get(name)
+    if not isinstance(value, str | None):
+        raise Malformed("expected text or null", where=f"{where}: {name}")
+    return value
+
+
+Unit: TypeAlias = list[Operation]
+"""Operations that are undone as one, the oldest first."""
+
+Verb: TypeAlias = Literal["undo", "redo"]
+
+UndoScope: TypeAlias = Callable[[str, Sequence[Operation]], bool]
+"""A test whether an undo or redo may change a session, given the operations that changed it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What ``undo`` or ``redo`` (``verb``) would do next: move these refs, and the files of ``operation`` with them.
+
+    ``seen``: the operation log as it was then; the step is taken behind it and behind no other. ``stays``: refs that it
+    leaves, because others have them.
+    """
+
+    verb: Verb
+    operation: Operation
+    command: str
+    moves: tuple[Move, ...]
+    seen: Oid | None
+    stays: tuple[Stay, ...] = ()
+
+    def check(self, store: ObjectStore) -> None:
+        """Raises ``RefMoved`` where another command was logged since, ``Refused`` where work would be lost."""
+        if store.ref(refs.OPLOG) != self.seen:
+            raise RefMoved(f"another command ran before {self.verb} did")
+        moved = [move for move in self.moves if store.ref(move.ref) != move.old]
+        if moved:
+            names = ", ".join(move.ref for move in moved[:3])
+            raise Refused(f"cannot {self.verb} {self.command!r}: {names} moved since", hint=_hint(moved[0]))
+        self._check_sessions(store)
+
+    def _check_sessions(self, store: ObjectStore) -> None:
+        """Refuse to take ``main`` from a session that keeps other branches.
+
+        What a fork's branches share with the session it began in tells the two apart only as long as ``main`` is there.
+        """
+        gone = {move.ref for move in self.moves if move.new is None}
+        for sid in (refs.session_of(name) for name in gone if name == refs.leaf(refs.session_of(name))):
+            for name in store.refs(refs.session(sid)).keys() - gone:
+                branch = name.removeprefix(refs.session(sid))
+                if refs.is_branch(branch):
+                    raise Refused(
+                        f"cannot {self.verb} {self.command!r}: session {sid} went on in branch {branch}",
+                        hint=f"`gitsession rm {sid}` moves the whole session to the trash",
+                    )
+
+    def take(self, store: ObjectStore, tx: Transaction, at_ms: int, files: Written | None = None) -> Operation:
+        """Take it in ``tx``, if every ref is where it begins; what was done, as one operation. Raises as ``check``."""
+        self.check(store)
+        for move in self.moves:
+            tx.move(move.ref, move.new, expected=move.old)
+        name = {"undoes" if self.verb == "undo" else "redoes": self.operation.id}
+        record(store, tx, f"{self.verb}: {self.command}", at_ms, list(self.moves), files=files, **name)
+        return replace(self.operation, command=self.command, moves=self.moves, stays=self.stays)
+
+
+def _hint(moved: Move) -> str:
+    lost = "what came after it would be lost"
+    sid, branch = refs.session_of(moved.ref), moved.ref.rpartition("/")[2]
+    if not sid or not refs.is_branch(branch):
+        return lost
+    if moved.new is not None:
+        return f"{lost}; `gitsession branch {sid} NAME --at {moved.new[:12]}` goes on from before it, in a branch"
+    return f"{lost}; `gitsession rm {sid}` moves the whole session to the trash" if branch == refs.MAIN else lost
+
+
+def anywhere(sid: str, unit: Sequence[Operation]) -> bool:
+    """Return true: a scope that holds every session."""
+    return True
+
+
+def next_step(store: ObjectStore, verb: Verb, scope: UndoScope = anywhere) -> Step:
+    """Return what ``verb`` would do with the newest command that changed a session of ``scope``.
+
+    Raises ``NotFound`` where there is nothing, ``Refused`` if the command changed sessions outside of it too, and
+    ``Malformed``.
+    """
+    seen = store.ref(refs.OPLOG)
+    unit, undone_by = _next_unit(store, verb, seen, scope)
+    if not unit:
+        here = "" if scope is anywhere else " in the sessions of this scope"
+        raise NotFound(f"nothing to {verb}{here}", hint="" if scope is anywhere else _ANY)
+    newest = unit[-1]
+    outside = sorted(sid for sid in _sessions(unit) if not scope(sid, unit))
+    if outside:
+        others = f"{outside[0]}{f' and {len(outside) - 1} more' if len(outside) > 1 else ''}"
+        raise Refused(f"cannot {verb} {newest.command!r} here: it changed {others} elsewhere too", hint=_ANY)
+    back = unit if undone_by is None else [undone_by]
+    moves = _summed([move.inverse() for operation in reversed(back) for move in reversed(operation.moves)])
+    made, stays = undo_published.spare(store, [undo_published.Step(move.ref, move.old, move.new) for move in moves])
+    command = newest.command
+    if len(unit) > 1:
+        verb_then = command.partition(" ")[0]
+        command = f"{verb_then} of {len(unit)} {'files' if verb_then == 'import' else 'sessions'}"
+    return Step(verb, newest, command, tuple(Move(*step) for step in made), seen, tuple(stays))
+
+
+def undo(store: ObjectStore, at_ms: int, scope: UndoScope = anywhere) -> Operation:
+    """Take back the newest command that stands. Raises ``NotFound``, or ``Refused`` where others went on from it."""
+    return _take_next(store, "undo", at_ms, scope)
+
+
+def redo(store: ObjectStore, at_ms: int, scope: UndoScope = anywhere) -> Operation:
+    """Do again what was last undone. Raises ``NotFound`` or ``Refused``."""
+    return _take_next(store, "redo", at_ms, scope)
+
+
+def _take_next(store: ObjectStore, verb: Verb, at_ms: int, scope: UndoScope) -> Operation:
+    while True:
+        step = next_step(store, verb, scope)
+        try:
+            with store.transaction() as tx:
+                return step.take(store, tx, at_ms)
+        except Refused:
+            if store.ref(refs.OPLOG) == step.seen:
+                raise
+            # Another command was logged since we looked: what is newest now is not what we meant. Look again.
+
+
+def _sessions(unit: Unit) -> set[str]:
+    return {sid for operation in unit for sid in operation.sessions}
+
+
+def _next_unit(
+    store: ObjectStore, verb: Verb, newest: RefValue | None, scope: UndoScope = anywhere
+) -> tuple[Unit, Operation | None]:
+    """Return the unit that ``verb`` takes next, empty if there is none, and for a redo the operation that undid it.
+
+    A unit that changed sessions, and none of ``scope``, is as if it were not there.
+    The log is read from ``newest`` back to that unit, and no further.
+    Raises ``Malformed``, ``MissingObject`` or ``Corrupt``.
+    """
+    latest: dict[Oid, Operation] = {}  # the last undo or redo of each operation
+    passed_group: str | None = None
+
+    def concerns(unit: Unit) -> bool:
+        sids = _sessions(unit)
+        return not sids or any(scope(sid, unit) for sid in sids)
+
+    for operation in back(store, newest):
+        target = operation.undoes or operation.redoes
+        if target is not None:
+            passed_group = None
+            if latest.setdefault(target, operation) is operation and operation.undoes and verb == "redo":
+                unit = _unit(store, load(store, target))
+                if concerns(unit):
+                    return unit, operation
+        elif operation.group is None or operation.group != passed_group:
+            unit = _unit(store, operation)
+            passed_group = operation.group
+            if concerns(unit):
+                if verb == "redo":
+                    break
+                last = latest.get(operation.id)
+                if last is None or last.redoes:
+                    return unit, None
+    return [], None
+
+
+def _unit(store: ObjectStore, newest: Operation) -> Unit:
+    """Return the operations of one command that end with ``newest``."""
+    unit = [newest]
+    for operation in back(store, newest.parent) if newest.group is not None else ():
+        if operation.undoes or operation.redoes or operation.group != newest.group:
+            break
+        unit.append(operation)
+    return unit[::-1]
+
+
+def _move_line(move: Move) -> str:
+    return f"{move.ref} {(move.old or 'new')[:60]} -> {(move.new or 'removed')[:60]}"

@@ -1,0 +1,125 @@
+"""From which entry of which session another one was started, as sub-agents are, or resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from gitsession.codec.digest import to_base64url
+from gitsession.formats import DELEGATING, Delegating
+from gitsession.model.blocks import ToolCall
+from gitsession.model.entries import Attachment, Message
+from gitsession.sessions import content, graph
+from gitsession.sessions.gaps import DAMAGE
+from gitsession.sessions.graph import Tree
+from gitsession.sessions.lineage import parent_of
+from gitsession.sessions.meta import Meta, meta_of
+from gitsession.sessions.node import Node
+from gitsession.store.interface import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """``session``: the one that started it, that it was forked from, or that it continues.
+
+    ``entry``: the call that started it, or the last entry that it has in common with the one it continues.
+    """
+
+    session: str
+    entry: Node | None
+
+
+def origin(
+    store: ObjectStore, sid: str, source_id: str | None, find: Callable[[str, str], str | None]
+) -> Origin | None:
+    """Where the session ``sid`` came from, ``None`` if from nowhere else, or if that session is not here.
+
+    ``source_id``: what its agent calls it; ``find``: the session that an agent calls so. Reads that session up to the
+    call.
+    """
+    meta = meta_of(store, sid)
+    header = meta.header
+    format = DELEGATING.get(header.agent) if header is not None else None
+    named = parent_of(header)
+    above = find(header.agent, named) if header is not None and named is not None else None
+    if above is None:
+        return _continued(store, sid, meta)
+    if format is None or source_id is None:
+        return Origin(above, None)
+    begun = {sid: _Begun(source_id, _beside(meta, store))}
+    return Origin(above, dict(_calls(store, graph.tree(store, above), format, begun)).get(sid))
+
+
+def started(store: ObjectStore, node: Node, tree: Tree, agent: str, begun: Mapping[str, str | None]) -> list[str]:
+    """The sessions that the calls of an entry started, as sub-agents.
+
+    ``tree``: of the session that it stands in; ``begun``: the sessions that say they came from that one, and what
+    ``agent``, whose they are, calls each. Reads the records from the call to the last that says what it began.
+    """
+    format = DELEGATING.get(agent)
+    if format is None or not begun or node.oid not in tree.nodes or not _makes_calls(store, node):
+        return []
+    asked = {sid: _Begun(id, _beside(meta_of(store, sid), store)) for sid, id in begun.items() if id is not None}
+    below = graph.below(tree, node.oid)
+    return [sid for sid, found in _calls(store, below, format, asked) if found is not None and found.oid == node.oid]
+
+
+def _continued(store: ObjectStore, sid: str, meta: Meta) -> Origin | None:
+    """The session that ``sid`` continues, and the last entry of it that was copied, if they are in the store."""
+    found = meta.continuation
+    if found is None or found.session == sid or not graph.branches(store, found.session):
+        return None
+    nodes = graph.tree(store, found.session).nodes.values()
+    return Origin(found.session, next((node for node in nodes if to_base64url(node.chain) == found.entry), None))
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A session that another one began: what its agent calls it, and the files beside its own, by name."""
+
+    id: str
+    beside: Mapping[str, bytes]
+
+
+def _beside(meta: Meta, store: ObjectStore) -> dict[str, bytes]:
+    kept = [content.entry_of(store, node) for node in meta.nodes if node.kind == Attachment.kind]
+    return {entry.name: entry.data for entry in kept if isinstance(entry, Attachment)}
+
+
+def _calls(
+    store: ObjectStore, tree: Tree, format: Delegating, begun: Mapping[str, _Begun]
+) -> Iterator[tuple[str, Node | None]]:
+    """The call by which each session was begun, as ``tree`` tells it; ``None`` where the call itself is not in it."""
+    left = dict(begun)
+    for node, _ in tree.walk():
+        if not left:
+            return
+        if node.source is None:
+            continue
+        try:
+            payload = content.payload_of(store, node)
+        except DAMAGE:
+            continue
+        for sid, each in list(left.items()):
+            call = format.began(payload, each.id, each.beside)
+            if call:
+                del left[sid]
+                yield sid, _made_by(store, tree, node, call)
+
+
+def _makes_calls(store: ObjectStore, node: Node) -> bool:
+    try:
+        said = content.entry_of(store, node)
+    except DAMAGE:
+        return False
+    return isinstance(said, Message) and any(isinstance(each, ToolCall) for each in said.content)
+
+
+def _made_by(store: ObjectStore, tree: Tree, node: Node | None, call: str) -> Node | None:
+    """The entry that makes the call: this one, or the nearest before it."""
+    while node is not None:
+        said = content.entry_of(store, node)
+        if isinstance(said, Message) and any(isinstance(each, ToolCall) and each.id == call for each in said.content):
+            return node
+        node = tree.nodes.get(node.parent or "")
+    return None

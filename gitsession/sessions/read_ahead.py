@@ -1,0 +1,49 @@
+"""A store that is read ahead of who looks at many entries: the objects of a row of them in one go, as they lie."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping
+
+from gitsession.errors import Malformed
+from gitsession.git.objects import parse_tree
+from gitsession.git.types import Kind, Oid
+from gitsession.sessions import layout
+from gitsession.sessions import node as nodes
+from gitsession.sessions.node import Node
+from gitsession.store.interface import ObjectStore
+
+
+class Ahead:
+    """A ``Reader`` of ``store``. What was not read ahead, or cannot be, is read when it is asked for."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._at_hand: dict[Oid, tuple[Kind, bytes]] = {}
+
+    def read(self, oid: Oid) -> tuple[Kind, bytes]:
+        return self._at_hand.get(oid) or self._store.read(oid)
+
+    def contains(self, oid: Oid) -> bool:
+        return oid in self._at_hand or self._store.contains(oid)
+
+    def look(self, entries: Iterable[Node]) -> None:
+        """Trees and payloads of ``entries``. What was read ahead before is let go."""
+        found = self._at_hand = self._read({node.tree for node in entries})
+        inside: set[Oid] = set()
+        for _, data in found.values():
+            with contextlib.suppress(Malformed):
+                inside.update(oid for mode, _, oid in parse_tree(data) if mode == layout.FILE_MODE)
+        found.update(self._read(inside))
+
+    def _read(self, oids: Iterable[Oid]) -> dict[Oid, tuple[Kind, bytes]]:
+        return {oid: (kind, data) for oid, kind, data in self._store.read_all(oids)}
+
+
+def commits(store: ObjectStore) -> Mapping[Oid, Node]:
+    """The entries that a walk of all sessions will come by, as far as they can be read together; and others."""
+    found = {}
+    for oid, _, data in store.commits():
+        with contextlib.suppress(Malformed):
+            found[oid] = nodes.parse(oid, data)
+    return found

@@ -1,0 +1,185 @@
+"""Bringing a store's refs together with what a remote holds. Nothing is lost, no line is overwritten.
+
+For each ref, with ours and theirs:
+
+    1. only theirs is there            NEW        ours begins there
+    2. both are one                    SAME
+    3. ours is part of theirs          FORWARDED  ours moves to theirs
+    4. theirs is part of ours          AHEAD      it is to be pushed
+    5. both went on
+       with labels and titles only     FORWARDED  what is ours alone is said again behind theirs
+       at the home remote              FORKED     ours goes on beside (``store.histories``), stays what is gone on with;
+                                                  the name becomes theirs
+       elsewhere                       REFUSED    two remotes cannot both rule a name: theirs comes in beside ours
+
+All moves are one transaction of the store: done, or not begun. A name follows from content, so whoever does it again
+after a crash, or with other news, comes to the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from gitsession.errors import Corrupt, Malformed, MissingObject, NotFound
+from gitsession.git.ref_names import SYMBOLIC
+from gitsession.git.types import Oid
+from gitsession.model.entries import Label, Title, Usage
+from gitsession.sessions import copy_entry
+from gitsession.sessions.active_branch import active
+from gitsession.sessions.graph import branches
+from gitsession.sessions.node import Node, load
+from gitsession.store import create, histories, refs
+from gitsession.store.interface import ObjectStore, Transaction
+
+Outcome: TypeAlias = Literal["new", "same", "forwarded", "ahead", "forked", "refused", "purged"]
+
+SMALL_TALK = frozenset({Label.kind, Title.kind, Usage.kind})
+"""Kinds that say nothing in the conversation: they are said again, and make no branch."""
+
+
+@dataclass(frozen=True, slots=True)
+class SyncedBranch:
+    """What became of one ref. ``beside``: the ref on which the other line goes on; ``why``: it was refused.
+
+    ``old``, ``new``: what it held here, and holds. ``secret``: it was held back, for one would have gone with it.
+    """
+
+    ref: str
+    outcome: Outcome
+    old: Oid | None = None
+    new: Oid | None = None
+    beside: str = ""
+    why: str = ""
+    secret: bool = False
+
+
+def reconcile(store: ObjectStore, tx: Transaction, theirs: Mapping[str, Oid], *, is_home: bool) -> list[SyncedBranch]:
+    """Move our refs to where they belong beside ``theirs``, by our names for them. Under the store's lock.
+
+    Raises ``MissingObject`` and ``Corrupt`` where a line of ours cannot be followed; nothing is moved then.
+    """
+    found: list[SyncedBranch] = []
+    held = _gone_on_with(store, theirs)
+    for ref, there in sorted(theirs.items()):
+        mine = store.ref(ref)
+        if mine is not None and mine.startswith(SYMBOLIC):
+            found.append(SyncedBranch(ref, "refused", why="it is a symbolic ref here"))
+        elif mine is None:
+            tx.move(ref, there, expected=None)
+            found.append(SyncedBranch(ref, "new", None, there))
+        elif mine == there:
+            found.append(SyncedBranch(ref, "same", mine, mine))
+        else:
+            found.append(_meet(store, tx, ref, mine, there, is_home=is_home))
+    _hold(store, tx, held, found)
+    return found
+
+
+def _gone_on_with(store: ObjectStore, theirs: Mapping[str, Oid]) -> dict[str, str]:
+    """The active branch of each session that is here and that ``theirs`` may change, where nobody chose one."""
+    sids = {parsed[0] for ref, there in theirs.items() if (parsed := refs.parse(ref)) and refs.is_branch(parsed[1])}
+    found = {}
+    for sid in sids:
+        if store.ref(refs.active(sid)) is None and branches(store, sid):
+            found[sid] = active(store, sid)
+    return found
+
+
+def _hold(store: ObjectStore, tx: Transaction, held: Mapping[str, str], found: list[SyncedBranch]) -> None:
+    """Whoever goes on with a session goes on where they were, whatever is newest on another branch by now."""
+    for branch in found:
+        sid, name = refs.parse(branch.beside or branch.ref) or ("", "")
+        is_theirs = branch.outcome in ("new", "forwarded") or (branch.outcome == "refused" and branch.beside)
+        if is_theirs and refs.is_branch(name) and held.get(sid, name) != name and store.ref(refs.active(sid)) is None:
+            tx.move(refs.active(sid), refs.symbolic(refs.leaf(sid, held[sid])), expected=None)
+
+
+def _meet(store: ObjectStore, tx: Transaction, ref: str, mine: Oid, there: Oid, *, is_home: bool) -> SyncedBranch:
+    where = histories.parting(store.read, mine, there)
+    if where.first is None:
+        tx.move(ref, there, expected=mine)
+        return SyncedBranch(ref, "forwarded", mine, there)
+    if where.base == there:
+        return SyncedBranch(ref, "ahead", mine, mine)
+    parsed = refs.parse(ref)
+    if parsed is None:
+        what = "this is no store's" if ref == create.MAIN else "it went on elsewhere"
+        return SyncedBranch(ref, "refused", mine, mine, why=what)
+    said = _small_talk(store, mine, there, where.base, any_kind=refs.is_meta(parsed[1]))
+    if said is not None:
+        new = _say_again(store, tx, said, there)
+        tx.move(ref, new, expected=mine)
+        return SyncedBranch(ref, "forwarded", mine, new)
+    if not is_home:
+        return _let_in_beside(store, tx, ref, mine, there)
+    return _step_aside(store, tx, ref, mine, there)
+
+
+def _step_aside(store: ObjectStore, tx: Transaction, ref: str, mine: Oid, there: Oid) -> SyncedBranch:
+    choice = _follows(store, ref)
+    side = histories.aside(store.read, store.ref, ref, mine, there)
+    _bring_to(store, tx, side, mine)
+    if choice:
+        tx.move(choice, refs.symbolic(side), expected=store.ref(choice))
+    tx.move(ref, there, expected=mine)
+    return SyncedBranch(ref, "forked", mine, there, beside=side)
+
+
+def _let_in_beside(store: ObjectStore, tx: Transaction, ref: str, mine: Oid, there: Oid) -> SyncedBranch:
+    side = histories.aside(store.read, store.ref, ref, there, mine)
+    _bring_to(store, tx, side, there)
+    return SyncedBranch(ref, "refused", mine, mine, beside=side, why="another remote is home, and rules the name")
+
+
+def _bring_to(store: ObjectStore, tx: Transaction, ref: str, end: Oid) -> None:
+    held = store.ref(ref)
+    if held is None or not histories.holds(store.read, held, end):
+        tx.move(ref, end, expected=held)
+
+
+def _follows(store: ObjectStore, ref: str) -> str | None:
+    """The symbolic ref that is to go along with our line, if this store goes on with what stands at ``ref``."""
+    sid, branch = refs.parse(ref) or ("", "")
+    choice = refs.choice(ref)
+    if choice is None:
+        return None
+    if refs.is_files(branch):
+        chosen = store.ref(choice) or refs.symbolic(refs.files(sid))
+        return choice if chosen == refs.symbolic(ref) else None
+    try:
+        return choice if active(store, sid) == branch else None
+    except NotFound:
+        return None
+
+
+def _small_talk(store: ObjectStore, mine: Oid, there: Oid, base: Oid | None, *, any_kind: bool) -> list[Node] | None:
+    """The entries that are ours alone, oldest first, if none of them is part of the conversation; else ``None``."""
+    if base is None:
+        return None
+    ours = []
+    try:
+        for oid in histories.walk(store.read, mine):
+            if oid == base:
+                break
+            node = load(store, oid)
+            if not any_kind and (node.kind not in SMALL_TALK or node.source is not None):
+                return None
+            copy_entry.draft(store, node)
+            ours.append(node)
+        known = set()
+        for oid in histories.walk(store.read, there):
+            if oid == base:
+                break
+            known.add(copy_entry.digest(store, load(store, oid)))
+        return [node for node in reversed(ours) if copy_entry.digest(store, node) not in known]
+    except (Malformed, MissingObject, Corrupt):
+        return None  # what cannot be said again stays as it is
+
+
+def _say_again(store: ObjectStore, tx: Transaction, said: list[Node], behind: Oid) -> Oid:
+    last = load(store, behind)
+    for node in said:
+        last = copy_entry.append(store, tx, node, last)
+    return last.oid

@@ -1,0 +1,18 @@
+"""Where a session begins: what stands beside its conversation (``meta``, ``files``) hangs below that entry."""
+
+from __future__ import annotations
+
+from gitsession.errors import NotFound
+from gitsession.sessions import graph
+from gitsession.sessions.content import begins_fork
+from gitsession.sessions.node import Node
+from gitsession.store.interface import ObjectStore
+
+
+def beginning(store: ObjectStore, sid: str) -> Node:
+    """The fork entry of the session, else its root. Raises ``NotFound`` where it has no entries yet."""
+    leaves = graph.branches(store, sid)
+    if not leaves:
+        raise NotFound(f"session {sid} has no entries yet")
+    line = graph.line(store, next(iter(leaves.values())))
+    return next(node for node in line if node.parent is None or begins_fork(store, node, sid))

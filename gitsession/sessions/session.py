@@ -1,0 +1,409 @@
+"""A session as its writer and its reader hold it: append, line, branches, labels.
+
+A handle stays on its branch: that another process switches the active branch does not move it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Mapping
+from itertools import count
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+
+from gitsession.codec.digest import to_base64url
+from gitsession.codec.payload import NONCE_BYTES
+from gitsession.codec.text import clean
+from gitsession.errors import Corrupt, InvalidName, LeafMoved, NotFound, Refused, require
+from gitsession.git.objects import oid_of
+from gitsession.git.types import Kind, Oid
+from gitsession.model import entries as kinds
+from gitsession.model.entries import Entry
+from gitsession.model.headline import VIEW
+from gitsession.sessions import (
+    branch_names,
+    checkpoint_refs,
+    commit_writer,
+    graph,
+    operation_log,
+    session_ids,
+    tombstone_set,
+)
+from gitsession.sessions.active_branch import active
+from gitsession.sessions.addresses import STEPS, resolve
+from gitsession.sessions.content import entry_of, files_of
+from gitsession.sessions.gaps import DAMAGE, Gap
+from gitsession.sessions.node import Node, load
+from gitsession.sessions.root import beginning
+from gitsession.store import refs
+from gitsession.store.interface import ObjectStore, Transaction
+
+if TYPE_CHECKING:
+    from gitsession.redaction.guard import Guard
+    from gitsession.redaction.original import Original
+
+Clock: TypeAlias = Callable[[], int]
+OnMoved: TypeAlias = Literal["refuse", "fork"]
+
+NAME_MAX = 200
+
+
+class Session:
+    """One session of a store. Make one with ``new`` or ``open``; ``clock`` gives milliseconds since 1970."""
+
+    def __init__(
+        self, store: ObjectStore, sid: str, branch: str, clock: Clock, *, view: int = VIEW, birth: _Birth | None = None
+    ) -> None:
+        self._store = store
+        self._view = view
+        self._clock = self.clock = clock
+        self._birth = birth
+        self._tip: Node | None = None
+        self._captured: tuple[Oid | None, Oid | None] = (None, None)
+        self.id = sid
+        self.branch_name = branch
+
+    @classmethod
+    def new(
+        cls, store: ObjectStore, agent: str, cwd: str | None, clock: Clock, project: str | None = None
+    ) -> Session:
+        """A session that comes into being with its first user message: no empty sessions, no lost prompts.
+
+        ``project``: which one the folder ``cwd`` belongs to, if that is known.
+        """
+        at_ms = clock()
+        root = kinds.Session(agent=agent, view=VIEW, at_ms=at_ms)
+        header = kinds.Session(agent=agent, cwd=cwd, at_ms=at_ms)
+        return cls(store, session_ids.random(at_ms), refs.MAIN, clock, birth=_Birth(root, header, project, store.guard))
+
+    @classmethod
+    def open(
+        cls, store: ObjectStore, sid: str, clock: Clock, branch: str | None = None, *, view: int = VIEW
+    ) -> Session:
+        """A session that exists. ``view``: what its root states. Raises ``NotFound``."""
+        return cls(store, sid, branch or active(store, sid), clock, view=view)
+
+    def on(self, branch: str) -> Session:
+        """The same session, on another branch. Nothing is moved. Raises ``NotFound``."""
+        if not self.has_branch(branch):
+            raise NotFound(f"session {self.id} has no branch {branch[:80]!r}", hint=_list(self.branches()))
+        return Session(self._store, self.id, branch, self._clock, view=self._view)
+
+    # ---- reading
+
+    @property
+    def leaf(self) -> Node | None:
+        """The entry after which the next one goes; ``None`` before the first is written. Raises ``NotFound``."""
+        oid = self._end()
+        return self._node(oid) if oid else None
+
+    def line(self) -> list[Node]:
+        """The entries from the root to the leaf. Raises ``Corrupt`` where one is lost: a line has no silent holes;
+        ``NotFound`` if the branch is gone.
+        """
+        oid = self._end()
+        try:
+            return list(graph.line(self._store, oid))[::-1] if oid else []
+        except DAMAGE as error:
+            raise Corrupt(
+                f"the line of {self.branch_name} in session {self.id} has a gap: {error}",
+                hint="`gitsession repair` may mend it; line_with_gaps() and tree() give what can be read",
+            ) from error
+
+    def line_with_gaps(self) -> list[Node | Gap]:
+        """The same from the root to the leaf, with a ``Gap`` for each entry that cannot be read."""
+        oid = self._end()
+        return list(graph.line_with_gaps(self._store, self.id, oid))[::-1] if oid else []
+
+    def tree(self) -> graph.Tree:
+        return graph.tree(self._store, self.id)
+
+    def branches(self) -> dict[str, Oid]:
+        return graph.branches(self._store, self.id)
+
+    def has_branch(self, name: str) -> bool:
+        """Return whether the session has a branch of that name."""
+        return graph.tip(self._store, self.id, name) is not None
+
+    def read(self, node: Node) -> Entry:
+        """What an entry means."""
+        return entry_of(self._store, node)
+
+    def resolve(self, address: str | Node) -> Node:
+        """The entry of an address within this session. Raises ``NotFound`` or ``Ambiguous``."""
+        if isinstance(address, Node):
+            return address
+        require(address, str, "an address such as 'leaf', or an entry of the session")
+        return resolve(self._store, self.id, address, branch=self.branch_name)
+
+    # ---- writing
+
+    def append(
+        self,
+        entry: Entry,
+        *,
+        expected: Node | None = None,
+        on_moved: OnMoved = "refuse",
+        summarises: Node | None = None,
+        activate: bool = False,
+        command: str = "",
+    ) -> Node:
+        """Write one entry after the leaf; it is durable when this returns.
+
+        Without ``expected`` the entry goes after whatever is the leaf by then. With it, it goes after that entry only:
+        where another writer was first, ``on_moved`` says whether to raise ``LeafMoved`` or to open a branch beside
+        theirs, on which this handle then stays. ``summarises``: the leaf of another branch that the entry sums up, for
+        git's graph to show. ``activate``: the branch it is on becomes the active one. ``command``: the operation that
+        the log is to hold, for ``undo`` to take the entry back.
+        Raises ``Malformed`` for what the format cannot hold.
+        """
+        self.check_view()
+        if on_moved not in get_args(OnMoved):
+            raise ValueError(f"on_moved is one of {', '.join(get_args(OnMoved))}, not {on_moved!r}")
+        require(entry, Entry, "an entry such as Message.user('...')")
+        draft = commit_writer.own(
+            entry if entry.at_ms else dataclasses.replace(entry, at_ms=self._clock()), _nonce(), self._store.guard
+        )
+        if summarises is not None:
+            draft = dataclasses.replace(draft, second_parent=summarises.oid)
+        if self._birth is not None:
+            return self._bear(self._birth, entry, draft)
+        branch = self.branch_name
+        ref = refs.leaf(self.id, branch)
+        store = self._store
+        with operation_log.recording(store, command, self._clock()) if command else store.transaction() as tx:
+            seen = self._store.ref(ref)
+            if seen is None:
+                raise self._gone()
+            files = self._files()
+            if files is not None:
+                draft = dataclasses.replace(draft, files=files)
+            if expected is None or expected.oid == seen:
+                leaf = self._node(seen)
+                tombstone_set.check_goes_on(store, self.id, leaf)
+                node = commit_writer.put(tx, leaf, draft)
+                tx.move(ref, node.oid, expected=seen)
+            elif on_moved == "refuse":
+                raise LeafMoved(
+                    f"another writer appended to {branch} first",
+                    hint="read what came in and append again, or append with on_moved='fork'",
+                )
+            else:
+                node = commit_writer.put(tx, expected, draft)
+                branch = branch_names.Names(self.has_branch).free(node.chain)
+                tx.move(refs.leaf(self.id, branch), node.oid, expected=None)
+            if activate:
+                self._activate(tx, branch)
+        self.branch_name = branch  # now that there is one: what is refused may be tried again
+        self._tip = node
+        return node
+
+    def branch(self, name: str, at: str | Node = "leaf") -> Node:
+        """Start branch ``name`` at an entry. Raises ``InvalidName``, or ``Refused`` where there is one of that name."""
+        refs.check_branch(name)
+        guard = self._store.guard
+        rule = guard.in_file(name.encode()) if guard is not None else None
+        if rule is not None:
+            raise InvalidName(f"a branch's name is seen by all, and this one holds a secret ({rule})")
+        node = self.resolve(at)
+        tombstone_set.check_goes_on(self._store, self.id, node)
+        with operation_log.recording(self._store, f"branch {self.id} {name}", self._clock()) as tx:
+            ref = refs.leaf(self.id, name)
+            if self._store.ref(ref) is not None:
+                raise Refused(f"session {self.id} has a branch {name!r}", hint="choose another name, or switch to it")
+            tx.move(ref, node.oid, expected=None)
+        return node
+
+    def switch(self, name: str) -> Node:
+        """Make ``name`` the active branch, here and on this machine. Raises ``NotFound``."""
+        require(name, str, "the name of a branch")
+        with operation_log.recording(self._store, f"switch {self.id} {name}", self._clock()) as tx:
+            target = refs.leaf(self.id, name)
+            oid = self._store.ref(target) if refs.is_branch(name) else None
+            if oid is None:
+                raise NotFound(f"session {self.id} has no branch {name[:80]!r}", hint=_list(self.branches()))
+            self._activate(tx, name)
+        self.branch_name = name
+        return self._node(oid)
+
+    def go_on(self, tx: Transaction | operation_log.Recorder, node: Node, onto: str = "") -> str:
+        """Within a transaction: the talk goes on behind ``node``, on the branch ``onto`` if that ends there, else on a
+        new one; the branch, which is the active one then.
+        """
+        name = onto
+        if not onto or self._store.ref(refs.leaf(self.id, onto)) != node.oid:
+            taken = self.branches()
+            name = next(name for number in count(1) if (name := f"rewind-{number}") not in taken)
+            tx.move(refs.leaf(self.id, name), node.oid, expected=None)
+        self._activate(tx, name)
+        return name
+
+    def fork(
+        self, at: str | Node, *, agent: str, cwd: str | None, title: str | None, labels: Mapping[str, str]
+    ) -> Session:
+        """A session of its own that begins on this one's line: one ref, one entry; its checkpoints are shared.
+
+        ``title`` and ``labels`` (chain -> label): as they stand, kept in the fork entry.
+        """
+        self.check_view()
+        at_ms = self._clock()
+        node = self.resolve(at)
+        tombstone_set.check_goes_on(self._store, self.id, node)
+        sid = session_ids.random(at_ms)
+        entry = kinds.Fork(session=sid, agent=agent, view=VIEW, cwd=cwd, title=title, labels=labels, at_ms=at_ms)
+        with operation_log.recording(self._store, f"fork {self.id} {sid}", at_ms) as tx:
+            fork = commit_writer.put(tx, node, commit_writer.own(entry, _nonce(), self._store.guard))
+            tx.move(refs.leaf(sid), fork.oid, expected=None)
+            checkpoint = checkpoint_refs.end(self._store, self.id)
+            if checkpoint is not None:
+                tx.move(refs.files(sid), checkpoint, expected=None)
+        return Session(self._store, sid, refs.MAIN, self._clock)
+
+    def label(self, at: str | Node, label: str) -> Node:
+        """Name an entry; an empty label takes the name away."""
+        node = self.resolve(at)
+        name = name_of(label)
+        if name in (refs.LEAF, refs.ROOT) or STEPS.fullmatch(name):
+            raise InvalidName(f"{name!r} is a word for an entry", hint="choose another label")
+        entry = kinds.Label(target=to_base64url(node.chain), label=name or None, at_ms=self._clock())
+        self._append_meta(entry, f"label {self.id} {to_base64url(node.chain)[:12]} {entry.label or '(none)'}")
+        return node
+
+    def rename(self, title: str) -> None:
+        """Name the session; an empty title takes the name away."""
+        entry = kinds.Title(title=name_of(title) or None, at_ms=self._clock())
+        self._append_meta(entry, f"name {self.id} {entry.title or '(none)'}")
+
+    def seal(self, seal: kinds.Seal) -> Node:
+        """Keep a seal (``verify/signatures.py``)."""
+        return self._append_meta(seal, f"seal {self.id} {seal.branch}")
+
+    # ---- how
+
+    def _end(self) -> Oid | None:
+        """Return the newest entry of the branch; ``None`` before the first is written. Raises ``NotFound``."""
+        oid = self._store.ref(refs.leaf(self.id, self.branch_name))
+        if oid is None and self._birth is None:
+            raise self._gone()
+        return oid
+
+    def _gone(self) -> NotFound:
+        """Return the error for a branch that an undo, or another writer, removed."""
+        branches = self.branches()
+        if not branches:
+            return NotFound(f"session {self.id} is no longer in the store")
+        return NotFound(
+            f"branch {self.branch_name} of session {self.id} is gone",
+            hint=f"an undo or another writer removed it; on(BRANCH) continues on another; {_list(branches)}",
+        )
+
+    def _activate(self, tx: Transaction | operation_log.Recorder, name: str) -> None:
+        ref, value = refs.active(self.id), refs.symbolic(refs.leaf(self.id, name))
+        seen = self._store.ref(ref)
+        if seen != value:
+            tx.move(ref, value, expected=seen)
+
+    def _bear(self, birth: _Birth, entry: Entry, draft: commit_writer.Draft) -> Node:
+        """Before the first user message entries are only held; with it, all become durable together."""
+        before = birth.place()
+        node = birth.add(draft)
+        if isinstance(entry, kinds.Message) and entry.role == "user":
+            try:
+                with self._store.transaction() as tx:
+                    for kind, data in birth.objects:
+                        tx.put(kind, data)
+                    for original in birth.originals:
+                        tx.keep_original(original)
+                    tx.move(refs.leaf(self.id), node.oid, expected=None)
+                    tx.move(refs.meta(self.id), birth.meta.oid, expected=None)
+            except BaseException:
+                birth.go_back(before)  # who tries again says it again
+                raise
+            self._birth = None
+        self._tip = node
+        return node
+
+    def check_view(self) -> None:
+        """A session keeps the view it began with, and of a later one we do not know how its entries are written.
+
+        Raises ``Refused``.
+        """
+        if self._view > VIEW:
+            raise Refused(
+                f"session {self.id} was begun by a later release (view {self._view}, this one knows {VIEW})",
+                hint="it can be read as it is; upgrade gitsession to write to it",
+            )
+
+    def _append_meta(self, entry: Entry, command: str) -> Node:
+        self.check_view()
+        ref = refs.meta(self.id)
+        with operation_log.recording(self._store, command, entry.at_ms) as tx:
+            seen = self._store.ref(ref)
+            parent = self._node(seen) if seen else beginning(self._store, self.id)
+            tombstone_set.check_goes_on(self._store, self.id, parent)
+            node = commit_writer.put(tx, parent, commit_writer.own(entry, _nonce(), self._store.guard))
+            tx.move(ref, node.oid, expected=seen)
+        return node
+
+    def _files(self) -> Oid | None:
+        """The files as last captured, which entries of our own carry: so that `git diff` works between any two."""
+        first = self._store.ref(checkpoint_refs.start(self._store, self.id))
+        if first != self._captured[0] or (first is not None and self._captured[1] is None):
+            newest = checkpoint_refs.end(self._store, self.id) if first else None
+            found = files_of(self._store, newest) if newest else None
+            # Of a line that went on beside its ref that does not tell when it moves: it is looked at each time.
+            self._captured = (first if newest == first else None, found)
+        return self._captured[1]
+
+    def _node(self, oid: Oid) -> Node:
+        """The node of a leaf; our own last one is at hand."""
+        return self._tip if self._tip is not None and self._tip.oid == oid else load(self._store, oid)
+
+
+class _Birth:
+    """Objects of a session that has no user message yet."""
+
+    def __init__(self, root: kinds.Session, header: kinds.Session, project: str | None, guard: Guard | None) -> None:
+        self.objects: list[tuple[Kind, bytes]] = []
+        self.originals: list[Original] = []
+        self._last = commit_writer.put(self, None, commit_writer.own(root, _nonce(), guard))
+        self.meta = commit_writer.put(self, self._last, commit_writer.own(header, _nonce(), guard))
+        if project is not None:
+            said = kinds.Project(identity=project, at_ms=header.at_ms)
+            self.meta = commit_writer.put(self, self.meta, commit_writer.own(said, _nonce(), guard))
+
+    def add(self, draft: commit_writer.Draft) -> Node:
+        self._last = commit_writer.put(self, self._last, draft)
+        return self._last
+
+    def place(self) -> tuple[int, Node]:
+        return len(self.objects), self._last
+
+    def go_back(self, place: tuple[int, Node]) -> None:
+        """Forget what was added since ``place``."""
+        count, self._last = place
+        del self.objects[count:]
+
+    def keep_original(self, original: Original) -> None:
+        self.originals.append(original)
+
+    def put(self, kind: Kind, data: bytes) -> Oid:
+        self.objects.append((kind, data))
+        return oid_of(kind, data)
+
+
+def _nonce() -> bytes:
+    return os.urandom(NONCE_BYTES)
+
+
+def name_of(text: str) -> str:
+    """A label or title as it is kept: one line without control characters. Raises ``InvalidName`` if it is too long."""
+    require(text, str, "a text: a label or a title")
+    name = " ".join(clean(text).split())
+    if len(name) > NAME_MAX:
+        raise InvalidName(f"{len(name)} characters; a label or title has at most {NAME_MAX}")
+    return name
+
+
+def _list(branches: Mapping[str, Oid]) -> str:
+    return "its branches: " + ", ".join(list(branches)[:20])

@@ -1,0 +1,155 @@
+"""Secrets in what is stored already: kept before there were rules for them, or while redaction was off."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from gitsession.codec import holes, lift, payload
+from gitsession.codec.digest import digest as digest_of
+from gitsession.codec.holes import Stored
+from gitsession.git.objects import parse_tree
+from gitsession.git.types import Oid
+from gitsession.redaction.guard import Guard
+from gitsession.redaction.payloads import Redacted, find
+from gitsession.sessions import checkpoint_refs, graph, layout
+from gitsession.sessions.content import kept, whole
+from gitsession.sessions.gaps import DAMAGE
+from gitsession.sessions.node import Node, load
+from gitsession.store import refs
+from gitsession.store.interface import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSecret:
+    """An entry that holds ``count`` secrets by ``rule``; ``path``: of the file that does, where it is a checkpoint."""
+
+    session: str
+    node: Node
+    rule: str
+    count: int
+    path: str = ""
+
+
+class SecretSearch:
+    """Looks at each entry, and at each file of checkpoints, once. ``unread``: entries that could not be read.
+
+    ``known``: findings that somebody said are none, as ``<digest>:<rule>`` and ``file:<oid>:<rule>``.
+    """
+
+    def __init__(self, store: ObjectStore, guard: Guard, sids: Iterable[str], known: Collection[str] = ()) -> None:
+        self._store = store
+        self._guard = guard
+        self._sids = sids
+        self._known = known
+        self._seen: set[Oid] = set()
+        self.unread: list[Oid] = []
+
+    def __iter__(self) -> Iterator[FoundSecret]:
+        """What is found in entries, on ``meta``, and in checkpoints. Raises ``NotFound`` for a session that is none."""
+        for sid in self._sids:
+            yield from self._session(sid)
+
+    def _session(self, sid: str) -> Iterator[FoundSecret]:
+        tree = graph.tree(self._store, sid)
+        nodes = list(tree.nodes.values())
+        ends = [self._store.ref(refs.meta(sid)), *(end for _, end in checkpoint_refs.ends(self._store, sid))]
+        for end in ends:
+            nodes += self._line(end) if end else []
+        for node in nodes:
+            if node.oid not in self._seen:
+                self._seen.add(node.oid)
+                try:
+                    yield from self._entry(sid, node)
+                except DAMAGE:
+                    self.unread.append(node.oid)
+
+    def _line(self, oid: Oid | None) -> Iterator[Node]:
+        while oid is not None and oid not in self._seen:
+            try:
+                node = load(self._store, oid)
+            except DAMAGE:
+                self.unread.append(oid)
+                return
+            yield node
+            oid = node.parent
+
+    def _entry(self, sid: str, node: Node) -> Iterator[FoundSecret]:
+        parts = kept(self._store, node)
+        redacted = self._guard.redact(parts.form, whole(self._store, node, parts))
+        digest = digest_of(parts.stored, parts.holes).hex() if self._known and redacted.rows else ""
+        for rule, count in sorted(Counter(rule for _, _, rule in redacted.rows).items()):
+            if f"{digest}:{rule}" not in self._known:
+                yield FoundSecret(sid, node, rule, count)
+        if parts.files is not None:
+            yield from self._files(sid, node, parts.files, "")
+
+    def _files(self, sid: str, node: Node, tree: Oid, above: str) -> Iterator[FoundSecret]:
+        if tree in self._seen:
+            return
+        self._seen.add(tree)
+        for mode, name, oid in parse_tree(self._store.read(tree)[1]):
+            path = above + name
+            if mode == layout.TREE_MODE:
+                yield from self._files(sid, node, oid, path + "/")
+            elif oid not in self._seen and self._store.contains(oid):
+                self._seen.add(oid)
+                data = self._store.read(oid)[1]
+                if self._guard.in_file(data) is not None:
+                    hits = find(data, self._guard.scanner)
+                    for rule, count in sorted(Counter(hit.rule for hit in hits).items()):
+                        if f"file:{oid}:{rule}" not in self._known:
+                            yield FoundSecret(sid, node, rule, count, path)
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """An entry without its secrets: what is stored in the place of ``digest``, and what it was.
+
+    ``new_digest``: of what is stored from then on. ``original``: the payload as its writer wrote it, as far as known.
+    """
+
+    digest: bytes
+    form: str
+    stored: Stored
+    new_digest: bytes
+    original: bytes
+
+
+def replacement(store: ObjectStore, node: Node, guard: Guard) -> Replaced | None:
+    """What is to stand in the place of an entry; ``None`` where there is nothing to hide. Placeholders stay."""
+    parts = kept(store, node)
+    data = whole(store, node, parts)
+    redacted = guard.redact(parts.form, data)
+    if not redacted.is_changed:
+        return None
+    digest = digest_of(parts.stored, parts.holes)
+    stored = _stored(parts.form, redacted, _moved(holes.hidden(parts.holes), data, redacted))
+    original = store.vault.original(digest, node.chain) if holes.hidden(parts.holes) else data
+    return Replaced(digest, parts.form, stored, digest_of(stored.payload, stored.holes), original or data)
+
+
+def _stored(form: str, redacted: Redacted, older: list[tuple[int, int, str]]) -> Stored:
+    data = redacted.payload
+    rows = sorted([*redacted.rows, *older])
+    if form == layout.OWN:
+        return holes.cut(data, payload.spans(payload.decode(data)[0], data), rows)
+    return holes.cut(data, lift.spans_in_json(data) if form in ("json", "jsonl") else (), rows)
+
+
+def _moved(older: list[holes.Hidden], before: bytes, redacted: Redacted) -> list[tuple[int, int, str]]:
+    """Placeholders that were there already, where they stand now: each is found behind the one before it."""
+    moved = []
+    at = 0
+    for row in older:
+        text = before[row.offset : row.offset + row.length]
+        taken = {offset for offset, _, _ in redacted.rows}
+        at = redacted.payload.find(text, at)
+        while at in taken:
+            at = redacted.payload.find(text, at + 1)
+        if at < 0:
+            break
+        moved.append((at, row.length, row.rule))
+        at += row.length
+    return moved

@@ -1,0 +1,164 @@
+"""What stands where a purged or redacted entry stood: its bytes follow from that entry's commit alone.
+
+So every store makes the same commit of it, whoever purged what first. FROZEN, as all that makes an oid.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gitsession.codec import headline as own_headline
+from gitsession.codec import holes, message, payload
+from gitsession.codec.digest import chain as chain_of
+from gitsession.codec.holes import Stored
+from gitsession.codec.payload import NONCE_BYTES
+from gitsession.errors import Malformed, Refused
+from gitsession.formats import FORMATS
+from gitsession.git.objects import encode_commit, oid_of
+from gitsession.git.types import Kind, Oid, Reader
+from gitsession.model.entries import ROLES, Tombstone
+from gitsession.model.headline import Headline
+from gitsession.sessions import commit_writer, content, layout
+from gitsession.sessions.content import Kept
+from gitsession.sessions.node import Node, parse
+from gitsession.sessions.tombstone_set import Replacement, Tombstones
+
+OTHER = "other"
+EMPTY_TREE = oid_of("tree", b"")
+_ROLES = frozenset({*ROLES, OTHER, "session"})
+_KIND = re.compile(r"[a-z0-9_.:/-]{1,40}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Stands:
+    """A commit that stands for another one, and the objects it is made of but itself."""
+
+    commit: bytes
+    objects: dict[Oid, tuple[Kind, bytes]]
+
+    @property
+    def oid(self) -> Oid:
+        return oid_of("commit", self.commit)
+
+
+def of_entry(node: Node, digest: str, parents: Sequence[Oid]) -> Stands:
+    """The tombstone of ``node``, whose entry has ``digest``, below ``parents``."""
+    return _stand(node, drafted(_entry(node, digest)), parents)
+
+
+def of_session(reader: Reader, node: Node, digest: str) -> Stands:
+    """The tombstone of a session purged whole that began with ``node``, whose entry has ``digest``.
+
+    It has no parents, so that it keeps nothing of another session: a fork began on the line of one.
+    """
+    entry = of_node(reader, node) if node.is_tombstone else _entry(node, digest)
+    chain = chain_of(None, bytes.fromhex(entry.of))
+    return _stand(node._replace(chain=chain, committer_seconds=node.author_seconds), drafted(entry), [])
+
+
+def _entry(node: Node, digest: str) -> Tombstone:
+    return Tombstone(
+        of=digest,
+        was=node.kind if _KIND.fullmatch(node.kind) else OTHER,
+        role=node.role if node.role in _ROLES else OTHER,
+        at_ms=node.author_seconds * 1000,
+    )
+
+
+def drafted(entry: Tombstone) -> commit_writer.Draft:
+    """A tombstone about to be kept, without source and parents."""
+    of = bytes.fromhex(entry.of)
+    data = payload.encode(entry, of[:NONCE_BYTES])
+    return commit_writer.Draft(layout.OWN, Stored(data, b"", ()), own_headline.headline(entry), of=of)
+
+
+def replaced(node: Node, digest: str, by: Replacement, files: Oid | None, parents: Sequence[Oid]) -> Stands:
+    """``by`` in the place of ``node``, whose entry had ``digest`` at first.
+
+    Raises ``Refused`` where this release does not know the agent that wrote it, ``Malformed`` for what is no payload.
+    """
+    headline = words_of(node, by)
+    return _stand(
+        node, commit_writer.Draft(by.form, by.stored, headline, files=files, of=bytes.fromhex(digest)), parents
+    )
+
+
+def put_or_stand_in(
+    to: commit_writer.Entries, parent: Node | None, draft: commit_writer.Draft, purged: Tombstones
+) -> Node:
+    """Keep ``draft`` after ``parent``; where it was purged, what stands in its place: the same commit as in any store.
+
+    It is asked for as it is stored, and as it was written: a secret may have been purged that is hidden by now.
+    Raises as ``replaced``.
+    """
+    digest = next((one for one in commit_writer.digests(draft) if purged.has_entry(one)), None) if purged else None
+    if digest is None:
+        return commit_writer.put(to, parent, draft)
+    _, node = commit_writer.commit_of(dataclasses.replace(draft, of=bytes.fromhex(digest)), EMPTY_TREE, parent)
+    by = purged.instead(digest)
+    parents = [oid for oid in (node.parent, node.second_parent) if oid is not None]
+    made = replaced(node, digest, by, draft.files, parents) if by else of_entry(node, digest, parents)
+    for kind, data in (*made.objects.values(), ("commit", made.commit)):
+        to.put(kind, data)
+    stands = parse(made.oid, made.commit)
+    if by is not None and draft.original is not None and holes.hidden(by.stored.holes):
+        to.keep_original(commit_writer.original_of(stands, by.stored.payload, by.stored.holes, draft.original))
+    return stands
+
+
+def words_of(node: Node, by: Replacement) -> Headline:
+    """The words of ``by`` in the place of ``node``. Raises as ``replaced``."""
+    data = by.whole()
+    if node.source is None:
+        return own_headline.headline(payload.decode(data)[0])
+    format = FORMATS.get(node.source.agent)
+    if format is None:
+        raise Refused(f"a redacted entry of {node.source.agent[:40]!r}, of whose files we know nothing", hint="upgrade")
+    return format.headline(data)
+
+
+def stands_for(node: Node, parts: Kept) -> bytes:
+    """The digest of the entry that ``node`` stands for; ``b""`` for one that is nothing but itself.
+
+    Raises ``Malformed`` for a tombstone that is none.
+    """
+    return bytes.fromhex(read(node, parts.form, parts.stored).of) if node.is_tombstone else node.replaces
+
+
+def read(node: Node, form: str, data: bytes) -> Tombstone:
+    """What a tombstone says. Raises ``Malformed``."""
+    entry = payload.decode(data)[0] if form == layout.OWN else None
+    if not isinstance(entry, Tombstone) or not _DIGEST.fullmatch(entry.of):
+        raise Malformed("a tombstone that does not say of what", where=node.oid)
+    return entry
+
+
+def of_node(store: Reader, node: Node) -> Tombstone:
+    """The same, of a node that is a tombstone."""
+    parts = content.kept(store, node)
+    return read(node, parts.form, parts.stored)
+
+
+def _stand(node: Node, draft: commit_writer.Draft, parents: Sequence[Oid]) -> Stands:
+    """Times, place and source are those of ``node``, and so is the chain."""
+    objects: dict[Oid, tuple[Kind, bytes]] = {}
+
+    class Put:
+        def put(self, kind: Kind, data: bytes) -> Oid:
+            oid = oid_of(kind, data)
+            objects[oid] = (kind, data)
+            return oid
+
+    commit = encode_commit(
+        tree=commit_writer.put_tree(Put(), draft.form, draft.stored, draft.files),
+        parents=parents,
+        author_name=draft.headline.role,
+        author_seconds=node.author_seconds,
+        committer_seconds=node.committer_seconds,
+        message=message.render(draft.headline, node.chain, node.source, draft.replaces),
+    )
+    return Stands(commit, objects)

@@ -1,0 +1,285 @@
+"""What was purged: a set of keys that only grows, as docs/format.md, "Tombstones", has it; the same in every store.
+
+A key is the digest of an entry (64 hexadecimal digits), ``file:<oid>`` of a captured file, or ``session:<sid>``. An
+entry's record may hold a replacement, which then stands in its place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from gitsession.codec import cbor, holes
+from gitsession.codec.digest import digest as digest_of
+from gitsession.codec.digest import hash_of
+from gitsession.codec.holes import ENCODINGS, Encoding, Stored
+from gitsession.errors import Malformed, Refused
+from gitsession.git.objects import encode_tree, oid_of, parse_commit, parse_tree
+from gitsession.git.types import Kind, Oid, Reader
+from gitsession.sessions import layout, session_ids
+from gitsession.sessions.merge_replacements import joined
+from gitsession.sessions.node import Node
+from gitsession.store import refs
+from gitsession.store.interface import ObjectStore
+
+VERSION = 1
+
+FILE, SESSION = "file:", "session:"
+
+WITHHELD = b"[purged]\n"
+"""What a captured file holds whose bytes were purged. No file is restored from it."""
+
+RULE = "purged"
+"""Why a file is left out that still has such bytes."""
+
+WITHHELD_OID = oid_of("blob", WITHHELD)
+
+_FOLDERS: Final = {
+    "": layout.PURGED_ENTRIES,
+    FILE: layout.PURGED_FILES,
+    SESSION: layout.PURGED_SESSIONS,
+}
+_DIGEST, _OID = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{40}")
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """What stands in the place of an entry from a redaction on: the same entry, without what was secret."""
+
+    form: str
+    stored: Stored
+
+    @property
+    def digest(self) -> str:
+        return digest_of(self.stored.payload, self.stored.holes).hex()
+
+    def __or__(self, other: Replacement) -> Replacement | None:
+        """What hides all that either hides; ``None`` where that is not to be had, and the entry goes."""
+        if self == other:
+            return self
+        try:
+            wholes = self.whole(), other.whole()
+        except Malformed:
+            return None
+        stored = joined(self.form, *wholes) if self.form == other.form else None
+        return Replacement(self.form, stored) if stored else None
+
+    def whole(self) -> bytes:
+        """The payload with its holes filled. Raises ``Malformed``."""
+        lifted = {(digest, encoding): data for digest, encoding, data in self.stored.lifted}
+
+        def fetch(digest: bytes, encoding: Encoding) -> bytes:
+            if (digest, encoding) not in lifted:
+                raise Malformed(f"the content of a hole is not there: {digest.hex()}")
+            return lifted[digest, encoding]
+
+        return holes.fill(self.stored.payload, self.stored.holes, fetch)
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstones:
+    """``removed``: digests of entries, and keys of files. ``replaced``: by digest.
+
+    ``sessions``: by name, the digests of the entries at which it began: those alone leave a tombstone.
+    """
+
+    removed: frozenset[str] = frozenset()
+    replaced: Mapping[str, Replacement] = field(default_factory=dict)
+    sessions: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    def __contains__(self, key: object) -> bool:
+        if key in self.removed or key in self.replaced:
+            return True
+        return isinstance(key, str) and key.startswith(SESSION) and key.removeprefix(SESSION) in self.sessions
+
+    def __iter__(self) -> Iterator[str]:
+        yield from sorted({*self.removed, *self.replaced, *(SESSION + sid for sid in self.sessions)})
+
+    def __len__(self) -> int:
+        return len(self.removed) + len(self.replaced) + len(self.sessions)
+
+    def __le__(self, other: Tombstones) -> bool:
+        """Whether ``other`` says all that this one says. A replacement may have become another, or a removal."""
+        return (self | other) == other
+
+    def __or__(self, other: Tombstones) -> Tombstones:
+        """Both: a removal beats a replacement, and so do two replacements that differ (``joined``)."""
+        removed = set(self.removed | other.removed)
+        replaced: dict[str, Replacement] = {}
+        for key in sorted({*self.replaced, *other.replaced} - removed):
+            both = [one for one in (self.replaced.get(key), other.replaced.get(key)) if one is not None]
+            made = both[0] | both[-1]
+            if made is None:
+                removed.add(key)
+            else:
+                replaced[key] = made
+        begun = {sid: self.began(sid) | other.began(sid) for sid in sorted({*self.sessions, *other.sessions})}
+        return Tombstones(frozenset(removed), replaced, begun)
+
+    def began(self, sid: str) -> frozenset[str]:
+        """The digests of the entries at which a purged session began; none for one that was not."""
+        return self.sessions.get(sid, frozenset())
+
+    def has_entry(self, digest: str) -> bool:
+        """Whether the entry with this digest is not to be."""
+        return digest in self.removed or digest in self.replaced
+
+    def instead(self, digest: str) -> Replacement | None:
+        """What stands in the place of an entry that ``has_entry``: ``None`` is a tombstone."""
+        seen: set[str] = set()
+        found: Replacement | None = None
+        while digest not in self.removed:
+            if digest not in self.replaced:
+                return found
+            if digest in seen:  # replacements that go round in a circle: nobody made those, and none of them is right
+                return None
+            seen.add(digest)
+            found = self.replaced[digest]
+            digest = found.digest
+        return None
+
+    def stands(self, of: str) -> bool:
+        """Whether a tombstone may stand for the entry with the digest ``of``."""
+        return (self.has_entry(of) and self.instead(of) is None) or any(of in began for began in self.sessions.values())
+
+    def has_file(self, oid: Oid) -> bool:
+        """Whether a captured file is not to be. What stands in the place of one always is, whatever a set says."""
+        return FILE + oid in self.removed and oid != WITHHELD_OID
+
+    @property
+    def has_files(self) -> bool:
+        return any(key.startswith(FILE) for key in self.removed)
+
+
+NONE = Tombstones()
+
+_newest: tuple[Oid, Tombstones] = ("", NONE)
+
+
+def read(store: ObjectStore) -> Tombstones:
+    """What was purged, as this store knows it. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
+    global _newest
+    oid = store.ref(refs.TOMBSTONES)
+    if oid is None:
+        return NONE
+    if _newest[0] != oid:
+        _newest = oid, at(store, oid)
+    return _newest[1]
+
+
+def check_goes_on(store: ObjectStore, sid: str, parent: Node) -> None:
+    """Raises ``Refused`` where ``parent`` is all that a purge has left of session ``sid``."""
+    if parent.is_tombstone and SESSION + sid in read(store):
+        raise Refused(f"session {sid} was purged", hint="begin another one, or fork one")
+
+
+def at(reader: Reader, oid: Oid) -> Tombstones:
+    """What a commit of tombstones says. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
+    kind, data = reader.read(oid)
+    if kind != "commit":
+        raise Malformed(f"a {kind}, expected a commit of tombstones", where=oid)
+    removed: set[str] = set()
+    replaced: dict[str, Replacement] = {}
+    sessions: dict[str, frozenset[str]] = {}
+    prefixes = {folder: prefix for prefix, folder in _FOLDERS.items()}
+    known: dict[Oid, dict[str, cbor.Plain]] = {}
+    for mode, folder, tree in _rows(reader, parse_commit(data).tree):
+        if folder not in prefixes or mode != layout.TREE_MODE:
+            raise Malformed(f"{folder[:80]!r} has no place among tombstones", where=oid, hint="upgrade gitsession")
+        for mode, name, blob in _rows(reader, tree):
+            key = prefixes[folder] + name
+            if mode != layout.FILE_MODE or not is_key(key):
+                raise Malformed(f"{name[:80]!r} has no place in {folder}", where=oid)
+            record = known[blob] if blob in known else known.setdefault(blob, _record(reader, blob))
+            if folder == layout.PURGED_SESSIONS:
+                sessions[name] = _began(record, blob)
+            elif folder == layout.PURGED_ENTRIES and "payload" in record:
+                replaced[name] = _replacement(record, blob)
+            else:
+                removed.add(key)
+    return Tombstones(frozenset(removed), replaced, sessions)
+
+
+def is_key(key: str) -> bool:
+    """Whether ``key`` has one of the three forms."""
+    for prefix, fits in ((FILE, _OID.fullmatch), (SESSION, session_ids.is_one)):
+        if key.startswith(prefix):
+            return bool(fits(key.removeprefix(prefix)))
+    return bool(_DIGEST.fullmatch(key))
+
+
+def tree_of(tombstones: Tombstones) -> tuple[Oid, dict[Oid, tuple[Kind, bytes]]]:
+    """The tree that says it, and the objects it is made of: the same bytes in every store."""
+    objects: dict[Oid, tuple[Kind, bytes]] = {}
+
+    def put(kind: Kind, data: bytes) -> Oid:
+        oid = oid_of(kind, data)
+        objects[oid] = (kind, data)
+        return oid
+
+    folders: dict[str, dict[str, tuple[str, Oid]]] = {folder: {} for folder in _FOLDERS.values()}
+    plain = cbor.encode({"v": VERSION})
+    for key in tombstones.removed:
+        prefix = FILE if key.startswith(FILE) else ""
+        folders[_FOLDERS[prefix]][key.removeprefix(prefix)] = (layout.FILE_MODE, put("blob", plain))
+    for digest, replacement in tombstones.replaced.items():
+        blob = put("blob", _encoded_replacement(replacement))
+        folders[layout.PURGED_ENTRIES][digest] = (layout.FILE_MODE, blob)
+    for sid, began in tombstones.sessions.items():
+        begins: list[cbor.Plain] = [*sorted(began)]
+        blob = put("blob", cbor.encode({"v": VERSION, "begins": begins}))
+        folders[layout.PURGED_SESSIONS][sid] = (layout.FILE_MODE, blob)
+    rows = {name: (layout.TREE_MODE, put("tree", encode_tree(rows))) for name, rows in folders.items() if rows}
+    return put("tree", encode_tree(rows)), objects
+
+
+def _rows(reader: Reader, oid: Oid) -> list[tuple[str, str, Oid]]:
+    kind, data = reader.read(oid)
+    if kind != "tree":
+        raise Malformed(f"a {kind}, expected a tree", where=oid)
+    return parse_tree(data)
+
+
+def _record(reader: Reader, blob: Oid) -> dict[str, cbor.Plain]:
+    kind, data = reader.read(blob)
+    record = cbor.decode(data) if kind == "blob" else None
+    if type(record) is not dict or record.get("v") != VERSION:
+        raise Malformed("no record of a tombstone that we know", where=blob, hint="upgrade gitsession")
+    return record
+
+
+def _began(record: dict[str, cbor.Plain], where: Oid) -> frozenset[str]:
+    began = record.get("begins")
+    if type(began) is not list or not all(type(one) is str and _DIGEST.fullmatch(one) for one in began):
+        raise Malformed("expected a list of digests", where=f"{where}: begins")
+    return frozenset(str(one) for one in began)
+
+
+def _encoded_replacement(replacement: Replacement) -> bytes:
+    stored = replacement.stored
+    lifted: list[cbor.Plain] = [[encoding, content] for _, encoding, content in stored.lifted]
+    return cbor.encode(
+        {
+            "v": VERSION,
+            "form": replacement.form,
+            "payload": stored.payload,
+            "holes": stored.holes,
+            "lifted": lifted,
+        }
+    )
+
+
+def _replacement(record: dict[str, cbor.Plain], where: Oid) -> Replacement:
+    form, payload, table, lifted = (record.get(name) for name in ("form", "payload", "holes", "lifted"))
+    if type(form) is not str or type(payload) is not bytes or type(table) is not bytes or type(lifted) is not list:
+        raise Malformed("expected form, payload, holes and lifted", where=where)
+    if layout.form_of(layout.payload(form)) is None:
+        raise Malformed(f"no form: {form[:40]!r}", where=f"{where}: form")
+    found = []
+    for row in lifted:
+        if type(row) is not list or len(row) != 2 or row[0] not in ENCODINGS or type(row[1]) is not bytes:
+            raise Malformed("expected pairs of encoding and bytes", where=f"{where}: lifted")
+        found.append((hash_of(row[1]), row[0], row[1]))
+    return Replacement(form, Stored(payload, table, tuple(found)))

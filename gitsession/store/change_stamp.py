@@ -1,0 +1,132 @@
+"""Is there news? Answered from file names and times alone, for programs that start often and mostly find nothing.
+
+Imports no CBOR, no hashing and no git: listing sessions asks here whether the index is up to date.
+
+Whoever changes a loose ref renames a file into its directory, so the directory's time tells, and one look at each
+session's directory is enough. Only a time too near to now is not trusted: two renames may share it. There what the refs
+hold is told too, and so the next fingerprint may differ without cause, once.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from stat import S_ISDIR
+
+from gitsession.git.permissions import denied
+from gitsession.store import journal_frames
+
+_WATCHED = ("refs/heads/sessions", "refs/heads/gitsession", "refs/gitsession")
+_FRESH_NS = 1_000_000_000
+_JOURNAL = "\njournal\n"
+_NO_SUBDIRECTORIES = 2  # links to a directory: its name and its own ``.``; each directory in it would add one
+
+
+def fingerprint(git_dir: Path | str) -> str:
+    """A text that changes whenever a ref of ours does or the journal grows. Two alike: nothing has happened.
+
+    Raises ``Unavailable`` where a folder of refs may not be read.
+    """
+    fresh = time.time_ns() - _FRESH_NS
+    parts = [_packed_refs(f"{git_dir}/packed-refs")]
+    for directory in _WATCHED:
+        _directory(f"{git_dir}/{directory}", fresh, parts)
+    journal = "\n".join(f"{number} {inode} {end}" for number, inode, end in _journal(git_dir))
+    return "\n".join(parts) + _JOURNAL + journal
+
+
+def has_only_grown(before: str, now: str) -> bool:
+    """Return whether between two fingerprints git moved no ref, and the journal lost nothing."""
+    repository, _, journal = before.rpartition(_JOURNAL)
+    repository_now, _, journal_now = now.rpartition(_JOURNAL)
+    if repository != repository_now:
+        return False
+    ends = {file: int(end) for file, _, end in (line.rpartition(" ") for line in journal_now.splitlines())}
+    old = (line.rpartition(" ") for line in journal.splitlines())
+    return all(file in ends and ends[file] >= int(end) for file, _, end in old)
+
+
+def is_journal_doubtful(git_dir: Path | str) -> bool:
+    """Whether a file of the journal was set aside as damaged, or something stands behind where one seems to end.
+
+    What a killed writer left is such a thing, too: whoever opens the store can tell.
+    """
+    directory = f"{git_dir}/gitsession/journal"
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return False
+    return any(name.startswith(journal_frames.ASIDE) or _goes_on(f"{directory}/{name}") for name in names)
+
+
+def _goes_on(path: str) -> bool:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return journal_frames.is_something_behind(fd, journal_frames.end(fd))
+    finally:
+        os.close(fd)
+
+
+def _packed_refs(path: str) -> str:
+    try:
+        stat = os.stat(path)
+    except FileNotFoundError:
+        return ""
+    return f"{stat.st_mtime_ns} {stat.st_size} {stat.st_ino}"
+
+
+def _directory(path: str, fresh: int, parts: list[str]) -> None:
+    """Add what tells one state of a directory of refs from another."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except PermissionError:
+        raise denied(Path(path)) from None
+    try:
+        changed = os.fstat(fd).st_mtime_ns
+        parts.append(f"{path} {changed}")
+        for name in os.listdir(fd):
+            try:
+                stat = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            if not S_ISDIR(stat.st_mode):
+                if changed >= fresh:
+                    parts.append(f"{name} {_content(f'{path}/{name}')}")
+            elif stat.st_nlink == _NO_SUBDIRECTORIES and stat.st_mtime_ns < fresh:
+                parts.append(f"{name} {stat.st_mtime_ns}")
+            else:
+                _directory(f"{path}/{name}", fresh, parts)
+    finally:
+        os.close(fd)
+
+
+def _content(path: str) -> str:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe must not hold us up
+        try:
+            return os.read(fd, 1024).decode("utf-8", "replace").strip()
+        finally:
+            os.close(fd)
+    except OSError:
+        return ""
+
+
+def _journal(git_dir: Path | str) -> Iterator[tuple[int, int, int]]:
+    """Number, inode and end of every journal file."""
+    directory = f"{git_dir}/gitsession/journal"
+    for number in journal_frames.numbers(directory):
+        try:
+            fd = os.open(f"{directory}/{journal_frames.file_name(number)}", os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        try:
+            yield number, os.fstat(fd).st_ino, journal_frames.end(fd)
+        finally:
+            os.close(fd)

@@ -1,0 +1,154 @@
+"""Objects dropped by name, never by what reaches them: all that other writers have under way stays.
+
+    1  under the lock: flush, so that the journal holds nothing; list packs and loose objects
+    2  without it: packs that hold a victim are packed anew by git, without the victims; the new pack is on disk, and
+       found to list every object that stays
+    3  under the lock again: nothing came in that holds a victim (else from 1); note what goes; a new generation, so
+       that nobody takes what goes for being there; remove exactly those packs, and the loose victims
+
+Who is killed in 3 leaves the note; ``finish`` does the rest of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+
+from gitsession.durable import replace, sync_directory
+from gitsession.errors import Corrupt, Refused, Unavailable
+from gitsession.git import config, pack_reader, process
+from gitsession.git.pack_index import PackIndex
+from gitsession.git.repository import GitDoor
+from gitsession.git.types import Oid
+from gitsession.store import create, generation
+from gitsession.store.git_store import GitStore
+
+NOTE = f"{create.CONTROL}/dropping"
+
+_PACK = ("pack-objects", "--delta-base-offset", "--window-memory=100m", "-q", "objects/pack/pack")
+_BESIDE = (".pack", ".rev", ".bitmap", ".mtimes", ".keep", ".promisor", ".idx")
+"""The index goes last: git passes over one without its pack."""
+_ALL = ("cat-file", "--batch-all-objects", "--unordered", "--batch-check=%(objectname) %(objecttype)")
+
+
+class Sweep:
+    """One look at all packs of a store, and what is to go of it."""
+
+    def __init__(self, store: GitStore) -> None:
+        """Raises ``Refused`` where objects are shared with other repositories, ``Unavailable``."""
+        self._store = store
+        self._directory = store.git_dir / "objects/pack"
+        with store.locked():
+            check_alone(store.git_dir)
+            store.flush_held()
+            self._seen = pack_reader.files(str(self._directory)).keys()  # a name says what is in it: it is a hash
+
+    def kinds(self) -> dict[Oid, str]:
+        """Every object there is, and of which kind: ``commit``, ``tree``, ``blob`` or ``tag``. Raises ``Corrupt``."""
+        try:
+            told = process.run(self._store.git_dir, *_ALL, timeout_seconds=3600).out.decode()
+        except Unavailable as error:
+            raise Corrupt(f"not all objects can be read: {error}", hint="`gitsession repair` first") from None
+        return dict(line.split(" ", 1) for line in told.splitlines())
+
+    def drop(self, victims: AbstractSet[Oid], is_settled: Callable[[], bool]) -> bool:
+        """Drop ``victims``; false where others wrote meanwhile, and all has to be worked out again. For a holder of
+        ``packing``.
+
+        ``is_settled``: asked under the lock, whether no ref leads to a victim. Raises ``Unavailable``.
+        """
+        try:
+            going = [name for name in self._seen if name.endswith(".idx") and self._holds(name, victims)]
+            self._pack_without(going, victims)
+        except FileNotFoundError:
+            return False  # another git has put packs in the place of those
+        with self._store.locked():
+            self._store.flush_held()
+            if not self._is_as_seen(victims) or not is_settled():
+                return False
+            loose = [oid for oid in GitDoor(self._store.git_dir).loose() if oid in victims]
+            _note(self._store.git_dir, [name.removesuffix(".idx") for name in going], loose)
+            finish(self._store.git_dir)
+        with self._store.locked():
+            return True  # this handle has seen, too, that they are gone
+
+    def _holds(self, name: str, victims: AbstractSet[Oid]) -> bool:
+        return any(raw.hex() in victims for raw in PackIndex(f"{self._directory}/{name}").names())
+
+    def _pack_without(self, going: list[str], victims: AbstractSet[Oid]) -> None:
+        staying: set[Oid] = set()
+        for name in going:
+            staying.update(raw.hex() for raw in PackIndex(f"{self._directory}/{name}").names())
+        staying -= victims
+        if not staying:
+            return
+        words = "".join(f"{oid}\n" for oid in sorted(staying)).encode()
+        made = process.run(self._store.git_dir, *_PACK, stdin=words, timeout_seconds=3600).out.decode().split()
+        new = PackIndex(f"{self._directory}/pack-{made[0]}.idx") if len(made) == 1 else None
+        if new is None or {raw.hex() for raw in new.names()} != staying:
+            raise Unavailable("git did not pack what was to stay: nothing was dropped")
+        if any((self._directory / name).with_suffix(".promisor").exists() for name in going):
+            (self._directory / f"pack-{made[0]}.promisor").touch()
+        sync_directory(self._directory)
+
+    def _is_as_seen(self, victims: AbstractSet[Oid]) -> bool:
+        now = pack_reader.files(str(self._directory)).keys()
+        if not self._seen <= now:
+            return False  # another git put packs in the place of those: what is in them was not looked at
+        new = [name for name in now if name.endswith(".idx") and name not in self._seen]
+        try:
+            return not any(self._holds(name, victims) for name in new)
+        except FileNotFoundError:
+            return False
+
+
+def check_alone(git_dir: Path) -> None:
+    """Raises ``Refused`` where objects may be another repository's, too."""
+    if any((git_dir / "objects/info" / name).exists() for name in ("alternates", "http-alternates")):
+        raise Refused(
+            f"{git_dir} borrows objects of another repository: what is there cannot be purged from here",
+            hint="`git repack -a -d`, and then no objects/info/alternates, make it stand alone",
+        )
+    settings = config.settings((git_dir / config.FILE).read_text("utf-8", "replace"))
+    if settings.get("extensions.preciousobjects", "false").lower() in ("true", "yes", "on", "1"):
+        raise Refused(f"{git_dir} says that others borrow its objects (extensions.preciousObjects)")
+
+
+def finish(git_dir: Path) -> bool:
+    """Do what a note says, if there is one; whether there was. For a holder of the store's lock."""
+    try:
+        note = json.loads((git_dir / NOTE).read_bytes())
+    except FileNotFoundError:
+        return False
+    generation.begin_next(git_dir)
+    directory = git_dir / "objects/pack"
+    for link in [*directory.glob("multi-pack-index*"), *(git_dir / "objects/info").glob("commit-graph*")]:
+        _remove_all(link)
+    for name in note["packs"]:
+        for ending in _BESIDE:
+            (directory / f"{name}{ending}").unlink(missing_ok=True)
+    for oid in note["loose"]:
+        (git_dir / "objects" / oid[:2] / oid[2:]).unlink(missing_ok=True)
+    sync_directory(directory)
+    (git_dir / NOTE).unlink()
+    sync_directory(git_dir / create.CONTROL)
+    return True
+
+
+def _note(git_dir: Path, names: list[str], loose: list[Oid]) -> None:
+    note: Mapping[str, list[str]] = {"packs": names, "loose": loose}
+    replace(git_dir / NOTE, json.dumps(note).encode(), by=git_dir / f"{NOTE}.tmp")
+
+
+def _remove_all(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        for child in path.iterdir():
+            _remove_all(child)
+        path.rmdir()
+    else:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)

@@ -1,0 +1,136 @@
+"""The values that flushes gave to refs, so that a ref which another program deleted or set back is noticed.
+
+``<store>/gitsession/flushed`` has a line for each ref that a flush moved, ``<journal> <before> <after> <ref>``: the
+number of the oldest journal file that was flushed, and the values, zeros for none. If ``before`` is not the ``after``
+of the previous line for that ref, another program moved the ref in between, and that value is remembered too; unless
+both lines are of one journal file, which a killed flush left to the next. ``# checked`` says that all values above it
+were found kept, ``# purged`` that a purge has rewritten them.
+
+A flush appends under the store's lock, after the refs have moved and before the journal's files go. Nothing waits for
+the disk: what a power cut takes from the file is an older value known of a ref, and no entry.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gitsession.durable import read_regular, replace, write_all
+from gitsession.git.types import Oid, RefValue
+from gitsession.store import create, refs
+
+FILE = f"{create.CONTROL}/flushed"
+
+_NONE = "0" * 40
+_CHECKED, _PURGED = "# checked", "# purged"
+_HEAD = re.compile(rb"# ([0-9]{12})\n")
+_LINE = re.compile(r"([0-9]+) ([0-9a-f]{40}) ([0-9a-f]{40}) (refs/[^\x00-\x20\x7f]+)")
+_SPARE_BYTES = 1 << 18
+"""The file may grow by this much, and to three times its size, before it is written anew."""
+
+Moved = Mapping[str, tuple[RefValue | None, RefValue | None]]
+
+
+@dataclass
+class Flushed:
+    """``last``: the value that each ref was given last, ``None`` if it was deleted. ``since``: those given since the
+    last clean check. ``passed``: values since then that another program took away from a ref, by ref.
+    """
+
+    last: dict[str, Oid | None] = field(default_factory=dict)
+    since: dict[str, Oid | None] = field(default_factory=dict)
+    passed: dict[str, list[Oid]] = field(default_factory=dict)
+    before: dict[str, tuple[int, Oid | None]] = field(default_factory=dict)
+    """The journal file and the value before the last one, by ref."""
+
+
+def is_recorded(name: str, value: RefValue | None) -> bool:
+    """Return whether values of a ref are recorded: of branches, the trash and the operation log, if not symbolic."""
+    if value is not None and refs.target(value) is not None:
+        return False
+    return name.startswith(("refs/heads/", refs.TRASH)) or name == refs.OPLOG
+
+
+def append(git_dir: Path, moved: Moved, *, journal: int) -> None:
+    """Record the values of ``moved``, before and after. Under the store's lock. Raises ``OSError``.
+
+    ``journal``: the number of the oldest journal file that is flushed.
+    """
+    lines = [
+        f"{journal} {before or _NONE} {after or _NONE} {name}\n"
+        for name, (before, after) in moved.items()
+        if is_recorded(name, before) and is_recorded(name, after)
+    ]
+    if lines:
+        _append(git_dir, "".join(lines))
+
+
+def mark_checked(git_dir: Path) -> None:
+    """Record that every value was found kept. Under the store's lock. Raises ``OSError``."""
+    if (git_dir / FILE).exists():
+        _append(git_dir, f"{_CHECKED}\n")
+
+
+def mark_purged(git_dir: Path) -> None:
+    """Record that a purge has rewritten what refs held. Under the store's lock. Raises ``OSError``."""
+    if (git_dir / FILE).exists():
+        _append(git_dir, f"{_PURGED}\n")
+
+
+def read(git_dir: Path) -> Flushed:
+    """Return what is recorded; lines that are damaged are left out. Raises ``OSError``."""
+    found = Flushed()
+    for line in (read_regular(git_dir / FILE) or b"").decode("utf-8", "surrogateescape").split("\n"):
+        match = _LINE.fullmatch(line)
+        if match:
+            number, name = int(match[1]), match[4]
+            before, after = (None if oid == _NONE else oid for oid in (match[2], match[3]))
+            held, is_again = found.last.get(name), number and found.before.get(name) == (number, before)
+            if held is not None and held != before and not is_again:
+                found.passed.setdefault(name, []).append(held)
+            found.last[name] = found.since[name] = after
+            found.before[name] = number, before
+        elif line == _CHECKED:
+            found.since, found.passed = {}, {}
+        elif line == _PURGED:
+            found.passed = {}
+    return found
+
+
+def _append(git_dir: Path, text: str) -> None:
+    path = git_dir / FILE
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        size = os.fstat(fd).st_size
+        head = _HEAD.match(os.pread(fd, 16, 0))
+        if size > 3 * int(head[1] if head else 0) + _SPARE_BYTES:
+            _rewrite(git_dir, text)
+            return
+        # A line that a power cut tore must not take the next one along.
+        write_all(fd, f"\n{text}".encode("utf-8", "surrogateescape"), size)
+    finally:
+        os.close(fd)
+
+
+def _rewrite(git_dir: Path, text: str) -> None:
+    """Write the file anew, with one line for each value that is remembered, and ``text``."""
+    data = ("\n".join(_lines(read(git_dir))) + f"\n{text}").encode("utf-8", "surrogateescape")
+    path = git_dir / FILE
+    replace(path, b"# %012d\n" % len(data) + data, by=path.with_suffix(".tmp"))
+
+
+def _lines(held: Flushed) -> Iterator[str]:
+    for name in held.last.keys() - held.since.keys():
+        yield _line(held, name)
+    yield _CHECKED
+    for name in held.since:
+        yield from (f"0 {oid} {oid} {name}" for oid in dict.fromkeys(held.passed.get(name, ())))
+        yield _line(held, name)
+
+
+def _line(held: Flushed, name: str) -> str:
+    number, before = held.before[name]
+    return f"{number} {before or _NONE} {held.last[name] or _NONE} {name}"

@@ -1,0 +1,142 @@
+"""Lines of commits along first parents: where two of them part, and what one is called beside the other.
+
+The name follows from content: ``<base>.<8 base32 of the chain of our first entry that theirs lacks>``. Where that is
+another line's which has that entry too, it is the first that this one lacks; else 13, 26 or 52 characters. Published
+lines only grow, so that entry, and with it the name, is the same after any crash, retry or later fetch, and in every
+store. Second parents do not count: a summary may come to name anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeAlias
+
+from gitsession.codec.digest import hash_of, to_base32
+from gitsession.codec.message import trailers_of
+from gitsession.errors import Corrupt, Malformed, MissingObject, Unavailable
+from gitsession.git.objects import Commit, parse_commit
+from gitsession.git.types import Kind, Oid
+
+Read: TypeAlias = Callable[[Oid], tuple[Kind, bytes]]
+
+LENGTHS = (8, 13, 26, 52)
+_UNREADABLE = (MissingObject, Corrupt, Malformed)
+
+
+class Parting(NamedTuple):
+    """``base``: the newest commit that both lines hold; ``first``: the oldest of ours that theirs lacks.
+
+    ``None`` where there is none: lines that begin apart; ours that is part of theirs.
+    """
+
+    base: Oid | None
+    first: Oid | None
+
+
+def of_found(find: Callable[[Oid], tuple[Kind, bytes] | None]) -> Read:
+    """``find``, which gives ``None`` for what it does not have, as a ``Read``."""
+
+    def read(oid: Oid) -> tuple[Kind, bytes]:
+        found = find(oid)
+        if found is None:
+            raise MissingObject(f"no object {oid}")
+        return found
+
+    return read
+
+
+def commit_of(read: Read, oid: Oid) -> Commit:
+    """Raises ``MissingObject``, ``Corrupt`` and ``Malformed``."""
+    kind, data = read(oid)
+    if kind != "commit":
+        raise Malformed(f"a {kind}, expected a commit", where=oid)
+    return parse_commit(data)
+
+
+def walk(read: Read, tip: Oid) -> Iterator[Oid]:
+    """``tip`` and what is before it. Raises as ``commit_of``."""
+    oid: Oid | None = tip
+    while oid is not None:
+        yield oid
+        oid = next(iter(commit_of(read, oid).parents), None)
+
+
+def parting(read: Read, ours: Oid, theirs: Oid) -> Parting:
+    """Where two lines part; it costs what is behind the parting, not what is before it. Raises as ``commit_of``."""
+    walks = walk(read, ours), walk(read, theirs)
+    line: dict[Oid, Oid | None] = {}  # ours, each with the one after it
+    other: set[Oid] = set()
+    after: Oid | None = None
+    while True:
+        mine, other_one = next(walks[0], None), next(walks[1], None)
+        if mine is None and other_one is None:
+            return Parting(None, after)
+        if mine is not None:
+            line[mine] = after
+            if mine in other:
+                return Parting(mine, after)
+            after = mine
+        if other_one is not None:
+            if other_one in line:
+                return Parting(other_one, line[other_one])
+            other.add(other_one)
+
+
+def holds(read: Read, tip: Oid, wanted: Oid, *, until: Oid | None = None) -> bool:
+    """Whether ``wanted`` is on the line that ends in ``tip``, not before ``until``. Raises as ``commit_of``."""
+    for oid in walk(read, tip):
+        if oid == wanted:
+            return True
+        if oid == until:
+            return False
+    return False
+
+
+def names_beside(read: Read, name: str, ours: Oid, theirs: Oid | None) -> Iterator[str]:
+    """What our line may be called beside the ref ``name``, that holds ``theirs``: short, and longer.
+
+    Where the lines cannot be read, what can be of ours stands in.
+    """
+    key = _key(read, ours, theirs)
+    folder, _, branch = name.rpartition("/")
+    for length in LENGTHS:
+        yield f"{folder}/{branch.partition('.')[0]}.{to_base32(key, length)}"
+
+
+def aside(read: Read, held: Callable[[str], Oid | None], name: str, ours: Oid, theirs: Oid | None) -> str:
+    """The ref on which our line goes on beside what ``name`` holds, ``theirs``: it is free, or holds a part of ours, or
+    ours and more. No other line is ever overwritten.
+
+    ``held``: what a ref holds. Raises ``Unavailable`` where every name is another line's.
+    """
+    tried: set[str] = set()
+    beside = theirs
+    while True:
+        for side in names_beside(read, name, ours, beside):
+            there = held(side) if side not in tried else None
+            if side in tried:
+                continue
+            tried.add(side)
+            if there is None or holds(read, there, ours) or holds(read, ours, there):
+                return side
+            if _goes_further(read, ours, there, beside):
+                beside = there  # another line that begins as ours does: by what it lacks, then
+                break
+        else:
+            raise Unavailable(f"every name to step aside to from {name} is another line's")
+
+
+def _goes_further(read: Read, ours: Oid, there: Oid, beside: Oid | None) -> bool:
+    first = parting(read, ours, beside).first if beside is not None else ours
+    base = parting(read, ours, there).base
+    return base is not None and first is not None and holds(read, base, first)
+
+
+def _key(read: Read, ours: Oid, theirs: Oid | None) -> bytes:
+    first = ours
+    try:
+        if theirs is not None:
+            first = parting(read, ours, theirs).first or ours
+        return trailers_of(commit_of(read, first).message).chain
+    except _UNREADABLE:
+        return hash_of(bytes.fromhex(first))

@@ -1,0 +1,228 @@
+"""What a remote lacks, sent: noted first, by exact names, nothing forced; then the tracking refs say so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from gitsession.archive import archive_set, commits
+from gitsession.errors import Unavailable
+from gitsession.git.types import Oid
+from gitsession.purge import tombstone_commits
+from gitsession.sessions.reconcile import SyncedBranch
+from gitsession.store import create, histories, push_intents, refs
+from gitsession.store.git_store import GitStore
+from gitsession.sync import scoping, secret_scan, transport
+from gitsession.sync.preflight import HEADS, check_is_store, flush
+from gitsession.sync.quarantine import Quarantine
+from gitsession.sync.remotes import Remote
+from gitsession.sync.transport import Talk
+from gitsession.validation.fetched import Proposed
+
+_SETS = (refs.TOMBSTONES, refs.ARCHIVE)
+"""What a server with our hooks acts on: what it has is asked for again."""
+
+_BEHIND = "the remote has another line by now: pull, then push again, or `gitsession sync`"
+
+
+class Sent(NamedTuple):
+    """What became of each ref that was to go. ``took``: those that the remote took; ``said``: what its hooks said.
+
+    ``is_whole``: nothing is left to be sent, as far as the remote takes it.
+    """
+
+    branches: list[SyncedBranch]
+    took: frozenset[str] = frozenset()
+    said: tuple[str, ...] = ()
+    is_whole: bool = True
+
+
+def send(
+    store: GitStore,
+    remote: Remote,
+    talk: Talk,
+    *,
+    only: Iterable[str] = frozenset(),
+    leave: Iterable[str] = frozenset(),
+    among: Collection[str] | None = None,
+) -> Sent:
+    """``only``: of these sessions and refs, if any are named; ``leave``: not these refs. ``among``: see ``in_scope``.
+
+    Raises ``Unavailable``.
+    """
+    flush(store)
+    wanted, branches = _wanted(store, remote, set(only), set(leave), among)
+    before = store.refs(remote.tracks)
+    if not wanted:
+        return Sent(sorted(branches, key=lambda one: one.ref))
+    try:
+        with Quarantine(store.git_dir, remote, {}) as place:
+            if not remote.is_shared and store.ref(remote.tracking(create.MAIN)) is None:
+                check_is_store(remote, transport.advertised(place.git_dir, remote, talk))
+            branches += _hold_back(store, remote, wanted, before)
+            if not wanted:
+                return Sent(sorted(branches, key=lambda one: one.ref))
+            push_intents.note(store.git_dir, remote.name, {ref: oid for ref, (oid, _) in wanted.items()})
+            done = transport.push(place.git_dir, remote, wanted, talk)
+        took = {ref: wanted[ref] for ref, result in done.refs.items() if result.ok}
+        with store.transaction() as tx:
+            for oid, there in took.values():
+                name = remote.tracking(remote.near(there) or there)
+                if (seen := store.ref(name)) != oid:
+                    tx.move(name, oid, expected=seen)
+        push_intents.forget(store.git_dir, remote.name, done.refs)
+    except OSError as error:
+        raise Unavailable(f"cannot note what is pushed: {error.strerror}") from error
+    for ref, result in done.refs.items():
+        old, new = before.get(remote.tracking(ref)), wanted[ref][0]
+        if result.ok:
+            branches.append(SyncedBranch(ref, "forwarded" if old else "new", old, new))
+        else:
+            branches.append(SyncedBranch(ref, "refused", old, new, why=_BEHIND if result.moved else result.why))
+    branches.sort(key=lambda one: one.ref)
+    whole = not any(result.moved for result in done.refs.values()) and took.keys().isdisjoint(_SETS)
+    return Sent(branches, frozenset(took), tuple(done.said), whole)
+
+
+def _hold_back(
+    store: GitStore, remote: Remote, wanted: dict[str, tuple[Oid, str]], before: Mapping[str, Oid]
+) -> list[SyncedBranch]:
+    """Take out of ``wanted`` what would take a secret along."""
+    moves = [Proposed(ref, before.get(remote.tracking(ref)), oid) for ref, (oid, _) in wanted.items()]
+    held = secret_scan.held_back(store, moves, before.values())
+    return [
+        SyncedBranch(
+            ref,
+            "refused",
+            before.get(remote.tracking(ref)),
+            wanted.pop(ref)[0],
+            why=f"a secret in {hit}: `gitsession redact` hides it, "
+            f"`gitsession gate allow {hit.address} {hit.rule}` lets it go",
+            secret=True,
+        )
+        for ref, hit in held.items()
+    ]
+
+
+def sessions_to_send(store: GitStore, remote: Remote, among: Collection[str] | None = None) -> list[str]:
+    """Return the sessions of which something is to be sent, as far as was seen of the remote.
+
+    Raises ``Unavailable``.
+    """
+    flush(store)
+    wanted, _ = _wanted(store, remote, set(), set(), among)
+    return sorted({refs.session_of(ref) for ref in wanted} - {""})
+
+
+def sessions_only_archived(store: GitStore, remote: Remote, among: Collection[str] | None = None) -> list[str]:
+    """Return the sessions of which nothing but the archive would be sent, as far as was seen of the remote.
+
+    Raises ``Unavailable``.
+    """
+    flush(store)
+    wanted, _ = _wanted(store, remote, set(), set(), among)
+    if refs.ARCHIVE not in wanted:
+        return []
+    known = {*_sessions_at(store, remote), *(refs.session_of(ref) for ref in wanted)}
+    return sorted(archive_set.read(store).ends.keys() - known)
+
+
+def in_scope(store: GitStore, remote: Remote, among: Collection[str] | None) -> Callable[[str], bool]:
+    """Return a test of refs: may one be sent to a remote whose scope is the sessions ``among``; ``None``: all.
+
+    Sessions that the remote has already stay in step with ours, archived ones too. Our archive leads to all that it
+    lists, so it goes where that is in the scope. What was purged always goes, without the words of redacted entries of
+    other sessions (``scoped``).
+    """
+    if among is None:
+        return lambda ref: True
+    sids = {*among, *_sessions_at(store, remote)}
+
+    def fits(ref: str) -> bool:
+        if ref == refs.ARCHIVE:
+            return archive_set.read(store).ends.keys() <= sids
+        return not refs.session_of(ref) or refs.session_of(ref) in sids
+
+    return fits
+
+
+def _sessions_at(store: GitStore, remote: Remote) -> set[str]:
+    """The sessions that the remote was seen to have, archived ones too."""
+    seen = store.refs(remote.tracks)
+    theirs = seen.get(remote.tracking(refs.ARCHIVE))
+    listed = archive_set.at(store, theirs).ends if theirs is not None else {}
+    return {*listed, *(refs.session_of(remote.here(name)) for name in seen)} - {""}
+
+
+def _with_tombstones_in_scope(
+    store: GitStore, remote: Remote, ours: Mapping[str, Oid], among: Collection[str]
+) -> dict[str, Oid]:
+    made = scoping.tombstones_for(store, remote, {*among, *_sessions_at(store, remote)})
+    if made.objects:
+        with store.transaction() as tx:
+            tx.put_all(made.objects)
+        flush(store)
+    others = {ref: oid for ref, oid in ours.items() if ref != refs.TOMBSTONES}
+    return others if made.oid is None else {refs.TOMBSTONES: made.oid, **others}
+
+
+def _wanted(
+    store: GitStore, remote: Remote, only: set[str], leave: set[str], among: Collection[str] | None
+) -> tuple[dict[str, tuple[Oid, str]], list[SyncedBranch]]:
+    """What of each ref of ours the remote lacks, and its name there, in the order in which it is to go."""
+    seen = store.refs(remote.tracks)
+    found: dict[str, tuple[Oid, str]] = {}
+    refused = []
+    fits = in_scope(store, remote, among)
+    ours = _ours_to_send(store, remote)
+    if among is not None and refs.TOMBSTONES in ours:
+        ours = _with_tombstones_in_scope(store, remote, ours, among)
+    for ref, oid in ours.items():
+        there = seen.get(remote.tracking(ref))
+        if there == oid or ref in leave or not fits(ref):
+            continue
+        if only and refs.session_of(ref) not in only and ref not in _whole(only):
+            continue
+        name = ref
+        if there is not None and not _holds(store, ref, oid, there):
+            if _holds(store, ref, there, oid):
+                continue  # the remote has more
+            if remote.is_home or refs.parse(ref) is None:
+                refused.append(SyncedBranch(ref, "refused", there, oid, why=_BEHIND))
+                continue
+            name = histories.aside(store.read, lambda at: seen.get(remote.tracking(at)), ref, oid, there)
+            if seen.get(remote.tracking(name)) == oid:
+                continue
+        elif (
+            there is None
+            and not remote.is_home
+            and "." in ref
+            and oid == seen.get(remote.tracking(ref.rpartition(".")[0]))
+        ):
+            continue  # the line that bears the name there
+        found[ref] = (oid, remote.there(name) or name)
+    return found, refused
+
+
+def _whole(only: set[str]) -> set[str]:
+    """Beside the sessions that are asked for: what is the store's as a whole, or what is asked for by its own name."""
+    return only if refs.TOMBSTONES in only else {create.MAIN, *_SETS}
+
+
+def _holds(store: GitStore, ref: str, new: Oid, old: Oid) -> bool:
+    """Whether ``new`` goes on from ``old``: a line by first parents, a set from either of the two it was made of."""
+    if ref == refs.ARCHIVE:
+        return new == old or commits.is_behind(store, old, new)
+    if ref == refs.TOMBSTONES:
+        return new == old or tombstone_commits.is_behind(store, old, new)
+    return histories.holds(store.read, new, old)
+
+
+def _ours_to_send(store: GitStore, remote: Remote) -> dict[str, Oid]:
+    """The store's own refs first, then sessions."""
+    held = {
+        ref: oid
+        for ref, oid in store.refs(HEADS).items()
+        if remote.there(ref) is not None and (refs.is_session_ref(ref) or not ref.startswith(refs.SESSIONS))
+    }
+    return dict(sorted(held.items(), key=lambda row: (row[0].startswith(refs.SESSIONS), row[0])))

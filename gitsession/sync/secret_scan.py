@@ -1,0 +1,274 @@
+"""The last look before anything leaves: is there a secret in what is about to be pushed?
+
+Entries are redacted when they are kept; what was kept before there was a rule for it, or while that was switched off,
+is found here. What is to go nevertheless is named in the store's configuration, by digest and rule.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gitsession import progress
+from gitsession.archive import archive_set
+from gitsession.codec.digest import digest as digest_of
+from gitsession.codec.digest import to_base64url
+from gitsession.errors import Corrupt, Malformed, MissingObject
+from gitsession.git import config, process
+from gitsession.git.objects import parse_commit
+from gitsession.git.types import Oid
+from gitsession.redaction.guard import in_file, scanner
+from gitsession.redaction.payloads import find, redact, suspects
+from gitsession.redaction.scan import Scanner
+from gitsession.sessions import content
+from gitsession.sessions.node import Node, parse
+from gitsession.sessions.read_ahead import Ahead
+from gitsession.store import histories, refs
+from gitsession.store.git_store import GitStore
+from gitsession.store.interface import ObjectStore
+from gitsession.validation.proposals import Proposed
+from gitsession.workspace import names, read_file, trees
+
+ALLOWED = "gitsession.allowSecret"
+_CHAIN_CHARS = 12
+_AT_ONCE = 256
+"""Entries that are read and looked through together."""
+
+_UNREADABLE = (Malformed, Corrupt, MissingObject)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An entry with a secret in it. ``path``: of the file, where a checkpoint has it; ``key``: what `gate allow` keeps.
+
+    Nothing here tells anything of the secret but the rule that found it.
+    """
+
+    ref: str
+    session: str
+    oid: Oid
+    chain: str
+    rule: str
+    path: str
+    key: str
+
+    @property
+    def address(self) -> str:
+        return f"{self.session}@{self.chain[:_CHAIN_CHARS]}"
+
+    def __str__(self) -> str:
+        return f"{self.address}{f', file {self.path!a}' if self.path else ''}: {self.rule}"
+
+
+class _Secret(NamedTuple):
+    """The same before it is known whose it is."""
+
+    node: Node
+    rule: str
+    path: str
+    key: str
+
+    def told(self, ref: str, session: str) -> Found:
+        return Found(ref, session, self.node.oid, to_base64url(self.node.chain), self.rule, self.path, self.key)
+
+
+def scan_new(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = ()) -> list[Found]:
+    """The secrets in what is new to whoever has the refs as ``moves`` say they were, and are not allowed to go.
+
+    ``known``: what else they have. Each rule is told once for an entry or a file. Rules count also where redaction is
+    switched off. What cannot be read is not looked at: it cannot be pushed either. Raises ``Refused`` and ``NotFound``
+    where the user's own rules are unfit.
+    """
+    store.flush()
+    moves = [move for move in moves if move.new is not None]
+    for move in [move for move in moves if move.ref == refs.ARCHIVE]:
+        moves += _archived(store, move)
+    new = _new(store, [move.new for move in moves if move.new], [*known, *(move.old for move in moves if move.old)])
+    if not new:
+        return []
+    look = scanner(config.redaction(store.git_dir).rules)
+    allowed = set(allowances(store))
+    found: dict[Oid, list[_Secret]] = {}
+    for secret in _secrets(store, list(new), look):
+        if secret.key not in allowed:
+            found.setdefault(secret.node.oid, []).append(secret)
+    return list(_told(store, moves, new, found))
+
+
+def _told(
+    store: ObjectStore, moves: Iterable[Proposed], new: Collection[Oid], found: Mapping[Oid, list[_Secret]]
+) -> Iterator[Found]:
+    """What was found, line by line, with the ref that takes it along."""
+    seen: set[Oid] = set()
+    left = len(found)
+    # Whatever a ref is called, and what leads to an entry without being one: what is new is looked at, all of it.
+    for ref, tip in [*((move.ref, move.new) for move in moves), *(("", oid) for oid in sorted(found))]:
+        todo = [tip]
+        while todo and left:
+            oid = todo.pop()
+            if oid is None or oid not in new or oid in seen:
+                continue
+            seen.add(oid)
+            todo += parse_commit(store.read(oid)[1]).parents[::-1]
+            if oid in found:
+                left -= 1
+                session = refs.session_of(ref) or _session_of(store, oid)
+                yield from (secret.told(ref, session) for secret in found[oid])
+
+
+def _archived(store: ObjectStore, move: Proposed) -> Iterator[Proposed]:
+    """What goes along with the archive: the ends of lines, as if their refs were pushed."""
+    said = archive_set.at(store, move.new) if move.new is not None else archive_set.NONE
+    for sid, ends in sorted(said.ends.items()):
+        yield from (Proposed(refs.leaf(sid, branch), None, oid) for branch, oid in sorted(ends))
+
+
+def held_back(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = ()) -> dict[str, Found]:
+    """The refs that would take a secret along, each with one that it would. Raises as ``scan_new``."""
+    moves, known = list(moves), list(known)
+    found = {hit.oid: hit for hit in reversed(scan_new(store, moves, known))}
+    held: dict[str, Found] = {}
+    for move in moves if found else ():
+        new = _new(store, [move.new], [*known, *([move.old] if move.old else [])]) if move.new else set()
+        hit = next((hit for oid, hit in found.items() if oid in new), None)
+        if hit is not None:
+            held[move.ref] = hit
+    olds = {move.ref: move.old for move in moves}
+    for move in moves if held else ():
+        session, name = refs.parse(move.ref) or ("", "")
+        main = refs.leaf(session)
+        if main in held and olds[main] is None and not refs.is_branch(name):
+            held.setdefault(move.ref, held[main])  # titles and labels of a session that nobody there has
+    return held
+
+
+def allowances(store: GitStore) -> list[str]:
+    """What may go: ``<digest of the entry>:<rule>``, ``file:<oid>:<rule>``."""
+    told = process.run(store.git_dir, "config", "--local", "--null", "--get-all", ALLOWED, accept=(0, 1)).out
+    return [value for value in told.decode("utf-8", "surrogateescape").split("\0") if value]
+
+
+def allow(store: GitStore, found: Iterable[Found]) -> int:
+    """Let these go from now on; how many are new."""
+    there = set(allowances(store))
+    keys = sorted({hit.key for hit in found} - there)
+    for key in keys:
+        process.run(store.git_dir, "config", "--local", "--add", ALLOWED, key)
+    return len(keys)
+
+
+def forget(store: GitStore, keys: Iterable[str]) -> int:
+    """Let these, of ``allowances``, go no longer; how many there were."""
+    gone = sorted({*keys} & {*allowances(store)})
+    for key in gone:
+        process.run(store.git_dir, "config", "--local", "--fixed-value", "--unset-all", ALLOWED, key)
+    return len(gone)
+
+
+def of_entry(store: GitStore, node: Node) -> list[str]:
+    """Those of ``allowances`` that are about an entry: what it says, and the files in which something is found."""
+    parts = content.kept(store, node)
+    found = at(store, "", node)
+    about = {digest_of(parts.stored, parts.holes).hex(), *(hit.key.rpartition(":")[0] for hit in found)}
+    return [key for key in allowances(store) if key.rpartition(":")[0] in about]
+
+
+def at(store: GitStore, session: str, node: Node, rule: str = "") -> list[Found]:
+    """What is found in one entry, whatever is allowed; by ``rule`` only, where one is named."""
+    look = scanner(config.redaction(store.git_dir).rules)
+    found = _in_row(store, [node], look, {})
+    return [secret.told(refs.leaf(session), session) for secret in found if rule in ("", secret.rule)]
+
+
+def _new(store: GitStore, tips: Iterable[Oid], olds: Iterable[Oid]) -> dict[Oid, None]:
+    """The commits that lead to ``tips`` and to none of ``olds``, as far as those are here; the latest first."""
+    here = [oid for oid in dict.fromkeys(olds) if store.contains(oid)]
+    words = "".join([*(f"{tip}\n" for tip in tips), *(f"^{oid}\n" for oid in here)])
+    return dict.fromkeys(process.run(store.git_dir, "rev-list", "--stdin", stdin=words.encode()).out.decode().split())
+
+
+def _secrets(store: ObjectStore, oids: Sequence[Oid], look: Scanner) -> Iterator[_Secret]:
+    """What is found in entries, some of which are read and looked through together. What cannot be read is left out."""
+    files: dict[Oid, tuple[str, ...]] = {}
+    rows = [oids[at : at + _AT_ONCE] for at in range(0, len(oids), _AT_ONCE)]
+    for row in progress.each("Looking for secrets", rows):
+        yield from _in_row(store, _nodes(store, row), look, files)
+
+
+def _nodes(store: ObjectStore, row: Sequence[Oid]) -> list[Node]:
+    """The entries among ``row``."""
+    at_hand = {oid: (kind, data) for oid, kind, data in store.read_all(row)}
+    found = []
+    for oid in row:
+        with contextlib.suppress(*_UNREADABLE):
+            kind, data = at_hand.get(oid) or store.read(oid)
+            found += [parse(oid, data)] if kind == "commit" else []
+    return found
+
+
+def _in_row(
+    store: ObjectStore, nodes: Iterable[Node], look: Scanner, files: dict[Oid, tuple[str, ...]]
+) -> Iterator[_Secret]:
+    """``files``: of those that were looked at, the rules that found something."""
+    nodes = list(nodes)
+    read = Ahead(store)
+    read.look(nodes)
+    held: list[tuple[Node, content.Kept, bytes]] = []
+    for node in nodes:
+        with contextlib.suppress(*_UNREADABLE):
+            parts = content.kept(read, node)
+            held.append((node, parts, content.whole(read, node, parts)))
+    for number in sorted(suspects([(parts.form, data) for _, parts, data in held], look)):
+        node, parts, data = held[number]
+        for rule in sorted({rule for *_, rule in redact(parts.form, data, look).rows}):
+            yield _Secret(node, rule, "", f"{_digest(parts)}:{rule}")
+    for node, parts, _ in held:
+        if parts.files is not None:
+            with contextlib.suppress(*_UNREADABLE):
+                yield from _in_files(store, node, parts, parts.files, look, files)
+
+
+def _digest(parts: content.Kept) -> str:
+    return digest_of(parts.stored, parts.holes).hex()
+
+
+def _in_files(
+    store: ObjectStore,
+    node: Node,
+    parts: content.Kept,
+    tree: Oid,
+    look: Scanner,
+    files: dict[Oid, tuple[str, ...]],
+) -> Iterator[_Secret]:
+    before = content.files_of(store, node.parent) if node.parent else None
+    for path, (was, now) in trees.diff(store, before, tree).items():
+        path, named = _named(path, look)
+        if named and was is None and now is not None:
+            yield _Secret(node, named, path, f"{_digest(parts)}:{named}")
+        if now is None or not store.contains(now.oid):
+            continue
+        if now.oid not in files:
+            data = store.read(now.oid)[1]
+            is_clean = in_file(data, look) is None
+            files[now.oid] = () if is_clean else tuple(sorted({hit.rule for hit in find(data, look)}))
+        for rule in files[now.oid]:
+            yield _Secret(node, rule, path, f"file:{now.oid}:{rule}")
+
+
+def _named(path: str, look: Scanner) -> tuple[str, str]:
+    """See ``taking.named``; of a path as a tree has it, whoever wrote that."""
+    try:
+        raw = names.unescape_path(path)
+    except Malformed:
+        raw = path.encode("utf-8", "surrogateescape")
+    return read_file.named(raw, lambda data: in_file(data, look))
+
+
+def _session_of(store: ObjectStore, oid: Oid) -> str:
+    """One on whose line an entry stands; "" where it stands on none."""
+    for name, end in store.refs(refs.SESSIONS).items():
+        if refs.target(end) is None and histories.holds(store.read, end, oid):
+            return refs.session_of(name)
+    return ""

@@ -1,0 +1,132 @@
+"""The ref of the archive: a set that only grows, written as every store writes it, that leads to all that it lists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gitsession.archive import archive_set, commits
+from gitsession.archive.archive_set import NONE, Archive
+from gitsession.errors import GitSessionError, Malformed
+from gitsession.git.objects import oid_of, parse_tree
+from gitsession.git.types import Oid
+from gitsession.store import refs
+from gitsession.validation.proposals import MEBIBYTE, Fault, Limits, Proposed
+from gitsession.validation.reader import COMMIT_BYTES_MAX, GitReader
+
+COMMITS_MAX = 10_000
+TIPS_MAX = 2 * commits.TIPS
+FILE_BYTES_MAX = 64 * MEBIBYTE
+
+
+def judge(read: GitReader, move: Proposed, limits: Limits) -> tuple[Fault | None, list[Proposed]]:
+    """What is wrong with a new value of the ref; else the ends that are new with it, which are to be judged as what
+    refs of those names are to hold.
+    """
+    if move.new is None:
+        return Fault("delete", "what is archived is never let go"), []
+    try:
+        known = {oid for name, oid in read.known.items() if name.endswith(refs.ARCHIVE.rpartition("/heads")[2])}
+        if move.old is not None:
+            known.add(move.old)
+        said = _Walk(read, limits, known).to(move.new)
+        if move.old is not None and not commits.is_behind(read, move.old, move.new):
+            return Fault("rewind", "it does not go on from what was archived before: `gitsession sync`"), []
+        before = NONE
+        for oid in sorted(known):
+            before = before | archive_set.at(read, oid)
+    except GitSessionError as error:
+        return Fault("archive", str(error)), []
+    return None, [move for move in _new(said, before) if read.known.get(move.ref) != move.new]
+
+
+def is_held(read: GitReader, move: Proposed, archive: Oid) -> Fault | None:
+    """That a ref is to come back whose session is archived, and it says no more than is archived."""
+    if move.old is not None or move.new is None:
+        return None
+    try:
+        said = read.archive(archive)
+        held = refs.session_of(move.ref) in said and said.holds(read.read, move.ref, move.new)
+    except GitSessionError as error:
+        return Fault("archive", str(error))
+    return Fault("archived", "it is archived, and no longer listed: `gitsession sync` takes it away") if held else None
+
+
+class _Walk:
+    """Each commit of the archive that is new, after those that it goes on from."""
+
+    def __init__(self, read: GitReader, limits: Limits, known: Iterable[Oid]) -> None:
+        self._read, self._limits = read, limits
+        self._said: dict[Oid, Archive] = {oid: archive_set.at(read, oid) for oid in known if read.contains(oid)}
+        self._steps = 0
+
+    def to(self, tip: Oid) -> Archive:
+        stack = [tip]
+        while stack:
+            oid = stack[-1]
+            if oid in self._said:
+                stack.pop()
+                continue
+            found = self._link(oid)
+            missing = [before for before in found.before if before not in self._said]
+            if missing:
+                stack += missing
+                if len(stack) > COMMITS_MAX:
+                    raise Malformed(f"more than {COMMITS_MAX:,} steps at once")
+                continue
+            self._said[oid] = self._judged(oid, found)
+        return self._said[tip]
+
+    def _link(self, oid: Oid) -> commits.Link:
+        _check_size(self._read, oid, "commit", COMMIT_BYTES_MAX)
+        found = commits.link(self._read.read(oid)[1])
+        if found is None:
+            raise Malformed("not written as a commit of the archive is", where=oid)
+        return found
+
+    def _judged(self, oid: Oid, found: commits.Link) -> Archive:
+        """What it says. Raises ``Malformed`` where that is not right."""
+        read = self._read
+        self._steps += 1
+        if self._steps > COMMITS_MAX:
+            raise Malformed(f"more than {COMMITS_MAX:,} steps at once")
+        if len(found.tips) > TIPS_MAX:
+            raise Malformed(f"more than {TIPS_MAX:,} lines in one step", where=oid)
+        _check_size(read, found.tree, "tree", COMMIT_BYTES_MAX)
+        room = self._limits.whole_bytes
+        for _, name, blob in parse_tree(read.read(found.tree)[1]):
+            room -= _check_size(read, blob, "blob", FILE_BYTES_MAX)
+            if room < 0:
+                raise Malformed(f"more than {self._limits.whole_bytes:,} bytes", where=name[:80])
+        said = archive_set.at_tree(read, found.tree)
+        written = commits.encode(archive_set.tree_of(said)[0], said, found.before, found.tips, found.seconds)
+        if oid_of("commit", written) != oid:
+            raise Malformed("not written as a commit of the archive is", where=oid)
+        before = NONE
+        for one in found.before:
+            if not self._said[one] <= said:
+                raise Malformed("it shrinks: what was archived stays said", where=oid)
+            before = before | self._said[one]
+        listed = {end for ends in said.ends.values() for _, end in ends}
+        new = {move.new for move in _new(said, before)}
+        if not new <= set(found.tips) | {end for ends in before.ends.values() for _, end in ends}:
+            raise Malformed("it lists what it does not lead to", where=oid)
+        if not set(found.tips) <= listed:
+            raise Malformed("it leads to what it does not list", where=oid)
+        return said
+
+
+def _new(said: Archive, before: Archive) -> list[Proposed]:
+    return [
+        Proposed(refs.leaf(sid, branch), None, oid)
+        for sid, ends in sorted(said.ends.items())
+        for branch, oid in sorted(ends - before.of(sid))
+    ]
+
+
+def _check_size(read: GitReader, oid: Oid, kind: str, most: int) -> int:
+    head = read.head(oid)
+    if head is None or head.kind != kind:
+        raise Malformed("was not sent" if head is None else f"a {head.kind}, expected a {kind}", where=oid)
+    if head.size > most:
+        raise Malformed(f"{head.size:,} bytes; the limit is {most:,}", where=oid)
+    return head.size

@@ -1,0 +1,196 @@
+"""One entry that somebody proposes: is it what docs/format.md says, and small enough to be looked at?
+
+Sizes come first, from the heads of objects: nothing is unpacked that nobody honest would have written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Protocol
+
+from gitsession.codec import holes, payload
+from gitsession.codec.digest import digest as digest_of
+from gitsession.codec.text import clean
+from gitsession.errors import GitSessionError, Malformed, MissingObject
+from gitsession.formats import FORMATS
+from gitsession.git.cat_file import Head
+from gitsession.git.objects import parse_tree
+from gitsession.git.types import Kind, Oid, Reader
+from gitsession.model.entries import (
+    KINDS,
+    Attachment,
+    BranchSummary,
+    Checkpoint,
+    Continuation,
+    Project,
+    Seal,
+    Session,
+    SourceFile,
+    Tombstone,
+)
+from gitsession.sessions import content, layout, tombstone
+from gitsession.sessions import node as nodes
+from gitsession.sessions.meta import is_of_ours
+from gitsession.sessions.node import Node
+from gitsession.sessions.tombstone_set import Tombstones
+from gitsession.store import refs
+from gitsession.validation.proposals import MEBIBYTE, TAKE_OUT, Fault, Limits
+from gitsession.validation.reader import COMMIT_BYTES_MAX, TREE_BYTES_MAX
+from gitsession.verify.entry_check import check, purge_problems
+from gitsession.verify.session_check import ON_FILES, ON_META, stands_for_a_part
+
+HOLES_BYTES_MAX = 4 * MEBIBYTE
+LIFTED_TREE_BYTES_MAX = 16 * MEBIBYTE
+"""Of ``holes.cbor``, and of the tree ``blobs``."""
+
+MESSAGE_BYTES_MAX = 8 << 10
+
+_FORM = re.compile(
+    rb"tree [0-9a-f]{40}\n(?:parent [0-9a-f]{40}\n){0,2}"
+    rb"author ([^<>\0-\x1f\x7f]+) <\1@gitsession> (?:0|[1-9][0-9]{0,9}) \+0000\n"
+    rb"committer gitsession <gitsession@gitsession> (?:0|[1-9][0-9]{0,9}) \+0000\n\n.*",
+    re.DOTALL,
+)
+_NOT_ON_A_BRANCH = {kind.kind for kind in (Attachment, Checkpoint, Continuation, Project, Seal, SourceFile)}
+
+
+class Heads(Reader, Protocol):
+    """Objects whose kind and size are told before they are unpacked."""
+
+    def head(self, oid: Oid) -> Head | None: ...
+
+
+def read(reader: Heads, oid: Oid) -> Node | Fault:
+    """The entry's commit; or what is wrong with it."""
+    problem = _size(reader, oid, "commit", COMMIT_BYTES_MAX, "the commit")
+    if problem is not None:
+        return problem
+    data = reader.read(oid)[1]
+    try:
+        node = nodes.parse(oid, data)
+    except Malformed as error:
+        return Fault("commit", f"no entry: {_said(error, oid)}")
+    if not _FORM.fullmatch(data):
+        return Fault("commit", "the commit has not the form of an entry: headers, names, zone or parents are others")
+    return node
+
+
+def faults(reader: Heads, node: Node, parent: Node | None, limits: Limits, *, judge_words: bool) -> Iterator[Fault]:
+    """What is wrong with an entry whose parent is good."""
+    if parent is None and node.kind in KINDS and node.kind not in (Session.kind, Tombstone.kind):
+        yield Fault("root", f"a line begins with a session, not with {node.kind[:40]!r}")
+    if node.second_parent is not None and node.kind in KINDS and (node.source or node.kind != BranchSummary.kind):
+        yield Fault("parents", f"a second parent, which only a branch_summary of ours has, not this {node.kind[:40]!r}")
+    before = 0 if parent is None else parent.committer_seconds
+    if node.committer_seconds != max(node.author_seconds, before):
+        yield Fault("commit", "its committer's time is not the later of its own and its parent's")
+    try:
+        problem = _too_large(reader, node, limits)
+        if problem is not None:
+            yield problem
+            return
+        for what in check(reader, node, parent, judge_words=judge_words):
+            yield Fault("entry", what)
+    except MissingObject as error:
+        yield Fault("missing", str(error))
+    except GitSessionError as error:
+        yield Fault("entry", _said(error, node.oid))
+    if not judge_words or (node.source is not None and node.source.agent not in FORMATS):
+        yield from _unknown_words(reader.read(node.oid)[1])
+
+
+def purged(reader: Reader, node: Node, tombstones: Tombstones) -> Fault | None:
+    """That an entry was purged, or stands for one that was not. Raises ``GitSessionError``."""
+    parts = content.kept_in(reader, node.tree)
+    digest = digest_of(parts.stored, parts.holes)
+    of = tombstone.stands_for(node, parts) or digest
+    for what in purge_problems(node, digest.hex(), of.hex(), tombstones):
+        return Fault("purged", f"{what}: {TAKE_OUT}")
+    return None
+
+
+def misfit(node: Node, on: str) -> Fault | None:
+    """That an entry has no place on a ref of that sort (``meta``, ``files``, or a branch); whose name is to follow.
+
+    A kind from a later version may stand anywhere.
+    """
+    if node.kind not in KINDS and node.source is None:
+        return None
+    if on == refs.META:
+        fits = node.kind in ON_META or node.kind == Tombstone.kind or stands_for_a_part(node) or is_of_ours(node)
+    elif on == refs.FILES:
+        fits = node.kind in ON_FILES
+    else:
+        fits = node.source is not None or node.kind not in _NOT_ON_A_BRANCH
+    return None if fits else Fault("place", f"{node.kind[:40]!r} has no place on")
+
+
+def _too_large(reader: Heads, node: Node, limits: Limits) -> Fault | None:
+    """Objects that are gone, are of another kind or too large; told by their heads."""
+    problem = _size(reader, node.tree, "tree", TREE_BYTES_MAX, "the tree")
+    if problem is not None:
+        return problem
+    rows = parse_tree(reader.read(node.tree)[1])
+    whole = 0
+    for mode, name, oid in rows:
+        if name == layout.FILES or (name == layout.BLOBS and mode == layout.TREE_MODE):
+            most = LIFTED_TREE_BYTES_MAX if name == layout.BLOBS else limits.file_bytes
+            problem = _size(reader, oid, "tree", most, name)
+        else:
+            own = name in (layout.payload(layout.OWN), layout.SUMMARY)
+            most = payload.PAYLOAD_BYTES_MAX if own else limits.payload_bytes
+            problem = _size(reader, oid, "blob", HOLES_BYTES_MAX if name == layout.HOLES else most, name)
+        if problem is not None:
+            return problem
+        if layout.form_of(name) is not None:
+            whole += _bytes(reader, oid)
+    lifted: dict[str, int] = {}
+    top = {name: oid for _, name, oid in rows}
+    for _, name, oid in content.tree_of(reader, top[layout.BLOBS]) if layout.BLOBS in top else ():
+        problem = _size(reader, oid, "blob", limits.file_bytes, f"{layout.BLOBS}/{name[:64]}")
+        if problem is not None:
+            return problem
+        lifted[name] = _bytes(reader, oid)
+    if layout.HOLES in top:
+        for _, _, digest, encoding, *_ in holes.parse(reader.read(top[layout.HOLES])[1]):
+            in_blobs = lifted.get(digest.hex(), 0) if isinstance(digest, bytes) else 0
+            size = _bytes(reader, top[layout.SUMMARY]) if encoding == "summary" and layout.SUMMARY in top else in_blobs
+            whole += size if encoding != "base64" else (size + 2) // 3 * 4
+    if whole > limits.whole_bytes:
+        return Fault("size", f"its payload would have {whole:,} bytes, and the limit is {limits.whole_bytes:,}")
+    return None
+
+
+def _size(reader: Heads, oid: Oid, kind: Kind, most: int, what: str) -> Fault | None:
+    head = reader.head(oid)
+    if head is None:
+        return Fault("missing", f"{what}, {oid}, was not sent and is not here")
+    if head.kind != kind:
+        return Fault("tree" if what != "the commit" else "commit", f"{what} is a {head.kind}, expected a {kind}")
+    if head.size > most:
+        return Fault("size", f"{what} has {head.size:,} bytes, and the limit is {most:,}")
+    return None
+
+
+def _bytes(reader: Heads, oid: Oid) -> int:
+    head = reader.head(oid)
+    return 0 if head is None else head.size
+
+
+def _unknown_words(data: bytes) -> Iterator[Fault]:
+    """Of an entry whose words this release cannot derive: nothing in them may drive a terminal."""
+    message = data.partition(b"\n\n")[2]
+    if len(message) > MESSAGE_BYTES_MAX:
+        yield Fault("commit", f"a message of {len(message):,} bytes, and the limit is {MESSAGE_BYTES_MAX:,}")
+    try:
+        text = message.decode()
+    except UnicodeDecodeError:
+        yield Fault("commit", "a message that is no UTF-8")
+    else:
+        if clean(text) != text:
+            yield Fault("commit", "a message with control characters")
+
+
+def _said(error: GitSessionError, oid: Oid) -> str:
+    return str(error).removeprefix(f"{oid}: ")

@@ -1,0 +1,259 @@
+"""Lines of good entries: do they go forward, begin where their session does, and hold what belongs on their ref?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+from gitsession.errors import GitSessionError
+from gitsession.git.types import Oid, Reader
+from gitsession.model.entries import Fork, Session
+from gitsession.sessions import content, session_ids
+from gitsession.sessions.node import Node, load
+from gitsession.store import refs
+from gitsession.validation import entry_rules
+from gitsession.validation.proposals import Deadline, Fault, Refusal
+from gitsession.validation.reader import GitReader
+from gitsession.verify.session_check import starts
+
+_BRANCH, _META, _FILES = range(3)
+
+
+class Forked(NamedTuple):
+    """A session that begins on a line with a ``fork`` entry, and the one before it there, which entries share."""
+
+    sid: str
+    before: Forked | None
+
+
+class Below(NamedTuple):
+    """What the new part of a line stands on: ``old``, an entry that was there, or ``root``, a new one.
+
+    ``forks``: the sessions that begin in it with a ``fork`` entry. ``named``: the names, or the date in the name, of a
+    session that begins with ``root``; ``None``: any. Shared by the entries of a line.
+    """
+
+    old: Oid | None
+    root: Oid | None
+    forks: Forked | None = None
+    named: frozenset[str] | None = None
+
+
+class Seen(NamedTuple):
+    """What is kept of a good entry. ``misfits``: on what kinds of refs it has no place; ``kind``, for words."""
+
+    below: Below
+    starts: bool
+    misfits: tuple[Fault | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A ref as it is proposed. ``seen``: its end, ``None`` where that was there before."""
+
+    ref: str
+    old: Oid | None
+    new: Oid
+    seen: Seen | None
+
+    @property
+    def sid(self) -> str:
+        return refs.session_of(self.ref)
+
+    @property
+    def branch(self) -> str:
+        return self.ref.rpartition("/")[2]
+
+    @property
+    def old_below(self) -> Oid | None:
+        """The newest entry of it that was there before; ``None`` where all of it is new."""
+        return self.new if self.seen is None else self.seen.below.old
+
+
+def see(read: Reader, node: Node, before: Seen | None) -> Seen:
+    """``before``: what was seen of its parent, if that is new too."""
+    if before is not None:
+        below = before.below
+    elif node.parent is not None:
+        below = Below(node.parent, None)
+    else:
+        below = Below(None, node.oid, named=_names_of(read, node))
+    if node.kind == Fork.kind and node.source is None:
+        entry = content.entry_of(read, node)
+        below = below._replace(forks=Forked(entry.session, below.forks)) if isinstance(entry, Fork) else below
+    return Seen(below, starts(node), _misfits(node))
+
+
+def refusals(
+    read: GitReader,
+    lines: Sequence[Line],
+    parents: Mapping[Oid, tuple[Oid, ...]],
+    seen: Mapping[Oid, Seen],
+    until: Deadline,
+) -> Iterator[Refusal]:
+    """Raises ``TookTooLong``."""
+    passed: set[Oid] = set()
+    for line in lines:
+        fault = rewinds(read, line) or _holds_what_has_no_place(read, line, parents, seen, passed, until)
+        if fault is not None:
+            yield Refusal(line.ref, line.new, fault.what, fault.rule)
+    by_session: dict[str, list[Line]] = {}
+    for line in lines:
+        if line.old is None:
+            by_session.setdefault(line.sid, []).append(line)
+    roots: dict[Oid, str] = {}
+    # Of two names for one session that of more refs is taken: a copy under another name is mostly a branch alone.
+    for sid, begun in sorted(by_session.items(), key=lambda row: (-len(row[1]), row[0])):
+        until.check()
+        yield from _beginnings(read, sid, begun, roots)
+
+
+def rewinds(read: GitReader, line: Line) -> Fault | None:
+    """Forward is along first parents: a second one leads to what the line only speaks of."""
+    below = line.old_below
+    if line.old is None or below == line.old:
+        return None
+    if below is not None and read.is_on_line(line.old, below):
+        return None
+    return Fault("rewind", "not what it was, gone on: fetch, and see `gitsession sync`; nothing is ever rewound here")
+
+
+def _holds_what_has_no_place(
+    read: GitReader,
+    line: Line,
+    parents: Mapping[Oid, tuple[Oid, ...]],
+    seen: Mapping[Oid, Seen],
+    passed: set[Oid],
+    until: Deadline,
+) -> Fault | None:
+    """``passed``: what was found to have its place on a branch; it is not looked at again."""
+    where = _BRANCH if refs.is_branch(line.branch) else _META if _is_meta(line.branch) else _FILES
+    at: Oid | None = line.new
+    while at is not None and at in seen and (where != _BRANCH or at not in passed):
+        until.check()
+        found = seen[at]
+        if where != _BRANCH and found.starts:
+            return None
+        misfit = found.misfits[where]
+        if misfit is not None:
+            return misfit._replace(what=f"{misfit.what} {line.branch!r}")
+        if where == _BRANCH:
+            passed.add(at)
+        at = next(iter(parents[at]), None)
+    if where == _BRANCH or at == line.old:
+        return None
+    while at is not None:  # a line of bookkeeping that begins in what was there: down to where its session begins
+        until.check()
+        node = load(read, at)
+        if starts(node):
+            return None
+        misfit = _misfits(node)[where]
+        if misfit is not None:
+            return misfit._replace(what=f"it goes on from {at[:10]}: {misfit.what} {line.branch!r}")
+        at = node.parent
+    return None
+
+
+def _beginnings(read: GitReader, sid: str, begun: Sequence[Line], roots: dict[Oid, str]) -> Iterator[Refusal]:
+    """New refs of a session begin with the root that the session has.
+
+    ``roots``: of the sessions that are new in this push; one that is new is added.
+    """
+
+    @cache
+    def root(line: Line) -> Oid:
+        below = line.seen.below if line.seen is not None else None
+        return below.root if below is not None and below.root else read.root(line.old_below or line.new)
+
+    there = read.known_of(sid)
+    if not there and any(line.old_below is not None for line in begun):
+        there = read.archived_of(sid)
+    if there:
+        strangers = [line for line in begun if line.old_below not in there]
+        expected = read.root(next(iter(there))) if strangers else ""
+    else:
+        strangers = list(begun)
+        expected = _first_root(read, sid, begun, root)
+        if expected and not _is_fork(read, sid, begun) and not _is_first(read, sid, begun, expected, roots):
+            what = "another session begins with the same entry, and no `fork` entry begins this one"
+            yield from (Refusal(line.ref, expected, what, "root") for line in begun)
+            return
+        if not expected:
+            what = "the session that it begins with has another name, and no `fork` entry begins this one"
+            yield from (Refusal(line.ref, root(line), what, "root") for line in begun)
+            return
+    for line in strangers:
+        if root(line) != expected:
+            what = f"it begins with {root(line)[:10]}, and its session with {expected[:10]}: two roots"
+            yield Refusal(line.ref, root(line), what, "root")
+
+
+def _is_fork(read: GitReader, sid: str, begun: Sequence[Line]) -> bool:
+    """Return whether a ``fork`` entry on one of the lines begins the session.
+
+    It is there already where the session was archived.
+    """
+    for line in begun:
+        at = line.seen.below.forks if line.seen is not None else None
+        while at is not None:
+            if at.sid == sid:
+                return True
+            at = at.before
+    return _is_known_fork(read, sid, {line.old_below for line in begun if line.old_below is not None})
+
+
+def _is_first(read: GitReader, sid: str, begun: Iterable[Line], first: Oid, roots: dict[Oid, str]) -> bool:
+    """Return whether no other session begins with ``first``, forks excepted."""
+    if roots.setdefault(first, sid) != sid:
+        return False
+    if any(line.seen is not None and line.seen.below.root == first for line in begun):
+        return True
+    return all(other == sid or _is_known_fork(read, other, ends) for other, ends in read.sessions_from(first).items())
+
+
+def _is_known_fork(read: GitReader, sid: str, ends: Iterable[Oid]) -> bool:
+    starts = {oid: load(read, oid) for end in ends for oid in read.starts(end)}
+    return any(content.begins_fork(read, node, sid) for node in starts.values())
+
+
+def _first_root(read: GitReader, sid: str, begun: Sequence[Line], root: Callable[[Line], Oid]) -> Oid:
+    """Where a session that is new here begins; "" where it is another session's beginning."""
+    in_order = sorted(begun, key=lambda line: (not refs.is_branch(line.branch), line.branch != refs.MAIN, line.branch))
+    for line in in_order:
+        if _is_fork(read, sid, [line]):
+            return root(line)
+    line, first = in_order[0], root(in_order[0])
+    if line.seen is not None and line.seen.below.root == first:
+        named = line.seen.below.named
+    else:
+        try:
+            named = _names_of(read, load(read, first))
+        except GitSessionError:
+            return ""
+    return first if named is None or not named.isdisjoint({sid, sid.partition("-")[0]}) else ""
+
+
+def _names_of(read: Reader, root: Node) -> frozenset[str] | None:
+    """Return what may name a session that begins with ``root``: see ``Below``; none where it cannot be read."""
+    try:
+        entry = content.entry_of(read, root)
+    except GitSessionError:
+        return frozenset()
+    if not isinstance(entry, Session):
+        return None
+    if entry.source_id is None:
+        return frozenset({session_ids.date(entry.at_ms)})
+    lengths = (session_ids.LENGTH, session_ids.LENGTH_TAKEN)
+    return frozenset(
+        session_ids.derived(entry.agent, entry.source_id, entry.at_ms, length=length) for length in lengths
+    )
+
+
+def _misfits(node: Node) -> tuple[Fault | None, ...]:
+    return tuple(entry_rules.misfit(node, on) for on in ("branch", refs.META, refs.FILES))
+
+
+def _is_meta(branch: str) -> bool:
+    return branch.partition(".")[0] == refs.META

@@ -1,0 +1,274 @@
+"""May these refs be moved so? One pass over what is new, before anything of it is taken in.
+
+The same judge stands in a server's `pre-receive` and behind our own fetch: what it reads lies in a quarantine, and only
+what the refs that are there lead to counts as judged. The rules are named and told in docs/server.md; what an entry
+must be is docs/format.md's, and ``verify/entry_check.py`` knows it.
+
+    1. refs: a name of ours, not deleted, a commit at its end
+    2. entries, each after its parents: form, sizes, then everything that its commit claims, derived again
+    3. lines: forward, one root a session, on ``meta`` and ``files`` only what belongs there, nothing that was purged
+    4. refs that are no session's
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+
+from gitsession import progress
+from gitsession.errors import GitSessionError, InvalidName, MissingObject
+from gitsession.git.ref_names import check_ref_name
+from gitsession.git.types import Oid
+from gitsession.sessions import content, layout, tombstone
+from gitsession.sessions.node import Node
+from gitsession.sessions.tombstone_set import NONE, SESSION, Tombstones
+from gitsession.store import create, refs
+from gitsession.validation import archive_rules, entry_rules, history_rules, main_rules, tombstone_rules
+from gitsession.validation.file_trees import FileTrees
+from gitsession.validation.history_rules import Line, Seen
+from gitsession.validation.proposals import TAKE_OUT, Deadline, Fault, Limits, Proposed, Refusal, TookTooLong
+from gitsession.validation.reader import GitReader
+from gitsession.validation.view_rules import Views
+
+_WINDOW = 256
+"""Entries that are read together."""
+
+_OID = re.compile(r"[0-9a-f]{40}")
+
+
+def judge(
+    read: GitReader,
+    moves: Iterable[Proposed],
+    tombstones: Tombstones = NONE,
+    limits: Limits = Limits(),  # noqa: B008 - a value
+    *,
+    allowed: Collection[str] = (),
+    partial: bool = False,
+    keeps_archived: bool = False,
+) -> list[Refusal]:
+    """Why the refs may not be moved so, at most one refusal for each; none where all may.
+
+    ``tombstones``: what was purged, to which comes what the moves themselves say was. ``allowed``: patterns
+    (``fnmatch``) of refs that are none of ours and go unjudged. ``partial``: blobs may have been left out.
+    ``keeps_archived``: no ref comes back whose session is archived, unless it says more than that.
+    A ref that is refused makes no other one refused, unless that one's line goes on from there.
+    """
+    until = Deadline(limits.seconds)
+    found: dict[str, Refusal] = {}
+    rest: list[Proposed] = []
+    archive = read.known.get(refs.ARCHIVE) if keeps_archived else None
+    ends: list[Proposed] = []
+    moves = sorted(moves, key=lambda move: move.ref)
+    read.look_at([move.new for move in moves if move.new is not None and _OID.fullmatch(move.new)])
+    for move in moves:
+        if not is_allowed(move.ref, allowed):
+            fault = _of_the_ref(read, move)
+            if fault is None and move.ref == refs.TOMBSTONES:
+                fault, tombstones = tombstone_rules.judge(read, move, tombstones, limits, until)
+            elif fault is None and move.ref == refs.ARCHIVE:
+                fault, ends = archive_rules.judge(read, move, limits)
+                archive = move.new if fault is None and keeps_archived else archive
+            elif fault is None and move.ref == create.MAIN:
+                fault = main_rules.fault(read, move)
+            elif fault is None:
+                fault = None if archive is None else archive_rules.is_held(read, move, archive)
+                rest += [move] if fault is None else []
+            if fault is not None:
+                found[move.ref] = Refusal(move.ref, move.new or "", fault.what, fault.rule)
+    try:
+        for refusal in _Judge(read, tombstones, limits, partial, until).refusals(ends):
+            what = f"{refusal.ref.removeprefix(refs.SESSIONS)}: {refusal.what}"
+            found.setdefault(refs.ARCHIVE, Refusal(refs.ARCHIVE, refusal.oid, what, refusal.rule))
+        for refusal in _Judge(read, tombstones, limits, partial, until).refusals(rest):
+            found.setdefault(refusal.ref, refusal)
+    except GitSessionError as error:  # git went away, or says that what was sent is not whole
+        rule = "limit" if isinstance(error, TookTooLong) else "unreadable"
+        for ref, new in {**({refs.ARCHIVE: ""} if ends else {}), **{move.ref: move.new or "" for move in rest}}.items():
+            found.setdefault(ref, Refusal(ref, "" if rule == "limit" else new, str(error), rule))
+    return list(found.values())
+
+
+def is_allowed(ref: str, allowed: Collection[str]) -> bool:
+    """Whether a ref is somebody else's, and may be pushed here. What is ours is always judged, and what would stand in
+    its way: git keeps no branch below a branch."""
+    is_ours = any(ref.startswith(ours) or ours.startswith(f"{ref}/") for ours in (refs.SESSIONS, refs.OURS))
+    return not is_ours and any(fnmatchcase(ref, pattern) for pattern in allowed)
+
+
+def _of_the_ref(read: GitReader, move: Proposed) -> Fault | None:
+    """What is wrong with the ref, or with what it is to hold, whatever leads there."""
+    ref, old, new = move
+    if ref.startswith(refs.SESSIONS) and not refs.is_session_ref(ref):
+        return Fault("ref", "not the name of a session's branch")
+    if any(ours.startswith(f"{ref}/") for ours in (refs.SESSIONS, refs.OURS)):
+        return Fault("ref", "it would stand where sessions do: choose another name")
+    try:
+        check_ref_name(ref)
+    except InvalidName as error:
+        return Fault("ref", str(error))
+    if not (refs.is_session_ref(ref) or ref in (create.MAIN, refs.TOMBSTONES, refs.ARCHIVE)):
+        return Fault("ref", "no ref of a store (`git config gitsession.allowRefs` names others that may be pushed)")
+    if read.known.get(ref) != old:
+        return Fault("moved", "it was moved meanwhile: fetch, and push again")
+    if new is None:
+        return Fault("delete", "what was published is not taken away again")
+    head = read.head(new) if _OID.fullmatch(new) else None
+    if head is None or head.kind != "commit":
+        return Fault("tip", "not sent, and not here" if head is None else f"a {head.kind}, expected a commit")
+    return None
+
+
+class _Judge:
+    """What is known while new entries are judged, each after its parents. A bad one spoils what comes after it."""
+
+    def __init__(self, read: GitReader, tombstones: Tombstones, limits: Limits, partial: bool, until: Deadline) -> None:
+        self._read = read
+        self._tombstones = tombstones
+        self._limits = limits
+        self._partial = partial
+        self._until = until
+        self._trees = FileTrees(read, limits, tombstones, partial=partial)
+        self._views = Views(read)
+        self._graph: dict[Oid, tuple[Oid, ...]] = {}
+        self._children: Counter[Oid] = Counter()
+        self._bad: dict[Oid, tuple[Oid, Fault]] = {}
+        self._good: dict[Oid, Seen] = {}
+        self._waiting: dict[Oid, Node] = {}
+        """Good entries whose children are to come: of the others a few words are kept."""
+
+    def refusals(self, moves: Sequence[Proposed]) -> Iterator[Refusal]:
+        """What is wrong with the lines that lead to session refs. Raises ``TookTooLong``."""
+        if not moves:
+            return
+        there = [self._read.known_of(sid) for sid in {refs.session_of(move.ref) for move in moves}]
+        known = [oid for ends in there for oid in ends] if all(there) else None
+        graph = self._read.new([move.new for move in moves if move.new], known, self._limits.entries)
+        if graph is None:
+            what = f"more than {self._limits.entries:,} new entries in one push: push fewer refs at a time"
+            yield from (Refusal(move.ref, "", what, "limit") for move in moves)
+            return
+        self._graph = graph
+        self._children = Counter(parents[0] for parents in graph.values() if parents)
+        order = list(graph)
+        for at in progress.each("Judging entries", range(0, len(order), _WINDOW)):
+            self._until.check()
+            self._read.ahead(order[at : at + _WINDOW])
+            for oid in order[at : at + _WINDOW]:
+                self._judge(oid)
+        whole = []
+        for move in moves:
+            if move.new in self._bad:
+                oid, fault = self._bad[move.new]
+                yield Refusal(move.ref, oid, fault.what, fault.rule)
+            elif move.new is not None:
+                whole.append(Line(move.ref, move.old, move.new, self._good.get(move.new)))
+        ended = [line for line in whole if SESSION + line.sid in self._tombstones]
+        yield from self._of_purged_sessions(ended)
+        rest = [line for line in whole if SESSION + line.sid not in self._tombstones]
+        yield from history_rules.refusals(self._read, rest, self._graph, self._good, self._until)
+        if self._tombstones:
+            yield from self._purged_before(rest)
+
+    def _judge(self, oid: Oid) -> None:
+        parents = self._graph[oid]
+        spoilt = next((self._bad[parent] for parent in parents if parent in self._bad), None)
+        if spoilt is not None:
+            self._bad[oid] = spoilt
+            return
+        node = entry_rules.read(self._read, oid)
+        before = self._before(node.parent) if isinstance(node, Node) and node.parent else None
+        fault = node if isinstance(node, Fault) else before if isinstance(before, Fault) else None
+        if fault is None:
+            assert isinstance(node, Node) and not isinstance(before, Fault)
+            fault = self._fault(node, before)
+        if fault is not None:
+            self._bad[oid] = (oid, fault)
+            return
+        assert isinstance(node, Node) and not isinstance(before, Fault)
+        self._good[oid] = history_rules.see(self._read, node, self._good.get(node.parent or ""))
+        if self._children[oid]:
+            self._waiting[oid] = node
+        if node.parent in self._waiting:
+            self._children[node.parent] -= 1
+            if not self._children[node.parent]:
+                del self._waiting[node.parent]
+
+    def _before(self, parent: Oid) -> Node | Fault:
+        """The entry that another one hangs below: new and good, or here already."""
+        found = self._waiting.get(parent) or entry_rules.read(self._read, parent)
+        if isinstance(found, Fault):
+            return Fault("parents", f"its parent {parent[:10]}: {found.what}")
+        return found
+
+    def _fault(self, node: Node, before: Node | None) -> Fault | None:
+        try:
+            fault = self._words_fault(node, before)
+            if fault is None:
+                files = self._files(node)
+                base = self._files(before) if before is not None and files else None
+                fault = self._trees.fault(files, base) if files else None
+            if fault is None and (self._tombstones or node.is_tombstone or node.replaces):
+                fault = entry_rules.purged(self._read, node, self._tombstones)
+        except MissingObject as error:
+            return None if self._partial else Fault("missing", str(error))
+        except GitSessionError as error:
+            return Fault("unreadable", str(error))
+        return fault
+
+    def _files(self, node: Node) -> Oid | None:
+        """The tree of files of a good entry."""
+        rows = content.tree_of(self._read, node.tree)
+        return next((oid for _, name, oid in rows if name == layout.FILES), None)
+
+    def _words_fault(self, node: Node, before: Node | None) -> Fault | None:
+        """Words are judged where the session's view is ours. Nearly all are, so that is asked where they do not fit."""
+
+        def first(*, judge_words: bool) -> Fault | None:
+            found = entry_rules.faults(self._read, node, before, self._limits, judge_words=judge_words)
+            fault = next(found, None)
+            return None if fault is not None and fault.rule == "missing" and self._partial else fault
+
+        known = self._views.is_known_later(node)
+        fault = first(judge_words=not known)
+        if fault is not None and fault.rule == "entry" and not known and self._views.is_later(node, self._graph):
+            fault = first(judge_words=False)
+        return fault
+
+    def _of_purged_sessions(self, lines: Iterable[Line]) -> Iterator[Refusal]:
+        """Every ref of a session that was purged as a whole holds a tombstone of where it began, and nothing before."""
+        for line in lines:
+            fault = history_rules.rewinds(self._read, line)
+            if fault is not None:
+                yield Refusal(line.ref, line.new, fault.what, fault.rule)
+            elif not self._is_all_that_is_left(line):
+                what = f"session {line.sid} was purged: {TAKE_OUT}"
+                yield Refusal(line.ref, line.new, what, "purged")
+
+    def _is_all_that_is_left(self, line: Line) -> bool:
+        node = entry_rules.read(self._read, line.new)
+        if isinstance(node, Fault) or not node.is_tombstone or node.parent is not None:
+            return False
+        try:
+            return tombstone.of_node(self._read, node).of in self._tombstones.began(line.sid)
+        except GitSessionError:
+            return False
+
+    def _purged_before(self, lines: Iterable[Line]) -> Iterator[Refusal]:
+        """A new ref may lead into history that was not rewritten yet: all of its line is looked at."""
+        seen: set[Oid] = set()
+        for line in lines:
+            below = line.old_below
+            if line.old is not None or below is None or below in seen:
+                continue
+            for oid in self._read.ancestors(below):
+                if oid in seen:
+                    continue
+                self._until.check()
+                seen.add(oid)
+                node = entry_rules.read(self._read, oid)
+                fault = node if isinstance(node, Fault) else entry_rules.purged(self._read, node, self._tombstones)
+                if fault is not None and fault.rule == "purged":
+                    yield Refusal(line.ref, oid, fault.what, fault.rule)
+                    break

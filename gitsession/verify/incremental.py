@@ -1,0 +1,186 @@
+"""A check of the whole store in parts: each goes on where the one before it ended, until all was covered.
+
+A round looks at refs and the operation log, then at each session with all its entries, then at the files of git's that
+hold them. Sessions come in the order of the second half of their names, which is random or a hash: so a part is a
+sample of the store, and no entry comes twice before every one came once. What a part holds is bounded by what it is
+given, but for single steps: the walk of one session's commits, one file.
+
+The place is kept in ``<store>/gitsession/round``. Who removes that file has the next part begin a round anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from gitsession.archive import archive_set
+from gitsession.durable import replace as replace_file
+from gitsession.git import damage
+from gitsession.git.types import Oid, RefValue
+from gitsession.store import create, refs
+from gitsession.store.git_store import GitStore
+from gitsession.verify import last_clean, lost_refs
+from gitsession.verify.findings import Covered, Finding, Report
+from gitsession.verify.manifests import Refuse
+from gitsession.verify.session_check import Judges, Walk, check_log
+
+FILE = f"{create.CONTROL}/round"
+VERSION = 1
+
+ENTRIES_AT_ONCE = 64
+"""How many entries are checked between two looks at the clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How far a round has come. ``session``: the one that was checked last, as far as the entry ``entry`` if that is
+    stated; ``file``: the file that was, once all sessions were. ``since_ms``: 0 before it begins. ``before_ms``: when
+    the round before it ended.
+    """
+
+    since_ms: int = 0
+    session: str = ""
+    entry: Oid = ""
+    file: str = ""
+    entries: int = 0
+    before_ms: int | None = None
+
+
+def go_on(
+    store: GitStore,
+    *,
+    seen: Mapping[str, RefValue],
+    sample: int | None,
+    max_seconds: float | None,
+    refuse: Refuse | None = None,
+    now_ms: int,
+    clock: Callable[[], float] = time.monotonic,
+) -> Report:
+    """Check the next part of the round: ``sample`` entries at most, for ``max_seconds`` at most, to its end at most."""
+    until = None if max_seconds is None else clock() + max_seconds
+    report = Report()
+    place = read(store.git_dir)
+    begins = not place.since_ms
+    if begins:
+        place = replace(place, since_ms=now_ms)
+    part = _Part(store, report, Judges(store, report, refuse), sample, lambda: until is not None and clock() > until)
+    if begins:
+        part.refs(seen)
+    place = part.sessions(place)
+    ended = False
+    if not part.is_over:
+        place, ended = part.files(place)
+    report.whole = ended and begins
+    report.covered = _covered(store, place, ended)
+    if not store.read_only:
+        with contextlib.suppress(OSError):  # then the next part does this one again
+            write(store.git_dir, Place(before_ms=now_ms) if ended else place)
+    return report
+
+
+class _Part:
+    def __init__(
+        self, store: GitStore, report: Report, judges: Judges, sample: int | None, is_late: Callable[[], bool]
+    ) -> None:
+        self._store, self._report, self._judges = store, report, judges
+        self._sample, self._is_late = sample, is_late
+        self.is_over = False
+        """Whether this part holds what it was to hold."""
+
+    def refs(self, seen: Mapping[str, RefValue]) -> None:
+        store = self._store
+        mark = last_clean.read(store.git_dir)
+        gone = lost_refs.find(store, mark, seen=seen, unreadable=store.damaged_refs())
+        self._report.problems += [Finding(found.name, found.what, found.name) for found in gone]
+        for name in store.refs(refs.SESSIONS):
+            if not refs.session_of(name):
+                self._report.add(name, "not the name of a session's branch")
+        check_log(store, self._report)
+
+    def sessions(self, place: Place) -> Place:
+        """The sessions from ``place`` on; where this part ends."""
+        for sid in _sids(self._store):
+            if _order(sid) < _order(place.session) or (sid == place.session and not place.entry):
+                continue
+            place = self._session(sid, replace(place, session=sid, entry=place.entry if sid == place.session else ""))
+            if self.is_over:
+                return place
+        return replace(place, entry="")
+
+    def _session(self, sid: str, place: Place) -> Place:
+        walk = Walk(self._store, sid, self._report, self._judges)
+        left = sorted(oid for oid in walk.nodes if oid > place.entry)
+        room = len(left) if self._sample is None else self._sample - self._report.checked
+        chosen = left[:room]
+        done = 0
+        for start in range(0, len(chosen), ENTRIES_AT_ONCE):
+            row = chosen[start : start + ENTRIES_AT_ONCE]
+            walk.check_row(row)
+            done += len(row)
+            if self._is_late():
+                self.is_over = True
+                break
+        place = replace(place, entry=chosen[done - 1] if done else place.entry, entries=place.entries + done)
+        if self._sample is not None and self._report.checked >= self._sample:
+            self.is_over = True
+        if done < len(left):
+            self.is_over = True
+            return place
+        walk.judge()
+        self.is_over = self.is_over or self._is_late()
+        return replace(place, entry="")
+
+    def files(self, place: Place) -> tuple[Place, bool]:
+        """The files after ``place``; where this part ends, and whether it ends the round."""
+        for name in damage.named(self._store.git_dir):
+            if name <= place.file:
+                continue
+            what = damage.problem(self._store.git_dir, name)
+            if what:
+                self._report.add(name, what)
+            place = replace(place, file=name)
+            if self._is_late():
+                return place, False
+        return place, True
+
+
+def _order(sid: str) -> tuple[str, str]:
+    return sid.partition("-")[2], sid
+
+
+def _sids(store: GitStore) -> list[str]:
+    return sorted(
+        {refs.session_of(name) for name in archive_set.Whole.of(store).refs(refs.SESSIONS)} - {""}, key=_order
+    )
+
+
+def _covered(store: GitStore, place: Place, ended: bool) -> Covered:
+    sids = _sids(store)
+    passed = sum(_order(sid) <= _order(place.session) for sid in sids) - bool(place.entry)
+    return Covered(place.since_ms, max(passed, 0), len(sids), place.entries, ended, place.before_ms)
+
+
+def read(git_dir: Path) -> Place:
+    """Where the last part ended; before the beginning of a round where that cannot be told."""
+    try:
+        value = json.loads((git_dir / FILE).read_bytes())
+        if value.pop("version") != VERSION:
+            return Place()
+        place = Place(**value)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return Place()
+    texts = (place.session, place.entry, place.file)
+    numbers = (place.since_ms, place.entries, place.before_ms or 0)
+    is_sound = all(type(text) is str for text in texts) and all(type(number) is int for number in numbers)
+    return place if is_sound else Place()
+
+
+def write(git_dir: Path, place: Place) -> None:
+    """Raises ``OSError``."""
+    data = json.dumps({"version": VERSION, **asdict(place)}).encode()
+    replace_file(git_dir / FILE, data, by=git_dir / f"{FILE}.{os.getpid()}.tmp")

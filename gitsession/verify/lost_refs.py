@@ -1,0 +1,210 @@
+"""Refs that no longer hold what they are known to have held, though no command took it away.
+
+A ref's file that is gone looks like no ref, and one that was set back looks like any other: only a record tells. What
+is known of a ref is what the last flush gave it (store/flush_record.py), what the last clean check saw
+(verify/last_clean.py) and what operations after them say; without such a mark, the whole operation log; and of
+refs in none of these, that the catalogue saw them.
+
+A ref that others moved while our line went on beside it (store/ref_updates.py) has lost nothing: what it held is still
+on a line of its session. Nor has one whose entries were said again behind what others had said there
+(sessions/reconcile.py): their commits are others, what they hold is the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from gitsession.archive import archive_set
+from gitsession.errors import GitSessionError
+from gitsession.git.objects import parse_commit
+from gitsession.git.types import Oid, RefValue
+from gitsession.sessions import operation_log
+from gitsession.store import flush_record, refs
+from gitsession.store.flush_record import Flushed
+from gitsession.store.git_store import GitStore
+from gitsession.store.interface import ObjectStore
+from gitsession.verify.last_clean import Mark
+
+
+@dataclass(frozen=True, slots=True)
+class Astray:
+    """``was``: what was recorded, and ``when``; ``now``: what it holds, ``None`` where it is gone.
+
+    ``unreached``: how many of the entries that lead to ``was`` no branch of the session leads to any more; ``None`` if
+    an object of them is not there.
+    """
+
+    name: str
+    was: RefValue
+    when: str
+    now: RefValue | None
+    unreached: int | None = 0
+
+    @property
+    def what(self) -> str:
+        if self.now is None:
+            what = f"is gone: it was at {self.was[:12]} {self.when}, and no command removed it"
+        else:
+            what = f"was at {self.was[:12]} {self.when}, and is now at {self.now[:12]}, which does not follow it"
+        if self.unreached is None:
+            return f"{what}; some of its entries are not in the store any more"
+        entries = "1 entry is" if self.unreached == 1 else f"{self.unreached:,} entries are"
+        return f"{what}; {entries} on no branch" if self.unreached else what
+
+
+def find(
+    store: GitStore, mark: Mark | None, *, seen: Mapping[str, RefValue], unreadable: Collection[str]
+) -> list[Astray]:
+    """Every one of them. ``seen``: what the catalogue saw; ``unreadable``: refs that are there and cannot be read."""
+    for _ in range(_TRIES):
+        # The records before the refs: an append between the two looks only moves forward, and a command moves the log.
+        end, records = _end_of_log(store), _records(store)
+        known, replaced = _known(store, mark, seen, records)
+        found = [astray for astray in _compare(store, known, records, replaced) if astray.name not in unreadable]
+        if not found or (_end_of_log(store) == end and _records(store) == records):
+            break
+    return found
+
+
+def _records(store: GitStore) -> Flushed:
+    try:
+        return flush_record.read(store.git_dir)
+    except OSError:
+        return Flushed()
+
+
+_Known = dict[str, tuple[RefValue | None, str]]
+_BY_FLUSH = "when it was last written"
+_OTHERS = (refs.OPLOG, refs.TOMBSTONES, refs.ARCHIVE)
+_TRIES = 8
+
+
+def _known(
+    store: ObjectStore, mark: Mark | None, seen: Mapping[str, RefValue], records: Flushed
+) -> tuple[_Known, set[tuple[str, RefValue | None]]]:
+    """What each ref was last recorded to hold, ``None`` where it was removed, and when; what commands replaced."""
+    marked = mark.refs if mark else {}
+    later: _Known = {}
+    unflushed: _Known = {}
+    told: set[str] = set()
+    replaced: set[tuple[str, RefValue | None]] = set()
+    after_mark, after_flush = True, refs.OPLOG in records.last
+    try:
+        for operation in operation_log.history(store):
+            after_mark = after_mark and operation.id != marked.get(refs.OPLOG)
+            after_flush = after_flush and operation.id != records.last[refs.OPLOG]
+            for move in operation.moves:
+                told.add(move.ref)
+                replaced.add((move.ref, move.old))
+                if after_mark:
+                    (unflushed if after_flush else later).setdefault(move.ref, (move.new, _when(operation)))
+    except GitSessionError:
+        seen = {}  # what the rest of the log would say of them is not known
+    at_mark = {name: (value, "at the last check that found nothing") for name, value in marked.items()}
+    at_look = {name: (value, "when sessions were last listed") for name, value in seen.items() if name not in told}
+    before, since = (
+        {name: (value, later[name][1] if later.get(name, ("",))[0] == value else _BY_FLUSH) for name, value in held}
+        for held in (records.last.items(), records.since.items())
+    )
+    return {**at_look, **before, **at_mark, **later, **since, **unflushed}, replaced
+
+
+def _when(operation: operation_log.Operation) -> str:
+    try:
+        day = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(operation.at_ms / 1000))
+    except (OverflowError, ValueError, OSError):
+        day = "a day that is none"
+    return f"after `{operation.command[:80]}` on {day}"
+
+
+def _compare(
+    store: ObjectStore, known: _Known, records: Flushed, replaced: Collection[tuple[str, RefValue | None]]
+) -> list[Astray]:
+    there = archive_set.Whole.of(store).refs("refs/")
+    unchosen = {refs.active(sid) for sid in _ever_archived(store)}
+    unchosen |= {name for name, (was, _) in known.items() if was is not None and _led_to_what_went(was, known, there)}
+    found = []
+    for name, (was, when) in sorted(known.items()):
+        now = there.get(name)
+        if was is None or now == was or not _is_watched(name) or (now is None and name in unchosen):
+            continue
+        lost = _unreached(store, name, was, there, is_flushed=records.last.get(name) == was)
+        if now is None or lost != 0:
+            found.append(Astray(name, was, when, now, lost))
+    for name, values in sorted(records.passed.items()):
+        last = there.get(name) or known[name][0]
+        if last is None or not _is_watched(name):
+            continue
+        for was in dict.fromkeys(values):
+            if (name, was) in replaced:
+                continue
+            lost = _unreached(store, name, was, {**there, name: last}, is_flushed=True)
+            if lost != 0:
+                found.append(Astray(name, was, _BY_FLUSH, last, lost))
+    return found
+
+
+def _led_to_what_went(was: RefValue, known: _Known, there: Mapping[str, RefValue]) -> bool:
+    """Return whether ``was`` is the value of a symbolic ref whose branch was removed, as a purge of all of a session
+    does: that deletes the symbolic ref too, and no log has it.
+    """
+    target = refs.target(was)
+    if target is None or target in there:
+        return False
+    return not _is_watched(target) or known.get(target, (None, ""))[0] is None
+
+
+def _ever_archived(store: ObjectStore) -> Collection[str]:
+    """Return the sessions that were ever archived: that deletes the ref of the active branch, and is in no log."""
+    try:
+        return archive_set.read(store).turns.keys()
+    except GitSessionError:
+        return ()
+
+
+def _is_watched(name: str) -> bool:
+    return refs.is_session_ref(name) or name in _OTHERS or name.startswith(refs.ACTIVE)
+
+
+def _unreached(
+    store: ObjectStore, name: str, was: RefValue, there: Mapping[str, RefValue], *, is_flushed: bool
+) -> int | None:
+    """Count the entries behind ``was`` that no branch of the session of ``name`` leads to, nor to entries with the same
+    tree. If damage hides the branches, 0; if it hides what leads to ``was``, ``None`` where a flush wrote it.
+    """
+    if not refs.is_session_ref(name) or refs.target(was) is not None:
+        return 0
+    folder = name.rpartition("/")[0] + "/"
+    seen: dict[Oid, Oid] = {}  # the tree of each commit
+    ends = [there[name]] if name in there else []
+    try:
+        for value in (*ends, *(value for other, value in there.items() if other.startswith(folder))):
+            seen.update(_trees(store, value if refs.target(value) is None else None, seen))
+            if was in seen:
+                return 0
+    except GitSessionError:
+        return 0
+    try:
+        return len(set(_trees(store, was, seen).values()) - set(seen.values()))
+    except GitSessionError:
+        return None if is_flushed else 0
+
+
+def _trees(store: ObjectStore, end: Oid | None, seen: Mapping[Oid, Oid]) -> dict[Oid, Oid]:
+    """The commits of a line that are not ``seen`` yet, from its end on, each with its tree."""
+    found: dict[Oid, Oid] = {}
+    oid = end
+    while oid is not None and oid not in seen:
+        commit = parse_commit(store.read(oid)[1])
+        found[oid] = commit.tree
+        oid = next(iter(commit.parents), None)
+    return found
+
+
+def _end_of_log(store: ObjectStore) -> RefValue | None:
+    try:
+        return store.ref(refs.OPLOG)
+    except GitSessionError:
+        return None

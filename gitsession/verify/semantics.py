@@ -1,0 +1,390 @@
+"""What sessions must be beyond their entries: each begins once, and what an entry of ours names is there.
+
+Pure, over the nodes of sessions; what an entry means is asked for only where its kind has something to name. What can
+be wrong falls into two heaps. A *problem* cannot be as gitsession writes it. A *notice* is odd, and yet an agent may
+write its file so, or a program its session: a call that nobody answered, a label on an entry that is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from gitsession.codec.digest import to_base64url
+from gitsession.errors import GitSessionError
+from gitsession.git.types import Oid, RefValue
+from gitsession.model import entries as kinds
+from gitsession.model.blocks import OtherBlock, ToolCall
+from gitsession.model.entries import KINDS, Entry
+from gitsession.sessions.node import Node, position, short_id
+from gitsession.store import refs
+from gitsession.verify.findings import Finding
+from gitsession.verify.manifests import Manifests
+
+
+@dataclass
+class Sessions:
+    """What is judged. ``nodes``: every entry that ``leaves``, refs of sessions, lead to.
+
+    ``read``: what an entry means, ``Opaque`` where it cannot be read.
+    """
+
+    leaves: Mapping[str, Oid]
+    nodes: Mapping[Oid, Node]
+    read: Callable[[Node], Entry]
+    _roots: dict[Oid, Oid | None] = field(default_factory=dict)
+
+    @cached_property
+    def _refs(self) -> Mapping[str, Mapping[str, Oid]]:
+        """The refs of each session, its conversation's first."""
+        found: dict[str, dict[str, Oid]] = {}
+        for name in sorted(self.leaves, key=lambda name: (not _is_talk(name), name)):
+            found.setdefault(refs.session_of(name), {})[name] = self.leaves[name]
+        return found
+
+    def line(self, oid: Oid | None) -> Iterator[Node]:
+        """The entries from ``oid`` towards the root, as far as they can be read; a damaged store may hold a circle."""
+        seen: set[Oid] = set()
+        while oid is not None and oid in self.nodes and oid not in seen:
+            seen.add(oid)
+            yield self.nodes[oid]
+            oid = self.nodes[oid].parent
+
+    def root(self, leaf: Oid) -> Oid | None:
+        """The entry at which the line of ``leaf`` begins; ``None`` where damage hides it. Each entry is passed once."""
+        passed: dict[Oid, None] = {}
+        oid: Oid | None = leaf
+        while oid is not None and oid not in self._roots and oid not in passed:
+            node = self.nodes.get(oid)
+            passed[oid] = None
+            if node is not None and node.parent is None:
+                self._roots[oid] = oid
+            oid = node.parent if node is not None and node.parent is not None else None
+        found = self._roots.get(oid) if oid is not None else self._roots.get(next(reversed(passed), ""))
+        self._roots.update(dict.fromkeys(passed, found))
+        return found
+
+    def of(self, sid: str) -> Mapping[str, Oid]:
+        """The refs of one session, its conversation's first."""
+        return self._refs.get(sid, {})
+
+    def meta(self, sid: str) -> Iterator[Node]:
+        """What stands on ``meta``, and on the lines beside it, newest first, down to where the session begins."""
+        for name, leaf in self.of(sid).items():
+            if refs.is_meta(name.rpartition("/")[2]):
+                for node in self.line(leaf):
+                    if node.source is None and (node.parent is None or node.kind == kinds.Fork.kind):
+                        break
+                    yield node
+
+    @property
+    def sids(self) -> list[str]:
+        return sorted(self._refs.keys() - {""})
+
+
+def problems(
+    sessions: Sessions, active: Mapping[str, RefValue], files: Callable[[Oid], Oid | None], manifests: Manifests
+) -> Iterator[Finding]:
+    """What cannot be as gitsession writes it.
+
+    ``active``: the refs that say which branch was chosen by hand; ``files``: the tree of files that an entry holds.
+    """
+    yield from _beginnings(sessions)
+    yield from _second_beginnings(sessions)
+    yield from _same_places(sessions)
+    for node in sessions.nodes.values():
+        if node.source is None and node.kind == kinds.Compaction.kind:
+            yield from _first_kept(sessions, node)
+        elif node.kind == kinds.Checkpoint.kind:
+            yield from _checkpoint(sessions, node, files, manifests)
+    for sid in sessions.sids:
+        yield from _leaf_of_file(sessions, sid)
+    for name, value in active.items():
+        sid = name.removeprefix(refs.ACTIVE)
+        target = refs.target(value)
+        if target is not None and target.startswith(refs.TRASH):
+            target = refs.taken_out(target)
+        if target is None or not _is_talk(target) or refs.session_of(target) != sid:
+            yield Finding(name, f"leads to {value[:200]!a}, which is no branch of session {sid}", refs.leaf(sid))
+
+
+def _is_talk(name: str) -> bool:
+    parsed = refs.parse(name)
+    return parsed is not None and refs.is_branch(parsed[1])
+
+
+# ---- where a session begins
+
+
+def _beginnings(sessions: Sessions) -> Iterator[Finding]:
+    """All that a session's refs lead to begins at one entry, and no two sessions begin at the same, forks excepted."""
+    forks = _forks(sessions)
+    begun: dict[Oid, str] = {}
+    for sid in sessions.sids:
+        first = ""
+        for name, leaf in sessions.of(sid).items():
+            root = sessions.root(leaf)
+            if root is None:
+                continue
+            node = sessions.nodes[root]
+            if node.kind in KINDS and node.kind != kinds.Session.kind and not node.is_tombstone:
+                yield Finding(root, f"a line cannot begin with {node.kind[:40]!a}", name)
+            first = first or root
+            if root != first:
+                yield Finding(name, f"begins at {root}, and the session at {first}", name)
+        if not first or sid in forks:
+            continue
+        other = begun.setdefault(first, sid)
+        if other != sid:
+            what = f"begins at {first}, as session {other} does, and is no fork of it"
+            yield Finding(next(iter(sessions.of(sid))), what, refs.leaf(sid))
+
+
+def _forks(sessions: Sessions) -> set[str]:
+    """The sessions that begin at a ``fork`` entry; one whose line was purged may have."""
+    found: set[str] = set()
+    for node in sessions.nodes.values():
+        if node.kind == kinds.Fork.kind and node.source is None:
+            entry = sessions.read(node)
+            if isinstance(entry, kinds.Fork):
+                found.add(entry.session)
+    if any(node.is_tombstone for node in sessions.nodes.values()):
+        for name, leaf in sessions.leaves.items():
+            if any(node.is_tombstone for node in sessions.line(leaf)):
+                found.add(refs.session_of(name))
+    return found
+
+
+def _second_beginnings(sessions: Sessions) -> Iterator[Finding]:
+    """On ``meta`` such an entry is the header as last seen."""
+    found = {
+        oid: node
+        for oid, node in sessions.nodes.items()
+        if node.kind == kinds.Session.kind and node.source is None and node.parent is not None
+    }
+    if found:
+        for sid in sessions.sids:
+            for node in sessions.meta(sid):
+                found.pop(node.oid, None)
+    for oid in found:
+        yield Finding(oid, "the beginning of a session in the middle of a line")
+
+
+# ---- what an entry of ours names
+
+
+def _same_places(sessions: Sessions) -> Iterator[Finding]:
+    """One entry at one place is one commit, in every store (docs/format.md, "Invariants")."""
+    places: dict[tuple[Oid | None, int | None, bytes], Oid] = {}
+    for node in sessions.nodes.values():
+        if node.kind == kinds.Checkpoint.kind or node.is_tombstone or node.replaces:
+            continue  # a checkpoint's files are no part of its chain; what is gone keeps the chain that it had
+        key = (node.parent, node.source.line if node.source else None, node.chain)
+        other = places.setdefault(key, node.oid)
+        if other != node.oid:
+            yield Finding(node.oid, f"the same entry at the same place as {other}, in other bytes")
+
+
+def _first_kept(sessions: Sessions, node: Node) -> Iterator[Finding]:
+    entry = sessions.read(node)
+    if not isinstance(entry, kinds.Compaction) or entry.first_kept is None:
+        return
+    last = node
+    for before in sessions.line(node.parent):
+        if to_base64url(before.chain) == entry.first_kept:
+            return
+        last = before
+    if last.parent is None:  # with a gap in between nobody can tell
+        yield Finding(node.oid, f"what it keeps begins at {entry.first_kept[:60]!a}, which is not on its line")
+
+
+def _checkpoint(
+    sessions: Sessions, node: Node, files: Callable[[Oid], Oid | None], manifests: Manifests
+) -> Iterator[Finding]:
+    entry = sessions.read(node)
+    if not isinstance(entry, kinds.Checkpoint):
+        return
+    for what in manifests.named(entry):
+        yield Finding(node.oid, what)
+    before = sessions.nodes.get(node.parent or "")
+    if entry.mode != "edited" or before is None or before.is_tombstone:
+        return
+    base = files(before.oid) if before.kind == kinds.Checkpoint.kind else None
+    try:
+        moved = set(manifests.between(base, files(node.oid)))
+    except GitSessionError:
+        return  # each tree is looked into by itself
+    unsaid = sorted(moved - set(entry.paths))
+    if unsaid:
+        more = f" and {len(unsaid) - 1} more" if len(unsaid) > 1 else ""
+        what = f"{unsaid[0][:80]!a}{more} changed, and it does not say that it looked there"
+        yield Finding(node.oid, what)
+
+
+def _leaf_of_file(sessions: Sessions, sid: str) -> Iterator[Finding]:
+    """Where the agent's file goes on is an entry of the session."""
+    said = next((entry for _, entry in _source_files(sessions, sid)), None)
+    if said is None or said.leaf is None:
+        return
+    whole = True
+    for name, leaf in sessions.of(sid).items():
+        if _is_talk(name):
+            for node in sessions.line(leaf):
+                if position(node) == said.leaf:
+                    return
+            whole = whole and sessions.root(leaf) is not None
+    if whole:
+        what = f"the agent's file goes on from {said.leaf[:60]!a}, which is not there"
+        yield Finding(refs.meta(sid), what, refs.meta(sid))
+
+
+def _source_files(sessions: Sessions, sid: str) -> Iterator[tuple[Node, kinds.SourceFile]]:
+    """What ``meta`` says of the agent's file, newest first."""
+    for node in sessions.meta(sid):
+        if node.kind == kinds.SourceFile.kind and node.source is None:
+            entry = sessions.read(node)
+            if isinstance(entry, kinds.SourceFile):
+                yield node, entry
+
+
+# ---- notices
+
+
+def notices(sessions: Sessions) -> Iterator[Finding]:
+    """What is odd in sessions, and may be as it was written. Reads every entry.
+
+    Of an entry that several sessions share it is told once, and so is a call that stands on several branches.
+    """
+    told: set[tuple[str, str]] = set()
+    for sid in sessions.sids:
+        for found in _Named(sessions, sid).notices():
+            if (found.where, found.what) not in told:
+                told.add((found.where, found.what))
+                yield found
+
+
+class _Named:
+    """One session: who is called what, and who calls on whom."""
+
+    def __init__(self, sessions: Sessions, sid: str) -> None:
+        self._sessions = sessions
+        self._sid = sid
+        self._talk: dict[Oid, str] = {}
+        """The entries of the conversation, with the ref that leads there."""
+        for name, leaf in sessions.of(sid).items():
+            if _is_talk(name):
+                for node in sessions.line(leaf):
+                    if node.oid in self._talk:
+                        break
+                    self._talk[node.oid] = name
+        self._names: dict[str, list[Oid]] = {}
+        for oid in self._talk:
+            for name in _names_of(sessions.nodes[oid]):
+                self._names.setdefault(name, []).append(oid)
+
+    def notices(self) -> Iterator[Finding]:
+        calls: dict[str, list[Oid]] = {}
+        results: dict[str, list[Oid]] = {}
+        for oid, name in self._talk.items():
+            node = self._sessions.nodes[oid]
+            entry = self._sessions.read(node)
+            for call in _calls(entry):
+                calls.setdefault(call, []).append(oid)
+            for call in _results(entry):
+                results.setdefault(call, []).append(oid)
+            if isinstance(entry, kinds.Compaction) and entry.first_kept is not None:
+                what = f"what it keeps begins at {entry.first_kept[:60]!a}, which is not on its line"
+                if node.source is not None and not self._is_before(node, entry.first_kept):
+                    yield Finding(oid, what, name)
+            for target in _targets(entry):
+                if target not in self._names:
+                    yield Finding(oid, f"{node.kind[:40]} names {target[:60]!a}, which is not there", name)
+        yield from self._unpaired(calls, results)
+        yield from self._on_meta()
+
+    def _unpaired(self, calls: Mapping[str, list[Oid]], results: Mapping[str, list[Oid]]) -> Iterator[Finding]:
+        span = self._spans({oid for oids in (*calls.values(), *results.values()) for oid in oids})
+
+        def follows(late: Oid, early: Oid) -> bool:
+            """Whether ``late`` is ``early`` or below it."""
+            return span[early][0] <= span[late][0] <= span[early][1]
+
+        for call, oids in calls.items():
+            for oid in oids:
+                if not any(follows(late, oid) for late in results.get(call, ())):
+                    yield Finding(oid, f"the call {call[:60]!a} has no result", self._talk[oid])
+                    break
+        for call, oids in results.items():
+            for oid in oids:
+                if not any(follows(oid, early) for early in calls.get(call, ())):
+                    yield Finding(oid, f"a result of the call {call[:60]!a}, which is not before it", self._talk[oid])
+                    break
+
+    def _spans(self, wanted: set[Oid]) -> dict[Oid, tuple[int, int]]:
+        """The first and last number of what is below each of ``wanted``, in one walk of the tree."""
+        children: dict[Oid | None, list[Oid]] = {}
+        for oid in self._talk:
+            parent = self._sessions.nodes[oid].parent
+            children.setdefault(parent if parent in self._talk else None, []).append(oid)
+        found: dict[Oid, tuple[int, int]] = {}
+        number = 0
+        stack = [(oid, False) for oid in children.get(None, ())]
+        begun: dict[Oid, int] = {}
+        while stack:
+            oid, is_done = stack.pop()
+            if is_done:
+                found[oid] = (begun[oid], number)
+                continue
+            number += 1
+            begun[oid] = number
+            stack.append((oid, True))
+            stack += [(child, False) for child in children.get(oid, ())]
+        return {oid: found.get(oid, (0, -1)) for oid in wanted}
+
+    def _is_before(self, node: Node, named: str) -> bool:
+        return any(named in _names_of(before) for before in self._sessions.line(node.parent))
+
+    def _on_meta(self) -> Iterator[Finding]:
+        meta = refs.meta(self._sid)
+        for node in self._sessions.meta(self._sid):
+            entry = self._sessions.read(node) if node.kind == kinds.Label.kind else None
+            if isinstance(entry, kinds.Label) and entry.target not in self._names:
+                yield Finding(node.oid, f"label names {entry.target[:60]!a}, which is not there", meta)
+
+
+def _names_of(node: Node) -> Iterable[str]:
+    """What an entry may be called by others: its chain, what the agent calls it, what we call it to agents."""
+    named = [to_base64url(node.chain)]
+    if node.source is None:
+        named.append(short_id(node.chain))
+    elif node.source.id is not None:
+        named.append(node.source.id)
+    return named
+
+
+def _calls(entry: Entry) -> Iterator[str]:
+    if isinstance(entry, kinds.Message):
+        yield from (block.id for block in entry.content if isinstance(block, ToolCall) and block.id)
+
+
+def _results(entry: Entry) -> Iterator[str]:
+    """The calls that an entry answers: as a message of its own, or in the message that made them (opencode)."""
+    if isinstance(entry, kinds.Message):
+        if entry.role == "tool" and entry.tool_call_id:
+            yield entry.tool_call_id
+        for block in entry.content:
+            value = block.value if isinstance(block, OtherBlock) else None
+            if isinstance(value, Mapping) and value.get("type") == "tool_result":
+                call = value.get("tool_call_id")
+                if isinstance(call, str) and call:
+                    yield call
+
+
+def _targets(entry: Entry) -> tuple[str, ...]:
+    match entry:
+        case kinds.Label() | kinds.ContextEdit():
+            return (entry.target,)
+        case kinds.Prune():
+            return entry.targets
+    return ()

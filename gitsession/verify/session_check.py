@@ -1,0 +1,324 @@
+"""Does the store hold what it says? Every entry that a session ref reaches, checked against docs/format.md."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+
+from gitsession import progress
+from gitsession.archive import archive_set
+from gitsession.errors import GitSessionError, NotFound, Unavailable
+from gitsession.formats import FORMATS, is_document
+from gitsession.formats.base.record import TAIL
+from gitsession.git.types import Oid, RefValue
+from gitsession.model.entries import KINDS, Fork, Session
+from gitsession.model.headline import VIEW
+from gitsession.sessions import content, graph, operation_log, read_ahead, tombstone_set
+from gitsession.sessions.meta import is_of_ours
+from gitsession.sessions.node import Node, load
+from gitsession.sessions.read_ahead import Ahead
+from gitsession.sessions.tombstone_set import Tombstones
+from gitsession.store import refs
+from gitsession.store.interface import ObjectStore
+from gitsession.verify import semantics, signatures, workers
+from gitsession.verify.entry_check import check
+from gitsession.verify.findings import Finding, Report
+from gitsession.verify.manifests import Manifests, Refuse
+from gitsession.verify.semantics import Sessions
+
+AT_ONCE = 128
+"""Entries that are read together."""
+
+ON_META = frozenset(
+    {"session", "title", "label", "source_file", "attachment", "project", "continuation", "seal", "tombstone"}
+)
+"""The kinds that ``meta`` may hold: what may change about a session."""
+
+
+ON_FILES = frozenset({"checkpoint", "tombstone"})
+"""The kinds that ``files`` may hold."""
+
+
+def verify(
+    store: ObjectStore,
+    sid: str | None = None,
+    *,
+    sample: int | None = None,
+    max_seconds: float | None = None,
+    known: Collection[Oid] = (),
+    refuse: Refuse | None = None,
+    notices: bool = False,
+) -> Report:
+    """Check every entry of a session, or of all. ``sample``: only so many entries, drawn at random.
+
+    ``known``: entries that were found good with all that is before them; only what came after them is checked.
+    ``refuse``: why a name in a tree of files is none that is ever written. ``notices``: also what is only odd.
+    """
+    report = Report()
+    until = None if max_seconds is None else time.monotonic() + max_seconds
+    walk = Walk(store, sid, report, Judges(store, report, refuse), known)
+    if sid is None:
+        check_log(store, report)
+    chosen = [oid for oid in walk.nodes if oid not in known]
+    if sample is not None and sample < len(chosen):
+        report.whole = False
+        chosen = random.sample(chosen, sample)
+    if until is None:
+        walk.check_all(chosen)
+        chosen = []
+    for oid in chosen:
+        if until is not None and time.monotonic() > until:
+            report.whole = False
+            break
+        walk.check(oid)
+    walk.judge(notices=notices)
+    return report
+
+
+class Judges:
+    """What all entries of a store are held against: what was purged, and which files may be where."""
+
+    def __init__(self, store: ObjectStore, report: Report, refuse: Refuse | None) -> None:
+        self.manifests = Manifests(store, refuse, is_partial=getattr(store, "promised", None) is not None)
+        self.tombstones: Tombstones | None = None
+        try:
+            self.tombstones = tombstone_set.read(store)
+        except GitSessionError as error:
+            report.add(refs.TOMBSTONES, str(error))
+        try:
+            archive_set.read(store)
+        except GitSessionError as error:
+            report.add(refs.ARCHIVE, str(error))
+
+    def is_purged(self, sid: str) -> bool:
+        """Whether all refs of a session lead to the one tombstone that is left of it."""
+        return self.tombstones is not None and tombstone_set.SESSION + sid in self.tombstones
+
+
+class Walk:
+    """The entries that a session's refs lead to, or those of all sessions. What is wrong goes into ``report``."""
+
+    def __init__(
+        self, store: ObjectStore, sid: str | None, report: Report, judges: Judges, known: Collection[Oid] = ()
+    ) -> None:
+        try:
+            with store.transaction():  # no other process moves a ref meanwhile
+                store, self._ends, self._active = _snapshot(store, sid)
+        except Unavailable:  # the store is read-only here, or held by others for too long
+            store, self._ends, self._active = _snapshot(store, sid)
+        self._store, self._report, self._judges = store, report, judges
+        self._ahead = Ahead(store)
+        self.nodes, self._leads = _nodes(store, self._ends, report, known, is_all=sid is None)
+        self._later = _of_a_later_view(store, self.nodes, report)
+
+    def check(self, oid: Oid) -> None:
+        """One entry by itself."""
+        node, judges = self.nodes[oid], self._judges
+        self._report.checked += 1
+        try:
+            parent, judge_words = self.nodes.get(node.parent or ""), oid not in self._later
+            for what in check(
+                self._ahead,
+                node,
+                parent,
+                judge_words=judge_words,
+                tombstones=judges.tombstones,
+                manifests=judges.manifests,
+            ):
+                self._report.add(oid, what, self._leads[oid])
+        except GitSessionError as error:
+            self._report.add(oid, str(error).removeprefix(f"{oid}: "), self._leads[oid])
+
+    def check_row(self, oids: Sequence[Oid]) -> None:
+        """Each of ``oids``, a few, by itself: what they are made of is read together."""
+        self._ahead.look(self.nodes[oid] for oid in oids)
+        for oid in oids:
+            self.check(oid)
+
+    def check_all(self, oids: Sequence[Oid]) -> None:
+        """Each of ``oids`` by itself; in several processes, where that is worth it."""
+        for checked, problems in workers.share(oids, self._found):
+            self._report.checked += checked
+            self._report.problems += problems
+
+    def _found(self, oids: Sequence[Oid]) -> tuple[int, list[Finding]]:
+        kept, self._report = self._report, Report()
+        try:
+            for at in progress.each("Checking entries", range(0, len(oids), AT_ONCE)):
+                self.check_row(oids[at : at + AT_ONCE])
+            return self._report.checked, self._report.problems
+        finally:
+            self._report = kept
+
+    def judge(self, *, notices: bool = False) -> None:
+        """What the entries say of each other."""
+        store, report, judges = self._store, self._report, self._judges
+        leaves = {name: value for name, value in self._ends.items() if not judges.is_purged(refs.session_of(name))}
+        sessions = Sessions(leaves, self.nodes, partial(content.entry_of, store))
+        _check_meta(sessions, report)
+        _check_files(leaves, self.nodes, report)
+        for found in semantics.problems(sessions, self._active, partial(content.files_of, store), judges.manifests):
+            report.add(found.where, found.what, found.ref or self._leads.get(found.where, ""))
+        for sealed in signatures.look(sessions, tombstones=judges.tombstones):
+            report.seals.append(sealed)
+            problem = signatures.problem(sealed)
+            if problem is not None:
+                report.problems.append(problem)
+        if notices:
+            report.notices = list(semantics.notices(sessions))
+
+
+def _snapshot(store: ObjectStore, sid: str | None) -> tuple[ObjectStore, Mapping[str, Oid], Mapping[str, RefValue]]:
+    """Return the store with what is archived, the session refs, and the refs to chosen branches, of one session or all.
+
+    A check that read them a second time would compare one state of a store with a later one.
+    """
+    whole = archive_set.Whole.of(store)
+    ends, active = (refs.session(sid), refs.active(sid)) if sid else (refs.SESSIONS, refs.ACTIVE)
+    return whole, whole.refs(ends), whole.refs(active)
+
+
+def _nodes(
+    store: ObjectStore, ends: Mapping[str, Oid], report: Report, known: Collection[Oid], *, is_all: bool
+) -> tuple[dict[Oid, Node], dict[Oid, str]]:
+    """The entries to check, and the ref that leads to each; a known one is among them where others follow it."""
+    nodes: dict[Oid, Node] = {}
+    leads: dict[Oid, str] = {}
+    damaged: set[str] = set()
+    at_hand = read_ahead.commits(store) if is_all and not known else {}
+    for name, value in ends.items():
+        if not refs.is_session_ref(name):
+            report.add(name, "not the name of a session's branch")
+        oid: Oid | None = value
+        while oid is not None and oid not in nodes:
+            leads[oid] = name
+            try:
+                nodes[oid] = at_hand.get(oid) or load(store, oid)
+            except GitSessionError as error:
+                report.add(oid, f"{str(error).removeprefix(f'{oid}: ')} (reached from {name})", name)
+                damaged.add(name)
+                break
+            oid = nodes[oid].parent if oid not in known else None
+    for name in damaged:
+        parsed = refs.parse(name)
+        if parsed is not None:
+            _add_unreached(store, parsed[0], name, nodes, leads)
+    return nodes, leads
+
+
+def _add_unreached(store: ObjectStore, sid: str, ref: str, nodes: dict[Oid, Node], leads: dict[Oid, str]) -> None:
+    """What stands before a lost entry is checked too."""
+    try:
+        tree = graph.tree(store, sid)
+    except NotFound:
+        return
+    for oid, node in tree.nodes.items():
+        nodes.setdefault(oid, node)
+        leads.setdefault(oid, ref)
+
+
+def _check_meta(sessions: Sessions, report: Report) -> None:
+    """``meta`` stands below the entry at which its session begins, and holds nothing but what belongs there."""
+    nodes = sessions.nodes
+    for name, value in sessions.leaves.items():
+        parsed = refs.parse(name)
+        if parsed is None or not refs.is_meta(parsed[1]):
+            continue
+        node = nodes.get(value)
+        while node is not None and not starts(node):
+            if _is_astray(node, ON_META) and not stands_for_a_part(node) and not is_of_ours(node):
+                report.add(node.oid, f"{node.kind[:40]!r} has no place on {name}")
+                break
+            node = nodes.get(node.parent or "")
+        if node is not None and starts(node) and _reaches(nodes, _branches(sessions, parsed[0]), node.oid) is False:
+            report.add(name, "begins in another session")
+
+
+def _check_files(ends: Mapping[str, Oid], nodes: Mapping[Oid, Node], report: Report) -> None:
+    """The line of checkpoints holds nothing else, down to where its session, or the one it was forked from, begins."""
+    for name, value in ends.items():
+        parsed = refs.parse(name)
+        if parsed is None or not refs.is_files(parsed[1]):
+            continue
+        node = nodes.get(value)
+        while node is not None and not starts(node):
+            if _is_astray(node, ON_FILES):
+                report.add(node.oid, f"{node.kind[:40]!r} has no place on {name}", name)
+                break
+            node = nodes.get(node.parent or "")
+
+
+def _is_astray(node: Node, places: Collection[str]) -> bool:
+    """Whether it has no place where only ``places`` have one. What a later version puts there is not ours to judge."""
+    return node.kind not in places and (node.source is not None or node.kind in KINDS)
+
+
+def stands_for_a_part(node: Node) -> bool:
+    """On ``meta``: whether it is what waits in a file, or a part of a document as it stands there."""
+    if node.source is None:
+        return False
+    format = FORMATS.get(node.source.agent)
+    return node.source.line == TAIL or (format is not None and is_document(format))
+
+
+def starts(node: Node) -> bool:
+    """Whether a session begins there: a root, or a fork."""
+    return node.source is None and (node.parent is None or node.kind == Fork.kind)
+
+
+def _branches(sessions: Sessions, sid: str) -> list[Oid]:
+    """The leaves of a session's conversation."""
+    return [oid for name, oid in sessions.of(sid).items() if refs.is_branch(name.rpartition("/")[2])]
+
+
+def _reaches(nodes: Mapping[Oid, Node], leaves: Collection[Oid], start: Oid) -> bool | None:
+    """Whether a branch comes from ``start``; ``None`` where damage on the way leaves it open."""
+    open_ended = False
+    for leaf in leaves:
+        seen: set[Oid] = set()
+        at: Oid | None = leaf
+        while at is not None and at in nodes and at not in seen:
+            if at == start:
+                return True
+            seen.add(at)
+            at = nodes[at].parent
+        open_ended |= at is not None
+    return None if open_ended else False
+
+
+def check_log(store: ObjectStore, report: Report) -> None:
+    """The operation log can be read, and all that it names is there."""
+    try:
+        for operation in operation_log.history(store):
+            for oid in operation.named:
+                if not store.contains(oid):
+                    report.add(refs.OPLOG, f"operation {operation.id} names {oid}, which is not there")
+    except GitSessionError as error:
+        report.add(refs.OPLOG, str(error))
+
+
+def _of_a_later_view(store: ObjectStore, nodes: Mapping[Oid, Node], report: Report) -> set[Oid]:
+    """The entries whose session began under a view number that this release does not know: each such start is told."""
+    later: dict[Oid, bool] = {}
+    for oid in nodes:
+        line: dict[Oid, None] = {}  # in order; a damaged store may even hold a circle
+        at: Oid | None = oid
+        while at is not None and at in nodes and at not in later and at not in line:
+            line[at] = None
+            at = nodes[at].parent
+        known = later.get(at, False) if at is not None else False
+        for one in reversed(line):
+            stated = _view_stated(store, nodes[one])
+            if stated is not None:
+                known = stated > VIEW
+                if known:
+                    report.add(one, f"view {stated} is not known here: the words of its entries are not checked")
+            later[one] = known
+    return {oid for oid, is_later in later.items() if is_later}
+
+
+def _view_stated(store: ObjectStore, node: Node) -> int | None:
+    entry = content.entry_of(store, node) if starts(node) else None
+    return entry.view if isinstance(entry, Session | Fork) else None

@@ -1,0 +1,155 @@
+"""Where to look: the paths that may differ from the last look, as one `git ls-files` names them.
+
+The ignore rules are the user's: the ``.gitignore`` files from the top of the repository that the workspace is in,
+``info/exclude`` there, ``core.excludesFile``. A file of the user's index counts though ignored, and so does a file that
+the last look saw. A folder that is a repository of its own does not, but for submodules.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from gitsession.workspace import names
+from gitsession.workspace import user_repository as besides
+from gitsession.workspace.private_repository import Shadow, State
+from gitsession.workspace.read_file import Skipped
+from gitsession.workspace.root import Root
+from gitsession.workspace.user_repository import Beside
+
+_TAG_OTHER = b"?"
+_UNOPENED = re.compile(rb"^warning: could not open directory '(.*)': [^\n]*$", re.MULTILINE)
+_GLOB = re.compile(r"([\\*?\[ #!])")
+
+
+class Found(NamedTuple):
+    """What git named, before anything was read: paths that may differ, with whether the last look knew them."""
+
+    differing: dict[bytes, bool]
+    skipped: list[Skipped]
+    state: State
+    """What the next state begins with."""
+    took_ms: int
+    rules_differ: bool
+    """Whether other files are ignored than in the last look, by what stands outside of the workspace."""
+
+
+def find(shadow: Shadow, root: Root) -> Found:
+    """What to look at. Raises ``Unavailable``."""
+    at = str(root.path)
+    state = _fitting(shadow, besides.find(at), at)
+    began_ns = shadow.now_ns()
+    top = state.beside.top
+    rules = ["-c", f"core.excludesFile={besides.check(state.excludes)}"]
+    patterns = [_never(root.store, os.path.relpath(at, top))] if root.store else []
+    state, freed = _with_users_index(state, shadow, at, rules)
+    began = time.monotonic()
+    words = ("ls-files", "-t", "-z", "-m", "-d", "-o", "--exclude-standard", *patterns)
+    told = shadow.git(top, at, *rules, *words)
+    took_ms = int((time.monotonic() - began) * 1000)
+    differing: dict[bytes, bool] = {}
+    skipped: list[Skipped] = []
+    submodules = {os.fsencode(path) for path in state.submodules}
+    for row in told.out.split(b"\0"):
+        raw = row[2:]
+        if raw.endswith(b"/"):
+            raw = raw[:-1]
+            if raw not in submodules:
+                skipped.append(Skipped(names.escape_path(raw), "a repository of its own"))
+                continue
+        if raw and not (submodules and _is_below(raw, submodules)):
+            differing[raw] = row[:1] != _TAG_OTHER
+    for path in state.absent:
+        if os.path.lexists(f"{at}/{path}"):
+            differing.setdefault(os.fsencode(path), False)
+    differing |= dict.fromkeys(freed, True)
+    skipped += _unopened(told.warnings, os.fsencode(os.path.relpath(at, top)))
+    outside = besides.rules(state.beside, at, state.excludes)
+    differ = bool(shadow.state.look) and outside != shadow.state.rules
+    return Found(differing, skipped, state._replace(at_ns=began_ns, rules=outside), took_ms, differ)
+
+
+def _fitting(shadow: Shadow, found: Beside, at: str) -> State:
+    """The state, with the ignore rules as they are now; an empty one where the repository round it is another."""
+    state = shadow.state
+    if state.apart and found.top != at:
+        found = Beside(at)
+    if state.look and state.beside != found:
+        shadow.forget()
+        state = shadow.state
+    stamps = besides.stamps(found)
+    if not state.look or state.stamps != stamps:
+        excludes = besides.excludes_file(found)
+        shadow.exclude(besides.exclude_text(found))
+        state = state._replace(beside=found, stamps=stamps, excludes=excludes)
+    if not state.look and found.top != at:
+        rules = ("-c", f"core.excludesFile={state.excludes}")
+        if shadow.git(found.top, found.top, *rules, "check-ignore", "-q", at, accept=(0, 1)).code == 0:
+            alone = Beside(at)
+            shadow.exclude(b"")
+            excludes = besides.excludes_file(alone)
+            state = state._replace(beside=alone, apart=True, stamps=besides.stamps(alone), excludes=excludes)
+    return state
+
+
+def _with_users_index(state: State, shadow: Shadow, at: str, rules: list[str]) -> tuple[State, list[bytes]]:
+    """The state with what the user's index tracks now, and the submodules that it no longer has."""
+    beside = state.beside
+    stamp = besides.stamp(beside.index_file) if beside.git_dir else None
+    if state.look and stamp == state.users_index:
+        return state, []
+    tracked = besides.tracked(beside, at)
+    ignored = _ignored(tracked.files, shadow, beside.top, at, rules) if tracked.files else []
+    known: set[bytes] = set()
+    if state.look and (ignored or tracked.submodules):
+        known = set(shadow.git(beside.top, at, "ls-files", "-z").out.split(b"\0"))
+    submodules = {os.fsdecode(path): oid for path, oid in tracked.submodules.items()}
+    wanted = [*ignored, *tracked.submodules]
+    told = state._replace(
+        users_index=stamp,
+        tracked=sorted(map(os.fsdecode, ignored)),
+        submodules=submodules,
+        absent=sorted(os.fsdecode(path) for path in wanted if path not in known),
+    )
+    freed = state.submodules.keys() - submodules.keys() - set(state.absent)
+    return told, [os.fsencode(path) for path in freed]
+
+
+def _ignored(paths: Sequence[bytes], shadow: Shadow, top: str, at: str, rules: list[str]) -> list[bytes]:
+    """Those that the ignore rules leave out. git refuses to say it of what is behind a link, which is not there."""
+    base = os.fsencode(at)
+    folders: dict[bytes, bool] = {b"": True}
+
+    def is_plain(folder: bytes) -> bool:
+        if folder not in folders:
+            folders[folder] = is_plain(os.path.dirname(folder)) and not os.path.islink(base + b"/" + folder)
+        return folders[folder]
+
+    asked = b"".join(b"./%b\0" % path for path in paths if is_plain(os.path.dirname(path)))  # no ":(magic)"
+    told = shadow.git(top, at, *rules, "check-ignore", "-z", "--no-index", "--stdin", stdin=asked, accept=(0, 1))
+    return [path[2:] for path in told.out.split(b"\0")[:-1]]
+
+
+def _never(store: str, at: str) -> str:
+    """The pattern that fits the store's path alone; what is said on the command line no ``.gitignore`` takes back."""
+    path = os.path.normpath(os.path.join(at, os.fsdecode(names.unescape_path(store))))
+    return "--exclude=/" + _GLOB.sub(r"\\\1", path)
+
+
+def _is_below(raw: bytes, folders: Collection[bytes]) -> bool:
+    at = raw.find(b"/")
+    while at >= 0:
+        if raw[:at] in folders:
+            return True
+        at = raw.find(b"/", at + 1)
+    return False
+
+
+def _unopened(warnings: bytes, prefix: bytes) -> list[Skipped]:
+    """The folders that git said it could not open, which it names from the top."""
+    start = b"" if prefix == b"." else prefix + b"/"
+    found = [told.removeprefix(start).rstrip(b"/") for told in _UNOPENED.findall(warnings)]
+    return [Skipped(names.escape_path(raw), "a folder that cannot be read") for raw in found if raw]

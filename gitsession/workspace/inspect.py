@@ -1,0 +1,178 @@
+"""What one name in an opened folder holds, read without following it and without anybody writing meanwhile.
+
+Neither a pipe nor a device is ever opened. All raise ``OSError`` for what the system does not let us see.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from hashlib import sha1
+from typing import Literal, NamedTuple, TypeAlias
+
+from gitsession.errors import NotFound, Refused, Unavailable
+from gitsession.git.types import Oid
+from gitsession.workspace.trees import File
+
+LINK_MODE = "120000"
+
+NOT_THERE = (errno.ENOENT, errno.ENAMETOOLONG, errno.EILSEQ)
+"""What the system says of a name that nothing has, or can have."""
+NO_FOLDER = (errno.ENOTDIR, errno.ELOOP, errno.EMLINK)
+"""What it says of a link, or of anything else, where a folder was asked for."""
+
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_CHUNK_BYTES = 1 << 20
+_TRIES = 5
+_KINDS: dict[int, Literal["file", "link", "folder", "special"]] = {
+    stat.S_IFREG: "file",
+    stat.S_IFLNK: "link",
+    stat.S_IFDIR: "folder",
+}
+
+
+class Status(NamedTuple):
+    """What the system says of a name without looking into it. As long as it is equal, nobody wrote there."""
+
+    kind: Literal["file", "link", "folder", "special"]
+    permissions: int
+    device: int
+    ino: int
+    links: int
+    uid: int
+    gid: int
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+
+    @classmethod
+    def of(cls, found: os.stat_result) -> Status:
+        kind = _KINDS.get(stat.S_IFMT(found.st_mode), "special")
+        whose = (found.st_dev, found.st_ino, found.st_nlink, found.st_uid, found.st_gid)
+        return cls(kind, stat.S_IMODE(found.st_mode), *whose, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+    @property
+    def mode(self) -> str:
+        """As a tree says it of a file or a link."""
+        if self.kind == "link":
+            return LINK_MODE
+        return "100755" if self.permissions & stat.S_IXUSR else "100644"
+
+
+class Odd(NamedTuple):
+    """What stands somewhere and is no file that a tree can hold; ``special`` is a pipe, a socket or a device."""
+
+    kind: Literal["folder", "special"]
+
+    @property
+    def words(self) -> str:
+        return "a folder" if self.kind == "folder" else "a pipe, a socket or a device"
+
+
+Now: TypeAlias = "File | Odd | None"
+"""What a name holds now; ``None``: nothing."""
+
+
+def status(folder: int, name: bytes) -> Status | None:
+    """``None`` where nothing is."""
+    try:
+        return Status.of(os.stat(name, dir_fd=folder, follow_symlinks=False))
+    except OSError as error:
+        if error.errno in NOT_THERE:
+            return None
+        raise
+
+
+def contents(folder: int, name: bytes) -> tuple[Status, bytes]:
+    """A file's bytes or a link's target, and the status it had while they were read.
+
+    Raises ``NotFound``, ``Refused`` for a folder or a special file, ``Unavailable`` for one that is being written.
+    """
+    chunks: list[bytes] = []
+    found = _take(folder, name, lambda _: chunks.clear(), chunks.append)
+    return found, b"".join(chunks)
+
+
+def look(folder: int, name: bytes) -> tuple[Now, Status | None]:
+    """What is there, with its content's oid, however large. Raises ``Unavailable`` for what is being written."""
+    found = status(folder, name)
+    if found is None:
+        return None, None
+    if found.kind in ("folder", "special"):
+        return Odd("folder" if found.kind == "folder" else "special"), found
+    hasher = _Hasher()
+    try:
+        found = _take(folder, name, hasher.begin, hasher.take)
+    except NotFound:
+        return None, None
+    return File(found.mode, hasher.oid()), found
+
+
+class _Changed(Exception):
+    """Not the file that was there a moment ago."""
+
+
+class _Hasher:
+    """The oid of a blob that comes in pieces."""
+
+    def begin(self, size: int) -> None:
+        self._sha1 = sha1(f"blob {size}\0".encode(), usedforsecurity=False)
+
+    def take(self, data: bytes) -> None:
+        self._sha1.update(data)
+
+    def oid(self) -> Oid:
+        return self._sha1.hexdigest()
+
+
+def _take(folder: int, name: bytes, begin: Callable[[int], None], take: Callable[[bytes], object]) -> Status:
+    """Read it once with nobody writing: ``begin`` is told how many bytes will come, anew for every try."""
+    for _ in range(_TRIES):
+        found = status(folder, name)
+        if found is None:
+            raise NotFound("no such file")
+        if found.kind in ("folder", "special"):
+            raise Refused(Odd("folder" if found.kind == "folder" else "special").words)
+        with suppress(FileNotFoundError, _Changed):
+            if found.kind == "link":
+                target = _target(folder, name)
+                begin(len(target))
+                take(target)
+            else:
+                begin(found.size)
+                _pour(folder, name, found, take)
+            if status(folder, name) == found:
+                return found
+    raise Unavailable("somebody is writing it")
+
+
+def _target(folder: int, name: bytes) -> bytes:
+    try:
+        return os.readlink(name, dir_fd=folder)
+    except OSError as error:
+        if error.errno == errno.EINVAL:  # no link by now
+            raise _Changed from error
+        raise
+
+
+def _pour(folder: int, name: bytes, found: Status, take: Callable[[bytes], object]) -> None:
+    try:
+        fd = os.open(name, _FILE, dir_fd=folder)
+    except OSError as error:
+        if error.errno in (*NO_FOLDER, errno.ENXIO):  # a link or a socket by now
+            raise _Changed from error
+        raise
+    try:
+        if Status.of(os.fstat(fd)) != found:
+            raise _Changed
+        left = found.size
+        while left and (data := os.read(fd, min(left, _CHUNK_BYTES))):
+            take(data)
+            left -= len(data)
+        if left:
+            raise _Changed
+    finally:
+        os.close(fd)

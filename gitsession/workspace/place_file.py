@@ -1,0 +1,262 @@
+"""One name in an opened folder becomes what it is to be, in one step, durable once the folder is synced.
+
+A crash leaves what was there or what is to be there, and perhaps a temporary: ``names.temporary``, of the caller's tag.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import unicodedata
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+
+from gitsession.durable import write_all
+from gitsession.workspace import inspect, names
+from gitsession.workspace.inspect import Status
+
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NO_HARD_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
+_TRIES = 1000
+
+Make = Callable[[bytes], None]
+
+
+class Moved(Exception):
+    """Somebody wrote there since the caller looked. Nothing was changed."""
+
+
+class Ready:
+    """A file's new content under a temporary's name, in the folder where it belongs; not on the disk for sure yet.
+
+    ``drop`` it in the end, whatever became of it: it holds two handles.
+    """
+
+    def __init__(self, folder: int, fd: int, temporary: bytes) -> None:
+        """Use ``ready``. Both handles are its own."""
+        self._folder, self._fd = folder, fd
+        self._temporary: bytes | None = temporary
+
+    def sync(self) -> None:
+        """May be called in another thread. Raises ``OSError``."""
+        os.fsync(self._fd)
+
+    def put(self, folder: int, name: bytes, *, seen: Status | None) -> None:
+        """It takes the place of what was ``seen`` under ``name``. ``folder``: reached anew.
+
+        A hard link's other names keep the old content. Raises ``Moved``, ``OSError``.
+        """
+        assert self._temporary is not None
+        if _put(folder, name, self._temporary, seen, source=self._folder):
+            self._temporary = None
+
+    def drop(self) -> None:
+        """Let go of it, and take away its temporary. Idempotent. Raises ``OSError``: no handle is held then either."""
+        temporary, self._temporary = self._temporary, None
+        folder, self._folder = self._folder, -1
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+        if folder >= 0:
+            try:
+                if temporary is not None:
+                    with suppress(FileNotFoundError):
+                        os.unlink(temporary, dir_fd=folder)
+            finally:
+                os.close(folder)
+
+
+def ready(
+    folder: int, name: bytes, data: bytes, *, executable: bool, seen: Status | None, tag: str, numbers: Iterator[int]
+) -> Ready:
+    """``data`` written to a temporary file, to take the place of what was ``seen`` under ``name``.
+
+    Its permissions are those of the file it replaces, or what the umask leaves; its owner too, if we may, and its
+    extended attributes. ``numbers``: for the names of temporaries, so that many in a folder need not be tried. Raises
+    ``OSError``.
+    """
+    replaced = seen if seen is not None and seen.kind == "file" else None
+    mode = 0o600 if replaced else (0o777 if executable else 0o666)
+    with ExitStack() as handles:
+        own = os.dup(folder)
+        handles.callback(os.close, own)
+        fds: list[int] = []
+
+        def make(temporary: bytes) -> None:
+            fd = os.open(temporary, _NEW, mode, dir_fd=folder)
+            fds.append(fd)
+            handles.callback(os.close, fd)
+            write_all(fd, data, 0)
+            if replaced:
+                _keep_owner(fd, replaced)
+                _keep_attributes(fd, folder, name)
+                os.fchmod(fd, _permissions(replaced, executable))
+
+        temporary = _made(folder, tag, make, lambda _: next(numbers))
+        handles.pop_all()
+        return Ready(own, fds[0], temporary)
+
+
+def put_link(folder: int, name: bytes, target: bytes, *, seen: Status | None, tag: str) -> None:
+    """A link, which takes the place of what was ``seen`` there. Raises ``Moved``, ``OSError``."""
+    if seen is None:
+        with _none_there():
+            os.symlink(target, name, dir_fd=folder)
+        return
+    with _temporary(folder, tag, lambda temporary: os.symlink(target, temporary, dir_fd=folder)) as temporary:
+        _put(folder, name, temporary, seen, source=folder)
+
+
+def remove(folder: int, name: bytes, *, seen: Status) -> None:
+    """Take away the file or link that was ``seen`` there. Raises ``Moved``, ``OSError``."""
+    if inspect.status(folder, name) != seen:
+        raise Moved
+    os.unlink(name, dir_fd=folder)
+
+
+def remove_folder(folder: int, name: bytes) -> bool:
+    """Take away a folder with nothing in it; tell whether it is gone."""
+    try:
+        os.rmdir(name, dir_fd=folder)
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY, errno.EINVAL, *inspect.NO_FOLDER):
+            return False
+        raise
+    return True
+
+
+def sweep(folder: int, tag: str) -> int:
+    """Take away the temporaries of a run that has ended; tell how many."""
+    begins = names.temporary(tag, "").removesuffix(b".tmp")
+    found = [name for name in map(os.fsencode, os.listdir(folder)) if name.startswith(begins) and names.refusal(name)]
+    for name in found:
+        with suppress(FileNotFoundError, IsADirectoryError, PermissionError):
+            os.unlink(name, dir_fd=folder)
+    return len(found)
+
+
+def spelled_otherwise(folder: int, name: bytes, seen: Status) -> bool:
+    """Whether what was ``seen`` has another name, that the file system takes for this one."""
+    text = os.fsdecode(name)
+    if text.swapcase() == text or inspect.status(folder, os.fsencode(text.swapcase())) != seen:
+        return False
+    same = unicodedata.normalize("NFC", text)
+    return all(unicodedata.normalize("NFC", other) != same for other in os.listdir(folder))
+
+
+def probe(folder: int, tag: str) -> tuple[bool, bool]:
+    """Whether names there are the same in capitals, and with their accents taken apart."""
+
+    def make(temporary: bytes) -> None:
+        os.close(os.open(temporary, _NEW, 0o600, dir_fd=folder))
+
+    with _temporary(folder, tag, make, which=lambda number: f"é{number}") as temporary:
+        text = temporary.decode()
+        other = (text.upper(), unicodedata.normalize("NFD", text))
+        case, form = (inspect.status(folder, name.encode()) is not None for name in other)
+        return case, form
+
+
+def _put(folder: int, name: bytes, temporary: bytes, seen: Status | None, *, source: int) -> bool:
+    """``temporary`` is in the folder ``source``. Tells whether that name is gone."""
+    if seen is None:
+        # rename would replace what somebody made there this very moment; a second name cannot.
+        try:
+            with _none_there():
+                os.link(temporary, name, src_dir_fd=source, dst_dir_fd=folder, follow_symlinks=False)
+            return False
+        except OSError as error:
+            if error.errno not in _NO_HARD_LINKS:
+                raise
+    if inspect.status(folder, name) != seen:
+        raise Moved
+    os.rename(temporary, name, src_dir_fd=source, dst_dir_fd=folder)
+    return True
+
+
+def _made(folder: int, tag: str, make: Make, which: Callable[[int], int | str]) -> bytes:
+    """A name that ``make`` has made."""
+    for number in range(_TRIES):
+        name = names.temporary(tag, which(number))
+        try:
+            make(name)
+        except FileExistsError:
+            continue
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(name, dir_fd=folder)
+            raise
+        return name
+    raise FileExistsError(errno.EEXIST, "a thousand temporaries of one run", os.fsdecode(names.temporary(tag, 0)))
+
+
+@contextmanager
+def _temporary(
+    folder: int, tag: str, make: Make, *, which: Callable[[int], int | str] = lambda number: number
+) -> Iterator[bytes]:
+    """A name that ``make`` has made, and that is gone at the end if it still is there."""
+    name = _made(folder, tag, make, which)
+    try:
+        yield name
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=folder)
+
+
+@contextmanager
+def _none_there() -> Iterator[None]:
+    try:
+        yield
+    except FileExistsError as error:
+        raise Moved from error
+
+
+def _keep_owner(fd: int, old: Status) -> None:
+    made = os.fstat(fd)
+    if (made.st_uid, made.st_gid) != (old.uid, old.gid):
+        with suppress(PermissionError):
+            os.fchown(fd, old.uid, old.gid)
+
+
+def _keep_attributes(fd: int, folder: int, name: bytes) -> None:
+    """Copy the extended attributes of the file ``name``, but for capabilities, which belonged to its old content.
+
+    Those of the system (labels, access lists) may be refused to us. Raises ``OSError`` for one of the user's.
+    """
+    if sys.platform != "linux":
+        return
+    try:
+        old = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    except OSError:
+        return  # gone or unreadable; ``put`` looks again at what it replaces
+    try:
+        for attribute in _attributes(old):
+            if attribute == "security.capability":
+                continue
+            try:
+                os.setxattr(fd, attribute, os.getxattr(old, attribute))
+            except OSError:
+                if attribute.startswith("user."):
+                    raise
+    finally:
+        os.close(old)
+
+
+def _attributes(fd: int) -> list[str]:
+    if sys.platform != "linux":
+        return []
+    try:
+        return os.listxattr(fd)
+    except OSError:
+        return []  # this file system has none
+
+
+def _permissions(old: Status, executable: bool) -> int:
+    """The old file's, without what would let others act as its owner."""
+    bits = old.permissions & 0o777
+    if not executable:
+        return bits & ~0o111
+    return bits if bits & 0o100 else bits | (bits & 0o444) >> 2

@@ -1,0 +1,139 @@
+"""One path of a workspace as it is now, or why it is left out."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+from gitsession.errors import GitSessionError, Malformed, NotFound, Refused, Unavailable
+from gitsession.git import process
+from gitsession.git.objects import oid_of
+from gitsession.redaction.original import OPENS
+from gitsession.workspace import names
+from gitsession.workspace.inspect import LINK_MODE, Status
+from gitsession.workspace.root import Root
+from gitsession.workspace.trees import File
+
+FILE_BYTES_MAX = 10 << 20
+FILES_MAX = 100_000
+
+
+class Caps(NamedTuple):
+    """What is larger, or beyond so many, is skipped; and what holds a secret, of which ``secret`` gives the rule."""
+
+    file_bytes: int = FILE_BYTES_MAX
+    files: int = FILES_MAX
+    secret: Callable[[bytes], str | None] | None = None
+
+
+USUAL = Caps()
+
+_UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+@functools.cache
+def caps() -> Caps:
+    """What is too large or too much, by the user's own git configuration: ``gitsession.checkpointFileSize`` (bytes, or
+    with k, m or g) and ``gitsession.checkpointFiles``.
+    """
+    said = process.user_settings("gitsession.checkpointfile")
+    return Caps(
+        _number(said.get("gitsession.checkpointfilesize", ""), FILE_BYTES_MAX),
+        _number(said.get("gitsession.checkpointfiles", ""), FILES_MAX),
+    )
+
+
+class Present(NamedTuple):
+    """A path and what is there now: ``data`` is a file's bytes, a link's target; of a submodule, nothing."""
+
+    path: str
+    file: File | None
+    data: bytes = b""
+
+
+class Skipped(NamedTuple):
+    """A path, or a folder with all in it, that was not looked at, and why in plain words."""
+
+    path: str
+    reason: str
+
+
+class Taken(NamedTuple):
+    """One path as it was read: ``change`` is ``None`` where what was known of it stays. A folder is no file."""
+
+    change: Present | None
+    skipped: Skipped | None = None
+    status: Status | None = None
+
+
+def take(root: Root, raw: bytes, caps: Caps = USUAL) -> Taken:
+    """What is at a path (as on the disk, relative to the workspace) now."""
+    path = names.escape_path(raw)
+    gone = Present(path, None)
+    name, rule = named(raw, caps.secret)
+    if rule:
+        return Taken(gone, Skipped(name, withheld(rule)))
+    reason = names.path_refusal(path)
+    if reason:
+        return Taken(gone, Skipped(path, reason))
+    try:
+        status = root.state(path)
+        if status is None:
+            return Taken(gone)
+        reason = _reason(raw, status, caps)
+        if reason:
+            return Taken(gone, Skipped(path, reason) if status.kind != "folder" else None, status)
+        status, data = root.contents(path)
+        held = caps.secret(data) if caps.secret is not None else None
+        if held is not None:
+            return Taken(gone, Skipped(path, withheld(held)), status)
+    except NotFound:
+        return Taken(gone)
+    except Unavailable as error:
+        return Taken(None, Skipped(path, _words(error, path)))
+    except (Malformed, Refused) as error:
+        return Taken(gone, Skipped(path, _words(error, path)))
+    except OSError as error:
+        return Taken(gone, Skipped(path, f"it cannot be read: {error.strerror}"))
+    return Taken(Present(path, File(status.mode, oid_of("blob", data)), data), None, status)
+
+
+def named(raw: bytes, secret: Callable[[bytes], str | None] | None) -> tuple[str, str]:
+    """How a path is told, each name in it that holds a secret as a placeholder; and the rule of the first, if any.
+
+    ``secret`` as ``Caps`` has it.
+    """
+    parts = raw.split(b"/")
+    rules = [secret(part) for part in parts] if secret is not None and secret(b"\n".join(parts)) else []
+    rule = next((rule for rule in rules if rule is not None), "")
+    if not rule:
+        return names.escape_path(raw), ""
+    told = (names.escape(part) if rule is None else f"{OPENS}{rule}]" for part, rule in zip(parts, rules, strict=True))
+    return "/".join(told), rule
+
+
+def _reason(raw: bytes, status: Status, caps: Caps) -> str | None:
+    if status.kind == "folder":
+        return "a folder"
+    if status.kind == "special":
+        return "a pipe, a socket or a device"
+    if status.size > caps.file_bytes:
+        return f"larger than {caps.file_bytes:,} bytes"
+    if status.mode == LINK_MODE and any(part.lower() == b".gitmodules" for part in raw.split(b"/")):
+        return "a link where git reads its submodules from"
+    return None
+
+
+def withheld(rule: str) -> str:
+    """Why a file is left out in which ``rule`` found a secret: it is kept as it is or not at all."""
+    return f"secret: {rule}"
+
+
+def _words(error: GitSessionError, path: str) -> str:
+    return str(error).removeprefix(f"{path}: ")
+
+
+def _number(text: str, usual: int) -> int:
+    digits, unit = (text[:-1], text[-1:].lower()) if text[-1:].lower() in _UNITS else (text, "")
+    return int(digits) * _UNITS.get(unit, 1) if digits.isdecimal() else usual

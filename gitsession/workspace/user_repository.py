@@ -1,0 +1,170 @@
+"""The user's own repository round a workspace: where it is, and what of it says which files count. Only ever read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple, TypeAlias
+
+from gitsession.durable import read_regular
+from gitsession.errors import Unavailable
+from gitsession.git import process
+from gitsession.git.objects import SUBMODULE_MODE
+from gitsession.git.types import Oid
+
+Stamp: TypeAlias = "list[int] | None"
+"""What changes when a file does; ``None``: there is none."""
+
+_POINTER = b"gitdir:"
+
+
+class Beside(NamedTuple):
+    """``top``: the folder whose ignore rules count, and those of the folders below it. Without a repository, the
+    workspace; ``git_dir`` and ``common_dir`` are then ``""``.
+    """
+
+    top: str
+    git_dir: str = ""
+    common_dir: str = ""
+
+    @property
+    def index_file(self) -> str:
+        return f"{self.git_dir}/index" if self.git_dir else ""
+
+    @property
+    def exclude(self) -> str:
+        return f"{self.common_dir}/info/exclude" if self.git_dir else ""
+
+
+class Tracked(NamedTuple):
+    """What the user's own index holds in the workspace; paths are relative to that, as on the disk."""
+
+    files: Sequence[bytes] = ()
+    submodules: Mapping[bytes, Oid] = MappingProxyType({})
+
+
+def find(workspace: str) -> Beside:
+    """The repository that git would find from ``workspace``.
+
+    A ``.git`` file that leads nowhere ends the search, as it does for git: what is below is no part of what is above.
+    """
+    device = os.stat(workspace).st_dev
+    folder = workspace
+    while os.stat(folder).st_dev == device:
+        dot_git = f"{folder.rstrip('/')}/.git"
+        if os.path.isfile(dot_git):
+            git_dir = _pointed_at(dot_git, folder)
+            return _beside(folder, git_dir) if _is_git_dir(git_dir) else Beside(folder)
+        if _is_git_dir(dot_git):
+            return _beside(folder, dot_git)
+        above = os.path.dirname(folder)
+        if above == folder:
+            break
+        folder = above
+    return Beside(workspace)
+
+
+def stamp(path: str) -> Stamp:
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return [found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+
+
+def stamps(beside: Beside) -> list[Stamp]:
+    """Of what ``excludes`` and the user's ignore rules depend on."""
+    configs = [f"{beside.common_dir}/config"] if beside.git_dir else []
+    return [stamp(path) for path in (beside.exclude, *configs, *process.user_configs())]
+
+
+def rules(beside: Beside, workspace: str, excludes: str) -> list[Stamp]:
+    """Of the files outside of ``workspace`` that say what is ignored in it. Not of the configuration: git writes that
+    for much else.
+    """
+    folder, found = workspace, [beside.exclude, excludes]
+    while folder != beside.top and folder != (above := os.path.dirname(folder)):
+        folder = above
+        found.append(f"{folder}/.gitignore")
+    return [stamp(path) for path in found]
+
+
+def exclude_text(beside: Beside) -> bytes:
+    """What the user has git ignore in this repository without saying so in it. Raises ``Blocked``."""
+    check(beside.exclude)
+    try:
+        return (read_regular(beside.exclude) if beside.exclude else None) or b""
+    except OSError:
+        return b""
+
+
+def excludes_file(beside: Beside) -> str:
+    """See ``gitcli.excludes_file``. Raises ``Blocked``."""
+    told = process.excludes_file(Path(beside.git_dir) if beside.git_dir else None)
+    return check(os.path.join(beside.top, told))
+
+
+def check(path: str) -> str:
+    """Return ``path``; raise ``Blocked`` if git would wait for it, instead of looking without the rules in it."""
+    if process.blocks(path):
+        raise process.Blocked(f"cannot read what to ignore: {path} is a pipe or a device", hint="replace it by a file")
+    return path
+
+
+def tracked(beside: Beside, workspace: str) -> Tracked:
+    """Nothing where git cannot read the index. Of a sparse one, what is not on the disk is left out."""
+    if not os.path.isfile(beside.index_file):
+        return Tracked()
+    worktree = process.Worktree(beside.top, workspace)
+    try:
+        # Without --sparse it would write objects for those folders.
+        told = process.run(Path(beside.git_dir), "ls-files", "-z", "-s", "--sparse", worktree=worktree).out
+    except Unavailable:
+        return Tracked()
+    rows = [(head, path) for head, _, path in (row.partition(b"\t") for row in told.split(b"\0")) if path]
+    mode = SUBMODULE_MODE.encode()
+    submodules = {path: head.split(b" ")[1].decode() for head, path in rows if head.startswith(mode)}
+    files = dict.fromkeys(path for _, path in rows if path not in submodules and not path.endswith(b"/"))
+    return Tracked(list(files), submodules)
+
+
+def head(submodule: str) -> Oid | None:
+    """The commit that is checked out in it; ``None`` where there is none."""
+    dot_git = f"{submodule}/.git"
+    git_dir = _pointed_at(dot_git, submodule) if os.path.isfile(dot_git) else dot_git
+    if not _is_git_dir(git_dir):
+        return None
+    try:
+        answer = process.run(Path(git_dir), "rev-parse", "--verify", "-q", "HEAD^{commit}", accept=range(256))
+    except Unavailable:
+        return None
+    return answer.out.decode("ascii", "replace").strip() if answer.code == 0 else None
+
+
+def _beside(top: str, git_dir: str) -> Beside:
+    pointer = _read(f"{git_dir}/commondir")
+    common = os.path.join(git_dir, os.fsdecode(pointer.rstrip(b"\r\n"))) if pointer else git_dir
+    return Beside(top, git_dir, os.path.normpath(common))
+
+
+def _pointed_at(dot_git: str, folder: str) -> str:
+    """What a ``.git`` that is a file says; a place that cannot be where it says nothing."""
+    text = _read(dot_git)
+    if not text.startswith(_POINTER):
+        return f"{dot_git}/nowhere"
+    return os.path.normpath(os.path.join(folder, os.fsdecode(text.removeprefix(_POINTER).strip(b" \r\n"))))
+
+
+def _is_git_dir(path: str) -> bool:
+    shared = os.path.isfile(f"{path}/commondir")
+    parts = () if shared else ("objects", "refs")
+    return os.path.lexists(f"{path}/HEAD") and all(os.path.isdir(f"{path}/{part}") for part in parts)
+
+
+def _read(path: str) -> bytes:
+    try:
+        return read_regular(path) or b""
+    except (OSError, ValueError):
+        return b""
