@@ -187,7 +187,7 @@ def test_the_hooks_as_they_lie_in_the_source_find_gitsession(tmp_path, client, m
     GitStore.open(place).close()
     (place / "hooks").mkdir()
     for name in server.HOOKS:
-        shutil.copy(Path(hook_files.__file__).parents[2] / "hooks" / name, place / "hooks" / name)
+        shutil.copy(Path(hook_files.__file__).parents[2] / "hooks" / name / name, place / "hooks" / name)
     programs = tmp_path / "bin"
     programs.mkdir()
     words = " ".join(f'"{word}"' for word in runner())

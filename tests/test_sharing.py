@@ -18,9 +18,9 @@ LINUX = pytest.mark.skipif(sys.platform != "linux", reason="one process elsewher
 
 ALONE = """
 import os, signal, sys
-from gitsession.session import sharing
-sharing.THINGS_MIN, sharing._AT_ONCE = 10, 3
-sharing._processors = lambda: 3
+from gitsession.verify import workers
+workers.THINGS_MIN, workers._AT_ONCE = 10, 3
+workers._processors = lambda: 3
 """
 """A process with one thread: that of a test may have more."""
 
@@ -37,7 +37,7 @@ def said(program: str, *arguments: str) -> list[str]:
 def test_every_thing_is_worked_on_once_and_by_several() -> None:
     told = said(
         """
-found = sharing.share(range(100), lambda part: (os.getpid(), list(part)))
+found = workers.share(range(100), lambda part: (os.getpid(), list(part)))
 assert sorted(thing for _, part in found for thing in part) == list(range(100))
 print(len({pid for pid, _ in found}))
 """
@@ -55,7 +55,7 @@ def work(part):
     if os.getpid() != here:
         {end}
     return list(part)
-found = sharing.share(range(100), work)
+found = workers.share(range(100), work)
 assert sorted(thing for part in found for thing in part) == list(range(100))
 print("all")
 """
@@ -69,7 +69,7 @@ def test_who_has_said_its_part_is_ended_without_a_word() -> None:
     told = said(
         """
 signal.signal(signal.SIGTERM, lambda *_: sys.exit("told to end"))
-for how in sharing.share(range(100), lambda part: signal.getsignal(signal.SIGTERM) == signal.SIG_DFL):
+for how in workers.share(range(100), lambda part: signal.getsignal(signal.SIGTERM) == signal.SIG_DFL):
     print(how)
 """
     )
@@ -93,12 +93,12 @@ def broken(door, oid):
     return read(door, oid)
 GitDoor.read = broken
 GitDoor.read_all = lambda door, oids: together(door, [oid for oid in oids if oid not in sys.argv[2:]])
-several = sharing._in_processes
+several = workers._in_processes
 shared = []
-sharing._in_processes = lambda *given: shared.append(1) or several(*given)
+workers._in_processes = lambda *given: shared.append(1) or several(*given)
 with Store.open(sys.argv[1]) as store:
     one = store.verify()
-    sharing.THINGS_MIN = 10**6
+    workers.THINGS_MIN = 10**6
     other = store.verify()
 key = lambda found: (found.where, found.what)
 assert sorted(one.problems, key=key) == sorted(other.problems, key=key)

@@ -616,7 +616,7 @@ def test_what_goes_wrong_here_is_not_looked_for_ref_by_ref(two, monkeypatch, sai
         asked.append(words)
         return process.Answer(code, b"", said)
 
-    monkeypatch.setattr(transport.gitcli, "talk", talk)
+    monkeypatch.setattr(process, "talk", talk)
     with pytest.raises(Unavailable, match="cannot take in"):
         pull(two.b)
     assert len(asked) == 1
