@@ -36,19 +36,19 @@ def one(name: str, file: str, old: str, new: str, *tests: str) -> Break:
     return Break(name, file, ((old, new),), tests)
 
 
-FSYNCS = "tests/test_store_processes.py::test_how_often_the_disk_is_asked_to_be_sure"
-LEAF = "tests/test_beside_git.py::test_a_leaf_leads_to_whole_objects_and_never_goes_back_for_who_starts"
-STRANGER = "tests/test_refwriter.py::test_a_strangers_lock_holds_up_only_its_own_ref"
-KILLS = "tests/test_kills.py"
-POWER = "tests/test_power.py"
-FAILING = "tests/test_failing_disk.py"
-RESTORE = "tests/test_restore.py"
-HOSTILE = "tests/test_hostile_checkpoints.py"
+FSYNCS = "tests/store/test_store_processes.py::test_how_often_the_disk_is_asked_to_be_sure"
+LEAF = "tests/store/test_git_housekeeping.py::test_a_leaf_leads_to_whole_objects_and_never_goes_back_for_who_starts"
+STRANGER = "tests/git/test_ref_writer.py::test_a_strangers_lock_holds_up_only_its_own_ref"
+KILLS = "tests/store/test_kills.py"
+POWER = "tests/store/test_power_cuts.py"
+FAILING = "tests/store/test_failing_disk.py"
+RESTORE = "tests/workspace/test_restore.py"
+HOSTILE = "tests/workspace/test_hostile_checkpoints.py"
 
-SERVER = "tests/test_server.py"
-GATE = "tests/test_gate.py::test_our_push_holds_back_what_would_take_a_secret_along_and_sends_the_rest"
+SERVER = "tests/server/test_server.py"
+GATE = "tests/sync/test_outgoing_secrets.py::test_our_push_holds_back_what_would_take_a_secret_along_and_sends_the_rest"
 
-NO_HOOKS = "tests/test_sync_without_hooks.py"
+NO_HOOKS = "tests/sync/test_sync_without_hooks.py"
 
 BREAKS = [
     # -- receiving
@@ -107,28 +107,28 @@ BREAKS = [
         "purge/unpublished_backup.py",
         "    if not lost:",
         "    if lost or True:",
-        "tests/test_only_here.py::test_what_was_imported_here_too_is_set_aside_and_both_have_the_same",
+        "tests/purge/test_unpublished_backup.py::test_what_was_imported_here_too_is_set_aside_and_both_have_the_same",
     ),
     one(
         "lines are brought together before a purge",
         "sync/tombstone_merge.py",
         "moved = purging.apply(store).moved",
         "moved: tuple[str, ...] = ()",
-        "tests/test_simulation.py::test_a_purge_forks_no_line",
+        "tests/sync/test_simulation.py::test_a_purge_forks_no_line",
     ),
     one(
         "a tombstone says when it was made",
         "sessions/tombstone.py",
         "at_ms=node.author_seconds * 1000,",
         "at_ms=node.author_seconds * 1000 + __import__('time').time_ns() % 1000000,",
-        "tests/test_simulation.py::test_a_purge_forks_no_line",
+        "tests/sync/test_simulation.py::test_a_purge_forks_no_line",
     ),
     one(
         "the refs of a session go apart",
         "sync/transport.py",
         "groups.setdefault(refs.session_of(ref) or ref, []).append(ref)",
         "groups.setdefault(ref, []).append(ref)",
-        "tests/test_sync.py::test_the_refs_of_a_session_go_together_however_small_the_chunks",
+        "tests/sync/test_sync.py::test_the_refs_of_a_session_go_together_however_small_the_chunks",
     ),
     # -- acknowledging
     one(
@@ -143,21 +143,21 @@ BREAKS = [
         "store/journal.py",
         'write_all(newest.fd, b"".join((journal_frames.MAGIC, length, digest, payload)), newest.end)',
         "pass",
-        "tests/test_store_processes.py::test_an_entry_of_another_process_is_seen_without_a_flush",
+        "tests/store/test_store_processes.py::test_an_entry_of_another_process_is_seen_without_a_flush",
     ),
     one(
         "a failed record is not blanked",
         "store/journal.py",
         "            self._blank(newest)\n            raise",
         "            self._failed = True\n            raise",
-        "tests/test_journal.py",
+        "tests/store/test_journal.py",
     ),
     one(
         "a file whose fsync failed is written again",
         "store/journal.py",
         "newest is None or newest.damaged or self._failed",
         "newest is None or newest.damaged",
-        "tests/test_journal.py",
+        "tests/store/test_journal.py",
     ),
     Break(
         "records are not chained",
@@ -172,28 +172,28 @@ BREAKS = [
                 "file.last, file.end, file.unsure = file.end, start + length, not locked",
             ),
         ),
-        ("tests/test_journal.py",),
+        ("tests/store/test_journal.py",),
     ),
     one(
         "the salt is always the same",
         "store/journal.py",
         "salt = secrets.token_bytes(journal_frames.SALT_BYTES)",
         "salt = bytes(journal_frames.SALT_BYTES)",
-        "tests/test_journal.py",
+        "tests/store/test_journal.py",
     ),
     one(
         "a digest is not compared",
         "store/journal.py",
         "if hash_of(file.digest + raw[4:8] + payload) != raw[8:]:",
         "if False:",
-        "tests/test_journal.py",
+        "tests/store/test_journal.py",
     ),
     one(
         "a number comes twice",
         "store/journal.py",
         "number = self._newest.number + 1 if self._newest else 1",
         "number = self._newest.number if self._newest else 1",
-        "tests/test_journal.py",
+        "tests/store/test_journal.py",
     ),
     one(
         "the newest journal file goes first",
@@ -201,7 +201,7 @@ BREAKS = [
         "for number in sorted(numbers):",
         "for number in sorted(numbers, reverse=True):",
         KILLS,
-        "tests/test_journal.py",
+        "tests/store/test_journal.py",
     ),
     # -- handing over to git
     Break(
@@ -236,7 +236,7 @@ BREAKS = [
         '    keep(owner, directory / f"{name}.keep", sync=sync)\n',
         "",
         STRANGER,
-        "tests/test_pack.py",
+        "tests/git/test_pack_writer.py",
     ),
     one(
         "the folder of packs is not synced",
@@ -257,35 +257,35 @@ BREAKS = [
         "git/ref_writer.py",
         "if held in ours or held == new else False",
         "if True else False",
-        "tests/test_refwriter.py",
+        "tests/git/test_ref_writer.py",
     ),
     one(
         "a ref is deleted while git packs refs",
         "git/ref_writer.py",
         "        for _ in range(_TURNS):\n",
         "        self._unlink(names)\n        for _ in range(_TURNS):\n",
-        "tests/test_refwriter.py",
+        "tests/git/test_ref_writer.py",
     ),
     one(
         "a ref that git packs while it is deleted is forgotten",
         "git/ref_writer.py",
         "                if packed_refs.values(data).keys().isdisjoint(names):\n",
         "                if _ or packed_refs.values(data).keys().isdisjoint(names):\n",
-        "tests/test_refwriter.py",
+        "tests/git/test_ref_writer.py",
     ),
     one(
         "anybody's lock is broken",
         "git/ref_locks.py",
         "if os.path.samestat(os.stat(lock), os.stat(self.proof(name))):",
         "if True:",
-        "tests/test_refwriter.py",
+        "tests/git/test_ref_writer.py",
     ),
     one(
         "a directory that git removed is an error",
         "git/ref_writer.py",
         "        except (FileNotFoundError, NotADirectoryError):\n            directory = directory.parent",
         "        except NotADirectoryError:\n            directory = directory.parent",
-        "tests/test_refwriter.py",
+        "tests/git/test_ref_writer.py",
     ),
     # -- reading beside writers
     one(
@@ -294,28 +294,28 @@ BREAKS = [
         "            return staging.value(name)\n        self.pending.tail()\n        return self.value(name)",
         "            return staging.value(name)\n        seen = self.git.ref(name)\n        self.pending.tail()\n"
         "        chain = self.pending.overlay.chains.get(name)\n        return chain[-1] if chain else seen",
-        "tests/test_store_processes.py::test_a_flush_between_the_two_looks_of_a_reader_hides_nothing",
+        "tests/store/test_store_processes.py::test_a_flush_between_the_two_looks_of_a_reader_hides_nothing",
     ),
     one(
         "an object that is missing is not looked for twice",
         "store/reading.py",
         "        except (MissingObject, Corrupt):\n            self.pending.tail()\n",
         "        except (MissingObject, Corrupt):\n            pass\n",
-        "tests/test_store_processes.py::test_an_object_of_another_process_is_found_by_its_name_alone",
+        "tests/store/test_store_processes.py::test_an_object_of_another_process_is_found_by_its_name_alone",
     ),
     one(
         "packed-refs of this moment are believed",
         "git/ref_reader.py",
         "seen if stat.st_mtime_ns < fresh else None",
         "seen",
-        "tests/test_refwriter.py",
+        "tests/git/test_ref_writer.py",
     ),
     one(
         "a transaction asks git twice",
         "store/staging.py",
         "if name not in self._seen:",
         "if True:",
-        "tests/test_refwriter.py",
+        "tests/git/test_ref_writer.py",
     ),
     # -- one at a time
     one(
@@ -323,42 +323,42 @@ BREAKS = [
         "store/lock.py",
         "                    ) from None\n                time.sleep",
         "                    ) from None\n                return\n                time.sleep",
-        "tests/test_winners.py::test_one_of_two_takes_a_name",
+        "tests/store/test_concurrent_creation.py::test_one_of_two_takes_a_name",
     ),
     one(
         "a forked child goes on with its parent's files",
         "store/git_store.py",
         "if os.getpid() != opened.pid and not self._closed:",
         "if False:",
-        "tests/test_store_processes.py::test_a_forked_child_and_its_parent_go_on_as_two_processes",
+        "tests/store/test_store_processes.py::test_a_forked_child_and_its_parent_go_on_as_two_processes",
     ),
     one(
         "a forked child may end its parent's transaction",
         "store/writing.py",
         "if staging is not self._reading.staging or os.getpid() != self._pid:",
         "if staging is not self._reading.staging:",
-        "tests/test_store_processes.py::test_a_child_forked_within_a_transaction_cannot_end_it",
+        "tests/store/test_store_processes.py::test_a_child_forked_within_a_transaction_cannot_end_it",
     ),
     one(
         "threads share a connection to the catalogue",
         "api/catalogues.py",
         "me = (os.getpid(), threading.get_ident())",
         "me = (os.getpid(), 0)",
-        "tests/test_writers.py::test_threads_share_one_store_and_its_sessions",
+        "tests/store/test_concurrent_writers.py::test_threads_share_one_store_and_its_sessions",
     ),
     one(
         "the catalogue is opened without patience",
         "index/derived.py",
         'if "locked" not in str(error) or time.monotonic() > deadline:',
         "if True:",
-        "tests/test_index.py::test_who_opens_it_while_another_begins_it_waits",
+        "tests/index/test_catalogue.py::test_who_opens_it_while_another_begins_it_waits",
     ),
     one(
         "who asked to be refused follows",
         "sessions/session.py",
         "if expected is None or expected.oid == seen:",
         "if True:",
-        "tests/test_writers.py::test_who_saw_an_older_leaf_goes_beside_or_is_refused_and_nothing_else",
+        "tests/store/test_concurrent_writers.py::test_who_saw_an_older_leaf_goes_beside_or_is_refused_and_nothing_else",
     ),
     # -- bytes and words of others
     one(
@@ -366,49 +366,49 @@ BREAKS = [
         "git/repository.py",
         "if len(data) != size or oid_of(kind, data) != oid:",
         "if len(data) != size:",
-        "tests/test_damage.py",
+        "tests/git/test_damaged_files.py",
     ),
     one(
         "no object is too large",
         "git/pack_reader.py",
         "if size > self._bytes_max:",
         "if False:",
-        "tests/test_packs.py",
+        "tests/git/test_pack_reader.py",
     ),
     one(
         "packed-refs are not checked",
         "git/ref_reader.py",
         "good = [line for line in lines if packed_refs.is_line(line)]",
         "good = lines",
-        "tests/test_hostile_bytes.py",
+        "tests/git/test_hostile_bytes.py",
     ),
     one(
         "a pack that is being written has a name that git sweeps up",
         "git/pack_writer.py",
         'TEMPORARY = "gitsession-tmp-"',
         'TEMPORARY = "tmp_gitsession_"',
-        "tests/test_beside_git.py::test_what_the_user_has_git_do_beside_writers_loses_nothing",
+        "tests/store/test_git_housekeeping.py::test_what_the_user_has_git_do_beside_writers_loses_nothing",
     ),
     one(
         "a journal names a ref outside of the store",
         "store/journal.py",
         "            _check_move(name, old, new)\n",
         "",
-        "tests/test_journal.py",
+        "tests/store/test_journal.py",
     ),
     one(
         "words are printed as they are",
         "cli/output.py",
         "    safe = clean(text)\n    return click",
         "    safe = text\n    return click",
-        "tests/test_terminal.py",
+        "tests/cli/test_terminal.py",
     ),
     one(
         "a direction may be turned around",
         "codec/text.py",
         "\\u2028-\\u202e",
         "\\u2028-\\u2029",
-        "tests/test_terminal.py",
+        "tests/cli/test_terminal.py",
     ),
     Break(
         "the proof of a lock goes before the lock",
@@ -464,28 +464,28 @@ BREAKS = [
         "repair/repair.py",
         "found is not None and oid_of(*found) == oid",
         "found is not None",
-        "tests/test_repair.py",
+        "tests/repair/test_repair.py",
     ),
     one(
         "a store is open to others",
         "store/create.py",
         "    path.chmod(0o700)",
         "    path.chmod(0o755)",
-        "tests/test_hostile_store.py",
+        "tests/store/test_hostile_store.py",
     ),
     one(
         "a damaged row of the index is believed",
         "index/rows.py",
         "row.proof() == proof",
         "row.proof() is not None",
-        "tests/test_context.py::test_a_context_shows_nothing_that_a_damaged_index_says",
+        "tests/context/test_context.py::test_a_context_shows_nothing_that_a_damaged_index_says",
     ),
     one(
         "what a damaged index says was said is believed",
         "index/rows.py",
         "found is None or found[1] != _proof_of_said(row, found[0])",
         "found is None",
-        "tests/test_context.py::test_what_was_said_is_not_taken_from_a_damaged_index",
+        "tests/context/test_context.py::test_what_was_said_is_not_taken_from_a_damaged_index",
     ),
     # -- files written back
     one(
@@ -590,14 +590,14 @@ BREAKS = [
         "workspace/names.py",
         "    if escape(name) != text:",
         "    if False:",
-        "tests/test_names.py",
+        "tests/workspace/test_file_names.py",
     ),
     one(
         "a short name of git's files is not known",
         "workspace/names.py",
         '("gi7eba", "gi7d29")',
         '("gi7eba",)',
-        "tests/test_names.py",
+        "tests/workspace/test_file_names.py",
     ),
     # -- whose change was whose, and taking it back
     one(
@@ -605,77 +605,77 @@ BREAKS = [
         "checkpoints/attribution.py",
         "entry.phase not in (AFTER, REWIND)",
         "entry.phase not in (BEFORE, AFTER, REWIND)",
-        "tests/test_timeline.py",
+        "tests/checkpoints/test_attribution.py",
     ),
     one(
         "what had been left out is the session's when it is seen",
         "checkpoints/attribution.py",
         "                and not _is_within(path, left_out)\n",
         "",
-        "tests/test_timeline.py",
+        "tests/checkpoints/test_attribution.py",
     ),
     one(
         "what others changed between its changes is taken back",
         "checkpoints/deciding.py",
         " and last - first + 1 == len(ours):",
         ":",
-        "tests/test_deciding.py",
+        "tests/checkpoints/test_rewind_decisions.py",
     ),
     one(
         "what another session says it changed is taken back",
         "checkpoints/deciding.py",
         "    is_shared = is_ours and any(touches[number].now in claimed for number in ours)\n",
         "    is_shared = False\n",
-        "tests/test_rewind.py::test_what_two_sessions_say_they_changed_at_one_time_is_neithers_to_take_back",
+        "tests/checkpoints/test_rewind.py::test_what_two_sessions_say_they_changed_at_one_time_is_neithers_to_take_back",
     ),
     one(
         "what another session made of it, and we went on with, is taken back",
         "checkpoints/deciding.py",
         "any(touches[number].now in claimed for number in ours)",
         "now in claimed",
-        "tests/test_two_agents.py::test_what_one_went_on_with_after_both_had_seen_it_is_not_taken_back_beyond_the_other",
+        "tests/checkpoints/test_two_agents.py::test_what_one_went_on_with_after_both_had_seen_it_is_not_taken_back_beyond_the_other",
     ),
     one(
         "what another session made of it within our call, and we wrote over, is taken back",
         "checkpoints/claims.py",
         "        if touch.ours and within and within[-1] != touch.was:\n",
         "        if False:\n",
-        "tests/test_two_agents.py::test_what_the_other_wrote_within_a_call_that_then_wrote_over_it_is_not_taken_back",
+        "tests/checkpoints/test_two_agents.py::test_what_the_other_wrote_within_a_call_that_then_wrote_over_it_is_not_taken_back",
     ),
     one(
         "what a call did counts as there when it was made",
         "checkpoints/at.py",
         "        if point.entry.target != here or point.entry.phase != BEFORE:",
         "        if point.entry.target != here:",
-        "tests/test_checkpoint_line.py",
+        "tests/checkpoints/test_checkpoint_history.py",
     ),
     one(
         "a call that never ended claims what comes after another has ended",
         "live/calls.py",
         'later in ("", name)]',
         "True]",
-        "tests/test_drain.py",
+        "tests/live/test_ingest.py",
     ),
     one(
         "an end without a beginning is the session's",
         "live/calls.py",
         "(AFTER, event.call) if name in running else (BEFORE, event.call)",
         "(AFTER, event.call)",
-        "tests/test_drain.py",
+        "tests/live/test_ingest.py",
     ),
     one(
         "a look is taken in behind a newer one",
         "live/ingesting.py",
         "newest is not None and newest.entry.at_ms >= event.at_ms",
         "False",
-        "tests/test_drain.py",
+        "tests/live/test_ingest.py",
     ),
     one(
         "a damaged checkpoint stops all that come after it",
         "checkpoints/history.py",
         "    except DAMAGE:\n        is_lost = True",
         "    except ZeroDivisionError:\n        is_lost = True",
-        "tests/test_checkpoint_line.py",
+        "tests/checkpoints/test_checkpoint_history.py",
     ),
     one(
         "a rewind writes without a note of it",
@@ -685,14 +685,14 @@ BREAKS = [
         "    return dataclasses.replace(done, outcomes=_all(plan.changes",
         "        done = _carry_out(store, session, root, intent, None, levels)\n"
         "    return dataclasses.replace(done, outcomes=_all(plan.changes",
-        "tests/test_rewind.py::test_while_one_has_not_ended_another_is_refused_and_names_it",
+        "tests/checkpoints/test_rewind.py::test_while_one_has_not_ended_another_is_refused_and_names_it",
     ),
     one(
         "undo takes the line of checkpoints back",
         "checkpoints/history.py",
         "    move = tx.advance if isinstance(tx, Recorder) else tx.move\n",
         "    move = tx.move\n",
-        "tests/test_rewind.py::test_undo_brings_back_the_very_state_before_and_redo_the_one_after",
+        "tests/checkpoints/test_rewind.py::test_undo_brings_back_the_very_state_before_and_redo_the_one_after",
     ),
 ]
 

@@ -15,6 +15,7 @@ from faults.bench import bench
 from faults.shim import TMPFS
 from goldens import golden
 from hypothesis import HealthCheck, settings
+from places import TESTS
 from promises import Account, faults
 from written import written
 
@@ -59,14 +60,18 @@ def isolated_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "promise(name): a promise of tests/promises.py that this test tries to break")
+    config.addinivalue_line("markers", "promise(name): a promise that this test tries to break")
+    config.addinivalue_line("markers", "real: runs the released program of an agent, where it is installed")
     config.pluginmanager.register(Account())
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job: our programs would inherit it
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A test that hangs is a test that fails, where the plugin that can tell is installed."""
+    """Mark the tests of real agents; a test that hangs fails, where the plugin that can tell is installed."""
+    for item in items:
+        if item.path.is_relative_to(TESTS / "real"):
+            item.add_marker(pytest.mark.real)
     if config.pluginmanager.hasplugin("timeout"):
         for item in items:
             if item.get_closest_marker("timeout") is None:

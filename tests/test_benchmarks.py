@@ -9,6 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from places import ROOT
 
 from benchmarks import fsyncs, page, results
 from benchmarks.figures import Curve, Found, Line, Plot, Spread, Table
@@ -16,7 +17,6 @@ from benchmarks.peers import MODULES, PEERS, Peer
 from benchmarks.results import Results
 from benchmarks.rows import ROWS
 
-ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 ONE = Spread(1.0, 1.0, 1.0)
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 from builders import header, said
+from places import ROOT
 
 from gitsession.cli.app import COMMANDS
 
-ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 WITH_COMMANDS = [page for page in PAGES if "```console" in page.read_text()]
 

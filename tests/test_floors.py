@@ -4,6 +4,7 @@ import ast
 from pathlib import Path
 
 import pytest
+from places import TESTS
 
 import gitsession
 
@@ -226,3 +227,15 @@ def test_loading_the_package_loads_nothing_heavy():
     names = {name.split(".")[0] for node in top if node not in lazy for _, name in imports_of("__init__.py", node)}
     assert not names & heavy
     assert "gitsession" not in names
+
+
+@pytest.mark.parametrize("folder", ["tests", "benchmarks"])
+def test_no_test_is_imported(folder):
+    """A helper that two files need is in tests/support/: a test can move and change without the others."""
+    importers = [
+        f"{path.relative_to(TESTS.parent)}:{line} -> {name}"
+        for path in sorted((TESTS.parent / folder).rglob("*.py"))
+        for line, name in imports_of(path.name, ast.parse(path.read_text("utf-8")))
+        if any(part.startswith("test_") for part in name.split("."))
+    ]
+    assert importers == []

@@ -3,9 +3,9 @@
 import ast
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
+from places import ROOT
 from strategies import fields_of
 
 from gitsession.codec import cbor, digest, holes, lift, message, payload
@@ -20,7 +20,7 @@ from gitsession.sessions import session_ids as names
 from gitsession.store import refs
 from gitsession.workspace import names as file_names
 
-PAGE = (Path(__file__).parent.parent / "docs" / "format.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "format.md").read_text("utf-8")
 ENTRY = Message(at_ms=1_000, role="user", content=(Text("hi"),))
 NONCE = bytes(16)
 

@@ -35,12 +35,13 @@ import goldens
 import opencode_files
 import pytest
 from builders import SHARED, bring, entry, joined, label, named, pi_file, said, slot, talk
+from places import TESTS
 from secret_shapes import a_token
 
 import gitsession
 from gitsession import Entry, GitSessionError, Message, Store
 
-RECORD = Path(__file__).with_name("oracle.json")
+RECORD = TESTS / "oracle.json"
 MODE = os.environ.get("GITSESSION_ORACLE", "")  # read here: each test runs without the variables of the user
 DUMP = Path.cwd() / "oracle.dump"
 START_NS = 1_769_904_000 * 10**9

@@ -5,16 +5,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from places import ROOT, TESTS
 from promises import PROMISES
 
 from benchmarks.deep.__main__ import found
 from benchmarks.mutants import BREAKS, Break
-
-TESTS = Path(__file__).parent
-CHECKOUT = TESTS.parent
 
 
 def marks_in(source: str) -> Iterator[str]:
@@ -24,7 +21,8 @@ def marks_in(source: str) -> Iterator[str]:
             yield from (word.value for word in node.args if isinstance(word, ast.Constant))
 
 
-MARKED_IN = {path.name: set(marks_in(path.read_text("utf-8"))) for path in TESTS.glob("test_*.py")}
+FILES = TESTS.rglob("test_*.py")
+MARKED_IN = {path.relative_to(ROOT).as_posix(): set(marks_in(path.read_text("utf-8"))) for path in FILES}
 MARKED = set().union(*MARKED_IN.values())
 
 
@@ -33,7 +31,7 @@ def rows_of(page: str) -> Iterator[tuple[str, str]]:
     for promises, files in re.findall(r"^\| (P[^|]*) \| ([^|]*) \|", page, re.MULTILINE):
         for first, last in re.findall(r"P(\d+)(?:–P(\d+))?", promises):
             for number in range(int(first), int(last or first) + 1):
-                yield from ((f"P{number}", name) for name in re.findall(r"`tests/(\w+\.py)`", files))
+                yield from ((f"P{number}", name) for name in re.findall(r"`(tests/[\w/]+\.py)`", files))
 
 
 @pytest.mark.parametrize("promise", PROMISES)
@@ -46,7 +44,7 @@ def test_no_mark_is_of_a_promise_that_nobody_made():
 
 
 def test_the_page_names_for_each_promise_files_that_try_to_break_it():
-    rows = list(rows_of((CHECKOUT / "docs/reliability.md").read_text("utf-8")))
+    rows = list(rows_of((ROOT / "docs/reliability.md").read_text("utf-8")))
     assert {promise for promise, _ in rows} == set(PROMISES)
     for promise in PROMISES:
         assert any(promise in MARKED_IN[name] for named, name in rows if named == promise), promise
@@ -60,13 +58,13 @@ def test_every_deep_module_says_which_promises_it_tries_to_break():
 
 @pytest.mark.parametrize("each", BREAKS, ids=lambda each: each.name)
 def test_what_is_broken_on_purpose_is_still_there_and_so_are_the_tests_that_must_see_it(each: Break):
-    text = (CHECKOUT / "gitsession" / each.file).read_text("utf-8")
+    text = (ROOT / "gitsession" / each.file).read_text("utf-8")
     for old, new in each.edits:
         assert text.count(old) == 1, old
         text = text.replace(old, new)
     for test in each.tests:
         file, _, name = test.partition("::")
-        assert f"def {name}" in (CHECKOUT / file).read_text("utf-8")
+        assert f"def {name}" in (ROOT / file).read_text("utf-8")
 
 
 def test_marks_are_found_on_functions_and_on_classes_made_by_others():

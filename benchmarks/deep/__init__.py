@@ -18,4 +18,4 @@ from typing import TypeAlias
 
 Fault: TypeAlias = Callable[[], int | None]
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+sys.path[:0] = [str(Path(__file__).resolve().parents[2] / "tests" / each) for each in ("support", "")]

@@ -9,8 +9,7 @@ from functools import partial
 
 from faults.bench import Bench
 from faults.shim import Fault as At
-from faults.work import WORKLOADS
-from test_failing_disk import SHARES, TRIED_AGAIN
+from faults.work import SHARES, TRIED_AGAIN, WORKLOADS
 
 from benchmarks.deep import Fault
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from test_full_disk import FAILURES, SIZES, fill_disk
+from faults.full import FAILURES, SIZES, fill_disk
 
 from benchmarks.deep import Fault
 

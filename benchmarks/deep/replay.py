@@ -8,7 +8,7 @@ from itertools import count
 
 from faults.bench import Bench
 from faults.crash import Model
-from test_power import REPLAYED
+from faults.work import REPLAYED
 
 from benchmarks.deep import Fault
 

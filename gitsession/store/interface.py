@@ -1,7 +1,7 @@
 """What the floors above may ask of a store. Bytes and ids cross this door.
 
 Two stores keep this contract: ``store.git_store.GitStore`` on disk, and ``store.memory.MemoryStore`` for tests.
-One suite (tests/test_store_contract.py) judges both.
+One suite (tests/store/test_store_contract.py) judges both.
 """
 
 from __future__ import annotations

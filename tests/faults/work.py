@@ -299,3 +299,13 @@ def append_for_ever(git_dir: str, flush_every: int = 20) -> None:
         number += 1
         if number % flush_every == 0:
             store.flush()
+
+
+REPLAYED = [name for name in WORKLOADS if name not in ("large", "maintain")]
+"""A large write says nothing that a small one does not, and git writes packed objects without telling us how."""
+
+
+SHARES = {"eio": 0.02, "enospc": 0.02, "edquot": 0.01, "eintr": 0.02, "short": 0.06, "eio-on": 0.01, "enospc-on": 0.01}
+"""Of all calls; the deep run (benchmarks/deep) makes it all of them."""
+
+TRIED_AGAIN = ("append", "names", "import", "raw", "compact", "from")

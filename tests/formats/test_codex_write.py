@@ -1,0 +1,258 @@
+"""Sessions as rollouts: codex's own as they are, what was made here behind them, and those of other agents."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import Clock, bring, exported, pi_file, session, talk
+from codex_files import call, event, message, output, rolled_back, rollout, turn, user
+from codex_outgoing import HEADER, line_of, own
+from codex_threads import CHILD_FILE, PARENT_FILE
+
+from gitsession import Store
+from gitsession.context import fold
+from gitsession.context.line import Line
+from gitsession.context.providers import codex as as_codex
+from gitsession.formats import FORMATS
+from gitsession.formats.base.outgoing import Leaving, Outgoing, Written
+from gitsession.formats.base.places import Workspace
+from gitsession.formats.codex import agent as codex
+from gitsession.formats.codex.write_items import SUMMARY_PREFIX
+from gitsession.model import entries
+from gitsession.model.blocks import File, Image, OtherBlock, Text, Thinking, ToolCall
+from gitsession.model.entries import Compaction, Entry, Message, Reset, Title
+from gitsession.store.memory import MemoryStore
+
+
+def payloads(written: Written, kind: str) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in written.data.splitlines()]
+    return [line["payload"] for line in lines if line["type"] == kind]
+
+
+CALL = ToolCall("call_1|fc_1", "my tool", {"path": "é"})
+PICTURE = Image(b"\x89PNG", "image/png")
+
+WORDS: dict[str, tuple[Entry, list[dict[str, Any]]]] = {
+    "the user": (Message.user("hi"), [message("user", "hi")]),
+    "a picture": (
+        Message.user([Text("see"), PICTURE]),
+        [{"type": "message", "role": "user", "content": [
+            {"type": "input_text", "text": "see"},
+            {"type": "input_image", "image_url": "data:image/png;base64,iVBORw=="},
+        ]}],
+    ),
+    "a file of text": (Message.user([File("a.py", data=b"x")]), [message("user", '<file name="a.py">\nx\n</file>')]),
+    "a file of bytes": (Message.user([File("a.bin", data=b"\xff")]), [message("user", "[file a.bin]")]),
+    "words and a call": (
+        Message.assistant([Text("look"), CALL], provider="anthropic"),
+        [message("assistant", "look"),
+         {"type": "function_call", "name": "my_tool", "arguments": '{"path": "é"}', "call_id": "call_1"}],
+    ),
+    "a result": (
+        Message.tool(CALL, "ok"), [{"type": "function_call_output", "call_id": "call_1", "output": "ok"}],
+    ),
+    "a result with a picture": (
+        Message.tool(CALL, [Text("ok"), PICTURE]),
+        [{"type": "function_call_output", "call_id": "call_1", "output": [
+            {"type": "input_text", "text": "ok"},
+            {"type": "input_image", "image_url": "data:image/png;base64,iVBORw=="},
+        ]}],
+    ),
+    "codex's own reasoning": (
+        Message.assistant([Thinking("hm", '{"type":"reasoning","id":"rs_1","summary":[]}')]),
+        [{"type": "reasoning", "id": "rs_1", "summary": []}],
+    ),
+    "another's reasoning": (Message.assistant([Thinking("hm", "sig")], provider="anthropic"), []),
+    "a search of codex's provider": (
+        Message.assistant([OtherBlock({"type": "web_search_call"})]), [{"type": "web_search_call"}],
+    ),
+    "a system message": (Message(role="system", content=(Text("be kind"),)), [message("developer", "be kind")]),
+    "what the model never sees": (entries.Custom(custom_type="x"), []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("entry", "items"), WORDS.values(), ids=WORDS)
+def test_an_entry_in_codex_s_words(entry: Entry, items: list[dict[str, Any]]) -> None:
+    assert payloads(codex.write(line_of(entry)), "response_item") == items
+
+
+def test_what_was_said_is_shown_on_the_screen_too() -> None:
+    written = codex.write(line_of(Message.user("hi"), Message.assistant("yo")))
+    assert payloads(written, "event_msg") == [
+        {"type": "user_message", "message": "hi", "images": []}, {"type": "agent_message", "message": "yo"},
+    ]
+
+
+def test_a_long_id_of_a_call_is_one_that_the_api_takes_and_its_result_has_the_same() -> None:
+    long = ToolCall("x" * 90, "f", {})
+    written = codex.write(line_of(Message.assistant([long]), Message.tool(long, "ok")))
+    asked, answered = payloads(written, "response_item")
+    assert asked["call_id"] == answered["call_id"]
+    assert len(asked["call_id"]) <= 64
+
+
+def test_the_header_has_what_codex_asks_for_and_no_provider() -> None:
+    (header,) = payloads(codex.write(line_of(Message.user("hi"))), "session_meta")
+    assert header == {
+        "id": codex.resume_command(HEADER.source_id or "")[2], "timestamp": "2026-11-21T20:34:22.452Z", "cwd": "/work",
+        "originator": "gitsession", "cli_version": "0.0.0", "source": "cli",
+    }
+    place = codex.place(HEADER, Workspace("/work"))
+    assert place == f"sessions/2026/11/21/rollout-2026-11-21T20-34-22-{header['id']}.jsonl"
+    assert codex.split(codex.write(line_of(Message.user("hi"))).data).source_id == header["id"]
+
+
+def test_a_compaction_is_a_list_of_summary_and_what_was_kept() -> None:
+    written = codex.write(line_of(Message.user("a"), Message.user("b"), Compaction(summary="S", first_kept="k1")))
+    assert payloads(written, "compacted") == [{
+        "message": f"{SUMMARY_PREFIX}\nS",
+        "replacement_history": [message("user", f"{SUMMARY_PREFIX}\nS"), message("user", "b")],
+    }]  # fmt: skip
+
+
+def test_a_reset_is_a_list_of_nothing_and_a_title_a_name() -> None:
+    written = codex.write(line_of(Message.user("a"), Reset(), Title(title="N")))
+    assert payloads(written, "compacted") == [{"message": "", "replacement_history": []}]
+    assert payloads(written, "event_msg")[-1] == {"type": "thread_name_updated", "thread_name": "N"}
+
+
+def test_what_codex_cannot_say_is_noted() -> None:
+    left = Outgoing(
+        session=HEADER,
+        entries=(
+            Leaving(key="a", below=None, entry=Message.user("a")),
+            Leaving(key="b", below="a", entry=Message.user("b")),
+            Leaving(key="c", below="a", entry=entries.ModelChange(provider="p", model="m")),
+        ),
+        leaf="c",
+        labels=(entries.Label(target="a", label="L"),),
+    )
+    written = codex.write(left)
+    assert written.notes == {
+        "entries of other branches, which are left out": 1,
+        "model change entries, which are left out": 1,
+        "labels, which are left out": 1,
+    }
+    assert payloads(written, "response_item") == [message("user", "a")]
+
+
+def test_nothing_at_all_is_a_header() -> None:
+    assert len(codex.write(line_of()).lines) == 1
+
+
+def test_half_a_character_is_written_as_what_it_is_not() -> None:
+    assert payloads(codex.write(line_of(Message.user("\ud83d\ude00 \ud800"))), "response_item") == [
+        message("user", "\U0001f600 \ufffd"),
+    ]
+
+
+# ---- codex's own files
+
+
+def test_what_was_made_here_stands_behind_codex_s_own_lines() -> None:
+    data = rollout(user("a"), rolled_back(0))
+    written = codex.write(own(data, Message.user("ours"))).data
+    assert written.startswith(data)
+    assert payloads(codex.write(own(data, Message.user("ours"))), "response_item")[-1] == message("user", "ours")
+
+
+def test_in_a_file_that_numbers_its_lines_ours_go_on() -> None:
+    data = rollout(user("a"), event("thread_name_updated", thread_name="N"), first=0)
+    written = codex.write(own(data, Message.user("x"), Message.user("y"))).data
+    lines = [json.loads(line) for line in written.splitlines()]
+    assert [line["ordinal"] for line in lines] == list(range(len(lines)))
+    assert [line["type"] for line in lines[-2:]] == ["response_item", "response_item"]
+
+
+def test_beside_the_end_of_the_file_only_the_way_is_written_and_no_roll_back() -> None:
+    data = rollout(turn("t1"), turn("t2"), rolled_back(1), turn("t3"))
+    end_of_t2 = next(str(r.line) for r in codex.split(data).records if codex.headline(r.payload).words == "A t2")
+    said = payloads(codex.write(own(data, Message.user("on"), leaf_at=end_of_t2)), "response_item")
+    assert [item["content"][0]["text"] for item in said] == ["U t1", "A t1", "U t2", "A t2", "on"]
+    back = codex.split(codex.write(own(data, leaf_at=next(
+        str(r.line) for r in codex.split(data).records if codex.headline(r.payload).words == "A t3"))).data)
+    assert len(back.records) == len(codex.split(data).records)
+
+
+# ---- and back: what we wrote means the same
+
+
+def test_what_we_wrote_is_seen_by_codex_s_model_as_we_said_it() -> None:
+    said = [Message.user("hi"), Message.assistant([Text("look"), CALL]), Message.tool(CALL, "ok"),
+            Compaction(summary="S"), Message.user([Text("see"), PICTURE]), Message.assistant("done")]  # fmt: skip
+    store = MemoryStore()
+    data = codex.write(line_of(*said)).data
+    opened = session(store, bring(store, data, agent="codex").session)
+    assert exported(store, opened.id) == data
+    context = fold.context(Line(store, opened.leaf.oid if opened.leaf else None), "codex")
+    assert as_codex.request(context)["input"] == [
+        message("user", f"{SUMMARY_PREFIX}\nS"), *WORDS["a picture"][1], message("assistant", "done"),
+    ]
+
+
+# ---- through a store
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[Store]:
+    with Store.create(tmp_path / "store.git", clock=Clock()) as opened:
+        yield opened
+
+
+def said_in(data: bytes) -> list[str]:
+    """What codex's model would see of a file."""
+    store = MemoryStore()
+    line = Line(store, session(store, bring(store, data, agent="codex").session).leaf.oid)  # type: ignore[union-attr]
+    return [item.entry.text for item in fold.context(line, "codex").items if isinstance(item.entry, Message)]
+
+
+def test_a_session_begun_here_goes_to_codex(kept: Store) -> None:
+    made = kept.new_session(agent="mine", cwd="/work")
+    made.append(Message.user("hi"))
+    made.append(Message.assistant("yo"))
+    sent = kept.export(made.id, to="codex")
+    assert (sent.agent, said_in(sent.data)) == ("codex", ["hi", "yo"])
+
+
+def test_a_session_of_pi_goes_to_codex(kept: Store) -> None:
+    sid = kept.bring_in(FORMATS["pi"], pi_file(*talk("a", "b", "c"))).session
+    assert said_in(kept.export(sid, to="codex").data) == ["words of a", "words of b", "words of c"]
+
+
+def test_a_session_of_codex_goes_to_pi(kept: Store) -> None:
+    sid = kept.bring_in(codex, rollout(turn("t1"), call("c1"), output("c1"), rolled_back(1), turn("t2"))).session
+    data = kept.export(sid, to="pi").data
+    assert b"U t1" in data
+    assert FORMATS["pi"].split(data).problems == ()
+
+
+def test_what_was_made_here_goes_home_with_a_rollout_and_without_it_the_rollout_is_as_it_came(kept: Store) -> None:
+    data = rollout(turn("t1"))
+    sid = kept.bring_in(codex, data).session
+    assert kept.export(sid).data == data
+    kept.session(sid).append(Message.user("ours"))
+    assert said_in(kept.export(sid).data) == ["U t1", "A t1", "ours"]
+    assert kept.export(sid, as_it_came=True).data == data
+
+
+def test_of_a_fork_only_its_own_file_goes_home_and_all_of_it_to_others(kept: Store) -> None:
+    kept.bring_in(codex, PARENT_FILE)
+    sid = kept.bring_in(codex, CHILD_FILE).session
+    assert kept.export(sid).data == CHILD_FILE
+    kept.session(sid).append(Message.user("ours"))
+    sent = kept.export(sid)
+    assert sent.data.startswith(CHILD_FILE.rpartition(b'{"timestamp"')[0][:-1])
+    assert (sent.left_out, b"U t1" in sent.data, b"ours" in sent.data) == (0, False, True)
+    to_pi = kept.export(sid, to="pi").data
+    assert b"U t1" in to_pi
+    assert b"ours" in to_pi
+
+
+def test_thoughts_of_another_model_are_counted() -> None:
+    thoughts = [Thinking("hm", "signed"), Thinking("hm hm", None), Text("so")]
+    written = codex.write(line_of(Message.assistant(thoughts, provider="anthropic", model="m")))
+    assert written.notes == {"thoughts of another model, which are left out": 2}

@@ -1,0 +1,229 @@
+"""Packs read by our own lines: what git wrote comes out right, what nobody honest wrote is refused within bounds."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from builders import SHARED, bring, on_disk, pi_file, said, shared_files
+from damage import in_child
+from hostile_packs import BLOB, BOMB, HOSTILE, ONE, head, hostile
+from promises import Faults
+from raw import git, git_bytes
+
+from gitsession.errors import Corrupt, GitSessionError, MissingObject, Unavailable
+from gitsession.git.delta import apply
+from gitsession.git.objects import oid_of
+from gitsession.git.pack_index import File, PackIndex
+from gitsession.git.pack_reader import Packs
+from gitsession.git.pack_writer import _index, write_pack
+from gitsession.git.repository import GitDoor
+
+
+def objects_by_git(path: Path) -> dict[str, tuple[str, bytes]]:
+    raw = git_bytes(path, "cat-file", "--batch-all-objects", "--unordered", "--batch")
+    found, at = {}, 0
+    while at < len(raw):
+        end = raw.index(b"\n", at)
+        oid, kind, size = raw[at:end].decode().split()
+        found[oid] = kind, raw[end + 1 : end + 1 + int(size)]
+        at = end + 2 + int(size)
+    return found
+
+
+@pytest.mark.parametrize("how", [["-adf", "--depth=50", "--window=50"], ["-ad"], ["-adf", "--depth=0"]], ids=" ".join)
+def test_every_object_is_as_git_reads_it(tmp_path: Path, how: list[str]) -> None:
+    with on_disk(tmp_path / "store.git") as store:
+        parents = (None, *(f"e{n}" for n in range(150)))
+        bring(store, pi_file(*(said(f"e{n}", parents[n], f"much the same {n % 7} " * 40) for n in range(150))))
+        for file in shared_files("pi")[:2] if SHARED.exists() else []:
+            bring(store, file.read_bytes(), agent="pi", name=file.stem)
+    git(store.git_dir, "repack", *how)
+    packs = Packs(f"{store.git_dir}/objects", 1 << 30)
+    there = objects_by_git(store.git_dir)
+    assert {oid: packs.read(oid) for oid in there} == there
+    assert {oid: (kind, data) for oid, kind, data in packs.read_all(there)} == there
+    commits = {oid: found for oid, found in there.items() if found[0] == "commit"}
+    assert {oid: (kind, data) for oid, kind, data in packs.commits()} == commits
+    assert set(packs.oids()) == set(there)
+    assert packs.suspects() == {}
+
+
+# ---- packs that nobody honest wrote
+
+
+@pytest.mark.promise("P31")
+@pytest.mark.parametrize("entries", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_pack_is_refused_within_bounds(
+    tmp_path: Path, faults: Faults, entries: list[tuple[bytes, bytes]]
+) -> None:
+    packs = hostile(tmp_path, *entries)
+
+    def work(tell: Callable[[object], None]) -> None:
+        with pytest.raises((Corrupt, Unavailable)):
+            packs.read(ONE.hex())
+        assert ONE.hex() not in {oid for oid, *_ in (*packs.read_all([ONE.hex()]), *packs.commits())}
+        tell("refused")
+
+    with faults.one():
+        assert in_child(work, memory=160 << 20) == ["refused"]
+
+
+def test_a_name_is_not_found_where_one_ends_and_the_next_begins(tmp_path: Path) -> None:
+    first, second = b"\x11" + b"\0" * 9 + b"\x11" + b"U" * 9, b"\x11" + b"3" * 9 + b"D" * 10
+    sought = first[10:] + second[:10]
+    for listed, expected in (((first, second), None), ((first, second, sought), 7)):
+        path = tmp_path / f"{len(listed)}.idx"
+        path.write_bytes(_index([(raw, 0, 7 if raw == sought else 1) for raw in listed], bytes(20)))
+        assert PackIndex(str(path)).find(sought) == expected
+
+
+def test_pieces_read_among_others_are_those_of_the_file(tmp_path: Path) -> None:
+    data = os.urandom(100_000)
+    (tmp_path / "file").write_bytes(data)
+    file = File(str(tmp_path / "file"))
+    edges = [edge + step for edge in (0, 16_384, 32_768, 98_304, 100_000) for step in (-40, -1, 0, 1, 40)]
+    for offset in (edge for edge in edges if edge >= 0):
+        for count in (1, 32, 20_000):
+            assert file.read_among(offset, count) == data[offset : offset + count]
+    file.close()
+
+
+def test_an_honest_object_over_the_limit_is_refused_by_its_size(tmp_path: Path) -> None:
+    oid = oid_of("blob", bytes(65 << 20))
+    packs = hostile(tmp_path, (bytes.fromhex(oid), head(BLOB, 65 << 20) + BOMB))
+    with pytest.raises(Unavailable, match="limit"):
+        packs.read(oid)
+
+
+LOOSE = {
+    "65 MiB in 65 KiB, honestly": b"blob %d\0" % (65 << 20) + bytes(65 << 20),
+    "65 MiB that say they are ten bytes": b"blob 10\0" + bytes(65 << 20),
+    "ten bytes that say they are 2^62": b"blob %d\0" % (1 << 62) + bytes(10),
+    "ten bytes that say they are 10^23": b"blob %d\0" % 10**23 + bytes(10),
+    "a size below zero": b"blob -1\0" + bytes(10),
+    "a size in other digits": "blob ١٠\0".encode() + bytes(10),
+    "no head": bytes(100),
+}
+
+
+@pytest.mark.promise("P31")
+@pytest.mark.parametrize("data", LOOSE.values(), ids=LOOSE)
+def test_a_hostile_loose_object_is_refused_within_bounds(tmp_path: Path, faults: Faults, data: bytes) -> None:
+    oid = "ab" + "c" * 38
+    (tmp_path / "objects/ab").mkdir(parents=True)
+    (tmp_path / f"objects/ab/{oid[2:]}").write_bytes(zlib.compress(data, 9))
+    door = GitDoor(tmp_path, object_bytes_max=64 << 20)
+
+    def work(tell: Callable[[object], None]) -> None:
+        with pytest.raises((Corrupt, Unavailable)):
+            door.read(oid)
+        tell("refused")
+
+    with faults.one():
+        assert in_child(work, memory=64 << 20) == ["refused"]
+
+
+DELTAS = {
+    "empty": b"",
+    "no result": b"\5",
+    "against other bytes": b"\6\5\x90\5",
+    "an instruction that there is not": b"\5\5\0",
+    "a copy from behind the end": b"\5\5\x91\1\5",
+    "an insertion that is cut short": b"\5\5\5ab",
+    "a copy that is cut short": b"\5\5\x91",
+    "less than it says": b"\5\5\x90\4",
+    "more than it says": b"\5\5\x90\5\x90\1",
+    "a size of a hundred bytes": b"\xff" * 100,
+}
+
+
+@pytest.mark.parametrize("delta", DELTAS.values(), ids=DELTAS)
+def test_a_delta_that_does_not_fit_is_refused(delta: bytes) -> None:
+    with pytest.raises(ValueError):
+        apply(b"hello", delta, 1 << 20)
+
+
+# ---- what stands where packs stand
+
+
+def two_copies(tmp_path: Path) -> tuple[GitDoor, str, Path]:
+    """One object in a pack and loose; the pack's copy is damaged."""
+    (tmp_path / "objects/pack").mkdir(parents=True)
+    oid = oid_of("blob", b"hello")
+    write_pack(tmp_path / "objects", {oid: ("blob", b"hello")}, tmp_path / "keep")
+    [file] = tmp_path.glob("objects/pack/*.pack")
+    return GitDoor(tmp_path), oid, file
+
+
+def damaged(file: Path, at: int) -> None:
+    data = bytearray(file.read_bytes())
+    data[at] ^= 255
+    file.chmod(0o600)
+    file.write_bytes(data)
+
+
+def test_where_one_copy_is_damaged_the_other_is_read(tmp_path: Path) -> None:
+    door, oid, file = two_copies(tmp_path)
+    damaged(file, 14)
+    with pytest.raises(Corrupt, match=file.name):
+        door.read(oid)
+    assert list(door.read_all([oid])) == []
+    (tmp_path / f"objects/{oid[:2]}").mkdir()
+    (tmp_path / f"objects/{oid[:2]}/{oid[2:]}").write_bytes(zlib.compress(b"blob 5\0hello"))
+    assert door.read(oid) == ("blob", b"hello")
+
+
+@pytest.mark.parametrize("at", [3, 500, 1040, -30], ids=["magic", "fan-out", "name", "checksum of the pack"])
+def test_what_a_damaged_index_hides_is_not_called_missing(tmp_path: Path, at: int) -> None:
+    _, _, file = two_copies(tmp_path)
+    damaged(file.with_suffix(".idx"), at)
+    with pytest.raises(Corrupt, match=file.stem):
+        GitDoor(tmp_path).read("1" * 40)
+
+
+def test_a_pack_without_an_index_is_not_passed_over_in_silence(tmp_path: Path) -> None:
+    door, oid, file = two_copies(tmp_path)
+    file.with_suffix(".idx").unlink()
+    with pytest.raises(Corrupt, match=f"{file.name} is damaged: it has no index"):
+        GitDoor(tmp_path).read(oid)
+    assert door.read(oid) == ("blob", b"hello"), "an index that is open stays in use"
+
+
+def test_where_no_pack_is_damaged_a_missing_object_is_missing(tmp_path: Path) -> None:
+    door, _, _ = two_copies(tmp_path)
+    with pytest.raises(MissingObject):
+        door.read("1" * 40)
+
+
+def test_packs_that_git_merged_meanwhile_are_found_again(tmp_path: Path) -> None:
+    with on_disk(tmp_path / "store.git") as store:
+        bring(store, pi_file(said("a", None)))
+        store.flush()
+        objects = objects_by_git(store.git_dir)
+        door = GitDoor(store.git_dir)
+        git(store.git_dir, "repack", "-adq")
+        assert {oid: door.read(oid) for oid in objects} == objects
+
+
+def test_a_pipe_and_a_folder_that_are_called_like_a_pack_hold_nobody_up(tmp_path: Path) -> None:
+    _, oid, file = two_copies(tmp_path)
+    os.mkfifo(file.parent / "pack-pipe.idx")
+    (file.parent / "pack-folder.idx").mkdir()
+    assert GitDoor(tmp_path).read(oid) == ("blob", b"hello")
+    with pytest.raises(GitSessionError):
+        GitDoor(tmp_path).read("1" * 40)
+
+
+def test_many_packs_do_not_use_up_the_files_a_process_may_open(tmp_path: Path) -> None:
+    (tmp_path / "objects/pack").mkdir(parents=True)
+    written = {oid_of("blob", data): ("blob", data) for data in (b"%d" % n for n in range(200))}
+    for oid, found in written.items():
+        write_pack(tmp_path / "objects", {oid: found}, tmp_path / "keep", sync=False)
+    door = GitDoor(tmp_path)
+    before = len(os.listdir("/proc/self/fd"))
+    assert {oid: door.read(oid) for oid in written} == written
+    assert len(os.listdir("/proc/self/fd")) < before + 80

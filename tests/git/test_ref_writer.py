@@ -1,0 +1,484 @@
+"""Our ref writer against git's: compare-and-swap, locks of the dead and of strangers, steps aside, deletions."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from raw import git
+from ref_files import OID, OID2, child_of, first, traces
+
+from gitsession.errors import Corrupt, Unavailable
+from gitsession.git import objects, packed_refs
+from gitsession.git.ref_reader import RefReader
+from gitsession.git.ref_writer import RefWriter
+from gitsession.store.create import MAIN, PROOFS, create
+from gitsession.store.git_store import GitStore
+
+LEAF = "refs/heads/sessions/s1/main"
+OTHER = "refs/heads/sessions/s2/main"
+
+
+@pytest.fixture
+def git_dir(tmp_path: Path) -> Path:
+    create(tmp_path / "store.git")
+    return tmp_path / "store.git"
+
+
+@pytest.fixture
+def refs(git_dir: Path) -> RefReader:
+    return RefReader(git_dir)
+
+
+@pytest.fixture
+def writer(git_dir: Path, refs: RefReader) -> RefWriter:
+    return RefWriter(git_dir, git_dir / PROOFS, refs)
+
+
+def test_a_ref_moves_if_it_holds_what_is_ours(git_dir, writer, refs):
+    assert writer.move(LEAF, OID, ours={None})
+    assert writer.move(LEAF, OID2, ours={OID})
+    assert (refs.read(LEAF), traces(git_dir)) == (OID2, [])
+
+
+def test_a_ref_that_holds_something_else_stays(git_dir, writer, refs):
+    writer.move(LEAF, OID, ours={None})
+    assert not writer.move(LEAF, OID2, ours={None, OID2})
+    assert (refs.read(LEAF), traces(git_dir)) == (OID, [])
+
+
+def test_moving_a_ref_to_where_it_is_does_no_harm(writer, refs):
+    assert writer.move(LEAF, OID, ours={None})
+    assert writer.move(LEAF, OID, ours={None})
+    assert refs.read(LEAF) == OID
+
+
+def test_a_packed_ref_is_compared_too(git_dir, writer, refs):
+    writer.move(LEAF, first(git_dir), ours={None})
+    git(git_dir, "pack-refs", "--all")
+    assert not (git_dir / LEAF).exists()
+    assert not writer.move(LEAF, OID, ours={None})
+    assert writer.move(LEAF, OID, ours={first(git_dir)})
+    assert refs.read(LEAF) == OID
+
+
+def test_a_ref_takes_the_place_of_empty_directories(git_dir, writer, refs):
+    (git_dir / LEAF / "was" / "here").mkdir(parents=True)
+    assert writer.move(LEAF, OID, ours={None})
+    assert refs.read(LEAF) == OID
+
+
+def test_a_ref_does_not_take_the_place_of_refs_below_it(git_dir, writer, refs):
+    writer.move(f"{LEAF}/below", OID, ours={None})
+    assert not writer.move(LEAF, OID2, ours={None})
+    assert refs.list("refs/heads/sessions/") == {f"{LEAF}/below": OID}
+    assert not traces(git_dir)
+
+
+def test_a_ref_below_another_ref_is_unavailable(git_dir, writer):
+    writer.move(LEAF, OID, ours={None})
+    with pytest.raises(Unavailable, match="directory"):
+        writer.move(f"{LEAF}/below", OID2, ours={None})
+    assert not traces(git_dir)
+
+
+@pytest.mark.promise("P16")
+def test_git_may_pack_a_ref_and_remove_its_directory_the_moment_it_has_moved(
+    git_dir, writer, refs, monkeypatch, faults
+):
+    real = os.rename
+
+    def rename_then_pack(old: str, new: str | Path) -> None:
+        real(old, new)
+        git(git_dir, "pack-refs", "--all")
+
+    monkeypatch.setattr(os, "rename", rename_then_pack)
+    with faults.one():
+        assert writer.move(LEAF, first(git_dir), ours={None})
+        assert not (git_dir / LEAF).parent.exists()
+        assert (refs.read(LEAF), traces(git_dir)) == (first(git_dir), [])
+
+
+def test_the_lock_of_a_dead_writer_is_broken_by_its_proof(git_dir, writer, refs):
+    writer.move(LEAF, OID, ours={None})
+    proof = git_dir / PROOFS / LEAF.replace("/", ":")
+    proof.write_text(OID2)
+    os.link(proof, git_dir / f"{LEAF}.lock")
+    (git_dir / PROOFS / OTHER.replace("/", ":")).write_text("its writer died before it made a lock")
+    assert writer.break_dead_locks() == 2
+    assert (refs.read(LEAF), traces(git_dir)) == (OID, [])
+    assert writer.move(LEAF, OID2, ours={OID})
+
+
+def test_the_lock_of_a_stranger_is_never_broken(git_dir, writer, refs):
+    writer.move(LEAF, OID, ours={None})
+    lock = git_dir / f"{LEAF}.lock"
+    lock.touch()
+    with pytest.raises(Unavailable, match=r"another program holds"):
+        writer.move(LEAF, OID2, ours={OID})
+    writer.break_dead_locks()
+    assert (refs.read(LEAF), traces(git_dir)) == (OID, [lock])
+
+
+def test_a_full_disk_leaves_no_lock(git_dir, writer, refs, monkeypatch):
+    writer.move(LEAF, OID, ours={None})
+    monkeypatch.setattr(os, "rename", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(OSError, match="No space"):
+        writer.move(LEAF, OID2, ours={OID})
+    monkeypatch.undo()
+    assert (refs.read(LEAF), traces(git_dir)) == (OID, [])
+
+
+def test_refs_are_deleted_loose_packed_and_symbolic(git_dir, writer, refs):
+    active = "refs/gitsession/active/s1"
+    writer.move(OTHER, first(git_dir), ours={None})
+    git(git_dir, "pack-refs", "--all")
+    writer.move(LEAF, first(git_dir), ours={None})
+    writer.move(active, f"ref: {LEAF}", ours={None})
+    ours = {LEAF: {first(git_dir)}, OTHER: {first(git_dir)}, active: {f"ref: {LEAF}"}}
+    assert writer.delete(ours) == ([], {})
+    assert writer.delete(ours) == ([], {})
+    assert refs.list("refs/") == {MAIN: first(git_dir)}
+
+
+def test_a_deletion_leaves_what_others_moved(git_dir, writer, refs):
+    writer.move(LEAF, first(git_dir), ours={None})
+    assert writer.delete({LEAF: {OID}}) == ([LEAF], {})
+    assert refs.read(LEAF) == first(git_dir)
+
+
+def test_a_locked_ref_does_not_hold_up_other_deletions(git_dir, writer, refs):
+    for name in (LEAF, OTHER):
+        writer.move(name, first(git_dir), ours={None})
+    (git_dir / f"{LEAF}.lock").touch()
+    foreign, failed = writer.delete({LEAF: {first(git_dir)}, OTHER: {first(git_dir)}})
+    assert (foreign, list(failed)) == ([], [LEAF])
+    assert refs.list("refs/heads/sessions/") == {LEAF: first(git_dir)}
+
+
+# -- reading what git packed
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 10, 100])
+def test_packed_refs_are_found_one_by_one_and_by_prefix(git_dir, refs, count):
+    names = sorted(f"refs/heads/sessions/{n:03d}/{branch}" for n in range(count) for branch in ("main", "meta"))
+    lines = [f"{n:040x} {name}\n" for n, name in enumerate(names, 1)]
+    peeled = [line if n % 3 else f"{line}^{OID}\n" for n, line in enumerate(lines)]
+    for text in ("# pack-refs with: peeled fully-peeled sorted \n" + "".join(peeled), "".join(reversed(lines))):
+        (git_dir / "packed-refs").write_text(text)
+        os.utime(git_dir / "packed-refs", ns=(0, len(text)))
+        assert [refs.read(name) for name in names] == [f"{n:040x}" for n in range(1, len(names) + 1)]
+        assert sorted(refs.list("refs/heads/sessions/")) == names
+        assert sorted(refs.list("refs/heads/sessions/00")) == [name for name in names if "/00" in name]
+        assert refs.read("refs/heads/sessions/000") is None
+        assert refs.read("refs/heads/zzz") is None
+
+
+@pytest.mark.promise("P15")
+def test_packed_refs_that_look_like_those_of_a_moment_ago_are_read_again(git_dir, refs, faults):
+    """Two runs of `git pack-refs` within one tick of the clock may leave one size, one time and one inode."""
+    now = time.time_ns()
+    for oid in (OID, OID2):
+        (git_dir / "packed-refs").write_text(f"# pack-refs with: peeled fully-peeled sorted \n{oid} {LEAF}\n")
+        os.utime(git_dir / "packed-refs", ns=(0, now))
+        with faults.one():
+            assert refs.read(LEAF) == oid
+
+
+def test_a_loose_ref_hides_the_packed_one(git_dir, writer, refs):
+    writer.move(LEAF, first(git_dir), ours={None})
+    git(git_dir, "pack-refs", "--all")
+    writer.move(LEAF, OID, ours={first(git_dir)})
+    assert refs.read(LEAF) == refs.list("refs/heads/sessions/")[LEAF] == OID
+
+
+# -- the same through a store
+
+
+def append(store: GitStore, text: str, ref: str = LEAF) -> str:
+    with store.transaction() as transaction:
+        leaf = store.ref(ref)
+        blob = transaction.put("blob", text.encode())
+        oid = transaction.put(
+            "commit",
+            objects.encode_commit(
+                tree=transaction.put("tree", objects.encode_tree({"entry.cbor": ("100644", blob)})),
+                parents=[leaf] if leaf else [],
+                author_name="user",
+                author_seconds=0,
+                committer_seconds=0,
+                message=text.encode(),
+            ),
+        )
+        transaction.move(ref, oid, expected=leaf)
+    return oid
+
+
+def test_where_others_moved_a_ref_meanwhile_ours_steps_aside_and_the_rest_flushes(git_dir):
+    with GitStore.open(git_dir) as store:
+        root = append(store, "root")
+        store.flush()
+        ours, elsewhere = append(store, "ours"), append(store, "elsewhere", OTHER)
+        theirs = child_of(git_dir, root, "theirs")
+        git(git_dir, "update-ref", LEAF, theirs, root)
+        store.flush()
+        [(name, side)] = store.sidestepped
+        assert (name, side[: len(LEAF) + 1], len(side)) == (LEAF, f"{LEAF}.", len(LEAF) + 9)
+        assert store.refs("refs/heads/sessions/") == {LEAF: theirs, side: ours, OTHER: elsewhere}
+        assert (store.pending, store.last_flush_error) == (0, None)
+    git(git_dir, "fsck", "--strict", "--full")
+
+
+@pytest.mark.promise("P13")
+def test_git_may_move_a_ref_while_a_transaction_looks_at_it(git_dir, faults):
+    with GitStore.open(git_dir) as store:
+        root = append(store, "root")
+        store.flush()
+        theirs = child_of(git_dir, root, "theirs")
+        with faults.one():
+            with store.transaction() as transaction:
+                seen = store.ref(LEAF)
+                git(git_dir, "update-ref", LEAF, theirs, root)
+                transaction.move(LEAF, transaction.put("blob", b"ours"), expected=seen)
+            store.flush()
+            [(_, side)] = store.sidestepped
+            assert (store.ref(LEAF), store.ref(side)) == (theirs, objects.oid_of("blob", b"ours"))
+
+
+def test_the_name_to_step_aside_to_follows_from_our_end(git_dir):
+    names = set()
+    for number in range(2):
+        path = git_dir.with_name(f"{number}.git")
+        create(path)
+        with GitStore.open(path) as store:
+            append(store, "ours")
+            git(path, "update-ref", LEAF, MAIN)
+            store.flush()
+            names.add(store.sidestepped[0][1])
+    assert len(names) == 1
+
+
+def test_a_strangers_lock_holds_up_only_its_own_ref(git_dir):
+    with GitStore.open(git_dir) as store:
+        append(store, "root")
+        store.flush()
+        (git_dir / f"{LEAF}.lock").touch()
+        blocked, free = append(store, "blocked"), append(store, "free", OTHER)
+        for _ in range(3):
+            store.flush()
+            assert isinstance(store.last_flush_error, Unavailable)
+            assert git(git_dir, "rev-parse", OTHER) == free
+            assert (store.ref(LEAF), store.pending) == (blocked, 1)
+        git(git_dir, "repack", "-a", "-d", "-q")
+        assert store.read(blocked)[0] == "commit"
+        blocked = append(store, "more")
+        with GitStore.open(git_dir) as other:
+            assert other.ref(LEAF) == blocked
+        (git_dir / f"{LEAF}.lock").unlink()
+        store.flush()
+        assert (store.last_flush_error, store.pending, store.sidestepped) == (None, 0, [])
+    assert git(git_dir, "rev-parse", LEAF) == blocked
+    assert not list(git_dir.glob("objects/pack/*.keep"))
+    git(git_dir, "fsck", "--strict", "--full")
+
+
+def test_without_git_everything_is_handed_over(git_dir, monkeypatch):
+    with monkeypatch.context() as patch, GitStore.open(git_dir) as store:
+        patch.setenv("PATH", "/nonexistent")
+        oid = append(store, "entry")
+        append(store, "other", OTHER)
+        store.flush()
+        with store.transaction() as transaction:
+            transaction.move(LEAF, None, expected=oid)
+        store.flush()
+        assert (store.last_flush_error, store.pending, store.ref(LEAF)) == (None, 0, None)
+    assert LEAF not in git(git_dir, "for-each-ref")
+
+
+# -- packed-refs, rewritten by us
+
+
+def test_refs_are_packed_and_read_as_before(git_dir, writer, refs):
+    writer.move(LEAF, first(git_dir), ours={None})
+    writer.move(OTHER, first(git_dir), ours={None})
+    writer.move("refs/gitsession/active/s1", f"ref: {LEAF}", ours={None})
+    before = git(git_dir, "for-each-ref")
+    assert writer.pack(["refs/heads/", "refs/gitsession/"]) == 3
+    assert list((git_dir / "refs" / "heads").rglob("*")) == []
+    assert git(git_dir, "for-each-ref") == before
+    assert refs.read(LEAF) == first(git_dir)
+    assert (writer.pack(["refs/heads/"]), traces(git_dir)) == (0, [])
+
+
+def test_what_git_packed_stays_beside_what_we_pack_and_delete(git_dir, writer, refs):
+    who = ("-c", "user.name=a", "-c", "user.email=a@b")
+    git(git_dir, *who, "tag", "-a", "-m", "annotated", "release", MAIN)
+    git(git_dir, "pack-refs", "--all")
+    writer.move(LEAF, first(git_dir), ours={None})
+    assert writer.pack(["refs/heads/"]) == 1
+    before = git(git_dir, "show-ref", "-d")
+    assert "refs/tags/release^{}" in before
+    assert writer.delete({LEAF: {first(git_dir)}}) == ([], {})
+    assert git(git_dir, "show-ref", "-d") == "\n".join(row for row in before.split("\n") if LEAF not in row)
+    assert traces(git_dir) == []
+
+
+def test_a_ref_deleted_while_it_is_packed_does_not_come_back(git_dir, writer, refs):
+    writer.move(LEAF, first(git_dir), ours={None})
+    (git_dir / "packed-refs.lock").touch()
+    with pytest.raises(Unavailable, match=r"packed-refs\.lock"):
+        writer.pack(["refs/heads/"])
+    (git_dir / "packed-refs.lock").unlink()
+    git(git_dir, "update-ref", "-d", LEAF)
+    writer.pack(["refs/heads/"])
+    assert refs.read(LEAF) is None
+
+
+def test_a_ref_that_moves_while_it_is_packed_keeps_its_file(git_dir, writer, refs, monkeypatch):
+    writer.move(LEAF, first(git_dir), ours={None})
+    newer = child_of(git_dir, first(git_dir), "newer")
+    changed = packed_refs.changed
+
+    def and_then_it_moves(*given, **named):
+        git(git_dir, "update-ref", LEAF, newer)
+        return changed(*given, **named)
+
+    monkeypatch.setattr(packed_refs, "changed", and_then_it_moves)
+    writer.pack(["refs/heads/"])
+    assert refs.read(LEAF) == newer
+    assert (git_dir / LEAF).exists()
+
+
+def test_a_stranger_who_packs_refs_holds_up_deletions_only_while_it_does(git_dir):
+    with GitStore.open(git_dir) as store:
+        oid = append(store, "entry")
+        store.flush()
+        git(git_dir, "pack-refs", "--all")
+        (git_dir / "packed-refs.lock").touch()
+        with store.transaction() as transaction:
+            transaction.move(LEAF, None, expected=oid)
+        store.flush()
+        assert "packed-refs.lock" in str(store.last_flush_error)
+        (git_dir / "packed-refs.lock").unlink()
+        store.flush()
+        assert (store.last_flush_error, store.pending) == (None, 0)
+    assert LEAF not in git(git_dir, "for-each-ref")
+
+
+def test_a_damaged_line_of_packed_refs_stops_packing_and_hides_no_new_ref(git_dir, writer, refs):
+    """One byte was lost, the last: the next line must not join that one."""
+    oid = first(git_dir)
+    writer.move(LEAF, oid, ours={None})
+    git(git_dir, "pack-refs", "--all")
+    packed = git_dir / packed_refs.FILE
+    packed.write_bytes(packed.read_bytes()[:-1])
+    writer.move(OTHER, oid, ours={None})
+    with pytest.raises(Corrupt, match="packed-refs"):
+        writer.pack(["refs/heads/"])
+    assert refs.read(OTHER) == oid
+    assert traces(git_dir) == []
+
+
+STRANGE = {
+    "longer than a file's name may be with its folders": "refs/heads/" + "a" * 150 + "/" + "a" * 150,
+    "not UTF-8": "refs/heads/caf\udce9",
+    "with a line end": "refs/heads/main\n12",
+    "a copy made by hand": "refs/heads/main (copy)",
+}
+
+
+@pytest.mark.parametrize("name", STRANGE.values(), ids=STRANGE)
+def test_a_ref_of_a_strange_name_stays_a_file_of_its_own(git_dir, writer, refs, name):
+    writer.move(LEAF, first(git_dir), ours={None})
+    strange = git_dir / name
+    strange.parent.mkdir(exist_ok=True)
+    strange.write_text(first(git_dir) + "\n")
+    writer.pack(["refs/heads/"])
+    assert strange.exists()
+    assert packed_refs.values((git_dir / packed_refs.FILE).read_bytes()).keys() == {LEAF, MAIN}
+
+
+def test_a_ref_that_was_deleted_and_made_anew_while_it_was_packed_is_there(git_dir, writer, refs, monkeypatch):
+    writer.move(LEAF, first(git_dir), ours={None})
+    real = RefWriter._remove
+
+    def meanwhile(self, *words, **named):
+        monkeypatch.undo()
+        git(git_dir, "update-ref", "-d", LEAF)
+        git(git_dir, "update-ref", LEAF, first(git_dir))
+        return real(self, *words, **named)
+
+    monkeypatch.setattr(RefWriter, "_remove", meanwhile)
+    writer.pack(["refs/heads/"])
+    assert refs.read(LEAF) == first(git_dir)
+
+
+@pytest.mark.parametrize("name", [packed_refs.FILE, LEAF])
+def test_a_pipe_in_place_of_a_file_of_refs_holds_up_nobody(git_dir, refs, name):
+    (git_dir / name).unlink(missing_ok=True)
+    (git_dir / name).parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(git_dir / name)
+    with pytest.raises((OSError, Corrupt)):
+        refs.read("refs/heads/sessions/s9/main" if name == packed_refs.FILE else LEAF)
+
+
+@pytest.mark.promise("P17")
+def test_a_pack_refs_that_has_read_a_ref_does_not_bring_it_back(git_dir, writer, refs, faults):
+    """git holds the lock of packed-refs from before it reads until it has written: meanwhile nothing may be deleted."""
+    oid = first(git_dir)
+    writer.move(LEAF, oid, ours={None})
+    lock = git_dir / "packed-refs.lock"
+    lock.write_bytes(packed_refs.changed(b"", put={LEAF: oid}))
+    with faults.one():
+        _, failed = writer.delete({LEAF: {oid}})
+        assert isinstance(failed[LEAF], Unavailable)
+        lock.rename(git_dir / packed_refs.FILE)
+        assert writer.delete({LEAF: {oid}}) == ([], {})
+        assert (refs.read(LEAF), traces(git_dir)) == (None, [])
+
+
+@pytest.fixture
+def packed_again(git_dir, monkeypatch):
+    """A git that packs refs when we have written ``packed-refs``, so many times. Our lock on a ref keeps its file."""
+
+    def times(most: int) -> None:
+        real, count = os.rename, iter(range(most))
+
+        def rename_then_pack(old: str, new: str | Path) -> None:
+            real(old, new)
+            if os.path.basename(new) == packed_refs.FILE and next(count, None) is not None:
+                subprocess.run(["git", f"--git-dir={git_dir}", "pack-refs", "--all"], check=False, capture_output=True)
+
+        monkeypatch.setattr(os, "rename", rename_then_pack)
+
+    return times
+
+
+@pytest.mark.promise("P17")
+@pytest.mark.parametrize("again", [0, 1, 3])
+def test_a_ref_that_git_packs_while_we_delete_it_is_gone(git_dir, writer, refs, packed_again, faults, again):
+    writer.move(LEAF, first(git_dir), ours={None})
+    git(git_dir, "pack-refs", "--all")
+    newer = child_of(git_dir, first(git_dir), "newer")
+    writer.move(LEAF, newer, ours={first(git_dir)})
+    packed_again(again)
+    with faults.one():
+        assert writer.delete({LEAF: {newer}}) == ([], {})
+        assert (refs.read(LEAF), traces(git_dir)) == (None, [])
+        assert LEAF not in git(git_dir, "for-each-ref")
+
+
+@pytest.mark.promise("P18")
+def test_a_git_that_packs_refs_without_end_holds_up_a_deletion_and_loses_nothing(git_dir, writer, refs, packed_again):
+    oid = first(git_dir)
+    writer.move(LEAF, oid, ours={None})
+    git(git_dir, "pack-refs", "--all")
+    (git_dir / LEAF).parent.mkdir(parents=True)
+    (git_dir / LEAF).write_text(oid + "\n")
+    packed_again(1000)
+    foreign, failed = writer.delete({LEAF: {oid}})
+    assert (foreign, refs.read(LEAF), traces(git_dir)) == ([], oid, [])
+    assert "again and again" in str(failed[LEAF])

@@ -1,0 +1,335 @@
+"""Threads of codex that were reverted: a revert begins another file, and all files of a thread are one session."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import SHARED, STORES, assert_clean, session
+from codex_files import THREAD, import_files, turn
+from codex_threads import FILES, FORK, SEGMENTS, TURN, begun, name
+
+from gitsession.api import Store
+from gitsession.api.imports import Imports
+from gitsession.cli import app as command_line
+from gitsession.context import fold
+from gitsession.context.line import Line
+from gitsession.errors import Malformed, NoBase
+from gitsession.exporting import export_session, session_files
+from gitsession.formats.codex import agent as codex
+from gitsession.importing.import_session import BroughtIn, bring_in
+from gitsession.model.entries import Message
+from gitsession.sessions import graph
+from gitsession.sessions.active_branch import active
+from gitsession.sessions.meta import meta_of
+from gitsession.store.interface import ObjectStore
+from gitsession.store.memory import MemoryStore
+
+SAID = {
+    name(THREAD): "t1 t2 t3",
+    name(THREAD, SEGMENTS[0]): "t1 t2 t4 t5",
+    name(THREAD, SEGMENTS[1]): "t1 t2 t4 t6",
+    name(THREAD, SEGMENTS[2]): "t1 t7 t8",
+    name(FORK): "t1 t7 t9",
+}
+
+
+@pytest.fixture(params=STORES.values(), ids=STORES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStore]:
+    with request.param(tmp_path / "store.git") as opened:
+        yield opened
+        assert_clean(opened)
+
+
+class Importer:
+    """Imports files, and knows which session an agent's id names."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self.store = store
+        self.known: dict[str, str] = {}
+
+    def __call__(self, file: str, data: bytes | None = None) -> BroughtIn:
+        source = codex.split(FILES[file] if data is None else data, name=file)
+        done = bring_in(self.store, codex, source, find=self.known.get)
+        self.known[source.segment or source.source_id] = done.session
+        return done
+
+    def all(self, order: tuple[str, ...] = tuple(FILES)) -> str:
+        """Import the files in this order, each again until what it goes on from is there; the thread's session."""
+        left = list(order)
+        while left:
+            file = left.pop(0)
+            try:
+                self(file)
+            except NoBase:
+                left.append(file)
+        return self.known[THREAD]
+
+
+def context(store: ObjectStore, leaf: str) -> str:
+    found = fold.context(Line(store, leaf), "codex")
+    said = [item.entry.text for item in found.items if isinstance(item.entry, Message) and item.entry.role == "user"]
+    return " ".join(text.removeprefix("U ") for text in said)
+
+
+def active_context(store: ObjectStore, sid: str) -> str:
+    return context(store, graph.branches(store, sid)[active(store, sid)])
+
+
+def test_a_reverted_thread_is_one_session_and_what_was_reverted_are_branches(store: ObjectStore) -> None:
+    take = Importer(store)
+    sid = take.all()
+    assert {take.known[id] for id in (THREAD, *SEGMENTS[:3])} == {sid}
+    leaves = graph.branches(store, sid)
+    assert sorted(context(store, leaf) for leaf in leaves.values()) == sorted(
+        said for file, said in SAID.items() if FORK not in file
+    )
+    assert active_context(store, sid) == SAID[name(THREAD, SEGMENTS[2])]
+    assert active_context(store, take.known[FORK]) == SAID[name(FORK)]
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if FORK not in file])
+def test_the_context_after_each_revert_is_what_is_left_and_what_followed(store: ObjectStore, file: str) -> None:
+    take = Importer(store)
+    files = list(FILES)
+    for each in files[: files.index(file) + 1]:
+        done = take(each)
+    assert active_context(store, done.session) == SAID[file]
+
+
+def test_each_file_comes_back_by_itself(store: ObjectStore) -> None:
+    take = Importer(store)
+    sid = take.all()
+    newest = export_session.send(store, sid)
+    assert newest.data == export_session.home(store, sid).data == FILES[name(THREAD, SEGMENTS[2])]
+    others = {
+        file.name.removesuffix(".jsonl"): file.data for file in session_files.others(store, "codex", sid, newest.data)
+    }
+    assert others == {file: data for file, data in FILES.items() if file not in (name(THREAD, SEGMENTS[2]), name(FORK))}
+    assert export_session.send(store, take.known[FORK]).data == FILES[name(FORK)]
+
+
+def test_an_import_again_changes_nothing_and_reports_nothing(store: ObjectStore) -> None:
+    take = Importer(store)
+    take.all()
+    assert [(take(file).moves, take(file).problems) for file in FILES] == [((), ())] * len(FILES)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(FILES))[::7], ids=lambda order: "")
+def test_the_order_of_import_changes_no_entry(order: tuple[str, ...]) -> None:
+    here, there = MemoryStore(), MemoryStore()
+    sid, same = Importer(here).all(), Importer(there).all(order)
+    assert sid == same
+    assert graph.tree(here, sid).nodes.keys() == graph.tree(there, sid).nodes.keys()
+    assert graph.branches(here, sid) == graph.branches(there, sid)
+    assert active_context(there, sid) == active_context(here, sid)
+
+
+def test_files_that_grow_give_the_same_session(store: ObjectStore) -> None:
+    take, whole = Importer(store), MemoryStore()
+    for file, data in FILES.items():
+        for end in [place + 1 for place, byte in enumerate(data) if byte == 10]:
+            sid = take(file, data[:end]).session
+        assert export_session.home(store, sid).data == data
+    thread = take.known[THREAD]
+    assert Importer(whole).all() == thread
+    assert graph.branches(whole, thread) == graph.branches(store, thread)
+
+
+def test_a_segment_waits_for_the_file_that_it_goes_on_from_and_nothing_is_written(store: ObjectStore) -> None:
+    take = Importer(store)
+    with pytest.raises(NoBase, match=THREAD):
+        take(name(THREAD, SEGMENTS[0]))
+    take(name(THREAD), FILES[name(THREAD)][:1500])
+    with pytest.raises(NoBase, match="as far as that"):
+        take(name(THREAD, SEGMENTS[0]))
+    take(name(THREAD))
+    with pytest.raises(NoBase, match=SEGMENTS[0]):
+        take(name(THREAD, SEGMENTS[1]))
+    assert take(name(THREAD, SEGMENTS[0])).new == 7
+
+
+def test_a_revert_of_the_whole_thread_begins_where_the_session_does(store: ObjectStore) -> None:
+    take = Importer(store)
+    anew = begun(None, 0, turn("t9"), timestamp="2026-11-21T21:00:00.000Z")
+    with pytest.raises(NoBase):
+        take(name(THREAD, SEGMENTS[3]), anew)
+    sid = take.all()
+    assert take(name(THREAD, SEGMENTS[3]), anew).session == sid
+    assert active_context(store, sid) == "t9"
+    assert export_session.home(store, sid).data == anew
+    assert take(name(THREAD)).moves == ()
+
+
+def test_a_revert_after_which_nothing_was_said_is_the_rest(store: ObjectStore) -> None:
+    take = Importer(store)
+    take(name(THREAD))
+    data = begun(THREAD, 1 + TURN)
+    sid = take(name(THREAD, SEGMENTS[0]), data).session
+    assert active_context(store, sid) == "t1"
+    assert export_session.home(store, sid).data == data
+
+
+def test_a_segment_in_a_file_of_any_name_is_known_by_its_header(store: ObjectStore) -> None:
+    take = Importer(store)
+    take(name(THREAD))
+    done = take("reverted", FILES[name(THREAD, SEGMENTS[0])])
+    assert done.session == take.known[THREAD]
+    assert active_context(store, done.session) == "t1 t2 t4 t5"
+    assert take("another-name", FILES[name(THREAD, SEGMENTS[0])]).moves == ()
+
+
+def test_a_segment_cannot_go_on_from_a_file_of_another_thread() -> None:
+    take = Importer(MemoryStore())
+    take.all()
+    with pytest.raises(Malformed, match="another session"):
+        take(name(THREAD, SEGMENTS[3]), begun(FORK, 3 + 3 * TURN, turn("t0")))
+
+
+def test_a_rewritten_segment_opens_a_branch_in_it_alone(store: ObjectStore) -> None:
+    take = Importer(store)
+    sid = take.all()
+    data = begun(THREAD, 1 + TURN, turn("t7"), turn("other"))
+    done = take(name(THREAD, SEGMENTS[2]), data)
+    first = next(at for at, line in enumerate(data.splitlines()) if b"U other" in line)
+    assert (done.session, done.rewritten) == (sid, 1 + TURN + first + 1)
+    assert active_context(store, sid) == "t1 t7 other"
+    assert export_session.home(store, sid).data == data
+    assert export_session.segment(store, sid, None) == FILES[name(THREAD)]
+
+
+def test_lines_of_a_segment_are_numbered_as_in_the_thread() -> None:
+    source = codex.split(FILES[name(THREAD, SEGMENTS[0])], name=name(THREAD, SEGMENTS[0]))
+    assert source.segment == SEGMENTS[0]
+    assert source.meta == ()
+    assert [(record.line, record.parent) for record in source.records][:2] == [(14, None), (16, 14)]
+    assert source.records[0].source_id == SEGMENTS[0]
+
+
+@pytest.mark.parametrize("agent", ["pi", "claude", "opencode", "omp"])
+def test_another_agent_receives_no_header_of_a_file(store: ObjectStore, agent: str) -> None:
+    sid = Importer(store).all()
+    sent = export_session.send(store, sid, agent)
+    assert b"U t8" in sent.data
+    assert not any("session" in note for note in sent.notes)
+
+
+# ---- at the front door
+
+
+def on_disk(folder: Path, files: dict[str, bytes]) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for file, data in files.items():
+        (folder / f"{file}.jsonl").write_bytes(data)
+    return folder
+
+
+def test_a_command_takes_all_files_of_a_thread(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder, path = on_disk(tmp_path / "files", FILES), tmp_path / "store.git"
+    assert command_line.run(["--store", str(path), "import", str(folder)]) == 0
+    capfd.readouterr()
+    with Store.open(path) as opened:
+        rows = {row.source_id: row for row in opened.sessions()}
+        assert rows.keys() == {THREAD, FORK}
+        assert rows[THREAD].first_words == "U t1"
+        assert opened.verify().problems == []
+    out = tmp_path / "out"
+    out.mkdir()
+    assert command_line.run(["--store", str(path), "export", rows[FORK].sid, "-o", str(out)]) == 0
+    needed = (name(THREAD), name(THREAD, SEGMENTS[2]), name(FORK))
+    assert {file.stem: file.read_bytes() for file in out.iterdir()} == {file: FILES[file] for file in needed}
+    assert command_line.run(["--store", str(path), "export", rows[THREAD].sid, "-o", str(tmp_path / "one")]) == 0
+    assert "3 other files" in capfd.readouterr().err
+    assert (tmp_path / "one").read_bytes() == FILES[name(THREAD, SEGMENTS[2])]
+
+
+@pytest.mark.parametrize("file", [name(THREAD, SEGMENTS[1]), name(FORK)], ids=["segment", "fork"])
+def test_a_file_that_is_named_alone_brings_those_it_goes_on_from(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], file: str
+) -> None:
+    days = tmp_path / "sessions/2026/11"
+    for number, (each, data) in enumerate(FILES.items(), 10):
+        on_disk(days / str(number), {each: data})
+    [found] = days.glob(f"*/{file}.jsonl")
+    path = tmp_path / "store.git"
+    assert command_line.run(["--store", str(path), "import", str(found)]) == 0, capfd.readouterr().err
+    with Store.open(path) as opened:
+        [row] = [row for row in opened.sessions() if row.source_id == (FORK if FORK in file else THREAD)]
+        assert active_context(opened.objects, row.sid) == SAID[file]
+
+
+def test_a_hook_follows_a_thread_into_its_next_file(tmp_path: Path) -> None:
+    folder = on_disk(tmp_path / "sessions/2026/11/21", FILES)
+    with Store.create(tmp_path / "store.git") as opened:
+        imports = Imports(opened, logged=False, histories=False)
+        file = str(folder / f"{name(THREAD, SEGMENTS[2])}.jsonl")
+        sid = imports.follow("codex", THREAD, file, tmp_path, {})
+        imports.finish()
+        assert sid is not None
+        assert active_context(opened.objects, sid) == SAID[name(THREAD, SEGMENTS[2])]
+        [row] = opened.catalogue().by_source("codex", THREAD)
+        assert row.sid == sid
+
+
+def resumed(store: Store, sid: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> set[str]:
+    """The names of the files in a home in which a session was resumed."""
+    home, work = tmp_path / "codex", tmp_path / "work"
+    monkeypatch.setenv("CODEX_HOME", str(home))
+    work.mkdir(exist_ok=True)
+    found = store.resume(sid, cwd=work, **options)
+    assert store.resume(sid, cwd=work, dry_run=True, **options).is_there
+    assert not store.resume(sid, cwd=work, dry_run=True, **options).beside
+    assert found.file.exists()
+    return {file.stem for file in home.rglob("*.jsonl")}
+
+
+def test_a_new_home_gets_what_a_thread_goes_on_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = on_disk(tmp_path / "files", FILES)
+    with Store.create(tmp_path / "store.git") as opened:
+        import_files(opened, folder.iterdir())
+        rows = {row.source_id: row.sid for row in opened.sessions()}
+        there = resumed(opened, rows[FORK], tmp_path, monkeypatch)
+        assert there == {name(THREAD), name(THREAD, SEGMENTS[2]), name(FORK)}
+        assert resumed(opened, rows[THREAD], tmp_path, monkeypatch) == there
+        reverted = graph.branches(opened.objects, rows[THREAD])["main"]
+        at = graph.tree(opened.objects, rows[THREAD]).nodes[reverted]
+        [other] = resumed(opened, rows[THREAD], tmp_path, monkeypatch, at=at) - there
+        assert THREAD not in other
+
+
+def test_a_fork_that_is_there_is_resumed_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = on_disk(tmp_path / "codex/sessions/2026/11/21", FILES)
+    with Store.create(tmp_path / "store.git") as opened:
+        sid = [opened.import_file(folder / f"{file}.jsonl") for file in FILES][-1][0].session
+        assert resumed(opened, sid, tmp_path, monkeypatch) == set(FILES)
+
+
+def test_the_states_of_files_are_kept_apart(store: ObjectStore) -> None:
+    take = Importer(store)
+    sid = take.all()
+    states = [state.segment for _, state in meta_of(store, sid).files]
+    assert states == [SEGMENTS[2], SEGMENTS[1], SEGMENTS[0]]
+    ends_early = FILES[name(THREAD, SEGMENTS[0])].rstrip(b"\n")
+    take(name(THREAD, SEGMENTS[0]), ends_early)
+    assert export_session.segment(store, sid, SEGMENTS[0]) == ends_early
+
+
+RECORDED = SHARED / "findings/interchange"
+
+
+@pytest.mark.skipif(not RECORDED.exists(), reason="no recorded session here")
+def test_a_recorded_revert_gives_the_next_request() -> None:
+    take = Importer(MemoryStore())
+    for path in sorted(RECORDED.glob("codex-revert-rollout-*.jsonl")):
+        done = take(path.stem.removeprefix("codex-revert-"), path.read_bytes())
+    opened = session(take.store, done.session)
+    assert opened.leaf is not None
+    found = fold.context(Line(take.store, opened.leaf.oid), "codex")
+    texts = [item.entry.text for item in found.items if isinstance(item.entry, Message)]
+    last = json.loads((RECORDED / "codex-revert-requests.jsonl").read_bytes().splitlines()[-1])
+    sent = [item["content"][0]["text"] for item in last["body"]["input"][1:]]
+    assert [text for text in texts if text[0] != "<"] == [*(text for text in sent if text[0] != "<"), "A4 answer"]

@@ -1,0 +1,158 @@
+"""Sessions of odd shapes: what is done grows with what there is, not with its square. Counted, never timed.
+
+Where nothing can be counted, what is read is so long that whoever goes over it again and again would not end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from builders import bring, entry, pi_file, said
+from growth import MANY, assert_in_step, calls_of
+
+from gitsession.compaction.prompts import with_files, without_files
+from gitsession.compaction.serialise import Said
+from gitsession.compaction.sight import Place
+from gitsession.compaction.strategies import aider, opencode
+from gitsession.compaction.summarizers.extractive import Extractive
+from gitsession.compaction.summary import Request, summarise
+from gitsession.context import profiles
+from gitsession.context.fold import context
+from gitsession.context.line import Line
+from gitsession.context.providers.wire import CallIds
+from gitsession.context.value import Item
+from gitsession.model.entries import Message
+from gitsession.store.memory import MemoryStore
+
+PI = profiles.profile("pi")
+
+
+@dataclass
+class Looked:
+    """A place that counts how often somebody looks at what it shows."""
+
+    shown: tuple[Item, ...]
+    looks: int = 0
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        self.looks += 1
+        return self.shown
+
+
+def places(*entries: Message) -> list[Any]:
+    return [Looked((Item(f"{at:040}", each),)) for at, each in enumerate(entries)]
+
+
+def looks_of(what: Callable[[tuple[Place, ...]], object], at: Sequence[Any]) -> int:
+    what(tuple(at))
+    return sum(place.looks for place in at)
+
+
+def test_opencodes_tail_looks_at_each_entry_of_a_long_turn_but_a_few_times() -> None:
+    def work(count: int) -> int:
+        turn = places(Message.user("go"), *[Message.assistant("words, many of them") for _ in range(count)])
+        return looks_of(lambda at: opencode.tail(at, 0, PI), turn)
+
+    assert_in_step(work)
+
+
+def test_aiders_head_looks_at_each_entry_but_a_few_times_where_nobody_answers() -> None:
+    def work(count: int) -> int:
+        return looks_of(
+            lambda at: aider.head(at, 10, PI), places(*[Message.user("and another thing") for _ in range(count)])
+        )
+
+    assert_in_step(work)
+
+
+def test_calls_that_all_have_one_id_are_named_at_once() -> None:
+    def work(count: int) -> int:
+        ids = CallIds(64)
+        return calls_of(lambda: [ids.take("call_1") for _ in range(count)])
+
+    assert_in_step(work)
+
+
+def context_calls(profile: str, *lines: bytes) -> int:
+    store = MemoryStore()
+    bring(store, pi_file(*lines), agent="pi")
+    [leaf] = [str(oid) for name, oid in store.refs("refs/heads/").items() if name.endswith("/main")]
+    line = Line(store, leaf)
+    context(line, profile)  # all is read by now
+    return calls_of(lambda: context(line, profile))
+
+
+def test_each_entry_is_looked_up_once_among_many_edits() -> None:
+    def work(count: int) -> int:
+        lines = [said(f"m{n}", f"m{n - 1}" if n else None) for n in range(count)]
+        for n in range(count):
+            edit = {"targetId": f"m{n}", "replacement": None}
+            lines.append(entry("context_edit", f"x{n}", f"x{n - 1}" if n else f"m{count - 1}", **edit))
+        return context_calls("pi", *lines)
+
+    assert_in_step(work)
+
+
+def test_a_session_of_nothing_but_failed_answers_is_gone_through_once() -> None:
+    def work(count: int) -> int:
+        lines = [
+            said(f"m{n}", f"m{n - 1}" if n else None, role="assistant", stopReason="error", at=n) for n in range(count)
+        ]
+        return context_calls("omp", *lines)
+
+    assert_in_step(work)
+
+
+class Name(str):
+    """A name that counts how often it is compared."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Name.compared += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_the_extractive_summary_counts_tools_in_one_go() -> None:
+    def work(count: int) -> int:
+        Name.compared = 1
+        talk = [Said("user", "Do it all, please"), *(Said("call", "{}", Name(f"tool {n}")) for n in range(count))]
+        summarise(Extractive(), Request(said=tuple(talk)))
+        return Name.compared
+
+    assert work(MANY) < MANY
+
+
+FOR_EVER = 1_000_000
+
+BEFORE = {
+    "line ends": "\n" * FOR_EVER,
+    "lists that never end": "<read-files>\n" * (FOR_EVER // 10),
+    "both lists, never ended": "<read-files>\n<modified-files>\n" * (FOR_EVER // 20),
+    "a heading with a hole": f"# a{' ' * FOR_EVER}b",
+    "headings": "#" * FOR_EVER,
+    "stops": "." * FOR_EVER,
+    "blanks behind stops": f".{' ' * FOR_EVER}x" * 3,
+}
+
+
+@pytest.mark.parametrize("before", BEFORE.values(), ids=BEFORE)
+def test_an_earlier_summary_that_is_made_to_hang_the_reader_does_not(before: str) -> None:
+    assert without_files(before + "words") == before + "words"
+    asked = Request(said=(Said("user", "Fix the login redirect, and keep the cookie. " * 3),), previous=before)
+    assert "login" in summarise(Extractive(), asked).text
+
+
+def test_lists_of_files_are_taken_off_wherever_they_stand() -> None:
+    whole = with_files("one", ["a"], ["b"])
+    assert without_files(whole) == "one"
+    assert without_files(f"{whole}\n\ntwo") == "one\n\ntwo"
+    assert without_files(f"<read-files>\n{whole}") == ""  # it ends with the list behind it
+    assert without_files("<read-files>\nnever ended") == "<read-files>\nnever ended"
+    assert without_files("<read-files>\n<modified-files>\nb\n</modified-files>") == "<read-files>"

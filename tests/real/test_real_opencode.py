@@ -1,0 +1,150 @@
+"""The real opencode takes in what we export, and its model gets what our profile shows. Runs where ``$LAB`` holds it.
+
+What the program says anew at each start is its system prompt. What our provider decides for every agent, and so is
+made alike on both sides before they are compared: results stand in the order of their calls; one that is empty, or an
+error, says so in our words, and so do the pictures that a tool gave back.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import SHARED, bring, entry, exported, pi_file, said, session
+from opencode_author import ours as begun_here
+from opencode_cases import CASES
+from opencode_files import Message, export, info
+from real_opencode import Lab, Messages, can_run
+
+from gitsession.context import fold
+from gitsession.context.line import Line
+from gitsession.context.providers import openai_chat
+from gitsession.context.providers.conversation import NO_OUTPUT
+from gitsession.context.providers.openai_chat import FROM_TOOLS
+from gitsession.discovery import sources
+from gitsession.exporting import export_session
+from gitsession.importing.import_session import bring_in
+from gitsession.store.interface import ObjectStore
+from gitsession.store.memory import MemoryStore
+
+REAL = sorted((SHARED / "sessions/opencode/generated").glob("export-*.json"))
+ATTACHED = "Attached media from tool result:"
+"""What opencode says before the pictures that a tool gave back, where our provider says ``FROM_TOOLS``."""
+
+SES = "ses_e0000000affeTestTestTest01"
+
+pytestmark = pytest.mark.skipif(not can_run(), reason="the real program is not at hand")
+
+
+def ours(store: ObjectStore, sid: str) -> Messages:
+    leaf = session(store, sid).leaf
+    assert leaf is not None
+    context = fold.context(Line(store, leaf.oid), "opencode")
+    return [message for message in openai_chat.request(context)["messages"] if message["role"] != "system"]
+
+
+def alike(messages: Messages) -> Messages:
+    """Without the ways in which our provider says the same, whoever the agent is."""
+    found = []
+    for message in messages:
+        content = message.get("content") or ""
+        if message["role"] == "tool" and content == NO_OUTPUT:
+            content = ""
+        if isinstance(content, list):
+            content = [{**part, "text": FROM_TOOLS} if part.get("text") == ATTACHED else part for part in content]
+        found.append({**message, "content": content})
+    return found
+
+
+@pytest.mark.parametrize("messages", CASES.values(), ids=CASES)
+def test_the_model_gets_what_the_profile_shows(messages: list[Message], tmp_path: Path) -> None:
+    store = MemoryStore()
+    data = export(*in_real_words(messages))
+    sid = bring(store, data, final=True).session
+    assert alike(Lab(tmp_path).resumed(exported(store, sid), SES)) == alike(ours(store, sid))
+
+
+def test_thoughts_of_another_model_go_as_the_profile_shows_them(tmp_path: Path) -> None:
+    messages, about = in_real_words(CASES["thoughts before, between and without words"])
+    for message in messages[:-1]:
+        if message["info"]["role"] == "assistant":
+            message["info"] |= {"providerID": "other", "modelID": "other-model"}
+    store = MemoryStore()
+    sid = bring(store, export(messages, about), final=True).session
+    heard = alike(Lab(tmp_path).resumed(exported(store, sid), SES))
+    assert heard == alike(ours(store, sid))
+    assert not any("reasoning_content" in message for message in heard)
+
+
+def in_real_words(messages: list[Message]) -> tuple[list[Message], dict[str, Any]]:
+    """The messages with what the released program asks of an import."""
+    text = json.dumps({"info": info(id=SES, path=""), "messages": messages})
+    found = json.loads(text.replace('"ses_one"', f'"{SES}"'))
+    for message in found["messages"]:
+        about = message["info"]
+        if about["role"] == "assistant":
+            about.setdefault("path", {"cwd": "/work", "root": "/work"})
+            about["providerID"], about["modelID"] = "mock", "mock-model"
+            about["parentID"] = about["parentID"] if about.get("summary") else "msg_u1"
+        else:
+            about["model"] = {"providerID": "mock", "modelID": "mock-model"}
+    return found["messages"], found["info"]
+
+
+@pytest.mark.parametrize("path", REAL, ids=lambda path: path.name)
+def test_a_real_session_goes_on_as_the_profile_shows_it(path: Path, tmp_path: Path) -> None:
+    store, data = MemoryStore(), path.read_bytes()
+    done = bring(store, data)
+    id = json.loads(data)["info"]["id"]
+    assert alike(Lab(tmp_path).resumed(exported(store, done.session), id)) == alike(ours(store, done.session))
+
+
+def test_what_the_program_does_next_comes_in_as_entries_behind_those_that_were_there(tmp_path: Path) -> None:
+    lab, store = Lab(tmp_path), MemoryStore()
+    messages, about = in_real_words(CASES["words and a call"])
+    sid = bring(store, export(messages, about)).session
+    lab.resumed(exported(store, sid), SES)
+    path = lab.data / "opencode/opencode.db"
+    with sqlite3.connect(path) as db:
+        assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    [done] = [bring_in(store, found.format, found.take().source) for found in sources.at(path)]
+    assert (done.session, done.new, done.rewritten) == (sid, 2, None)
+    real = lab.place / "out.json"
+    lab.run(f'$OC export {SES} > "{real}"')
+    assert json.loads(exported(store, sid)) == json.loads(real.read_bytes())
+    assert os.fspath(path) and session(store, sid).line()[-1].subject == "assistant: ANSWER"
+
+
+def test_a_session_begun_here_goes_on_there_with_its_earlier_turns(tmp_path: Path) -> None:
+    store, there = MemoryStore(), MemoryStore()
+    made = begun_here(store)
+    data = export_session.send(store, made.id, "opencode").data.replace(b'"modelID": "m"', b'"modelID": "mock-model"')
+    sid = bring(there, data, final=True).session
+    heard = Lab(tmp_path).resumed(data, json.loads(data)["info"]["id"])
+    assert alike(heard) == alike(ours(there, sid))
+    assert [message["content"] for message in heard][-3:] == ["And now?", "Now this.", "Go on"]
+
+
+def test_a_session_of_another_agent_goes_on_there_with_calls_and_results(tmp_path: Path) -> None:
+    store = MemoryStore()
+    call = {"type": "toolCall", "id": "call_1", "name": "read", "arguments": {"path": "a.py"}}
+    asked = entry("message", "b", "a", at=1, message={
+        "role": "assistant", "content": [{"type": "text", "text": "Reading."}, call], "provider": "mock",
+        "model": "mock-model", "stopReason": "toolUse", "usage": {},
+    })  # fmt: skip
+    result = entry("message", "c", "b", at=2, message={
+        "role": "toolResult", "toolCallId": "call_1", "toolName": "read",
+        "content": [{"type": "text", "text": "14 lines"}], "isError": False,
+    })  # fmt: skip
+    first = said("a", "m", "Look", role="user")
+    # The model that answered first is known only behind the first question.
+    sid = bring(store, pi_file(entry("model_change", "m", None, provider="mock", modelId="mock-model"), first, asked,
+                               result)).session  # fmt: skip
+    data = export_session.send(store, sid, "opencode").data.replace(b'"unknown"', b'"mock"')
+    heard = Lab(tmp_path).resumed(data, json.loads(data)["info"]["id"])
+    assert [message["role"] for message in heard] == ["user", "assistant", "tool"]
+    assert (heard[0]["content"], heard[2]["content"]) == ("Look", "14 lines")

@@ -1,0 +1,145 @@
+"""Every shape of secret that we know is found in every place where agents put it, and little else is."""
+
+import itertools
+import json
+import re
+import sysconfig
+from pathlib import Path
+
+import pytest
+from places import ROOT, SHARED
+from secret_shapes import CONTEXTS, SHAPES, Shape, nested
+
+from gitsession.codec import payload
+from gitsession.model.blocks import Text, ToolCall
+from gitsession.model.entries import Message
+from gitsession.redaction.payloads import placeholder, redact
+from gitsession.redaction.rules import RULES
+from gitsession.redaction.scan import Scanner
+
+SCANNER = Scanner()
+NONCE = bytes(16)
+LEVELS = range(4)
+
+
+def check(redacted, shape):
+    """Nothing of it is told, and each row leads to a placeholder of its rule."""
+    assert redacted.is_changed
+    assert not shape.is_in(redacted.payload)
+    for offset, length, rule in redacted.rows:
+        assert redacted.payload[offset : offset + length].startswith(placeholder(rule))
+
+
+def test_there_are_at_least_sixty_shapes():
+    assert len(SHAPES) >= 60
+    assert len({rule.name for rule in RULES}) == len(RULES) >= 60
+
+
+def test_rules_have_names_that_a_placeholder_can_hold():
+    for rule in RULES:
+        assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", rule.name)
+        assert len(rule.name) <= 40
+
+
+@pytest.mark.parametrize("sample", SHAPES.values(), ids=SHAPES)
+def test_a_shape_is_found_in_plain_text(sample):
+    for number, context in enumerate(CONTEXTS.values()):
+        shape = Shape(sample, number)
+        check(redact("md", context.replace("{}", shape.text).encode(), SCANNER), shape)
+
+
+@pytest.mark.parametrize("sample", SHAPES.values(), ids=SHAPES)
+def test_a_shape_is_found_in_json_however_deep_and_the_line_stays_json(sample):
+    for levels, (number, context) in itertools.product(LEVELS, enumerate(CONTEXTS.values())):
+        shape = Shape(sample, number)
+        text = nested(context.replace("{}", shape.text), levels)
+        line = {"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": text}]}}
+        redacted = redact("jsonl", json.dumps(line).encode(), SCANNER)
+        check(redacted, shape)
+        assert json.loads(redacted.payload).keys() == line.keys()
+
+
+@pytest.mark.parametrize("sample", SHAPES.values(), ids=SHAPES)
+def test_a_shape_is_found_in_json_whose_writer_escapes_all_it_can(sample):
+    shape = Shape(sample)
+    for escaped in (f'"{_as_unicode(shape.text)}"', json.dumps(shape.text).replace("/", "\\/")):
+        redacted = redact("jsonl", b'{"content":%s}' % escaped.encode(), SCANNER)
+        assert not shape.is_in(json.dumps(json.loads(redacted.payload)))
+        assert redacted.is_changed
+
+
+def _as_unicode(text):
+    return "".join(f"\\u{ord(letter):04x}" for letter in text)
+
+
+@pytest.mark.parametrize("sample", SHAPES.values(), ids=SHAPES)
+def test_a_shape_is_found_in_entries_of_our_own_and_they_stay_entries(sample):
+    shape = Shape(sample)
+    for levels in LEVELS:
+        text = nested(shape.text, levels)
+        entry = Message(
+            at_ms=1, role="assistant", content=(Text(f"so: {text}"), ToolCall("1", "bash", {"command": text}))
+        )
+        redacted = redact("cbor", payload.encode(entry, NONCE), SCANNER)
+        check(redacted, shape)
+        back, nonce = payload.decode(redacted.payload)
+        assert (back.role, len(back.content), nonce) == ("assistant", 2, NONCE)
+
+
+@pytest.mark.parametrize("sample", SHAPES.values(), ids=SHAPES)
+def test_what_is_redacted_holds_no_secret(sample):
+    once = redact("md", Shape(sample).text.encode(), SCANNER).payload
+    assert not redact("md", once, SCANNER).is_changed
+
+
+NEVER = {f"{rule.name}: {text[:40]!r}": text for rule in RULES for text in rule.never}
+
+
+@pytest.mark.parametrize("text", NEVER.values(), ids=NEVER)
+def test_what_programs_write_in_the_place_of_a_secret_is_none(text):
+    assert SCANNER.scan(text) == []
+
+
+@pytest.mark.parametrize("levels", LEVELS)
+def test_a_key_of_json_tells_what_its_value_is(levels):
+    shape = Shape("{an:40}")
+    text = json.dumps({"api_key": shape.text, "name": "x"})
+    for _ in range(levels):
+        text = json.dumps({"arguments": text})
+    check(redact("jsonl", text.encode(), SCANNER), shape)
+
+
+def test_a_key_of_arguments_tells_what_its_value_is():
+    shape = Shape("{an:40}")
+    entry = Message(at_ms=1, role="assistant", content=(ToolCall("1", "call", {"api_key": shape.text}),))
+    check(redact("cbor", payload.encode(entry, NONCE), SCANNER), shape)
+
+
+def test_two_secrets_as_keys_of_one_map_stay_two_keys():
+    arguments = {Shape("ghp_{an:36}", seed).text: seed for seed in range(3)}
+    entry = Message(at_ms=1, role="assistant", content=(ToolCall("1", "call", arguments),))
+    redacted = redact("cbor", payload.encode(entry, NONCE), SCANNER)
+    back, _ = payload.decode(redacted.payload)
+    assert list(back.content[0].arguments.values()) == [0, 1, 2]
+    assert len(redacted.rows) == 3
+
+
+def ordinary():
+    """Programs and pages that hold no secrets, about: Python's own library, and our documents."""
+    library = Path(sysconfig.get_paths()["stdlib"])
+    files = [file for file in sorted(library.rglob("*.py")) if "site-packages" not in file.parts]
+    pages = sorted((ROOT / "docs").rglob("*.md"))
+    shared = sorted(SHARED.rglob("*.md"))
+    return [file.read_bytes() for file in (*pages, *shared, *files)]
+
+
+def test_ordinary_programs_and_pages_have_less_than_one_false_hit_in_a_megabyte():
+    texts, size, found = ordinary(), 0, []
+    if sum(map(len, texts)) < 3 << 20:
+        pytest.skip("Python's library is not here as source")
+    for text in texts:
+        size += len(text)
+        found += [(hit.rule, text[hit.start : hit.end]) for hit in SCANNER.scan_bytes(text)]
+        if size > 12 << 20:
+            break
+    assert len(found) <= size >> 20, found

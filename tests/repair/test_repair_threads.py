@@ -1,0 +1,143 @@
+"""P24: lost objects of threads of several files, and of forks, are rebuilt from the files of codex."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from builders import Clock, bring, pi_file, talk
+from codex_files import THREAD, import_files
+from codex_threads import FILES, FORK, SEGMENTS, name
+
+from gitsession.api import Store
+from gitsession.cli import exits
+from gitsession.cli.app import run
+from gitsession.repair import donors
+from gitsession.store.memory import MemoryStore
+
+
+class Case:
+    """A store with a thread of four files and a fork of the last, all of whose objects are lost."""
+
+    def __init__(self, place: Path, folders: dict[str, str]) -> None:
+        """Import ``FILES``. ``folders``: the folder of a file, "." for those without one."""
+        self.path = place / "store.git"
+        self.files = {file: place / folders.get(file, ".") / f"{file}.jsonl" for file in FILES}
+        for file, data in FILES.items():
+            self.files[file].parent.mkdir(parents=True, exist_ok=True)
+            self.files[file].write_bytes(data)
+        with Store.create(self.path, clock=Clock()) as store:
+            for folder in dict.fromkeys(file.parent for file in self.files.values()):
+                import_files(store, [file for file in self.files.values() if file.parent == folder])
+            self.sids = {row.source_id: row.sid for row in store.sessions()}
+            store.flush()
+        assert self.sids.keys() == {THREAD, FORK}
+        self.before = self.objects()
+        for pack in self.path.glob("objects/pack/pack-*"):
+            pack.unlink()
+
+    def objects(self) -> set[str]:
+        """Return what branches lead to: the operation log is in no agent's file."""
+        words = ["git", f"--git-dir={self.path}", "rev-list", "--objects", "--branches"]
+        done = subprocess.run(words, check=True, capture_output=True, text=True)
+        return {line.split()[0] for line in done.stdout.splitlines()}
+
+    def assert_restored(self) -> None:
+        assert self.objects() == self.before
+        with Store.open(self.path) as store:
+            assert store.verify().problems == []
+
+
+FOLDERS = {
+    "one folder": {},
+    "folders of days": {file: f"sessions/2026/11/{day}" for day, file in enumerate(FILES, 10)},
+    "a fork in another folder": {name(FORK): "other"},
+}
+
+
+@pytest.mark.promise("P24")
+@pytest.mark.parametrize("folders", FOLDERS.values(), ids=FOLDERS)
+def test_all_files_of_a_thread_and_its_forks_are_rebuilt(tmp_path: Path, folders: dict[str, str]) -> None:
+    case = Case(tmp_path, folders)
+    with Store.open(case.path, damaged=True) as store:
+        done = store.repair()
+        assert done.is_whole, done.plan.lost
+        assert done.plan.unread == []
+    case.assert_restored()
+
+
+def test_a_copy_that_is_named_brings_the_files_beside_it(tmp_path: Path) -> None:
+    case = Case(tmp_path, {})
+    copies = tmp_path / "copies"
+    copies.mkdir()
+    for file in case.files.values():
+        file.rename(copies / file.name)
+    with Store.open(case.path, damaged=True) as store:
+        done = store.repair([copies / f"{name(FORK)}.jsonl"])
+        rebuilt = {lost.ref for lost in done.plan.lost}
+        assert not any(case.sids[FORK] in ref for ref in rebuilt)
+        assert not any(Path(file.path).parent == copies for file in done.plan.unread)
+        done = store.repair([copies / f"{file}.jsonl" for file in FILES])
+        assert not [lost for lost in done.plan.lost if not lost.ref.endswith("/meta")]
+
+
+def test_a_fork_whose_base_is_gone_is_named_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    case = Case(tmp_path, {})
+    case.files[name(THREAD, SEGMENTS[2])].unlink()
+    monkeypatch.setenv("GITSESSION_DIR", str(case.path))
+    assert run(["repair", "--dry-run", "--json"]) == exits.INTEGRITY
+    unread = {Path(each["file"]).stem: each["what"] for each in json.loads(capfd.readouterr().out)["unread"]}
+    assert unread == {
+        name(THREAD, SEGMENTS[2]): "No such file or directory",
+        name(FORK): f"it goes on from session {SEGMENTS[2]}, which is not here",
+    }
+    assert run(["repair"]) == exits.INTEGRITY
+    shown = capfd.readouterr().out
+    assert f"cannot rebuild from '{case.files[name(FORK)]}': {unread[name(FORK)]}" in shown
+    assert f"of {case.sids[FORK]}" in shown
+
+
+def test_a_base_that_is_cut_short_rebuilds_no_fork(tmp_path: Path) -> None:
+    case = Case(tmp_path, {})
+    base = case.files[name(THREAD, SEGMENTS[2])]
+    base.write_bytes(b"".join(base.read_bytes().splitlines(keepends=True)[:3]))
+    with Store.open(case.path, damaged=True) as store:
+        done = store.repair()
+        assert [(Path(each.path).stem, "as far as that" in each.what) for each in done.plan.unread] == [
+            (name(FORK), True)
+        ]
+        assert not done.is_whole
+
+
+def test_a_named_file_that_is_no_session_is_reported(tmp_path: Path) -> None:
+    case = Case(tmp_path, {})
+    (tmp_path / "notes.txt").write_text("no session")
+    with Store.open(case.path, damaged=True) as store:
+        [unread] = store.repair([tmp_path / "notes.txt"]).plan.unread
+        assert unread.path == str(tmp_path / "notes.txt")
+        assert unread.what.startswith("no agent wrote this")
+
+
+def test_an_older_copy_of_a_file_is_imported_by_itself(tmp_path: Path) -> None:
+    data, whole, rebuilt = pi_file(*talk("a", "b", "c")), MemoryStore(), donors.Rebuilt()
+    older = b"".join(data.splitlines(keepends=True)[:-1])
+    bring(whole, older)
+    for file, content in {"1": data, "2": older}.items():
+        (tmp_path / file).write_bytes(content)
+    rebuilt.add([tmp_path / "1", tmp_path / "2"])
+    assert [oid for oid in whole.oids() if rebuilt.read(oid) is None] == []
+
+
+def test_a_base_that_nobody_has_is_looked_for_once(tmp_path: Path) -> None:
+    fork = tmp_path / f"{name(FORK)}.jsonl"
+    fork.write_bytes(FILES[name(FORK)])
+    asked: list[str] = []
+    rebuilt = donors.Rebuilt(lambda waiting: asked.append(waiting.error.source_id) or [])
+    for file in (fork, fork, tmp_path / "gone.jsonl"):
+        rebuilt.add([file])
+    assert asked == [SEGMENTS[2]]
+    assert [Path(each.path).name for each in rebuilt.unread] == [fork.name, "gone.jsonl"]

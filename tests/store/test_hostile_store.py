@@ -1,0 +1,277 @@
+"""A store that somebody else prepared runs no code of theirs, and a store of ours is for nobody else's eyes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from builders import header, said
+from every_command import EVERY_VERB
+
+from gitsession import Message, Store
+from gitsession.cli import app as command_line
+from gitsession.cli import exits, hooking
+from gitsession.cli.app import COMMANDS, HIDDEN
+from gitsession.git import process
+
+Run = Callable[..., None]
+
+HOOKS = (
+    *("applypatch-msg", "pre-applypatch", "post-applypatch", "pre-commit", "pre-merge-commit", "prepare-commit-msg"),
+    *("commit-msg", "post-commit", "pre-rebase", "post-checkout", "post-merge", "pre-push", "pre-receive", "update"),
+    *("proc-receive", "post-receive", "post-update", "reference-transaction", "push-to-checkout", "pre-auto-gc"),
+    *("post-rewrite", "sendemail-validate", "fsmonitor-watchman", "post-index-change"),
+)
+
+PLANTED = {
+    "core.fsmonitor": "{canary}",
+    "core.hooksPath": "{hooks}",
+    "core.pager": "{canary}",
+    "core.editor": "{canary}",
+    "core.askPass": "{canary}",
+    "core.sshCommand": "{canary}",
+    "core.gitProxy": "{canary}",
+    "core.alternateRefsCommand": "{canary}",
+    "core.attributesFile": "{attributes}",
+    "sequence.editor": "{canary}",
+    "credential.helper": "!{canary}",
+    "gpg.program": "{canary}",
+    "commit.gpgSign": "true",
+    "log.showSignature": "true",
+    "diff.external": "{canary}",
+    "diff.gitsession.textconv": "{canary}",
+    "diff.gitsession.command": "{canary}",
+    "filter.evil.clean": "{canary}",
+    "filter.evil.smudge": "{canary}",
+    "filter.evil.process": "{canary}",
+    "merge.evil.driver": "{canary}",
+    "pager.log": "{canary}",
+    "uploadpack.packObjectsHook": "{canary}",
+    "remote.origin.uploadpack": "{canary}",
+    "remote.origin.receivepack": "{canary}",
+    "remote.origin.url": "ext::{canary}",
+    "gc.recentObjectsHook": "{canary}",
+    "fsck.skipList": "{canary}",
+    "extensions.worktreeConfig": "true",
+    "include.path": "{included}",
+    **{f"alias.{name}": "!{canary}" for name in ("fsck", "repack", "pack-refs", "update-ref", "log", "version")},
+    "gitsession.program": "{canary}",
+    "gitsession.summarizer": "command",
+    "gitsession.summarizerCommand": "{canary}",
+}
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A session with a branch, and a name to undo; the user stands in a folder beside it."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("GITSESSION_DIR", str(tmp_path / "store.git"))
+    told = json.dumps({"session_id": "x", "cwd": str(folder), "tool_name": "Bash"}).encode()
+    monkeypatch.setattr(hooking, "_stdin", lambda: (told, True))
+    with Store.create(tmp_path / "store.git") as made:
+        session = made.new_session(agent="agent", cwd=str(folder))
+        session.append(Message.user("begun"))
+        session.branch("side")
+    return tmp_path / "store.git"
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str]) -> Run:
+    def run(*words: str, code: int = 0) -> None:
+        ended = command_line.run(words)
+        assert ended == code, f"{words}: {capfd.readouterr()}"
+
+    return run
+
+
+def test_every_verb_is_run_below_but_for_git_itself():
+    """It replaces this process, so it has tests of its own."""
+    assert {*COMMANDS, *HIDDEN} - {"git"} == set(EVERY_VERB)
+
+
+@pytest.mark.promise("P33")
+def test_a_store_full_of_planted_commands_runs_none_of_them(store, run, tmp_path, faults):
+    canary, dead = tmp_path / "canary.sh", tmp_path / "DEAD"
+    canary.write_text(f'#!/bin/sh\necho "$0 $@" >> {dead}\n')
+    canary.chmod(0o755)
+    assert os.system(f"{canary} works") == 0
+    assert dead.read_text() == f"{canary} works\n"
+    dead.unlink()
+    for folder in (tmp_path / "hooks", store / "hooks"):
+        folder.mkdir()
+        for hook in HOOKS:
+            (folder / hook).symlink_to(canary)
+    (tmp_path / "attributes").write_text("* filter=evil diff=gitsession merge=evil\n")
+    (tmp_path / "included").write_text(f"[core]\n\thooksPath = {tmp_path}/hooks\n\tpager = {canary}\n")
+    (store / "info" / "attributes").write_text("* filter=evil diff=gitsession merge=evil\n")
+    (store / "config.worktree").write_text(f"[core]\n\tfsmonitor = {canary}\n")
+    (store / "objects" / "info" / "alternates").write_text(f"{tmp_path}/elsewhere\n")
+    places = {name: str(tmp_path / name) for name in ("hooks", "attributes", "included")}
+    with open(store / "config", "a") as file:
+        for key, value in PLANTED.items():
+            section, *middle, name = key.split(".")
+            head = f'[{section} "{".".join(middle)}"]' if middle else f"[{section}]"
+            file.write(f'{head}\n\t{name} = "{value.format(canary=canary, **places)}"\n')
+    assert os.system("git init -q --bare ../hub.git") == 0
+    Path("file.jsonl").write_bytes(header("0199-abcd", cwd=os.getcwd()) + b"\n" + said("aaaa1111", None) + b"\n")
+    for lines in EVERY_VERB.values():
+        for words in lines:
+            # What a verb comes to in such a store is not the question here.
+            command_line.run(words)
+            assert not dead.exists(), f"{words} ran {dead.read_text()}"
+    faults.many(len(PLANTED) + 2 * len(HOOKS) + 4)
+
+
+@pytest.mark.promise("P33")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[pager]\n\tlog = {canary}\n",
+        "[core]\n\tpager = {canary}\n",
+        "[core]\n\tsshCommand = {canary}\n",
+        "[core]\n\tfsmonitor = {canary}\n",
+        '[remote "origin"]\n\turl = .\n\tuploadpack = {canary}\n',
+        '[remote "origin"]\n\turl = ext::{canary}\n',
+        '[credential "https://host"]\n\thelper = !{canary}\n',
+        '[diff "gitsession"]\n\ttextconv = {canary}\n',
+        '[alias]\n\tlg = !{canary}\n',
+        "[include]\n\tpath = {folder}/included\n",
+    ],
+)
+def test_git_is_not_run_in_a_store_whose_configuration_names_a_program(store, tmp_path, capfd, line, faults):
+    canary = tmp_path / "canary.sh"
+    (tmp_path / "included").write_text(f"[core]\n\tpager = {canary}\n")
+    with open(store / "config", "a") as file:
+        file.write(line.format(canary=canary, folder=tmp_path))
+    assert command_line.run(["git", "log"]) == exits.REFUSED
+    assert "names programs to run" in capfd.readouterr().err
+    faults.one()
+
+
+PUSHES = {
+    "push": ["push"],
+    "an option of git first": ["--no-pager", "push"],
+    "a setting first": ["-c", "color.ui=never", "push"],
+    "a folder first": ["-C", ".", "push"],
+    "an alias": ["publish"],
+    "an alias of the shell": ["shell-publish"],
+}
+
+
+@pytest.mark.promise("P33")
+@pytest.mark.parametrize("form", PUSHES)
+def test_git_runs_no_hook_of_a_store_and_scans_every_push(store, tmp_path, monkeypatch, faults, form):
+    dead, key = tmp_path / "DEAD", "AKIA" + "Z3KQ7XJ2M5TB6WPL"
+    for folder in (store / "hooks", store / "gitsession/hooks"):
+        folder.mkdir(exist_ok=True)
+        for hook in (*HOOKS, "pre-push.local"):
+            (folder / hook).write_text(f"#!/bin/sh\necho {hook} >> {dead}\n")
+            (folder / hook).chmod(0o755)
+    with open(store / "config", "a") as file:
+        file.write(f"[gitsession]\n\tredact = false\n\tgate = echo gate >> {dead};\n")
+    (tmp_path / "global").write_text("[alias]\n\tpublish = push\n\tshell-publish = !git push\n")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "global"))
+    with Store.open(store) as opened:
+        clean, secret = (opened.new_session(agent="agent") for _ in range(2))
+        clean.append(Message.user("hello"))
+        secret.append(Message.user(f"the key is {key}"))
+    words = [sys.executable, "-m", "gitsession", "git"]
+    told = subprocess.run([*words, "log", "--oneline", "--all"], capture_output=True, text=True, check=True)
+    assert told.stdout
+    subprocess.run([*words, "update-ref", "refs/heads/mine", "refs/heads/main"], check=True)
+    hub = tmp_path / "hub.git"
+    assert os.system(f"git init -q --bare {hub}") == 0
+    push = [*words, *PUSHES[form], "-q", str(hub)]
+    subprocess.run([*push, f"refs/heads/sessions/{clean.id}/*:refs/heads/sessions/{clean.id}/*"], check=True)
+    stopped = subprocess.run([*push, f"refs/heads/sessions/{secret.id}/main"], capture_output=True, text=True)
+    assert stopped.returncode == 1
+    assert f"a secret in {secret.id}@" in stopped.stderr
+    there = process.run(hub, "for-each-ref", "--format=%(refname)").out.decode()
+    assert clean.id in there
+    assert secret.id not in there
+    assert not dead.exists()
+    faults.many(len(HOOKS))
+
+
+@pytest.mark.promise("P35")
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_nobody_else_reads_a_store_or_an_export_whatever_the_umask(tmp_path, run, faults, umask, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    store = tmp_path / "closed.git"
+    monkeypatch.setenv("GITSESSION_DIR", str(store))
+    assert os.system("git init -q --bare ../hub.git") == 0
+    Path("file.jsonl").write_bytes(header("0199-abcd", cwd=os.getcwd()) + b"\n" + said("aaaa1111", None) + b"\n")
+    before = os.umask(umask)
+    try:
+        for words in (
+            ["init"],
+            ["import", "file.jsonl"],
+            ["name", "@", "Named"],
+            ["maintain"],
+            ["export", "@", "-o", "out.jsonl"],
+            ["undo"],
+            ["verify"],
+        ):
+            run(*words)
+            assert store.stat().st_mode & 0o7777 == 0o700
+        with Store.open(store) as opened:
+            opened.new_session(agent="agent").append(Message.user("a" * (2 << 20)))
+        run("maintain")
+    finally:
+        os.umask(before)
+    assert store.stat().st_mode & 0o7777 == 0o700
+    assert Path("out.jsonl").stat().st_mode & 0o7777 == 0o600
+    for name in ("index.db", "lock"):
+        assert (store / "gitsession" / name).stat().st_mode & 0o077 == 0
+    faults.many(8)
+
+
+@pytest.mark.promise("P33")
+@pytest.mark.parametrize("how", ["the store's configuration", "the command line"])
+def test_an_address_that_is_an_option_runs_nothing(store, run, tmp_path, how, faults):
+    canary = tmp_path / "DEAD"
+    address = f"--upload-pack=touch {canary};"
+    run("maintain")
+    for pack in (store / "objects/pack").glob("*.pack"):
+        pack.chmod(0o600)
+        pack.write_bytes(b"damaged")
+    words = ["repair", f"--from={address}"]
+    if how == "the store's configuration":
+        with (store / "config").open("a") as config:
+            config.write(f'[remote "evil"]\n\turl = "{address}"\n')
+        words = ["repair"]
+    with faults.one():
+        run(*words, code=5)
+        assert not canary.exists()
+
+
+@pytest.mark.promise("P33")
+def test_a_remote_that_promises_objects_is_not_asked_for_them(store, run, tmp_path, faults):
+    """git would ask it for a lost object, by a program that the store's configuration names."""
+    canary, other = tmp_path / "DEAD", tmp_path / "other.git"
+    Store.create(other).close()
+    run("maintain")
+    packs = [path.read_bytes() for path in (store / "objects/pack").glob("*.pack")]
+    for path in (store / "objects/pack").iterdir():
+        path.unlink()
+    git = ["git", f"--git-dir={store}"]
+    for pack in packs:
+        subprocess.run([*git, "unpack-objects", "-q"], input=pack, check=True)
+    told = subprocess.run([*git, "rev-parse", "refs/heads/main^{tree}"], capture_output=True, text=True, check=True)
+    lost = told.stdout.strip()
+    with (store / "config").open("a") as config:
+        config.write(f'[remote "evil"]\n\turl = {other}\n\tpromisor = true\n')
+        config.write(f'\tuploadpack = "touch {canary}; git-upload-pack"\n')
+    (store / "objects" / lost[:2] / lost[2:]).unlink()
+    with faults.one():
+        command_line.run(["maintain"])
+        command_line.run(["verify"])
+        process.run(store, "cat-file", "-e", lost, accept=range(256))
+        assert not canary.exists()

@@ -1,0 +1,192 @@
+"""Many refs at once: one write of ``packed-refs``, as safe beside git as a lock on each (git/ref_writer.py)."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from raw import git
+from ref_files import OID, OID2, child_of, first, traces
+
+from gitsession.git import packed_refs
+from gitsession.git.ref_reader import RefReader
+from gitsession.git.ref_writer import RefWriter
+from gitsession.store import refs
+from gitsession.store.create import MAIN, PROOFS, create
+from gitsession.store.git_store import GitStore
+
+MANY = [refs.leaf(f"s{number:03}") for number in range(100)]
+ONE, OTHER = MANY[3], MANY[4]
+FREE = {name: [None] for name in MANY}
+"""Each is to be made."""
+
+
+@pytest.fixture
+def git_dir(tmp_path: Path) -> Path:
+    create(tmp_path / "store.git")
+    return tmp_path / "store.git"
+
+
+@pytest.fixture
+def writer(git_dir: Path) -> RefWriter:
+    return RefWriter(git_dir, git_dir / PROOFS, RefReader(git_dir))
+
+
+@pytest.fixture
+def meanwhile(writer, monkeypatch):
+    """Have something done just before our new ``packed-refs`` gets its name, and something just after."""
+
+    def arrange(before: Callable[[], object], after: Callable[[], object] = lambda: None) -> None:
+        real = writer._replace_packed
+
+        def replace(lock: str, data: bytes) -> None:
+            before()
+            real(lock, data)
+            after()
+
+        monkeypatch.setattr(writer, "_replace_packed", replace)
+
+    return arrange
+
+
+def loose(git_dir: Path) -> list[str]:
+    return sorted(str(file.relative_to(git_dir)) for file in (git_dir / "refs").rglob("*") if file.is_file())
+
+
+def update_ref(git_dir: Path, words: str) -> None:
+    subprocess.run(["git", f"--git-dir={git_dir}", "update-ref", "--stdin"], input=words.encode(), check=True)
+
+
+def test_many_refs_are_made_moved_and_deleted_by_one_write_each(git_dir, writer):
+    begun = first(git_dir)
+    second = child_of(git_dir, begun, "second")
+    assert writer.move_many(dict.fromkeys(MANY, begun), FREE) == set(MANY)
+    assert git(git_dir, "for-each-ref", "--format=%(objectname)", refs.SESSIONS).split() == [begun] * len(MANY)
+    assert writer.move_many(dict.fromkeys(MANY, second), {name: [begun] for name in MANY}) == set(MANY)
+    assert writer.refs.list(refs.SESSIONS) == dict.fromkeys(MANY, second)
+    assert writer.move_many(dict.fromkeys(MANY), {name: [second] for name in MANY}) == set(MANY)
+    assert writer.refs.list(refs.SESSIONS) == {}
+    assert loose(git_dir) == [MAIN]
+    assert not traces(git_dir)
+
+
+def test_what_holds_something_else_or_is_a_file_of_its_own_is_left_to_the_others(git_dir, writer):
+    writer.move(ONE, OID, ours={None})
+    writer.move_many({OTHER: OID2}, {OTHER: [None]})
+    assert writer.move_many(dict.fromkeys(MANY, OID), FREE) == {*MANY} - {ONE, OTHER}
+    assert (writer.refs.read(ONE), writer.refs.read(OTHER)) == (OID, OID2)
+
+
+def test_a_ref_is_not_made_where_another_one_needs_a_directory_or_is_one(git_dir, writer):
+    below, above = f"{ONE}/below", refs.SESSIONS + "s004"
+    writer.move(below, OID, ours={None})
+    writer.move_many({OTHER: OID}, {OTHER: [None]})
+    new = [ONE, above, f"{OTHER}/below", f"{MAIN}/below", MANY[5], f"{MANY[5]}/below"]
+    assert writer.move_many(dict.fromkeys(new, OID2), {name: [None] for name in new}) == {MANY[5]}
+
+
+def test_a_deletion_of_what_nobody_has_is_left_to_who_makes_it_durable(writer):
+    assert writer.move_many({ONE: None}, {ONE: [None]}) == set()
+
+
+@pytest.mark.promise("P16")
+def test_a_ref_that_git_makes_while_we_write_is_not_ours(git_dir, writer, meanwhile, faults):
+    end = child_of(git_dir, first(git_dir), "theirs")
+    meanwhile(lambda: git(git_dir, "update-ref", ONE, end, "0" * 40))
+    with faults.one():
+        assert writer.move_many(dict.fromkeys(MANY, first(git_dir)), FREE) == {*MANY} - {ONE}
+        assert writer.refs.read(ONE) == end
+
+
+@pytest.mark.promise("P16")
+def test_a_ref_whose_lock_a_git_took_before_we_wrote_is_not_ours_yet(git_dir, writer, meanwhile, faults):
+    """It may have compared already, and take its lock for the ref after we have looked."""
+    lock = git_dir / f"{ONE}.lock"
+
+    def begin() -> None:
+        lock.parent.mkdir(parents=True)
+        lock.write_text(f"{OID}\n")
+
+    meanwhile(begin)
+    with faults.one():
+        assert writer.move_many(dict.fromkeys(MANY, OID2), FREE) == {*MANY} - {ONE}
+        lock.rename(git_dir / ONE)
+        assert not writer.move(ONE, OID2, ours={None})
+        assert writer.refs.read(ONE) == OID
+
+
+@pytest.mark.promise("P16")
+def test_a_ref_that_git_makes_and_deletes_while_we_write_is_not_taken_for_ours(git_dir, writer, meanwhile, faults):
+    end = child_of(git_dir, first(git_dir), "theirs")
+    meanwhile(
+        lambda: git(git_dir, "update-ref", ONE, end, "0" * 40), lambda: git(git_dir, "update-ref", "-d", ONE, end)
+    )
+    with faults.one():
+        assert writer.move_many(dict.fromkeys(MANY, first(git_dir)), FREE) == {*MANY} - {ONE}
+        assert writer.refs.read(ONE) is None
+
+
+def test_a_git_that_locks_after_our_write_sees_it(git_dir, writer, meanwhile):
+    begun = first(git_dir)
+    end = child_of(git_dir, begun, "theirs")
+    told: list[int] = []
+
+    def create_again() -> None:
+        words = ["git", f"--git-dir={git_dir}", "update-ref", ONE, end, "0" * 40]
+        told.append(subprocess.run(words, capture_output=True).returncode)
+
+    meanwhile(lambda: None, create_again)
+    assert writer.move_many(dict.fromkeys(MANY, begun), FREE) == set(MANY)
+    assert told == [128]
+    assert writer.refs.read(ONE) == begun
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_flush_of_many_refs_that_ends_midway_is_done_by_the_next(git_dir, monkeypatch, moment):
+    """The journal has them until all is durable."""
+    real = RefWriter._replace_packed
+
+    def die(self: RefWriter, lock: str, data: bytes) -> None:
+        if moment == "after":
+            real(self, lock, data)
+        raise KeyboardInterrupt
+
+    with GitStore.open(git_dir, flush_on_close=False) as store:
+        with store.transaction() as tx:
+            for name in MANY:
+                tx.move(name, first(git_dir), expected=None)
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(RefWriter, "_replace_packed", die)
+            store.flush()
+    with GitStore.open(git_dir) as store:
+        assert store.refs(refs.SESSIONS) == dict.fromkeys(MANY, first(git_dir))
+    assert RefReader(git_dir).list(refs.SESSIONS) == dict.fromkeys(MANY, first(git_dir))
+    assert loose(git_dir) == [MAIN]
+
+
+def test_a_stranger_who_holds_packed_refs_holds_up_no_flush(git_dir):
+    (git_dir / "packed-refs.lock").touch()
+    with GitStore.open(git_dir) as store:
+        with store.transaction() as tx:
+            for name in MANY[:40]:
+                tx.move(name, first(git_dir), expected=None)
+        store.flush()
+        assert (store.last_flush_error, store.pending) == (None, 0)
+    assert len(loose(git_dir)) == 41
+
+
+def test_where_others_made_one_of_many_ours_goes_on_beside(git_dir):
+    begun = first(git_dir)
+    ours, theirs = child_of(git_dir, begun, "ours"), child_of(git_dir, begun, "theirs")
+    with GitStore.open(git_dir) as store:
+        with store.transaction() as tx:
+            for name in MANY:
+                tx.move(name, ours, expected=None)
+        git(git_dir, "update-ref", ONE, theirs)
+        store.flush()
+        [(name, side)] = store.sidestepped
+        assert (name, store.ref(ONE), store.ref(side)) == (ONE, theirs, ours)
+    packed = packed_refs.values((git_dir / packed_refs.FILE).read_bytes())
+    assert packed == dict.fromkeys({*MANY} - {ONE}, ours)

@@ -1,0 +1,256 @@
+"""Words for tests: session files written by hand, stores that tick, and what a store holds, told in sentences."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from places import SHARED
+
+from gitsession.codec.digest import to_base64url
+from gitsession.exporting import export_session
+from gitsession.formats import FORMATS, claimed
+from gitsession.git.types import Kind, Oid, RefValue
+from gitsession.importing.import_session import BroughtIn, bring_in
+from gitsession.model.entries import Message
+from gitsession.sessions import facts, graph
+from gitsession.sessions import marks as rules
+from gitsession.sessions import session as sessions
+from gitsession.sessions.meta import meta_of
+from gitsession.sessions.node import Node
+from gitsession.store import refs
+from gitsession.store.create import create
+from gitsession.store.git_store import GitStore
+from gitsession.store.interface import ObjectStore, Transaction
+from gitsession.store.memory import MemoryStore
+from gitsession.store.proxy import Behind
+from gitsession.verify.session_check import verify
+
+"""Session files that are not ours to give away: tests on them are skipped where they are not at hand."""
+
+START = "2026-02-01T00:00:00.000Z"
+START_MS = 1_769_904_000_000
+
+
+class Clock:
+    """A clock that goes one second at every look."""
+
+    def __init__(self, at_ms: int = START_MS) -> None:
+        self.at_ms = at_ms
+
+    def __call__(self) -> int:
+        self.at_ms += 1000
+        return self.at_ms
+
+
+def nonces(seed: bytes = b"") -> Any:
+    """An ``os.urandom`` that gives the same bytes in the same order every time."""
+    count = 0
+
+    def urandom(size: int) -> bytes:
+        nonlocal count
+        count += 1
+        return sha256(seed + str(count).encode()).digest()[:size]
+
+    return urandom
+
+
+# ---- files
+
+
+def dumps(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
+def header(id: str = "s1", **fields: object) -> bytes:
+    """pi's first line."""
+    return dumps({"type": "session", "version": 3, "id": id, "timestamp": START, "cwd": "/work", **fields})
+
+
+def entry(type: str, id: str | None, parent: str | None, at: int = 1, **fields: object) -> bytes:
+    """A line of pi's, ``at`` seconds after the session's start."""
+    time = f"2026-02-01T{at // 3600:02}:{at // 60 % 60:02}:{at % 60:02}.000Z"
+    return dumps({"type": type, "id": id, "parentId": parent, "timestamp": time, **fields})
+
+
+def said(id: str, parent: str | None, text: str = "", role: str = "user", at: int = 1, **fields: object) -> bytes:
+    """A message."""
+    content = [{"type": "text", "text": text or f"words of {id}"}]
+    return entry("message", id, parent, at, message={"role": role, "content": content, **fields})
+
+
+def talk(*ids: str, after: str | None = None) -> list[bytes]:
+    """Messages of user and assistant in turn, each below the one before."""
+    parents = (after, *ids)
+    roles = ("user", "assistant")
+    return [said(id, parents[n], role=roles[n % 2], at=n + 1) for n, id in enumerate(ids)]
+
+
+def label(id: str, parent: str | None, target: str, text: str | None, at: int = 1) -> bytes:
+    return entry("label", id, parent, at, targetId=target, label=text)
+
+
+def named(id: str, parent: str | None, name: str, at: int = 1) -> bytes:
+    return entry("session_info", id, parent, at, name=name)
+
+
+def slot(title: str, at: str = START) -> bytes:
+    """omp's title slot: 256 bytes with the line end."""
+    start = dumps({"type": "title", "v": 1, "title": title, "updatedAt": at, "pad": ""})
+    return start[:-2] + b" " * (255 - len(start)) + start[-2:]
+
+
+def pi_file(*lines: bytes, id: str = "s1", **fields: object) -> bytes:
+    """A header and these lines."""
+    return joined(header(id, **fields), *lines)
+
+
+def joined(*lines: bytes) -> bytes:
+    return b"".join(line + b"\n" for line in lines)
+
+
+# ---- stores
+
+
+def on_disk(path: Path) -> GitStore:
+    create(path)
+    return GitStore.open(path)
+
+
+def in_memory(path: Path) -> MemoryStore:
+    return MemoryStore()
+
+
+STORES = {"memory": in_memory, "git": on_disk}
+
+
+def bring(store: ObjectStore, data: bytes, *, agent: str = "", name: str = "named", final: bool = False) -> BroughtIn:
+    """Import a file."""
+    format = FORMATS[agent] if agent else claimed(data) or FORMATS["pi"]
+    return bring_in(store, format, format.split(data, name=name, final=final))
+
+
+def exported(store: ObjectStore, sid: str) -> bytes:
+    return export_session.home(store, sid).data
+
+
+def session(store: ObjectStore, sid: str, branch: str | None = None, clock: Clock | None = None) -> sessions.Session:
+    return sessions.Session.open(store, sid, clock or Clock(), branch)
+
+
+def begun(store: ObjectStore, *words: str, clock: Clock | None = None) -> sessions.Session:
+    """A session of our own in which the user said ``words``."""
+    made = sessions.Session.new(store, "agent", "/work", clock or Clock())
+    for text in words or ("hi",):
+        made.append(Message.user(text))
+    return made
+
+
+def fork(origin: sessions.Session, at: str | Node = "leaf") -> sessions.Session:
+    """A fork that takes along title and labels as they stand, found by a walk."""
+    title, labels = _facts(origin._store, origin.id)
+    chains = {to_base64url(node.chain): label for node, label in labels}
+    return origin.fork(at, agent="agent", cwd="/work", title=title, labels=chains)
+
+
+def title_of(store: ObjectStore, sid: str) -> str | None:
+    return _facts(store, sid)[0]
+
+
+def labels_of(store: ObjectStore, sid: str) -> dict[str, str]:
+    """Labels by the subject of what they name."""
+    return {node.subject: label for node, label in _facts(store, sid)[1]}
+
+
+def _facts(store: ObjectStore, sid: str) -> tuple[str | None, list[tuple[Node, str]]]:
+    tree, seen = graph.tree(store, sid), meta_of(store, sid)
+    marks = facts.marks(store, sid, tree, seen)
+    labels = rules.labels(marks, facts.targets(tree, seen))
+    return rules.title(marks), [(tree.nodes[oid], label) for oid, label in labels.items()]
+
+
+def all_refs(store: ObjectStore) -> dict[str, RefValue]:
+    return dict(store.refs("refs/"))
+
+
+def session_refs(store: ObjectStore) -> dict[str, RefValue]:
+    """What a clone gets: leaves and meta."""
+    return dict(store.refs(refs.SESSIONS))
+
+
+def leaves(store: ObjectStore, sid: str) -> dict[str, str]:
+    """Branches of a session, and the subject of each leaf."""
+    tree = graph.tree(store, sid)
+    return {name: tree.nodes[oid].subject for name, oid in tree.branches.items()}
+
+
+def ids_on(store: ObjectStore, leaf: Oid) -> list[str | None]:
+    """The agent's ids on a line, the root's left out."""
+    return [node.source.id if node.source else None for node in graph.line(store, leaf)][-2::-1]
+
+
+def is_ancestor(store: ObjectStore, old: Oid, new: Oid) -> bool:
+    return any(node.oid == old for node in graph.line(store, new))
+
+
+def moved_forward(store: ObjectStore, before: Mapping[str, RefValue], after: Mapping[str, RefValue]) -> bool:
+    """Whether every ref is still there and none has gone back or aside."""
+    return all(name in after and is_ancestor(store, old, after[name]) for name, old in before.items())
+
+
+def assert_clean(store: ObjectStore) -> None:
+    report = verify(store)
+    assert report.problems == []
+    assert report.whole
+
+
+def git(store: GitStore, *arguments: str, check: bool = True) -> str:
+    """What git itself says of a store, everything handed over to it first."""
+    store.flush()
+    done = subprocess.run(["git", "-C", store.git_dir, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 or not check, done.stderr
+    return done.stdout + done.stderr
+
+
+def assert_git_agrees(store: GitStore) -> None:
+    """``git fsck --strict`` has nothing to say."""
+    assert git(store, "fsck", "--strict", "--no-dangling", "--no-progress") == ""
+
+
+class Watched(Behind):
+    """A store that counts what is put into it and how often it is read."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        super().__init__(store)
+        self.put: Counter[str] = Counter()
+        self.reads = 0
+
+    def read(self, oid: Oid) -> tuple[Kind, bytes]:
+        self.reads += 1
+        return self._store.read(oid)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        with self._store.transaction() as tx:
+            yield _WatchedTransaction(tx, self.put)
+
+
+class _WatchedTransaction:
+    def __init__(self, tx: Transaction, put: Counter[str]) -> None:
+        self._tx = tx
+        self._put = put
+        self.move, self.put_all, self.keep_original = tx.move, tx.put_all, tx.keep_original
+
+    def put(self, kind: Kind, data: bytes) -> Oid:
+        self._put[kind] += 1
+        return self._tx.put(kind, data)
+
+
+def shared_files(*agents: str) -> Sequence[Path]:
+    return [path for agent in agents for path in sorted((SHARED / "sessions" / agent).glob("*.jsonl"))]

@@ -1,0 +1,48 @@
+"""The command line in this process, as a user meets it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gitsession.cli import app as command_line
+
+Run = Callable[..., str]
+
+
+class Ended(AssertionError):
+    """A command ended with another code than was expected."""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to stand in."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture
+def run(here: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
+    """``run("ls", "--json")``: standard output. ``code``: what it must end with; ``err``: standard error instead."""
+
+    def run(*words: str, code: int = 0, err: bool = False) -> str:
+        capfdbinary.readouterr()
+        ended = command_line.run(words)
+        out, complaint = capfdbinary.readouterr()
+        if ended != code:
+            raise Ended(f"{words} ended with {ended}, expected {code}: {complaint.decode()}")
+        return (complaint if err else out).decode()
+
+    return run
+
+
+def document(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(text)
+    assert found["schema"].startswith("gitsession/")
+    return found

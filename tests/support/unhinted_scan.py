@@ -1,0 +1,44 @@
+"""A scanner without the first look, which must find the same as the scanner with it."""
+
+from __future__ import annotations
+
+import re
+
+from gitsession.redaction import scan
+from gitsession.redaction.payloads import redact, suspects
+from gitsession.redaction.scan import RUN_MIN, Scanner
+
+NONCE = bytes(16)
+RUN = re.compile(rb"[A-Za-z0-9_\-./+=~:$@%%]{%d,}" % RUN_MIN)
+
+
+class Plain(Scanner):
+    """Without a look at anything before: each pattern, wherever its word is, at every depth."""
+
+    def may_hold(self, data):
+        return True
+
+    def mentions(self, data):
+        return True
+
+    def _found(self, data):
+        lower = data.lower()
+        runs = [found.span() for found in RUN.finditer(data)]
+        for rule in self.rules:
+            for word in rule.words:
+                for hit in scan._hits(rule, word, data, lower if rule.folds else data):
+                    if not rule.is_token or any(start <= hit.start < end for start, end in runs):
+                        yield hit
+
+
+SCANNER, PLAIN = Scanner(), Plain()
+
+
+def check(form, data):
+    """Both say the same of ``data``, alone and among others."""
+    expected = redact(form, data, PLAIN)
+    assert redact(form, data, SCANNER) == expected
+    if expected.is_changed and form != "cbor":
+        assert SCANNER.suspects([b"before", data, b"after"]) >= {1}
+    if expected.is_changed:
+        assert suspects([("text", b"before"), (form, data), ("cbor", NONCE), (form, data)], SCANNER) >= {1, 3}

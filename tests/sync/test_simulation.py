@@ -1,0 +1,157 @@
+"""Random schedules of several stores and a hub (tests/support/simulation.py), and whether the judge sees defects.
+
+``GITSESSION_SIMULATIONS=<schedules>`` runs longer ones, with our hooks at every fifth hub;
+``GITSESSION_SIMULATIONS_SEED=<number>`` is the first seed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from itertools import count
+from pathlib import Path
+
+import pytest
+from faults.shim import scratch
+from purged import SECRET, find, purge
+from remotes import begun, forge, shared, store_with, sync
+from simulation import simulate
+
+from gitsession.purge import purging
+from gitsession.sessions import reconcile, tombstone
+from gitsession.store import histories, refs
+from gitsession.sync import syncing
+
+IS_LONG = "GITSESSION_SIMULATIONS" in os.environ
+SEEDS = int(os.environ.get("GITSESSION_SIMULATIONS", "20"))
+FIRST = int(os.environ.get("GITSESSION_SIMULATIONS_SEED", "0"))
+STEPS = 40 if IS_LONG else 20
+PARTS = 10
+HOOKS_EVERY = 5 if IS_LONG else 67
+"""Each push to a server with our hooks starts a program: few of these schedules, and more of the longer ones."""
+KEEPS_EVERY = 4
+"""The hub of one in so many schedules lets nobody delete a branch."""
+
+
+@pytest.fixture
+def folder():
+    """In memory where that can be: what is asked here is not whether a disk keeps what was synced."""
+    made = Path(scratch())
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+@pytest.mark.timeout(300 + 10 * SEEDS)
+@pytest.mark.promise("P42")
+@pytest.mark.parametrize("part", range(PARTS))
+def test_what_was_acknowledged_is_everywhere_and_everywhere_is_the_same(part, folder, faults):
+    for seed in range(FIRST + part, FIRST + SEEDS, PARTS):
+        with faults.one():
+            outcome = simulate(seed, folder, STEPS, hooks=seed % HOOKS_EVERY == 0, keeps=seed % KEEPS_EVERY == 0)
+            assert outcome.is_good, f"seed {seed}: {outcome}\n" + "\n".join(outcome.trace)
+
+
+def test_a_schedule_that_took_a_rewritten_archive_for_damage_ends_well(folder):
+    """A purge from elsewhere made our archive what the remote had, whose pack was made anew while it was read."""
+    assert simulate(6436, folder, 40).is_good
+
+
+def caught(folder, most: int = 60) -> bool:
+    """Whether a run among the first shows that something is wrong."""
+    for seed in range(most):
+        try:
+            if not simulate(seed, folder, STEPS * 2).is_good:
+                return True
+        except Exception:  # a break may be so bad that the run cannot go on
+            return True
+    return False
+
+
+def test_names_by_writer_that_overwrite_are_caught(folder, monkeypatch):
+    """The rule as it was first written: what stepped aside before, and was never sent, is lost."""
+
+    def by_writer(read, held, name, ours, theirs):
+        folder, _, branch = name.rpartition("/")
+        return f"{folder}/{branch.partition('.')[0]}.aaaaaaaa"
+
+    def overwriting(store, tx, ref, end):
+        tx.move(ref, end, expected=store.ref(ref))
+
+    monkeypatch.setattr(histories, "aside", by_writer)
+    monkeypatch.setattr(reconcile, "_bring_to", overwriting)
+    assert caught(folder)
+
+
+def test_names_by_the_end_of_a_line_are_caught(folder, monkeypatch):
+    """The line moves on after a crash, and gets a second name."""
+    key = histories._key
+    monkeypatch.setattr(histories, "_key", lambda read, ours, theirs: key(read, ours, None))
+    assert caught(folder)
+
+
+def test_to_take_the_name_without_stepping_aside_is_caught(folder, monkeypatch):
+    def taken(store, tx, ref, mine, there):
+        tx.move(ref, there, expected=mine)
+        return reconcile.SyncedBranch(ref, "forwarded", mine, there)
+
+    monkeypatch.setattr(reconcile, "_step_aside", taken)
+    assert caught(folder)
+
+
+# ---- purges
+
+
+@pytest.fixture
+def two(tmp_path):
+    """Stores with a session of which the first purges the middle, and the other has not heard of it yet."""
+    hub = forge(tmp_path / "hub.git")
+    with store_with(tmp_path / "a.git", hub) as a, store_with(tmp_path / "b.git", hub) as b:
+        begun(a, "first", SECRET, "last")
+        sync(a)
+        sync(b)
+        purge(a, find(a))
+        sync(a)
+        yield a, b
+
+
+def forks(a, b) -> bool:
+    """Whether there is another branch than there was, once all have synced."""
+    for store in (b, a, b):
+        sync(store)
+    return shared(a) != shared(b) or len(b.refs(refs.SESSIONS)) > 2
+
+
+def test_a_purge_forks_no_line(two):
+    assert not forks(*two)
+
+
+def differing(monkeypatch):
+    """Each store makes another commit of a purged entry."""
+    made, turns = tombstone.of_entry, count(1)
+
+    def of_entry(node, digest, parents):
+        later = node._replace(author_seconds=node.author_seconds + next(turns))
+        return made(later, digest, parents)
+
+    monkeypatch.setattr(tombstone, "of_entry", of_entry)
+
+
+def hasty(monkeypatch):
+    """Lines are brought together first, and what was purged is taken out of ours after that."""
+    apply, take_in = purging.apply, syncing.take_in
+
+    def taken(store, remote, talk):
+        with monkeypatch.context() as patch:
+            patch.setattr(purging, "apply", lambda store: purging.Purged())
+            found = take_in(store, remote, talk)
+        apply(store)
+        return found
+
+    monkeypatch.setattr(syncing, "take_in", taken)
+
+
+@pytest.mark.parametrize("wrong", [differing, hasty])
+def test_a_wrong_purge_is_caught(two, folder, monkeypatch, wrong):
+    wrong(monkeypatch)
+    assert forks(*two)
+    assert caught(folder)
