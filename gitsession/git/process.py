@@ -30,7 +30,7 @@ _FIXED = (
     "protocol.ext.allow=never",
     "gc.auto=0",
     "maintenance.auto=false",
-    "pack.writeReverseIndex=true",  # by which store/deltify.py knows packs that git made, also before git 2.41
+    "pack.writeReverseIndex=true",  # by which store/maintenance.py knows packs that git made, also before git 2.41
 )
 _READ_IN_A_REPOSITORY = ("config", "config.worktree", "commondir", "HEAD", "packed-refs", "index", "info/exclude")
 _NAMES_A_FILE = re.compile(r"(?mi)^\s*(?:\[[^\]\n]*\]\s*)?(?:path|excludesFile|attributesFile)\s*=\s*(.*)$")

@@ -2,23 +2,27 @@
 
 Under the store's lock, with the journal tailed. Killed anywhere, the journal is still there, and the next flush does
 all of it again, to the same end. What it moves is what the journal's chain says is ours to move; a ref that others
-moved meanwhile stays theirs, and our line goes on beside it (``store.ref_updates``).
+moved meanwhile stays theirs, and our line goes on beside it (``_move_to_ends``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from gitsession.durable import read_regular, replace, write_all
 from gitsession.errors import GitSessionError, Unavailable
 from gitsession.git import pack_writer
+from gitsession.git.ref_names import SYMBOLIC
 from gitsession.git.ref_writer import RefWriter
-from gitsession.git.types import Kind, Oid
-from gitsession.store import create, flush_record, refs, tip_reflog
+from gitsession.git.types import Kind, Oid, RefValue
+from gitsession.store import create, flush_record, histories, refs
+from gitsession.store.histories import Read
 from gitsession.store.pending import unavailable
 from gitsession.store.reading import Reading
-from gitsession.store.ref_updates import Chain, move_to_ends
+from gitsession.store.staging import Move
 
 FLUSH_RECORDS = 256
 FLUSH_BYTES = 1 << 20
@@ -64,7 +68,7 @@ class Flushing:
                 self.write_pack(overlay.objects)
             self.refs.break_dead_locks()
             beside: list[tuple[str, str]] = []
-            left, self.last_error = move_to_ends(overlay.chains, self.refs, self._reading.read, beside)
+            left, self.last_error = _move_to_ends(overlay.chains, self.refs, self._reading.read, beside)
             self.sidestepped += beside
             if left and not overlay.objects and overlay.records == 1 and not pending.has_damage:
                 return  # nothing but what was left the last time, and none of it moved
@@ -72,7 +76,7 @@ class Flushing:
             flush_record.append(self._git_dir, moved, journal=overlay.first)
             values = {name: after for name, (_, after) in moved.items()}
             with suppress(OSError):  # no entry depends on it
-                tip_reflog.append(self._git_dir, values, lambda: self._reading.refs(refs.SESSIONS))
+                _append_reflog(self._git_dir, values, lambda: self._reading.refs(refs.SESSIONS))
             self.set_aside += pending.start_afresh(left)
             if not left:
                 pack_writer.release_packs(self._git_dir / "objects")
@@ -102,3 +106,154 @@ def _moved(chains: Mapping[str, Chain], left: set[str], beside: Mapping[str, str
         for name, chain in chains.items()
         if name not in left
     }
+
+
+REFLOG = f"logs/{create.MAIN}"
+
+_EXPIRES_NEVER = 4102444800
+"""The time of each line, in Unix seconds: 2100. `git gc` drops what a reflog has of more than 30 days ago."""
+
+_BYTES_MAX = 1 << 20
+"""Each time the file has grown by so much, only the last line of each branch is kept."""
+
+
+def _append_reflog(
+    git_dir: Path, moved: Mapping[str, RefValue | None], there: Callable[[], Mapping[str, RefValue]]
+) -> None:
+    """Write the values of ``moved`` to the reflog of ``main``; in a new file first those of ``there``, the branches.
+
+    git keeps what a reflog names: after `git branch -D` a collection leaves the entries in the store, and `repair`
+    gets them back by the record of values (store/flush_record.py). The reflog of the branch itself would be of no use:
+    git deletes it with the branch. ``main`` is in every store, and no command deletes it.
+
+    The store's lock is held. Nothing waits for the disk: without a line, an entry is as safe as in any repository of
+    git. A purge removes all reflogs; the flush that finds none begins with the branches that are there. Raises
+    ``OSError``.
+    """
+    path = git_dir / REFLOG
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        size = os.fstat(fd).st_size
+        values = moved if size else {**there(), **moved}
+        text = "".join(_reflog_line(name, value) for name, value in values.items() if value and _is_kept(name, value))
+        torn = "\n" if size and os.pread(fd, 1, size - 1) != b"\n" else ""
+        write_all(fd, f"{torn}{text}".encode(), size)
+    finally:
+        os.close(fd)
+    if size // _BYTES_MAX != (size + len(text)) // _BYTES_MAX:
+        _shorten_reflog(path)
+
+
+def _is_kept(name: str, value: RefValue) -> bool:
+    return name.startswith((refs.SESSIONS, refs.TRASH)) and refs.target(value) is None
+
+
+def _reflog_line(name: str, value: RefValue) -> str:
+    return f"{value} {value} gitsession <gitsession@localhost> {_EXPIRES_NEVER} +0000\tflush: {name}\n"
+
+
+def _shorten_reflog(path: Path) -> None:
+    """Leave the last line of each branch."""
+    last: dict[bytes, bytes] = {}
+    for line in (read_regular(path) or b"").splitlines(keepends=True):
+        last[line.rpartition(b"\t")[2]] = line
+    replace(path, b"".join(last.values()), by=path.with_suffix(".gitsession-tmp"))
+
+
+_MANY = 32
+
+Chain = list[RefValue | None]
+
+
+def _move_to_ends(
+    chains: Mapping[str, Chain], writer: RefWriter, read: Read, sidestepped: list[tuple[str, str]]
+) -> tuple[list[Move], Exception | None]:
+    """Bring the repository's refs to where the journal's chains end; the moves that are left, and the first error.
+
+    A chain is every value a ref had since the journal began. What the repository holds decides:
+
+        1. a value of the chain       -> ours to move: to the end of the chain
+        2. part of what we wrote      -> the same: others brought it too, and not as far as we
+        3. our end and more           -> it stays: others have what we wrote
+        4. nothing                    -> another program deleted it: it is set to the end of the chain again
+        5. anything else              -> others moved it meanwhile: theirs stays, and our line goes on beside it under
+                                         the name that follows from it (``store.histories``); what this store had
+                                         chosen to go on with goes along
+        6. we cannot move it for now  -> it is left for the next flush, and holds up no other ref
+
+    Where many refs move at once, those that hold what is ours and are no files of their own move together, by one
+    write. Symbolic refs and deletions hold no history, and tracking refs only say what was seen: where others moved
+    those, theirs stays and that is all.
+
+    The store's lock is held. Adds to ``sidestepped`` each ref that others had moved, with our new name for it. Raises
+    ``OSError`` where no lock can be made at all.
+    """
+    done = _move_many(chains, writer)
+    rest = {name: chain for name, chain in chains.items() if name not in done}
+    _, failed = writer.delete({name: set(chain) for name, chain in rest.items() if chain[-1] is None})
+    ends = {name: end for name, chain in rest.items() if (end := chain[-1]) is not None}
+    writer.prepare(ends)
+    for name, end in ends.items():
+        try:
+            is_line = not end.startswith(SYMBOLIC) and not name.startswith(refs.TRACKING)
+            if not writer.move(name, end, ours=set(chains[name])) and is_line:
+                side = _meet(name, chains, end, writer, read)
+                sidestepped += [(name, side)] if side else []
+        except (OSError, GitSessionError) as error:
+            failed[name] = error
+    return [_left(name, chains[name], writer) for name in failed], next(iter(failed.values()), None)
+
+
+def _move_many(chains: Mapping[str, Chain], writer: RefWriter) -> set[str]:
+    """Many refs at once, as a pull of many sessions brings them, are one write; which ones are where they belong."""
+    ends = {name: chain[-1] for name, chain in chains.items() if refs.target(chain[-1] or "") is None}
+    if len(ends) <= _MANY:
+        return set()
+    try:
+        return writer.move_many(ends, {name: set(chains[name]) for name in ends})
+    except (OSError, GitSessionError):
+        return set()  # one by one, then: what is in the way is told where it still is
+
+
+def _meet(name: str, chains: Mapping[str, Chain], end: Oid, writer: RefWriter, read: Read) -> str | None:
+    """Bring our line to where it belongs beside what others put there; its name, if that is not ``name``."""
+    theirs = _held(name, writer)
+    if theirs is None and writer.move(name, end, ours={None}):
+        return None  # branches are deleted by us alone: another program's deletion is taken back
+    if theirs is not None:
+        try:
+            if histories.holds(read, end, theirs, until=chains[name][0]) and writer.move(name, end, ours={theirs}):
+                return None
+            if histories.holds(read, theirs, end):
+                return None
+        except GitSessionError:
+            pass  # what cannot be followed is not ours to judge
+    side = histories.aside(read, lambda at: _held(at, writer), name, end, theirs)
+    held = _held(side, writer)
+    if (held is None or not histories.holds(read, held, end)) and not writer.move(side, end, ours={held}):
+        raise Unavailable(f"another program moves {side}")
+    _take_along(name, side, chains, writer)
+    return side
+
+
+def _held(name: str, writer: RefWriter) -> Oid | None:
+    value = writer.refs.read(name)
+    return None if value is not None and value.startswith(SYMBOLIC) else value
+
+
+def _take_along(name: str, side: str, chains: Mapping[str, Chain], writer: RefWriter) -> None:
+    """Who goes on with the line ``name``, by choice or for lack of one, goes on with ours."""
+    choice = refs.choice(name)
+    chain = chains.get(choice or "", [None])
+    if choice and chain[-1] in (None, refs.symbolic(name)):
+        writer.move(choice, refs.symbolic(side), ours={None, refs.symbolic(name), *chain})
+
+
+def _left(name: str, chain: Chain, writer: RefWriter) -> Move:
+    """One move stands for the whole chain: from what the repository holds, where that is ours."""
+    try:
+        held = writer.refs.read(name)
+    except GitSessionError:
+        held = chain[0]
+    return name, held if held in chain else chain[0], chain[-1]

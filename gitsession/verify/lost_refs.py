@@ -5,7 +5,7 @@ is known of a ref is what the last flush gave it (store/flush_record.py), what t
 (verify/last_clean.py) and what operations after them say; without such a mark, the whole operation log; and of
 refs in none of these, that the catalogue saw them.
 
-A ref that others moved while our line went on beside it (store/ref_updates.py) has lost nothing: what it held is still
+A ref that others moved while our line went on beside it (store/flushing.py) has lost nothing: what it held is still
 on a line of its session. Nor has one whose entries were said again behind what others had said there
 (sessions/reconcile.py): their commits are others, what they hold is the same.
 """

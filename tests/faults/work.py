@@ -27,7 +27,7 @@ from gitsession.git import process
 from gitsession.model.entries import Message
 from gitsession.store import journal
 from gitsession.store.git_store import GitStore
-from gitsession.store.idle_timer import IdleTimer
+from gitsession.store.writing import IdleTimer
 
 SIDE = "refs/heads/sessions/s1/side"
 ATTEMPTS = 3

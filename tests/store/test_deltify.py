@@ -11,7 +11,7 @@ from raw import LEAF, git
 from gitsession import durable
 from gitsession.errors import Unavailable
 from gitsession.git import objects, pack_writer, process
-from gitsession.store import deltify
+from gitsession.store import maintenance
 from gitsession.store.create import create
 from gitsession.store.git_store import GitStore
 from gitsession.store.maintenance import maintain
@@ -118,8 +118,8 @@ def test_a_pack_in_which_no_delta_is_found_has_no_second_pass_either(store, pass
         alone = transaction.put("blob", b"of one object git makes the very same pack" * 40_000)
     pack_writer.release_packs(store.git_dir / "objects")
     before = packs(store).keys()
-    deltify.deltify(store)
-    deltify.deltify(store)
+    maintenance.deltify(store)
+    maintenance.deltify(store)
     assert (packs(store).keys(), len(passes)) == (before, 1)
     assert store.read(alone)[0] == "blob"
 
@@ -162,11 +162,11 @@ def test_large_work_is_done_in_batches_and_what_waits_is_not_merged_before_its_t
     made = [one_pack(store, of) for of in "abc"]
     oids = [oid for part, _ in made for oid in part]
     before = packs(store)
-    monkeypatch.setattr(deltify, "BATCH_BYTES", 1)
-    monkeypatch.setattr(deltify, "SECONDS_MAX", 0.0)
+    monkeypatch.setattr(maintenance, "BATCH_BYTES", 1)
+    monkeypatch.setattr(maintenance, "SECONDS_MAX", 0.0)
     maintain(store)
     assert (packs(store), passes) == (before, [])
-    monkeypatch.setattr(deltify, "SECONDS_MAX", 60.0)
+    monkeypatch.setattr(maintenance, "SECONDS_MAX", 60.0)
     maintain(store)
     assert passes == [[name] for name in sorted(file.name for _, file in made)]
     assert deltas(store) > COUNT
@@ -185,7 +185,7 @@ def test_a_pack_stays_where_git_left_an_object_of_it_out(store, monkeypatch):
 
     monkeypatch.setattr(process, "run", leaves_out)
     with pytest.raises(Unavailable, match="both stay"):
-        deltify.deltify(store)
+        maintenance.deltify(store)
     whole(store, oids)
 
 
@@ -211,7 +211,7 @@ def test_a_pack_that_another_git_took_away_meanwhile_holds_nothing_up(store, mon
         git(store.git_dir, "repack", "-adfq", "--window=3")
         durable.sync_directory(directory)
 
-    monkeypatch.setattr(deltify, "sync_directory", repacked_meanwhile)
+    monkeypatch.setattr(maintenance, "sync_directory", repacked_meanwhile)
     maintain(store)
     whole(store, oids)
 
@@ -240,4 +240,4 @@ def test_an_index_that_is_the_last_trace_of_lost_objects_stays(store):
     _, lost = one_pack(store, "a")
     in_one_go(store, "b")
     lost.unlink()
-    assert list(deltify.lone_indexes(store.git_dir / "objects/pack")) == []
+    assert list(maintenance._lone_indexes(store.git_dir / "objects/pack")) == []

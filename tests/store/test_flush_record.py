@@ -14,7 +14,7 @@ from gitsession.cli import exits
 from gitsession.cli.app import run
 from gitsession.git.types import Oid
 from gitsession.model.entries import Message
-from gitsession.store import flush_record, refs, tip_reflog
+from gitsession.store import flush_record, flushing, refs
 
 
 class Case:
@@ -92,18 +92,18 @@ def test_after_a_purge_the_next_flush_protects_all_branches_again(case: Case):
         entry = other.append(Message.user("to be purged"))
         store.flush()
         store.purge(store.plan_purge(other.id))
-        assert not (case.path / tip_reflog.FILE).exists() or entry.oid not in (case.path / tip_reflog.FILE).read_text()
+        assert not (case.path / flushing.REFLOG).exists() or entry.oid not in (case.path / flushing.REFLOG).read_text()
         store.new_session(agent="agent").append(Message.user("later"))
-    assert case.line[-1] in (case.path / tip_reflog.FILE).read_text()
+    assert case.line[-1] in (case.path / flushing.REFLOG).read_text()
     assert git(case.path, "fsck", "--strict", "--no-dangling") == ""
 
 
 def test_the_log_of_leaves_does_not_grow_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(tip_reflog, "_BYTES_MAX", 1000)
+    monkeypatch.setattr(flushing, "_BYTES_MAX", 1000)
     names = [refs.leaf("20260101-aaaaaaaaaaaaa", f"b{number}") for number in range(3)]
     for number in range(100):
-        tip_reflog.append(tmp_path, {names[number % 3]: f"{number:040x}"}, dict)
-    text = (tmp_path / tip_reflog.FILE).read_text()
+        flushing._append_reflog(tmp_path, {names[number % 3]: f"{number:040x}"}, dict)
+    text = (tmp_path / flushing.REFLOG).read_text()
     assert len(text) < 2000
     assert all(f"{number:040x}" in text for number in (97, 98, 99))
 
