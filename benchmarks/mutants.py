@@ -104,7 +104,7 @@ BREAKS = [
     ),
     one(
         "what was only here goes without a word",
-        "purge/unpublished_backup.py",
+        "sync/tombstone_merge.py",
         "    if not lost:",
         "    if lost or True:",
         "tests/purge/test_unpublished_backup.py::test_what_was_imported_here_too_is_set_aside_and_both_have_the_same",

@@ -14,12 +14,12 @@ from gitsession.sessions.reconcile import SyncedBranch, reconcile
 from gitsession.store import histories, push_intents, refs
 from gitsession.store.git_store import GitStore
 from gitsession.store.interface import Transaction
-from gitsession.sync import fetching, retiring, tombstone_merge
 from gitsession.sync import purged_remotes as stale
+from gitsession.sync import tombstone_merge, transport
 from gitsession.sync.preflight import HEADS, check_is_store, flush
 from gitsession.sync.quarantine import Quarantine
 from gitsession.sync.remotes import Remote
-from gitsession.sync.transport import Talk
+from gitsession.sync.transport import Talk, Unfit
 from gitsession.validation.fetched import Proposed, Reader, judge
 
 _OUR_ARCHIVE = f"{refs.TRACKING}{refs.ARCHIVE.removeprefix('refs/heads')}"
@@ -42,7 +42,7 @@ def take_in(store: GitStore, remote: Remote, talk: Talk) -> TakenIn:
     purging.apply(store)  # what a plain `git fetch` has brought
     known = _known(store, remote)
     with Quarantine(store.git_dir, remote, known) as place:
-        refused = fetching.fetch(place, remote, talk)
+        refused = _fetch(place, remote, talk)
         place.cut_off()
         read = Reader(place.git_dir, store)
         there = place.refs(remote.tracks)
@@ -58,7 +58,7 @@ def take_in(store: GitStore, remote: Remote, talk: Talk) -> TakenIn:
         refused |= {branch.ref: branch for branch in joined if branch.outcome == "refused"}
         flush(store)
         known = _known(store, remote)
-        kept = retiring.held(store, read, {ref: oid for ref, oid in (raw | left).items() if ref != refs.ARCHIVE})
+        kept = stale.still_listed(store, read, {ref: oid for ref, oid in (raw | left).items() if ref != refs.ARCHIVE})
         refused |= _judge(store, place, {ref: oid for ref, oid in (raw | left).items() if ref not in kept}, known)
         refused |= _without_branch(store, raw | left, refused)
         theirs = {ref: oid for ref, oid in (raw | left).items() if ref not in refused}
@@ -66,7 +66,7 @@ def take_in(store: GitStore, remote: Remote, talk: Talk) -> TakenIn:
         if refused or left or joined:  # git completes a pack with what it borrowed: that may be purged by now
             place.keep_only({**theirs, **tips}.values(), known.values())
             read = Reader(place.git_dir, store)  # it has other packs now
-        listed = retiring.held(store, read, theirs)
+        listed = stale.still_listed(store, read, theirs)
         with store.transaction() as tx:
             try:
                 place.move_in()
@@ -176,3 +176,32 @@ def _base(read: Reader, ours: Oid | None, theirs: Oid) -> Oid | None:
         return None if ours is None else histories.parting(read.read, ours, theirs).base
     except GitSessionError:
         return None
+
+
+def _fetch(place: Quarantine, remote: Remote, talk: Talk) -> dict[str, SyncedBranch]:
+    """Fetch all into ``place``; the refs that git refused. Raises ``Unavailable``."""
+    try:
+        transport.fetch(place.git_dir, remote, remote.fetched(), talk)
+        return {}
+    except Unfit as error:
+        told = transport.advertised(place.git_dir, remote, talk)
+        seen = place.refs(remote.tracks)
+        ours = {far: ref for far in told if (ref := remote.near(far)) is not None}
+        todo = [far for far, ref in ours.items() if seen.get(remote.tracking(ref)) != told[far]]
+        if not todo:
+            raise
+        return _fetch_halves(place, remote, todo, talk, str(error))
+
+
+def _fetch_halves(place: Quarantine, remote: Remote, todo: list[str], talk: Talk, why: str) -> dict[str, SyncedBranch]:
+    if len(todo) == 1:
+        ref = remote.near(todo[0]) or todo[0]
+        return {ref: SyncedBranch(ref, "refused", why=why)}
+    refused: dict[str, SyncedBranch] = {}
+    for half in (todo[: len(todo) // 2], todo[len(todo) // 2 :]):
+        specs = [f"+{far}:{remote.tracking(remote.near(far) or far)}" for far in half]
+        try:
+            transport.fetch(place.git_dir, remote, specs, talk)
+        except Unfit as error:
+            refused |= _fetch_halves(place, remote, half, talk, str(error))
+    return refused

@@ -18,7 +18,7 @@ from gitsession.errors import Refused, Unavailable
 from gitsession.sessions.reconcile import SyncedBranch
 from gitsession.store import refs
 from gitsession.store.git_store import GitStore
-from gitsession.sync import purged_remotes, retiring
+from gitsession.sync import purged_remotes
 from gitsession.sync.preflight import alone
 from gitsession.sync.pulling import take_in
 from gitsession.sync.pushing import in_scope, send
@@ -99,7 +99,7 @@ def sync(
             sent = send(store, remote, talk, leave=spoilt | cleared.stays.keys(), among=among)
             pushed |= sent.took
             if sent.is_whole and not cleared.is_late:
-                retiring.retire(store, remote, talk)
+                purged_remotes.retire(store, remote, talk)
                 found = {branch.ref: branch for branch in sent.branches} | pulled
                 for branch in sent.branches:
                     found[branch.ref] = _with_push(pulled.get(branch.ref), branch)

@@ -9,7 +9,7 @@ from purged import SECRET, find, purge, subjects, traces, whole
 from remotes import forge, remote, said, say, shared, store_with, sync, there
 
 from gitsession.api import Store
-from gitsession.purge import purging, unpublished_backup
+from gitsession.purge import purging
 from gitsession.store import refs
 from gitsession.sync import syncing, tombstone_merge
 
@@ -22,7 +22,7 @@ def two(tmp_path):
 
 
 def set_aside(store):
-    return sorted((store.git_dir / unpublished_backup.PLACE).glob("*"))
+    return sorted((store.git_dir / tombstone_merge.PLACE).glob("*"))
 
 
 def why(report):
@@ -126,7 +126,7 @@ def test_what_is_said_while_it_is_set_aside_is_set_aside_too(two, monkeypatch, t
     purging.add(a, whole(a, sid), 1000)
     sync(a)
     late = iter(["and this"])
-    put = unpublished_backup.set_aside
+    put = tombstone_merge.set_aside
 
     def while_somebody_writes(*arguments):
         words = put(*arguments)
@@ -134,7 +134,7 @@ def test_what_is_said_while_it_is_set_aside_is_set_aside_too(two, monkeypatch, t
             say(b, sid, text)
         return words
 
-    monkeypatch.setattr(unpublished_backup, "set_aside", while_somebody_writes)
+    monkeypatch.setattr(tombstone_merge, "set_aside", while_somebody_writes)
     told = why(syncing.sync(b, remote(b)))
     assert "2 entries" in told
     with Store.create(tmp_path / "c.git") as other:
