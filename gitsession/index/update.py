@@ -19,11 +19,11 @@ from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
 from gitsession.sessions import content, facts, graph, marks, tombstone_set
 from gitsession.sessions.gaps import DAMAGE
-from gitsession.sessions.lineage import is_delegated, parent_of
 from gitsession.sessions.meta import Meta, meta_of
 from gitsession.sessions.meta import marks_of as marks_made_by
 from gitsession.sessions.node import Node, before, load, position
 from gitsession.sessions.operation_log import Move
+from gitsession.sessions.origin import is_delegated, parent_of
 from gitsession.store import change_stamp, refs
 from gitsession.store.interface import ObjectStore
 

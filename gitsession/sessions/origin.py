@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from gitsession.codec.digest import to_base64url
 from gitsession.formats import DELEGATING, Delegating
 from gitsession.model.blocks import ToolCall
-from gitsession.model.entries import Attachment, Message
+from gitsession.model.entries import Attachment, Message, Session
 from gitsession.sessions import content, graph
 from gitsession.sessions.gaps import DAMAGE
 from gitsession.sessions.graph import Tree
-from gitsession.sessions.lineage import parent_of
 from gitsession.sessions.meta import Meta, meta_of
 from gitsession.sessions.node import Node
 from gitsession.store.interface import ObjectStore
@@ -123,3 +122,20 @@ def _made_by(store: ObjectStore, tree: Tree, node: Node | None, call: str) -> No
             return node
         node = tree.nodes.get(node.parent or "")
     return None
+
+
+_FILE = ".jsonl"
+
+
+def parent_of(header: Session | None) -> str | None:
+    """What the agent calls the session that began this one; pi and omp name its file, which ends in that."""
+    stated = header.parent if header is not None else None
+    if not stated or not stated.endswith(_FILE):
+        return stated or None
+    return stated.replace("\\", "/").rpartition("/")[2].removesuffix(_FILE).rpartition("_")[2] or None
+
+
+def is_delegated(agent: str, source_id: str | None, header: Session | None) -> bool:
+    """Return whether the session is a sub-agent's, as far as its agent states it."""
+    format = DELEGATING.get(agent)
+    return format is not None and header is not None and format.is_delegated(source_id or "", header)

@@ -22,12 +22,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from gitsession.codec import headline as own_headline
+from gitsession.codec import payload
+from gitsession.codec.digest import digest as digest_of
+from gitsession.codec.holes import Stored
 from gitsession.errors import Corrupt, Malformed, MissingObject, NotFound
+from gitsession.formats import FORMATS
 from gitsession.git.ref_names import SYMBOLIC
 from gitsession.git.types import Oid
 from gitsession.model.entries import Label, Title, Usage
-from gitsession.sessions import copy_entry
+from gitsession.sessions import commit_writer, content
 from gitsession.sessions.active_branch import active
+from gitsession.sessions.commit_writer import Draft, Objects
 from gitsession.sessions.graph import branches
 from gitsession.sessions.node import Node, load
 from gitsession.store import create, histories, refs
@@ -166,14 +172,14 @@ def _small_talk(store: ObjectStore, mine: Oid, there: Oid, base: Oid | None, *, 
             node = load(store, oid)
             if not any_kind and (node.kind not in SMALL_TALK or node.source is not None):
                 return None
-            copy_entry.draft(store, node)
+            _draft_of(store, node)
             ours.append(node)
         known = set()
         for oid in histories.walk(store.read, there):
             if oid == base:
                 break
-            known.add(copy_entry.digest(store, load(store, oid)))
-        return [node for node in reversed(ours) if copy_entry.digest(store, node) not in known]
+            known.add(_digest_of(store, load(store, oid)))
+        return [node for node in reversed(ours) if _digest_of(store, node) not in known]
     except (Malformed, MissingObject, Corrupt):
         return None  # what cannot be said again stays as it is
 
@@ -181,5 +187,32 @@ def _small_talk(store: ObjectStore, mine: Oid, there: Oid, base: Oid | None, *, 
 def _say_again(store: ObjectStore, tx: Transaction, said: list[Node], behind: Oid) -> Oid:
     last = load(store, behind)
     for node in said:
-        last = copy_entry.append(store, tx, node, last)
+        last = _append_copy(store, tx, node, last)
     return last.oid
+
+
+def _append_copy(store: ObjectStore, objects: Objects, node: Node, parent: Node) -> Node:
+    """Keep what ``node`` holds behind ``parent``. Raises as ``draft``."""
+    data, made = commit_writer.commit_of(_draft_of(store, node), node.tree, parent)
+    objects.put("commit", data)
+    return made
+
+
+def _draft_of(store: ObjectStore, node: Node) -> Draft:
+    """What ``node`` holds. Raises ``Malformed`` for what this release does not know, ``MissingObject``, ``Corrupt``."""
+    parts = content.kept(store, node)
+    data = content.whole(store, node, parts)
+    if node.source is None:
+        headline = own_headline.headline(payload.decode(data)[0])
+    elif node.source.agent in FORMATS:
+        headline = FORMATS[node.source.agent].headline(data)
+    else:
+        raise Malformed(f"of an unknown agent: {node.source.agent[:40]!r}", where=node.oid)
+    stored = Stored(parts.stored, parts.holes, ())
+    return Draft(parts.form, stored, headline, node.source, parts.files, node.second_parent)
+
+
+def _digest_of(store: ObjectStore, node: Node) -> bytes:
+    """The digest of what ``node`` holds, as it is stored."""
+    parts = content.kept(store, node)
+    return digest_of(parts.stored, parts.holes)

@@ -7,7 +7,7 @@ from builders import pi_file, talk
 from commands import Run, document, here, run
 
 from gitsession.model.entries import Session as Header
-from gitsession.sessions.lineage import parent_of
+from gitsession.sessions.origin import parent_of
 
 __all__ = ["here", "run"]
 
