@@ -6,7 +6,7 @@ Sizes come first, from the heads of objects: nothing is unpacked that nobody hon
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from gitsession.codec import holes, payload
@@ -17,6 +17,7 @@ from gitsession.formats import FORMATS
 from gitsession.git.cat_file import Head
 from gitsession.git.objects import parse_tree
 from gitsession.git.types import Kind, Oid, Reader
+from gitsession.model import entries as kinds
 from gitsession.model.entries import (
     KINDS,
     Attachment,
@@ -29,16 +30,17 @@ from gitsession.model.entries import (
     SourceFile,
     Tombstone,
 )
+from gitsession.model.headline import VIEW
 from gitsession.sessions import content, layout, tombstone
 from gitsession.sessions import node as nodes
 from gitsession.sessions.meta import is_of_ours
-from gitsession.sessions.node import Node
+from gitsession.sessions.node import Node, load
 from gitsession.sessions.tombstone_set import Tombstones
 from gitsession.store import refs
 from gitsession.validation.proposals import MEBIBYTE, TAKE_OUT, Fault, Limits
-from gitsession.validation.reader import COMMIT_BYTES_MAX, TREE_BYTES_MAX
+from gitsession.validation.reader import COMMIT_BYTES_MAX, TREE_BYTES_MAX, GitReader
 from gitsession.verify.entry_check import check, purge_problems
-from gitsession.verify.session_check import ON_FILES, ON_META, stands_for_a_part
+from gitsession.verify.session_check import ON_FILES, ON_META, stands_for_a_part, starts
 
 HOLES_BYTES_MAX = 4 * MEBIBYTE
 LIFTED_TREE_BYTES_MAX = 16 * MEBIBYTE
@@ -194,3 +196,32 @@ def _unknown_words(data: bytes) -> Iterator[Fault]:
 
 def _said(error: GitSessionError, oid: Oid) -> str:
     return str(error).removeprefix(f"{oid}: ")
+
+
+class LaterViews:
+    """Answers are remembered, so that a line of such entries is asked about once."""
+
+    def __init__(self, read: GitReader) -> None:
+        self._read = read
+        self._later: set[Oid] = set()
+
+    def is_known_later(self, node: Node) -> bool:
+        """Whether that was found out for the entry before it, and it begins no session."""
+        found = node.parent in self._later and not starts(node)
+        if found:
+            self._later.add(node.oid)
+        return found
+
+    def is_later(self, node: Node, new: Mapping[Oid, tuple[Oid, ...]]) -> bool:
+        """``new``: entries that are judged, with their parents."""
+        at = node
+        while not starts(at) and at.parent is not None and at.parent in new:
+            at = load(self._read, at.parent)
+        above = [at.oid] if starts(at) else self._read.starts(at.parent or at.oid)
+        start = next((found for found in (load(self._read, oid) for oid in above) if starts(found)), None)
+        entry = content.entry_of(self._read, start) if start is not None else None
+        stated = entry.view if isinstance(entry, kinds.Session | kinds.Fork) else None
+        is_later = stated is not None and stated > VIEW
+        if is_later:
+            self._later.add(node.oid)
+        return is_later

@@ -12,25 +12,27 @@ must be is docs/format.md's, and ``verify/entry_check.py`` knows it.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from gitsession import progress
-from gitsession.errors import GitSessionError, InvalidName, MissingObject
+from gitsession.errors import GitSessionError, InvalidName, Malformed, MissingObject
+from gitsession.git.objects import parse_commit, parse_tree
 from gitsession.git.ref_names import check_ref_name
 from gitsession.git.types import Oid
 from gitsession.sessions import content, layout, tombstone
 from gitsession.sessions.node import Node
 from gitsession.sessions.tombstone_set import NONE, SESSION, Tombstones
 from gitsession.store import create, refs
-from gitsession.validation import archive_rules, entry_rules, history_rules, main_rules, tombstone_rules
+from gitsession.validation import archive_rules, entry_rules, history_rules, tombstone_rules
+from gitsession.validation.entry_rules import LaterViews
 from gitsession.validation.file_trees import FileTrees
 from gitsession.validation.history_rules import Line, Seen
-from gitsession.validation.proposals import TAKE_OUT, Deadline, Fault, Limits, Proposed, Refusal, TookTooLong
+from gitsession.validation.proposals import MEBIBYTE, TAKE_OUT, Deadline, Fault, Limits, Proposed, Refusal, TookTooLong
 from gitsession.validation.reader import GitReader
-from gitsession.validation.view_rules import Views
 
 _WINDOW = 256
 """Entries that are read together."""
@@ -71,7 +73,7 @@ def judge(
                 fault, ends = archive_rules.judge(read, move, limits)
                 archive = move.new if fault is None and keeps_archived else archive
             elif fault is None and move.ref == create.MAIN:
-                fault = main_rules.fault(read, move)
+                fault = _main_fault(read, move)
             elif fault is None:
                 fault = None if archive is None else archive_rules.is_held(read, move, archive)
                 rest += [move] if fault is None else []
@@ -130,7 +132,7 @@ class _Judge:
         self._partial = partial
         self._until = until
         self._trees = FileTrees(read, limits, tombstones, partial=partial)
-        self._views = Views(read)
+        self._views = LaterViews(read)
         self._graph: dict[Oid, tuple[Oid, ...]] = {}
         self._children: Counter[Oid] = Counter()
         self._bad: dict[Oid, tuple[Oid, Fault]] = {}
@@ -272,3 +274,41 @@ class _Judge:
                 if fault is not None and fault.rule == "purged":
                     yield Refusal(line.ref, oid, fault.what, fault.rule)
                     break
+
+
+_TREE_NAMES_MAX = 1000
+
+
+def _main_fault(read: GitReader, move: Proposed) -> Fault | None:
+    """What is wrong with a new ``main``."""
+    if move.new is None or move.new == create.first_commit()[0]:
+        return None if move.old is None else Fault("rewind", "`main` only goes forward")
+    if move.old is not None and not read.is_on_line(move.old, move.new):
+        return Fault("rewind", "`main` only goes forward")
+    try:
+        value = _marker(read, move.new)
+    except (GitSessionError, ValueError, RecursionError) as error:
+        return Fault("main", f"{create.MARKER} cannot be read there: {error}")
+    version = value.get("format") if isinstance(value, dict) else None
+    if type(version) is not int:
+        return Fault("main", f"no {create.MARKER} there that states a format: it would be a store no longer")
+    if version > create.FORMAT:
+        return Fault("main", f"a store of format {version}, and we know {create.FORMAT}: upgrade gitsession here first")
+    return None
+
+
+def _marker(read: GitReader, oid: Oid) -> object:
+    tree = parse_commit(read.read(oid)[1]).tree
+    head = read.head(tree)
+    if head is None or head.size > MEBIBYTE:
+        raise Malformed("its tree is gone, or too large")
+    rows = parse_tree(read.read(tree)[1])
+    if len(rows) > _TREE_NAMES_MAX:
+        raise Malformed(f"its tree has {len(rows):,} names")
+    for _, name, blob in rows:
+        if name == create.MARKER:
+            found = read.head(blob)
+            if found is None or found.size > MEBIBYTE:
+                raise Malformed("it is gone, or too large")
+            return json.loads(read.read(blob)[1])
+    return None
