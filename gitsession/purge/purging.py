@@ -37,7 +37,7 @@ from gitsession.store import change_stamp, create, flush_record, published, refs
 from gitsession.store.drop_objects import Sweep, check_alone
 from gitsession.store.drop_objects import finish as finish_dropping
 from gitsession.store.git_store import GitStore
-from gitsession.store.repack_lock import packing
+from gitsession.store.lock import packing
 
 DONE = f"{create.CONTROL}/purged"
 TRIES = 6

@@ -13,10 +13,11 @@ import random
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from gitsession.errors import Unavailable
+from gitsession.store import create
 
 # Who has waited longer asks more often, so that among busy writers nobody starves (measured with 8: the longest wait
 # is a quarter of what it is where pauses grow). After a second it is no crowd but one who holds the lock for long.
@@ -137,3 +138,11 @@ def alone(path: Path, *, wait_seconds: float = 30.0) -> Iterator[None]:
             lock.release()
     finally:
         lock.close()
+
+
+_PACKING = f"{create.CONTROL}/packing"
+
+
+def packing(git_dir: Path, *, wait_seconds: float = 60.0) -> AbstractContextManager[None]:
+    """Raises ``Unavailable`` where another process is at it for too long, or no lock can be made."""
+    return alone(git_dir / _PACKING, wait_seconds=wait_seconds)

@@ -23,7 +23,7 @@ from gitsession.git import damage, pack_writer, process
 from gitsession.git.pack_index import File, PackIndex
 from gitsession.store import create, journal_frames, spill
 from gitsession.store.git_store import GitStore
-from gitsession.store.repack_lock import packing
+from gitsession.store.lock import packing
 
 PACKS_MAX = 50
 

@@ -134,7 +134,7 @@ def test_a_maintenance_of_ours_waits_for_a_purge_that_packs(store, monkeypatch) 
     from functools import partial
 
     from gitsession.store import maintenance
-    from gitsession.store.repack_lock import packing
+    from gitsession.store.lock import packing
 
     begun(store, "first")
     monkeypatch.setattr(maintenance, "packing", partial(packing, wait_seconds=0.01))
