@@ -16,7 +16,7 @@ from benchmarks.figures import Line
 from benchmarks.measure import Duel, duel, in_turn
 from benchmarks.workshop import Workshop
 from gitsession import Message, Store
-from gitsession.index import searchdb
+from gitsession.index import search
 from gitsession.index.wording import words_of
 from gitsession.sessions.content import entry_of
 
@@ -36,7 +36,7 @@ def measure(shop: Workshop) -> Iterator[Line]:
 
 
 def _compared(shop: Workshop, store: Store, path: Path, texts: Sequence[str], size: str) -> Iterator[Line]:
-    index, folder = path / searchdb.FILE, shop.folder()
+    index, folder = path / search.FILE, shop.folder()
 
     def made(_: int) -> None:
         for beside in ("", "-wal", "-shm"):

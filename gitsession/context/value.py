@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from gitsession.codec.digest import hash_of
 from gitsession.context import providers
-from gitsession.context.plain import canonical, plain
 from gitsession.git.types import Oid
 from gitsession.model.blocks import Block
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Instructions, Message
@@ -145,6 +146,34 @@ class Context:
         """32 bytes over profile, state and items (docs/context.md, "The digest"): the same on any clone."""
         if self.redacted is not None:
             return self.redacted.digest
-        parts = [canonical([self.profile, plain(self.state)])]
-        parts += [canonical([item.entry.kind, plain(item.entry)]) for item in self.items]
+        parts = [_canonical([self.profile, _plain(self.state)])]
+        parts += [_canonical([item.entry.kind, _plain(item.entry)]) for item in self.items]
         return hash_of(*[hash_of(part) for part in parts])
+
+
+def _plain(value: Any) -> Any:
+    """``value`` as lists, mappings, texts and numbers. Bytes are their BLAKE3 in hex.
+
+    A field that says what it says by default is left out: one that a later release adds changes nothing where it is
+    not used.
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        named = {"type": value.type} if hasattr(value, "type") else {}
+        said = ((field, getattr(value, field.name)) for field in dataclasses.fields(value))
+        return named | {field.name: _plain(item) for field, item in said if item != _default(field)}
+    if isinstance(value, bytes):
+        return {"blake3": hash_of(value).hex()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return value
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+
+
+def _canonical(value: Any) -> bytes:
+    """One way to write ``value``: compact JSON in ASCII, the order of keys as it is, since it can be data."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=True).encode()

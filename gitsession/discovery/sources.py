@@ -6,15 +6,18 @@ repair finds it again.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from gitsession.discovery import databases, discover, folders
+from gitsession.discovery import databases, discover
+from gitsession.discovery.databases import stat_of
 from gitsession.errors import Malformed
-from gitsession.formats import DATABASES, FORMATS, SCATTERED, STREAMED, Format, Source, Streamed
+from gitsession.formats import DATABASES, FORMATS, SCATTERED, STREAMED, Format, Scattered, Source, Streamed
+from gitsession.formats.base.databases import Stamp
 
 if TYPE_CHECKING:
     from gitsession.index.catalogue import Stat
@@ -43,8 +46,8 @@ class Found:
 
 def stamp_of(path: Path) -> Stat:
     """How the sessions at ``path`` stand: what changes when one of them does. Raises ``OSError``."""
-    parts = folders.of(path)
-    return folders.stamp_of(path, parts) if parts is not None else databases.stamp_of(path)
+    parts = _folders_of(path)
+    return _stamp_of_folders(path, parts) if parts is not None else databases.stamp_of(path)
 
 
 def at(path: Path, format: Format | None = None, *, final: bool = False) -> Iterator[Found]:
@@ -66,9 +69,9 @@ def at(path: Path, format: Format | None = None, *, final: bool = False) -> Iter
     chosen = format or discover.format_of(path, data)
     if chosen is None:
         return
-    scattered, parts = SCATTERED.get(chosen.AGENT), folders.of(path)
+    scattered, parts = SCATTERED.get(chosen.AGENT), _folders_of(path)
     if scattered is not None and parts is not None and scattered.is_info(data):
-        yield Found(path, chosen, stamp, lambda: Taken(folders.take(scattered, data, parts, final=final), {}, []))
+        yield Found(path, chosen, stamp, lambda: Taken(_take_folders(scattered, data, parts, final=final), {}, []))
         return
 
     def take() -> Taken:
@@ -116,3 +119,57 @@ def _in_database(path: Path, format: Format | None, final: bool) -> Iterator[Fou
 def _spelled(id: str) -> str:
     """An id as a part of a file's name: it may say anything."""
     return id.replace("/", "%2F").replace("\0", "%00").encode("utf-8", "replace").decode()
+
+
+class _Folders(NamedTuple):
+    """Those of the ``messages`` of one session, and of the ``parts`` of all messages."""
+
+    messages: Path
+    parts: Path
+
+
+def _folders_of(path: Path) -> _Folders | None:
+    """The folders that belong to a session's description, if it is one by its place."""
+    parents = path.absolute().parents
+    if len(parents) < 3 or parents[1].name != "session":
+        return None
+    messages = parents[2] / "message" / path.stem
+    return _Folders(messages, parents[2] / "part") if messages.is_dir() else None
+
+
+def _take_folders(format: Scattered, info: bytes, folders: _Folders, *, final: bool) -> Source:
+    """The session that ``info`` describes. Raises ``Malformed`` and ``OSError``."""
+    files = _contents(folders.messages)
+    return format.from_folders(info, files, {name: _contents(folders.parts / name) for name in files}, final=final)
+
+
+def _stamp_of_folders(path: Path, folders: _Folders) -> Stamp:
+    """What changes when any of its files does. Raises ``OSError``."""
+    messages = _json_files(folders.messages)
+    beside = [each for message in messages for each in (message, *_json_files(folders.parts / message.stem))]
+    found = [path.stat(), *(stat for each in beside if (stat := stat_of(each)) is not None)]
+    newest = max(each.st_mtime_ns for each in found)
+    return Stamp(sum(each.st_size for each in found), newest, len(found))
+
+
+def _contents(folder: Path) -> dict[str, bytes]:
+    return {path.stem: _content(path) for path in _json_files(folder)}
+
+
+def _content(path: Path) -> bytes:
+    """Nothing of what is no file: it is left out, and named. Raises ``OSError`` for what may be read another day."""
+    try:
+        return discover.read(path)[1]
+    except Malformed:
+        return b""
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EIO):
+            raise
+        return b""
+
+
+def _json_files(folder: Path) -> list[Path]:
+    try:
+        return sorted(path for path in folder.iterdir() if path.suffix == ".json")
+    except OSError:
+        return []

@@ -17,7 +17,7 @@ from gitsession import Store
 from gitsession.errors import MissingObject
 from gitsession.formats.opencode import agent as opencode
 from gitsession.formats.pi import agent as pi
-from gitsession.index import search, searchdb
+from gitsession.index import search
 from gitsession.index.asking import expression, snippet
 from gitsession.index.search import Hit
 from gitsession.index.wording import KINDS as SEARCHED
@@ -33,7 +33,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def file_of(store: Store) -> Path:
-    return Path(store.objects.git_dir) / searchdb.FILE
+    return Path(store.objects.git_dir) / search.FILE
 
 
 def spoken(store: Store, *words: str, agent: str = "mine", cwd: str | None = None):  # type: ignore[no-untyped-def]
@@ -233,7 +233,7 @@ def test_an_index_that_is_damaged_is_made_anew(store: Store, harm):  # type: ign
 
 def test_where_it_cannot_be_written_the_search_goes_on_in_memory(store: Store, monkeypatch: pytest.MonkeyPatch):
     spoken(store, "bread")
-    monkeypatch.setattr(searchdb, "FILE", Path("nowhere") / "search.db")
+    monkeypatch.setattr(search, "FILE", Path("nowhere") / "search.db")
     assert found(store, "bread") == ["user: bread"]
 
 

@@ -10,10 +10,9 @@ from secret_shapes import a_token
 from gitsession.codec import cbor, holes, payload
 from gitsession.errors import Malformed
 from gitsession.model.entries import Custom
-from gitsession.redaction.escapes import decoded, way
 from gitsession.redaction.matching import matches
 from gitsession.redaction.original import Original
-from gitsession.redaction.payloads import placeholder, redact
+from gitsession.redaction.payloads import decoded, placeholder, redact, way
 from gitsession.redaction.scan import Scanner
 from gitsession.redaction.vault import Vault
 

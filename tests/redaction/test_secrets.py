@@ -25,7 +25,7 @@ from gitsession.live import glance, spool
 from gitsession.model.blocks import Text, Thinking, ToolCall
 from gitsession.model.entries import Compaction
 from gitsession.redaction.original import Original
-from gitsession.redaction.patterns import may_take_for_ever
+from gitsession.redaction.own_rules import may_take_for_ever
 from gitsession.redaction.vault import Vault
 from gitsession.sessions.content import kept, payload_of
 from gitsession.sessions.node import Node

@@ -15,11 +15,10 @@ from gitsession.codec.sayable import whole
 from gitsession.context.profiles import profile
 from gitsession.context.providers.blocks import shown, uttered
 from gitsession.context.providers.wire import CallIds, legal
-from gitsession.context.providers.words import user_text
 from gitsession.context.replay import Replay, replay_of
 from gitsession.context.value import Context, Shown
 from gitsession.model.blocks import File, Image, Text, Thinking, ToolCall
-from gitsession.model.entries import Compaction, CustomMessage, Entry, Message
+from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message
 
 NO_OUTPUT = "(no output)"
 NO_RESULT = "(this call was not answered: its result is not known)"
@@ -174,3 +173,27 @@ def _heard(entry: Shown, role: str | None) -> Iterable[Turn]:
         blocks = (Text(whole(text)),) if text else ()
     only_words = all(isinstance(block, Text) for block in blocks)
     yield Turn(role if only_words else "user", blocks)
+
+
+_EARLIER = "What happened before this point in the conversation, in summary:"
+_ELSEWHERE = "What was tried on another branch of this conversation, in summary:"
+
+
+def user_text(entry: Compaction | BranchSummary | Message) -> str:
+    """The words for a summary or a shell command; empty where there is nothing to say."""
+    if isinstance(entry, Message):
+        return _shell(entry)
+    if not entry.summary.strip():
+        return ""
+    head = _EARLIER if isinstance(entry, Compaction) else _ELSEWHERE
+    return f"{head}\n\n<summary>\n{entry.summary.replace('</summary>', '< /summary>')}\n</summary>"
+
+
+def _shell(entry: Message) -> str:
+    said = [f"The user ran this:\n```\n{entry.command or ''}\n```"]
+    said.append(f"It printed:\n```\n{entry.output}\n```" if entry.output else "It printed nothing.")
+    if entry.extra.get("cancelled") is True:
+        said.append("The user stopped it.")
+    elif entry.exit_code:
+        said.append(f"Its exit code was {entry.exit_code}.")
+    return "\n".join(said)
