@@ -3,26 +3,37 @@
 What is archived is a set, the same in every store that has heard of it: of each session how often it was archived and
 taken out again, and every end that a branch of it had when it was archived. Both only grow, so two sets are joined by
 taking all of both, and the order does not matter. docs/format.md, "The archive", has the bytes.
+
+A commit of it says the whole set, and leads to the lines that are new in it. Its first parents are the commits of the
+archive that it goes on from (none, one, or two that were joined), which its message counts; the others are the ends of
+lines that it is the first to hold, so that git keeps them and a fetch brings them. At most ``TIPS`` of them: git and
+its tools take thousands badly.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 from gitsession.errors import GitSessionError, Malformed
-from gitsession.git.objects import encode_tree, oid_of, parse_commit, parse_tree
+from gitsession.git.objects import encode_commit, encode_tree, oid_of, parse_commit, parse_tree
 from gitsession.git.types import Kind, Oid, Reader, RefValue
-from gitsession.sessions import layout, session_ids
+from gitsession.sessions import grow_only_sets, layout, session_ids
+from gitsession.sessions.grow_only_sets import GrowOnlySet, Merged
 from gitsession.store import histories, refs
 from gitsession.store.interface import ObjectStore
 from gitsession.store.proxy import Behind
 
+AUTHOR = "archive"
+TIPS = 500
+
 End = tuple[str, Oid]
 """A branch, and a commit at which it ended."""
 
+_MESSAGE = re.compile(rb"[0-9]{1,9} archived\n\nGoes-on-from: ([012])\n")
 _FILE = re.compile(r"[0-9]{6}\.tsv")
 _TURN = re.compile(r"[1-9][0-9]{0,8}")
 _OID = re.compile(r"[0-9a-f]{40}")
@@ -78,19 +89,6 @@ class Archive:
 
 
 NONE = Archive()
-
-_newest: tuple[Oid, Archive] = ("", NONE)
-
-
-def read(store: ObjectStore) -> Archive:
-    """What is archived, as this store knows it. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
-    global _newest
-    oid = store.ref(refs.ARCHIVE)
-    if oid is None:
-        return NONE
-    if _newest[0] != oid:
-        _newest = oid, at(store, oid)
-    return _newest[1]
 
 
 def at(reader: Reader, oid: Oid) -> Archive:
@@ -150,6 +148,93 @@ def tree_of(archive: Archive) -> tuple[Oid, dict[Oid, tuple[Kind, bytes]]]:
 
     tree = {name: (layout.FILE_MODE, put("blob", "".join(rows).encode())) for name, rows in months.items()}
     return put("tree", encode_tree(tree)), objects
+
+
+class Link(NamedTuple):
+    """What a commit of the archive names. ``before``: those it goes on from; ``tips``: ends of lines."""
+
+    tree: Oid
+    before: tuple[Oid, ...]
+    tips: tuple[Oid, ...]
+    seconds: int
+
+
+def link(data: bytes) -> Link | None:
+    """``None`` for a commit that is none of the archive's. Raises ``Malformed`` for what is no commit."""
+    commit = parse_commit(data)
+    said = _MESSAGE.fullmatch(commit.message)
+    if said is None or commit.author_name != AUTHOR:
+        return None
+    count = int(said[1])
+    return Link(commit.tree, commit.parents[:count], commit.parents[count:], commit.author_seconds)
+
+
+def encode(tree: Oid, archive: Archive, before: Sequence[Oid], tips: Sequence[Oid], seconds: int) -> bytes:
+    """The bytes of a commit of the archive."""
+    return encode_commit(
+        tree=tree,
+        parents=[*before, *tips],
+        author_name=AUTHOR,
+        author_seconds=seconds,
+        committer_seconds=seconds,
+        message=f"{len(archive)} archived\n\nGoes-on-from: {len(before)}\n".encode(),
+    )
+
+
+def added(reader: Reader, tip: Oid | None, after: Archive, at_ms: int) -> Merged:
+    """``after``, which says all that ``tip`` says, behind it; nothing new where that says it already.
+
+    More ends than one commit takes come in several, each of which says what it leads to. Raises ``Malformed``.
+    """
+    before = NONE if tip is None else at(reader, tip)
+    if after == before:
+        return Merged(tip)
+    seconds = max(0 if tip is None else grow_only_sets.seconds_of(reader, tip) + 1, at_ms // 1000)
+    objects: dict[Oid, tuple[Kind, bytes]] = {}
+    for said, tips in _steps(before, after):
+        made = _committed(said, [] if tip is None else [tip], tips, seconds)
+        objects |= made.objects
+        tip, seconds = made.oid, seconds + 1
+    return Merged(tip, objects)
+
+
+def _steps(before: Archive, after: Archive) -> Iterable[tuple[Archive, list[Oid]]]:
+    """What one commit after another says, and the ends that are new with it."""
+    turns, ends = {**before.turns}, {**before.ends}
+    tips: dict[Oid, None] = {}
+    for sid in sorted(after.turns):
+        new = after.of(sid) - before.of(sid)
+        if tips and len(tips) + len(new) > TIPS:
+            yield Archive({**turns}, {**ends}), list(tips)
+            tips = {}
+        turns[sid], ends[sid] = after.turns[sid], after.of(sid)
+        tips |= dict.fromkeys(oid for _, oid in sorted(new))
+    yield Archive(turns, ends), list(tips)
+
+
+def merge(reader: Reader, ours: Oid | None, theirs: Oid | None) -> Merged:
+    """One tip for two: see ``GrowOnlySet.merge``."""
+    return _SET.merge(reader, ours, theirs, lambda said, before, seconds: _committed(said, before, [], seconds))
+
+
+def _before(reader: Reader, oid: Oid) -> tuple[Oid, ...]:
+    found = link(reader.read(oid)[1])
+    if found is None:
+        raise Malformed("no commit of the archive", where=oid)
+    return found.before
+
+
+def _committed(archive: Archive, before: list[Oid], tips: list[Oid], seconds: int) -> Merged:
+    tree, objects = tree_of(archive)
+    data = encode(tree, archive, before, tips, grow_only_sets.in_range(seconds))
+    oid = oid_of("commit", data)
+    return Merged(oid, {**objects, oid: ("commit", data)})
+
+
+_SET = GrowOnlySet(refs.ARCHIVE, NONE, at, _before)
+
+read, is_behind = _SET.read, _SET.is_behind
+"""What is archived, as a store knows it; whether one commit of the archive goes on from another."""
 
 
 def named(archive: Archive) -> dict[str, Oid]:

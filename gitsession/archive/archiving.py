@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 
-from gitsession.archive import archive_set, commits, trash
+from gitsession.archive import archive_set, trash
 from gitsession.archive.archive_set import Archive
 from gitsession.errors import (
     Ambiguous,
@@ -86,7 +86,7 @@ def join(store: ObjectStore, apart: Reader, theirs: Oid | None) -> list[SyncedBr
     if theirs is None or theirs == ours:
         return []
     try:
-        merged = commits.merge(apart, ours, theirs)
+        merged = archive_set.merge(apart, ours, theirs)
     except (Malformed, MissingObject, Corrupt) as error:
         return [SyncedBranch(refs.ARCHIVE, "refused", ours, ours, why=str(error))]
     if merged.oid is None or merged.oid == ours:
@@ -182,7 +182,7 @@ def _forget_choices(store: ObjectStore, tx: Transaction, sids: Iterable[str]) ->
 
 def _say(store: ObjectStore, tx: Transaction, said: Archive, at_ms: int) -> None:
     ours = store.ref(refs.ARCHIVE)
-    made = commits.added(store, ours, said, at_ms)
+    made = archive_set.added(store, ours, said, at_ms)
     if made.oid is None:
         raise Unavailable("nothing to archive")
     tx.put_all(made.objects)

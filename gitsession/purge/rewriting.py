@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
-from gitsession.archive import archive_set, commits
+from gitsession.archive import archive_set
 from gitsession.archive.archive_set import Archive
 from gitsession.codec.digest import chain as chain_of
 from gitsession.codec.digest import digest as digest_of
@@ -162,7 +162,7 @@ class Rewriter:
 
     def _archived(self, data: bytes) -> bytes | None:
         """A commit of the archive, that lists and leads to what its lines are by now; ``None`` for any other."""
-        link = commits.link(data)
+        link = archive_set.link(data)
         if link is None:
             return None
         said = archive_set.at_tree(self, link.tree)
@@ -180,7 +180,7 @@ class Rewriter:
             return data
         tree, objects = archive_set.tree_of(after)
         self.objects |= {oid: made for oid, made in objects.items() if not self._reader.contains(oid)}
-        return commits.encode(tree, after, before, list(tips), link.seconds)
+        return archive_set.encode(tree, after, before, list(tips), link.seconds)
 
     def read(self, oid: Oid) -> tuple[Kind, bytes]:
         """What is new, and what there is."""

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from gitsession.git.objects import encode_commit, oid_of, parse_commit
+from gitsession.git.objects import encode_commit, oid_of
 from gitsession.git.types import Oid, Reader
 from gitsession.sessions import grow_only_sets, tombstone_set
 from gitsession.sessions.grow_only_sets import Merged
-from gitsession.sessions.tombstone_set import NONE, Replacement, Tombstones, at, read
+from gitsession.sessions.tombstone_set import NONE, Replacement, Tombstones, at, is_behind, read
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 
@@ -68,16 +68,8 @@ def is_given(store: ObjectStore) -> bool:
 
 
 def merge(reader: Reader, ours: Oid | None, theirs: Oid | None) -> Merged:
-    """One tip for two: the one that has the other behind it, else the commit of their union.
-
-    That commit is the same wherever it is made: parents in order, a second after the later of them.
-    Raises ``Malformed``, ``MissingObject`` or ``Corrupt``.
-    """
-
-    def union(parents: list[Oid], seconds: int) -> Merged:
-        return _committed(at(reader, parents[0]) | at(reader, parents[1]), parents, seconds)
-
-    return grow_only_sets.merge(reader, ours, theirs, lambda oid: _parents(reader, oid), union)
+    """One tip for two: see ``GrowOnlySet.merge``."""
+    return tombstone_set.SET.merge(reader, ours, theirs, _committed)
 
 
 def _committed(tombstones: Tombstones, parents: list[Oid], seconds: int) -> Merged:
@@ -93,12 +85,3 @@ def _committed(tombstones: Tombstones, parents: list[Oid], seconds: int) -> Merg
     )
     oid = oid_of("commit", data)
     return Merged(oid, {**objects, oid: ("commit", data)})
-
-
-def is_behind(reader: Reader, old: Oid, new: Oid) -> bool:
-    """Whether ``old`` is an ancestor of ``new``, by any parent."""
-    return grow_only_sets.is_behind(lambda oid: _parents(reader, oid), old, new)
-
-
-def _parents(reader: Reader, oid: Oid) -> tuple[Oid, ...]:
-    return parse_commit(reader.read(oid)[1]).parents

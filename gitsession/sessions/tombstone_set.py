@@ -19,6 +19,7 @@ from gitsession.errors import Malformed, Refused
 from gitsession.git.objects import encode_tree, oid_of, parse_commit, parse_tree
 from gitsession.git.types import Kind, Oid, Reader
 from gitsession.sessions import layout, session_ids
+from gitsession.sessions.grow_only_sets import GrowOnlySet
 from gitsession.sessions.merge_replacements import joined
 from gitsession.sessions.node import Node
 from gitsession.store import refs
@@ -155,20 +156,6 @@ class Tombstones:
 
 NONE = Tombstones()
 
-_newest: tuple[Oid, Tombstones] = ("", NONE)
-
-
-def read(store: ObjectStore) -> Tombstones:
-    """What was purged, as this store knows it. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
-    global _newest
-    oid = store.ref(refs.TOMBSTONES)
-    if oid is None:
-        return NONE
-    if _newest[0] != oid:
-        _newest = oid, at(store, oid)
-    return _newest[1]
-
-
 def check_goes_on(store: ObjectStore, sid: str, parent: Node) -> None:
     """Raises ``Refused`` where ``parent`` is all that a purge has left of session ``sid``."""
     if parent.is_tombstone and SESSION + sid in read(store):
@@ -200,6 +187,16 @@ def at(reader: Reader, oid: Oid) -> Tombstones:
             else:
                 removed.add(key)
     return Tombstones(frozenset(removed), replaced, sessions)
+
+
+def _parents(reader: Reader, oid: Oid) -> tuple[Oid, ...]:
+    return parse_commit(reader.read(oid)[1]).parents
+
+
+SET = GrowOnlySet(refs.TOMBSTONES, NONE, at, _parents)
+
+read, is_behind = SET.read, SET.is_behind
+"""What was purged, as a store knows it; whether one commit of the set is an ancestor of another, by any parent."""
 
 
 def is_key(key: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from gitsession.archive import archive_set, commits
+from gitsession.archive import archive_set
 from gitsession.errors import Unavailable
 from gitsession.git.types import Oid
 from gitsession.purge import tombstone_commits
@@ -212,7 +212,7 @@ def _whole(only: set[str]) -> set[str]:
 def _holds(store: GitStore, ref: str, new: Oid, old: Oid) -> bool:
     """Whether ``new`` goes on from ``old``: a line by first parents, a set from either of the two it was made of."""
     if ref == refs.ARCHIVE:
-        return new == old or commits.is_behind(store, old, new)
+        return new == old or archive_set.is_behind(store, old, new)
     if ref == refs.TOMBSTONES:
         return new == old or tombstone_commits.is_behind(store, old, new)
     return histories.holds(store.read, new, old)

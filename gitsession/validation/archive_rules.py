@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gitsession.archive import archive_set, commits
+from gitsession.archive import archive_set
 from gitsession.archive.archive_set import NONE, Archive
 from gitsession.errors import GitSessionError, Malformed
 from gitsession.git.objects import oid_of, parse_tree
@@ -14,7 +14,7 @@ from gitsession.validation.proposals import MEBIBYTE, Fault, Limits, Proposed
 from gitsession.validation.reader import COMMIT_BYTES_MAX, GitReader
 
 COMMITS_MAX = 10_000
-TIPS_MAX = 2 * commits.TIPS
+TIPS_MAX = 2 * archive_set.TIPS
 FILE_BYTES_MAX = 64 * MEBIBYTE
 
 
@@ -29,7 +29,7 @@ def judge(read: GitReader, move: Proposed, limits: Limits) -> tuple[Fault | None
         if move.old is not None:
             known.add(move.old)
         said = _Walk(read, limits, known).to(move.new)
-        if move.old is not None and not commits.is_behind(read, move.old, move.new):
+        if move.old is not None and not archive_set.is_behind(read, move.old, move.new):
             return Fault("rewind", "it does not go on from what was archived before: `gitsession sync`"), []
         before = NONE
         for oid in sorted(known):
@@ -76,14 +76,14 @@ class _Walk:
             self._said[oid] = self._judged(oid, found)
         return self._said[tip]
 
-    def _link(self, oid: Oid) -> commits.Link:
+    def _link(self, oid: Oid) -> archive_set.Link:
         _check_size(self._read, oid, "commit", COMMIT_BYTES_MAX)
-        found = commits.link(self._read.read(oid)[1])
+        found = archive_set.link(self._read.read(oid)[1])
         if found is None:
             raise Malformed("not written as a commit of the archive is", where=oid)
         return found
 
-    def _judged(self, oid: Oid, found: commits.Link) -> Archive:
+    def _judged(self, oid: Oid, found: archive_set.Link) -> Archive:
         """What it says. Raises ``Malformed`` where that is not right."""
         read = self._read
         self._steps += 1
@@ -98,7 +98,7 @@ class _Walk:
             if room < 0:
                 raise Malformed(f"more than {self._limits.whole_bytes:,} bytes", where=name[:80])
         said = archive_set.at_tree(read, found.tree)
-        written = commits.encode(archive_set.tree_of(said)[0], said, found.before, found.tips, found.seconds)
+        written = archive_set.encode(archive_set.tree_of(said)[0], said, found.before, found.tips, found.seconds)
         if oid_of("commit", written) != oid:
             raise Malformed("not written as a commit of the archive is", where=oid)
         before = NONE

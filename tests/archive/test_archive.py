@@ -14,7 +14,7 @@ from raw import git
 from remotes import hub, pull, say, shared, store_with, sync, there
 
 from gitsession.api import Store
-from gitsession.archive import archive_set, archiving, commits
+from gitsession.archive import archive_set, archiving
 from gitsession.archive.archive_set import Archive, InArchive, Whole
 from gitsession.errors import NotFound
 from gitsession.purge import purging
@@ -88,14 +88,14 @@ def test_what_a_tree_says_is_read_back(tmp_path):
 
 
 def test_thousands_of_ends_are_several_commits_each_of_which_leads_to_its_own(tmp_path, monkeypatch):
-    monkeypatch.setattr(commits, "TIPS", 6)
+    monkeypatch.setattr(archive_set, "TIPS", 6)
     with store_with(tmp_path / "s.git") as store:
         sids = [begun(store, f"{number}").id for number in range(8)]
         archiving.archive(store, sids, 1000)
         store.flush()
         tip = store.ref(refs.ARCHIVE)
         steps = git(store.git_dir, "rev-list", "--first-parent", "--author=archive", tip).split()
-        tips = [commits.link(store.read(oid)[1]).tips for oid in steps]
+        tips = [archive_set.link(store.read(oid)[1]).tips for oid in steps]
         assert sorted(len(found) for found in tips) == [4, 6, 6]
         assert_git_agrees(store)
 
@@ -205,8 +205,8 @@ def test_an_archive_that_is_pulled_by_a_third_is_the_same_commit_as_that_of_the_
     everywhere(*made)
     archiving.archive(a, sids[:1], 1000)
     archiving.archive(b, sids[1:2], 5000)
-    joined = commits.merge(Both(a, b), a.ref(refs.ARCHIVE), b.ref(refs.ARCHIVE)).oid
-    assert joined == commits.merge(Both(b, a), b.ref(refs.ARCHIVE), a.ref(refs.ARCHIVE)).oid
+    joined = archive_set.merge(Both(a, b), a.ref(refs.ARCHIVE), b.ref(refs.ARCHIVE)).oid
+    assert joined == archive_set.merge(Both(b, a), b.ref(refs.ARCHIVE), a.ref(refs.ARCHIVE)).oid
     everywhere(*made)
     assert {store.ref(refs.ARCHIVE) for store in made} == {joined}
     assert live(a) == live(b) == live(c) == {sids[2]}
@@ -256,7 +256,7 @@ def test_a_stale_clone_brings_nothing_back_to_a_server_and_its_new_words_are_tak
         assert live(a) == live(b) == {sid}
         second = begun(b, "another").id
         archiving.archive(b, [second], 1000)
-        other = commits.added(b, None, archive_set.read(b), 1000)
+        other = archive_set.added(b, None, archive_set.read(b), 1000)
         with b.transaction() as tx:
             tx.put_all(other.objects)
             tx.move("refs/gitsession/other", other.oid, expected=None)

@@ -14,7 +14,7 @@ from builders import begun
 from promises import Faults
 from pushed import Client, checkpoint, everything_in, hub, push, user
 
-from gitsession.archive import archive_set, commits
+from gitsession.archive import archive_set
 from gitsession.archive.archive_set import Archive
 from gitsession.codec import cbor
 from gitsession.codec.digest import hash_of
@@ -545,7 +545,7 @@ def filed(
     made, objects = archive_set.tree_of(said)
     for kind, data in objects.values():
         client.put(kind, data)
-    data = commits.encode(tree or made, said, before, tips, 1_800_000_000)
+    data = archive_set.encode(tree or made, said, before, tips, 1_800_000_000)
     assert old in data
     return client.put("commit", data.replace(old, new, 1) if old else data)
 
