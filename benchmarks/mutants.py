@@ -222,9 +222,9 @@ BREAKS = [
         "store/flushing.py",
         (
             (
-                "            left, self.last_error = move_to_ends(overlay.chains,",
+                "            left, self.last_error = _move_to_ends(overlay.chains,",
                 "            chains = dict(overlay.chains)\n            pending.start_afresh([])\n"
-                "            left, self.last_error = move_to_ends(chains,",
+                "            left, self.last_error = _move_to_ends(chains,",
             ),
             ("            self.set_aside += pending.start_afresh(left)\n", ""),
         ),

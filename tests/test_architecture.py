@@ -83,7 +83,7 @@ def test_an_import_passes_the_modules_that_the_page_names(tmp_path: Path) -> Non
 def test_a_pull_passes_the_modules_that_the_page_names(tmp_path: Path) -> None:
     hub = tmp_path / "hub.git"
     subprocess.run(["git", "init", "-q", "--bare", hub], check=True)
-    own = ["sync/secret_scan.py", "sync/pushing.py", "sync/purged_remotes.py", "purge/unpublished_backup.py"]
+    own = ["sync/secret_scan.py", "sync/pushing.py", "sync/purged_remotes.py"]
     words = section("Pull and push").split("6. Push")[0]
     with Store.create(tmp_path / "a.git") as here:
         here.new_session(agent="x").append(Message.user("one"))
