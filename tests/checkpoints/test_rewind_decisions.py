@@ -4,7 +4,8 @@ import pytest
 
 from gitsession.checkpoints import deciding
 from gitsession.checkpoints.attribution import Touch
-from gitsession.checkpoints.deciding import decide, revert
+from gitsession.checkpoints.deciding import CONFLICT, MERGED, TAKEN_BACK, NotMerged, decide, revert
+from gitsession.sessions.tombstone_set import WITHHELD_OID
 from gitsession.workspace.inspect import Odd
 from gitsession.workspace.trees import File
 
@@ -88,3 +89,76 @@ REVERTED = {
 def test_undo_writes_back_what(now, expected):
     [change] = revert({"a": (TWO, ONE)}, {"a": now}, why=deciding.SESSION_CHANGED)
     assert (change.action, change.to) == expected
+
+
+FIVE, MADE = File("100644", "5" * 40), File("100644", "a" * 40)
+RUNS, LINK, GONE = File("100755", TWO.oid), File("120000", THREE.oid), File("100644", WITHHELD_OID)
+
+
+def merging(path, base, ours, theirs):
+    """Merge of any contents but those of ``FIVE``, which overlap."""
+    if FIVE.oid in (base, ours, theirs):
+        raise NotMerged(overlap=True)
+    assert len({base, ours, theirs}) == 3, "nothing to merge"
+    return MADE.oid
+
+
+MERGES = {
+    "what the user changed since": ([by_session(ONE, TWO)], THREE, ("merge", MADE, MERGED)),
+    "what the user was seen to change": ([by_session(ONE, TWO), by_others(TWO, THREE)], THREE, ("merge", MADE, MERGED)),
+    "what others changed between": (
+        [by_session(ONE, TWO), by_others(TWO, THREE), by_session(THREE, FOUR)], FOUR, ("merge", MADE, MERGED)),
+    "what others took back between": (
+        [by_session(ONE, TWO), by_others(TWO, ONE), by_session(ONE, TWO)], TWO, ("merge", ONE, MERGED)),
+    "where others took away between what the session made": (
+        [by_session(None, TWO), by_others(TWO, None), by_session(None, TWO)], TWO,
+        ("remove", None, deciding.SESSION_MADE)),
+    "not where lines overlap": ([by_session(ONE, TWO)], FIVE, ("conflict", FIVE, CONFLICT)),
+    "not where an earlier change overlaps": (
+        [by_session(ONE, TWO), by_others(TWO, FIVE), by_session(FIVE, FOUR)], FOUR, ("conflict", FOUR, CONFLICT)),
+    "not what is merged already": (
+        [by_session(ONE, TWO), by_others(TWO, THREE), by_session(THREE, MADE)], MADE, ("leave", MADE, TAKEN_BACK)),
+    "not what the session made": ([by_session(None, TWO)], THREE, ("leave", THREE, deciding.CHANGED_SINCE)),
+    "not what the user made anew": ([by_session(ONE, None)], THREE, ("leave", THREE, deciding.CHANGED_SINCE)),
+    "not what the user took away": ([by_session(ONE, TWO)], None, ("leave", None, deciding.CHANGED_SINCE)),
+    "not a link": ([by_session(ONE, TWO)], LINK, ("leave", LINK, deciding.CHANGED_SINCE)),
+    "not what was a link": ([by_session(LINK, TWO)], ONE, ("leave", ONE, deciding.CHANGED_SINCE)),
+    "not what was purged": ([by_session(GONE, TWO)], THREE, ("leave", THREE, deciding.CHANGED_SINCE)),
+    "the mode that the session changed": (
+        [by_session(TWO, RUNS)], File("100755", THREE.oid), ("merge", THREE, MERGED)),
+    "not the mode that the user changed": (
+        [by_session(ONE, TWO)], File("100755", TWO.oid), ("merge", File("100755", ONE.oid), MERGED)),
+    "mode and content": ([by_session(ONE, RUNS)], File("100755", THREE.oid), ("merge", MADE, MERGED)),
+    "not a content that both made the same": ([by_session(ONE, TWO)], File("100755", ONE.oid),
+                                              ("leave", File("100755", ONE.oid), TAKEN_BACK)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("touches", "now", "expected"), MERGES.values(), ids=MERGES)
+def test_it_merges(touches, now, expected):
+    [change] = decide({"a": touches}, {"a": now}, {"a": ONE}, merge=merging)
+    assert (change.action, change.to, change.why) == expected
+    assert deciding.writes([change]) == ([] if change.action in ("leave", "conflict") else [change])
+
+
+def test_what_another_session_says_it_changed_is_not_merged():
+    [change] = decide({"a": [by_session(ONE, TWO)]}, {"a": THREE}, {}, claimed={"a": {TWO}}, merge=merging)
+    assert (change.action, change.why) == ("leave", deciding.SHARED)
+
+
+def test_forced_it_does_not_merge():
+    [change] = decide({"a": [by_session(ONE, TWO)]}, {"a": THREE}, {"a": ONE}, force=True, merge=merging)
+    assert (change.action, change.to) == ("write", ONE)
+
+
+REVERTED_BY_MERGE = {
+    "what was changed since": (THREE, ("merge", MADE, MERGED)),
+    "not where lines overlap": (FIVE, ("conflict", FIVE, CONFLICT)),
+    "not what was taken away": (None, ("leave", None, deciding.CHANGED_SINCE)),
+}
+
+
+@pytest.mark.parametrize(("now", "expected"), REVERTED_BY_MERGE.values(), ids=REVERTED_BY_MERGE)
+def test_undo_merges(now, expected):
+    [change] = revert({"a": (TWO, ONE)}, {"a": now}, why=deciding.SESSION_CHANGED, merge=merging)
+    assert (change.action, change.to, change.why) == expected
