@@ -27,6 +27,9 @@ from gitsession.workspace.root import Root
 Phase: TypeAlias = Literal["before", "after"]
 """What a look says of what differs: nobody's that we know of, or the session's."""
 
+Withheld: TypeAlias = Callable[[bytes], "str | None"]
+"""The rule by which a content is left out; ``None`` for one that is kept."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Why:
@@ -70,7 +73,7 @@ def take_in_turn(
     """The same for who has the turn already."""
     said = {"phase": phase, "workspace": place_of(root), "at_ms": at_ms}
     said |= {"call": sayable(why.call), "reason": sayable(why.reason)}
-    limits = caps()._replace(secret=_withheld_by(store))
+    limits = caps()._replace(secret=withheld_by(store))
     if paths is None:
         seen = capture(store, root, turns.folder_of(store, root.path), caps=limits)
         entry = Checkpoint(mode=WORKSPACE, skipped=_skipped(seen.skipped), appeared=tuple(seen.appeared), **said)  # type: ignore[arg-type]
@@ -87,7 +90,7 @@ def take_in_turn(
     )
 
 
-def _withheld_by(store: GitStore) -> Callable[[bytes], str | None] | None:
+def withheld_by(store: GitStore) -> Withheld | None:
     """By which rule a file is left out: for a secret in it, or because its bytes were purged."""
     guard, gone = store.guard, tombstone_set.read(store)
     if not gone.has_files:

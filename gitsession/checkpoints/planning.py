@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
@@ -13,12 +13,14 @@ from gitsession.checkpoints.capturing import place_of
 from gitsession.checkpoints.claims import claims
 from gitsession.checkpoints.deciding import Planned, decide, writes
 from gitsession.checkpoints.history import Point
+from gitsession.checkpoints.merging import Merges
 from gitsession.errors import GitSessionError, InvalidName, NotFound
 from gitsession.git.types import Oid
 from gitsession.model.entries import Message
 from gitsession.sessions.content import entry_of
 from gitsession.sessions.node import Node, load
 from gitsession.sessions.session import Session
+from gitsession.store.git_store import GitStore
 from gitsession.store.interface import ObjectStore
 from gitsession.workspace import trees
 from gitsession.workspace.inspect import LINK_MODE, Now
@@ -48,6 +50,8 @@ class RewindPlan:
     made: tuple[str, ...] = ()
     levels: trees.Levels | None = field(default=None, repr=False, compare=False)
     """What was read for the plan: much of it is wanted again to carry it out."""
+    merged: Mapping[Oid, bytes] = field(default_factory=dict, repr=False, compare=False)
+    """Contents that were merged for the plan. No store has them yet."""
 
     @property
     def moves(self) -> bool:
@@ -60,7 +64,7 @@ class RewindPlan:
 
 
 def plan(
-    store: ObjectStore, session: Session, at: Node, what: What = "both", *, root: Root | None = None,
+    store: GitStore, session: Session, at: Node, what: What = "both", *, root: Root | None = None,
     force: bool = False,
 ) -> RewindPlan:  # fmt: skip
     """What it takes to be at an entry again. ``root``: the workspace, where files are to be looked at.
@@ -105,7 +109,7 @@ def now_of(root: Root, path: str) -> Now | str:
         return error.strerror or "it cannot be read"
 
 
-def _with_files(store: ObjectStore, made: RewindPlan, root: Root, *, force: bool) -> RewindPlan:
+def _with_files(store: GitStore, made: RewindPlan, root: Root, *, force: bool) -> RewindPlan:
     points, number = places.found(store, made.session, made.at, place_of(root))
     if not points and made.what == "files":
         raise NotFound(
@@ -124,7 +128,8 @@ def _with_files(store: ObjectStore, made: RewindPlan, root: Root, *, force: bool
     now = {path: now_of(root, path) for path in found}
     since_ms = points[number].entry.at_ms if points else 0
     claimed = claims(store, made.session, place_of(root), since_ms, found, levels=levels) if found else {}
-    decided = decide(found, now, at_entry, claimed=claimed, force=force)
+    merges = Merges(store, root)
+    decided = decide(found, now, at_entry, claimed=claimed, force=force, merge=merges)
     changes = [_with_links_judged(store, root, change, force=force) for change in decided]
     gone = folders_above(change.path for change in changes if change.action == "remove")
     return dataclasses.replace(
@@ -132,13 +137,14 @@ def _with_files(store: ObjectStore, made: RewindPlan, root: Root, *, force: bool
         workspace=str(root.path),
         levels=levels,
         changes=tuple(changes),
+        merged=merges.made,
         made=tuple(sorted(gone - trees.folders(store, base, gone, levels=levels))),
     )
 
 
 def _with_links_judged(store: ObjectStore, root: Root, change: Planned, *, force: bool) -> Planned:
     """A link that would be refused is not planned; nor is one taken away that undo would be refused."""
-    if change.action == "leave":
+    if change.is_left:
         return change
     why, now, to = None, change.now, change.to
     if to is not None and to.mode == LINK_MODE:

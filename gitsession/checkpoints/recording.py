@@ -17,7 +17,7 @@ from gitsession.sessions.session import Session
 from gitsession.store import refs
 from gitsession.store.git_store import GitStore
 from gitsession.store.interface import Transaction
-from gitsession.workspace import trees
+from gitsession.workspace.capture import tree_with
 from gitsession.workspace.root import Root
 from gitsession.workspace.trees import Levels, State
 
@@ -90,7 +90,7 @@ def record(
         tx,
         intent.session,
         entry,
-        lambda tx, before: trees.patch(store, tx, before.files if before else None, done, levels=levels),
+        lambda tx, before: tree_with(store, tx, before.files if before else None, done, levels=levels),
         target,
         always=always,
     )

@@ -1,6 +1,6 @@
 """Carrying out what was decided: a rewind, or taking one back; and what a crash left of either.
 
-    safety    a checkpoint of the paths that will be written, as they are
+    safety    a checkpoint of the paths that will be written, as they are; the contents that were merged
     intent    what will be written, durable
     restore   each file by a rename
     record    one transaction: the checkpoint after it, the refs of the talk, the operation of the log
@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from gitsession.checkpoints import capturing, intents, turns
+from gitsession.checkpoints import capturing, intents, merging, turns
 from gitsession.checkpoints.attribution import BEFORE
 from gitsession.checkpoints.capturing import Why
 from gitsession.checkpoints.deciding import Planned, writes
@@ -29,6 +29,7 @@ from gitsession.checkpoints.planning import RewindPlan, folders_above
 from gitsession.checkpoints.recording import finish_rewind, finish_step, record
 from gitsession.errors import NotFound, Refused
 from gitsession.git.repository import OBJECT_BYTES_MAX
+from gitsession.git.types import Oid
 from gitsession.sessions import operation_log
 from gitsession.sessions.active_branch import active
 from gitsession.sessions.content import files_of
@@ -87,6 +88,7 @@ def perform(store: GitStore, session: Session, plan: RewindPlan, root: Root | No
         levels = plan.levels or trees.Levels(store)
         safety = _safety(store, session, root, wanted, f"before {command}", at_ms, levels)
         wanted, unsafe = _kept_safe(store, safety, wanted, levels)
+        merging.keep(store, plan.merged, wanted)
         intent = Intent(
             verb="rewind",
             session=session.id,
@@ -107,9 +109,12 @@ def perform(store: GitStore, session: Session, plan: RewindPlan, root: Root | No
 
 def take_step(
     store: GitStore, session: Session, step: operation_log.Step, changes: list[Planned], made: tuple[str, ...],
-    root: Root, clock: Clock, levels: trees.Levels,
+    root: Root, clock: Clock, levels: trees.Levels, merged: Mapping[Oid, bytes],
 ) -> Rewound:  # fmt: skip
-    """Undo, or do again, an operation that wrote files: ``changes``. Raises as ``perform`` and ``Step.check``."""
+    """Undo, or do again, an operation that wrote files: ``changes``. Raises as ``perform`` and ``Step.check``.
+
+    ``merged``: contents that were merged for ``changes``.
+    """
     wanted = writes(changes)
     at_ms = clock()
     with turns.turn(store, root.path):
@@ -124,6 +129,7 @@ def take_step(
         command = f"{step.verb}: {step.command}"
         safety = _safety(store, session, root, wanted, f"before {command}", at_ms, levels)
         wanted, unsafe = _kept_safe(store, safety, wanted, levels)
+        merging.keep(store, merged, wanted)
         intent = Intent(
             verb=step.verb,
             session=session.id,
@@ -302,4 +308,4 @@ def _all(
 
 
 def _left(changes: Sequence[Planned]) -> tuple[FileOutcome, ...]:
-    return tuple(FileOutcome(change.path, "left", change.why) for change in changes if change.action == "leave")
+    return tuple(FileOutcome(change.path, "left", change.why) for change in changes if change.is_left)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gitsession.checkpoints.deciding import Planned, revert
+from gitsession.checkpoints.deciding import Merge, Planned, revert
+from gitsession.checkpoints.merging import Merges
 from gitsession.checkpoints.planning import folders_above, now_of
 from gitsession.checkpoints.rewinding import Rewound, take_step
 from gitsession.errors import Corrupt
@@ -33,7 +34,8 @@ def take_next(
     """Take back the newest command of ``scope`` that stands, or do again what was undone last.
 
     ``open_root``: the workspace that an operation wrote to. Of its files, those that are still as it left them become
-    what they were; others stay, and are told. Raises ``NotFound``, and ``Refused`` where work would be lost.
+    what they were. What was changed since is merged; where it cannot be, the file stays, and is told. Raises
+    ``NotFound``, and ``Refused`` where work would be lost.
     """
     step = operation_log.next_step(store, verb, scope)
     files = step.operation.files
@@ -43,12 +45,13 @@ def take_next(
     step.check(store)
     with open_root(files) as root:
         levels = trees.Levels(store)
-        changes, made = plan_step(store, step, files, root, levels)
-        return take_step(store, open_session(files.session), step, changes, made, root, clock, levels)
+        merges = Merges(store, root)
+        changes, made = plan_step(store, step, files, root, levels, merges)
+        return take_step(store, open_session(files.session), step, changes, made, root, clock, levels, merges.made)
 
 
 def plan_step(
-    store: GitStore, step: Step, files: Written, root: Root, levels: trees.Levels | None = None
+    store: GitStore, step: Step, files: Written, root: Root, levels: trees.Levels, merge: Merge
 ) -> tuple[list[Planned], tuple[str, ...]]:
     """What becomes of the files of an operation, and the folders that go if they are empty then."""
     entry = entry_of(store, load(store, files.result))
@@ -58,10 +61,9 @@ def plan_step(
     ends = [files_of(store, files.safety), files_of(store, files.result)]
     if step.verb == "undo":
         ends.reverse()
-    levels = levels or trees.Levels(store)
     before, after = (trees.look_up(store, tree, paths, levels=levels) for tree in ends)
     root.forget()
     pairs = {path: (before[path], after[path]) for path in paths if before[path] != after[path]}
-    changes = revert(pairs, {path: now_of(root, path) for path in pairs}, why=WHY[step.verb])
+    changes = revert(pairs, {path: now_of(root, path) for path in pairs}, why=WHY[step.verb], merge=merge)
     gone = folders_above(change.path for change in changes if change.action == "remove")
     return changes, tuple(sorted(gone - trees.folders(store, ends[1], gone, levels=levels)))

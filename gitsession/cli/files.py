@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from gitsession.checkpoints.planning import RewindPlan
     from gitsession.checkpoints.rewinding import FileOutcome, Rewound
 
-_COLORS = {"write": "green", "written": "green", "remove": "red", "removed": "red", "leave": "yellow", "left": "yellow"}
+_COLORS = {
+    "write": "green", "merge": "green", "written": "green", "remove": "red", "removed": "red",
+    "leave": "yellow", "conflict": "yellow", "left": "yellow",
+}  # fmt: skip
 _WIDE = 60
 _SHOWN_MAX = 200
 """So many lines are shown; ``--json`` has them all."""

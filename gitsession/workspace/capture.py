@@ -15,7 +15,7 @@ from gitsession.workspace import names, trees
 from gitsession.workspace.read_file import USUAL, Caps, Present, Skipped, take
 from gitsession.workspace.root import Root
 from gitsession.workspace.scan import look
-from gitsession.workspace.trees import Objects, State
+from gitsession.workspace.trees import Levels, Objects, State
 
 PIECE_BYTES = 32 << 20
 """What is held in memory, and handed to the store, at a time. One file may be more."""
@@ -79,7 +79,9 @@ def put(store: ObjectStore, changes: Iterable[Present]) -> dict[str, State]:
     return states
 
 
-def tree_with(store: ObjectStore, to: Objects, base: Oid | None, changes: Mapping[str, State]) -> Oid | None:
+def tree_with(
+    store: ObjectStore, to: Objects, base: Oid | None, changes: Mapping[str, State], *, levels: Levels | None = None
+) -> Oid | None:
     """``base`` with ``changes``, whose contents are in the store. Raises ``MissingObject`` where they no longer are.
 
     Until a ref leads to them, a `git repack -a -d` of the user's may have dropped them.
@@ -87,7 +89,7 @@ def tree_with(store: ObjectStore, to: Objects, base: Oid | None, changes: Mappin
     for state in changes.values():
         if state is not None and state.mode != SUBMODULE_MODE and not store.contains(state.oid):
             raise MissingObject(f"no object {state.oid}: it was put here a moment ago")
-    return trees.patch(store, to, base, changes)
+    return trees.patch(store, to, base, changes, levels=levels)
 
 
 class Named(NamedTuple):

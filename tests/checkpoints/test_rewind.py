@@ -122,7 +122,7 @@ def test_what_the_user_changed_since_stays_and_is_told(store, folder):
     put(folder, "own.txt", "the user's\n")
     plan = session.plan_rewind(place)
     assert {change.path: change.action for change in plan.changes} == {
-        "a.txt": "leave",
+        "a.txt": "conflict",
         "c.txt": "leave",
         "src/b.txt": "write",
     }

@@ -143,6 +143,31 @@ def test_files_and_conversation_named_together_are_both(run, here, sid):
     assert (here / "a.txt").read_text() == "one\n"
 
 
+def test_a_file_that_the_user_edited_too_is_merged_and_a_conflict_is_told(run, here, sid):
+    long = [f"{n}\n" for n in range(9)]
+    for name in ("both.txt", "same.txt"):
+        put(here, name, "".join(long))
+    with Store.open(os.environ["GITSESSION_DIR"]) as store, store.session(sid).checkpoint(here):
+        for name in ("both.txt", "same.txt"):
+            put(here, name, "".join(["session\n", *long[1:]]))
+    put(here, "both.txt", "".join(["session\n", *long[1:8], "user\n"]))
+    put(here, "same.txt", "".join(["user\n", *long[1:]]))
+    before = snapshot(here)
+    told = run("rewind", "root", "--dry-run", "--files")
+    assert "merge     both.txt  merged: the changes of others stay" in told
+    assert "conflict  same.txt  conflict: your edits and the session's overlap" in told
+    planned = document(run("rewind", "root", "--dry-run", "--json", "--files"))["files"]
+    actions = {file["path"]: file["action"] for file in planned}
+    assert (actions["both.txt"], actions["same.txt"]) == ("merge", "conflict")
+    assert snapshot(here) == before
+    told = run("rewind", "root", "--files")
+    assert "written  both.txt  merged: the changes of others stay" in told
+    assert "left     same.txt  conflict: your edits and the session's overlap" in told
+    assert (here / "both.txt").read_text() == "".join([*long[:8], "user\n"])
+    run("undo")
+    assert snapshot(here) == before
+
+
 def test_of_a_file_that_is_as_it_was_nothing_is_told(run, here, sid):
     put(here, "a.txt", "one\n")
     rehearsed = run("rewind", "root", "--dry-run")

@@ -179,7 +179,7 @@ def test_what_a_shell_did_is_nobodys_and_stays(agent, store, work):
     agent.prompt("p2")
     session = brought(store, agent)
     plan = session.plan_rewind(prompt_of(session, "p1"), "files", workspace=agent.work)
-    assert [(change.path, change.action) for change in plan.changes] == [("a.txt", "leave")]
+    assert [(change.path, change.action) for change in plan.changes] == [("a.txt", "conflict")]
 
 
 def test_what_the_user_did_between_prompts_is_nobodys(agent, store, work):

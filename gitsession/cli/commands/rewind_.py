@@ -36,8 +36,8 @@ def command(
 ) -> int:  # fmt: skip
     """Go back to an entry: the files that the session changed since, and the conversation. `undo` takes it back.
 
-    Files that others changed meanwhile stay, and are named. Of an entry in which you spoke, the talk goes on before it,
-    and your words are printed.
+    In files that others changed too, their changes stay. A file in which both changed the same lines stays as it is,
+    and is named. Of an entry in which you spoke, the talk goes on before it, and your words are printed.
     """
     if finish or abort:
         if (finish and abort) or dry_run or force or only_files or only_talk:

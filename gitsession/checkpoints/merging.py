@@ -1,0 +1,69 @@
+"""Contents of files merged for a plan: where others changed a file after the session did, or after a rewind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+
+from gitsession.checkpoints.capturing import Withheld, withheld_by
+from gitsession.checkpoints.deciding import NotMerged, Planned
+from gitsession.errors import GitSessionError
+from gitsession.git.objects import oid_of
+from gitsession.git.types import Oid
+from gitsession.store.git_store import GitStore
+from gitsession.workspace.root import Root
+
+BYTES_MAX_IN_ALL = 256 << 20
+"""Of the contents that one plan holds in memory; files beyond are not merged."""
+
+
+class Merges:
+    """The merges of one plan. ``made``: their results, which no store has yet."""
+
+    def __init__(self, store: GitStore, root: Root) -> None:
+        self._store, self._root = store, root
+        self._bytes = 0
+        self.made: dict[Oid, bytes] = {}
+
+    def __call__(self, path: str, base: Oid, ours: Oid, theirs: Oid) -> Oid:
+        """Merge two changes of ``base``. Raises ``NotMerged``, also where a content cannot be read."""
+        from gitsession.git import engine  # pygit2 takes 30 ms
+
+        merged = engine.merge_file(*(self._content(path, oid, engine.BYTES_MAX) for oid in (base, ours, theirs)))
+        if isinstance(merged, engine.MergeConflict):
+            raise NotMerged(overlap=merged.reason == "overlapping changes")
+        self._bytes += len(merged)
+        if self._bytes > BYTES_MAX_IN_ALL or (self._withheld is not None and self._withheld(merged)):
+            raise NotMerged
+        oid = oid_of("blob", merged)
+        self.made[oid] = merged
+        return oid
+
+    @cached_property
+    def _withheld(self) -> Withheld | None:
+        return withheld_by(self._store)
+
+    def _content(self, path: str, oid: Oid, bytes_max: int) -> bytes:
+        """What no checkpoint has is in the workspace."""
+        if oid in self.made:
+            return self.made[oid]
+        try:
+            if self._store.contains(oid):
+                return self._store.read(oid)[1]
+            status = self._root.state(path)
+            if status is None or status.size > bytes_max:
+                raise NotMerged
+            data = self._root.read(path)
+        except (GitSessionError, OSError) as error:
+            raise NotMerged from error
+        if oid_of("blob", data) != oid:
+            raise NotMerged
+        return data
+
+
+def keep(store: GitStore, merged: Mapping[Oid, bytes], changes: Iterable[Planned]) -> None:
+    """Write to the store what ``changes`` need of the contents that were merged."""
+    needed = {change.to.oid for change in changes if change.to is not None} & merged.keys()
+    if needed:
+        with store.transaction() as tx:
+            tx.put_all({oid: ("blob", merged[oid]) for oid in needed})
