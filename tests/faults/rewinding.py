@@ -1,4 +1,6 @@
-"""A rewind of twenty files while it is being hurt: the folder ``work`` and the store ``store.git``, side by side."""
+"""A rewind of twenty files, and of two that the user edited too, while it is being hurt: the folder ``work`` and the
+store ``store.git``, side by side.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,14 @@ def prepare(place: Path, work: str) -> None:
     """A session that changed, made and removed files, as wide a choice as there is; for ``UNDO``, rewound."""
     folder = fill(place / "work", {f"deep/{n}/file.txt": f"old {n}\n" for n in range(COUNT)})
     put(folder, "deep/3/file.txt", "deep/3/nowhere", kind="link")
+    edit_both(folder, "as it began", "as it began")
     with Store.create(place / "store.git", clock=Clock()) as store:
         session = store.new_session(agent="agent", cwd=str(folder))
         session.append(Message.user("hi"))
         with session.checkpoint(folder, call="one"):
             change(folder)
+            edit_both(folder, "the session's", "as it began")
+        edit_both(folder, "the session's", "the user's")
         session.append(Message.user(ASKED))
     if work == UNDO:
         do(REWIND, str(place))
@@ -42,6 +47,12 @@ def change(folder: Path) -> None:
             put(folder, f"deep/{n}/file.txt", f"deep/{n}/elsewhere", kind="link")
         else:
             put(folder, f"deep/{n}/file.txt", f"new {n}\n" * 100)
+
+
+def edit_both(folder: Path, first: str, last: str) -> None:
+    """Files whose first and last line somebody changes."""
+    for n in range(2):
+        put(folder, f"both/{n}.txt", f"{first}\n" + "between\n" * 8 + f"{last}\n")
 
 
 def do(work: str, place: str) -> None:
