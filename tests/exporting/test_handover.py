@@ -20,7 +20,9 @@ from places import ROOT
 
 from gitsession.context import fold
 from gitsession.context.line import Line
+from gitsession.discovery.discover import HEAD_BYTES
 from gitsession.exporting.export_session import SentOut, send
+from gitsession.formats import claimed
 from gitsession.model.blocks import OtherBlock, Text, ToolCall
 from gitsession.model.entries import Message
 from gitsession.store.memory import MemoryStore
@@ -103,6 +105,27 @@ def test_each_result_names_its_tool_for_pi(source: str, target: str) -> None:
     for seed in range(SEEDS):
         sent, _ = handed(source, target, DRAWN[source](seed))
         assert all(name for _, name in results_in(sent.data))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_file_that_is_written_for_an_agent_is_recognized_as_its_file(source: str, target: str) -> None:
+    if source == "claude":  # a title of Claude Code takes its fields along, `sessionId` too
+        data = joined(
+            *claude_code.asked(),
+            claude_code.user("a", None, "Hi"),
+            claude_code.note("custom-title", customTitle="Named"),
+        )
+        check_recognized(source, target, data)
+    for seed in range(SEEDS):
+        check_recognized(source, target, DRAWN[source](seed))
+
+
+def check_recognized(source: str, target: str, data: bytes) -> None:
+    store = MemoryStore()
+    sent = send(store, bring(store, data, agent=source, name=NAMES.get(source, "s1")).session, target)
+    found = claimed(sent.data[:HEAD_BYTES])
+    assert found is not None and {found.AGENT, target} in ({target}, {"pi", "omp"}), sent.data[:400]
 
 
 @pytest.mark.parametrize("target", ["pi", "omp"])

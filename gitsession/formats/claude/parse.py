@@ -38,12 +38,20 @@ LINES_ASKED = 50
 HEAD_BYTES = 64 * 1024
 _TELLING = (b'"parentUuid"', b'"leafUuid"', b'"sessionId"')
 
+_HEADERS = frozenset({"session", "session_meta", "title"})
+"""Types of the first line in files of pi, omp and codex. A line that one of them took over from Claude Code keeps its
+fields, ``sessionId`` too.
+"""
+
 
 def is_ours(head: bytes) -> bool:
     """Whether a file that begins with ``head`` is Claude Code's. Its first line may be longer than that."""
     if unsupported.agent_of(head):
         return False
     lines = head.split(LF)[:LINES_ASKED]
+    first = jsonl.parse(lines[0])
+    if not isinstance(first, Failure) and text(first.get("type")) in _HEADERS:
+        return False
     for line in lines:
         if not any(mark in line for mark in _TELLING):
             continue
