@@ -138,7 +138,7 @@ def test_what_somebody_else_did_to_a_file_between_patches_stays(store, work):
     assert claimed(store, session.id) == [["b.txt"]]
     (work / "b.txt").write_text("one\n2\nthe user's\n")
     rewind(session, "go", work)
-    assert (work / "b.txt").read_text() == "one\n2\nthe user's\n"
+    assert (work / "b.txt").read_text() == "1\n2\nthe user's\n"
 
 
 def test_a_file_that_was_moved_is_nobodys(store, work):
