@@ -164,6 +164,8 @@ def test_a_file_that_the_user_edited_too_is_merged_and_a_conflict_is_told(run, h
     assert "written  both.txt  merged: the changes of others stay" in told
     assert "left     same.txt  conflict: your edits and the session's overlap" in told
     assert (here / "both.txt").read_text() == "".join([*long[:8], "user\n"])
+    told = run("rewind", "root", "--files", code=exits.NOTHING)
+    assert told.endswith("nothing changed\n"), "all is not as it was there"
     run("undo")
     assert snapshot(here) == before
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gitsession.checkpoints.deciding import AS_IT_WAS
 from gitsession.cli import exits, files
 from gitsession.cli.commands.checkpoint_ import workspace_option
 from gitsession.cli.opening import App, split, with_app
@@ -108,7 +109,8 @@ def _tell(app: App, session: Session, plan: RewindPlan | None, done: Rewound, *,
         files.tell(done)
     _tell_of_no_files(session, plan)
     if code == exits.NOTHING:
-        say("nothing changed: all is as it was there")
+        left = any(one.why != AS_IT_WAS for one in done.outcomes)
+        say("nothing changed" if left else "nothing changed: all is as it was there")
     elif not done.outcomes and not done.moved:
         say(f"{verb}: nothing was left to do")
     elif verb == "aborted":
