@@ -7,26 +7,20 @@ long as this is open, whose alternates those folders are. What is read must be w
 from __future__ import annotations
 
 import os
-import select
 import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from gitsession.errors import Malformed, Unavailable
-from gitsession.git import process
+from gitsession.git.cat_file import CatFile
 from gitsession.git.objects import oid_of
 from gitsession.git.types import Kind, Oid
-
-if TYPE_CHECKING:
-    from subprocess import Popen
 
 SILENCE_SECONDS_MAX = 10.0
 SECONDS_MAX = 120.0
 FAILURES_MAX = 3
-_LINE_BYTES_MAX = 256
 
 
 class Lent:
@@ -36,7 +30,7 @@ class Lent:
         # One that git's list of folders cannot name is none.
         self._folders = [text for each in folders if "\n" not in (text := os.path.abspath(each))]
         self._made: tempfile.TemporaryDirectory[str] | None = None
-        self._git: Popen[bytes] | None = None
+        self._git: CatFile | None = None
         self._failures = 0
         self._until = time.monotonic() + SECONDS_MAX
 
@@ -53,8 +47,8 @@ class Lent:
     def read(self, kind: Kind, oid: Oid, bytes_max: int) -> bytes | str:
         """An object's bytes; else in plain words why there are none. Raises ``Malformed`` where git cannot say."""
         try:
-            return self._read(kind, oid, bytes_max)
-        except (OSError, EOFError, ValueError):
+            return _read(self._started(), kind, oid, bytes_max)
+        except (Unavailable, OSError, ValueError):
             self._end()
             self._failures += 1
             if self._failures >= FAILURES_MAX or time.monotonic() > self._until:
@@ -63,31 +57,16 @@ class Lent:
                 ) from None
             return "damaged"
 
-    def _read(self, kind: Kind, oid: Oid, bytes_max: int) -> bytes | str:
-        self._ask(b"info", oid)
-        told = self._line().split()
-        if told[1:] == [b"missing"]:
-            return "not there any more"
-        if told[1] != kind.encode():
-            return f"no {kind}"
-        size = int(told[2])
-        if size > bytes_max:
-            return f"larger than {bytes_max:,} bytes"
-        self._ask(b"contents", oid)
-        self._line()
-        data = self._take(size + 1)[:-1]
-        if oid_of(kind, data) != oid:
-            raise ValueError(oid)  # whatever comes next cannot be trusted either
-        return data
-
-    def _ask(self, what: bytes, oid: Oid) -> None:
+    def _started(self) -> CatFile:
         if self._git is None:
             try:
-                self._git = process.start(self._git_dir(), "cat-file", "--batch-command")
+                self._git = CatFile(self._git_dir(), seconds_left=self._seconds_left)
             except Unavailable as error:
                 raise Malformed(str(error), hint=error.hint) from None
-        assert self._git.stdin is not None
-        self._git.stdin.write(b"%s %s\n" % (what, oid.encode()))
+        return self._git
+
+    def _seconds_left(self) -> float:
+        return min(SILENCE_SECONDS_MAX, self._until - time.monotonic())
 
     def _git_dir(self) -> Path:
         if self._made is None:
@@ -100,29 +79,21 @@ class Lent:
             (made / "objects/info/alternates").write_bytes(listed)
         return Path(self._made.name)
 
-    def _line(self) -> bytes:
-        line = b""
-        while not line.endswith(b"\n") and len(line) < _LINE_BYTES_MAX:
-            line += self._take(1)
-        return line
-
-    def _take(self, size: int) -> bytes:
-        """Raises ``EOFError`` where git has ended, or says nothing for too long."""
-        assert self._git is not None and self._git.stdout is not None
-        parts = []
-        while size:
-            wait = min(SILENCE_SECONDS_MAX, self._until - time.monotonic())
-            if wait <= 0 or not select.select([self._git.stdout], [], [], wait)[0]:
-                raise EOFError
-            part = self._git.stdout.read(min(size, 1 << 20))
-            if not part:
-                raise EOFError
-            parts.append(part)
-            size -= len(part)
-        return b"".join(parts)
-
     def _end(self) -> None:
         if self._git is not None:
             self._git.kill()
-            self._git.communicate()
             self._git = None
+
+
+def _read(git: CatFile, kind: Kind, oid: Oid, bytes_max: int) -> bytes | str:
+    [head] = git.heads([oid])
+    if head is None:
+        return "not there any more"
+    if head.kind != kind:
+        return f"no {kind}"
+    if head.size > bytes_max:
+        return f"larger than {bytes_max:,} bytes"
+    [found] = git.contents([oid])
+    if found is None or oid_of(kind, found[1]) != oid:
+        raise ValueError(oid)  # whatever comes next cannot be trusted either
+    return found[1]

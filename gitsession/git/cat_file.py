@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import select
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, NamedTuple, Self
+from typing import IO, TYPE_CHECKING, NamedTuple, Self
 
 from gitsession.errors import Unavailable
 from gitsession.git import process
 from gitsession.git.types import Oid
 
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
 _BUFFER_BYTES = 1 << 16
+_LINE_BYTES_MAX = 256
 _AT_ONCE = 512
 """Requests that are written before an answer is read: git has read them all before it answers."""
 
@@ -29,27 +34,38 @@ class Head(NamedTuple):
 
 
 class CatFile:
-    """Objects that git sees from ``git_dir``. ``variables``: where else it is to look (``gitcli.quarantine``)."""
+    """Objects that git sees from ``git_dir``. ``variables``: where else it is to look (``gitcli.quarantine``).
 
-    def __init__(self, git_dir: Path, variables: Mapping[str, str] | None = None) -> None:
+    ``seconds_left``: how long git may say nothing, asked before each wait; without it, as long as it likes. Raises
+    ``Unavailable``, as all methods do, after which no answer can be trusted.
+    """
+
+    def __init__(
+        self,
+        git_dir: Path,
+        variables: Mapping[str, str] | None = None,
+        *,
+        seconds_left: Callable[[], float] | None = None,
+    ) -> None:
         words = ("cat-file", "--batch-command", "--buffer")
         self._process = process.start(git_dir, *words, variables=variables)
         asked, answers = self._process.stdin, self._process.stdout
         assert isinstance(asked, io.FileIO) and isinstance(answers, io.FileIO)
-        self._asked, self._answers = io.BufferedWriter(asked), io.BufferedReader(answers, _BUFFER_BYTES)
+        raw = answers if seconds_left is None else _Awaited(answers, seconds_left)
+        self._asked, self._answers = io.BufferedWriter(asked), io.BufferedReader(raw, _BUFFER_BYTES)
 
     def heads(self, oids: Sequence[Oid]) -> Iterator[Head | None]:
         """What each is, ``None`` where it is not there. To be read to its end."""
         for requests in _portions(oids):
             answers = self._ask("info", requests)
-            yield from (_head(answers.readline()) for _ in requests)
+            yield from (_head(answers.readline(_LINE_BYTES_MAX)) for _ in requests)
 
     def contents(self, oids: Sequence[Oid]) -> Iterator[tuple[str, bytes] | None]:
         """Kind and bytes of each, ``None`` where it is not there. To be read to its end."""
         for requests in _portions(oids):
             answers = self._ask("contents", requests)
             for _ in requests:
-                head = _head(answers.readline())
+                head = _head(answers.readline(_LINE_BYTES_MAX))
                 if head is None:
                     yield None
                     continue
@@ -57,6 +73,11 @@ class CatFile:
                 if len(data) != head.size + 1:
                     raise Unavailable("`git cat-file` ended before its answer did")
                 yield head.kind, data[:-1]
+
+    def kill(self) -> None:
+        """End git, whatever it is doing; then ``close``."""
+        self._process.kill()
+        self.close()
 
     def close(self) -> None:
         with contextlib.suppress(BrokenPipeError):
@@ -79,6 +100,26 @@ class CatFile:
         except OSError as error:
             raise Unavailable(f"`git cat-file` went away: {error.strerror}") from None
         return self._answers
+
+
+class _Awaited(io.RawIOBase):
+    """What git writes, waited for no longer than ``seconds_left`` says."""
+
+    def __init__(self, pipe: io.FileIO, seconds_left: Callable[[], float]) -> None:
+        self._pipe, self._seconds_left = pipe, seconds_left
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int | None:
+        wait = self._seconds_left()
+        if wait <= 0 or not select.select([self._pipe], [], [], wait)[0]:
+            raise Unavailable("`git cat-file` says nothing for too long")
+        return self._pipe.readinto(buffer)
+
+    def close(self) -> None:
+        self._pipe.close()
+        super().close()
 
 
 def _portions(oids: Sequence[Oid]) -> Iterator[Sequence[Oid]]:
