@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import click
@@ -43,6 +43,13 @@ def emit_line(schema: str, document: dict[str, Any]) -> None:
     """A document that is one of many: each on a line, at once."""
     click.echo(json.dumps({"schema": f"gitsession/{schema}/1", **document}))
     sys.stdout.flush()
+
+
+def first(lines: Sequence[str], most: int, rest: str, *, indent: str = "") -> Iterator[str]:
+    """The first of ``lines``, each indented, and how many more there are; ``rest`` ends that sentence."""
+    yield from (indent + line for line in lines[:most])
+    if len(lines) > most:
+        yield f"{indent}... and {len(lines) - most:,} more{rest}"
 
 
 def say_line(line: str) -> None:

@@ -12,7 +12,7 @@ import click
 
 from gitsession.cli import exits
 from gitsession.cli.opening import App
-from gitsession.cli.output import confirm, count, emit, paint, say, shorten, warn
+from gitsession.cli.output import confirm, count, emit, first, paint, say, shorten, warn
 from gitsession.codec.text import clean
 from gitsession.errors import Refused
 from gitsession.sessions.active_branch import active
@@ -122,9 +122,7 @@ def _lines_of(plan: PushPlan) -> Iterator[str]:
     yield from _by_project(plan.sessions)
     if plan.archived:
         yield f"the archive: {count(len(plan.archived), 'session')}"
-        yield from (f"  {sid}" for sid in plan.archived[:_SHOWN])
-        if len(plan.archived) > _SHOWN:
-            yield f"  ... and {len(plan.archived) - _SHOWN:,} more; --json lists all"
+        yield from first(plan.archived, _SHOWN, "; --json lists all", indent="  ")
 
 
 def _by_project(rows: Sequence[Row]) -> Iterator[str]:
@@ -134,10 +132,8 @@ def _by_project(rows: Sequence[Row]) -> Iterator[str]:
         projects.setdefault(row.project or "(no project)", []).append(row)
     for project, found in sorted(projects.items()):
         yield f"{project}: {count(len(found), 'session')}"
-        for row in found[:_SHOWN]:
-            yield f"  {row.sid}  {row.agent:<8}  {shorten(row.name, _TITLE)}"
-        if len(found) > _SHOWN:
-            yield f"  ... and {len(found) - _SHOWN:,} more; --json lists all"
+        lines = [f"{row.sid}  {row.agent:<8}  {shorten(row.name, _TITLE)}" for row in found]
+        yield from first(lines, _SHOWN, "; --json lists all", indent="  ")
 
 
 def tell(app: App, schema: str, report: SyncReport, *, as_json: bool) -> int:

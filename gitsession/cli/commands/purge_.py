@@ -10,7 +10,7 @@ import click
 
 from gitsession.cli import exits, watching
 from gitsession.cli.opening import App, split, with_app
-from gitsession.cli.output import count, emit, json_option, say, warn
+from gitsession.cli.output import count, emit, first, json_option, say, warn
 from gitsession.cli.purging import confirm, consent_option
 from gitsession.errors import NotFound
 
@@ -94,10 +94,9 @@ def _sum(what: PurgePlan) -> str:
 
 
 def _tell(what: PurgePlan, *, redacts: bool) -> None:
-    for hit in what.entries[:_SHOWN]:
-        say(f"{hit.session}  {hit.node.oid[:12]}  {hit.node.subject}")
-    if len(what.entries) > _SHOWN:
-        say(f"... and {len(what.entries) - _SHOWN:,} more entries: --json lists them")
+    lines = [f"{hit.session}  {hit.node.oid[:12]}  {hit.node.subject}" for hit in what.entries]
+    for line in first(lines, _SHOWN, " entries: --json lists them"):
+        say(line)
     for file in what.files[:_SHOWN]:
         say(f"{file.session}  {file.oid[:12]}  {file.path}")
     for found in what.exports:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from gitsession.cli import exits
 from gitsession.cli.opening import App, with_app
-from gitsession.cli.output import count, emit, json_option, say, warn
+from gitsession.cli.output import count, emit, first, json_option, say, warn
 from gitsession.store import refs
 
 if TYPE_CHECKING:
@@ -90,61 +91,65 @@ def _document(done: Repaired) -> dict[str, Any]:
 
 
 def _tell(done: Repaired, dry_run: bool) -> None:
-    plan = done.plan
-    would = "would be " if dry_run else ""
-    for bad in plan.bad:
-        say(f"{bad.path}: {bad.what}")
-    for name in plan.settings:
-        say(f"{name}: what is missing {would or 'was '}put back")
-    for name, number in Counter(plan.donors[oid] for oid in plan.taken).items():
-        say(f"{count(number, 'lost object')} {would}taken from {name}")
-    if plan.rescued:
-        say(f"{count(len(plan.rescued), 'good object')} {would}saved out of damaged packs")
-    for name, value in plan.ref_values.items():
-        if name in plan.beside:
-            say(f"{plan.beside[name]} was set back, and stays so: what it held {would or 'is '}kept as {name}")
-        elif name in plan.copied:
-            say(f"{name} {would}brought back from {plan.copied[name]}")
-        else:
-            say(f"{name} {would}set to {value[:12]}, as last recorded")
-    for name, (_, new) in plan.moves.items():
-        say(f"{name} {would}set to {new[:12]}, where the journal goes on")
-    for name, value in plan.dangling.items():
-        say(f"{name} {would}deleted: it leads to {value.removeprefix('ref: ')}, which is not there")
-    if plan.log_lost:
-        say("the operation log cannot be read whole: it begins anew, and what was done before cannot be undone")
-    if done.quarantine is not None and done.set_aside:
-        say(f"{count(len(done.set_aside), 'damaged file')} set aside in {done.quarantine}")
-    missing: dict[str, list[Lost]] = {}
-    for lost in plan.lost:
-        missing.setdefault(refs.session_of(lost.ref) or lost.ref, []).append(lost)
-    for of, objects in missing.items():
-        entries = len({lost.entry for lost in objects})
-        say(f"still missing: {count(len(objects), 'object')} of {count(entries, 'entry', 'entries')} of {of}")
-    for lost in plan.lost[:_SHOWN]:
-        say(f"  {lost.oid}, of entry {lost.entry[:12]}: {lost.what}")
-    if len(plan.lost) > _SHOWN:
-        say(f"  ... and {len(plan.lost) - _SHOWN:,} more: --json lists them")
-    for line in done.unassigned[:_SHOWN]:
-        said = count(len(line.entries), "entry", "entries")
-        say(f"unassigned: {said} up to {line.entries[0].oid}, of one of {', '.join(line.sessions)}")
-    if len(done.unassigned) > _SHOWN:
-        say(f"  ... and {len(done.unassigned) - _SHOWN:,} more such lines: --json lists them")
-    for ref in plan.lost_refs:
-        say(f"still missing: {ref.name} {ref.what}")
-    for hole in plan.lost_records:
-        say(f"still missing: {_records(hole)} lost in {hole.file}: {_where(hole)}")
-    unread = [] if done.is_whole else plan.unread
-    for file in unread[:_SHOWN]:
-        say(f"cannot rebuild from '{file.path}': {file.what}")
-    if len(unread) > _SHOWN:
-        say(f"  ... and {len(unread) - _SHOWN:,} more files: --json lists them")
-    if plan.is_empty and done.is_whole:
+    for line in (*_mended(done, dry_run), *_missing(done)):
+        say(line)
+    if done.plan.is_empty and done.is_whole:
         say("nothing to repair")
     elif done.is_whole:
         say("all of it can be mended" if dry_run else "everything is there again: `gitsession verify` checks it")
     else:
         say("`gitsession repair --from WHERE` takes what is missing from a clone, another store or a session file")
+
+
+def _mended(done: Repaired, dry_run: bool) -> Iterator[str]:
+    """What is damaged, and what becomes of it."""
+    plan = done.plan
+    would = "would be " if dry_run else ""
+    yield from (f"{bad.path}: {bad.what}" for bad in plan.bad)
+    yield from (f"{name}: what is missing {would or 'was '}put back" for name in plan.settings)
+    for name, number in Counter(plan.donors[oid] for oid in plan.taken).items():
+        yield f"{count(number, 'lost object')} {would}taken from {name}"
+    if plan.rescued:
+        yield f"{count(len(plan.rescued), 'good object')} {would}saved out of damaged packs"
+    for name, value in plan.ref_values.items():
+        if name in plan.beside:
+            yield f"{plan.beside[name]} was set back, and stays so: what it held {would or 'is '}kept as {name}"
+        elif name in plan.copied:
+            yield f"{name} {would}brought back from {plan.copied[name]}"
+        else:
+            yield f"{name} {would}set to {value[:12]}, as last recorded"
+    for name, (_, new) in plan.moves.items():
+        yield f"{name} {would}set to {new[:12]}, where the journal goes on"
+    for name, value in plan.dangling.items():
+        yield f"{name} {would}deleted: it leads to {value.removeprefix('ref: ')}, which is not there"
+    if plan.log_lost:
+        yield "the operation log cannot be read whole: it begins anew, and what was done before cannot be undone"
+    if done.quarantine is not None and done.set_aside:
+        yield f"{count(len(done.set_aside), 'damaged file')} set aside in {done.quarantine}"
+
+
+def _missing(done: Repaired) -> Iterator[str]:
+    """What no copy has."""
+    plan = done.plan
+    missing: dict[str, list[Lost]] = {}
+    for lost in plan.lost:
+        missing.setdefault(refs.session_of(lost.ref) or lost.ref, []).append(lost)
+    for of, objects in missing.items():
+        entries = len({lost.entry for lost in objects})
+        yield f"still missing: {count(len(objects), 'object')} of {count(entries, 'entry', 'entries')} of {of}"
+    lines = [f"{lost.oid}, of entry {lost.entry[:12]}: {lost.what}" for lost in plan.lost]
+    yield from first(lines, _SHOWN, ": --json lists them", indent="  ")
+    for line in done.unassigned[:_SHOWN]:
+        said = count(len(line.entries), "entry", "entries")
+        yield f"unassigned: {said} up to {line.entries[0].oid}, of one of {', '.join(line.sessions)}"
+    if len(done.unassigned) > _SHOWN:
+        yield f"  ... and {len(done.unassigned) - _SHOWN:,} more such lines: --json lists them"
+    yield from (f"still missing: {ref.name} {ref.what}" for ref in plan.lost_refs)
+    yield from (f"still missing: {_records(hole)} lost in {hole.file}: {_where(hole)}" for hole in plan.lost_records)
+    unread = [] if done.is_whole else plan.unread
+    yield from (f"cannot rebuild from '{file.path}': {file.what}" for file in unread[:_SHOWN])
+    if len(unread) > _SHOWN:
+        yield f"  ... and {len(unread) - _SHOWN:,} more files: --json lists them"
 
 
 def _records(hole: LostRecords) -> str:
