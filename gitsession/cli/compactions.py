@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gitsession.cli.items import as_lines
 from gitsession.cli.output import count, paint, shorten, width
 from gitsession.compaction.perform import tokens_after
+from gitsession.compaction.value import Plan
 from gitsession.context import profiles
-
-if TYPE_CHECKING:
-    from gitsession.compaction.value import Plan
-    from gitsession.context.value import Context, Tokens
-    from gitsession.sessions.node import Node
+from gitsession.context.value import Context, Tokens
+from gitsession.sessions.node import Node
 
 _FILES_MAX = 10
 """So many of each list are shown; ``--json`` has them all."""

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gitsession.api.store import Store
+from gitsession.archive import trash
 from gitsession.cli.output import clock, count
 from gitsession.errors import GitSessionError
 from gitsession.git import config, process
 from gitsession.git.ref_locks import RefLocks
+from gitsession.sessions import operation_log
 from gitsession.store import create, refs
 from gitsession.store.git_store import GitStore
 
@@ -106,9 +108,6 @@ def _remotes(store: Store) -> Iterator[Check]:
 
 
 def _trash(store: GitStore) -> Iterator[Check]:
-    from gitsession.archive import trash
-    from gitsession.sessions import operation_log
-
     left = set(trash.sessions(store))
     if not left:
         return

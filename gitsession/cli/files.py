@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitsession.checkpoints.deciding import AS_IT_WAS
+from gitsession.checkpoints.deciding import AS_IT_WAS, Planned
 from gitsession.cli.output import columns, count, on_a_line, pad, paint, say, shorten, width
 
 if TYPE_CHECKING:
-    from gitsession.checkpoints.deciding import Planned
     from gitsession.checkpoints.planning import RewindPlan
     from gitsession.checkpoints.rewinding import FileOutcome, Rewound
 

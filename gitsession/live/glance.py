@@ -20,6 +20,7 @@ from gitsession.errors import MissingObject, Unavailable
 from gitsession.git import config
 from gitsession.git.objects import oid_of
 from gitsession.git.ref_reader import RefReader
+from gitsession.git.repository import GitDoor
 from gitsession.live import spool
 from gitsession.store import refs
 from gitsession.workspace import turns, user_repository
@@ -106,7 +107,6 @@ def _purged(store: Path) -> Callable[[bytes], str | None] | None:
     said = RefReader(store).read(refs.TOMBSTONES)
     if said is None:
         return None
-    from gitsession.git.repository import GitDoor
     from gitsession.sessions import tombstone_set  # few purge: who never did does not wait for it
 
     gone = tombstone_set.at(GitDoor(store), said)

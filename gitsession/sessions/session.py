@@ -20,6 +20,7 @@ from gitsession.git.types import Kind, Oid
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
+from gitsession.redaction.original import Original
 from gitsession.sessions import (
     branch_names,
     checkpoint_refs,
@@ -40,7 +41,6 @@ from gitsession.store.interface import ObjectStore, Transaction
 
 if TYPE_CHECKING:
     from gitsession.redaction.guard import Guard
-    from gitsession.redaction.original import Original
 
 Clock: TypeAlias = Callable[[], int]
 OnMoved: TypeAlias = Literal["refuse", "fork"]

@@ -13,7 +13,9 @@ from gitsession.cli import exits
 from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import complain, emit, json_option, say_line, warn
 from gitsession.compaction.strategies import BY_ENTRY, DEFAULT, STRATEGIES
+from gitsession.compaction.summarizers import make
 from gitsession.compaction.summarizers.options import APIS, Options
+from gitsession.compaction.value import Ask
 from gitsession.context import profiles
 from gitsession.errors import SummaryFailed
 from gitsession.model.entries import Compaction
@@ -80,7 +82,6 @@ def command(
 ) -> int:
     """Let a summary stand for older entries from here on. Nothing is removed."""
     from gitsession.cli.compactions import Compacted, as_document, as_text
-    from gitsession.compaction.value import Ask
 
     if (at is None) == (strategy in BY_ENTRY):
         told = "is for" if at is not None else "is missing: it goes with"
@@ -126,7 +127,6 @@ def _why_nothing(session: Session, tokens: int, strategy: str) -> str:
 
 
 def _perform(session: Session, planned: Compacted, options: Options, focus: str) -> Compacted:
-    from gitsession.compaction.summarizers import make
     from gitsession.compaction.writing import Writing
 
     def progress(words: str) -> None:

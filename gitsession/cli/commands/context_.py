@@ -14,12 +14,12 @@ from gitsession.context.policies import Policy, clear_thinking, clear_tool_uses,
 from gitsession.context.profiles import PROFILES
 from gitsession.context.profiles import profile as rules_of
 from gitsession.context.providers import PROVIDERS
+from gitsession.context.value import Context
 from gitsession.model.plain import plain
+from gitsession.sessions.node import Node
 
 if TYPE_CHECKING:
     from gitsession.api import Session
-    from gitsession.context.value import Context
-    from gitsession.sessions.node import Node
 
 POLICIES: dict[str, Callable[[], Policy]] = {
     "clear-tool-uses": clear_tool_uses,

@@ -17,6 +17,8 @@ from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import clock, count, emit, json_option, say
 from gitsession.errors import GitSessionError
 from gitsession.git import config, damage, process
+from gitsession.live import spool
+from gitsession.sessions import checkpoint_refs
 from gitsession.store import create, refs
 from gitsession.store.maintenance import PACKS_MAX, count_packs
 
@@ -77,8 +79,6 @@ def _programs() -> Iterator[Check]:
 
 
 def _store(app: App) -> Iterator[Check]:
-    from gitsession.sessions import checkpoint_refs
-
     path = app.path
     try:
         store = app.store()
@@ -125,7 +125,7 @@ def _store(app: App) -> Iterator[Check]:
 
 def _live(app: App) -> Iterator[Check]:
     """What agents' hooks have left, and what went wrong there."""
-    from gitsession.live import agent_hooks, enabling, spool
+    from gitsession.live import agent_hooks, enabling
 
     for agent, told in agent_hooks.AGENTS.items():
         file = agent_hooks.file_of(told, Path.home(), os.environ)

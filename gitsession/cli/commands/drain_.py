@@ -10,6 +10,7 @@ import click
 from gitsession.cli import exits
 from gitsession.cli.opening import DRAIN_WAIT_SECONDS, App, with_app
 from gitsession.cli.output import count, emit, json_option, say, warn
+from gitsession.live import spool
 
 
 @click.command()
@@ -19,8 +20,6 @@ from gitsession.cli.output import count, emit, json_option, say, warn
 @with_app
 def command(app: App, quiet: bool, forget_failures: bool, as_json: bool) -> int:
     """Take in what agents' hooks have left. Every other command does so too, before its own work."""
-    from gitsession.live import spool
-
     store = app.store(make=True, drained=False)
     if forget_failures:
         spool.forget_failures(os.fspath(app.path))

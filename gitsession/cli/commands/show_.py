@@ -20,9 +20,9 @@ from gitsession.model.results import result_in
 from gitsession.model.usage import total_tokens
 from gitsession.sessions import content
 from gitsession.sessions.gaps import DAMAGE
+from gitsession.sessions.node import Node
 
 if TYPE_CHECKING:
-    from gitsession.sessions.node import Node
     from gitsession.sessions.origin import Origin
 
 
