@@ -81,7 +81,8 @@ def test_the_title_slot_is_line_0_and_renumbers_nothing():
     lines = [line(**HEADER), entry("a", None), b"oops", entry("b", "a")]
     without, with_ = omp.split(file(*lines)), omp.split(file(slot("T"), *lines))
     assert with_.records == without.records
-    assert with_.problems == without.problems
+    moved = [(each.line + 1, each.what) for each in without.problems]
+    assert [(each.line, each.what) for each in with_.problems] == moved
     assert [record.line for record in with_.meta] == [0, 1]
     assert (with_.agent, with_.source_id) == ("omp", "s1")
 
@@ -98,9 +99,9 @@ def test_a_slot_that_is_not_the_first_line_is_a_record():
     assert [(record.line, record.parent) for record in source.records] == [(2, None), (3, 2)]
 
 
-def test_the_line_that_waits_is_counted_without_the_slot():
+def test_a_problem_names_the_line_that_an_editor_shows():
     source = omp.split(file(slot(""), line(**HEADER)) + b'{"ty')
-    assert [problem.line for problem in source.problems] == [2]
+    assert [problem.line for problem in source.problems] == [3]
 
 
 def test_a_slot_alone_takes_the_name_of_its_file():

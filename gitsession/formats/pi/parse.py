@@ -78,7 +78,7 @@ def split(data: Data, *, agent: str, name: str, final: bool) -> Source:
     records, more = _records(parts)
     problems += more
     if waiting:
-        problems.append(waits(len(lines) + 1 - parts.slots, waiting))
+        problems.append(waits(len(lines) + 1, waiting))
     return Source(
         agent=agent,
         source_id=source_id,
@@ -136,7 +136,8 @@ def _take_apart(lines: Sequence[bytes]) -> _Parts:
 
 def _records(parts: _Parts) -> tuple[tuple[Record, ...], list[Problem]]:
     records = tuple([_record(parts, placed) for placed in place(parts.nodes)])
-    return records, [Problem(record.line, record.problem) for record in records if record.problem]
+    # A title slot has no number among the lines that the store knows; for whoever opens the file it is line 1.
+    return records, [Problem(record.line + parts.slots, record.problem) for record in records if record.problem]
 
 
 def _record(parts: _Parts, placed: Placed) -> Record:
