@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from gitsession.formats.pi import agent as pi
+from gitsession.formats.pi.agent import pi
 from gitsession.model.entries import Message
 
 ENTRY_BYTES = range(600, 1800)

@@ -18,7 +18,7 @@ from benchmarks.data import folder, made_file, messages
 from benchmarks.figures import Line, Spread, Table
 from benchmarks.workshop import Workshop
 from gitsession import Ask, Store, Writing
-from gitsession.formats.pi import agent as pi
+from gitsession.formats.pi.agent import pi
 from gitsession.sessions import content
 from gitsession.sessions.node import Node
 

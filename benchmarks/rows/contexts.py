@@ -20,7 +20,7 @@ from benchmarks.figures import Curve, Line, Plot
 from benchmarks.measure import Duel, duel
 from benchmarks.workshop import Workshop
 from gitsession import Store
-from gitsession.formats.pi import agent as pi
+from gitsession.formats.pi.agent import pi
 
 TITLE = "Context without a compaction"
 

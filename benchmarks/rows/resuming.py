@@ -18,7 +18,7 @@ from benchmarks.figures import Curve, Line, Plot
 from benchmarks.measure import duel
 from benchmarks.workshop import Workshop
 from gitsession import Store
-from gitsession.formats.pi import agent as pi
+from gitsession.formats.pi.agent import pi
 
 TITLE = "Resume behind a compaction"
 

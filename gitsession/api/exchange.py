@@ -18,7 +18,7 @@ from gitsession.errors import Corrupt, Malformed, MissingObject, NotFound, Unava
 from gitsession.exporting import export_session, resume, session_files
 from gitsession.exporting.export_session import SentOut
 from gitsession.exporting.resume import Resumption
-from gitsession.formats import FORMATS, REMEMBERING, Format, Source
+from gitsession.formats import FORMATS, Format, Remembering, Source
 from gitsession.importing import import_session as bring_in
 from gitsession.importing.import_session import BroughtIn
 from gitsession.index.catalogue import Handed
@@ -122,7 +122,7 @@ class Exchanging(Opened):
         self._brought_in[format.AGENT, source.segment or source.source_id] = done.session
         if path is not None:
             self._places.setdefault(done.session, []).append(path.absolute())
-        if path is not None and histories and not dry_run and not done.is_purged and format.AGENT in REMEMBERING:
+        if path is not None and histories and not dry_run and not done.is_purged and isinstance(format, Remembering):
             done = self._with_history(format, source, path, done)
         return done.with_missing(taken.missing)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from gitsession.errors import GitSessionError, Malformed, Unavailable
-from gitsession.formats import DATABASES
+from gitsession.formats import Database, all_with_capability
 from gitsession.formats.base.databases import Columns, Row, Stamp
 
 MAGIC = b"SQLite format 3\0"
@@ -25,9 +25,9 @@ TEXT_BYTES_MAX = 1 << 29
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A database as it stood when it was opened. ``agent``: whose it is, "" where nobody's that we know."""
+    """A database as it stood when it was opened. ``format``: that of its agent, ``None`` if no supported one."""
 
-    agent: str
+    format: Database | None
     columns: Columns
     db: sqlite3.Connection
 
@@ -67,10 +67,10 @@ def opened(path: Path) -> Iterator[Opened]:
             db.execute("PRAGMA query_only = ON")
             db.execute("BEGIN")
             columns = _columns(db)
-            agent = next((name for name, format in DATABASES.items() if format.holds(columns)), "")
-            allowed = set(DATABASES[agent].TABLES) if agent else set()
+            format = next((each for each in all_with_capability(Database).values() if each.holds(columns)), None)
+            allowed = set(format.TABLES) if format is not None else set()
             db.set_authorizer(lambda *asked: _judge(allowed, *asked))
-        yield Opened(agent, {table: columns[table] for table in columns if table in allowed}, db)
+        yield Opened(format, {table: columns[table] for table in columns if table in allowed}, db)
     finally:
         db.close()
 
@@ -97,7 +97,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 def _columns(db: sqlite3.Connection) -> dict[str, list[str]]:
     """The columns of every table that some agent of ours may have. Views are none: they could show other tables."""
-    wanted = {table for format in DATABASES.values() for table in format.TABLES}
+    wanted = {table for format in all_with_capability(Database).values() for table in format.TABLES}
     there = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'") if name in wanted]
     return {name: [row[1] for row in db.execute(f'PRAGMA table_info("{name}")')] for name in there}
 

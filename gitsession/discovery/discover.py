@@ -16,7 +16,7 @@ from pathlib import Path
 
 from gitsession.durable import write_all
 from gitsession.errors import Malformed, NotFound, Unavailable
-from gitsession.formats import ACCOMPANIED, FORMATS, IN_PROJECTS, Format, Root, claimed
+from gitsession.formats import FORMATS, Accompanied, Format, InProject, Root, all_with_capability, claimed
 from gitsession.formats.base import unsupported
 from gitsession.formats.base.lines import Data, Stored
 
@@ -70,7 +70,7 @@ def in_projects(folders: Iterable[Path], *, unreadable: bool = False) -> Iterato
     ``unreadable``: also what is called so and is no file.
     """
     tops = dict.fromkeys(found for folder in folders if (found := _top(folder)) is not None)
-    for format in IN_PROJECTS.values():
+    for format in all_with_capability(InProject).values():
         files = (folder / format.IN_PROJECT for folder in tops)
         yield from ((path, format) for path in files if path.is_file() or (unreadable and os.path.lexists(path)))
 
@@ -234,8 +234,7 @@ def attachments(path: Path, data: Data, format: Format) -> tuple[dict[str, bytes
     """
     contents: dict[str, bytes] = {}
     missing: list[str] = []
-    accompanied = ACCOMPANIED.get(format.AGENT)
-    for wanted in accompanied.beside(data, name_of(path)) if accompanied is not None else ():
+    for wanted in format.beside(data, name_of(path)) if isinstance(format, Accompanied) else ():
         folder = path.resolve().parent
         content = next((found for place in wanted.places if (found := _read(folder / place)) is not None), None)
         if content is not None and wanted.sha256 in ("", hashlib.sha256(content).hexdigest()):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gitsession.discovery import discover
-from gitsession.formats.claude import agent as claude
 from gitsession.formats.claude import expiry
+from gitsession.formats.claude.agent import claude
 
 SOON_DAYS = 7
 

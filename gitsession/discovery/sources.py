@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gitsession.discovery import databases, discover
 from gitsession.discovery.databases import stat_of
 from gitsession.errors import Malformed
-from gitsession.formats import DATABASES, FORMATS, SCATTERED, STREAMED, Format, Scattered, Source, Streamed
+from gitsession.formats import Format, Scattered, Source, Streamed
 from gitsession.formats.base.databases import Stamp
 
 if TYPE_CHECKING:
@@ -61,17 +61,16 @@ def at(path: Path, format: Format | None = None, *, final: bool = False) -> Iter
         return
     if stamp.st_size >= discover.LARGE_BYTES:
         likely = format or discover.format_of(path, discover.head(path))
-        streamed = STREAMED.get(likely.AGENT) if likely is not None else None
-        if streamed is not None:
-            yield _in_large_file(path, streamed, final=final)
+        if isinstance(likely, Streamed):
+            yield _in_large_file(path, likely, final=final)
             return
     found, data = discover.read(path)
     chosen = format or discover.format_of(path, data)
     if chosen is None:
         return
-    scattered, parts = SCATTERED.get(chosen.AGENT), _folders_of(path)
-    if scattered is not None and parts is not None and scattered.is_info(data):
-        yield Found(path, chosen, stamp, lambda: Taken(_take_folders(scattered, data, parts, final=final), {}, []))
+    parts = _folders_of(path)
+    if isinstance(chosen, Scattered) and parts is not None and chosen.is_info(data):
+        yield Found(path, chosen, stamp, lambda: Taken(_take_folders(chosen, data, parts, final=final), {}, []))
         return
 
     def take() -> Taken:
@@ -103,17 +102,17 @@ def again(place: Path) -> Iterator[Found]:
 
 def _in_database(path: Path, format: Format | None, final: bool) -> Iterator[Found]:
     with databases.opened(path) as opened:
-        if not opened.agent:
+        database = opened.format
+        if database is None:
             if format is not None:
                 raise Malformed(f"no database of {format.AGENT}'s: it lacks the tables of one")
             return
-        chosen, database = FORMATS[opened.agent], DATABASES[opened.agent]
         for id, stamp in database.listed(opened.ask, opened.columns):
 
             def take(id: str = id) -> Taken:
                 return Taken(database.session(opened.ask, opened.columns, id, final=final), {}, [])
 
-            yield Found(path.with_name(f"{path.name}{WITHIN}{_spelled(id)}"), chosen, stamp, take)
+            yield Found(path.with_name(f"{path.name}{WITHIN}{_spelled(id)}"), database, stamp, take)
 
 
 def _spelled(id: str) -> str:

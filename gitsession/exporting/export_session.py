@@ -14,7 +14,7 @@ from gitsession.codec.digest import to_base64url
 from gitsession.errors import Corrupt, Refused
 from gitsession.exporting import json_lines, markdown
 from gitsession.exporting.gather import Gathered, gather
-from gitsession.formats import ACCOMPANIED, CONTINUING, FORMATS, RESUMABLE, Document, is_document
+from gitsession.formats import FORMATS, Accompanied, Continuing, Document, Resumable, with_capability
 from gitsession.formats.base.outgoing import Writer
 from gitsession.formats.base.record import TAIL, WHOLE
 from gitsession.formats.base.uuids import uuid_from
@@ -71,7 +71,7 @@ def send(
 
     Where the agent's file says all there is, it is that file, byte for byte. ``at``: the line that ends in this entry.
     ``cwd``: the folder it is to go on in, where the agent may have a file of this session already: what is not that
-    file gets an id of its own. Only for agents in ``RESUMABLE``.
+    file gets an id of its own. Only for agents that are ``Resumable``.
     Raises ``Refused`` where there is no such form, ``Corrupt`` where the file would not be whole.
     """
     tree = graph.tree(store, sid)
@@ -102,8 +102,8 @@ def send(
         named = _named_at_home(agent, sent.data)
         return dataclasses.replace(sent, notes={**sent.notes, AT_HOME: named}) if named else sent
     data = sent.data
-    if found.is_home:
-        data = RESUMABLE[agent].moved(data, out.session.source_id or sid, cwd)
+    if found.is_home and (format := with_capability(agent, Resumable)) is not None:
+        data = format.moved(data, out.session.source_id or sid, cwd)
     is_later = found.segment is not None and at is None
     return dataclasses.replace(
         sent, data=data, session=out.session, stay=sent.data, place=sent.place if is_later else ""
@@ -112,13 +112,14 @@ def send(
 
 def _place(agent: str, data: bytes, segment: str | None) -> str:
     """Return the path at which the agent keeps its file ``data``, "" for an agent whose files continue no others."""
-    return CONTINUING[agent].place_of(data, segment) if agent in CONTINUING else ""
+    format = with_capability(agent, Continuing)
+    return format.place_of(data, segment) if format is not None else ""
 
 
 def _named_at_home(agent: str, data: bytes) -> int:
     """Count the files that ``data`` names and the agent keeps in a folder of its own."""
-    accompanied = ACCOMPANIED.get(agent)
-    return sum(bool(wanted.home) for wanted in accompanied.beside(data, "")) if accompanied is not None else 0
+    format = with_capability(agent, Accompanied)
+    return sum(bool(wanted.home) for wanted in format.beside(data, "")) if format is not None else 0
 
 
 def _to_read(store: ObjectStore, sid: str, writer: Writer, at: Node | None, agent: str) -> SentOut:
@@ -217,7 +218,7 @@ def _file(
     )
     agent = next((node.source.agent for node in lines.values() if node.source), root.agent)
     format = FORMATS[agent]
-    if is_document(format):
+    if isinstance(format, Document):
         entries = {node.source.line: node for node in found if node.source and not node.is_tombstone}
         stand = {number: node for number, node in headers.items() if number in entries or number in (0, WHOLE, TAIL)}
         return SentOut(agent, _document(store, format, {**entries, **stand, **taken}), left_out)

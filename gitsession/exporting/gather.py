@@ -18,7 +18,7 @@ from gitsession.errors import Corrupt
 from gitsession.exporting.answers import with_tool_names
 from gitsession.exporting.unfold_results import unfolded
 from gitsession.exporting.visible_history import lay_out
-from gitsession.formats import FORMATS, REFERRING, Leaving, Outgoing
+from gitsession.formats import FORMATS, Leaving, Outgoing, Referring, with_capability
 from gitsession.formats.base.outgoing import Writer
 from gitsession.formats.base.portable import portable
 from gitsession.formats.base.record import TAIL
@@ -267,7 +267,7 @@ class _Gatherer:
 
     def _resolved(self, node: Node, agent: str, entry: Entry) -> Entry:
         """``entry`` with what it names of the files beside the agent's own: the target cannot read them there."""
-        payload = payload_of(self.store, node) if agent in REFERRING else b""
+        payload = payload_of(self.store, node) if with_capability(agent, Referring) is not None else b""
         resolved = self.attached.resolve(agent, payload)
         return entry if resolved is payload else FORMATS[agent].read(resolved)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gitsession.discovery import databases, discover
 from gitsession.errors import Malformed, Refused, Unavailable
-from gitsession.formats import DATABASES, Format, Source
+from gitsession.formats import Format, Source
 from gitsession.formats.base.jsonl import parse
 from gitsession.model.entries import Prune
 
@@ -58,9 +58,9 @@ def _session(format: Format, path: Path, id: str) -> Source | None:
     if not databases.is_database(discover.head(path)):
         return None
     with databases.opened(path) as opened:
-        if opened.agent != format.AGENT:
+        database = opened.format
+        if database is None or database.AGENT != format.AGENT:
             return None
-        database = DATABASES[opened.agent]
         is_there = any(listed == id for listed, _ in database.listed(opened.ask, opened.columns))
         return database.session(opened.ask, opened.columns, id, final=True) if is_there else None
 

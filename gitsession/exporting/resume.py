@@ -22,7 +22,16 @@ from gitsession.errors import Refused
 from gitsession.exporting import export_session, into_database, session_files
 from gitsession.exporting.export_session import SentOut, agent_of, send
 from gitsession.exporting.into_database import GoneOn
-from gitsession.formats import ACCOMPANIED, FORMATS, IMPORTING, RESUMABLE, Resumable, Source, Workspace
+from gitsession.formats import (
+    FORMATS,
+    Accompanied,
+    Importing,
+    Resumable,
+    Source,
+    Workspace,
+    all_with_capability,
+    with_capability,
+)
 from gitsession.model.entries import Message, Session
 from gitsession.sessions import facts, graph
 from gitsession.sessions.active_branch import active, derived
@@ -95,11 +104,11 @@ def plan(
     where nothing has been said at ``at`` yet; and where there is no such agent, or none that goes on with a file.
     """
     agent = agent or agent_of(store, sid, facts.file_start(store, graph.tree(store, sid), sid)[1])
-    format = RESUMABLE.get(agent)
+    format = with_capability(agent, Resumable)
     if format is None:
         raise Refused(
             f"there is no way known to go on in {agent} with a session of ours",
-            hint=f"--in says where: {' or '.join(RESUMABLE)}",
+            hint=f"--in says where: {' or '.join(all_with_capability(Resumable))}",
         )
     if at is not None and not any(node.kind == Message.kind for node in graph.line(store, at.oid)):
         raise Refused(
@@ -110,9 +119,11 @@ def plan(
     sent = send(shown, sid, agent, _unless_whole(store, sid, at), where.cwd).from_store(shown)
     assert sent.session is not None
     id = format.called(sent.session.source_id or sid)
+    unmarked = 0
     try:
         file, data, held = _found(format, sent, sent.session, where, environment)
-        unmarked = into_database.check(format, sent.data, Path(where.home), environment) if agent in IMPORTING else 0
+        if isinstance(format, Importing):
+            unmarked = into_database.check(format, sent.data, Path(where.home), environment)
     except GoneOn as error:
         there = find(agent, id) if find is not None else None
         if there in (None, sid):
@@ -120,8 +131,8 @@ def plan(
         what = f"{error.path} was gone on with: that is session {there} here"
         raise Refused(what, hint=f"`gitsession resume {there}` goes on there") from None
     commands = [format.resume_command(id, str(file))]
-    if agent in IMPORTING:
-        commands = [IMPORTING[agent].take_in_command(str(file)), *commands]
+    if isinstance(format, Importing):
+        commands = [format.take_in_command(str(file)), *commands]
         if unmarked:
             sent = replace(sent, notes={**sent.notes, NOT_MARKED: unmarked})
     entry = to_base64url((at or load(store, graph.branches(store, sid)[active(store, sid)])).chain)
@@ -170,10 +181,9 @@ def _beside(
     format: Resumable, file: Path, data: bytes, held: Attached, where: Workspace, environment: Mapping[str, str]
 ) -> tuple[dict[Path, bytes], int]:
     """The files to write beside the session's own, by their places, and how many of them the store does not have."""
-    accompanied = ACCOMPANIED.get(format.AGENT)
     found: dict[Path, bytes] = {}
     missing = 0
-    for wanted in accompanied.beside(data, discover.name_of(file)) if accompanied is not None else ():
+    for wanted in format.beside(data, discover.name_of(file)) if isinstance(format, Accompanied) else ():
         if not wanted.home:
             continue
         place = _folder(format, where, environment) / wanted.home
@@ -206,7 +216,7 @@ def _found(
     """
     base = _folder(format, where, environment)
     place = base / (sent.place or format.place(header, where))
-    if format.AGENT in IMPORTING:
+    if isinstance(format, Importing):
         # The agent has a copy of its own. What an earlier file of ours said is no history, and need not be in the way.
         place = place.with_stem(f"{place.stem}-{sha256(sent.data).hexdigest()[:12]}")
     others = []

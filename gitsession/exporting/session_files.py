@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from gitsession.discovery import discover
 from gitsession.errors import NoBase
 from gitsession.exporting import export_session
-from gitsession.formats import CONTINUING, Format
+from gitsession.formats import Continuing, Format, with_capability
 from gitsession.sessions.meta import meta_of
 from gitsession.store.interface import ObjectStore
 
@@ -91,7 +91,7 @@ def bases(store: ObjectStore, agent: str, data: bytes, find: Callable[[str, str]
 
     ``find``: the session that an agent calls so, by the id of any of its files. What is not here is left out.
     """
-    format = CONTINUING.get(agent)
+    format = with_capability(agent, Continuing)
     found: list[AgentFile] = []
     seen: set[str] = set()
     id = format.base_of(data) if format is not None else None
@@ -109,7 +109,7 @@ def bases(store: ObjectStore, agent: str, data: bytes, find: Callable[[str, str]
 
 def others(store: ObjectStore, agent: str, sid: str, data: bytes) -> Iterator[AgentFile]:
     """Yield the agent's files of a session, but that one whose content is ``data``."""
-    format = CONTINUING.get(agent)
+    format = with_capability(agent, Continuing)
     ids = export_session.segments(store, sid) if format is not None else []
     for segment in ids if len(ids) > 1 else []:
         content = export_session.segment(store, sid, segment)

@@ -1,24 +1,22 @@
-"""Agents' own bytes: one module per agent, one protocol, one table. Pure: no store, no clock, no files.
+"""The session files of agents: one instance of ``Format`` per agent, in one table. Pure: no store, no clock, no files.
 
-A session's records are kept verbatim; what they mean is a *view* (``read``), computed when asked for and free to get
-better. What a record's commit message says (``headline``) is frozen under a view number, because it is part of an oid.
+A session's records are kept verbatim; their meaning is a *view* (``read``), computed when asked for and free to get
+better. The words of a record's commit message (``headline``) are frozen under a view number: they are part of an oid.
 
-A module is loaded when its agent is asked for.
+The modules of an agent are loaded when the agent is asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TypeVar, cast
 
-from gitsession.formats.base.databases import Database
-from gitsession.formats.base.outgoing import Leaving, Outgoing, Written
-from gitsession.formats.base.places import Beside, Root, Workspace
-from gitsession.formats.base.protocols import (
+from gitsession.formats.base.format import (
     Accompanied,
     Continuing,
     Counting,
+    Database,
     Delegating,
     Document,
     Format,
@@ -29,109 +27,67 @@ from gitsession.formats.base.protocols import (
     Resumable,
     Scattered,
     Streamed,
-    is_document,
 )
+from gitsession.formats.base.outgoing import Leaving, Outgoing, Written
+from gitsession.formats.base.places import Beside, Root, Workspace
 from gitsession.formats.base.record import Problem, Record, Source
 
 __all__ = [
-    "ACCOMPANIED", "CONTINUING", "COUNTING", "DATABASES", "DELEGATING", "FORMATS", "IMPORTING", "IN_PROJECTS",
-    "REFERRING", "REMEMBERING", "RESUMABLE", "SCATTERED", "STREAMED", "Accompanied", "Beside", "Continuing", "Counting",
-    "Database", "Delegating", "Document", "Format", "Importing", "InProject", "Leaving", "Outgoing", "Problem",
-    "Record", "Referring", "Remembering", "Resumable", "Root", "Scattered", "Source", "Streamed", "Workspace",
-    "Written",
-    "claimed", "is_document",
+    "FORMATS", "Accompanied", "Beside", "Continuing", "Counting", "Database", "Delegating", "Document", "Format",
+    "Importing", "InProject", "Leaving", "Outgoing", "Problem", "Record", "Referring", "Remembering", "Resumable",
+    "Root", "Scattered", "Source", "Streamed", "Workspace", "Written", "all_with_capability", "claimed",
+    "with_capability",
 ]  # fmt: skip
 
-F = TypeVar("F")
-
-_MODULES = {"omp": "pi.omp"}
-"""Modules of agents that share a package with another one."""
+F = TypeVar("F", bound=Format)
 
 
-class _Modules(Mapping[str, F]):
-    """Modules of this folder by their agents' names, each loaded when it is asked for."""
+class _Formats(Mapping[str, Format]):
+    """The format of each agent, loaded when it is asked for."""
 
-    def __init__(self, *agents: str) -> None:
-        self._agents = agents
+    def __init__(self, **modules: str) -> None:
+        self._modules = modules
+        self._loaded: dict[str, Format] = {}
 
-    def __getitem__(self, agent: str) -> F:
-        if agent not in self._agents:
-            raise KeyError(agent)
-        return cast(F, import_module(f"{__name__}.{_MODULES.get(agent, f'{agent}.agent')}"))
+    def __getitem__(self, agent: str) -> Format:
+        if agent not in self._loaded:
+            module = import_module(f"{__name__}.{self._modules[agent]}")
+            self._loaded[agent] = cast(Format, getattr(module, agent))
+        return self._loaded[agent]
 
     def __contains__(self, agent: object) -> bool:
-        return agent in self._agents  # the mixin's would load it
+        return agent in self._modules  # the mixin's would load it
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._agents)
+        return iter(self._modules)
 
     def __len__(self) -> int:
-        return len(self._agents)
+        return len(self._modules)
 
 
-FORMATS: Mapping[str, Format] = _Modules("aider", "claude", "codex", "librecode", "omp", "opencode", "pi")
-"""In the order in which they are asked: the pickier first."""
+FORMATS: Mapping[str, Format] = _Formats(
+    aider="aider.agent",
+    claude="claude.agent",
+    codex="codex.agent",
+    librecode="librecode.agent",
+    omp="pi.omp",
+    opencode="opencode.agent",
+    pi="pi.agent",
+)
+"""By the agents' names, in the order in which they are asked: the pickier first."""
 
-DATABASES: Mapping[str, Database] = _Modules("librecode", "opencode")
-"""Of ``FORMATS``, those whose agent keeps its sessions in a database."""
 
-SCATTERED: Mapping[str, Scattered] = _Modules("opencode")
-"""Of ``FORMATS``, those whose agent kept each session in many files once."""
+def with_capability(agent: str, capability: type[F]) -> F | None:
+    """Return the format of ``agent`` if there is one and it has ``capability``, a class of ``base.format``."""
+    format = FORMATS.get(agent)
+    return format if isinstance(format, capability) else None
 
-CONTINUING: Mapping[str, Continuing] = _Modules("codex")
-"""Of ``FORMATS``, those whose files may go on from other ones."""
 
-STREAMED: Mapping[str, Streamed] = _Modules("claude", "codex", "omp", "pi")
-"""Of ``FORMATS``, those whose files are read in parts where they are large."""
-
-ACCOMPANIED: Mapping[str, Accompanied] = _Modules("aider", "claude", "omp", "pi")
-"""Of ``FORMATS``, those whose sessions have files beside their own."""
-
-REFERRING: Mapping[str, Referring] = _Modules("omp", "pi")
-"""Of ``ACCOMPANIED``, those whose entries name such files in place of their content."""
-
-IN_PROJECTS: Mapping[str, InProject] = _Modules("aider")
-"""Of ``FORMATS``, those whose agent keeps its sessions in the projects themselves."""
-
-COUNTING: Mapping[str, Counting] = _Modules("codex")
-"""Of ``FORMATS``, those whose agent says elsewhere what an answer took."""
-
-DELEGATING: Mapping[str, Delegating] = _Modules("claude", "codex", "opencode")
-"""Of ``FORMATS``, those with sub-agents."""
-
-REMEMBERING: Mapping[str, Remembering] = _Modules("claude", "codex", "opencode")
-"""Of ``FORMATS``, those whose agent keeps what files were before it changed them."""
-
-RESUMABLE: Mapping[str, Resumable] = _Modules("aider", "claude", "codex", "omp", "opencode", "pi")
-"""Of ``FORMATS``, those whose agent goes on with a file of ours."""
-
-IMPORTING: Mapping[str, Importing] = _Modules("opencode")
-"""Of ``RESUMABLE``, those that take the file into a database of their own first."""
-
-if TYPE_CHECKING:  # loading by name hides from the checker what each module is to offer
-    from gitsession.formats.aider import agent as aider
-    from gitsession.formats.claude import agent as claude
-    from gitsession.formats.codex import agent as codex
-    from gitsession.formats.librecode import agent as librecode
-    from gitsession.formats.opencode import agent as opencode
-    from gitsession.formats.pi import agent as pi
-    from gitsession.formats.pi import omp
-
-    _formats: Sequence[Format] = (aider, claude, codex, librecode, omp, opencode, pi)
-    _databases: Sequence[Database] = (librecode, opencode)
-    _scattered: Sequence[Scattered] = (opencode,)
-    _streamed: Sequence[Streamed] = (claude, codex, omp, pi)
-    _accompanied: Sequence[Accompanied] = (aider, claude, omp, pi)
-    _referring: Sequence[Referring] = (omp, pi)
-    _in_projects: Sequence[InProject] = (aider,)
-    _continuing: Sequence[Continuing] = (codex,)
-    _counting: Sequence[Counting] = (codex,)
-    _delegating: Sequence[Delegating] = (claude, codex, opencode)
-    _remembering: Sequence[Remembering] = (claude, codex, opencode)
-    _resumable: Sequence[Resumable] = (aider, claude, codex, omp, opencode, pi)
-    _importing: Sequence[Importing] = (opencode,)
+def all_with_capability(capability: type[F]) -> dict[str, F]:
+    """Return the formats that have ``capability``, by the agents' names. Loads every agent."""
+    return {agent: format for agent, format in FORMATS.items() if isinstance(format, capability)}
 
 
 def claimed(head: bytes) -> Format | None:
-    """The format of a file that begins with ``head``, or ``None`` if no agent of ours wrote it."""
+    """Return the format of a file that begins with ``head``, or ``None`` if no supported agent wrote it."""
     return next((format for format in FORMATS.values() if format.claims(head)), None)

@@ -21,7 +21,7 @@ from gitsession.codec.digest import hash_of
 from gitsession.codec.payload import NONCE_BYTES
 from gitsession.codec.sayable import sayable
 from gitsession.discovery import discover
-from gitsession.formats import REMEMBERING, Format, Source
+from gitsession.formats import Format, Remembering, Source
 from gitsession.formats.base.histories import Copy, Edited, Noted, Ran, Seen, Told
 from gitsession.git.borrowed_objects import Lent
 from gitsession.git.types import Oid
@@ -45,21 +45,20 @@ def keep(store: ObjectStore, format: Format, source: Source, place: Path, sid: s
     the line: a look of ours knows better, and an older one is not put behind it. Raises ``MissingObject``, ``Corrupt``
     and ``Malformed`` where the line cannot be read, and ``Unavailable``.
     """
-    remembering = REMEMBERING.get(format.AGENT)
     cwd = _cwd(format, source)
-    if remembering is None or cwd is None or not cwd.startswith("/"):
+    if not isinstance(format, Remembering) or cwd is None or not cwd.startswith("/"):
         return 0
     own = place.resolve().parent
-    wanted = [Path(os.path.normpath(own / where)) for where in remembering.copies(discover.name_of(place), source)]
+    wanted = [Path(os.path.normpath(own / where)) for where in format.copies(discover.name_of(place), source)]
     folders = [folder for folder in wanted if folder.is_dir()]
     if not folders:
         return 0
     newest = history.newest(store, sid)
-    if newest is not None and newest.entry.reason != remembering.RECORDED:
+    if newest is not None and newest.entry.reason != format.RECORDED:
         return 0
     with Lent(folders) as lent:
-        replay = _Replay(store, sid, posixpath.normpath(cwd), folders[0], lent, remembering.RECORDED, newest)
-        return replay.run(remembering.noted(source))
+        replay = _Replay(store, sid, posixpath.normpath(cwd), folders[0], lent, format.RECORDED, newest)
+        return replay.run(format.noted(source))
 
 
 def _cwd(format: Format, source: Source) -> str | None:

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from gitsession.formats import COUNTING
+from gitsession.formats import Counting, with_capability
 from gitsession.formats.base.record import TAIL
 from gitsession.index.names import storable
 from gitsession.model.entries import Message
@@ -48,7 +48,7 @@ def waiting(db: sqlite3.Connection, store: ObjectStore, sid: str, meta: Meta) ->
 
 
 def _counts(node: Node, found: Looked) -> Iterable[Counted]:
-    counting = COUNTING.get(node.source.agent) if node.source is not None else None
+    counting = with_capability(node.source.agent, Counting) if node.source is not None else None
     if counting is not None:
         return counting.counts(found.data)
     entry = found.entry

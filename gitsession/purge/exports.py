@@ -21,7 +21,7 @@ from gitsession import durable
 from gitsession.discovery import discover
 from gitsession.errors import GitSessionError, Malformed
 from gitsession.exporting import resume
-from gitsession.formats import FORMATS, IMPORTING, Source
+from gitsession.formats import FORMATS, Importing, Source, with_capability
 from gitsession.importing import import_session
 from gitsession.model.blocks import Text, Thinking, ToolCall
 from gitsession.model.entries import Message
@@ -83,7 +83,7 @@ def with_exports(objects: GitStore, view: ObjectStore, plan: PurgePlan, text: st
         said, count = _tombstones(source, export, wanted)
         more |= said
         hits.append(ExportHit(export, count))
-        if export.agent in IMPORTING:
+        if with_capability(export.agent, Importing) is not None:
             problems.append(Problem(export.path, f"{export.agent} keeps a copy of it in its own database"))
     return replace(
         plan, more=more, exports=tuple(hits), texts=wanted.texts, problems=(*plan.problems, *problems)

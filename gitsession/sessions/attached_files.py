@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 
-from gitsession.formats import REFERRING
+from gitsession.formats import Referring, with_capability
 from gitsession.model.entries import Attachment, Fork, Session
 from gitsession.sessions import graph, session_ids
 from gitsession.sessions.content import entry_of
@@ -30,7 +30,7 @@ class Attached:
 
     def resolve(self, agent: str, payload: bytes) -> bytes:
         """Return a payload of ``agent`` with the attachments that it names in place of their names."""
-        format = REFERRING.get(agent)
+        format = with_capability(agent, Referring)
         return payload if format is None else format.resolve(payload, self.get, self._substitute)
 
     def get(self, name: str) -> bytes | None:

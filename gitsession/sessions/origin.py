@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from gitsession.codec.digest import to_base64url
-from gitsession.formats import DELEGATING, Delegating
+from gitsession.formats import Delegating, with_capability
 from gitsession.model.blocks import ToolCall
 from gitsession.model.entries import Attachment, Message, Session
 from gitsession.sessions import content, graph
@@ -38,7 +38,7 @@ def origin(
     """
     meta = meta_of(store, sid)
     header = meta.header
-    format = DELEGATING.get(header.agent) if header is not None else None
+    format = with_capability(header.agent, Delegating) if header is not None else None
     named = parent_of(header)
     above = find(header.agent, named) if header is not None and named is not None else None
     if above is None:
@@ -55,7 +55,7 @@ def started(store: ObjectStore, node: Node, tree: Tree, agent: str, begun: Mappi
     ``tree``: of the session that it stands in; ``begun``: the sessions that say they came from that one, and what
     ``agent``, whose they are, calls each. Reads the records from the call to the last that says what it began.
     """
-    format = DELEGATING.get(agent)
+    format = with_capability(agent, Delegating)
     if format is None or not begun or node.oid not in tree.nodes or not _makes_calls(store, node):
         return []
     asked = {sid: _Begun(id, _beside(meta_of(store, sid), store)) for sid, id in begun.items() if id is not None}
@@ -137,5 +137,5 @@ def parent_of(header: Session | None) -> str | None:
 
 def is_delegated(agent: str, source_id: str | None, header: Session | None) -> bool:
     """Return whether the session is a sub-agent's, as far as its agent states it."""
-    format = DELEGATING.get(agent)
+    format = with_capability(agent, Delegating)
     return format is not None and header is not None and format.is_delegated(source_id or "", header)

@@ -10,7 +10,7 @@ from functools import partial
 from gitsession import progress
 from gitsession.archive import archive_set
 from gitsession.errors import GitSessionError, NotFound, Unavailable
-from gitsession.formats import FORMATS, is_document
+from gitsession.formats import Document, with_capability
 from gitsession.formats.base.record import TAIL
 from gitsession.git.types import Oid, RefValue
 from gitsession.model.entries import KINDS, Fork, Session
@@ -259,8 +259,7 @@ def stands_for_a_part(node: Node) -> bool:
     """On ``meta``: whether it is what waits in a file, or a part of a document as it stands there."""
     if node.source is None:
         return False
-    format = FORMATS.get(node.source.agent)
-    return node.source.line == TAIL or (format is not None and is_document(format))
+    return node.source.line == TAIL or with_capability(node.source.agent, Document) is not None
 
 
 def starts(node: Node) -> bool:

@@ -11,7 +11,7 @@ from commands import Run, here, run
 
 from gitsession import Message, NotFound, Refused, Session, Store
 from gitsession.cli import exits
-from gitsession.formats.pi import agent as pi
+from gitsession.formats.pi.agent import pi
 
 __all__ = ["here", "run"]
 

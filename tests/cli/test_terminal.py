@@ -23,7 +23,7 @@ from gitsession.cli import files, hooking, output, syncing
 from gitsession.cli.app import run
 from gitsession.codec.message import render
 from gitsession.codec.text import clean
-from gitsession.formats import RESUMABLE
+from gitsession.formats import Resumable, all_with_capability
 from gitsession.model.headline import Headline
 
 FAMILY = "\U0001f469\u200d\U0001f469\u200d\U0001f467"
@@ -297,7 +297,7 @@ def test_nor_from_any_command_on_a_session_whose_every_name_is_hostile(tmp_path,
     assert "2 new entries" in watched_first
     assert left(watched_first) == []
     assert os.system("git init -q --bare ../hub.git") == 0
-    agents = [["resume", "@", "--in", agent, "--dry-run"] for agent in RESUMABLE]
+    agents = [["resume", "@", "--in", agent, "--dry-run"] for agent in all_with_capability(Resumable)]
     there = [["resume", "@"], ["rewind", "root", "--dry-run"], ["branch", "@", "side"], ["name", "@", every]]
     verbs = [words for name, lines in EVERY_VERB.items() if name not in FOR_PROGRAMS for words in lines]
     for words in (*agents, *there, *verbs):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from gitsession import Message, NotFound, Store
 from gitsession.cli import app as command_line
 from gitsession.discovery.projects import identity_of, of_remote
-from gitsession.formats.pi import agent as pi
+from gitsession.formats.pi.agent import pi
 
 SAME = (
     "https://host.example/Org/Repo.git",

@@ -22,13 +22,15 @@ from commands import Run, document, here, run
 from gitsession.discovery import discover
 from gitsession.errors import Refused
 from gitsession.exporting import export_session, resume
-from gitsession.formats import FORMATS, IMPORTING, RESUMABLE, Workspace
-from gitsession.formats.aider import agent as aider
+from gitsession.formats import Importing, Resumable, Workspace, all_with_capability
+from gitsession.formats.aider.agent import aider
 from gitsession.model.entries import Message, Session
 from gitsession.store.interface import ObjectStore
 from gitsession.store.memory import MemoryStore
 
 __all__ = ["here", "run"]
+
+RESUMABLE = all_with_capability(Resumable)
 
 THREAD = codex_files.THREAD
 
@@ -104,7 +106,7 @@ def test_a_session_lies_where_its_agent_looks_for_it(store: ObjectStore, where: 
         assert name == expected[agent]
     assert found.file.stat().st_mode & 0o777 == 0o600
     found_there = [path for path, _ in discover.everywhere(Path(where.home), {})]
-    assert found_there == ([] if agent in ("aider", *IMPORTING) else [found.file])
+    assert found_there == ([] if agent in ("aider", *all_with_capability(Importing)) else [found.file])
 
 
 @pytest.mark.parametrize("agent", sorted({*RESUMABLE} & {*FILES}))
@@ -480,7 +482,6 @@ WRONG = {
 @pytest.mark.parametrize(("words", "complaint"), WRONG.values(), ids=WRONG)
 def test_wrong_use_is_named(run: Run, imported: str, words: list[str], complaint: str) -> None:
     assert complaint in run("resume", "@", *words, code=2, err=True)
-    assert set(RESUMABLE) <= set(FORMATS)
 
 
 # ---- what is told of a file that is the agent's own

@@ -14,7 +14,7 @@ from gitsession.discovery import databases, sources
 from gitsession.errors import Malformed, Refused, Unavailable
 from gitsession.exporting import resume
 from gitsession.formats import Workspace
-from gitsession.formats.opencode import agent as opencode
+from gitsession.formats.opencode.agent import opencode
 from gitsession.importing.import_session import bring_in
 from gitsession.model import entries
 from gitsession.store.interface import ObjectStore

@@ -16,7 +16,7 @@ from mutation import mutant
 from gitsession.discovery import discover
 from gitsession.errors import Malformed
 from gitsession.formats import FORMATS, claimed
-from gitsession.formats.aider import agent as aider
+from gitsession.formats.aider.agent import aider
 from gitsession.formats.aider.reread import reread
 from gitsession.importing.import_session import BroughtIn, bring_in
 from gitsession.model.entries import Custom, Message, Reset

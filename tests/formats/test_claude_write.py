@@ -23,7 +23,7 @@ from gitsession.errors import Malformed
 from gitsession.exporting import export_session
 from gitsession.formats import Leaving, Outgoing
 from gitsession.formats.base.places import Workspace
-from gitsession.formats.claude import agent as claude
+from gitsession.formats.claude.agent import claude
 from gitsession.model import entries
 from gitsession.model.entries import Message
 from gitsession.sessions.addresses import resolve

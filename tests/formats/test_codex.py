@@ -40,7 +40,7 @@ from gitsession.formats.base.groups import spoken
 from gitsession.formats.base.places import Workspace
 from gitsession.formats.base.record import Source
 from gitsession.formats.base.times import to_ms
-from gitsession.formats.codex import agent as codex
+from gitsession.formats.codex.agent import codex
 from gitsession.model import entries
 from gitsession.model.blocks import File, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import Entry

@@ -20,7 +20,7 @@ from gitsession.context.providers import codex as as_codex
 from gitsession.formats import FORMATS
 from gitsession.formats.base.outgoing import Leaving, Outgoing, Written
 from gitsession.formats.base.places import Workspace
-from gitsession.formats.codex import agent as codex
+from gitsession.formats.codex.agent import codex
 from gitsession.formats.codex.write_items import SUMMARY_PREFIX
 from gitsession.model import entries
 from gitsession.model.blocks import File, Image, OtherBlock, Text, Thinking, ToolCall

@@ -10,7 +10,7 @@ from builders import SHARED
 from goldens import given_back
 
 from gitsession.formats import FORMATS, claimed
-from gitsession.formats.pi import agent as pi
+from gitsession.formats.pi.agent import pi
 from gitsession.model.entries import Label, Opaque, Title, Unknown
 
 FILES = sorted((SHARED / "sessions" / "pi").glob("*.jsonl")) + sorted((SHARED / "sessions" / "omp").glob("*.jsonl"))

@@ -20,7 +20,7 @@ from gitsession.context.value import Context
 from gitsession.discovery import sources
 from gitsession.errors import GitSessionError, Malformed
 from gitsession.formats import claimed
-from gitsession.formats.librecode import agent as librecode
+from gitsession.formats.librecode.agent import librecode
 from gitsession.importing.import_session import BroughtIn, bring_in
 from gitsession.model import entries
 from gitsession.model.blocks import Image

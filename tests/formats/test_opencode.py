@@ -43,7 +43,7 @@ from opencode_files import (
 from gitsession.discovery import databases, sources
 from gitsession.errors import GitSessionError, Malformed, Unavailable
 from gitsession.formats import FORMATS, claimed
-from gitsession.formats.opencode import agent as opencode
+from gitsession.formats.opencode.agent import opencode
 from gitsession.formats.opencode.json_text import compact, laid_out
 from gitsession.importing.import_session import BroughtIn, bring_in
 from gitsession.model import entries

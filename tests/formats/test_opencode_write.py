@@ -17,7 +17,7 @@ from gitsession.discovery import sources
 from gitsession.exporting import export_session
 from gitsession.formats.aider import view
 from gitsession.formats.base import outgoing
-from gitsession.formats.opencode import agent as opencode
+from gitsession.formats.opencode.agent import opencode
 from gitsession.importing.import_session import bring_in
 from gitsession.model.blocks import ToolCall
 from gitsession.model.entries import Message, Prune

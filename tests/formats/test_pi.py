@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gitsession.errors import Malformed
 from gitsession.formats.base.record import Record
 from gitsession.formats.base.times import to_ms
-from gitsession.formats.pi import agent as pi
+from gitsession.formats.pi.agent import pi
 from gitsession.formats.pi.headline import tokens
 from gitsession.model import entries
 from gitsession.model.blocks import Image, OtherBlock, Text, Thinking, ToolCall

@@ -16,7 +16,7 @@ from gitsession import Malformed, NotFound, Store
 from gitsession.cli import app as command_line
 from gitsession.formats import claimed
 from gitsession.formats.base import unsupported
-from gitsession.formats.claude import agent as claude
+from gitsession.formats.claude.agent import claude
 
 WHERE = {"sessionId": "0199a213-81c0-4800-8aa1-bbab2a035b01", "cwd": "/work", "version": "0.2.1"}
 

@@ -28,7 +28,7 @@ from gitsession.context import fold
 from gitsession.context.line import Line
 from gitsession.errors import NoBase
 from gitsession.exporting import export_session
-from gitsession.formats.codex import agent as codex
+from gitsession.formats.codex.agent import codex
 from gitsession.importing.import_session import BroughtIn, bring_in
 from gitsession.model.entries import Message
 from gitsession.sessions import graph, session_ids

@@ -19,7 +19,7 @@ from rewound import fill, snapshot
 from gitsession.api import Store
 from gitsession.formats.base.histories import Told
 from gitsession.formats.base.unified_diff import patched
-from gitsession.formats.codex import agent as codex
+from gitsession.formats.codex.agent import codex
 from gitsession.workspace import read_file
 
 

@@ -48,7 +48,7 @@ from hypothesis import strategies as st
 from mutation import mutant
 
 from gitsession.errors import Malformed
-from gitsession.formats.codex import agent as codex
+from gitsession.formats.codex.agent import codex
 from gitsession.sessions import graph, session_ids
 from gitsession.sessions.content import entry_of
 from gitsession.sessions.meta import meta_of

@@ -20,7 +20,7 @@ from gitsession.context import fold
 from gitsession.context.line import Line
 from gitsession.errors import Malformed, NoBase
 from gitsession.exporting import export_session, session_files
-from gitsession.formats.codex import agent as codex
+from gitsession.formats.codex.agent import codex
 from gitsession.importing.import_session import BroughtIn, bring_in
 from gitsession.model.entries import Message
 from gitsession.sessions import graph

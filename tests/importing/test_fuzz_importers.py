@@ -20,7 +20,7 @@ from gitsession.context.providers import PROVIDERS, provider
 from gitsession.discovery import discover, projects
 from gitsession.errors import Malformed
 from gitsession.exporting.gather import gather
-from gitsession.formats import ACCOMPANIED, FORMATS, Source
+from gitsession.formats import FORMATS, Accompanied, Source, all_with_capability
 from gitsession.importing.import_session import BroughtIn, bring_in
 from gitsession.model.entries import Entry, Session
 from gitsession.store.interface import ObjectStore
@@ -74,7 +74,7 @@ def survives(agent: str, data: bytes, *, final: bool) -> None:
     format = FORMATS[agent]
     for each in FORMATS.values():
         each.claims(data[: discover.HEAD_BYTES])
-    for each in ACCOMPANIED.values():
+    for each in all_with_capability(Accompanied).values():
         each.beside(data, NAME)
     try:
         source = format.split(data, name=NAME, final=final)

@@ -48,7 +48,7 @@ from gitsession.discovery import discover
 from gitsession.errors import Malformed, Refused
 from gitsession.exporting import export_session
 from gitsession.formats import FORMATS
-from gitsession.formats.pi import agent as pi
+from gitsession.formats.pi.agent import pi
 from gitsession.git.types import Kind, Oid
 from gitsession.importing import import_session as importing
 from gitsession.model.entries import Attachment, Message

@@ -19,7 +19,7 @@ from faults.full import tmpfs
 from gitsession.api import Store
 from gitsession.discovery import discover
 from gitsession.errors import Unavailable
-from gitsession.formats import ACCOMPANIED, FORMATS, STREAMED, Source, claimed
+from gitsession.formats import FORMATS, Accompanied, Source, Streamed, claimed
 from gitsession.formats.base import lines as stored_lines
 from gitsession.formats.base.jsonl import cut
 from gitsession.formats.base.lines import Lines, Stored
@@ -106,7 +106,7 @@ def test_a_stored_file_is_taken_apart_as_one_in_memory(
     monkeypatch.setattr(stored_lines, "_CHUNK", 7)
     agent, data = CASES[case]
     name = "0199a213-81c0-7800-8aa1-bbab2a035a53"
-    found = STREAMED[agent].split(stored(data), name=name, final=final)
+    found = FORMATS[agent].split(stored(data), name=name, final=final)
     assert all(isinstance(record, StoredRecord) for record in found.records)
     assert told(found) == told(FORMATS[agent].split(data, name=name, final=final))
 
@@ -115,13 +115,12 @@ def test_a_stored_file_is_taken_apart_as_one_in_memory(
 def test_a_real_stored_file_is_taken_apart_as_one_in_memory(path: Path) -> None:
     data = path.read_bytes()
     format = claimed(data[: discover.HEAD_BYTES])
-    if format is None or format.AGENT not in STREAMED:
+    if not isinstance(format, Streamed):
         pytest.skip("of no agent whose files are streamed")
     name = path.with_suffix("").as_posix()
-    streamed = STREAMED[format.AGENT]
-    assert told(streamed.split(stored(data), name=name)) == told(format.split(data, name=name))
-    beside = ACCOMPANIED.get(format.AGENT)
-    assert beside is None or beside.beside(stored(data), name) == beside.beside(data, name)
+    assert told(format.split(stored(data), name=name)) == told(format.split(data, name=name))
+    if isinstance(format, Accompanied):
+        assert format.beside(stored(data), name) == format.beside(data, name)
 
 
 @pytest.mark.parametrize("data", [b"", b"\n", b"a", b"a\n", b"\n\na\nb", b"a\r\n\xe2\x80\xa8\nb\n"])
@@ -307,4 +306,4 @@ def test_a_file_that_is_rewritten_while_it_is_imported_is_taken_as_it_was(tmp_pa
     with open(path, "r+b") as file:
         file.write(b"#" * 20)
     os.truncate(path, 30)
-    assert told(STREAMED["pi"].split(held)) == told(FORMATS["pi"].split(data))
+    assert told(FORMATS["pi"].split(held)) == told(FORMATS["pi"].split(data))

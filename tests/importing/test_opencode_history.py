@@ -22,7 +22,7 @@ from rewound import fill, git_in, repository, snapshot
 from gitsession.api import Store
 from gitsession.checkpoints import history
 from gitsession.formats.base.histories import Ran
-from gitsession.formats.opencode import agent as opencode
+from gitsession.formats.opencode.agent import opencode
 from gitsession.git import borrowed_objects
 from gitsession.git.objects import encode_tree
 from gitsession.importing import recorded_trees

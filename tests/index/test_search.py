@@ -15,8 +15,8 @@ from opencode_files import user as asks
 
 from gitsession import Store
 from gitsession.errors import MissingObject
-from gitsession.formats.opencode import agent as opencode
-from gitsession.formats.pi import agent as pi
+from gitsession.formats.opencode.agent import opencode
+from gitsession.formats.pi.agent import pi
 from gitsession.index import search
 from gitsession.index.asking import expression, snippet
 from gitsession.index.search import Hit

@@ -16,12 +16,16 @@ from purged import SECRET
 
 from gitsession import Message, Store, text
 from gitsession.cli import exits
-from gitsession.formats import FORMATS, IMPORTING, RESUMABLE
+from gitsession.formats import FORMATS, Importing, Resumable, all_with_capability
 from gitsession.purge.exports import MARK, redacted
 from gitsession.sessions import export_record
 from gitsession.sessions.export_record import ExportedFile
 
-AGENTS = [agent for agent in RESUMABLE if agent not in IMPORTING and agent != "aider"]
+AGENTS = [
+    agent
+    for agent, format in all_with_capability(Resumable).items()
+    if not isinstance(format, Importing) and agent != "aider"
+]
 
 
 @pytest.fixture

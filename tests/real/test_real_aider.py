@@ -16,7 +16,7 @@ from builders import bring, entry, joined, pi_file, said
 from gitsession.context import fold
 from gitsession.context.line import Line
 from gitsession.exporting.export_session import send
-from gitsession.formats.aider import agent as aider
+from gitsession.formats.aider.agent import aider
 from gitsession.formats.aider.reread import reread
 from gitsession.importing.import_session import bring_in
 from gitsession.model.entries import Message

@@ -37,7 +37,7 @@ from gitsession.context.providers import anthropic
 from gitsession.context.providers.conversation import NO_OUTPUT
 from gitsession.exporting import export_session
 from gitsession.formats.base.places import Workspace
-from gitsession.formats.claude import agent as claude
+from gitsession.formats.claude.agent import claude
 from gitsession.model.entries import CustomMessage, Message, Session
 from gitsession.sessions.addresses import resolve
 from gitsession.store.memory import MemoryStore

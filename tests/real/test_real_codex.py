@@ -41,7 +41,7 @@ from gitsession.context import fold
 from gitsession.context.line import Line
 from gitsession.context.providers import codex as as_codex
 from gitsession.exporting.export_session import send
-from gitsession.formats.codex import agent as codex
+from gitsession.formats.codex.agent import codex
 from gitsession.formats.codex.write_items import SUMMARY_PREFIX
 from gitsession.importing.import_session import bring_in
 from gitsession.model.blocks import Image, Text, Thinking, ToolCall

@@ -16,7 +16,7 @@ from stories import COMMAND, FIRST, LAST, LOOK, NAMES, OF_A_SUB_AGENT, OUTPUT, P
 from gitsession.discovery import sources
 from gitsession.errors import Refused
 from gitsession.exporting import resume
-from gitsession.formats import IMPORTING, RESUMABLE
+from gitsession.formats import FORMATS, Importing
 from gitsession.importing.import_session import bring_in
 from gitsession.store.memory import MemoryStore
 
@@ -53,7 +53,7 @@ def test_the_model_is_told_what_was_said(source: str, agent: str, tmp_path: Path
     # The program went on with what was put there; its own session is taken in again as what it was.
     with pytest.raises(Refused, match="gone on with"):
         resume.plan(store, sid, agent, None, where, {})
-    place = found.file if agent not in IMPORTING else home / ".local/share/opencode/opencode.db"
+    place = found.file if not isinstance(FORMATS[agent], Importing) else home / ".local/share/opencode/opencode.db"
     [taken] = [bring_in(store, each.format, each.take().source) for each in sources.at(place, final=True)]
     line = [node.subject for node in session(store, taken.session).line()]
     assert [at for at in line if handover.NEXT in at or "ANSWER" in at][-1] == "assistant: ANSWER"
@@ -120,7 +120,7 @@ def test_it_lies_where_the_agent_looks_for_its_id(agent: str, folder: str, tmp_p
     sid = bring(store, STORIES[agent], agent=agent).session
     found = resume.plan(store, sid, agent, None, resume.workspace(work, home, {}), {})
     resume.perform(found)
-    by_id = dataclasses.replace(found, commands=(tuple(RESUMABLE[agent].resume_command(found.id)),))
+    by_id = dataclasses.replace(found, commands=(tuple(FORMATS[agent].resume_command(found.id)),))
     assert in_order(CARRIED, handover.asked(by_id, home))
     assert handover.NEXT.encode() in found.file.read_bytes()
 

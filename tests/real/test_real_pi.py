@@ -15,7 +15,7 @@ import pytest
 from builders import SHARED
 
 from gitsession.exporting.export_session import home
-from gitsession.formats.pi import agent as pi
+from gitsession.formats.pi.agent import pi
 from gitsession.importing.import_session import bring_in
 from gitsession.sessions import active_branch, facts, graph
 from gitsession.sessions import marks as rules

@@ -21,7 +21,7 @@ from opencode_files import user as asks
 from gitsession.api import Store
 from gitsession.cli import app as command_line
 from gitsession.discovery import sources
-from gitsession.formats import COUNTING, DELEGATING
+from gitsession.formats import Counting, Delegating, all_with_capability
 from gitsession.index.here import Here
 
 
@@ -158,9 +158,9 @@ ANYTHING = st.recursive(
 def test_no_record_is_too_odd_to_be_asked(record: dict[str, object], told: object) -> None:
     payload = json.dumps(record).encode()
     beside = {} if told is None else {"agent-ab12.meta.json": json.dumps({"toolUseId": told}).encode()}
-    for format in DELEGATING.values():
+    for format in all_with_capability(Delegating).values():
         assert isinstance(format.began(payload, "ab12", beside), str)
-    for counting in COUNTING.values():
+    for counting in all_with_capability(Counting).values():
         assert all(count.tokens > 0 for count in counting.counts(payload))
 
 

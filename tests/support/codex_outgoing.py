@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gitsession.formats.base.outgoing import Leaving, Outgoing
-from gitsession.formats.codex import agent as codex
+from gitsession.formats.codex.agent import codex
 from gitsession.model.entries import Entry, Session
 
 HEADER = Session(agent="codex", source_id="20261121-abcdefghijklm", cwd="/work", at_ms=1_795_293_262_452)

@@ -34,10 +34,10 @@ def command(app: App, session: str, agent: str | None, cwd: Path, run: bool, dry
 
     With an entry, it goes on from there. Nothing is overwritten.
     """
-    from gitsession.formats import RESUMABLE
+    from gitsession.formats import Resumable, all_with_capability, with_capability
 
-    if agent is not None and agent not in RESUMABLE:
-        raise click.UsageError(f"no agent {agent!r} to go on in; there are {', '.join(RESUMABLE)}")
+    if agent is not None and with_capability(agent, Resumable) is None:
+        raise click.UsageError(f"no agent {agent!r} to go on in; there are {', '.join(all_with_capability(Resumable))}")
     if run and (dry_run or as_json):
         raise click.UsageError("--run starts the agent: it goes neither with --dry-run nor with --json")
     found, entry = app.entry(session)

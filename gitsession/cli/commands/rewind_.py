@@ -135,10 +135,12 @@ def _tell_of_no_files(session: Session, plan: RewindPlan | None) -> None:
 
 def _tell_how_to_go_on(app: App, session: Session) -> None:
     """The agent's own file says nothing of a rewind: whoever went on there would be where the talk was."""
-    from gitsession.formats import RESUMABLE
+    from gitsession.formats import Resumable, with_capability
 
     row = app.store().catalogue().session(session.id)
-    if row and row.source_id and row.agent in RESUMABLE and session.resolve("leaf").kind != "session":
+    if row is None or not row.source_id or with_capability(row.agent, Resumable) is None:
+        return
+    if session.resolve("leaf").kind != "session":
         say(f"  `gitsession resume {session.id}` has {row.agent} go on there")
 
 

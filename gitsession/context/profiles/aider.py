@@ -17,7 +17,7 @@ from gitsession.context.profiles.showing import changed, changes, show_sent
 from gitsession.context.profiles.states import state
 from gitsession.context.profiles.turns import can_cut, starts_turn
 from gitsession.context.value import Item, Shown
-from gitsession.formats.aider import agent as aider
+from gitsession.formats.aider.agent import aider
 from gitsession.formats.aider.reread import reread
 from gitsession.formats.aider.text import APPLIED, COMMITTED, OK, SUMMARY_PREFIX, UPDATED, commits
 from gitsession.formats.aider.view import OUTPUT, RESTORED

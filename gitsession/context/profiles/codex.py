@@ -21,7 +21,7 @@ from gitsession.context.profiles.states import state
 from gitsession.context.value import Item, Shown, State
 from gitsession.formats.base.groups import riding, spoken
 from gitsession.formats.base.jsonl import Failure, Object, parse
-from gitsession.formats.codex import agent as codex
+from gitsession.formats.codex.agent import codex
 from gitsession.formats.codex.turns import starts_turn as is_users
 from gitsession.formats.codex.usage import tokens_in
 from gitsession.formats.codex.view import REPLACEMENT

@@ -18,7 +18,7 @@ from gitsession.context.profiles.showing import Changes, changed, changes, part_
 from gitsession.context.profiles.states import state
 from gitsession.context.profiles.turns import can_cut, starts_turn
 from gitsession.context.value import Item, Shown
-from gitsession.formats.opencode import agent as opencode
+from gitsession.formats.opencode.agent import opencode
 from gitsession.formats.opencode.json_text import quoted
 from gitsession.model.blocks import Block, File, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, Custom, Message, Reset

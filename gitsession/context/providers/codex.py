@@ -13,7 +13,7 @@ from gitsession.context.providers.wire import sendable
 from gitsession.context.value import Context, Item
 from gitsession.formats.base.groups import spoken
 from gitsession.formats.base.jsonl import Failure, Object, parse
-from gitsession.formats.codex import agent as codex
+from gitsession.formats.codex.agent import codex
 from gitsession.formats.codex.write_items import OUTPUTS, call_output, items_of, sent
 
 ABORTED = "aborted"

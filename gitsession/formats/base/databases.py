@@ -1,16 +1,11 @@
-"""Agents that keep their sessions in an SQLite database: what the module of one offers beside ``Format``. Pure.
-
-Who opens the file and what may be read of it is decided above (``discovery.databases``): a module names its tables, and
-of all others it gets nothing, as credentials lie in the same file.
-"""
+"""Values and queries of agents that keep their sessions in an SQLite database (``format.Database``). Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from gitsession.errors import Malformed
-from gitsession.formats.base.record import Source
 
 Row: TypeAlias = Sequence[Any]
 Columns: TypeAlias = Mapping[str, Collection[str]]
@@ -36,22 +31,6 @@ UNKNOWN = Stamp(-1, 0, 0)
 
 WHOLE_MASK = (1 << 62) - 1
 """What keeps a number of any size one that SQLite can hold."""
-
-
-class Database(Protocol):
-    """What the module of an agent with a database offers."""
-
-    TABLES: Sequence[str]
-    """What may be read."""
-
-    def holds(self, columns: Columns) -> bool:
-        """Whether a database with these tables is this agent's."""
-
-    def listed(self, ask: Ask, columns: Columns) -> Iterator[tuple[str, Stamp]]:
-        """The ids of its sessions, the oldest first."""
-
-    def session(self, ask: Ask, columns: Columns, id: str, *, final: bool = False) -> Source:
-        """One session. Raises ``Malformed`` where it is none; a bad row is a problem in the report."""
 
 
 def picked(names: Sequence[str], there: Collection[str]) -> str:

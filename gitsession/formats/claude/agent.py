@@ -7,93 +7,81 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from gitsession.formats.base.format import Accompanied, Delegating, Remembering, Resumable, Streamed
+from gitsession.formats.base.groups import spoken
 from gitsession.formats.base.histories import Noted
+from gitsession.formats.base.jsonl import Failure
+from gitsession.formats.base.jsonl import parse as parse_line
 from gitsession.formats.base.lines import Data
-from gitsession.formats.base.outgoing import Outgoing, Written
 from gitsession.formats.base.places import Beside, Root
 from gitsession.formats.base.record import Source
-from gitsession.formats.claude import (
-    files,
-    parse,
-    paths,
-    subagents,
-    view,
-)
-from gitsession.formats.claude import (
-    headline as claude_headline,
-)
-from gitsession.formats.claude import (
-    write as claude_write,
-)
-from gitsession.formats.claude.paths import lies, place, resume_command
-from gitsession.model.entries import Entry, Session
-from gitsession.model.headline import Headline
-
-__all__ = [
-    "AGENT", "BETWEEN", "FILES", "FORM", "RECORDED", "ROOTS", "began", "beside", "called", "claims", "copies",
-    "headline", "is_delegated", "lies", "moved", "noted", "place", "read", "resume_command", "split", "write",
-]  # fmt: skip
-
-AGENT = "claude"
-FORM = "jsonl"
-BETWEEN = b"\n"
-ROOTS: Sequence[Root] = (
-    Root(".claude", "projects/*/*.jsonl", "CLAUDE_CONFIG_DIR"),
-    Root(".claude", "projects/*/*/subagents/**/agent-*.jsonl", "CLAUDE_CONFIG_DIR"),
-)
-FILES: Sequence[str] = ("*.jsonl",)
-RECORDED = "recorded by Claude Code"
+from gitsession.formats.claude import files, parse, paths
+from gitsession.formats.claude.headline import headline_of
+from gitsession.formats.claude.records import calls_in, results_in, text
+from gitsession.formats.claude.view import entry_of
+from gitsession.formats.claude.write import of_its_own, write
+from gitsession.model.entries import Session
 
 
-def claims(head: bytes) -> bool:
-    """A line that only Claude Code writes, among the first ones."""
-    return parse.is_ours(head)
+class Claude(Accompanied, Delegating, Remembering, Resumable, Streamed):
+    """The transcripts of Claude Code, and those of its sub-agents."""
+
+    AGENT = parse.AGENT
+    ROOTS = (
+        Root(".claude", "projects/*/*.jsonl", "CLAUDE_CONFIG_DIR"),
+        Root(".claude", "projects/*/*/subagents/**/agent-*.jsonl", "CLAUDE_CONFIG_DIR"),
+    )
+    RECORDED = "recorded by Claude Code"
+
+    claims = staticmethod(parse.is_ours)
+    headline = staticmethod(headline_of)
+    read = staticmethod(entry_of)
+    write = staticmethod(write)
+    called = staticmethod(paths.session_uuid)
+    place = staticmethod(paths.place)
+    lies = staticmethod(paths.lies)
+    resume_command = staticmethod(paths.resume_command)
+
+    def split(self, data: Data, *, name: str = "", final: bool = False) -> Source:
+        return parse.split(data, name=name, final=final)
+
+    def beside(self, data: Data, name: str) -> Sequence[Beside]:
+        return paths.beside(name)
+
+    def copies(self, name: str, source: Source) -> Sequence[str]:
+        return paths.copies(name)
+
+    def noted(self, source: Source) -> Iterable[Noted]:
+        return files.noted(source.payloads())
+
+    def moved(self, data: bytes, id: str, cwd: str) -> bytes:
+        """Return ``data`` as it is: the path states the session and its folder; the lines, where they were written.
+
+        A sub-agent's file becomes a session of its own, because the program continues no sub-agent.
+        """
+        return of_its_own(data)
+
+    def began(self, payload: bytes, id: str, beside: Mapping[str, bytes]) -> str:
+        """Return the call that the file beside the sub-agent's names; without one, the call whose result names it."""
+        agent = id.rpartition("agent-")[2]
+        named = {call for data in beside.values() if (call := _named(data)) is not None}
+        if not any(word.encode("utf-8", "surrogatepass") in payload for word in named or {agent}):
+            return ""
+        line = parse_line(spoken(payload))
+        if isinstance(line, Failure):
+            return ""
+        result = line.get("toolUseResult")
+        is_its = isinstance(result, dict) and result.get("agentId") == agent
+        return min(calls_in(line) & named if named else results_in(line) if is_its else (), default="")
+
+    def is_delegated(self, source_id: str, header: Session) -> bool:
+        """Return whether the id is ``<session>/agent-<id>``."""
+        return source_id.rpartition("/")[2].startswith("agent-")
 
 
-def split(data: Data, *, name: str = "", final: bool = False) -> Source:
-    return parse.split(data, name=name, final=final)
+def _named(data: bytes) -> str | None:
+    said = parse_line(data)
+    return None if isinstance(said, Failure) else text(said.get("toolUseId"))
 
 
-def beside(data: Data, name: str) -> Sequence[Beside]:
-    """What started a sub-agent, in a file of its own."""
-    return paths.beside(name)
-
-
-def began(payload: bytes, id: str, beside: Mapping[str, bytes]) -> str:
-    return subagents.began(payload, id, beside)
-
-
-def is_delegated(source_id: str, header: Session) -> bool:
-    return subagents.is_delegated(source_id)
-
-
-def copies(name: str, source: Source) -> Sequence[str]:
-    return paths.copies(name)
-
-
-def noted(source: Source) -> Iterable[Noted]:
-    return files.noted(source.payloads())
-
-
-def headline(payload: bytes) -> Headline:
-    return claude_headline.headline_of(payload)
-
-
-def read(payload: bytes) -> Entry:
-    return view.entry_of(payload)
-
-
-def write(out: Outgoing) -> Written:
-    return claude_write.write(out)
-
-
-def called(id: str) -> str:
-    return paths.session_uuid(id)
-
-
-def moved(data: bytes, id: str, cwd: str) -> bytes:
-    """As it is: the file's place says which session it is and where; what its lines say is where they were written.
-
-    But the program goes on with no sub-agent: what one said becomes a session of its own.
-    """
-    return claude_write.of_its_own(data)
+claude = Claude()

@@ -2,121 +2,105 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from gitsession.formats.base.format import Continuing, Counting, Delegating, Remembering, Resumable, Streamed
 from gitsession.formats.base.groups import spoken
-from gitsession.formats.base.histories import Noted
-from gitsession.formats.base.jsonl import parse
+from gitsession.formats.base.jsonl import Failure, Object, parse
 from gitsession.formats.base.lines import Data
-from gitsession.formats.base.outgoing import Outgoing, Written
 from gitsession.formats.base.places import Root, Workspace
 from gitsession.formats.base.record import Source
-from gitsession.formats.codex import (
-    files,
-    subagents,
-    usage,
-    view,
-)
-from gitsession.formats.codex import (
-    headline as codex_headline,
-)
-from gitsession.formats.codex import (
-    parse as codex_file,
-)
-from gitsession.formats.codex import (
-    write as codex_write,
-)
+from gitsession.formats.codex import files, usage, view
+from gitsession.formats.codex import headline as codex_headline
+from gitsession.formats.codex import parse as codex_file
+from gitsession.formats.codex import write as codex_write
 from gitsession.model.entries import Entry, Session
 from gitsession.model.headline import Headline
-from gitsession.model.usage import Counted
-
-__all__ = [
-    "AGENT", "BETWEEN", "FILES", "FORM", "RECORDED", "ROOTS", "base_of", "began", "called", "claims", "copies",
-    "counts", "headline", "is_delegated", "lies", "moved", "noted", "place", "place_of", "read", "resume_command",
-    "split", "write",
-]  # fmt: skip
-
-AGENT = "codex"
-FORM = "jsonl"
-BETWEEN = b"\n"
-ROOTS: Sequence[Root] = (
-    Root(".codex", "sessions/**/rollout-*.jsonl*", "CODEX_HOME"),
-    Root(".codex", "archived_sessions/**/rollout-*.jsonl*", "CODEX_HOME"),
-)
-FILES: Sequence[str] = ("rollout-*.jsonl", "rollout-*.jsonl.zst")
-RECORDED = "recorded by codex"
 
 
-def claims(head: bytes) -> bool:
-    """A ``session_meta`` line with an id among the first lines. Also what codex compressed, to say so."""
-    return codex_file.claims(head)
+class Codex(Continuing, Counting, Delegating, Remembering, Resumable, Streamed):
+    """The rollouts of codex."""
+
+    AGENT = "codex"
+    ROOTS = (
+        Root(".codex", "sessions/**/rollout-*.jsonl*", "CODEX_HOME"),
+        Root(".codex", "archived_sessions/**/rollout-*.jsonl*", "CODEX_HOME"),
+    )
+    FILES = ("rollout-*.jsonl", "rollout-*.jsonl.zst")
+    RECORDED = "recorded by codex"
+
+    claims = staticmethod(codex_file.claims)
+    write = staticmethod(codex_write.write)
+    called = staticmethod(codex_write.thread_id)
+    base_of = staticmethod(codex_write.base_of)
+    place_of = staticmethod(codex_write.place_of)
+    counts = staticmethod(usage.counts_in)
+    noted = staticmethod(files.noted)
+
+    def split(self, data: Data, *, name: str = "", final: bool = False) -> Source:
+        return codex_file.split(data, agent=self.AGENT, name=name, final=final)
+
+    def headline(self, payload: bytes) -> Headline:
+        line = spoken(payload)
+        return codex_headline.headline_of(parse(line), line)
+
+    def read(self, payload: bytes) -> Entry:
+        return view.entry_of(parse(spoken(payload)), payload)
+
+    def copies(self, name: str, source: Source) -> Sequence[str]:
+        """Return the file's own folder: codex keeps no copies, its lines hold what it states of files."""
+        return ["."]
+
+    def place(self, header: Session, at: Workspace) -> str:
+        return codex_write.place(header)
+
+    def lies(self, header: Session, at: Workspace) -> Sequence[str]:
+        """Return the globs of the one rollout of a thread, whatever folder it continues in."""
+        return codex_write.lies(header)
+
+    def moved(self, data: bytes, id: str, cwd: str) -> bytes:
+        return codex_write.moved(data, self.called(id), cwd)
+
+    def resume_command(self, source_id: str, file: str = "") -> list[str]:
+        return ["codex", "resume", self.called(source_id)]
+
+    def began(self, payload: bytes, id: str, beside: Mapping[str, bytes]) -> str:
+        """Return the call whose end, an event or its result, names the thread."""
+        key = id.encode("utf-8", "surrogatepass")
+        for raw in payload.split(b"\n") if key in payload else ():
+            line = parse(raw) if key in raw else None
+            said = line.get("payload") if isinstance(line, dict) else None
+            if isinstance(said, dict):
+                call = _by_event(said, id) or _by_result(said, id)
+                if call:
+                    return call
+        return ""
+
+    def is_delegated(self, source_id: str, header: Session) -> bool:
+        """Return whether a call began the thread: a fork by the user states ``forked_from_id`` alone."""
+        source = header.extra.get("source")
+        is_spawned = isinstance(source, dict) and "subagent" in source
+        return is_spawned or bool(header.extra.get("parent_thread_id"))
 
 
-def split(data: Data, *, name: str = "", final: bool = False) -> Source:
-    return codex_file.split(data, agent=AGENT, name=name, final=final)
+def _by_event(said: Object, id: str) -> str:
+    item = said.get("item")
+    item = item if isinstance(item, dict) else {}
+    threads = item.get("receiver_thread_ids")
+    is_it = item.get("tool") == "spawn_agent" and isinstance(threads, list) and id in threads
+    return _text(item.get("id")) if is_it else ""
 
 
-def began(payload: bytes, id: str, beside: Mapping[str, bytes]) -> str:
-    return subagents.began(payload, id, beside)
+def _by_result(said: Object, id: str) -> str:
+    output = said.get("output") if said.get("type") == "function_call_output" else None
+    result = parse(output.encode("utf-8", "surrogatepass")) if isinstance(output, str) else None
+    is_it = result is not None and not isinstance(result, Failure) and result.get("agent_id") == id
+    return _text(said.get("call_id")) if is_it else ""
 
 
-def is_delegated(source_id: str, header: Session) -> bool:
-    return subagents.is_delegated(header)
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
-def copies(name: str, source: Source) -> Sequence[str]:
-    """None: what codex tells of files is in its lines."""
-    return ["."]
-
-
-def noted(source: Source) -> Iterable[Noted]:
-    return files.noted(source)
-
-
-def headline(payload: bytes) -> Headline:
-    line = spoken(payload)
-    return codex_headline.headline_of(parse(line), line)
-
-
-def read(payload: bytes) -> Entry:
-    line = spoken(payload)
-    return view.entry_of(parse(line), payload)
-
-
-def counts(payload: bytes) -> Iterable[Counted]:
-    return usage.counts_in(payload)
-
-
-def write(out: Outgoing) -> Written:
-    return codex_write.write(out)
-
-
-def called(id: str) -> str:
-    return codex_write.thread_id(id)
-
-
-def place(header: Session, at: Workspace) -> str:
-    """Where below ``.codex`` codex looks for the session of ``header``."""
-    return codex_write.place(header)
-
-
-def base_of(data: bytes) -> str | None:
-    return codex_write.base_of(data)
-
-
-def place_of(data: bytes, segment: str | None) -> str:
-    return codex_write.place_of(data, segment)
-
-
-def lies(header: Session, at: Workspace) -> Sequence[str]:
-    """One rollout for a thread, whatever folder it goes on in."""
-    return codex_write.lies(header)
-
-
-def moved(data: bytes, id: str, cwd: str) -> bytes:
-    return codex_write.moved(data, codex_write.thread_id(id), cwd)
-
-
-def resume_command(source_id: str, file: str = "") -> list[str]:
-    """What goes on with a session of codex, or with what ``write`` has made of one that goes by ``source_id``."""
-    return ["codex", "resume", codex_write.thread_id(source_id)]
+codex = Codex()

@@ -14,9 +14,9 @@ def tokens_in(line: bytes) -> int | None:
     return _whole(_info(line, "last_token_usage"), "total_tokens")
 
 
-def counts_in(lines: bytes) -> Iterator[Counted]:
+def counts_in(payload: bytes) -> Iterator[Counted]:
     """What answers took, each by the sum up to it: codex says the same again when only its limits have moved."""
-    for line in lines.split(b"\n"):
+    for line in payload.split(b"\n"):
         last = _info(line, "last_token_usage")
         tokens, so_far = _whole(last, "total_tokens"), _whole(_info(line, "total_token_usage"), "total_tokens")
         is_guess = last.get("input_tokens") == 0 == last.get("output_tokens")

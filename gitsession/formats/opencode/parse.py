@@ -52,7 +52,7 @@ def join(header: bytes, payloads: Sequence[bytes], tail: bytes) -> bytes:
 
 
 def from_folders(
-    info: bytes, files: Mapping[str, bytes], parts: Mapping[str, Mapping[str, bytes]], *, final: bool
+    info: bytes, files: Mapping[str, bytes], parts: Mapping[str, Mapping[str, bytes]], *, final: bool = False
 ) -> Source:
     """A session of the old folders. ``files``: of its messages, ``parts``: of their parts, both by name.
 

@@ -14,12 +14,11 @@ from typing import Any
 
 from gitsession.errors import Malformed
 from gitsession.formats.base.databases import UNKNOWN, WHOLE_MASK, Ask, Columns, Stamp, picked, rows_of, summed
-from gitsession.formats.base.jsonl import Failure, parse
+from gitsession.formats.base.jsonl import Failure, Object, parse
 from gitsession.formats.base.record import Problem, Source
 from gitsession.formats.opencode import messages, records
 from gitsession.formats.opencode.json_text import checked, members, quoted
 from gitsession.formats.opencode.messages import Said
-from gitsession.formats.opencode.subagents import begins
 
 TABLES = ("session", "message", "part")
 
@@ -112,6 +111,13 @@ def _task(ask: Ask, columns: Columns, id: str, parent: Any) -> str:
             ids = {"sessionID": _plain(parent), "messageID": _plain(message), "partID": _plain(part)}
             return _of({**ids, "callID": quoted(found.get("callID"))})
     return ""
+
+
+def begins(part: Object | Failure, id: str) -> bool:
+    """Return whether ``part`` is a call that began the session ``id``."""
+    state = None if isinstance(part, Failure) else part.get("state")
+    metadata = state.get("metadata") if isinstance(state, dict) else None
+    return isinstance(metadata, dict) and metadata.get("sessionId") == id
 
 
 # ---- the session's row

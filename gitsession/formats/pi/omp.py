@@ -4,82 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gitsession.formats.base.jsonl import parse
 from gitsession.formats.base.lines import Data
 from gitsession.formats.base.outgoing import Outgoing, Written
 from gitsession.formats.base.places import Beside, Root, Workspace
-from gitsession.formats.base.record import Source
-from gitsession.formats.pi import headline as pi_headline
-from gitsession.formats.pi import parse as pi_file
-from gitsession.formats.pi import paths, view
+from gitsession.formats.pi import parse, paths
 from gitsession.formats.pi import write as pi_write
-from gitsession.formats.pi.blobs import resolve
-from gitsession.model.entries import Entry, Session
-from gitsession.model.headline import Headline
-
-__all__ = [
-    "AGENT", "BETWEEN", "FILES", "FORM", "ROOTS", "beside", "called", "claims", "headline", "lies", "moved", "place",
-    "read", "resolve", "resume_command", "split", "write",
-]  # fmt: skip
-
-AGENT = "omp"
-FORM = "jsonl"
-BETWEEN = b"\n"
-ROOTS: Sequence[Root] = (Root(".omp/agent", "sessions/**/*.jsonl"),)
-FILES: Sequence[str] = ("*.jsonl",)
+from gitsession.formats.pi.agent import Pi
 
 _MARKS = frozenset({"title", "titleSource", "additionalDirectories", "previousSessionFiles", "providerPromptCacheKey"})
 """Fields of the header that pi never writes. Old omp files have none of them: they are pi's in every respect."""
 
 
-def claims(head: bytes) -> bool:
-    """A header with a mark of omp's, or with a title slot before it."""
-    found = pi_file.header_in(head)
-    if found is None:
-        return False
-    header, slot = found
-    return slot is not None or not _MARKS.isdisjoint(header)
+class Omp(Pi):
+    """The session files of omp."""
+
+    AGENT = "omp"
+    ROOTS = (Root(".omp/agent", "sessions/**/*.jsonl"),)
+
+    def claims(self, head: bytes) -> bool:
+        """Return whether there is a header with a mark of omp's, or with a title slot before it."""
+        found = parse.header_in(head)
+        if found is None:
+            return False
+        header, slot = found
+        return slot is not None or not _MARKS.isdisjoint(header)
+
+    def beside(self, data: Data, name: str) -> Sequence[Beside]:
+        return [each._replace(home=f"blobs/{each.sha256}") for each in super().beside(data, name)]
+
+    def write(self, out: Outgoing) -> Written:
+        return pi_write.write(out, omp=True)
+
+    def folder_of(self, at: Workspace) -> str:
+        return paths.bucket(at)
+
+    def resume_command(self, source_id: str, file: str = "") -> list[str]:
+        return ["omp", "--resume", file or source_id]
 
 
-def split(data: Data, *, name: str = "", final: bool = False) -> Source:
-    return pi_file.split(data, agent=AGENT, name=name, final=final)
-
-
-def beside(data: Data, name: str) -> Sequence[Beside]:
-    """omp's blobs: files of both agents can name them, since early files of omp look like pi's."""
-    return [each._replace(home=f"blobs/{each.sha256}") for each in pi_file.beside(data)]
-
-
-def headline(payload: bytes) -> Headline:
-    return pi_headline.headline_of(parse(payload), payload)
-
-
-def read(payload: bytes) -> Entry:
-    return view.entry_of(parse(payload), payload, agent=AGENT)
-
-
-def write(out: Outgoing) -> Written:
-    return pi_write.write(out, omp=True)
-
-
-def called(id: str) -> str:
-    return id
-
-
-def place(header: Session, at: Workspace) -> str:
-    """Where below ``Root.home`` omp looks for the session of ``header`` when it is in ``at``."""
-    return paths.place(header, paths.bucket(at))
-
-
-def lies(header: Session, at: Workspace) -> Sequence[str]:
-    """The time in a file's name need not be the one in its header."""
-    return paths.lies(header, paths.bucket(at))
-
-
-def moved(data: bytes, id: str, cwd: str) -> bytes:
-    return pi_file.moved(data, id, cwd)
-
-
-def resume_command(source_id: str, file: str = "") -> list[str]:
-    """What goes on with the session that was put into ``file``; without one, with what it finds by its id."""
-    return ["omp", "--resume", file or source_id]
+omp = Omp()

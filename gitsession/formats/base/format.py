@@ -1,0 +1,231 @@
+"""The classes that an agent's format derives from: ``Format``, and one per capability that only some agents have.
+
+They hold no state. ``formats.with_capability`` returns the format of an agent if it has a capability.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from gitsession.formats.base.databases import Ask, Columns, Stamp
+from gitsession.formats.base.histories import Noted
+from gitsession.formats.base.lines import Data
+from gitsession.formats.base.outgoing import Outgoing, Written
+from gitsession.formats.base.places import Beside, Root, Workspace
+from gitsession.formats.base.record import Source
+from gitsession.model.entries import Entry, Session
+from gitsession.model.headline import Headline
+from gitsession.model.usage import Counted
+
+
+class Format(ABC):
+    """The session files of one agent."""
+
+    AGENT: str
+    FORM = "jsonl"
+    """The ending of the payload's name in an entry's tree: ``jsonl`` for ``entry.jsonl``."""
+
+    BETWEEN = b"\n"
+    """The bytes between two payloads in the agent's file: a line end, or nothing."""
+
+    ROOTS: Sequence[Root] = ()
+    """Where the agent keeps its sessions."""
+
+    FILES: Sequence[str] = ("*.jsonl",)
+    """The names of the agent's files (``fnmatch``), for folders that a user names."""
+
+    @abstractmethod
+    def claims(self, head: bytes) -> bool:
+        """Return whether a file that begins with ``head`` (64 KiB of it) is a session of this agent."""
+
+    @abstractmethod
+    def split(self, data: bytes, *, name: str = "", final: bool = False) -> Source:
+        """Split a file into its records. ``name``: its path (POSIX) without the ending, for a file that states no id.
+
+        ``final``: the file is closed, take the bytes after its last line end too. Raises ``Malformed`` if there is no
+        session at all; a bad line is a problem in the report, never an error.
+        """
+
+    @abstractmethod
+    def headline(self, payload: bytes) -> Headline:
+        """Return the headline of the commit message of ``payload``: frozen under view 1. Never raises."""
+
+    @abstractmethod
+    def read(self, payload: bytes) -> Entry:
+        """Return the meaning of ``payload``, as far as this release knows. Never raises: ``Opaque``, ``Unknown``."""
+
+    @abstractmethod
+    def write(self, out: Outgoing) -> Written:
+        """Return a session as a file that the agent opens at the leaf. Deterministic. Never raises."""
+
+
+class Document(Format):
+    """A format whose files are one JSON document each, not lines."""
+
+    FORM = "json"
+    BETWEEN = b""
+
+    @abstractmethod
+    def join(self, header: bytes, payloads: Sequence[bytes], tail: bytes) -> bytes:
+        """Return the file of the session itself (line 0), its records or what stands for them, and what waits."""
+
+
+class Streamed(Format):
+    """A format that can split a file too large to hold in memory."""
+
+    @abstractmethod
+    def split(self, data: Data, *, name: str = "", final: bool = False) -> Source:
+        """``Format.split``. The records of a stored file read their payloads when they are asked for them."""
+
+
+class Database(Format):
+    """A format whose agent keeps its sessions in an SQLite database.
+
+    ``discovery.databases`` opens the file. It lets a format read only ``TABLES``: credentials lie in the same file.
+    """
+
+    TABLES: Sequence[str]
+
+    @abstractmethod
+    def holds(self, columns: Columns) -> bool:
+        """Return whether a database with these tables is this agent's."""
+
+    @abstractmethod
+    def listed(self, ask: Ask, columns: Columns) -> Iterator[tuple[str, Stamp]]:
+        """Yield the ids of its sessions, the oldest first."""
+
+    @abstractmethod
+    def session(self, ask: Ask, columns: Columns, id: str, *, final: bool = False) -> Source:
+        """Return one session. Raises ``Malformed`` if it is none; a bad row is a problem in the report."""
+
+
+class Scattered(Format):
+    """A format whose agent kept a session as a description, one file per message and one per part."""
+
+    @abstractmethod
+    def is_info(self, head: bytes) -> bool:
+        """Return whether it is the description of a session, whose messages lie elsewhere."""
+
+    @abstractmethod
+    def from_folders(
+        self, info: bytes, files: Mapping[str, bytes], parts: Mapping[str, Mapping[str, bytes]], *, final: bool = False
+    ) -> Source:
+        """Return the session of ``info``: ``files`` of its messages by name, and for each name those of ``parts``."""
+
+
+class InProject(Format):
+    """A format whose agent keeps its sessions with the project."""
+
+    IN_PROJECT: str
+    """Its session file, at the top of every repository it was run in."""
+
+
+class Continuing(Format):
+    """A format whose agent has files that continue others, and do not repeat them."""
+
+    @abstractmethod
+    def base_of(self, data: bytes) -> str | None:
+        """Return the agent's id for the file that ``data`` continues; ``None`` for a file of its own."""
+
+    @abstractmethod
+    def place_of(self, data: bytes, segment: str | None) -> str:
+        """Return the path of the file ``data`` below the agent's folder. ``segment``: the id of a later file."""
+
+
+class Accompanied(Format):
+    """A format whose agent keeps files beside a session's own."""
+
+    @abstractmethod
+    def beside(self, data: Data, name: str) -> Sequence[Beside]:
+        """Return the files that belong to the session of ``data`` and lie beside its own, whose path is ``name``."""
+
+
+class Referring(Accompanied):
+    """A format whose entries hold the names of such files in place of their content."""
+
+    @abstractmethod
+    def resolve(self, payload: bytes, fetch: Callable[[str], bytes | None], substitute: str = "") -> bytes:
+        """Return ``payload`` with what ``fetch`` returns for the names in it. Never raises.
+
+        If it returns ``None``, the name stays, or an image block becomes the text ``substitute``.
+        """
+
+
+class Counting(Format):
+    """A format whose agent states the token count of an answer apart from the answer."""
+
+    @abstractmethod
+    def counts(self, payload: bytes) -> Iterable[Counted]:
+        """Return the counts in the lines of a record, or in those that wait for the next record. Never raises."""
+
+
+class Delegating(Format):
+    """A format whose agent begins sessions of their own from calls in another."""
+
+    @abstractmethod
+    def began(self, payload: bytes, id: str, beside: Mapping[str, bytes]) -> str:
+        """Return the call that began the session ``id``, if that record of another session names it; else "".
+
+        ``beside``: the files beside that of ``id``, by name.
+        """
+
+    @abstractmethod
+    def is_delegated(self, source_id: str, header: Session) -> bool:
+        """Return whether the session ``source_id`` of ``header`` is a sub-agent's: a call began it, not the user."""
+
+
+class Remembering(Format):
+    """A format whose agent keeps the content of files from before it changed them."""
+
+    RECORDED: str
+    """The reason of a checkpoint made from it."""
+
+    @abstractmethod
+    def copies(self, name: str, source: Source) -> Sequence[str]:
+        """Return the folders that may hold copies, relative to that of the session's file, whose path is ``name``.
+
+        One at least must be there: an agent without copies names its file's own.
+        """
+
+    @abstractmethod
+    def noted(self, source: Source) -> Iterable[Noted]:
+        """Return what the lines of a session, in the order of its file, say of files. Never raises."""
+
+
+class Resumable(Format):
+    """A format whose agent continues a session from a file that gitsession wrote."""
+
+    def called(self, source_id: str) -> str:
+        """Return the agent's id of the session that has ``source_id`` here: that, or one derived from it."""
+        return source_id
+
+    @abstractmethod
+    def place(self, header: Session, at: Workspace) -> str:
+        """Return the path of the file of the session of ``header`` (its id and start), below the first of ``ROOTS``.
+
+        Without ``ROOTS``, for an agent that keeps its sessions with the project: below the folder itself.
+        """
+
+    def lies(self, header: Session, at: Workspace) -> Sequence[str]:
+        """Return globs, also below that, of the paths where the agent itself may have put this session's file."""
+        return ()
+
+    @abstractmethod
+    def moved(self, data: bytes, id: str, cwd: str) -> bytes:
+        """Return the agent's file ``data`` as that of session ``id`` in ``cwd``: only the header line changes."""
+
+    @abstractmethod
+    def resume_command(self, source_id: str, file: str = "") -> list[str]:
+        """Return the command that continues the session, run in its folder. ``file``: its path."""
+
+
+class Importing(Resumable):
+    """A format whose agent keeps its sessions in a database, and imports one from a file.
+
+    ``place`` is then a path of gitsession's, and ``lies`` is empty: the database is searched instead.
+    """
+
+    @abstractmethod
+    def take_in_command(self, file: str) -> list[str]:
+        """Return the command that imports the export ``file``, run in the session's folder."""

@@ -1,0 +1,38 @@
+"""The table of formats: one instance per agent, loaded when it is asked for, and its capabilities."""
+
+import subprocess
+import sys
+
+import pytest
+
+from gitsession import formats
+from gitsession.formats import FORMATS, Database, Document, Format, Importing, Resumable, Streamed, with_capability
+
+
+@pytest.mark.parametrize("agent", FORMATS)
+def test_every_format_is_called_as_its_agent_is(agent):
+    assert isinstance(FORMATS[agent], Format)
+    assert agent == FORMATS[agent].AGENT
+    assert FORMATS[agent] is FORMATS[agent]
+
+
+def test_a_format_is_returned_only_with_the_capability_that_was_asked_for():
+    assert with_capability("opencode", Database) is FORMATS["opencode"]
+    assert with_capability("opencode", Document) is FORMATS["opencode"]
+    assert with_capability("pi", Streamed) is FORMATS["pi"]
+    assert with_capability("pi", Database) is None
+    assert with_capability("librecode", Resumable) is None
+    assert with_capability("no such agent", Resumable) is None
+
+
+def test_all_formats_with_a_capability_keep_the_order_of_the_table():
+    assert list(formats.all_with_capability(Format)) == list(FORMATS)
+    assert list(formats.all_with_capability(Resumable)) == ["aider", "claude", "codex", "omp", "opencode", "pi"]
+    assert list(formats.all_with_capability(Importing)) == ["opencode"]
+
+
+def test_one_agent_is_loaded_without_the_others():
+    program = "import sys; from gitsession.formats import FORMATS as f; f['codex']; 'pi' in f; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = {name for name in done.stdout.split() if name.startswith("gitsession.formats.")}
+    assert {name.split(".")[2] for name in loaded} == {"base", "codex"}
