@@ -86,7 +86,7 @@ if TYPE_CHECKING:
     from gitsession.sessions.stored_secrets import FoundSecret, SecretSearch
     from gitsession.store.interface import Transaction
     from gitsession.store.maintenance import Maintained
-    from gitsession.sync.remote_status import Standing
+    from gitsession.sync.pushing import Standing
     from gitsession.sync.remotes import Remote
     from gitsession.sync.syncing import SyncReport
     from gitsession.sync.transport import Talk
@@ -286,7 +286,7 @@ _NAMES = {
     "gitsession.purge.exports": ["RedactedExport"],
     "gitsession.api.redacting": ["Redaction"],
     "gitsession.api.remotes": ["PushPlan"],
-    "gitsession.sync.remote_status": ["Standing"],
+    "gitsession.sync.pushing": ["Standing"],
     "gitsession.sync.syncing": ["SyncReport"],
     "gitsession.sync.transport": ["Talk"],
     "gitsession.workspace.patches": ["FilePatch"],

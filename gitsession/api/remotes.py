@@ -18,7 +18,7 @@ from gitsession.store import refs
 
 if TYPE_CHECKING:
     from gitsession.index.catalogue import Row
-    from gitsession.sync.remote_status import Standing
+    from gitsession.sync.pushing import Standing
     from gitsession.sync.remotes import Remote
     from gitsession.sync.syncing import SyncReport
     from gitsession.sync.transport import Talk
@@ -92,9 +92,9 @@ class Syncing(Opened):
 
     def standing(self, remote: Remote) -> Standing:
         """Return what a remote lacks of what is in its scope, as far as was seen of it. It is not asked."""
-        from gitsession.sync import remote_status as standing
+        from gitsession.sync import pushing
 
-        return standing.of(self.objects, remote, self._among(remote))
+        return pushing.standing_of(self.objects, remote, self._among(remote))
 
     def unmatched_scope(self, remote: Remote) -> list[tuple[str, str]]:
         """Return the projects, agents and labels in the scope of a remote that no session has, each with its kind."""

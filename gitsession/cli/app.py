@@ -11,8 +11,9 @@ from importlib import import_module
 import click
 
 from gitsession.cli import exits
-from gitsession.cli.opening import App
-from gitsession.cli.output import complain
+from gitsession.cli.opening import App, here
+from gitsession.cli.output import complain, count, paged, say
+from gitsession.cli.sessions import table
 from gitsession.errors import (
     Corrupt,
     GitSessionError,
@@ -128,9 +129,39 @@ def gitsession(ctx: click.Context, store: str | None) -> None:
     ctx.obj = app = App(store)
     ctx.call_on_close(app.close)
     if ctx.invoked_subcommand is None:
-        from gitsession.cli.status import show_status
+        _show_status(app)
 
-        show_status(app)
+
+_NEWEST = 10
+
+
+def _show_status(app: App) -> None:
+    if not os.path.lexists(app.path):
+        say("No store yet.")
+        say("  gitsession import --all    imports the sessions that your agents keep")
+        say("  gitsession demo            shows what it is, in a folder of its own")
+        say("  gitsession --help          lists the commands")
+        from gitsession.cli import sweeping
+
+        sweep = sweeping.look(None)
+        if sweep.soon:
+            say()
+            say(sweeping.words(sweep))
+        return
+    from gitsession.index.here import of_folder
+
+    rows = app.catalogue().sessions()
+    held = of_folder(rows, here())
+    say(f"{count(len(rows), 'session')}, {len(held)} of this folder or its project")
+    say(f"  in {app.path}")
+    app.warn_of_damage()
+    shown = (held or rows)[:_NEWEST]
+    if shown:
+        say()
+        say("The newest here:" if held else "\nThe newest:")
+        paged(table(shown))
+    else:
+        say("  gitsession import --all    imports the sessions that your agents keep")
 
 
 def run(arguments: Sequence[str]) -> int:

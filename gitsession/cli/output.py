@@ -13,9 +13,10 @@ from typing import Any
 import click
 
 from gitsession.codec.text import clean
+from gitsession.errors import Refused
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
-
+consent_option = click.option("--yes", "consent", is_flag=True, help="Do not ask; without a terminal it must be said.")
 
 _FLAG_LETTERS = "".join(map(chr, range(0x1F1E6, 0x1F200)))
 
@@ -80,6 +81,19 @@ def warn(text: str) -> None:
 def confirm(question: str) -> bool:
     """Ask on standard error; the default is no. Raises ``click.Abort`` if nobody answers."""
     return click.confirm(on_a_line(question), default=False, err=True)
+
+
+def confirm_purge(question: str, *, consent: bool) -> None:
+    """Ask before something goes for good.
+
+    Raises ``UsageError`` where nobody can be asked, ``Refused`` where the answer is no.
+    """
+    if consent:
+        return
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise click.UsageError(f"{question} nobody can be asked here: say --yes")
+    if not confirm(question):
+        raise Refused("nothing is purged")
 
 
 def warn_of_hidden(hidden: int, problems: Iterable[str] = (), what_to_do: str = "") -> None:

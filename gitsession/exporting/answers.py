@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from gitsession.formats import Leaving
 from gitsession.model.blocks import ToolCall
-from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message, Reset
+from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message, Prune, Reset
+from gitsession.model.results import unfold
 from gitsession.model.usage import answer_of
 
 
@@ -150,3 +151,34 @@ def _nearest_call(of: Leaving, id: str, by_key: Mapping[str, Leaving]) -> str | 
 def _calls(of: Leaving) -> list[ToolCall]:
     entry = of.entry
     return [block for block in entry.content if isinstance(block, ToolCall)] if isinstance(entry, Message) else []
+
+
+def unfolded(entries: Sequence[Leaving], leaf: str | None) -> tuple[tuple[Leaving, ...], str | None]:
+    """The same with an entry for each message (``model.results``), and the leaf, as they hang below each other.
+
+    Who names such an entry means its first message. An entry that the agent itself wrote is not taken apart.
+    """
+    found: list[Leaving] = []
+    ends: dict[str, str] = {}
+    results: dict[str, str] = {}  # an agent's own name for a result -> its key
+    for each in entries:
+        below = ends.get(each.below, each.below) if each.below is not None else None
+        each = dataclasses.replace(each, below=below)
+        parts = unfold(each.entry) if isinstance(each.entry, Message) and each.line is None else ()
+        if isinstance(each.entry, Prune) and each.line is None:
+            targets = tuple(results.get(target, target) for target in each.entry.targets)
+            each = dataclasses.replace(each, entry=dataclasses.replace(each.entry, targets=targets))
+        if len(parts) < 2:
+            found.append(each)
+            continue
+        below = each.below
+        for number, part in enumerate(parts):
+            key = f"{each.key}+{number}" if number else each.key  # "/" stands between what ids are made of
+            id, short = (each.id, each.short) if not number else (None, "")
+            found.append(dataclasses.replace(each, key=key, below=below, entry=part, id=id, short=short))
+            name = part.extra.get("part")
+            if isinstance(name, str):
+                results[name] = key
+            below = key
+        ends[each.key] = below or each.key
+    return tuple(found), ends.get(leaf, leaf) if leaf is not None else None

@@ -15,8 +15,7 @@ from gitsession.codec.digest import to_base64url
 from gitsession.context import profiles
 from gitsession.context.line import Line
 from gitsession.errors import Corrupt
-from gitsession.exporting.answers import with_tool_names
-from gitsession.exporting.unfold_results import unfolded
+from gitsession.exporting.answers import unfolded, with_tool_names
 from gitsession.exporting.visible_history import lay_out
 from gitsession.formats import FORMATS, Leaving, Outgoing, Referring, with_capability
 from gitsession.formats.base.outgoing import Writer

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 from gitsession.archive import archive_set
-from gitsession.errors import Unavailable
+from gitsession.errors import GitSessionError, Unavailable
+from gitsession.git import process
 from gitsession.git.types import Oid
 from gitsession.purge import tombstone_commits
 from gitsession.sessions.reconcile import SyncedBranch
 from gitsession.store import create, histories, push_intents, refs
 from gitsession.store.git_store import GitStore
-from gitsession.sync import scoping, secret_scan, transport
+from gitsession.sync import pushing, scoping, secret_scan, transport
 from gitsession.sync.preflight import HEADS, check_is_store, flush
 from gitsession.sync.quarantine import Quarantine
 from gitsession.sync.remotes import Remote
@@ -226,3 +229,39 @@ def _ours_to_send(store: GitStore, remote: Remote) -> dict[str, Oid]:
         if remote.there(ref) is not None and (refs.is_session_ref(ref) or not ref.startswith(refs.SESSIONS))
     }
     return dict(sorted(held.items(), key=lambda row: (row[0].startswith(refs.SESSIONS), row[0])))
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """``seen``: how many of our refs the remote was seen to hold. ``unsent``: refs that it does not hold as they are
+    here; ``entries``: what those lead to and it has not, ``None`` where git cannot tell. ``noted``: refs that a push
+    which did not end may have sent.
+    """
+
+    remote: Remote
+    seen: int
+    unsent: tuple[str, ...]
+    entries: int | None
+    noted: int
+
+
+def standing_of(store: GitStore, remote: Remote, among: Collection[str] | None = None) -> Standing:
+    """Sessions only: what the store itself notes goes along with them. ``among``: see ``outgoing.in_scope``."""
+    seen = store.refs(remote.tracks)
+    fits = pushing.in_scope(store, remote, among)
+    ours = store.refs(refs.SESSIONS).items()
+    here = {name: oid for name, oid in ours if remote.there(name) is not None and fits(name)}
+    unsent = {name: oid for name, oid in here.items() if seen.get(remote.tracking(name)) != oid}
+    noted = {name for to, name, _ in push_intents.noted(store.git_dir) if to == remote.name}
+    entries = _count(store.git_dir, unsent.values(), seen.values()) if unsent else 0
+    return Standing(remote, len(seen), tuple(unsent), entries, len(noted))
+
+
+def _count(git_dir: Path, tips: Iterable[Oid], known: Iterable[Oid]) -> int | None:
+    """What git has of them: what waits in the journal comes to it with the next flush."""
+    asked = "".join([*(f"{oid}\n" for oid in tips), *(f"^{oid}\n" for oid in known)])
+    try:
+        told = process.run(git_dir, "rev-list", "--count", "--ignore-missing", "--stdin", stdin=asked.encode())
+        return int(told.out)
+    except (GitSessionError, ValueError):
+        return None

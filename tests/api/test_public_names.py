@@ -28,7 +28,7 @@ from gitsession.purge.purging import Purged
 from gitsession.repair.repair import Repaired
 from gitsession.sessions.stored_secrets import FoundSecret, SecretSearch
 from gitsession.store.interface import Transaction
-from gitsession.sync.remote_status import Standing
+from gitsession.sync.pushing import Standing
 from gitsession.sync.remotes import Remote
 from gitsession.sync.syncing import SyncReport
 from gitsession.sync.transport import Talk

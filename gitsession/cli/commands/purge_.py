@@ -10,8 +10,7 @@ import click
 
 from gitsession.cli import exits, watching
 from gitsession.cli.opening import App, split, with_app
-from gitsession.cli.output import count, emit, first, json_option, say, warn
-from gitsession.cli.purging import confirm, consent_option
+from gitsession.cli.output import confirm_purge, consent_option, count, emit, first, json_option, say, warn
 from gitsession.errors import NotFound
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def command(app: App, entry: str | None, text: str, dry_run: bool, redacts: bool
     done: Purged | None = None
     redacted: list[RedactedExport] = []
     if not what.is_empty and not dry_run:
-        confirm(f"purge {_sum(what)} for good?", consent=consent)
+        confirm_purge(f"purge {_sum(what)} for good?", consent=consent)
         with watching.progress(quiet=as_json):
             done = store.purge(what)
             redacted = store.redact_exports(what) if redacts else []

@@ -10,8 +10,7 @@ import click
 from gitsession.cli import exits
 from gitsession.cli.moments import Since
 from gitsession.cli.opening import App, with_app
-from gitsession.cli.output import clock, count, emit, json_option, say, shorten
-from gitsession.cli.purging import confirm, consent_option
+from gitsession.cli.output import clock, confirm_purge, consent_option, count, emit, json_option, say, shorten
 
 if TYPE_CHECKING:
     from gitsession.archive.retention import Expired
@@ -57,7 +56,7 @@ def command(
         _tell(leaves)
     if leaves and not dry_run:
         if for_good:
-            confirm(f"purge {count(len(leaves), 'session')}?", consent=consent)
+            confirm_purge(f"purge {count(len(leaves), 'session')}?", consent=consent)
             for each in leaves:
                 store.purge(store.plan_purge(each.row.sid))
         else:
