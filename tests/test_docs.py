@@ -25,7 +25,7 @@ def blocks(page: Path, language: str) -> list[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a session file, and ``gitsession`` on the PATH: what the pages assume."""
+    """A folder with a session file, with ``gitsession`` and ``python`` on the PATH: what the pages assume."""
     place = tmp_path / "work"
     place.mkdir()
     lines = [
@@ -39,8 +39,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copy(place / "session.jsonl", agents / "2026-02-01T00-00-00-000Z_docs.jsonl")
     programs = tmp_path / "bin"
     programs.mkdir()
-    (programs / "gitsession").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m gitsession "$@"\n')
-    (programs / "gitsession").chmod(0o755)
+    for name, words in (("gitsession", f'"{sys.executable}" -m gitsession'), ("python", f'"{sys.executable}"')):
+        (programs / name).write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+        (programs / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
     return place
 
@@ -50,8 +51,9 @@ def test_every_command_of_a_page_runs_as_it_stands(page: Path, folder: Path) -> 
     lines = [line for block in blocks(page, "console") for line in block.splitlines()]
     assert all(line.startswith("$ ") for line in lines), "a console block holds commands only"
     script = "\n".join(line.removeprefix("$ ") for line in lines)
+    place = ROOT if page.name == "contributing.md" else folder
     done = subprocess.run(
-        ["bash", "-xeuo", "pipefail", "-c", script], cwd=folder, capture_output=True, text=True, check=False
+        ["bash", "-xeuo", "pipefail", "-c", script], cwd=place, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
 
@@ -122,6 +124,12 @@ def test_the_readme_has_two_commands_and_ci_runs_them() -> None:
     assert "pytest" in tests
     assert "$(readme 1)" in (ROOT / ".ci/run").read_text()
     assert "$(readme 2)" in (ROOT / ".ci/run").read_text()
+
+
+def test_a_contributor_sets_up_as_ci_does() -> None:
+    [commands] = blocks(ROOT / "docs/contributing.md", "sh")
+    run = f"{blocks(ROOT / 'README.md', 'sh')[0]}{(ROOT / '.ci/run').read_text()}"
+    assert [line for line in commands.splitlines() if line not in run] == [". .venv/bin/activate"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
