@@ -15,7 +15,7 @@ from gitsession.compaction.perform import perform
 from gitsession.compaction.summary import Summarizer
 from gitsession.compaction.value import Ask, Plan
 from gitsession.compaction.writing import Writing
-from gitsession.context import fold, profiles, revealing
+from gitsession.context import fold, profiles
 from gitsession.context.line import Line
 from gitsession.context.policies import Policy, newly_cleared
 from gitsession.context.value import Context
@@ -44,7 +44,7 @@ class Contexts(Handle):
         ``policies``: what to leave out, as a view. ``window``: how many tokens the model takes.
         Raises ``NotFound``, and ``Corrupt``, ``MissingObject`` or ``Malformed`` where damage would leave something out.
         """
-        return revealing.context(self._context_line(at), profile or self._profile, policies, window=window)
+        return fold.revealed(self._context_line(at), profile or self._profile, policies, window=window)
 
     @functools.cached_property
     def _profile(self) -> str:
