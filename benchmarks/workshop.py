@@ -109,4 +109,4 @@ def bring_all(store: Store, found: Mapping[Path, bytes]) -> None:
     for path, data in found.items():
         format = format_of(path, data)
         assert format is not None, path
-        store.bring_in(format, data, path=path, name=path.stem)
+        store.agents.import_data(format, data, path=path, name=path.stem)

@@ -11,9 +11,14 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False  # not from typing, which alone takes as long as Python itself to start
 if TYPE_CHECKING:
     from gitsession.api import Session, Store
-    from gitsession.api.purges import Trashed
-    from gitsession.api.redacting import Redaction
-    from gitsession.api.remotes import PushPlan
+    from gitsession.api.agents import AgentSessions
+    from gitsession.api.archive import ArchivedSessions
+    from gitsession.api.compaction import SessionCompaction
+    from gitsession.api.files import SessionFiles
+    from gitsession.api.purges import Purges
+    from gitsession.api.remotes import PushPlan, Remotes
+    from gitsession.api.secrets import Redaction, StoredSecrets
+    from gitsession.api.trash import Trash, Trashed
     from gitsession.archive.retention import Expired, Retention
     from gitsession.checkpoints.at import FileChange, Files
     from gitsession.checkpoints.planning import RewindPlan
@@ -95,7 +100,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "About",
+    "AgentSessions",
     "Ambiguous",
+    "ArchivedSessions",
     "Ask",
     "Background",
     "BranchSummary",
@@ -148,11 +155,13 @@ __all__ = [
     "Prune",
     "PurgePlan",
     "Purged",
+    "Purges",
     "PushPlan",
     "RedactedExport",
     "Redaction",
     "Refused",
     "Remote",
+    "Remotes",
     "Repaired",
     "Report",
     "Request",
@@ -167,10 +176,13 @@ __all__ = [
     "SecretSearch",
     "SentOut",
     "Session",
+    "SessionCompaction",
+    "SessionFiles",
     "Standing",
     "State",
     "Store",
     "StoreRepository",
+    "StoredSecrets",
     "Summarizer",
     "Summary",
     "SummaryFailed",
@@ -186,6 +198,7 @@ __all__ = [
     "ToolCall",
     "ToolsChange",
     "Transaction",
+    "Trash",
     "Trashed",
     "Tree",
     "Unavailable",
@@ -276,7 +289,12 @@ _NAMES = {
     "gitsession.sessions.origin": ["Origin"],
     "gitsession.store.interface": ["Transaction"],
     "gitsession.store.maintenance": ["Maintained"],
-    "gitsession.api.purges": ["Trashed"],
+    "gitsession.api.agents": ["AgentSessions"],
+    "gitsession.api.archive": ["ArchivedSessions"],
+    "gitsession.api.compaction": ["SessionCompaction"],
+    "gitsession.api.files": ["SessionFiles"],
+    "gitsession.api.purges": ["Purges"],
+    "gitsession.api.trash": ["Trash", "Trashed"],
     "gitsession.purge.finding": ["PurgePlan"],
     "gitsession.purge.purging": ["Purged"],
     "gitsession.sessions.reconcile": ["SyncedBranch"],
@@ -284,8 +302,8 @@ _NAMES = {
     "gitsession.archive.retention": ["Expired", "Retention"],
     "gitsession.sessions.stored_secrets": ["FoundSecret", "SecretSearch"],
     "gitsession.purge.exports": ["RedactedExport"],
-    "gitsession.api.redacting": ["Redaction"],
-    "gitsession.api.remotes": ["PushPlan"],
+    "gitsession.api.secrets": ["Redaction", "StoredSecrets"],
+    "gitsession.api.remotes": ["PushPlan", "Remotes"],
     "gitsession.sync.pushing": ["Standing"],
     "gitsession.sync.syncing": ["SyncReport"],
     "gitsession.sync.transport": ["Talk"],

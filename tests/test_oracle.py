@@ -543,7 +543,7 @@ class Short:
 
 
 def pruned(session: gitsession.Session) -> object:
-    return session.prune(gitsession.clear_tool_uses(trigger_tool_uses=1, keep=1))
+    return session.compaction.prune(gitsession.clear_tool_uses(trigger_tool_uses=1, keep=1))
 
 
 def compacted(session: gitsession.Session) -> object:
@@ -604,16 +604,16 @@ def test_checkpoints_and_rewinds(oracle: Oracle, sh: Shell, workspace: Path) -> 
         opened.append(Message.user("change it"))
         oracle.step()
         opened.append(Message.assistant("I do"))
-        with opened.checkpoint(workspace, call="call_1"):
+        with opened.files.checkpoint(workspace, call="call_1"):
             oracle.step()
             fill(workspace, readme="two\n", src__more="new\n")
             (workspace / "run.sh").unlink()
         oracle.step()
         opened.append(Message.assistant("done"))
-        opened.take_checkpoint("before", workspace, paths=["readme", "later"], call="call_2")
+        opened.files.take_checkpoint("before", workspace, paths=["readme", "later"], call="call_2")
         oracle.step()
         fill(workspace, readme="three\n", later="l\n")
-        opened.take_checkpoint("after", workspace, paths=["readme", "later"], call="call_2")
+        opened.files.take_checkpoint("after", workspace, paths=["readme", "later"], call="call_2")
         opened.append(Message.assistant("and done"))
     fill(workspace, mine="of the user\n")
     sh("rewind", f"{session}@leaf~2", *at)

@@ -43,7 +43,7 @@ def newest(session: Session) -> Compaction:
 
 
 def test_so_many_tokens_are_kept_and_the_rest_is_summarised_by_rule(session: Session) -> None:
-    planned = session.plan_compaction(ask=Ask(keep_tokens=300))
+    planned = session.compaction.plan(ask=Ask(keep_tokens=300))
     node = session.compact(keep_tokens=300, focus="the tests")
     assert session.leaf == node
     made = newest(session)
@@ -80,16 +80,16 @@ def test_a_command_is_the_one_of_the_users_configuration(session: Session) -> No
 
 
 def test_a_ready_plan_takes_the_words_on_who_writes(session: Session) -> None:
-    session.compact(session.plan_compaction(ask=Ask(keep_tokens=300)), summarizer=Short(), focus="y")
+    session.compact(session.compaction.plan(ask=Ask(keep_tokens=300)), summarizer=Short(), focus="y")
     assert newest(session).summary == "all in short; y"
 
 
 def test_a_writing_without_a_summarizer_is_by_rule(session: Session) -> None:
-    session.compact(session.plan_compaction(ask=Ask(keep_tokens=300)), Writing(max_tokens=200))
+    session.compact(session.compaction.plan(ask=Ask(keep_tokens=300)), Writing(max_tokens=200))
     assert newest(session).method == "pi/extractive"
     session.append(Message.user(LONG))
     session.append(Message.assistant(LONG))
-    session.compact_in_background(session.plan_compaction(ask=Ask(keep_tokens=100))).result(10)
+    session.compaction.start(session.compaction.plan(ask=Ask(keep_tokens=100))).result(10)
     assert newest(session).method == "pi/extractive"
 
 
@@ -104,13 +104,13 @@ HOW: dict[str, dict[str, Any]] = {"a focus": {"focus": "x"}, "a summarizer": {"s
 @pytest.mark.parametrize("words", WORDS.values(), ids=WORDS)
 def test_beside_a_plan_no_word_is_taken_that_would_not_count(session: Session, words: dict[str, Any]) -> None:
     with pytest.raises(TypeError, match="a plan says already"):
-        session.compact(session.plan_compaction(), **words)
+        session.compact(session.compaction.plan(), **words)
 
 
 @pytest.mark.parametrize("words", HOW.values(), ids=HOW)
 def test_nor_beside_a_writing(session: Session, words: dict[str, Any]) -> None:
     with pytest.raises(TypeError, match="a writing says already"):
-        session.compact(session.plan_compaction(), Writing(), **words)
+        session.compact(session.compaction.plan(), Writing(), **words)
 
 
 @pytest.mark.parametrize("name", ["strategy", "summarizer", "profile"])

@@ -72,7 +72,7 @@ class _Ours:
         self._store.close()
 
     def keep(self, _: int = 0) -> None:
-        self._session.take_checkpoint("after", self._work.path)
+        self._session.files.take_checkpoint("after", self._work.path)
 
     def size(self) -> int:
         self._store.flush()

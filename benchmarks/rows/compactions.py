@@ -70,11 +70,11 @@ def _store(place: Path, data: bytes, count: int, said: int = 0) -> _Taken:
     Store.create(path).close()
     made: list[Node] = []
     with Store.open(path, durability="none") as store:
-        session = store.session(store.bring_in(pi, data, name="session", final=True).session)
+        session = store.session(store.agents.import_data(pi, data, name="session", final=True).session)
         began, number = session.line(), 0
         while len(made) < count or number < said:
             if count and number % BETWEEN == 0:
-                plan = session.plan_compaction(ask=Ask(keep_tokens=500))
+                plan = session.compaction.plan(ask=Ask(keep_tokens=500))
                 done = session.compact(plan, Writing(max_tokens=500))
                 made += [done] if done else []  # where all of it would be kept there is nothing to do yet
             session.append(messages()[number % len(messages())].message)

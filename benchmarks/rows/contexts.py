@@ -83,7 +83,7 @@ def _fill(place: Path, entries: int) -> int:
     data = b"\n".join([json.dumps(head).encode(), *lines, b""])
     Store.create(place / "store.git").close()
     with Store.open(place / "store.git", durability="none", flush_on_close=False) as store:
-        store.bring_in(pi, data, name="made")
+        store.agents.import_data(pi, data, name="made")
         store.flush()
         store.maintain()
         store.catalogue()

@@ -86,7 +86,7 @@ def _made(place: Path, entries: int) -> tuple[Path, Path]:
     (place / "session.jsonl").write_bytes(data)
     Store.create(place / "store.git").close()
     with Store.open(place / "store.git", durability="none", flush_on_close=False) as store:
-        store.bring_in(pi, data, name="session")
+        store.agents.import_data(pi, data, name="session")
         store.flush()
         store.maintain()
         store.catalogue()

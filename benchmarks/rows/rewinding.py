@@ -54,10 +54,10 @@ def _changing(store: Store, work: Work) -> tuple[Session, Node, list[Path]]:
     """A session with a call that changes files, the entry before that, and the files."""
     session = store.new_session(agent="bench", cwd=str(work.path))
     session.append(Message.user("begin"))
-    session.take_checkpoint("before", work.path)
+    session.files.take_checkpoint("before", work.path)
     at = session.append(Message.assistant("I change a hundred files"))
     changed = work.edit(FILES)
-    session.take_checkpoint("after", work.path)
+    session.files.take_checkpoint("after", work.path)
     store.flush()
     return session, at, changed
 
@@ -70,7 +70,7 @@ def _as_command(store: Store, session: Session, at: Node, work: Work) -> tuple[S
 
 def _inside(store: Store, session: Session, at: Node, work: Work) -> tuple[Step, Step]:
     def rewind(_: int) -> None:
-        session.rewind(session.plan_rewind(at, "files", workspace=work.path))
+        session.files.rewind(session.files.plan_rewind(at, "files", workspace=work.path))
 
     return rewind, lambda _: store.undo(work.path)
 

@@ -61,8 +61,8 @@ def _synced(shop: Workshop, sessions: int) -> tuple[Path, Path]:
     hub = _hub(shop.folder() / "hub.git")
     with Store.open(path) as store:
         store.maintain()
-        store.add_remote("origin", str(hub))
-        store.sync()
+        store.remotes.add("origin", str(hub))
+        store.remotes.sync()
     for repository in (path, hub):
         subprocess.run(["git", f"--git-dir={repository}", "pack-refs", "--all"], check=True)
     return path, hub
@@ -81,11 +81,11 @@ def _runs(shop: Workshop, sessions: int) -> range:
 def _archived(path: Path, hub: Path, number: int) -> str:
     """How long it takes to archive so many sessions, and to have a server without hooks list them no more."""
     with Store.open(path) as store:
-        store.remove_remote("origin")
-        store.add_remote("origin", str(hub))
-        store.sync()
+        store.remotes.remove("origin")
+        store.remotes.add("origin", str(hub))
+        store.remotes.sync()
         sids = sorted(row.sid for row in store.sessions())[:number]
-        took = seconds(lambda _: (store.archive(sids), store.sync()))
+        took = seconds(lambda _: (store.archive.put(*sids), store.remotes.sync()))
         store.maintain()
     return f"{took:.1f} s"
 
@@ -99,7 +99,7 @@ def _entries(shop: Workshop, path: Path, hub: Path, what: str) -> Line:
             ours, theirs = [], []
             for number in range(rounds):
                 _say(store, number)
-                ours.append(seconds(lambda _: store.push()))
+                ours.append(seconds(lambda _: store.remotes.push()))
                 _say(store, number)
                 theirs.append(seconds(lambda _: _git(path, "push", "-q", "origin")))
             found.add(ours, theirs)
@@ -112,15 +112,15 @@ def _on_the_wire(shop: Workshop, path: Path, hub: Path, sessions: str) -> Iterat
     )
     listed = len(told.stdout)
     with Store.open(path) as store, wire.counted(shop.folder()) as since:
-        store.remove_remote("origin")
-        store.add_remote("origin", f"ssh://stand-in{hub}")
-        store.sync()
+        store.remotes.remove("origin")
+        store.remotes.add("origin", f"ssh://stand-in{hub}")
+        store.remotes.sync()
         store.maintain()
         since()
         works = {
-            "gitsession push": lambda: store.push(),
+            "gitsession push": lambda: store.remotes.push(),
             "git push": lambda: _git(path, "push", "-q", "origin"),
-            "gitsession sync": lambda: store.sync(),
+            "gitsession sync": lambda: store.remotes.sync(),
         }
         for number, (what, work) in enumerate(works.items()):
             _say(store, 100 + number)
@@ -156,8 +156,8 @@ def _pulls(shop: Workshop, hub: Path, sessions: int) -> Line:
         places = shop.folder(), shop.folder()
         path, mirror = places[0] / "store.git", _hub(places[1] / "mirror.git")
         with Store.create(path) as store:
-            store.add_remote("origin", str(hub))
-            ours = seconds(lambda _, store=store: store.pull())
+            store.remotes.add("origin", str(hub))
+            ours = seconds(lambda _, store=store: store.remotes.pull())
         theirs = seconds(lambda _, mirror=mirror: _git(mirror, "fetch", "-q", str(hub), "+refs/heads/*:refs/heads/*"))
         found.add([ours], [theirs])
         for place in places:
@@ -171,8 +171,8 @@ def _first_push(shop: Workshop, sessions: int) -> Line:
         path = shop.copy(shop.many_sessions(sessions))
         one, other = (_hub(shop.folder() / "hub.git") for _ in range(2))
         with Store.open(path) as store:
-            store.add_remote("origin", str(one))
-            ours = seconds(lambda _, store=store: store.push())
+            store.remotes.add("origin", str(one))
+            ours = seconds(lambda _, store=store: store.remotes.push())
         theirs = seconds(
             lambda _, path=path, other=other: _git(path, "push", "-q", str(other), "refs/heads/*:refs/heads/*")
         )

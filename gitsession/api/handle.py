@@ -1,31 +1,35 @@
-"""A handle of one session, as each part of the front door has it."""
+"""One session of an open store, as its parts share it."""
 
 from __future__ import annotations
 
-from gitsession.api.catalogues import Catalogues
-from gitsession.checkpoints.running_calls import Running
-from gitsession.context.line import Memory
+import functools
+
+from gitsession.api.opened import Opened
+from gitsession.context import profiles
+from gitsession.context.line import Line
+from gitsession.index.states import Known
 from gitsession.sessions import session as sessions
+from gitsession.sessions.attached_files import Attached
 from gitsession.sessions.node import Node
-from gitsession.store.git_store import GitStore
 
 
 class Handle:
-    """A session, where it is kept, and what is known of it: what ``Session`` and its parts share."""
+    """A session on one of its branches, and the store that it is in: what ``Session`` and its parts share."""
 
-    def __init__(self, objects: GitStore, catalogues: Catalogues, memory: Memory, session: sessions.Session) -> None:
-        self._objects = objects
-        self._catalogues = catalogues
-        self._memory = memory
-        self._session = session
-        self._running = Running()
+    def __init__(self, opened: Opened, session: sessions.Session) -> None:
+        self.opened = opened
+        self.session = session
 
-    @property
-    def id(self) -> str:
-        """Its whole id, as in the names of its refs."""
-        return self._session.id
+    @functools.cached_property
+    def profile(self) -> str:
+        """The context profile of the session's agent, which never changes."""
+        catalogues = self.opened.catalogues
+        row = catalogues.get(fresh=False).session(self.session.id) or catalogues.get().session(self.session.id)
+        return profiles.of_agent(row.agent if row else "")
 
-    @property
-    def leaf(self) -> Node | None:
-        """Where the branch ends now, whoever appended last; ``None`` before the first user message."""
-        return self._session.leaf
+    def context_line(self, at: str | Node = "leaf") -> Line:
+        """Return the history of an entry, as contexts are computed from it."""
+        leaf = None if at == "leaf" and self.session.leaf is None else self.session.resolve(at).oid
+        objects, catalogues = self.opened.objects, self.opened.catalogues
+        known = Known(catalogues.get(fresh=False), self.session.id, catalogues.get)
+        return Line(objects, leaf, known, self.opened.memory, Attached(objects, self.session.id))

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from gitsession.api.agents import AgentSessions
 from gitsession.discovery import discover, sources
 from gitsession.errors import GitSessionError, NoBase
 from gitsession.exporting import session_files
@@ -17,29 +18,9 @@ from gitsession.formats import FORMATS, Format
 from gitsession.formats.base.databases import Stamp
 
 if TYPE_CHECKING:
-    from gitsession.discovery.sources import Found, Taken
+    from gitsession.discovery.sources import Found
     from gitsession.importing.import_session import BroughtIn
-    from gitsession.index.catalogue import Catalogue, Stat
-
-
-class Into(Protocol):
-    """The store, as far as it is needed here."""
-
-    def catalogue(self) -> Catalogue: ...
-
-    def take_in(
-        self,
-        format: Format,
-        taken: Taken,
-        *,
-        path: Path | None,
-        group: str | None,
-        dry_run: bool,
-        logged: bool,
-        histories: bool,
-    ) -> BroughtIn: ...
-
-    def handed(self, format: Format, taken: Taken, place: Path, stamp: Stat) -> str | None: ...
+    from gitsession.index.catalogue import Stat
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +36,11 @@ class Imports:
     """What one command takes in. ``finish`` at its end, whatever happened."""
 
     def __init__(
-        self, store: Into, *, final: bool = False, dry_run: bool = False, logged: bool = True,
+        self, agents: AgentSessions, *, final: bool = False, dry_run: bool = False, logged: bool = True,
         histories: bool = True,
     ) -> None:  # fmt: skip
-        """``logged``: as a command of the user's, which `undo` takes back. ``histories``: see ``Store.take_in``."""
-        self.store = store
+        """``logged``: as a command of the user's, which `undo` takes back. ``histories``: see ``import_session``."""
+        self.agents = agents
         self.dry_run = dry_run
         self.done: list[tuple[Path, str, BroughtIn]] = []
         self.failed: list[Failure] = []
@@ -77,7 +58,7 @@ class Imports:
         self.behind: list[dict[str, str]] = []
         """In a dry run: what goes on from a session that would be taken in before it."""
         # As it is now: bringing it up to date after every file would cost more than the files.
-        self._catalogue = store.catalogue()
+        self._catalogue = agents.opened.catalogues.get()
 
     def take(self, path: Path, format: Format | None = None, *, named: bool = False) -> str | None:
         """All sessions at ``path``: one in a file, many in a database; the last one's id, ``None`` where none came in.
@@ -123,7 +104,7 @@ class Imports:
         self.take_what_waits()
         for failure in self.failed[before:]:
             raise failure.error
-        catalogue = self.store.catalogue()
+        catalogue = self.agents.opened.catalogues.get()
         row = catalogue.session(sid) if sid and source_id else None
         if row is not None and (row.source_id or "").startswith(f"{source_id}~"):
             return sid  # a second file with this id (decision 0033)
@@ -150,7 +131,7 @@ class Imports:
 
     def finish(self) -> None:
         """The catalogue, up to date, remembers the files as they are."""
-        self.store.catalogue().remember(self._files)
+        self.agents.opened.catalogues.get().remember(self._files)
 
     def _one(self, found: Found, *, named: bool, within: bool) -> str | None:
         """One session; its id, ``None`` where it failed. ``within``: a database, which says when one has changed.
@@ -163,7 +144,7 @@ class Imports:
                 self.unchanged += 1
                 return seen
             taken = found.take()
-            handed = None if named else self.store.handed(found.format, taken, found.place, found.stamp)
+            handed = None if named else self.agents.find_handover(found.format, taken, found.place, found.stamp)
             if handed is not None:
                 self.unchanged += 1
                 if within:
@@ -171,7 +152,7 @@ class Imports:
                 return handed
             source = taken.source
             self._ids[found.place] = id = source.segment or source.source_id
-            done = self.store.take_in(
+            done = self.agents.import_session(
                 found.format, taken, path=found.place, group=self._group, dry_run=self.dry_run,
                 logged=self._logged, histories=self._histories,
             )  # fmt: skip

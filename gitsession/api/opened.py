@@ -1,4 +1,4 @@
-"""An open store, as each part of the front door has it."""
+"""An open store, as its parts share it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gitsession.api.catalogues import Catalogues
 from gitsession.context.line import Memory
 from gitsession.discovery import projects
 from gitsession.errors import require
-from gitsession.index.catalogue import Catalogue, Row
+from gitsession.index.catalogue import Row
 from gitsession.index.here import Here, everybodys
 from gitsession.store.git_store import GitStore
 
@@ -21,29 +21,23 @@ def now_ms() -> int:
 
 
 class Opened:
-    """What is kept, what is known of it, and what the time is: what ``Store`` and its parts share."""
+    """The objects, the clock, the catalogs and the memory of a store, which ``Store`` and its parts share."""
 
     def __init__(self, objects: GitStore, clock: Callable[[], int] = now_ms) -> None:
         self.objects = objects
-        self._clock = clock
-        self._catalogues = Catalogues(objects)
-        self._memory = Memory()
+        self.clock = clock
+        self.catalogues = Catalogues(objects)
+        self.memory = Memory()
 
-    def sessions(self) -> list[Row]:
-        """The catalogue, the newest first."""
-        return self.catalogue().sessions()
-
-    def catalogue(self, *, fresh: bool = True) -> Catalogue:
-        """The derived index. For this thread only: a transaction of SQLite is its connection's.
-
-        ``fresh``: brought up to date, which looks at the whole of each session that has changed.
-        """
-        return self._catalogues.get(fresh=fresh)
-
-    def _row(self, address: str, cwd: str | None = None) -> Row:
-        """The session that ``address`` names, as ``Store.session`` says. Raises ``NotFound`` or ``Ambiguous``."""
+    def find(self, address: str, cwd: str | None = None) -> Row:
+        """Return the session that ``address`` names, as in ``Store.session``. Raises ``NotFound`` or ``Ambiguous``."""
         require(address, str, "an address of a session: a part of its id, '@' or '-'")
-        return self.catalogue().find(address, here_of(cwd) if address in ("@", "-") else None)
+        return self.catalogues.get().find(address, here_of(cwd) if address in ("@", "-") else None)
+
+    def forget(self) -> None:
+        """Close the catalogs and forget what contexts remember: objects were removed or rewritten."""
+        self.catalogues.close()
+        self.memory.clear()
 
 
 def here_of(cwd: str | None) -> Here:

@@ -1,46 +1,61 @@
-"""A store as a program sees it. Every method is a line or two that calls down.
-
-What it does with agents' files, with other repositories and with what is to go stands in files of their own.
-"""
+"""A store, as a program uses it."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
+import secrets
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from gitsession import paths
-from gitsession.api.exchange import Exchanging
-from gitsession.api.opened import here_of, now_ms
-from gitsession.api.remotes import Syncing
-from gitsession.api.removal import Leaving
+from gitsession.api.agents import AgentSessions
+from gitsession.api.opened import Opened, here_of, now_ms
 from gitsession.api.session import Session
-from gitsession.discovery import projects
-from gitsession.errors import GitSessionError
+from gitsession.discovery import discover, projects, sources
+from gitsession.errors import GitSessionError, Malformed, NotFound, require
+from gitsession.exporting import export_session, session_files
+from gitsession.exporting.export_session import SentOut
+from gitsession.formats import FORMATS
 from gitsession.git import process
+from gitsession.importing.import_session import BroughtIn
 from gitsession.index import search
+from gitsession.index.catalogue import Catalogue, Row
 from gitsession.index.here import is_of
+from gitsession.index.names import marks_of
 from gitsession.index.search import Hit
 from gitsession.live import follow as following
+from gitsession.live import spool
 from gitsession.live.follow import News
 from gitsession.sessions import operation_log, session_ids
 from gitsession.sessions import session as sessions
-from gitsession.sessions.operation_log import Operation, UndoScope, Verb
-from gitsession.store import create
+from gitsession.sessions.node import Node
+from gitsession.sessions.operation_log import Operation, UndoScope, Verb, Written
+from gitsession.sessions.revealed import Shown
+from gitsession.store import create, refs
 from gitsession.store.git_store import Durability, GitStore
 from gitsession.store.maintenance import Maintained, is_due, maintain
 
 if TYPE_CHECKING:
+    from gitsession.api.archive import ArchivedSessions
+    from gitsession.api.purges import Purges
+    from gitsession.api.remotes import Remotes
+    from gitsession.api.secrets import StoredSecrets
+    from gitsession.api.trash import Trash
+    from gitsession.archive.retention import Expired, Retention
     from gitsession.checkpoints.rewinding import Rewound
     from gitsession.git.engine import StoreRepository
+    from gitsession.live.ingesting import Drained
     from gitsession.repair.repair import Repaired
     from gitsession.store.interface import Transaction
     from gitsession.sync.syncing import SyncReport
     from gitsession.sync.transport import Talk
     from gitsession.verify.findings import Report
+    from gitsession.workspace.root import Root
 
 
 def default_path(given: str | None = None) -> Path:
@@ -48,20 +63,62 @@ def default_path(given: str | None = None) -> Path:
     return paths.store_path(given, os.environ, Path.home(), process.user_setting)
 
 
-class Store(Exchanging, Syncing, Leaving):
+class Store:
     """A store of sessions: ``Store.open()`` for the user's own, ``Store.create(path)`` for another.
 
-    Synchronous and safe to share between threads; close it, or use it in a ``with``.
+    Synchronous and safe to share between threads; close it, or use it in a ``with``. What not every program needs is in
+    its parts: ``remotes``, ``trash``, ``archive``, ``purges``, ``secrets`` and ``agents``.
     """
 
     def __init__(self, objects: GitStore, clock: Callable[[], int] = now_ms, *, tends: bool = True) -> None:
         """Use ``open`` or ``create``."""
-        super().__init__(objects, clock)
+        self.objects = objects
+        self._opened = Opened(objects, clock)
+        self.agents = AgentSessions(self._opened)  # not made later: it remembers what this handle imported
         if create.is_partial(objects.git_dir):
             from gitsession.sync import promised
 
             promised.follow(objects)
         self._tends = tends
+
+    # ---- parts, each loaded when it is first used
+
+    @functools.cached_property
+    def remotes(self) -> Remotes:
+        """Other repositories that sessions are synced with."""
+        from gitsession.api.remotes import Remotes
+
+        return Remotes(self._opened)
+
+    @functools.cached_property
+    def trash(self) -> Trash:
+        """Sessions that were removed and can be restored."""
+        from gitsession.api.trash import Trash
+
+        return Trash(self._opened)
+
+    @functools.cached_property
+    def archive(self) -> ArchivedSessions:
+        """Old sessions, kept whole behind one ref."""
+        from gitsession.api.archive import ArchivedSessions
+
+        return ArchivedSessions(self._opened)
+
+    @functools.cached_property
+    def purges(self) -> Purges:
+        """Removal for good."""
+        from gitsession.api.purges import Purges
+
+        return Purges(self._opened)
+
+    @functools.cached_property
+    def secrets(self) -> StoredSecrets:
+        """Secrets in what is stored: search and redaction."""
+        from gitsession.api.secrets import StoredSecrets
+
+        return StoredSecrets(self._opened)
+
+    # ---- opening
 
     @classmethod
     def open(
@@ -87,7 +144,7 @@ class Store(Exchanging, Syncing, Leaving):
         objects = GitStore.open(path, durability=durability, flush_on_close=flush_on_close, damaged=damaged)
         store = cls(objects, clock, tends=flush_on_close)
         if not damaged and create.is_purge_pending(path):
-            store._settle_quietly()
+            store._settle()
         return store
 
     @classmethod
@@ -124,7 +181,8 @@ class Store(Exchanging, Syncing, Leaving):
         """A session that begins with its first user message. ``cwd``: the folder it is held in."""
         here = None if cwd is None else os.path.abspath(cwd)
         project = None if here is None else projects.identity_of(Path(here))
-        return self._front(sessions.Session.new(self.objects, agent, here, self._clock, project))
+        session = sessions.Session.new(self.objects, agent, here, self._opened.clock, project)
+        return Session(self._opened, session)
 
     def session(self, address: str, *, cwd: str | None = None) -> Session:
         """The session that ``address`` names: a unique part of its id, ``<agent>:<source id>``, ``@``, ``-``.
@@ -133,11 +191,32 @@ class Store(Exchanging, Syncing, Leaving):
         is none, the newest of its project; then the newest held above that. ``-`` is the one before it.
         Raises ``NotFound`` or ``Ambiguous``.
         """
-        row = self._row(address, cwd)
-        return self._front(sessions.Session.open(self.objects, row.sid, self._clock, row.active, view=row.view))
+        row = self._opened.find(address, cwd)
+        found = sessions.Session.open(self.objects, row.sid, self._opened.clock, row.active, view=row.view)
+        return Session(self._opened, found)
 
-    def _front(self, session: sessions.Session) -> Session:
-        return Session(self.objects, self._catalogues, self._memory, session)
+    def sessions(self) -> list[Row]:
+        """List the sessions, the newest first."""
+        return self.catalogue().sessions()
+
+    def catalogue(self, *, fresh: bool = True) -> Catalogue:
+        """Return the derived index. For this thread only: a transaction of SQLite is its connection's.
+
+        ``fresh``: brought up to date, which looks at the whole of each session that has changed.
+        """
+        return self._opened.catalogues.get(fresh=fresh)
+
+    def expired(self, rules: Retention) -> list[Expired]:
+        """Select sessions to put into the trash or the archive, by rules, the newest first."""
+        from gitsession.archive import retention
+
+        catalogue = self.catalogue()
+
+        def labels(sid: str) -> set[str]:
+            return {mark.value for mark in marks_of(catalogue.db, sid) if mark.what == "label" and mark.value}
+
+        rows = catalogue.sessions()
+        return retention.chosen(rows, rules, labels=labels, size=lambda sid: retention.size_of(self.objects, sid))
 
     def search(
         self, query: str, *, agent: str = "", project: str = "", role: str = "", since_ms: int = 0, most: int = 20
@@ -162,6 +241,78 @@ class Store(Exchanging, Syncing, Leaving):
         nothing gives ``None``. No thread runs for it. What agents' hooks have left comes when it is taken in.
         """
         return following.follow(self.objects, every=every, idle=idle)
+
+    # ---- files of agents
+
+    def import_file(
+        self, path: str | Path, *, agent: str = "", final: bool = False, dry_run: bool = False
+    ) -> list[BroughtIn]:
+        """Import the session at ``path``, or all sessions of a database; again whenever it has changed.
+
+        ``agent``: whose it is, where it does not show. ``final``: the file is closed, take what follows its last line
+        end too. Raises ``NotFound`` where no agent wrote it, ``Malformed``, ``NoBase`` where it goes on from a session
+        that is not here, ``Refused``, ``Corrupt``, ``Unavailable``, ``OSError``; what came before it in a database is
+        imported then.
+        """
+        if agent and agent not in FORMATS:
+            raise NotFound(f"no agent {agent!r}", hint=f"there are {', '.join(FORMATS)}")
+        path = Path(path)
+        if path.exists() and not path.is_file():
+            raise Malformed("not a regular file", where=str(path), hint="name the files in a folder, one by one")
+        group = secrets.token_hex(8)
+        done = [
+            self.agents.import_session(found.format, found.take(), path=found.place, group=group, dry_run=dry_run)
+            for found in sources.at(path, FORMATS[agent] if agent else None, final=final)
+        ]
+        if not done:
+            raise discover.unrecognized(path)
+        return done
+
+    def export(
+        self,
+        sid: str,
+        at: Node | None = None,
+        *,
+        to: str | None = None,
+        as_it_came: bool = False,
+        with_secrets: bool = False,
+    ) -> SentOut:
+        """Return the session as a file of the agent ``to``, by default its own; ``at``: only the line that ends there.
+
+        The agent's own lines are as it wrote them, and what was made here follows; ``as_it_came``: without it. Other
+        files that the agent has of the session, and those that it goes on from, are in ``SentOut.beside``.
+        Secrets are placeholders, which ``SentOut.hidden`` counts; ``with_secrets``: only those that are not here are.
+        Raises ``Refused`` and ``Corrupt``.
+        """
+        require(at, Node | None, "an entry, as session.resolve('leaf') returns")
+        shown = Shown(self.objects, reveals=with_secrets)
+        sent = export_session.home(shown, sid, at) if as_it_came else export_session.send(shown, sid, to, at)
+        bases = session_files.bases(shown, sent.agent, sent.data, self.agents.find)
+        whole = [*bases, *(session_files.others(shown, sent.agent, sid, sent.data) if at is None else ())]
+        beside = {file.name: file.data for file in reversed(whole)}
+        return replace(sent, beside=tuple(sorted(beside.items()))).from_store(shown)
+
+    def drain(self, *, wait_seconds: float = 0.0) -> Drained:
+        """Import what agents' hooks have spooled: sessions as far as their files go, and checkpoints (docs/live.md).
+
+        ``wait_seconds``: how long to wait for another process that does it. Raises ``Unavailable``.
+        """
+        from gitsession.api.imports import Imports
+        from gitsession.live import ingesting
+
+        if not spool.waiting(os.fspath(self.objects.git_dir)):
+            return ingesting.Drained()
+        imports = Imports(self.agents, logged=False, histories=False)  # hooks look for themselves, and know more
+
+        def take_in(agent: str, source_id: str, file: str) -> str | None:
+            return imports.follow(agent, source_id, file, Path.home(), os.environ)
+
+        try:
+            return ingesting.drain(
+                self.objects, take_in, home=Path.home(), clock=self._opened.clock, wait_seconds=wait_seconds
+            )
+        finally:
+            imports.finish()
 
     # ---- the store as a whole
 
@@ -190,13 +341,25 @@ class Store(Exchanging, Syncing, Leaving):
         self, verb: Verb, workspace: str | Path | None, session: str | None, project: str | Path | None
     ) -> Rewound:
         from gitsession.api import scopes, workspaces
+        from gitsession.checkpoints import undoing
 
         scope: UndoScope = operation_log.anywhere
         if session is not None:
-            scope = scopes.of_session(session if session_ids.is_one(session) else self._row(session).sid)
+            scope = scopes.of_session(session if session_ids.is_one(session) else self._opened.find(session).sid)
         elif project is not None:
             scope = scopes.of_folder(self.objects, self.sessions(), here_of(os.fspath(project)))
-        return workspaces.take_next(self.objects, self._catalogues, verb, self._clock, workspace, scope)
+
+        def open_root(files: Written) -> Root:
+            return workspaces.open_root(
+                self._opened, files.session, workspace, recorded=files.workspace, writes=True
+            )
+
+        def open_session(sid: str) -> sessions.Session:
+            return sessions.Session.open(self.objects, sid, self._opened.clock)
+
+        return undoing.take_next(
+            self.objects, verb, self._opened.clock, open_root=open_root, open_session=open_session, scope=scope
+        )
 
     def repository(self, transaction: Transaction | None = None) -> StoreRepository:
         """Return a ``pygit2.Repository`` of this store for the thread that asks: one per thread (docs/git.md).
@@ -233,16 +396,28 @@ class Store(Exchanging, Syncing, Leaving):
         """
         if notices and (quick or sample is not None or max_seconds is not None):
             raise ValueError("notices are of all there is: neither quick, nor of a sample or a limit of time")
-        from gitsession.api import maintenance
+        from gitsession.verify import session_check, store_check
+        from gitsession.workspace.names import tree_refusal
 
-        return maintenance.verify(
+        if sid is not None:
+            create.check_readable(self.objects.git_dir)
+            report = session_check.verify(
+                self.objects, sid, sample=sample, max_seconds=max_seconds, refuse=tree_refusal, notices=notices
+            )
+            report.problems[:0] = store_check.files_of_refs(self.objects)
+            return report
+        # A catalogue of its own, as it was left: bringing it up to date would read what is to be checked.
+        with contextlib.closing(Catalogue(self.objects.git_dir)) as catalogue:
+            seen = catalogue.last_seen_refs()
+        return store_check.verify(
             self.objects,
-            sid,
+            seen=seen,
             sample=sample,
             max_seconds=max_seconds,
             quick=quick,
+            refuse=tree_refusal,
             notices=notices,
-            now_ms=self._clock(),
+            now_ms=self._opened.clock(),
         )
 
     def repair(self, sources: Sequence[str | Path] = (), *, dry_run: bool = False) -> Repaired:
@@ -251,13 +426,22 @@ class Store(Exchanging, Syncing, Leaving):
         ``sources``: repositories, session files or URLs to take lost objects from, before the alternates, the agents'
         own files that were imported, and the remotes. ``dry_run``: only say what would be done.
         """
-        from gitsession.api import maintenance
+        from tempfile import TemporaryDirectory
 
-        return maintenance.repair(self.objects, sources, dry_run=dry_run)
+        from gitsession.repair import donors
+        from gitsession.repair import repair as healing
+
+        git_dir = self.objects.git_dir
+        with contextlib.closing(Catalogue(git_dir)) as catalogue, TemporaryDirectory(prefix="gitsession-") as place:
+            known = catalogue.last_seen_refs()
+            asked = [donors.named(str(source), Path(place) / f"named-{n}") for n, source in enumerate(sources)]
+            asked += [*donors.alternates(git_dir), donors.AgentFiles(catalogue), donors.Beginning()]
+            asked += donors.remotes(git_dir, Path(place))
+            return healing.repair(self.objects, asked, seen=known.items(), dry_run=dry_run)
 
     def maintain(self) -> Maintained:
         """Merge packs, pack refs, clean up after killed processes; purge what plain git brought back."""
-        self.settle_purges(thorough=True)
+        self.purges.settle(thorough=True)
         return maintain(self.objects)
 
     def flush(self) -> None:
@@ -267,12 +451,18 @@ class Store(Exchanging, Syncing, Leaving):
     def close(self) -> None:
         """Hand over to git and let go. Idempotent. Where many packs have gathered, they are merged."""
         if self._tends and not self.objects.is_closed:
-            self._settle_quietly()
-        self._catalogues.close()
+            self._settle()
+        self._opened.catalogues.close()
         if self._tends and is_due(self.objects):
             with contextlib.suppress(GitSessionError):  # without git the packs can wait
                 maintain(self.objects)
         self.objects.close()
+
+    def _settle(self) -> None:
+        """Purge again what came back, if that is possible now; the next process that opens the store tries again."""
+        with contextlib.suppress(GitSessionError, OSError):
+            if not self.objects.read_only and self.objects.ref(refs.TOMBSTONES) is not None:
+                self.purges.settle()
 
     def __enter__(self) -> Self:
         return self

@@ -48,7 +48,7 @@ def purge(store: Store) -> Iterator[Check]:
     if not create.is_purge_pending(store.objects.git_dir):
         return
     try:
-        store.settle_purges()
+        store.purges.settle()
         yield Check("purge", "one that had not ended has ended now", is_note=True)
     except GitSessionError as error:
         mend = error.hint or "mend that: the next command that opens the store goes on with it"
@@ -88,7 +88,7 @@ def _remotes(store: Store) -> Iterator[Check]:
     for remote in known:
         what = f"remote {remote.name}"
         try:
-            there = store.standing(remote)
+            there = store.remotes.status(remote)
         except GitSessionError as error:
             yield Check(what, str(error), error.hint or "`gitsession verify` finds what is damaged")
             continue

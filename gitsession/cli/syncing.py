@@ -78,7 +78,7 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="List the sessions
 
 def tell_plan(app: App, remote: str, *, as_json: bool) -> int:
     """List the sessions that a push would send, by project; the exit code."""
-    plan = app.store().plan_push(remote)
+    plan = app.store().remotes.plan_push(remote)
     if as_json:
         sessions = [{"session": row.sid, "project": row.project, "agent": row.agent} for row in plan.sessions]
         emit("push-plan", {"remote": plan.remote, "sessions": sessions, "archived": list(plan.archived)})
@@ -98,7 +98,7 @@ def ask_first(app: App, name: str, *, consent: bool) -> None:
     """
     if consent:
         return
-    plan = app.store().plan_push(name)
+    plan = app.store().remotes.plan_push(name)
     if not plan.is_first or not (plan.sessions or plan.archived):
         return
     is_alone = sys.stdin is None or not sys.stdin.isatty()

@@ -12,13 +12,22 @@ import pytest
 
 import gitsession
 from gitsession import Message, Session, Store
-from gitsession.api.purges import Trashed
-from gitsession.api.redacting import Redaction
+from gitsession.api.agents import AgentSessions
+from gitsession.api.archive import ArchivedSessions
+from gitsession.api.compaction import SessionCompaction
+from gitsession.api.files import SessionFiles
+from gitsession.api.purges import Purges
+from gitsession.api.remotes import Remotes
+from gitsession.api.secrets import Redaction, StoredSecrets
+from gitsession.api.trash import Trash, Trashed
 from gitsession.archive.retention import Expired, Retention
 from gitsession.checkpoints.at import FileChange, Files
 from gitsession.checkpoints.capturing import Phase
 from gitsession.checkpoints.planning import RewindPlan, What
 from gitsession.checkpoints.rewinding import Rewound
+from gitsession.compaction.summary import Summarizer
+from gitsession.compaction.value import Plan
+from gitsession.compaction.writing import Writing
 from gitsession.git.engine import StoreRepository
 from gitsession.index.catalogue import Catalogue, Stat
 from gitsession.live.ingesting import Drained
@@ -38,9 +47,11 @@ from gitsession.workspace.patches import FilePatch
 INNER = {Catalogue, Stat}
 """What commands alone ask for: derived, and free to change with every release."""
 
+PARTS = (AgentSessions, ArchivedSessions, Purges, Remotes, SessionCompaction, SessionFiles, StoredSecrets, Trash)
+
 OFFERED = {
-    f"{offers.__name__}.{name}": offer.fget if isinstance(offer, property) else offer
-    for offers in (Session, Store)
+    f"{offers.__name__}.{name}": getattr(offer, "fget", None) or getattr(offer, "func", offer)
+    for offers in (Session, Store, *PARTS)
     for name, offer in inspect.getmembers(offers)
     if not name.startswith("_")
 }
@@ -51,6 +62,7 @@ LATER = {
 LATER |= {each.__name__: each for each in (FoundSecret, RedactedExport, Redaction, SecretSearch)}
 LATER |= {each.__name__: each for each in (Expired, Purged, PurgePlan, Repaired, Report, Retention, Standing, Trashed)}
 LATER |= {each.__name__: each for each in (FilePatch, StoreRepository, Transaction)}
+LATER |= {each.__name__: each for each in (*PARTS, Plan, Summarizer, Writing)}
 LATER |= {"Phase": Phase, "Stat": Stat, "What": What}
 """What methods name and their modules load only when they are called."""
 
@@ -94,8 +106,8 @@ def test_what_type_checkers_read_is_what_there_is() -> None:
 
 
 TAKES: dict[str, tuple[Callable[[Session, Store, typing.Any], object], str]] = {
-    "rewind": (lambda session, _, wrong: session.rewind(wrong), r"a plan, as in .*plan_rewind\(entry\)"),
-    "plan_rewind": (lambda session, _, wrong: session.plan_rewind(wrong), "an address such as 'leaf', or an entry"),
+    "rewind": (lambda session, _, wrong: session.files.rewind(wrong), r"a plan, as in .*plan_rewind\(entry\)"),
+    "plan_rewind": (lambda session, _, wrong: session.files.plan_rewind(wrong), "an address such as 'leaf'"),
     "context": (lambda session, _, wrong: session.context(wrong), "an address such as 'leaf', or an entry"),
     "label": (lambda session, _, wrong: session.label("leaf", wrong), "a text"),
     "rename": (lambda session, _, wrong: session.rename(wrong), "a text"),
@@ -103,7 +115,7 @@ TAKES: dict[str, tuple[Callable[[Session, Store, typing.Any], object], str]] = {
     "switch": (lambda session, _, wrong: session.switch(wrong), "the name of a branch"),
     "append": (lambda session, _, wrong: session.append(wrong), "an entry such as"),
     "session": (lambda _, store, wrong: store.session(wrong), "an address of a session"),
-    "purge": (lambda _, store, wrong: store.purge(wrong), r"a plan, as store\.plan_purge"),
+    "purge": (lambda _, store, wrong: store.purges.apply(wrong), r"a plan, as store\.purges\.plan"),
 }
 
 
@@ -125,6 +137,6 @@ def test_an_address_in_place_of_an_entry_is_refused(form: str, tmp_path: Path) -
         session = store.new_session(agent="pi")
         session.append(Message.user("hi"))
         with pytest.raises(TypeError, match=r"expected an entry, as session\.resolve\('leaf'\) returns, not str"):
-            getattr(store, form)(session.id, "leaf")
-        with pytest.raises(TypeError, match=r"expected a plan, as session\.plan_compaction\(\) returns, not str"):
+            getattr(store if form == "export" else store.agents, form)(session.id, "leaf")
+        with pytest.raises(TypeError, match=r"expected a plan, as session\.compaction\.plan\(\) returns, not str"):
             session.compact("leaf")  # type: ignore[arg-type]

@@ -71,11 +71,11 @@ def test_a_session_that_the_catalogue_no_longer_lists_is_still_of_its_project(
     held_in(store, tmp_path / "other")
     verb = store.undo
     if command == "remove":
-        store.remove(session.id)
+        store.trash.put(session.id)
     elif command == "fork":
         session.fork()
     else:
-        store.bring_in(pi, pi_file(*talk("a"), cwd=str(tmp_path / "one")))
+        store.agents.import_data(pi, pi_file(*talk("a"), cwd=str(tmp_path / "one")))
     before = len(store.sessions())
     if command != "remove":
         store.undo(project=tmp_path / "one")
@@ -89,7 +89,7 @@ def test_a_session_that_the_catalogue_no_longer_lists_is_still_of_its_project(
 def test_a_command_that_changed_sessions_elsewhere_too_is_refused_here(store: Store, tmp_path: Path):
     for number, name in enumerate(("one", "other")):
         (tmp_path / name).mkdir()
-        store.bring_in(pi, pi_file(*talk("a"), id=f"s{number}", cwd=str(tmp_path / name)), group="together")
+        store.agents.import_data(pi, pi_file(*talk("a"), id=f"s{number}", cwd=str(tmp_path / name)), group="together")
     with pytest.raises(Refused, match="elsewhere too") as refused:
         store.undo(project=tmp_path / "one")
     assert "--any" in (refused.value.hint or "")

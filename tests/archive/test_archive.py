@@ -433,11 +433,11 @@ def test_a_chosen_branch_leaves_no_symbolic_ref_that_leads_nowhere(stores, place
     made.switch("side")
     if leave == "rm":
         with Store(store, tends=False) as opened:
-            opened.remove(made.id)
+            opened.trash.put(made.id)
             store.flush()
             assert verify(store).problems == []
             assert_git_agrees(store)
-            opened.restore(made.id)
+            opened.trash.restore(made.id)
             assert store.ref(refs.active(made.id)) == refs.symbolic(refs.leaf(made.id, "side"))
         return
     if leave == "settle":

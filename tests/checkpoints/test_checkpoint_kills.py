@@ -93,5 +93,5 @@ def taken_back(scene: Scene) -> dict[str, str]:
     folder = scene.place / "work"
     with scene.store() as store:
         session = store.session(store.sessions()[0].sid)
-        session.rewind(session.plan_rewind("leaf", "files", workspace=folder))
+        session.files.rewind(session.files.plan_rewind("leaf", "files", workspace=folder))
     return {os.fsdecode(path): data.decode() for path, (_, data) in snapshot(folder).items() if path != b"ignored"}

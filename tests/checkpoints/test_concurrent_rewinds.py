@@ -31,7 +31,7 @@ def folder(tmp_path):
 def call(session: Session, folder: Path, **files: str | None) -> Node:
     """A call that writes ``files`` (``None``: takes them away); the entry that it can be taken back to."""
     place = session.append(Message.user("do it"))
-    with session.checkpoint(folder, call="call"):
+    with session.files.checkpoint(folder, call="call"):
         for name, content in files.items():
             if content is None:
                 take_away(folder / f"{name}.txt")
@@ -65,11 +65,11 @@ def test_a_rewind_of_another_session_waits_until_the_first_is_done_and_each_take
 
     monkeypatch.setattr(place_file.Ready, "put", put_slowly)
     with ThreadPoolExecutor(2) as threads, Store.open(store.objects.git_dir) as other:
-        one = threads.submit(first.rewind, first.plan_rewind(places[0], workspace=folder))
+        one = threads.submit(first.files.rewind, first.files.plan_rewind(places[0], workspace=folder))
         assert in_the_middle.wait(60)
         beside = other.session(second.id)
-        plan = beside.plan_rewind(places[1], workspace=folder)
-        two = threads.submit(beside.rewind, plan)
+        plan = beside.files.plan_rewind(places[1], workspace=folder)
+        two = threads.submit(beside.files.rewind, plan)
         waits.set()
         assert (became(one.result(60)), became(two.result(60))) == ({"a.txt": "written"}, {"b.txt": "written"})
     assert held[0][b"b.txt"] == changed[b"b.txt"]
@@ -83,26 +83,27 @@ def test_a_rewind_of_another_session_waits_until_the_first_is_done_and_each_take
 def test_of_a_file_that_two_sessions_wrote_one_after_the_other_the_later_goes_back_first(store, folder):
     first, second = talk(store, folder), talk(store, folder)
     places = call(first, folder, a="two\n"), call(second, folder, a="three\n")
-    plans = first.plan_rewind(places[0], workspace=folder), second.plan_rewind(places[1], workspace=folder)
-    assert became(first.rewind(plans[0])) == {"a.txt": "left"}
-    assert became(second.rewind(plans[1])) == {"a.txt": "written"}
+    plans = first.files.plan_rewind(places[0], workspace=folder), second.files.plan_rewind(places[1], workspace=folder)
+    assert became(first.files.rewind(plans[0])) == {"a.txt": "left"}
+    assert became(second.files.rewind(plans[1])) == {"a.txt": "written"}
     assert (folder / "a.txt").read_text() == "two\n"
-    assert became(first.rewind(first.plan_rewind(places[0], "files", workspace=folder))) == {"a.txt": "written"}
+    plan = first.files.plan_rewind(places[0], "files", workspace=folder)
+    assert became(first.files.rewind(plan)) == {"a.txt": "written"}
     assert (folder / "a.txt").read_text() == "one\n"
 
 
 def test_what_a_call_that_still_runs_has_written_stays(store, folder):
     session = talk(store, folder)
     place = call(session, folder, a="two\n", b="bee two\n")
-    with session.checkpoint(folder, call="runs"):
+    with session.files.checkpoint(folder, call="runs"):
         put(folder, "a.txt", "the call's\n")
         put(folder, "new.txt", "the call's\n")
-        done = session.rewind(session.plan_rewind(place, "files", workspace=folder))
+        done = session.files.rewind(session.files.plan_rewind(place, "files", workspace=folder))
         assert became(done) == {"a.txt": "left", "b.txt": "written"}
         put(folder, "late.txt", "the call's\n")
     written = {b"a.txt", b"new.txt", b"late.txt"}
     assert {name for name, kept in snapshot(folder).items() if kept[1] == b"the call's\n"} == written
-    assert session.plan_rewind(place, "files", workspace=folder).is_empty
+    assert session.files.plan_rewind(place, "files", workspace=folder).is_empty
     store.undo(folder)
     assert (folder / "b.txt").read_text() == "bee two\n"
     assert {name for name, kept in snapshot(folder).items() if kept[1] == b"the call's\n"} == written
@@ -112,10 +113,10 @@ def test_what_another_sessions_rewind_did_while_a_call_ran_is_not_taken_for_the_
     first, second = talk(store, folder), talk(store, folder)
     place = call(first, folder, a="two\n")
     asked = second.append(Message.user("do it"))
-    with second.checkpoint(folder, call="runs"):
+    with second.files.checkpoint(folder, call="runs"):
         put(folder, "b.txt", "second's\n")
-        first.rewind(first.plan_rewind(place, "files", workspace=folder))
-    assert became(second.rewind(second.plan_rewind(asked, "files", workspace=folder))) == {
+        first.files.rewind(first.files.plan_rewind(place, "files", workspace=folder))
+    assert became(second.files.rewind(second.files.plan_rewind(asked, "files", workspace=folder))) == {
         "a.txt": "left",
         "b.txt": "written",
     }
@@ -129,7 +130,7 @@ def test_an_undo_while_which_something_else_happens_is_refused_and_all_is_as_it_
     session = talk(store, folder)
     place = call(session, folder, a="two\n", b=None)
     changed = snapshot(folder)
-    session.rewind(session.plan_rewind(place, workspace=folder))
+    session.files.rewind(session.files.plan_rewind(place, workspace=folder))
     rewound = snapshot(folder)
     real = place_file.Ready.put
 

@@ -116,7 +116,7 @@ class Rewinding(RuleBasedStateMachine):
         node = self.session.append(Message.assistant(f"call {self.calls}"))
         self._remember(node)
         before = snapshot(self.folder)
-        with self.session.checkpoint(self.folder, call=f"c{self.calls}"):
+        with self.session.files.checkpoint(self.folder, call=f"c{self.calls}"):
             for edit in edits:
                 self.edits.apply(edit)
         self.by_session |= _differing(before, snapshot(self.folder))
@@ -134,8 +134,8 @@ class Rewinding(RuleBasedStateMachine):
     def rewind_to_any_entry(self, which: int, undo: bool, redo: bool) -> None:
         node = self.nodes[which % len(self.nodes)]
         before = snapshot(self.folder)
-        plan = self.session.plan_rewind(node, workspace=self.folder)
-        done = self.session.rewind(plan)
+        plan = self.session.files.plan_rewind(node, workspace=self.folder)
+        done = self.session.files.rewind(plan)
         after = snapshot(self.folder)
         self._check(node, before, after)
         if self.told is not None:

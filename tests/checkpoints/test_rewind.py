@@ -38,7 +38,7 @@ def turn(session: Session, folder: Path, *edits: tuple[str, str | None], said: s
     session.append(Message.user(said))
     call = ToolCall(f"call-{len(session.line())}", "bash", {})
     session.append(Message.assistant([text("I will."), call]))
-    with session.checkpoint(folder, call=call.id):
+    with session.files.checkpoint(folder, call=call.id):
         for name, content in edits:
             if content is None:
                 take_away(folder / name)
@@ -65,7 +65,7 @@ def test_files_and_conversation_go_back_together(store, folder):
     place = session.leaf
     turn(session, folder, ("a.txt", "two\n"), ("src/b.txt", None), ("new/c.txt", "see\n"))
     old = session.branch_name
-    done = session.rewind(session.plan_rewind(place))
+    done = session.files.rewind(session.files.plan_rewind(place))
     assert snapshot(folder) == before
     assert not (folder / "new").exists(), "a folder that the session made goes when it is empty"
     assert what_became(done) == {"a.txt": "written", "src/b.txt": "written", "new/c.txt": "removed"}
@@ -76,16 +76,16 @@ def test_files_and_conversation_go_back_together(store, folder):
 def test_an_address_in_place_of_a_plan_is_refused(store, folder):
     session = talk(store, folder)
     with pytest.raises(TypeError, match=r"plan_rewind\(entry\)"):
-        session.rewind("leaf")
+        session.files.rewind("leaf")
 
 
 def test_the_words_of_a_user_message_come_back_for_editing(store, folder):
     session = talk(store, folder)
     turn(session, folder, ("a.txt", "two\n"))
     asked = session.append(Message.user("now the other thing, please\nand quickly"))
-    plan = session.plan_rewind(asked)
+    plan = session.files.plan_rewind(asked)
     assert plan.prompt == "now the other thing, please\nand quickly"
-    assert session.rewind(plan).prompt == plan.prompt
+    assert session.files.rewind(plan).prompt == plan.prompt
     assert words(session)[-1] == "tool bash: 1 line"
     assert (folder / "a.txt").read_text() == "two\n", "what was done before it was said stays"
 
@@ -94,7 +94,7 @@ def test_an_answer_stays_and_what_its_calls_did_goes(store, folder):
     session = talk(store, folder)
     turn(session, folder, ("a.txt", "two\n"))
     answer = session.resolve("leaf~1")
-    done = session.rewind(session.plan_rewind(answer))
+    done = session.files.rewind(session.files.plan_rewind(answer))
     assert (folder / "a.txt").read_text() == "one\n"
     assert done.prompt is None
     assert session.leaf == answer
@@ -105,10 +105,10 @@ def test_the_old_branch_stays_and_can_be_gone_back_to(store, folder):
     turn(session, folder, ("a.txt", "two\n"))
     last = turn(session, folder, ("a.txt", "three\n"), ("d.txt", "dee\n"))
     after = snapshot(folder)
-    session.rewind(session.plan_rewind("leaf~3"))
+    session.files.rewind(session.files.plan_rewind("leaf~3"))
     turn(session, folder, ("a.txt", "four\n"), ("e.txt", "eee\n"), said="another way")
     assert (folder / "a.txt").read_text() == "four\n"
-    done = session.rewind(session.plan_rewind(last))
+    done = session.files.rewind(session.files.plan_rewind(last))
     assert done.branch == refs.MAIN
     assert snapshot(folder) == after
 
@@ -120,13 +120,13 @@ def test_what_the_user_changed_since_stays_and_is_told(store, folder):
     put(folder, "a.txt", "the user's\n")
     put(folder, "c.txt", "the user's\n")
     put(folder, "own.txt", "the user's\n")
-    plan = session.plan_rewind(place)
+    plan = session.files.plan_rewind(place)
     assert {change.path: change.action for change in plan.changes} == {
         "a.txt": "conflict",
         "c.txt": "leave",
         "src/b.txt": "write",
     }
-    session.rewind(plan)
+    session.files.rewind(plan)
     assert (folder / "a.txt").read_text() == (folder / "c.txt").read_text() == "the user's\n"
     assert (folder / "own.txt").read_text() == "the user's\n"
     assert (folder / "src/b.txt").read_text() == "bee\n"
@@ -140,7 +140,7 @@ def test_forced_it_takes_back_what_the_user_changed_in_those_files_and_undo_brin
     put(folder, "c.txt", "the user's\n")
     put(folder, "own.txt", "the user's\n")
     before = snapshot(folder)
-    session.rewind(session.plan_rewind(place, force=True))
+    session.files.rewind(session.files.plan_rewind(place, force=True))
     assert (folder / "a.txt").read_text() == "one\n"
     assert not (folder / "c.txt").exists()
     assert (folder / "own.txt").exists()
@@ -154,7 +154,7 @@ def test_what_the_user_changed_before_the_session_did_is_kept(store, folder):
     place = session.append(Message.user("wait"))
     put(folder, "a.txt", "the user's\n")
     turn(session, folder, ("a.txt", "the session's\n"))
-    session.rewind(session.plan_rewind(place))
+    session.files.rewind(session.files.plan_rewind(place))
     assert (folder / "a.txt").read_text() == "the user's\n"
 
 
@@ -164,7 +164,7 @@ def test_undo_brings_back_the_very_state_before_and_redo_the_one_after(store, fo
     turn(session, folder, ("a.txt", "two\n"), ("src/b.txt", None), ("new/c.txt", "see\n"))
     put(folder, "notes.md", "mine, changed\n")
     before, talked = snapshot(folder), words(session)
-    session.rewind(session.plan_rewind(place))
+    session.files.rewind(session.files.plan_rewind(place))
     after = snapshot(folder)
     store.undo()
     assert snapshot(folder) == before
@@ -178,23 +178,23 @@ def test_undo_brings_back_the_very_state_before_and_redo_the_one_after(store, fo
 def test_a_misspelled_part_is_not_taken_for_both(store, folder):
     session = talk(store, folder)
     with pytest.raises(InvalidName, match="files"):
-        session.plan_rewind("root", "fils")
+        session.files.plan_rewind("root", "fils")
 
 
 def test_a_link_that_no_undo_could_bring_back_stays_unless_forced(store, folder):
     session = talk(store, folder)
     place = session.leaf
-    with session.checkpoint(folder):
+    with session.files.checkpoint(folder):
         os.symlink("/etc/hostname", folder / "out")
         put(folder, "a.txt", "two\n")
     before = snapshot(folder)
-    plan = session.plan_rewind(place)
+    plan = session.files.plan_rewind(place)
     assert planned(plan)["out"].startswith("leave: a link to an absolute path"), "the plan says what will be"
-    assert what_became(session.rewind(plan)) == {"a.txt": "written", "out": "left"}
+    assert what_became(session.files.rewind(plan)) == {"a.txt": "written", "out": "left"}
     store.undo()
     assert snapshot(folder) == before
     session = session.on("main")
-    session.rewind(session.plan_rewind(place, force=True))
+    session.files.rewind(session.files.plan_rewind(place, force=True))
     assert not os.path.lexists(folder / "out")
 
 
@@ -202,16 +202,16 @@ def test_a_link_that_is_never_made_is_told_by_the_plan(store, folder):
     os.symlink("/etc/hostname", folder / "out")
     session = talk(store, folder)
     place = session.leaf
-    with session.checkpoint(folder):
+    with session.files.checkpoint(folder):
         take_away(folder / "out")
-    assert planned(session.plan_rewind(place)) == {"out": "leave: a link to an absolute path"}
+    assert planned(session.files.plan_rewind(place)) == {"out": "leave: a link to an absolute path"}
 
 
 def test_undo_leaves_what_was_changed_since_the_rewind(store, folder):
     session = talk(store, folder)
     place = session.leaf
     turn(session, folder, ("a.txt", "two\n"), ("c.txt", "see\n"))
-    session.rewind(session.plan_rewind(place))
+    session.files.rewind(session.files.plan_rewind(place))
     put(folder, "a.txt", "the user's\n")
     done = store.undo()
     assert what_became(done) == {"a.txt": "left", "c.txt": "written"}
@@ -222,7 +222,7 @@ def test_undo_is_refused_where_the_talk_went_on_and_no_file_is_touched(store, fo
     session = talk(store, folder)
     place = session.leaf
     turn(session, folder, ("a.txt", "two\n"))
-    session.rewind(session.plan_rewind(place))
+    session.files.rewind(session.files.plan_rewind(place))
     session.append(Message.user("on"))
     before = snapshot(folder)
     with pytest.raises(Refused):
@@ -235,7 +235,7 @@ def test_only_the_files(store, folder):
     place = session.leaf
     turn(session, folder, ("a.txt", "two\n"))
     talked, branch = words(session), session.branch_name
-    done = session.rewind(session.plan_rewind(place, "files"))
+    done = session.files.rewind(session.files.plan_rewind(place, "files"))
     assert (folder / "a.txt").read_text() == "one\n"
     assert (words(session), session.branch_name, done.prompt, done.moved) == (talked, branch, None, False)
     store.undo()
@@ -246,7 +246,7 @@ def test_only_the_conversation(store, folder):
     session = talk(store, folder)
     place = session.leaf
     turn(session, folder, ("a.txt", "two\n"))
-    session.rewind(session.plan_rewind(place, "conversation"))
+    session.files.rewind(session.files.plan_rewind(place, "conversation"))
     assert (folder / "a.txt").read_text() == "two\n"
     assert len(words(session)) == 1
     store.undo()
@@ -257,7 +257,7 @@ def test_after_an_undo_the_handle_of_the_rewind_raises_and_another_branch_is_at_
     session = talk(store, folder)
     place = session.leaf
     turn(session, folder, ("a.txt", "two\n"))
-    session.rewind(session.plan_rewind(place, "conversation"))
+    session.files.rewind(session.files.plan_rewind(place, "conversation"))
     store.undo()
     for read in (session.line, session.context, lambda: session.leaf, lambda: session.append(Message.user("on"))):
         with pytest.raises(NotFound, match="is gone"):
@@ -269,30 +269,30 @@ def test_what_was_there_when_a_talk_without_its_files_went_on_is_what_comes_back
     session = talk(store, folder)
     place = session.leaf
     turn(session, folder, ("a.txt", "two\n"))
-    session.rewind(session.plan_rewind(place, "conversation"))
+    session.files.rewind(session.files.plan_rewind(place, "conversation"))
     asked = session.append(Message.user("on from here"))
     turn(session, folder, ("a.txt", "three\n"))
     answered = session.append(Message.assistant("so"))
     turn(session, folder, ("a.txt", "four\n"))
-    session.rewind(session.plan_rewind(answered))
+    session.files.rewind(session.files.plan_rewind(answered))
     assert (folder / "a.txt").read_text() == "three\n"
     del asked
 
 
 def test_a_session_without_checkpoints_goes_back_in_its_conversation(store, folder):
     session = talk(store, folder, "hi", "more")
-    done = session.rewind(session.plan_rewind("leaf"))
+    done = session.files.rewind(session.files.plan_rewind("leaf"))
     assert (done.prompt, done.outcomes) == ("more", ())
     with pytest.raises(NotFound, match="no checkpoints"):
-        session.plan_rewind("leaf", "files", workspace=folder)
+        session.files.plan_rewind("leaf", "files", workspace=folder)
 
 
 def test_where_the_talk_is_already_there_is_nothing_to_do(store, folder):
     session = talk(store, folder)
     last = turn(session, folder, ("a.txt", "two\n"))
-    plan = session.plan_rewind(last)
+    plan = session.files.plan_rewind(last)
     assert plan.is_empty
-    assert not session.rewind(plan).moved
+    assert not session.files.rewind(plan).moved
     assert store.operations() == []
 
 
@@ -301,7 +301,7 @@ def test_a_plan_writes_nothing(store, folder):
     place = session.leaf
     turn(session, folder, ("a.txt", "two\n"))
     before, held = snapshot(folder), dict(store.objects.refs("refs/"))
-    session.plan_rewind(place)
+    session.files.plan_rewind(place)
     assert snapshot(folder) == before
     assert dict(store.objects.refs("refs/")) == held
 
@@ -314,7 +314,7 @@ def test_links_modes_and_binary_files_come_back_as_they_were(store, folder):
     before = snapshot(folder)
     session = talk(store, folder)
     place = session.leaf
-    with session.checkpoint(folder):
+    with session.files.checkpoint(folder):
         put(folder, "run.sh", "#!/bin/sh\n")
         put(folder, "link", "a file now")
         put(folder, "image.bin", b"\0")
@@ -323,7 +323,7 @@ def test_links_modes_and_binary_files_come_back_as_they_were(store, folder):
         put(folder, "src", "a file where a folder was")
     session.append(Message.assistant("done"))
     after = snapshot(folder)
-    session.rewind(session.plan_rewind(place))
+    session.files.rewind(session.files.plan_rewind(place))
     assert snapshot(folder) == before
     store.undo()
     assert snapshot(folder) == after
@@ -334,13 +334,13 @@ def test_of_permissions_only_what_git_keeps_of_them_comes_back(store, folder):
     place = session.leaf
     (folder / "a.txt").chmod(0o600)
     session.append(Message.user("do it"))
-    with session.checkpoint(folder, call="one"):
+    with session.files.checkpoint(folder, call="one"):
         (folder / "a.txt").write_text("two\n")
         put(folder, "secret.txt", "key\n")
         (folder / "secret.txt").chmod(0o600)
     old = os.umask(0o022)
     try:
-        session.rewind(session.plan_rewind(place, "files"))
+        session.files.rewind(session.files.plan_rewind(place, "files"))
         assert (folder / "a.txt").stat().st_mode & 0o777 == 0o600
         store.undo()
     finally:
@@ -356,7 +356,7 @@ def test_of_an_empty_folder_nobody_knows_whose_it_was(store, folder):
     place = session.leaf
     (folder / "empty").mkdir()
     turn(session, folder, ("empty/first.txt", "session's\n"))
-    session.rewind(session.plan_rewind(place, "files"))
+    session.files.rewind(session.files.plan_rewind(place, "files"))
     assert not (folder / "empty").exists()
     store.undo()
     assert (folder / "empty/first.txt").read_text() == "session's\n"
@@ -369,7 +369,7 @@ def test_what_another_session_did_in_the_folder_stays(store, folder):
     turn(theirs, folder, ("src/b.txt", "theirs\n"))
     turn(ours, folder, ("c.txt", "ours\n"))
     turn(theirs, folder, ("d.txt", "theirs\n"))
-    theirs.rewind(theirs.plan_rewind(place))
+    theirs.files.rewind(theirs.files.plan_rewind(place))
     assert (folder / "a.txt").read_text() == (folder / "c.txt").read_text() == "ours\n"
     assert (folder / "src/b.txt").read_text() == "bee\n"
     assert not (folder / "d.txt").exists()
@@ -378,12 +378,12 @@ def test_what_another_session_did_in_the_folder_stays(store, folder):
 def test_what_two_sessions_say_they_changed_at_one_time_is_neithers_to_take_back(store, folder):
     ours, theirs = talk(store, folder, "ours"), talk(store, folder, "theirs")
     place = ours.leaf
-    with ours.checkpoint(folder):
-        with theirs.checkpoint(folder):
+    with ours.files.checkpoint(folder):
+        with theirs.files.checkpoint(folder):
             put(folder, "c.txt", "theirs\n")
         put(folder, "a.txt", "ours\n")
     ours.append(Message.assistant("done"))
-    done = ours.rewind(ours.plan_rewind(place))
+    done = ours.files.rewind(ours.files.plan_rewind(place))
     assert what_became(done) == {"a.txt": "written", "c.txt": "left"}
     assert (folder / "c.txt").read_text() == "theirs\n"
 
@@ -395,7 +395,7 @@ def test_a_fork_takes_back_what_it_did_itself_and_not_what_its_elder_did_since(s
     place = fork.leaf
     turn(elder, folder, ("c.txt", "the elder's\n"))
     turn(fork, folder, ("src/b.txt", "the fork's\n"))
-    fork.rewind(fork.plan_rewind(place))
+    fork.files.rewind(fork.files.plan_rewind(place))
     assert (folder / "a.txt").read_text() == "two\n"
     assert (folder / "src/b.txt").read_text() == "bee\n"
     assert (folder / "c.txt").read_text() == "the elder's\n"
@@ -406,9 +406,9 @@ def test_two_rewinds_at_one_time_are_as_one(store, folder):
     place = session.leaf
     turn(session, folder, *((f"{n}.txt", f"{n}\n") for n in range(20)))
     before = snapshot(folder)
-    plans = [store.session(session.id).plan_rewind(place) for _ in range(2)]
+    plans = [store.session(session.id).files.plan_rewind(place) for _ in range(2)]
     with ThreadPoolExecutor(2) as pool:
-        done = list(pool.map(store.session(session.id).rewind, plans))
+        done = list(pool.map(store.session(session.id).files.rewind, plans))
     assert sorted(set(what_became(one).values()) == {"removed"} for one in done) == [False, True]
     assert store.unfinished() == []
     while snapshot(folder) != before:
@@ -420,9 +420,9 @@ def test_a_rewind_whose_paths_changed_since_it_was_planned_leaves_them(store, fo
     session = talk(store, folder)
     place = session.leaf
     turn(session, folder, ("a.txt", "two\n"), ("c.txt", "see\n"))
-    plan = session.plan_rewind(place)
+    plan = session.files.plan_rewind(place)
     put(folder, "a.txt", "meanwhile\n")
-    assert what_became(session.rewind(plan)) == {"a.txt": "left", "c.txt": "removed"}
+    assert what_became(session.files.rewind(plan)) == {"a.txt": "left", "c.txt": "removed"}
     assert (folder / "a.txt").read_text() == "meanwhile\n"
 
 
@@ -431,19 +431,19 @@ def test_while_one_has_not_ended_another_is_refused_and_names_it(store, folder, 
     place = session.leaf
     turn(session, folder, ("a.txt", "two\n"), ("c.txt", "see\n"))
     before = snapshot(folder)
-    plan = session.plan_rewind(place)
+    plan = session.files.plan_rewind(place)
     with monkeypatch.context() as broken:
         broken.setattr(rewinding, "restore", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            session.rewind(plan)
+            session.files.rewind(plan)
     assert [word for word in store.unfinished() if "rewind" in word and str(folder) in word]
     with pytest.raises(Refused, match="not done yet"):
-        session.rewind(session.plan_rewind(place))
+        session.files.rewind(session.files.plan_rewind(place))
     assert snapshot(folder) == before
-    assert {one.did for one in session.abort_rewind().outcomes} == {"written"}
+    assert {one.did for one in session.files.abort_rewind().outcomes} == {"written"}
     assert (snapshot(folder), store.unfinished()) == (before, [])
     with pytest.raises(NotFound, match="nothing has been begun"):
-        session.finish_rewind()
+        session.files.finish_rewind()
 
 
 def test_what_was_begun_is_finished_in_a_folder_that_was_moved_since(store, folder, monkeypatch):
@@ -453,9 +453,9 @@ def test_what_was_begun_is_finished_in_a_folder_that_was_moved_since(store, fold
     with monkeypatch.context() as broken:
         broken.setattr(rewinding, "restore", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            session.rewind(session.plan_rewind(place))
+            session.files.rewind(session.files.plan_rewind(place))
     moved = folder.rename(folder.parent / "moved")
-    session.finish_rewind(moved)
+    session.files.finish_rewind(moved)
     assert (moved / "a.txt").read_text() == "one\n"
     assert store.unfinished() == []
 
@@ -463,12 +463,12 @@ def test_what_was_begun_is_finished_in_a_folder_that_was_moved_since(store, fold
 def test_calls_that_run_side_by_side_are_all_the_sessions(store, folder):
     session = talk(store, folder)
     place = session.leaf
-    with session.checkpoint(folder, call="one"):
+    with session.files.checkpoint(folder, call="one"):
         put(folder, "a.txt", "one's\n")
-        with session.checkpoint(folder, call="two"):
+        with session.files.checkpoint(folder, call="two"):
             put(folder, "c.txt", "two's\n")
     session.append(Message.assistant("done"))
-    session.rewind(session.plan_rewind(place))
+    session.files.rewind(session.files.plan_rewind(place))
     assert (folder / "a.txt").read_text() == "one\n"
     assert not (folder / "c.txt").exists()
 
@@ -476,13 +476,13 @@ def test_calls_that_run_side_by_side_are_all_the_sessions(store, folder):
 def test_with_named_paths_only_those_are_looked_at(store, folder):
     session = talk(store, folder)
     place = session.leaf
-    with session.checkpoint(folder, paths=["a.txt", "new.txt"]):
+    with session.files.checkpoint(folder, paths=["a.txt", "new.txt"]):
         put(folder, "a.txt", "two\n")
         put(folder, "new.txt", "new\n")
         put(folder, "src/b.txt", "somebody else's\n")
     session.append(Message.assistant("done"))
-    assert set(session.files()) == {"a.txt", "new.txt"}
-    session.rewind(session.plan_rewind(place))
+    assert set(session.files.at()) == {"a.txt", "new.txt"}
+    session.files.rewind(session.files.plan_rewind(place))
     assert (folder / "a.txt").read_text() == "one\n"
     assert not (folder / "new.txt").exists()
     assert (folder / "src/b.txt").read_text() == "somebody else's\n"
@@ -490,21 +490,21 @@ def test_with_named_paths_only_those_are_looked_at(store, folder):
 
 def test_a_call_that_fails_is_captured_all_the_same(store, folder):
     session = talk(store, folder)
-    with pytest.raises(ZeroDivisionError), session.checkpoint(folder):
+    with pytest.raises(ZeroDivisionError), session.files.checkpoint(folder):
         put(folder, "a.txt", "half\n")
         _ = 1 / 0
-    assert session.files().read("a.txt") == b"half\n"
+    assert session.files.at().read("a.txt") == b"half\n"
 
 
 def test_hooks_look_before_and_after(store, folder):
     session = talk(store, folder)
     place = session.leaf
-    session.take_checkpoint("before", folder, call="c1")
+    session.files.take_checkpoint("before", folder, call="c1")
     put(folder, "a.txt", "two\n")
-    session.take_checkpoint("after", folder, call="c1", reason="bash: edit")
+    session.files.take_checkpoint("after", folder, call="c1", reason="bash: edit")
     session.append(Message.assistant("done"))
-    assert [change.path for change in session.diff(place)] == ["a.txt"]
-    session.rewind(session.plan_rewind(place))
+    assert [change.path for change in session.files.diff(place)] == ["a.txt"]
+    session.files.rewind(session.files.plan_rewind(place))
     assert (folder / "a.txt").read_text() == "one\n"
 
 
@@ -520,8 +520,8 @@ def test_on_a_clone_of_the_store_and_in_a_folder_that_was_moved(tmp_path, folder
     with Store.open(clone) as store:
         session = store.session(sid)
         with pytest.raises(NotFound, match="is not there"):
-            session.plan_rewind(place.oid)
-        session.rewind(session.plan_rewind(place.oid, workspace=moved))
+            session.files.plan_rewind(place.oid)
+        session.files.rewind(session.files.plan_rewind(place.oid, workspace=moved))
         assert (moved / "a.txt").read_text() == "one\n"
         assert not (moved / "c.txt").exists()
         store.undo(moved)
@@ -536,7 +536,7 @@ def test_the_users_own_repository_is_as_it_was(store, tmp_path):
     session = talk(store, folder)
     place = session.leaf
     turn(session, folder, ("tracked.txt", "agent\n"), ("new.txt", "new\n"), ("ignored/build.log", "another\n"))
-    session.rewind(session.plan_rewind(place))
+    session.files.rewind(session.files.plan_rewind(place))
     assert told(folder) == before
     assert (folder / "tracked.txt").read_text() == "tracked\n"
     assert (folder / "ignored/build.log").read_text() == "another\n", "what is ignored is nobody's business"
@@ -548,7 +548,7 @@ def test_verify_and_git_find_nothing_wrong_after_all_of_it(store, folder):
     session = talk(store, folder)
     place = session.leaf
     turn(session, folder, ("a.txt", "two\n"))
-    session.rewind(session.plan_rewind(place))
+    session.files.rewind(session.files.plan_rewind(place))
     store.undo()
     store.redo()
     assert store.verify().problems == []
@@ -561,8 +561,8 @@ def test_a_file_that_was_not_shown_before_is_not_the_sessions(store, folder):
     session = talk(store, folder)
     place = session.leaf
     turn(session, folder, (".gitignore", ""))
-    assert "secret.txt" in session.files()
-    session.rewind(session.plan_rewind(place))
+    assert "secret.txt" in session.files.at()
+    session.files.rewind(session.files.plan_rewind(place))
     assert (folder / "secret.txt").read_text() == "the user's\n"
     assert (folder / ".gitignore").read_text() == "secret.txt\n"
 
@@ -570,14 +570,14 @@ def test_a_file_that_was_not_shown_before_is_not_the_sessions(store, folder):
 def test_a_plan_of_another_session_is_not_carried_out(store, folder):
     ours, theirs = talk(store, folder, "ours"), talk(store, folder, "theirs")
     with pytest.raises(ValueError, match="a plan of session"):
-        ours.rewind(theirs.plan_rewind("leaf"))
+        ours.files.rewind(theirs.files.plan_rewind("leaf"))
 
 
 def test_where_the_checkpoint_of_a_rewind_is_lost_undo_moves_nothing(store, folder, monkeypatch):
     session = talk(store, folder)
     place = session.leaf
     turn(session, folder, ("a.txt", "two\n"))
-    session.rewind(session.plan_rewind(place))
+    session.files.rewind(session.files.plan_rewind(place))
     held = dict(store.objects.refs("refs/"))
     monkeypatch.setattr(undoing, "entry_of", lambda *_: kinds.Opaque(problem="lost"))
     with pytest.raises(Corrupt):
@@ -602,7 +602,7 @@ def test_where_the_line_is_damaged_the_talk_goes_on_and_a_rewind_says_what_is_lo
         try:
             session.append(Message.user("on"))
             with pytest.raises(MissingObject):
-                session.plan_rewind("leaf")
+                session.files.plan_rewind("leaf")
         finally:
             del store.objects.read
 
@@ -611,7 +611,7 @@ def test_a_later_release_s_session_gets_no_checkpoints(store, folder):
     session = talk(store, folder)
     session._session._view = 99
     with pytest.raises(Refused, match="later release"):
-        session.take_checkpoint("before", folder)
+        session.files.take_checkpoint("before", folder)
 
 
 def test_names_and_words_that_are_no_text_are_kept_as_well_as_can_be(store, tmp_path):
@@ -619,9 +619,9 @@ def test_names_and_words_that_are_no_text_are_kept_as_well_as_can_be(store, tmp_
     session = store.new_session(agent="agent")
     session.append(Message.user("hi"))
     answer = session.append(Message.assistant("so"))
-    with session.checkpoint(folder, call="half \ud800", reason="half \udfff"):
+    with session.files.checkpoint(folder, call="half \ud800", reason="half \udfff"):
         put(folder, "a.txt", "two\n")
-    session.rewind(session.plan_rewind(answer, workspace=folder))
+    session.files.rewind(session.files.plan_rewind(answer, workspace=folder))
     assert (folder / "a.txt").read_text() == "one\n"
     store.undo(folder)
     assert (folder / "a.txt").read_text() == "two\n"
@@ -637,11 +637,11 @@ def test_a_store_on_a_full_disk_is_told_as_such_and_no_file_is_touched(store, fo
     def full(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    plan = session.plan_rewind(place, "files")
+    plan = session.files.plan_rewind(place, "files")
     with monkeypatch.context() as patched:
         patched.setattr(intents.durable, "replace", full)
         with pytest.raises(Unavailable, match="No space"):
-            session.rewind(plan)
+            session.files.rewind(plan)
     assert snapshot(folder) == before
-    session.rewind(session.plan_rewind(place, "files"))
+    session.files.rewind(session.files.plan_rewind(place, "files"))
     assert (folder / "a.txt").read_text() == "one\n"

@@ -99,17 +99,17 @@ def judge(scene: Scene, place: Path, way: str) -> None:
         if not begun:
             assert held in (scene.old, scene.new)
         elif way == "continue":
-            session.finish_rewind(folder)
+            session.files.finish_rewind(folder)
             assert snapshot(folder) == scene.new
         else:
             try:
-                session.abort_rewind(folder)
+                session.files.abort_rewind(folder)
                 assert snapshot(folder) == scene.old
             except Refused as error:
                 assert "was done already" in str(error)
                 assert snapshot(folder) == scene.new
         with pytest.raises(NotFound):
-            session.finish_rewind(folder)
+            session.files.finish_rewind(folder)
         if snapshot(folder) == scene.old:
             rewinding.carry_out(store, scene.work, folder)
             assert snapshot(folder) == scene.new

@@ -21,7 +21,7 @@ class Machine:
     def __init__(self, name: str, folder: Path, clock: Clock, url: Path, work: Path) -> None:
         self.name, self.work = name, fill(work, {"a.txt": "as it began\n"})
         self.store = Store.create(folder / f"{name}.git", clock=clock)
-        self.store.add_remote("origin", str(url))
+        self.store.remotes.add("origin", str(url))
 
     @property
     def session(self) -> Session:
@@ -30,14 +30,14 @@ class Machine:
     def turn(self, content: str) -> Node:
         """Something is said, and a call edits a file; what the agent says then."""
         self.session.append(Message.user(f"write {content}"))
-        with self.session.checkpoint(self.work, call=content):
+        with self.session.files.checkpoint(self.work, call=content):
             put(self.work, "a.txt", content)
         return self.session.append(Message.assistant(f"{content} it is"))
 
     def rewound(self, at: Node, work: Path) -> str:
         """What the file holds once the files of ``work`` are as they were at an entry."""
         node = self.session.resolve(at.oid)
-        self.session.rewind(self.session.plan_rewind(node, "files", workspace=work))
+        self.session.files.rewind(self.session.files.plan_rewind(node, "files", workspace=work))
         return (work / "a.txt").read_text()
 
 
@@ -50,12 +50,12 @@ class Two:
         begun = self.a.store.new_session(agent="agent", cwd=str(self.a.work))
         begun.append(Message.user("hi"))
         for machine in (self.a, self.b):
-            machine.store.sync()
+            machine.store.remotes.sync()
         self.said = {"a": [self.a.turn("a1")], "b": [self.b.turn("b1")]}
         for machine, others in ((self.a, "a"), (self.b, "b")):
             self.said[others].append(machine.turn(f"{others}2"))
         for machine in (self.a, self.b, self.a):
-            machine.store.sync()
+            machine.store.remotes.sync()
 
     def close(self) -> None:
         self.a.store.close()
@@ -72,14 +72,14 @@ def two(tmp_path):
 def test_both_lines_are_there_and_each_store_goes_on_with_its_own(two):
     names = {name for machine in (two.a, two.b) for name in machine.store.objects.refs(refs.SESSIONS)}
     assert sum(refs.is_files(name.rpartition("/")[2]) for name in names) == 2
-    assert two.a.session.files().read("a.txt") == b"a2"
-    assert two.b.session.files().read("a.txt") == b"b2"
+    assert two.a.session.files.at().read("a.txt") == b"a2"
+    assert two.b.session.files.at().read("a.txt") == b"b2"
 
 
 def test_the_files_at_an_entry_are_those_of_the_machine_it_was_made_on(two):
     for machine in (two.a, two.b):
         for name, entries in two.said.items():
-            held = [machine.session.files(entry.oid).read("a.txt").decode() for entry in entries]
+            held = [machine.session.files.at(entry.oid).read("a.txt").decode() for entry in entries]
             assert held == [f"{name}1", f"{name}2"]
 
 
@@ -113,7 +113,7 @@ def test_where_folders_have_one_name_the_entry_tells_the_line(tmp_path):
     try:
         assert (work / "a.txt").read_text() == "b2"
         for name, entries in two.said.items():
-            assert two.a.session.files(entries[1].oid).read("a.txt") == f"{name}2".encode()
+            assert two.a.session.files.at(entries[1].oid).read("a.txt") == f"{name}2".encode()
         assert two.a.rewound(two.said["b"][0], work) == "a2"  # what the other machine wrote meanwhile is not taken back
     finally:
         two.close()

@@ -53,7 +53,7 @@ class Desk:
         with Store.open(self.one.store) as store:
             session = self.session(store, who)
             asked = next(node for node in session.line() if node.role == "user")
-            session.rewind(session.plan_rewind(asked, workspace=self.one.workspace))
+            session.files.rewind(session.files.plan_rewind(asked, workspace=self.one.workspace))
             after = self.files()
             store.undo(self.one.workspace)
             assert self.files() == before

@@ -50,7 +50,7 @@ def sid(here: Path) -> str:
         session = store.new_session(agent="agent", cwd=str(here))
         session.append(Message.user("change it,\nplease"))
         session.append(Message.assistant("I will."))
-        with session.checkpoint(here, reason="bash: edit"):
+        with session.files.checkpoint(here, reason="bash: edit"):
             put(here, "a.txt", "two\n")
             put(here, "new.txt", "new\n")
         session.append(Message.user("and now?"))

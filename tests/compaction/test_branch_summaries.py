@@ -47,7 +47,7 @@ def named(session: Session, words: str) -> Node:
 
 
 def said_by(session: Session, to: Node, **how: Any) -> list[str]:
-    plan = session.plan_leaving(to, **how)
+    plan = session.compaction.plan_leaving(to, **how)
     return [item.entry.text[:2] for item in plan.history if isinstance(item.entry, Message)]
 
 
@@ -62,12 +62,12 @@ def test_rule_30_it_does_not_stop_at_a_compaction_whose_summary_counts(session: 
     to = named(session, "a0")
     session.append(Compaction(summary="sum"))
     session.append(Message.user("after"))
-    kinds = [item.entry.kind for item in session.plan_leaving(to).history]
+    kinds = [item.entry.kind for item in session.compaction.plan_leaving(to).history]
     assert kinds == ["message"] * 4 + ["compaction", "message"]
 
 
 def test_rule_30_on_the_way_to_an_entry_ahead_nothing_is_left(session: Session) -> None:
-    assert session.on("main").plan_leaving(session.line()[-1]).nothing
+    assert session.on("main").compaction.plan_leaving(session.line()[-1]).nothing
 
 
 @pytest.mark.parametrize("seed", range(100))
@@ -96,7 +96,7 @@ class Ways(NamedTuple):
 
 def test_the_summary_stands_where_the_work_goes_on_and_names_what_it_sums_up(session: Session) -> None:
     to, left, before = named(session, "a0"), session.line()[-1], session.line()
-    node = session.compact(session.plan_leaving(to), Writing(summarizer=Short()))
+    node = session.compact(session.compaction.plan_leaving(to), Writing(summarizer=Short()))
     assert node is not None
     entry = session.read(node)
     assert isinstance(entry, BranchSummary)
@@ -107,7 +107,7 @@ def test_the_summary_stands_where_the_work_goes_on_and_names_what_it_sums_up(ses
 
 def test_it_goes_on_the_branch_that_ends_there(session: Session) -> None:
     session.branch("side", at=named(session, "a0")).append(Message.user(f"s0 {LONG}"))
-    session.compact(session.plan_leaving("side"), Writing(summarizer=Short()))
+    session.compact(session.compaction.plan_leaving("side"), Writing(summarizer=Short()))
     assert session.branch_name == "side"
     assert sorted(session.branches()) == ["main", "side"]
 
@@ -119,7 +119,7 @@ def test_a_summary_that_fails_leaves_nobody_anywhere_else(session: Session) -> N
 
     branches = session.branches()
     with pytest.raises(SummaryFailed):
-        session.compact(session.plan_leaving(named(session, "a0")), Writing(summarizer=Fails()))
+        session.compact(session.compaction.plan_leaving(named(session, "a0")), Writing(summarizer=Fails()))
     assert (session.branches(), session.branch_name) == (branches, "main")
 
 
@@ -136,9 +136,9 @@ def test_rule_31_a_summary_that_does_not_fit_is_taken_while_there_is_a_tenth_lef
     to = named(session, "a0")
     session.append(BranchSummary(summary=LONG * 10))
     session.append(Message.user(f"u3 {LONG}"))
-    taken = session.plan_leaving(to, window=16_384 + 250).history
+    taken = session.compaction.plan_leaving(to, window=16_384 + 250).history
     assert [item.entry.kind for item in taken] == ["branch_summary", "message"]
-    taken = session.plan_leaving(to, window=16_384 + 105).history
+    taken = session.compaction.plan_leaving(to, window=16_384 + 105).history
     assert [item.entry.kind for item in taken] == ["message"]
 
 
@@ -151,7 +151,7 @@ def test_rule_31_files_of_earlier_summaries_count_wherever_they_stand_and_calls_
         call = ToolCall(name, "edit", {"path": name})
         session.append(Message.assistant([call]))
         session.append(Message.user(f"{name} {LONG}"))
-    files = session.plan_leaving(to, window=16_384 + 230).files
+    files = session.compaction.plan_leaving(to, window=16_384 + 230).files
     assert files.read == ("nested.py",)
     assert files.modified == ("at.py", "near.py")
 
@@ -166,27 +166,27 @@ def full(session: Session, tokens: int) -> None:
 
 def test_rule_16_it_is_due_when_less_than_the_reserve_is_left(session: Session) -> None:
     full(session, 100_000 - 16_384)
-    assert not session.is_compaction_due(100_000)
+    assert not session.compaction.is_due(100_000)
     full(session, 100_000 - 16_383)
-    assert session.is_compaction_due(100_000)
-    assert not session.is_compaction_due(100_000, reserve=0)
+    assert session.compaction.is_due(100_000)
+    assert not session.compaction.is_due(100_000, reserve=0)
 
 
 def test_rule_17_omp_reserves_a_share_of_a_large_window(session: Session) -> None:
     full(session, 160_000)
-    assert not session.is_compaction_due(180_000)
-    assert session.is_compaction_due(180_000, profile="omp")
+    assert not session.compaction.is_due(180_000)
+    assert session.compaction.is_due(180_000, profile="omp")
 
 
 def test_rule_16_never_twice_without_an_answer_in_between(session: Session) -> None:
     full(session, 100_000)
     session.append(Compaction(summary="x" * 400_000))
-    assert not session.is_compaction_due(100_000)
+    assert not session.compaction.is_due(100_000)
     session.append(Message.user("go on"))
     session.append(Message.assistant("", stop="error"))
-    assert not session.is_compaction_due(100_000)
+    assert not session.compaction.is_due(100_000)
     full(session, 100_000)
-    assert session.is_compaction_due(100_000)
+    assert session.compaction.is_due(100_000)
 
 
 def test_a_model_that_always_says_it_is_full_is_compacted_for_once(session: Session) -> None:
@@ -194,8 +194,8 @@ def test_a_model_that_always_says_it_is_full_is_compacted_for_once(session: Sess
     for number in range(20):
         session.append(Message.user(f"go on, {number}"))
         full(session, 95_000)
-        if session.is_compaction_due(100_000):
-            plan = session.plan_compaction(ask=Ask(keep_tokens=200))
+        if session.compaction.is_due(100_000):
+            plan = session.compaction.plan(ask=Ask(keep_tokens=200))
             compactions += not plan.nothing
             session.compact(plan)
     assert compactions == 1

@@ -68,7 +68,7 @@ class Scripted:
 
 
 def compact(session: Session, by: Any = None, ask: Ask = KEEP, **how: Any) -> Node | None:
-    return session.compact(session.plan_compaction(ask=ask), Writing(summarizer=by or Scripted(), **how))
+    return session.compact(session.compaction.plan(ask=ask), Writing(summarizer=by or Scripted(), **how))
 
 
 def compaction(session: Session, node: Node | None) -> Compaction:
@@ -157,9 +157,9 @@ def test_a_plan_is_the_same_whatever_the_catalogue_knows(store: Store, session: 
     for level in ("low", "high") * 5:
         session.append(ThinkingChange(level=level))
         talk(session, 1)
-    before = session.plan_compaction(ask=KEEP)
+    before = session.compaction.plan(ask=KEEP)
     store.catalogue()  # now it knows what can be passed over
-    assert session.plan_compaction(ask=KEEP) == before
+    assert session.compaction.plan(ask=KEEP) == before
     assert before.first_kept is not None
     assert before.first_kept.kind == ThinkingChange.kind
 
@@ -172,8 +172,8 @@ def test_in_an_imported_session_it_names_its_first_kept_entry_as_everywhere(stor
     ids = [f"e{number}" for number in range(8)]
     parents = [None, *ids]
     lines = [said(id, parents[n], f"{id} {LONG}", role=("user", "assistant")[n % 2]) for n, id in enumerate(ids)]
-    session = store.session(store.bring_in(FORMATS["pi"], pi_file(*lines)).session)
-    plan = session.plan_compaction(profile=profile, ask=Ask(keep_tokens=400))
+    session = store.session(store.agents.import_data(FORMATS["pi"], pi_file(*lines)).session)
+    plan = session.compaction.plan(profile=profile, ask=Ask(keep_tokens=400))
     session.compact(plan, Writing(summarizer=Scripted()))
     shown = ["I " if profile == "aider" else "sh", *ids[-len(plan.kept) :]]  # Aider's own words stand before it
     assert [text[:2] for text in texts(session, profile)] == shown
@@ -298,8 +298,8 @@ def test_in_the_background_the_session_goes_on(session: Session) -> None:
         assert go.wait(120)
         return Summary("short")
 
-    plan = session.plan_compaction(ask=KEEP)
-    running = session.compact_in_background(plan, Writing(summarizer=Scripted(slowly)))
+    plan = session.compaction.plan(ask=KEEP)
+    running = session.compaction.start(plan, Writing(summarizer=Scripted(slowly)))
     session.append(Message.user("meanwhile"))
     assert not running.done
     go.set()
@@ -315,7 +315,7 @@ def test_cancelled_in_the_background_it_leaves_nothing(session: Session) -> None
         return Summary("short")
 
     before = session.line()
-    running = session.compact_in_background(session.plan_compaction(ask=KEEP), Writing(summarizer=Scripted(slowly)))
+    running = session.compaction.start(session.compaction.plan(ask=KEEP), Writing(summarizer=Scripted(slowly)))
     running.cancel()
     go.set()
     with pytest.raises(SummaryFailed, match="cancelled"):
@@ -362,7 +362,7 @@ def test_rule_27_a_summarizer_that_misbehaves_writes_nothing_and_the_next_one_ma
 def test_lists_of_files_that_eat_up_what_was_won_are_no_gain(session: Session) -> None:
     before = session.line()
     calls = [ToolCall(f"{n}", "read", {"path": f"{n}/" + "x" * 60}) for n in range(9)]
-    made = session.plan_compaction(ask=KEEP)
+    made = session.compaction.plan(ask=KEEP)
     listed = replace(made, files=touched([Message.assistant(calls)]), replaced=100)
     with pytest.raises(SummaryFailed, match="nothing would be won"):
         session.compact(listed, Writing(summarizer=Scripted()))
@@ -381,7 +381,7 @@ def test_fifty_compactions_lose_nothing_and_cost_next_to_nothing(tmp_path: Path)
     sizes, summaries = [], 0
     for name in ("with", "without"):
         with Store.create(tmp_path / f"{name}.git", clock=Clock()) as store:
-            session = store.session(store.bring_in(FORMATS["pi"], data, final=True).session)
+            session = store.session(store.agents.import_data(FORMATS["pi"], data, final=True).session)
             before = session.line()
             for number in range(50):
                 if name == "with":

@@ -60,10 +60,10 @@ def test_it_is_compacted_and_what_cannot_be_said_is_marked(
 ) -> None:
     with Store.create(tmp_path / "store.git", clock=Clock()) as store:
         data = session_file()
-        session = store.session(store.bring_in(FORMATS["pi"], data).session)
+        session = store.session(store.agents.import_data(FORMATS["pi"], data).session)
         by_entry = strategy in ("up-to", "from")
         ask = Ask(at=session.resolve("leaf~1"), window=2_000) if by_entry else Ask(keep_tokens=500, window=2_000)
-        plan = session.plan_compaction(strategy, ask=ask)
+        plan = session.compaction.plan(strategy, ask=ask)
         assert not plan.nothing
         node = session.compact(plan, Writing(summarizer=summarizer, focus=HALF), undoable=True)
         assert node is not None

@@ -69,8 +69,8 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def planned(session: Session, strategy: str) -> Plan:
     if strategy == "leave":
-        return session.plan_leaving("side")
-    return session.plan_compaction(strategy, ask=Ask(keep_tokens=300))
+        return session.compaction.plan_leaving("side")
+    return session.compaction.plan(strategy, ask=Ask(keep_tokens=300))
 
 
 def refused_and_then_done(store: Store, strategy: str, summarizer: Summarizer, words: str) -> None:

@@ -60,7 +60,8 @@ class Compactions(RuleBasedStateMachine):
 
     @initialize(data=st.sampled_from(FILES))
     def bring(self, data: bytes) -> None:
-        self.session: Session = self.store.session(self.store.bring_in(FORMATS["pi"], data, final=True).session)
+        done = self.store.agents.import_data(FORMATS["pi"], data, final=True)
+        self.session: Session = self.store.session(done.session)
 
     @rule(what=st.sampled_from(list(SAID)))
     def append(self, what: str) -> None:
@@ -79,7 +80,7 @@ class Compactions(RuleBasedStateMachine):
         at = line[max(len(line) - 1 - back, 0)]
         before = self.session.branches()
         try:
-            plan = self.session.plan_compaction(strategy, profile=profile, ask=Ask(at=at, keep_tokens=keep))
+            plan = self.session.compaction.plan(strategy, profile=profile, ask=Ask(at=at, keep_tokens=keep))
             node = self.session.compact(plan, Writing(summarizer=Extractive(), max_tokens=200), undoable=undo)
         except (Refused, SummaryFailed):
             node = None
@@ -99,7 +100,7 @@ class Compactions(RuleBasedStateMachine):
 
     @rule(tools=st.booleans())
     def prune(self, tools: bool) -> None:
-        self.session.prune(clear_tool_uses() if tools else old_results(protect=100, least=10))
+        self.session.compaction.prune(clear_tool_uses() if tools else old_results(protect=100, least=10))
 
     @rule(name=st.sampled_from(["b1", "b2", "b3"]), back=st.integers(0, 20))
     def branch(self, name: str, back: int) -> None:

@@ -55,7 +55,7 @@ def named(session: Session, words: str) -> Node:
 
 
 def planned(session: Session, strategy: str, **ask: Any) -> Plan:
-    return session.plan_compaction(strategy, ask=Ask(**ask))
+    return session.compaction.plan(strategy, ask=Ask(**ask))
 
 
 def done(session: Session, strategy: str, **ask: Any) -> Node:
@@ -234,30 +234,30 @@ def cleared(session: Session) -> list[bool]:
 
 def test_p2_old_results_go_behind_the_newest_40_000_tokens_of_them(session: Session) -> None:
     results(session, 9, 10_000)
-    assert session.prune(old_results()) is not None
+    assert session.compaction.prune(old_results()) is not None
     assert cleared(session) == [True] * 3 + [False] * 6
-    assert session.prune(old_results()) is None
+    assert session.compaction.prune(old_results()) is None
 
 
 def test_p2_nothing_goes_where_little_would_be_won(session: Session) -> None:
     results(session, 8, 10_000)
-    assert session.prune(old_results()) is None
+    assert session.compaction.prune(old_results()) is None
 
 
 def test_p2_what_a_skill_said_stays(session: Session) -> None:
     results(session, 9, 10_000, tool="skill")
-    assert session.prune(old_results()) is None
+    assert session.compaction.prune(old_results()) is None
 
 
 def test_p2_nothing_before_a_summary_is_looked_at(session: Session) -> None:
     results(session, 9, 10_000)
     done(session, "codex")
     results(session, 3, 10_000)
-    assert session.prune(old_results()) is None
+    assert session.compaction.prune(old_results()) is None
 
 
 def test_what_is_pruned_is_not_summarised(session: Session) -> None:
     results(session, 9, 10_000)
-    session.prune(old_results())
+    session.compaction.prune(old_results())
     assert sum(CLEARED in str(item.entry) for item in planned(session, "pi").history) == 3
     assert words(planned(session, "pi"))[0] == "u0"

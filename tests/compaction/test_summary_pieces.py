@@ -76,7 +76,7 @@ def test_a_message_longer_than_a_piece_goes_in_several(session: Session) -> None
     session.append(Message.assistant("read"))
     session.append(Message.user("go on"))
     by = Grows()
-    plan = session.plan_compaction(ask=Ask(keep_tokens=1))
+    plan = session.compaction.plan(ask=Ask(keep_tokens=1))
     assert session.compact(plan, Writing(summarizer=by, input_tokens_max=1_000)) is not None
     assert len(by.asked) == 4
     assert max(by.asked) <= 1_000 * CHARS_PER_TOKEN
@@ -87,7 +87,7 @@ def test_a_tiny_last_piece_may_make_the_summary_longer_than_it_was(session: Sess
     session.append(Message.assistant("so."))
     session.append(Message.user("go on"))
     by = Grows()
-    plan = session.plan_compaction(ask=Ask(keep_tokens=1))
+    plan = session.compaction.plan(ask=Ask(keep_tokens=1))
     assert session.compact(plan, Writing(summarizer=by, input_tokens_max=752)) is not None
     assert by.asked[-1] < 30  # less than the summary grew
 

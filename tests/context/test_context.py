@@ -146,7 +146,7 @@ def test_our_own_compaction_names_by_its_chain_what_it_kept(store: Store) -> Non
 
 
 def test_an_entry_of_ours_on_an_imported_line_names_imported_ones_by_chain(store: Store) -> None:
-    sid = store.bring_in(FORMATS["pi"], pi_file(*talk("a", "b", "c"))).session
+    sid = store.agents.import_data(FORMATS["pi"], pi_file(*talk("a", "b", "c"))).session
     session = store.session(sid)
     session.append(Compaction(summary="sum", first_kept=chain(session.resolve("b"))))
     session.append(ContextEdit(target=chain(session.resolve("c")), replacement={"content": "edited"}))
@@ -156,7 +156,7 @@ def test_an_entry_of_ours_on_an_imported_line_names_imported_ones_by_chain(store
 def test_a_fork_sees_what_its_line_says_also_above_the_fork(store: Store) -> None:
     lines = [entry("thinking_level_change", "t", None, thinkingLevel="high"), *talk("a", "b", "c", after="t")]
     lines.append(entry("compaction", "s", "c", summary="sum", firstKeptEntryId="b"))
-    sid = store.bring_in(FORMATS["pi"], pi_file(*lines)).session
+    sid = store.agents.import_data(FORMATS["pi"], pi_file(*lines)).session
     fork = store.session(sid).fork()
     fork.append(Message.user("mine"))
     assert words(fork.context()) == ["sum", "words of b", "words of c", "mine"]
@@ -187,10 +187,10 @@ def test_what_a_policy_leaves_out_can_be_made_to_last(store: Store) -> None:
         session.append(Message.assistant([call]))
         session.append(Message.tool(call, f"{at}" * 400))
     policy = clear_tool_uses(trigger_tokens=100)
-    pruned = session.prune(policy)
+    pruned = session.compaction.prune(policy)
     assert pruned is not None
     assert [text == CLEARED for text in words(session.context())[2::2]] == [True, True, False, False, False]
-    assert session.prune(policy) is None
+    assert session.compaction.prune(policy) is None
     assert session.leaf == pruned
 
 
@@ -275,10 +275,10 @@ OTHERS = {
 @pytest.mark.parametrize("column", OTHERS)
 def test_a_context_shows_nothing_that_a_damaged_index_says(store: Store, column: str) -> None:
     lines = [*talk("a", "b", "c"), entry("thinking_level_change", "t", "c", thinkingLevel="high")]
-    sid = store.bring_in(FORMATS["pi"], pi_file(*lines, *talk("d", after="t"))).session
+    sid = store.agents.import_data(FORMATS["pi"], pi_file(*lines, *talk("d", after="t"))).session
     session, db = store.session(sid), store.catalogue().db
     whole = session.context().digest
-    session._memory = Memory()
+    session._opened.memory = Memory()
     changed = db.execute(f"UPDATE entries SET {column} = {OTHERS[column]} WHERE source_id = 'c'")
     assert changed.rowcount == 1
     assert session.context().digest == whole
@@ -299,7 +299,7 @@ def test_what_was_said_is_not_taken_from_a_damaged_index(store: Store) -> None:
 def test_ids_that_an_index_cannot_keep_are_read_where_they_stand(store: Store) -> None:
     lines = [line.replace(b'"xx"', b'"\\ud800"') for line in talk("a", "xx", "c")]
     edit = entry("context_edit", "e", "c", targetId="xx", replacement={"content": "edited"})
-    sid = store.bring_in(FORMATS["pi"], pi_file(*lines, edit.replace(b'"xx"', b'"\\ud800"'))).session
+    sid = store.agents.import_data(FORMATS["pi"], pi_file(*lines, edit.replace(b'"xx"', b'"\\ud800"'))).session
     assert words(store.session(sid).context()) == ["words of a", "edited", "words of c"]
 
 
@@ -348,7 +348,7 @@ def test_what_is_read_for_a_context_does_not_grow_with_what_is_hidden(tmp_path: 
     reads, asked = [], []
     for count in (100, 1000):
         with Store.create(tmp_path / f"{count}.git") as store:
-            sid = store.bring_in(FORMATS["pi"], long_session(count)).session
+            sid = store.agents.import_data(FORMATS["pi"], long_session(count)).session
             watched = Watched(store.objects)
             leaf = store.session(sid).leaf
             assert leaf is not None
@@ -363,7 +363,7 @@ def test_what_is_read_for_a_context_does_not_grow_with_what_is_hidden(tmp_path: 
 
 
 def test_who_asks_again_reads_what_is_new(store: Store) -> None:
-    sid = store.bring_in(FORMATS["pi"], pi_file(*talk("a", "b", "c"))).session
+    sid = store.agents.import_data(FORMATS["pi"], pi_file(*talk("a", "b", "c"))).session
     session, memory, watched = store.session(sid), Memory(), Watched(store.objects)
     for expected, more in ((3, Message.user("d")), (1, Message.user("e"))):
         leaf = session.leaf
@@ -401,7 +401,7 @@ def test_a_catalogue_that_is_behind_tells_what_it_knows_and_is_brought_up_to_dat
 
 def test_a_first_kept_that_is_nowhere_is_not_looked_for_on_the_whole_line(store: Store) -> None:
     lines = [*talk(*(f"e{at}" for at in range(50))), entry("compaction", "c", "e49", summary="s", firstKeptEntryId="x")]
-    sid = store.bring_in(FORMATS["pi"], pi_file(*lines)).session
+    sid = store.agents.import_data(FORMATS["pi"], pi_file(*lines)).session
     watched = Watched(store.objects)
     leaf = store.session(sid).leaf
     assert leaf is not None
@@ -413,7 +413,7 @@ def test_an_entry_is_found_by_its_id_without_looking_at_the_others(tmp_path: Pat
     steps = []
     for count in (10, 500):
         with Store.create(tmp_path / f"{count}.git") as store:
-            sid = store.bring_in(FORMATS["pi"], pi_file(*talk(*(f"e{at}" for at in range(count))))).session
+            sid = store.agents.import_data(FORMATS["pi"], pi_file(*talk(*(f"e{at}" for at in range(count))))).session
             with counted_steps(store.catalogue()) as taken:
                 assert Known(store.catalogue(), sid).is_there("e5", store.session(sid).branches()["main"])
             steps.append(taken[0])
@@ -426,7 +426,7 @@ def test_entries_that_show_nothing_are_passed_over_where_there_is_an_index(tmp_p
         noise = [entry("custom", f"n{at}", f"n{at - 1}" if at else "a", customType="x") for at in range(count)]
         lines = [*talk("a"), *noise, *talk("b", after=f"n{count - 1}")]
         with Store.create(tmp_path / f"{count}.git") as store:
-            sid = store.bring_in(FORMATS["pi"], pi_file(*lines)).session
+            sid = store.agents.import_data(FORMATS["pi"], pi_file(*lines)).session
             watched = Watched(store.objects)
             leaf = store.session(sid).leaf
             assert leaf is not None
@@ -542,7 +542,7 @@ def test_the_digest_changes_with_anything_that_is_shown_and_with_the_state(store
     "ask",
     [
         lambda session: session.context(profile="claud"),
-        lambda session: session.plan_compaction("claud"),
+        lambda session: session.compaction.plan("claud"),
         lambda session: provider("claud").request(session.context()),
     ],
     ids=["profile", "strategy", "provider"],

@@ -36,7 +36,7 @@ def session(tmp_path: Path) -> Iterator[Session]:
 
 
 def compact(session: Session, profile: str) -> None:
-    plan = session.plan_compaction(profile=profile, ask=Ask(keep_tokens=1_000))
+    plan = session.compaction.plan(profile=profile, ask=Ask(keep_tokens=1_000))
     assert session.compact(plan) is not None
 
 
@@ -67,20 +67,20 @@ def test_a_count_from_before_a_prune_is_not_exact_either(session: Session, profi
 
 @pytest.mark.parametrize("profile", ["pi", *OLD_RULE])
 def test_a_provider_that_counts_nothing_is_no_loop_of_compactions(session: Session, profile: str) -> None:
-    assert session.is_compaction_due(WINDOW, profile=profile)
+    assert session.compaction.is_due(WINDOW, profile=profile)
     compact(session, profile)
     for _ in range(3):
-        assert not session.is_compaction_due(WINDOW, profile=profile)
+        assert not session.compaction.is_due(WINDOW, profile=profile)
         session.append(Message.user("go on"))
         session.append(Message.assistant("so it is"))  # an answer, but of no count
 
 
 def test_k6_a_model_that_always_reports_a_full_window_is_compacted_once_for_each_answer(session: Session) -> None:
     for _ in range(3):
-        assert session.is_compaction_due(WINDOW, profile="opencode")
+        assert session.compaction.is_due(WINDOW, profile="opencode")
         compact(session, "opencode")
         session.append(Message.user(LONG * 4))
-        assert not session.is_compaction_due(WINDOW, profile="opencode")
+        assert not session.compaction.is_due(WINDOW, profile="opencode")
         session.append(Message.assistant(LONG, usage=USAGE))
 
 

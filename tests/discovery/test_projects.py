@@ -158,10 +158,10 @@ def held_in(folder: Path, id: str = "s1") -> bytes:
 
 def test_an_import_says_once_which_project_the_folder_is(store: Store, tmp_path: Path):
     data = held_in(repository(tmp_path / "app", "git@host:o/app.git"))
-    done = store.bring_in(pi, data)
+    done = store.agents.import_data(pi, data)
     (row,) = store.sessions()
     assert (row.identity, row.project) == ("remote:host/o/app", str(tmp_path / "app"))
-    assert store.bring_in(pi, data).moves == ()
+    assert store.agents.import_data(pi, data).moves == ()
     assert store.export(done.session).data == data
 
 
@@ -170,13 +170,13 @@ def test_what_is_known_stays_when_the_folder_is_gone_and_changes_with_its_remote
     data = held_in(folder)
     for change in ("gone", "renamed"):
         with Store.create(tmp_path / f"{change}.git", clock=Clock()) as store:
-            store.bring_in(pi, data)
+            store.agents.import_data(pi, data)
         if change == "renamed":
             git(folder, "remote", "set-url", "origin", "https://host/o/new")
         else:
             folder.rename(tmp_path / "away")
         with Store.open(tmp_path / f"{change}.git") as store:
-            moved = store.bring_in(pi, data).moves
+            moved = store.agents.import_data(pi, data).moves
             (row,) = store.sessions()
             assert (row.identity, len(moved)) == (
                 ("remote:host/o/app", 0) if change == "gone" else ("remote:host/o/new", 1)
@@ -191,7 +191,7 @@ def test_a_machine_without_the_folder_gives_the_session_the_same_name_and_entrie
     leaves = []
     for name in ("here", "there"):
         with Store.create(tmp_path / f"{name}.git", clock=Clock()) as store:
-            sid = store.bring_in(pi, held_in(folder)).session
+            sid = store.agents.import_data(pi, held_in(folder)).session
             leaves.append((sid, store.session(sid).branches()))
         folder.rename(tmp_path / "away") if folder.exists() else None
     assert leaves[0] == leaves[1]
@@ -204,7 +204,7 @@ def test_a_session_of_our_own_belongs_to_its_folders_project(store: Store, tmp_p
 
 
 def test_the_index_can_be_made_anew(store: Store, tmp_path: Path):
-    store.bring_in(pi, held_in(repository(tmp_path / "app", "git@host:o/app.git")))
+    store.agents.import_data(pi, held_in(repository(tmp_path / "app", "git@host:o/app.git")))
     before = store.sessions()
     catalogue = store.catalogue()
     catalogue.begin_anew()
@@ -221,12 +221,12 @@ def at(store: Store, folder: Path, address: str = "@") -> str | None:
 def test_in_a_fresh_worktree_the_newest_session_here_is_the_projects(store: Store, tmp_path: Path):
     app = repository(tmp_path / "app", "git@host:o/app.git")
     for number, folder in enumerate((app, repository(tmp_path / "other", "git@host:o/other.git"), tmp_path)):
-        store.bring_in(pi, pi_file(said("u", None, at=number + 1), id=f"s{number}", cwd=str(folder)))
+        store.agents.import_data(pi, pi_file(said("u", None, at=number + 1), id=f"s{number}", cwd=str(folder)))
     git(app, "worktree", "add", "-q", str(tmp_path / "fresh"))
     (tmp_path / "fresh/below").mkdir()
     assert [at(store, tmp_path / folder) for folder in ("app", "fresh/below", "other", ".")] == ["s0", "s0", "s1", "s2"]
     assert at(store, tmp_path / "fresh", "-") == "s2"
-    store.bring_in(pi, held_in(tmp_path / "fresh", id="s3"))
+    store.agents.import_data(pi, held_in(tmp_path / "fresh", id="s3"))
     assert [at(store, tmp_path / folder) for folder in ("app", "fresh/below")] == ["s0", "s3"]
 
 
@@ -236,12 +236,12 @@ def test_what_was_held_where_everything_lies_below_is_of_that_folder_only(
     monkeypatch.setenv("TMPDIR", str(tmp_path / "scratch") + "/")
     everybodys = (Path("/"), Path("/tmp"), Path.home(), tmp_path / "scratch")
     for number, folder in enumerate(everybodys):
-        store.bring_in(pi, held_in(folder, id=f"s{number}"))
+        store.agents.import_data(pi, held_in(folder, id=f"s{number}"))
     for number, folder in enumerate(everybodys):
         assert at(store, folder) == f"s{number}"
         with pytest.raises(NotFound, match="no session was held in"):
             at(store, folder / "work/app")
-    store.bring_in(pi, held_in(tmp_path / "scratch/work", id="s4"))
+    store.agents.import_data(pi, held_in(tmp_path / "scratch/work", id="s4"))
     assert at(store, tmp_path / "scratch/work/app") == "s4"
 
 
@@ -254,7 +254,7 @@ def test_ls_and_search_find_all_of_a_project_wherever_it_lies(
     other = repository(tmp_path / "other", "https://host/o/other")
     with Store.create(tmp_path / "store.git", clock=Clock()) as store:
         for number, folder in enumerate((one, two, other)):
-            store.bring_in(pi, held_in(folder, id=f"s{number}"))
+            store.agents.import_data(pi, held_in(folder, id=f"s{number}"))
     two.rename(tmp_path / "moved")
 
     def asked(*words: str) -> list[str]:
@@ -277,7 +277,7 @@ def test_on_another_machine_the_start_page_and_ls_here_list_the_sessions_of_the_
     other = repository(tmp_path / "other", "git@host:o/other.git")
     with Store.create(tmp_path / "store.git", clock=Clock()) as store:
         for number, folder in enumerate((elsewhere, other)):
-            store.bring_in(pi, held_in(folder, id=f"s{number}"))
+            store.agents.import_data(pi, held_in(folder, id=f"s{number}"))
     monkeypatch.chdir(repository(tmp_path / "here/app", "https://host/o/app"))
     assert command_line.run(()) == 0
     assert "1 of this folder or its project" in capfd.readouterr().out

@@ -49,7 +49,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def imported(store: Store, *lines: bytes) -> Session:
-    return store.session(store.bring_in(pi, pi_file(*(lines or LONG))).session)
+    return store.session(store.agents.import_data(pi, pi_file(*(lines or LONG))).session)
 
 
 def summary(session: Session, kept: str | None, text: str = "S", **fields: Any) -> Compaction:
@@ -69,7 +69,7 @@ def seen(store: Store, sid: str, at: str = "leaf") -> dict[str, Any]:
 def elsewhere(tmp_path: Path, data: bytes, agent: str = "pi") -> tuple[Store, str]:
     """A store that never saw any of it."""
     other = Store.create(tmp_path / "elsewhere.git")
-    return other, other.bring_in(FORMATS[agent], data).session
+    return other, other.agents.import_data(FORMATS[agent], data).session
 
 
 def agent_goes_on(data: bytes, *ids: str) -> bytes:
@@ -193,7 +193,7 @@ def test_a_line_is_written_with_what_was_made_on_it(store: Store) -> None:
 def test_what_hangs_below_a_rewritten_line_is_left_out_and_counted(store: Store) -> None:
     session = imported(store)
     session.append(Message.user("ours"))
-    store.bring_in(pi, pi_file(*LONG[:2], said("c", "b", "other", at=3)))
+    store.agents.import_data(pi, pi_file(*LONG[:2], said("c", "b", "other", at=3)))
     sent = store.export(session.id)
     assert (sent.data, sent.left_out) == (pi_file(*LONG[:2], said("c", "b", "other", at=3)), 1)
     assert b"ours" in store.export(session.id, session.on("main").leaf).data
@@ -208,7 +208,7 @@ def test_a_file_of_version_1_is_written_as_its_agent_writes_it_when_it_opens_one
         b'{"type":"compaction","timestamp":"2026-02-01T00:00:04.000Z","summary":"S","firstKeptEntryIndex":2,"tokensBefore":5}',
     ]  # fmt: skip
     data = b"".join(line + b"\n" for line in lines)
-    session = store.session(store.bring_in(pi, data).session)
+    session = store.session(store.agents.import_data(pi, data).session)
     assert store.export(session.id).data == data
     session.append(Message.user("ours"))
     written = lines_of(store.export(session.id).data)
@@ -220,7 +220,7 @@ def test_a_file_of_version_1_is_written_as_its_agent_writes_it_when_it_opens_one
     assert len(seen(other, sid)["messages"]) == len(seen(store, session.id)["messages"]) == 4
     other.close()
     grown = agent_goes_on(store.export(session.id).data, "p")
-    done = store.bring_in(pi, grown)
+    done = store.agents.import_data(pi, grown)
     assert (done.new, done.branch, done.rewritten) == (1, "main", None)
     assert store.export(session.id).data == store.export(session.id, as_it_came=True).data == grown
 
@@ -255,12 +255,12 @@ def test_imported_again_nothing_is_new_and_the_file_is_the_same(store: Store, ma
         session.rename("Ours")
     before, context = len(session.tree().nodes), session.context().digest
     data = store.export(session.id).data
-    done = store.bring_in(pi, data)
+    done = store.agents.import_data(pi, data)
     assert (done.session, done.new, done.rewritten) == (session.id, 0, None)
     assert len(session.tree().nodes) == before
     assert store.session(session.id).context().digest == context
     refs = all_refs(store.objects)
-    assert store.bring_in(pi, data).moves == ()
+    assert store.agents.import_data(pi, data).moves == ()
     assert all_refs(store.objects) == refs
     assert store.export(session.id).data == data
     assert store.export(session.id, as_it_came=True).data == data
@@ -277,7 +277,7 @@ def test_what_the_agent_appends_to_our_export_goes_on_behind_our_entries(
     if named_too:
         session.label("b", "ours")
     grown = agent_goes_on(store.export(session.id).data, "p", "q")
-    done = store.bring_in(pi, grown)
+    done = store.agents.import_data(pi, grown)
     assert (done.new, done.branch, done.rewritten) == (2, "main", None)
     now = store.session(session.id)
     assert now.branch_name == "main"
@@ -299,7 +299,7 @@ def test_compacted_here_and_continued_there_turn_by_turn(store: Store, tmp_path:
         if turn == 2:
             session.label("b", "ours")
         data = agent_goes_on(store.export(session.id).data, f"p{turn}", f"q{turn}")
-        assert store.bring_in(pi, data).new == 2
+        assert store.agents.import_data(pi, data).new == 2
         assert store.export(session.id).data == data
     assert list(store.session(session.id).branches()) == ["main"]
     other, sid = elsewhere(tmp_path, data)
@@ -316,7 +316,7 @@ def test_what_the_agent_says_later_of_our_entries_means_them(store: Store, tmp_p
     compaction = entry("compaction", "cccc0000", last, 10, summary="S", firstKeptEntryId=ours, tokensBefore=5)
     edit = entry("context_edit", "cccc0001", "cccc0000", 11, targetId=last, replacement={"content": "edited"})
     grown = data + compaction + b"\n" + edit + b"\n" + label("cccc0002", "cccc0001", ours, "theirs", at=12) + b"\n"
-    assert store.bring_in(pi, grown).new == 3
+    assert store.agents.import_data(pi, grown).new == 3
     now = store.session(session.id)
     assert [item.entry.text for item in now.context().items[1:]] == ["ours", "edited"]  # type: ignore[union-attr]
     assert now.names().labels == {first.oid: "theirs"}
@@ -330,7 +330,7 @@ def test_on_a_branch_that_we_named_the_agent_goes_on_too(store: Store) -> None:
     session = imported(store)
     session.branch("mine", "b").append(Message.user("ours"))
     grown = agent_goes_on(store.export(session.id).data, "p", "q")
-    assert store.bring_in(pi, grown).branch == "mine"
+    assert store.agents.import_data(pi, grown).branch == "mine"
     assert store.session(session.id).branch_name == "mine"
 
 
@@ -338,9 +338,9 @@ def test_the_older_file_imported_again_takes_nothing_away(store: Store) -> None:
     session = imported(store)
     session.append(summary(session, "c"))
     grown = agent_goes_on(store.export(session.id).data, "p")
-    store.bring_in(pi, grown)
+    store.agents.import_data(pi, grown)
     refs = all_refs(store.objects)
-    assert store.bring_in(pi, pi_file(*LONG)).moves == ()
+    assert store.agents.import_data(pi, pi_file(*LONG)).moves == ()
     assert all_refs(store.objects) == refs
     assert store.export(session.id).data == grown
 
@@ -350,11 +350,11 @@ def test_two_files_that_went_on_each_its_own_way_lose_nothing(store: Store) -> N
     session.append(summary(session, "c"))
     grown = agent_goes_on(store.export(session.id).data, "p")
     theirs = pi_file(*LONG, *talk("x", "y", after="d"))
-    store.bring_in(pi, grown)
-    done = store.bring_in(pi, theirs)
+    store.agents.import_data(pi, grown)
+    done = store.agents.import_data(pi, theirs)
     assert done.rewritten is not None
     assert store.export(session.id, as_it_came=True).data == theirs
-    store.bring_in(pi, grown)
+    store.agents.import_data(pi, grown)
     assert store.export(session.id, as_it_came=True).data == grown
     ids = {node.source.id for node in session.tree().nodes.values() if node.source}
     assert {"p", "x", "y"} <= ids
@@ -364,7 +364,7 @@ def test_a_line_of_ours_that_was_changed_there_is_the_agents(store: Store) -> No
     session = imported(store)
     session.append(Message.user("ours"))
     data = store.export(session.id).data.replace(b'"ours"', b'"changed"')
-    done = store.bring_in(pi, data)
+    done = store.agents.import_data(pi, data)
     assert done.new == 1
     assert store.export(session.id, as_it_came=True).data == data
 
@@ -410,15 +410,15 @@ def test_a_session_begun_here_and_continued_in_pi_is_one_session(store: Store) -
     session.append(summary(session, "leaf"))
     session.label("leaf", "here")
     data = store.export(session.id, to="pi").data
-    done = store.bring_in(pi, data)
+    done = store.agents.import_data(pi, data)
     assert (done.session, done.new) == (session.id, 0)
     grown = agent_goes_on(data, "p", "q")
-    done = store.bring_in(pi, grown)
+    done = store.agents.import_data(pi, grown)
     assert (done.session, done.new, done.branch) == (session.id, 2, "main")
     assert store.export(session.id).data == grown
     store.session(session.id).append(Message.user("ours again"))
     assert store.export(session.id).data.startswith(grown)
-    assert store.bring_in(pi, store.export(session.id).data).new == 0
+    assert store.agents.import_data(pi, store.export(session.id).data).new == 0
 
 
 # ---- what pi has no word for
@@ -500,22 +500,23 @@ def test_a_session_of_pi_is_written_for_omp_and_back(store: Store, tmp_path: Pat
 
 def test_a_session_in_which_nothing_was_said_is_its_file_without_a_word_more(store: Store):
     data = pi_file()
-    sent = store.export(store.bring_in(pi, data).session)
+    sent = store.export(store.agents.import_data(pi, data).session)
     assert (sent.data, dict(sent.notes)) == (data, {})
 
 
 @pytest.mark.parametrize("agent", sorted(set(FORMATS) - {"aider"}))
 def test_words_whose_time_nobody_kept_are_of_the_time_before_them(store: Store, agent: str):
     talk = aider_files.history(aider_files.run(), aider_files.user("hello"), aider_files.answer("Hi."))
-    sent = store.export(store.bring_in(FORMATS["aider"], talk, name="/work/.aider.chat.history").session, to=agent)
+    done = store.agents.import_data(FORMATS["aider"], talk, name="/work/.aider.chat.history")
+    sent = store.export(done.session, to=agent)
     assert b"hello" in sent.data and b"1970" not in sent.data
-    back = store.session(store.bring_in(FORMATS[agent], sent.data).session)
+    back = store.session(store.agents.import_data(FORMATS[agent], sent.data).session)
     assert back.line()[-1].author_seconds >= back.line()[0].author_seconds > 10**9
 
 
 def test_an_entry_before_all_that_the_agent_wrote_is_no_file_of_its(store: Store) -> None:
     lines = [*claude_code.asked(), claude_code.user("u", None, "hi", at=3)]
-    done = store.bring_in(FORMATS["claude"], b"\n".join(lines) + b"\n")
+    done = store.agents.import_data(FORMATS["claude"], b"\n".join(lines) + b"\n")
     root = store.session(done.session).line()[0]
     with pytest.raises(Refused, match="nothing of claude's own file stands"):
         store.export(done.session, root)

@@ -214,7 +214,8 @@ def test_any_words_leave_the_headings_alone(words: str):
 
 
 def test_plain_lines_say_the_session_and_every_entry(store: Store):
-    taken = store.bring_in(FORMATS["pi"], pi_file(*talk("a", "b"), label("l", "b", "b", "good"), named("n", "l", "T")))
+    file = pi_file(*talk("a", "b"), label("l", "b", "b", "good"), named("n", "l", "T"))
+    taken = store.agents.import_data(FORMATS["pi"], file)
     session = store.session(taken.session)
     session.append(Compaction(summary="S", first_kept=to_base64url(session.resolve("b").chain)))
     session.branch("side", at="a").append(Message.user([Image(b"\x00", "image/png")]))
@@ -236,7 +237,7 @@ def test_plain_lines_say_the_session_and_every_entry(store: Store):
 
 def test_lines_that_nobody_understands_go_along(store: Store):
     file = pi_file(said("a", None, "hi"), b"{not json", entry("telepathy", "c", "a", wave=7))
-    taken = store.bring_in(FORMATS["pi"], file)
+    taken = store.agents.import_data(FORMATS["pi"], file)
     _, *entries = lines_of(store, store.session(taken.session))
     assert {each["kind"] for each in entries} == {"message", "opaque", "telepathy"}
 
@@ -246,4 +247,4 @@ def test_no_agent_goes_on_with_one_and_none_is_the_agents_file(store: Store, for
     session = spoken(store, Message.user("a"))
     assert store.export(session.id, to=form).agent == form
     with pytest.raises(Refused):
-        store.resume(session.id, agent=form, dry_run=True)
+        store.agents.resume(session.id, agent=form, dry_run=True)

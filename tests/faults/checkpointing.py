@@ -25,7 +25,7 @@ def prepare(place: Path, work: str) -> None:
         session = store.new_session(agent="agent", cwd=str(folder))
         session.append(Message.user("hi"))
         if work != FIRST:
-            session.take_checkpoint("before", folder)
+            session.files.take_checkpoint("before", folder)
             session.append(Message.assistant("I do it"))
             change(folder)
 
@@ -45,4 +45,4 @@ def do(work: str, place: str) -> None:
 def look(store: Store, work: str, folder: Path) -> None:
     session = store.session(store.sessions()[0].sid)
     phase = "before" if work == FIRST else "after"
-    session.take_checkpoint(phase, folder, paths=PATHS if work == NAMED else None)
+    session.files.take_checkpoint(phase, folder, paths=PATHS if work == NAMED else None)

@@ -36,7 +36,7 @@ def prepare(place: Path) -> None:
             sid = session.id
             data = store.export(sid, to="claude").data
             (place / EXPORT).write_bytes(data)
-            store.record_export(sid, place / EXPORT, "claude", data)
+            store.agents.record_export(sid, place / EXPORT, "claude", data)
             store.flush()
             store.sessions()
         with Store.open(place, clock=clock, flush_on_close=False) as store:
@@ -52,10 +52,10 @@ def do(place: str) -> None:
 
 
 def carry_out(store: Store) -> None:
-    what = store.plan_purge(text=SECRET)
+    what = store.purges.plan(text=SECRET)
     if not what.is_empty:
-        store.purge(what)
-        store.redact_exports(what)
+        store.purges.apply(what)
+        store.purges.redact_exports(what)
 
 
 def settle(place: Path) -> GitStore:

@@ -26,7 +26,7 @@ def prepare(place: Path, work: str) -> None:
     with Store.create(place / "store.git", clock=Clock()) as store:
         session = store.new_session(agent="agent", cwd=str(folder))
         session.append(Message.user("hi"))
-        with session.checkpoint(folder, call="one"):
+        with session.files.checkpoint(folder, call="one"):
             change(folder)
             edit_both(folder, "the session's", "as it began")
         edit_both(folder, "the session's", "the user's")
@@ -65,4 +65,4 @@ def carry_out(store: Store, work: str, folder: Path) -> None:
         store.undo(folder)
     else:
         session = store.session(store.sessions()[0].sid)
-        session.rewind(session.plan_rewind("leaf~1", workspace=folder))
+        session.files.rewind(session.files.plan_rewind("leaf~1", workspace=folder))

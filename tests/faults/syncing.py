@@ -46,9 +46,9 @@ def do(work: str, place: str) -> None:
         return
     with Store.open(folder / "store.git", clock=Clock(START_MS + 10**6)) as store:
         if work == TAKE:
-            store.unbundle(folder / "sessions.bundle")
+            store.remotes.unbundle(folder / "sessions.bundle")
         else:
-            {SYNC: store.sync, PULL: store.pull, PUSH: store.push}[work]()
+            {SYNC: store.remotes.sync, PULL: store.remotes.pull, PUSH: store.remotes.push}[work]()
 
 
 def _prepare(place: Path, *, purged_by: str) -> None:

@@ -69,16 +69,16 @@ class World:
         self.sessions[name] = self[of].fork()
 
     def compact(self, name: str, strategy: str = "up-to", at: str = "leaf") -> None:
-        self._shorten(name, self[name].plan_compaction(strategy, ask=Ask(at=self[name].resolve(at))))
+        self._shorten(name, self[name].compaction.plan(strategy, ask=Ask(at=self[name].resolve(at))))
 
     def leave(self, name: str, to: str) -> None:
-        self._shorten(name, self[name].plan_leaving(to))
+        self._shorten(name, self[name].compaction.plan_leaving(to))
 
     def _shorten(self, name: str, plan: Plan) -> None:
         self[name].compact(plan, Writing(summarizer=Briefly()), undoable=True)
 
     def bring(self, *ids: str) -> None:
-        self.store.bring_in(FORMATS["pi"], pi_file(*talk(*ids), id="imported"), name="imported")
+        self.store.agents.import_data(FORMATS["pi"], pi_file(*talk(*ids), id="imported"), name="imported")
 
     def raw(self, text: str, ref: str = raw.LEAF) -> None:
         raw.append(self.store.objects, text, ref)

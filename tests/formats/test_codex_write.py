@@ -219,12 +219,13 @@ def test_a_session_begun_here_goes_to_codex(kept: Store) -> None:
 
 
 def test_a_session_of_pi_goes_to_codex(kept: Store) -> None:
-    sid = kept.bring_in(FORMATS["pi"], pi_file(*talk("a", "b", "c"))).session
+    sid = kept.agents.import_data(FORMATS["pi"], pi_file(*talk("a", "b", "c"))).session
     assert said_in(kept.export(sid, to="codex").data) == ["words of a", "words of b", "words of c"]
 
 
 def test_a_session_of_codex_goes_to_pi(kept: Store) -> None:
-    sid = kept.bring_in(codex, rollout(turn("t1"), call("c1"), output("c1"), rolled_back(1), turn("t2"))).session
+    data = rollout(turn("t1"), call("c1"), output("c1"), rolled_back(1), turn("t2"))
+    sid = kept.agents.import_data(codex, data).session
     data = kept.export(sid, to="pi").data
     assert b"U t1" in data
     assert FORMATS["pi"].split(data).problems == ()
@@ -232,7 +233,7 @@ def test_a_session_of_codex_goes_to_pi(kept: Store) -> None:
 
 def test_what_was_made_here_goes_home_with_a_rollout_and_without_it_the_rollout_is_as_it_came(kept: Store) -> None:
     data = rollout(turn("t1"))
-    sid = kept.bring_in(codex, data).session
+    sid = kept.agents.import_data(codex, data).session
     assert kept.export(sid).data == data
     kept.session(sid).append(Message.user("ours"))
     assert said_in(kept.export(sid).data) == ["U t1", "A t1", "ours"]
@@ -240,8 +241,8 @@ def test_what_was_made_here_goes_home_with_a_rollout_and_without_it_the_rollout_
 
 
 def test_of_a_fork_only_its_own_file_goes_home_and_all_of_it_to_others(kept: Store) -> None:
-    kept.bring_in(codex, PARENT_FILE)
-    sid = kept.bring_in(codex, CHILD_FILE).session
+    kept.agents.import_data(codex, PARENT_FILE)
+    sid = kept.agents.import_data(codex, CHILD_FILE).session
     assert kept.export(sid).data == CHILD_FILE
     kept.session(sid).append(Message.user("ours"))
     sent = kept.export(sid)

@@ -69,7 +69,7 @@ def brought(store: Store, path: Path) -> Any:
 
 def rewind(session: Any, words: str, work: Path, *, force: bool = False) -> None:
     node = next(node for node in session.line() if node.subject == f"user: {words}")
-    session.rewind(session.plan_rewind(node, "files", workspace=work, force=force))
+    session.files.rewind(session.files.plan_rewind(node, "files", workspace=work, force=force))
 
 
 def worked(work: Path, **kinds: bool) -> tuple[list[Lines], dict[str, dict[bytes, Any]]]:
@@ -146,7 +146,7 @@ def test_a_file_that_was_moved_is_nobodys(store, work):
     moved = patch("c2", {path: update("@@ -1 +1 @@\n-1\n+2\n", to)})
     session = brought(store, saved(work, user("go"), patch("c1", {path: add("1\n")}), moved))
     assert claimed(store, session.id) == []
-    assert set(session.files("leaf")) == set()
+    assert set(session.files.at("leaf")) == set()
 
 
 def test_a_script_that_was_deleted_is_not_written_again_for_it_may_have_been_executable(store, work):
@@ -186,7 +186,7 @@ def test_two_machines_make_the_same_checkpoints_in_one_go_or_piece_by_piece(stor
 def test_behind_a_look_of_ours_nothing_is_put(store, work):
     parts, _ = worked(work)
     session = brought(store, saved(work, *parts[:1]))
-    session.take_checkpoint("before", workspace=work)
+    session.files.take_checkpoint("before", workspace=work)
     before = oids(store, session.id)
     assert oids(store, brought(store, saved(work, *parts)).id) == before
 

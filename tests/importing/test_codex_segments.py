@@ -280,9 +280,9 @@ def resumed(store: Store, sid: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     home, work = tmp_path / "codex", tmp_path / "work"
     monkeypatch.setenv("CODEX_HOME", str(home))
     work.mkdir(exist_ok=True)
-    found = store.resume(sid, cwd=work, **options)
-    assert store.resume(sid, cwd=work, dry_run=True, **options).is_there
-    assert not store.resume(sid, cwd=work, dry_run=True, **options).beside
+    found = store.agents.resume(sid, cwd=work, **options)
+    assert store.agents.resume(sid, cwd=work, dry_run=True, **options).is_there
+    assert not store.agents.resume(sid, cwd=work, dry_run=True, **options).beside
     assert found.file.exists()
     return {file.stem for file in home.rglob("*.jsonl")}
 

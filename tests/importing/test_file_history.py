@@ -166,7 +166,8 @@ def test_a_rewind_to_each_prompt_gives_back_the_files(agent, store, work):
     was = worked(agent)
     session = brought(store, agent)
     for prompt in ("p3", "p2", "p1"):
-        done = session.rewind(session.plan_rewind(prompt_of(session, prompt), "files", workspace=agent.work))
+        plan = session.files.plan_rewind(prompt_of(session, prompt), "files", workspace=agent.work)
+        done = session.files.rewind(plan)
         assert snapshot(work) == was[prompt]
         assert done.outcomes
         store.undo()
@@ -178,7 +179,7 @@ def test_what_a_shell_did_is_nobodys_and_stays(agent, store, work):
     agent.shell("s1", lambda: (work / "a.txt").write_text("by a shell\n"))
     agent.prompt("p2")
     session = brought(store, agent)
-    plan = session.plan_rewind(prompt_of(session, "p1"), "files", workspace=agent.work)
+    plan = session.files.plan_rewind(prompt_of(session, "p1"), "files", workspace=agent.work)
     assert [(change.path, change.action) for change in plan.changes] == [("a.txt", "conflict")]
 
 
@@ -189,7 +190,7 @@ def test_what_the_user_did_between_prompts_is_nobodys(agent, store, work):
     agent.prompt("p2")
     agent.edit("e2", "a.txt", "user", "session")
     session = brought(store, agent)
-    session.rewind(session.plan_rewind(prompt_of(session, "p2"), "files", workspace=agent.work))
+    session.files.rewind(session.files.plan_rewind(prompt_of(session, "p2"), "files", workspace=agent.work))
     assert (work / "a.txt").read_text() == "by the user\n"
 
 
@@ -198,7 +199,7 @@ def test_a_result_that_does_not_tell_all_claims_nothing(agent, store, work):
     agent.edit("e1", "a.txt", "one", "two", originalFile=None)
     agent.prompt("p2")
     session = brought(store, agent)
-    assert session.plan_rewind(prompt_of(session, "p1"), "files", workspace=agent.work).changes == ()
+    assert session.files.plan_rewind(prompt_of(session, "p1"), "files", workspace=agent.work).changes == ()
 
 
 def test_by_force_a_file_becomes_what_it_was_at_its_first_touch_not_nothing(agent, store, work):
@@ -209,7 +210,7 @@ def test_by_force_a_file_becomes_what_it_was_at_its_first_touch_not_nothing(agen
     agent.edit("e2", "notes.md", "mine", "ours")
     (work / "notes.md").write_text("the user's\n")
     session = brought(store, agent)
-    session.rewind(session.plan_rewind(prompt_of(session, "p1"), "files", workspace=agent.work, force=True))
+    session.files.rewind(session.files.plan_rewind(prompt_of(session, "p1"), "files", workspace=agent.work, force=True))
     assert snapshot(work) == snapshot(fill(work.parent / "as it was", {"a.txt": "one\n", "notes.md": "mine\n"}))
 
 
@@ -218,7 +219,7 @@ def test_windows_line_ends_come_back(agent, store, work):
     agent.prompt("p1")
     agent.edit("e1", "a.txt", "one", "two")
     session = brought(store, agent)
-    session.rewind(session.plan_rewind(prompt_of(session, "p1"), "files", workspace=agent.work))
+    session.files.rewind(session.files.plan_rewind(prompt_of(session, "p1"), "files", workspace=agent.work))
     assert (work / "a.txt").read_bytes() == b"one\r\nend\r\n"
 
 
@@ -249,7 +250,7 @@ def test_copies_that_are_swept_stop_nothing_that_is_new(agent, store, work):
     agent.edit("e2", "a.txt", "two", "three")
     session = brought(store, agent)
     assert oids(store, session.id)[: len(before)] == before
-    session.rewind(session.plan_rewind(prompt_of(session, "p1"), "files", workspace=agent.work))
+    session.files.rewind(session.files.plan_rewind(prompt_of(session, "p1"), "files", workspace=agent.work))
     assert (work / "a.txt").read_text() == "one\n"
 
 
@@ -264,7 +265,7 @@ def test_without_the_copies_nothing_is_claimed(agent, store):
 def test_behind_a_look_of_ours_nothing_is_put(agent, store, work):
     agent.prompt("p1")
     session = brought(store, agent)
-    session.take_checkpoint("before", workspace=work)
+    session.files.take_checkpoint("before", workspace=work)
     before = oids(store, session.id)
     agent.edit("e1", "a.txt", "one", "two")
     assert oids(store, brought(store, agent).id) == before
@@ -289,7 +290,7 @@ def test_a_copy_that_cannot_be_read_claims_nothing(agent, store, work, tmp_path,
             file.truncate(20 << 20)
     session = brought(store, agent)
     assert set().union(*claimed(store, session.id)) == {"notes.md"}
-    assert set(session.files("leaf")) == {"notes.md"}
+    assert set(session.files.at("leaf")) == {"notes.md"}
 
 
 @pytest.mark.parametrize(
@@ -357,4 +358,4 @@ def test_a_real_session_has_what_was_recorded(store):
     [done] = store.import_file(path)
     changed = [paths for paths in claimed(store, done.session) if paths]
     assert changed == [{"app.py"}, {"README.md"}, {"app.py"}, {"app.py"}]
-    assert store.session(done.session).files("leaf").read("app.py").endswith(b"print(fibonacci(13))\n")
+    assert store.session(done.session).files.at("leaf").read("app.py").endswith(b"print(fibonacci(13))\n")

@@ -56,7 +56,7 @@ def left_out(store: Store, sid: str) -> dict[str, str]:
 
 def rewind(session: Any, id: str, work: Path) -> Any:
     node = next(node for node in session.line() if node.source is not None and node.source.id == id)
-    return session.rewind(session.plan_rewind(node, "files", workspace=work))
+    return session.files.rewind(session.files.plan_rewind(node, "files", workspace=work))
 
 
 def by_shell(work: Path) -> None:
@@ -221,7 +221,7 @@ def test_behind_a_look_of_ours_nothing_is_put(agent, store, work):
     agent.prompt("u1")
     agent.shell("m1", lambda: (work / "b.txt").write_text("b\n"))
     session = brought(store, agent, agent.save(1))
-    session.take_checkpoint("before", workspace=work)
+    session.files.take_checkpoint("before", workspace=work)
     before = oids(store, session.id)
     assert oids(store, brought(store, agent).id) == before
 
@@ -424,7 +424,7 @@ def test_the_real_opencode_is_taken_back_to_each_prompt(tmp_path, store, monkeyp
     one, two = [node for node in session.line() if node.role == "user"]
     mine = {b"mine.txt": ("file", b"mine\n")}
     for node, expected in ((two, snapshot(tmp_path / "lab/between") | mine), (one, was | mine)):
-        session.rewind(session.plan_rewind(node, "files", workspace=lab.work))
+        session.files.rewind(session.files.plan_rewind(node, "files", workspace=lab.work))
         assert snapshot(lab.work) == expected
         store.undo()
         assert snapshot(lab.work) == now

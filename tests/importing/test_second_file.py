@@ -90,7 +90,7 @@ def test_a_second_file_whose_session_was_purged_is_not_imported_again(tmp_path: 
     with Store.create(tmp_path / "s.git", clock=Clock()) as store:
         one = take(store, put(tmp_path / "one/x.jsonl", ONE))
         two = take(store, put(tmp_path / "two/x.jsonl", TWO))
-        store.purge(store.plan_purge(two))
+        store.purges.apply(store.purges.plan(two))
         [done] = store.import_file(tmp_path / "two/x.jsonl")
         assert done.is_purged and done.session == two
         assert store.export(one).data == ONE

@@ -306,7 +306,7 @@ def test_a_session_is_called_by_its_first_prompt_though_all_are_of_one_milliseco
 
 
 def import_logged(store: Store, data: bytes, agent: str = "pi") -> None:
-    store.bring_in(FORMATS[agent], data, name="n")
+    store.agents.import_data(FORMATS[agent], data, name="n")
 
 
 def above(made: Session) -> None:
@@ -498,7 +498,7 @@ def test_two_processes_may_refresh_at_once(tmp_path: Path) -> None:
 def test_a_file_that_was_imported_is_known_until_it_changes(store: Store, tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_bytes(pi_file(*LONG))
-    sid = store.bring_in(FORMATS["pi"], path.read_bytes(), path=path).session
+    sid = store.agents.import_data(FORMATS["pi"], path.read_bytes(), path=path).session
     catalogue = store.catalogue()
     assert catalogue.seen(path, path.stat()) is None
     catalogue.remember([(path, path.stat(), sid)])
@@ -510,7 +510,7 @@ def test_a_file_that_was_imported_is_known_until_it_changes(store: Store, tmp_pa
 def test_a_file_whose_import_was_undone_is_not_known(store: Store, tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_bytes(pi_file(*LONG))
-    done = store.bring_in(FORMATS["pi"], path.read_bytes(), path=path)
+    done = store.agents.import_data(FORMATS["pi"], path.read_bytes(), path=path)
     store.catalogue().remember([(path, path.stat(), done.session)])
     store.undo()
     assert store.catalogue().seen(path, path.stat()) is None

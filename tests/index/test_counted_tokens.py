@@ -22,7 +22,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def tokens(store: Store, agent: str, data: bytes, name: str) -> int:
-    store.bring_in(FORMATS[agent], data, name=name)
+    store.agents.import_data(FORMATS[agent], data, name=name)
     [row] = store.sessions()
     return row.tokens
 

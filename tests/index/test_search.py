@@ -135,13 +135,14 @@ def test_prompts_of_the_system_are_not_searched_and_long_results_only_at_their_h
 
 
 def test_an_imported_session_is_found_like_any_other(store: Store):
-    store.bring_in(pi, pi_file(said("u", None, "Where is the bread?"), entry("custom", "x", "u", customType="t")))
+    data = pi_file(said("u", None, "Where is the bread?"), entry("custom", "x", "u", customType="t"))
+    store.agents.import_data(pi, data)
     assert found(store, "bread") == ["user: Where is the bread?"]
 
 
 def test_what_a_tool_gave_back_is_found_where_it_stands_in_the_answer(store: Store):
     talk = [asks("msg_u1", "Bake", at=1), answer("msg_a1", "Done.", at=2, parts=[tool("c1", "two loaves")])]
-    store.bring_in(opencode, export(talk), final=True)
+    store.agents.import_data(opencode, export(talk), final=True)
     assert found(store, "loaves") == ["assistant: Done. bash ls two loaves"]
 
 
@@ -163,7 +164,7 @@ def test_only_what_is_new_is_taken_in(store: Store, monkeypatch: pytest.MonkeyPa
 
 
 def test_what_was_undone_is_not_found_and_what_is_done_again_is(store: Store):
-    store.bring_in(pi, pi_file(*talk("bread")))
+    store.agents.import_data(pi, pi_file(*talk("bread")))
     assert found(store, "bread")
     store.undo()
     assert found(store, "bread") == []
@@ -188,7 +189,7 @@ def test_every_branch_is_searched(store: Store):
 
 def test_an_entry_that_is_lost_hides_no_other(store: Store, tmp_path: Path):
     data = pi_file(*talk("a", "b", "c", "d"))
-    sid = store.bring_in(pi, data).session
+    sid = store.agents.import_data(pi, data).session
     lost = store.session(sid).line()[2]
     look = store.objects.read
 

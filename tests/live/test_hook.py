@@ -233,7 +233,7 @@ def test_a_file_whose_bytes_were_purged_is_not_kept_again(tmp_path: Path, *, red
     with Store.open(agent.store) as store:
         store.drain()
         assert holders(store) == 1
-        store.purge(store.plan_purge(text="heron"))
+        store.purges.apply(store.purges.plan(text="heron"))
         assert holders(store) == 0
     (agent.workspace / "other").write_text("as it was")
     agent.calls("a2", command="date")

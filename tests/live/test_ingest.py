@@ -60,9 +60,9 @@ def test_a_checkpoint_belongs_to_the_entry_that_calls(agent: Agent) -> None:
     with Store.open(agent.store) as store:
         session = store.session(store.sessions()[0].sid)
         asked, calls, results = session.line()[1:4]
-        assert dict(session.files(asked)).keys() == dict(session.files(calls)).keys() == {"a", "b"}
-        assert session.files(calls).read("a") == b"1"
-        assert session.files(results).read("a") == b"2"
+        assert dict(session.files.at(asked)).keys() == dict(session.files.at(calls)).keys() == {"a", "b"}
+        assert session.files.at(calls).read("a") == b"1"
+        assert session.files.at(results).read("a") == b"2"
 
 
 def test_a_call_of_which_nobody_says_that_it_has_ended_has_changed_what_the_next_one_finds(agent: Agent) -> None:
@@ -158,7 +158,7 @@ def test_what_a_sub_agent_does_is_the_sessions_and_is_not_waited_for(agent: Agen
     with Store.open(agent.store) as store:
         session = store.session(store.sessions()[0].sid)
         calls, results = session.line()[2:4]
-        assert (session.files(calls).read("a"), session.files(results).read("a")) == (b"1", b"by the sub-agent")
+        assert (session.files.at(calls).read("a"), session.files.at(results).read("a")) == (b"1", b"by the sub-agent")
 
 
 def test_two_sessions_in_one_workspace_each_have_a_line_of_their_own(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_what_was_looked_at_by_hooks_is_where_a_look_by_the_store_goes_on(agent:
     agent.drain()
     with Store.open(agent.store) as store:
         session = store.session(store.sessions()[0].sid)
-        with session.checkpoint(agent.workspace):
+        with session.files.checkpoint(agent.workspace):
             agent.fill(a="by the library")
     agent.calls("t1")
     agent.fill(a="by a tool")
@@ -258,7 +258,7 @@ def test_an_older_look_never_comes_behind_a_newer_one(agent: Agent) -> None:
     agent.fill(a="2")
     with Store.open(agent.store) as store:
         session = store.session(store.sessions()[0].sid)
-        session.take_checkpoint("before", agent.workspace)
+        session.files.take_checkpoint("before", agent.workspace)
     agent.drain()
     assert [(phase, files["a"]) for phase, _, files in agent.points()] == [("before", "1"), ("before", "2")]
 

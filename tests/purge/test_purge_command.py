@@ -230,14 +230,14 @@ def test_rules_are_told_apart(store: Store) -> None:
         if number == 0:
             session.label("leaf", "mine")
     newest = [row.first_words for row in store.sessions()]
-    assert [each.row.first_words for each in store.plan_retention(Retention(keep=2))] == newest[2:]
-    assert [each.row.first_words for each in store.plan_retention(Retention(keep=2, label="mine"))] == newest[2:3]
+    assert [each.row.first_words for each in store.expired(Retention(keep=2))] == newest[2:]
+    assert [each.row.first_words for each in store.expired(Retention(keep=2, label="mine"))] == newest[2:3]
     far = START_MS + 10**9
-    assert len(store.plan_retention(Retention(before_ms=far))) == 4
-    assert len(store.plan_retention(Retention(before_ms=far, keep=3))) == 1
+    assert len(store.expired(Retention(before_ms=far))) == 4
+    assert len(store.expired(Retention(before_ms=far, keep=3))) == 1
     store.flush()
-    assert len(store.plan_retention(Retention(bytes_max=0))) == 4
-    assert store.plan_retention(Retention(bytes_max=1 << 30)) == []
+    assert len(store.expired(Retention(bytes_max=0))) == 4
+    assert store.expired(Retention(bytes_max=1 << 30)) == []
 
 
 def test_a_trashed_session_is_not_overwritten_by_one_that_came_back(store: Store) -> None:
@@ -245,18 +245,18 @@ def test_a_trashed_session_is_not_overwritten_by_one_that_came_back(store: Store
     session.append(Message.user("first"))
     first = session.leaf
     assert first is not None
-    store.remove(session.id)
+    store.trash.put(session.id)
     objects = store.objects
     with objects.transaction() as tx:  # as a fetch by plain git would
         tx.move(refs.leaf(session.id), first.oid, expected=None)
-    store.remove(session.id)
+    store.trash.put(session.id)
     assert trash.sessions(objects) == [session.id]
     with objects.transaction() as tx:
         tx.move(refs.leaf(session.id), first.parent, expected=None)
-    store.restore(session.id)
+    store.trash.restore(session.id)
     assert objects.ref(refs.leaf(session.id)) == first.oid
     with pytest.raises(NotFound):
-        store.restore(session.id)
+        store.trash.restore(session.id)
 
 
 def test_a_call_whose_result_was_purged_is_still_a_request(store: Store) -> None:
@@ -266,7 +266,7 @@ def test_a_call_whose_result_was_purged_is_still_a_request(store: Store) -> None
     session.append(Message.assistant([text("I look"), call], provider="anthropic", model="claude"))
     session.append(Message(role="tool", content=(text(SECRET),), tool_call_id="c1", tool_name="bash"))
     session.append(Message.user("and?"))
-    store.purge(store.plan_purge(text=SECRET))
+    store.purges.apply(store.purges.plan(text=SECRET))
     for provider in ("anthropic", "openai-chat", "openai-responses"):
         told = json.dumps(session.context().request(provider))
         assert SECRET not in told
@@ -281,7 +281,7 @@ def test_a_handle_forgets_what_it_had_read(store: Store) -> None:
     session.append(Message.user("last"))
     assert SECRET in str(session.context().messages)
     assert len(store.search("hunter2")) == 1
-    store.purge(store.plan_purge(session.id, find(store.objects)))
+    store.purges.apply(store.purges.plan(session.id, find(store.objects)))
     assert SECRET not in str(session.context().messages)
     assert store.search("hunter2") == []
     assert store.search("last")
@@ -296,12 +296,12 @@ def test_a_captured_file_goes_from_every_checkpoint(store: Store, tmp_path: Path
     (work / ".env").write_text(f"{SECRET}\n")
     session = store.new_session(agent="agent", cwd=str(work))
     session.append(Message.user("first"))
-    session.take_checkpoint(workspace=work)
+    session.files.take_checkpoint(workspace=work)
     (work / "a.txt").write_text("changed\n")
-    session.take_checkpoint(workspace=work)
-    what = store.plan_purge(text=SECRET)
+    session.files.take_checkpoint(workspace=work)
+    what = store.purges.plan(text=SECRET)
     assert [file.path for file in what.files] == [".env"]
-    store.purge(what)
+    store.purges.apply(what)
     assert traces(store.objects) == []
     assert store.verify().problems == []
 
@@ -312,10 +312,10 @@ def test_a_file_that_still_has_purged_bytes_is_not_captured_again(store: Store, 
     (work / "notes.txt").write_text(f"{SECRET}\n")
     session = store.new_session(agent="agent", cwd=str(work))
     session.append(Message.user("first"))
-    session.take_checkpoint(workspace=work)
-    store.purge(store.plan_purge(text=SECRET))
+    session.files.take_checkpoint(workspace=work)
+    store.purges.apply(store.purges.plan(text=SECRET))
     (work / "other.txt").write_text("more\n")
-    taken = session.take_checkpoint(workspace=work)
+    taken = session.files.take_checkpoint(workspace=work)
     store.flush()
     assert traces(store.objects) == []
     assert session.read(taken).skipped == (("notes.txt", "secret: purged"),)
@@ -329,13 +329,13 @@ def test_a_rewind_restores_no_file_whose_bytes_were_purged(store: Store, tmp_pat
     (work / "other.txt").write_text("one\n")
     session = store.new_session(agent="agent", cwd=str(work))
     session.append(Message.user("first"))
-    with session.checkpoint(work):
+    with session.files.checkpoint(work):
         (work / "notes.txt").write_text("harmless\n")
         (work / "other.txt").write_text("two\n")
     session.append(Message.user("second"))
-    store.purge(store.plan_purge(text=SECRET))
-    session.rewind(session.plan_rewind("leaf", "files", workspace=work))
-    session.rewind(session.plan_rewind("leaf~1", "files", workspace=work))
+    store.purges.apply(store.purges.plan(text=SECRET))
+    session.files.rewind(session.files.plan_rewind("leaf", "files", workspace=work))
+    session.files.rewind(session.files.plan_rewind("leaf~1", "files", workspace=work))
     assert (work / "notes.txt").read_text() == "harmless\n"
     assert (work / "other.txt").read_text() == "one\n"
 
@@ -350,7 +350,7 @@ def test_a_rewind_that_has_not_ended_is_ended_first(store: Store, monkeypatch: p
     session.append(Message.user("more"))
     monkeypatch.setattr(intents, "pending", lambda objects: [SimpleNamespace(words="rewind of /work, 3 files")])
     with pytest.raises(Refused, match="has not ended"):
-        store.purge(store.plan_purge(text=SECRET))
+        store.purges.apply(store.purges.plan(text=SECRET))
 
 
 def test_what_the_history_of_the_set_keeps_of_a_redaction_is_told(run: Run, imported: str, here: Path) -> None:

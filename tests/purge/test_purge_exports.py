@@ -248,9 +248,9 @@ def test_export_made_while_a_purge_rewrites_the_list_stays_in_it(
     with Store.create(tmp_path / "store.git") as store, Store.open(tmp_path / "store.git") as other:
         session = store.new_session(agent="test")
         session.append(Message.user(SECRET))
-        store.record_export(session.id, tmp_path / "one", "jsonl", b"")
+        store.agents.record_export(session.id, tmp_path / "one", "jsonl", b"")
         (tmp_path / "one").write_text(SECRET)
-        late = threading.Thread(target=other.record_export, args=(session.id, tmp_path / "two", "jsonl", b""))
+        late = threading.Thread(target=other.agents.record_export, args=(session.id, tmp_path / "two", "jsonl", b""))
 
         def while_another_exports(git_dir: Path, listed: list[ExportedFile]) -> None:
             late.start()
@@ -258,7 +258,7 @@ def test_export_made_while_a_purge_rewrites_the_list_stays_in_it(
             rewrite(git_dir, listed)
 
         monkeypatch.setattr(export_record, "rewrite", while_another_exports)
-        store.purge(store.plan_purge(text=SECRET))
+        store.purges.apply(store.purges.plan(text=SECRET))
         late.join()
     listed = {Path(each.path).name for each in export_record.read(tmp_path / "store.git")}
     assert listed == {"one", "two"}
@@ -269,18 +269,18 @@ def test_list_of_exports_is_local_and_holds_no_text(tmp_path: Path, monkeypatch:
     with Store.create(tmp_path / "s.git") as store:
         session = store.new_session(agent="a", cwd=tmp_path)
         session.append(Message.user(SECRET))
-        store.resume(session.id, agent="claude", cwd=tmp_path)
+        store.agents.resume(session.id, agent="claude", cwd=tmp_path)
         file = tmp_path / "s.git" / export_record.FILE
         assert SECRET not in file.read_text()
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         [before] = export_record.read(store.objects.git_dir)
         assert len(before.digest) == 64
-        plan = store.plan_purge(text=SECRET)
-        store.purge(plan)
+        plan = store.purges.plan(text=SECRET)
+        store.purges.apply(plan)
         [after] = export_record.read(store.objects.git_dir)
         assert (after.path, after.digest, after.conversation) == (before.path, "", "")
         assert (after.size, after.mtime_ns) == ((found := Path(after.path).stat()).st_size, found.st_mtime_ns)
-        assert [each.problem for each in store.redact_exports(plan)] == [""]
+        assert [each.problem for each in store.purges.redact_exports(plan)] == [""]
         assert text(session.line()) is not None
 
 

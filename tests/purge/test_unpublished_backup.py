@@ -53,7 +53,7 @@ def test_what_was_said_here_in_a_session_that_is_purged_elsewhere_is_kept_in_a_f
     assert shared(a) == shared(b)
     assert_clean(b)
     with Store.create(tmp_path / "c.git") as other:
-        other.unbundle(file)
+        other.remotes.unbundle(file)
         assert said(other.objects, sid)["main"] == ["first", SECRET, "last", "only here"]
         assert said(other.objects, sid)["side"][-1] == "nor this"
 
@@ -138,14 +138,14 @@ def test_what_is_said_while_it_is_set_aside_is_set_aside_too(two, monkeypatch, t
     told = why(syncing.sync(b, remote(b)))
     assert "2 entries" in told
     with Store.create(tmp_path / "c.git") as other:
-        other.unbundle(next(file for file in set_aside(b) if str(file) in told))
+        other.remotes.unbundle(next(file for file in set_aside(b) if str(file) in told))
         assert said(other.objects, sid)["main"][-2:] == ["only here", "and this"]
 
 
 def test_a_session_in_the_trash_is_set_aside_as_well(two):
     a, b = two
     imported_by_both(a, b)
-    Store(b, tends=False).remove(refs.session_of(next(name for name in b.refs(refs.SESSIONS) if says(b, name))))
+    Store(b, tends=False).trash.put(refs.session_of(next(name for name in b.refs(refs.SESSIONS) if says(b, name))))
     assert "only here" in why(syncing.sync(b, remote(b)))
     assert len(set_aside(b)) == 1
 

@@ -84,7 +84,7 @@ def test_a_reverted_and_forked_thread_goes_on_in_a_new_home(tmp_path: Path, monk
             folder = tmp_path / story
             (folder / "work").mkdir(parents=True)
             monkeypatch.setenv("CODEX_HOME", str(folder / "home/.codex"))
-            assert store.resume(rows[id], cwd=folder / "work").id == id
+            assert store.agents.resume(rows[id], cwd=folder / "work").id == id
             answer = real_codex.resume(folder, {}, id)
             assert answer.sent is not None, answer.error
             texts = [item["content"][0]["text"] for item in answer.sent if item.get("role") in ("user", "assistant")]

@@ -58,14 +58,14 @@ def test_the_real_agent_sees_the_same_before_and_after_a_compaction_of_ours(
     agent = path.parent.name
     if agent != agent_of(release):
         pytest.skip("another agent's")
-    done = store.bring_in(FORMATS[agent], path.read_bytes(), final=True)
+    done = store.agents.import_data(FORMATS[agent], path.read_bytes(), final=True)
     session = store.session(done.session)
     before = store.export(session.id)
     assert before.data == path.read_bytes()
     assert_sees(ask(release, before.data, tmp_path), session, release)
     node = None
     for keep in (20_000, 2_000, 100, 1):
-        plan = session.plan_compaction(profile=release, ask=Ask(keep_tokens=keep))
+        plan = session.compaction.plan(profile=release, ask=Ask(keep_tokens=keep))
         if not plan.nothing and (plan.history or plan.prefix) and plan.replaced > 400:
             node = session.compact(plan, Writing(summarizer=Extractive(), max_tokens=200))
             break
@@ -82,7 +82,7 @@ def test_the_real_agent_goes_on_behind_our_compaction_and_the_session_goes_on_wi
     agent = path.parent.name
     if agent != agent_of(release):
         pytest.skip("another agent's")
-    session = store.session(store.bring_in(FORMATS[agent], path.read_bytes(), final=True).session)
+    session = store.session(store.agents.import_data(FORMATS[agent], path.read_bytes(), final=True).session)
     session.append(Message.user("asked here"))
     ours = session.append(Message.assistant("answered here", provider="p", model="m"))
     session.label("leaf", "ours")
@@ -94,7 +94,7 @@ def test_the_real_agent_goes_on_behind_our_compaction_and_the_session_goes_on_wi
     ops = [["appendMessage", message], ["appendMessage", {**answer, "api": "a"}]]
     ops += [["flush"]] if agent == "omp" else []
     answered = ask(release, store.export(session.id).data, tmp_path, ops=ops, disk=True)
-    done = store.bring_in(FORMATS[agent], answered["disk"].encode())
+    done = store.agents.import_data(FORMATS[agent], answered["disk"].encode())
     assert (done.session, done.new) == (session.id, 2)
     now = store.session(session.id)
     assert [node.subject for node in now.line()[-2:]] == ["user: asked there", "assistant: asked there"]

@@ -256,7 +256,7 @@ def test_who_goes_on_with_a_session_has_it_as_it_was(store: Store, tmp_path: Pat
     session = store.new_session(agent="pi", cwd=str(tmp_path))
     session.append(Message.user(f"use {TOKEN.text}"))
     session.append(Message.assistant("yes"))
-    done = store.resume(session.id, agent="pi", cwd=tmp_path)
+    done = store.agents.resume(session.id, agent="pi", cwd=tmp_path)
     assert TOKEN.is_in(done.file.read_bytes())
     done.file.write_bytes(done.file.read_bytes() + said("b1", None, "on we go", at=100) + b"\n")
     before = len(session.tree().nodes)
@@ -416,7 +416,7 @@ def test_what_is_no_secret_is_allowed_by_its_text_and_nothing_else_is(
         kept = store.export(session.id, to="jsonl").data.decode()
     assert kept.count(AWS[0]) == 3
     assert AWS[1] not in kept
-    assert not list(store.secrets())
+    assert not list(store.secrets.find())
 
 
 def test_a_rule_of_ours_that_is_off_finds_nothing_and_the_others_do(store: Store, tmp_path: Path, capsys) -> None:
@@ -425,7 +425,7 @@ def test_a_rule_of_ours_that_is_off_finds_nothing_and_the_others_do(store: Store
     node = store.new_session(agent="x").append(Message.user(f"{AWS[0]} and {TOKEN.text}"))
     assert AWS[0] in node.subject
     assert TOKEN.hidden[0] not in node.subject
-    assert not list(store.secrets())
+    assert not list(store.secrets.find())
     assert command_line.run(["--store", str(place_of(store)), "doctor"]) == 0
     assert "by all of ours but aws-access-key: " in capsys.readouterr().out
 
@@ -493,7 +493,7 @@ def test_a_file_with_a_secret_is_not_kept_and_told(store: Store, tmp_path: Path)
     session = store.new_session(agent="x", cwd=str(work))
     session.append(Message.user("hi"))
     for paths in (None, [".env", "plain.txt"]):
-        node = session.take_checkpoint(workspace=work, paths=paths)
+        node = session.files.take_checkpoint(workspace=work, paths=paths)
         assert (".env", "secret: assigned-password") in session.read(node).skipped
         assert session.read(node).paths in ((), ("plain.txt",))
     assert traces(store, PASSWORD) == []
@@ -511,11 +511,11 @@ def test_a_file_whose_name_is_a_secret_is_not_kept_and_its_name_not_told(store: 
     session = store.new_session(agent="x", cwd=str(work))
     session.append(Message.user("hi"))
     for paths in (None, files):
-        node = session.take_checkpoint(workspace=work, paths=paths)
+        node = session.files.take_checkpoint(workspace=work, paths=paths)
         left = dict(session.read(node).skipped)
         assert {"[redacted:github-token]", "[redacted:github-token]/deep/a.txt"} <= left.keys()
         assert left["[redacted:github-token]"] == "secret: github-token"
-        assert set(session.files()) == {"plain.txt"}
+        assert set(session.files.at()) == {"plain.txt"}
     assert verify(store.objects, refuse=tree_refusal).problems == []
     assert traces(store, TOKEN) == []
     with Root.open(work, home=tmp_path / "home", store=place_of(store)) as root:
@@ -549,12 +549,12 @@ def test_what_was_stored_with_secrets_is_found_and_hidden(store: Store, tmp_path
     store.close()
     configure(store, "gitsession.redact", "true")
     with Store.open(place_of(store), clock=Clock()) as again:
-        found = list(again.secrets())
+        found = list(again.secrets.find())
         assert {each.session for each in found} == {sid, session.id}
         assert {each.rule for each in found} == {"github-token", "assigned-password"}
-        done = again.redact(found)
+        done = again.secrets.redact(found)
         assert done.entries == 6
-        assert list(again.secrets()) == []
+        assert list(again.secrets.find()) == []
         assert traces(again, TOKEN, PASSWORD) == []
         assert again.verify().problems == []
         assert [node.chain for node in again.session(session.id).line()] == chains
@@ -568,7 +568,7 @@ def test_a_purge_takes_the_original_too(store: Store) -> None:
     session.append(Message.user("hi"))
     node = session.append(Message.user(TOKEN.text))
     session.append(Message.user(PASSWORD.text))
-    store.purge(store.plan_purge(session.id, node))
+    store.purges.apply(store.purges.plan(session.id, node))
     vault = place_of(store) / "gitsession/vault.db"
     with sqlite3.connect(vault) as db:
         assert db.execute("SELECT count(*) FROM originals").fetchone() == (1,)
@@ -587,7 +587,7 @@ def go_by(store: Store, folder: Path, rules: str) -> None:
 
 def purge_what_says(store: Store, sid: str, words: str) -> None:
     [node] = [node for node in store.session(sid).line() if words in node.subject]
-    store.purge(store.plan_purge(sid, node))
+    store.purges.apply(store.purges.plan(sid, node))
 
 
 @pytest.mark.parametrize("rules_then", ["ours", "mine", "none"])
@@ -602,7 +602,7 @@ def test_what_was_hidden_and_then_purged_stays_purged_by_whatever_rules_it_is_im
         store.close()
         go_by(store, tmp_path, "ours")
         with Store.open(place_of(store), clock=Clock()) as other:
-            other.redact(list(other.secrets()))
+            other.secrets.redact(list(other.secrets.find()))
     with Store.open(place_of(store), clock=Clock()) as again:
         purge_what_says(again, sid, "here:")
         before, kinds = nodes_of(again, sid), stands(again, sid)

@@ -46,7 +46,7 @@ class Case:
         self.file = place / "session.jsonl"
         self.file.write_bytes(pi_file(*talk("a", "b", "c"), said("big", "c", "y" * 70_000)))
         with Store.create(self.path, clock=Clock()) as store:
-            done = store.bring_in(FORMATS["pi"], self.file.read_bytes(), path=self.file, name=self.file.stem)
+            done = store.agents.import_data(FORMATS["pi"], self.file.read_bytes(), path=self.file, name=self.file.stem)
             self.sid = done.session
             store.catalogue().remember([(self.file, self.file.stat(), self.sid)])
             self.refs = dict(store.objects.refs(refs.SESSIONS))
@@ -317,7 +317,7 @@ def test_many_sessions_heal_from_the_files_they_came_from(tmp_path: Path) -> Non
         for n in range(4):
             file = tmp_path / f"{n}.jsonl"
             file.write_bytes(pi_file(*talk(*(f"{n}-{m}" for m in range(8))), id=f"s{n}"))
-            done = store.bring_in(FORMATS["pi"], file.read_bytes(), path=file, name=file.stem)
+            done = store.agents.import_data(FORMATS["pi"], file.read_bytes(), path=file, name=file.stem)
             files.append((file, file.stat(), done.session))
         store.catalogue().remember(files)
         store.flush()

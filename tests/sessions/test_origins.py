@@ -34,7 +34,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def take(store: Store, *paths: Path) -> None:
     for path in paths:
         for found in sources.at(path):
-            store.take_in(found.format, found.take(), path=found.place)
+            store.agents.import_session(found.format, found.take(), path=found.place)
 
 
 def origin(store: Store, address: str) -> tuple[str | None, str] | None:

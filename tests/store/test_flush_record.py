@@ -91,7 +91,7 @@ def test_after_a_purge_the_next_flush_protects_all_branches_again(case: Case):
         other = store.new_session(agent="agent")
         entry = other.append(Message.user("to be purged"))
         store.flush()
-        store.purge(store.plan_purge(other.id))
+        store.purges.apply(store.purges.plan(other.id))
         assert not (case.path / flushing.REFLOG).exists() or entry.oid not in (case.path / flushing.REFLOG).read_text()
         store.new_session(agent="agent").append(Message.user("later"))
     assert case.line[-1] in (case.path / flushing.REFLOG).read_text()
@@ -178,7 +178,7 @@ def test_what_is_undone_or_removed_is_not_missed(case: Case):
             step()
             store.flush()
             assert store.verify().problems == []
-        store.remove(case.sid)
+        store.trash.put(case.sid)
         store.flush()
         assert store.verify().problems == []
         store.undo()

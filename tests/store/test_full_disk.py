@@ -66,8 +66,8 @@ def fill_up(session: Session) -> None:
 
 def shorten(session: Session, strategy: str) -> None:
     if strategy == "leave":
-        plan = session.plan_leaving("root")
+        plan = session.compaction.plan_leaving("root")
     else:
         at = session.resolve("leaf~2") if strategy == "from" else None
-        plan = session.plan_compaction(strategy, ask=Ask(at=at, keep_tokens=None if at else 1_000))
+        plan = session.compaction.plan(strategy, ask=Ask(at=at, keep_tokens=None if at else 1_000))
     session.compact(plan, Writing(summarizer=Extractive()), undoable=True)

@@ -72,7 +72,7 @@ def edited_in(place: Path, **files: str) -> str:
     with Store.open(os.environ["GITSESSION_DIR"]) as store:
         session = store.new_session(agent="agent", cwd=str(place))
         node = session.append(Message.user("edit"))
-        with session.checkpoint(place):
+        with session.files.checkpoint(place):
             for name, text in files.items():
                 (place / name).write_text(text)
         return linking.address(session.id, node)

@@ -77,7 +77,7 @@ def test_it_is_synced_like_any_other(clone, url, tmp_path):
     with GitStore.open(tmp_path / "a.git") as store:
         say(store, old, "more")
         sync(store)
-        clone.sync()
+        clone.remotes.sync()
         sync(store)
         assert shared(store) == shared(clone.objects)
     assert clone.session(old).line()[-1].subject == "user: more"

@@ -151,7 +151,7 @@ def test_git_has_nothing_to_warn_of(run: Run, here: Path) -> None:
     run("sync")
     told: list[bytes] = []
     with Store.open() as store:
-        store.sync(talk=Talk(told.append))
+        store.remotes.sync(talk=Talk(told.append))
     assert b"warning" not in b"".join(told)
 
 
@@ -257,19 +257,19 @@ def test_sessions_outside_of_the_scope_are_never_sent(run: Run, here: Path, limi
 def test_a_session_that_the_remote_has_stays_in_step(run: Run, here: Path) -> None:
     sid = imported(run, here, "Fix the login redirect")
     with Store.open() as store:
-        store.add_remote("origin", str(here / "hub.git"), agents=["pi"])
+        store.remotes.add("origin", str(here / "hub.git"), agents=["pi"])
         private = store.new_session(agent="other", cwd=str(here))
         private.append(Message.user("private"))
-        store.sync()
+        store.remotes.sync()
         assert seen_at(here) == {sid}
-        store.archive([private.id])
-        store.sync()
+        store.archive.put(private.id)
+        store.remotes.sync()
         assert "gitsession/archive" not in git(here / "hub.git", "for-each-ref")
         store.session(sid).append(Message.user("goes along"))
-        store.sync()
-        assert store.plan_push().sessions == ()
-        store.archive([sid])
-        store.sync()
+        store.remotes.sync()
+        assert store.remotes.plan_push().sessions == ()
+        store.archive.put(sid)
+        store.remotes.sync()
         assert "private" not in git(here / "hub.git", "log", "--all", "--format=%s")
 
 

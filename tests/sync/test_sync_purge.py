@@ -68,7 +68,7 @@ def test_two_purge_at_once_and_come_together(three):
 def test_what_is_in_the_trash_does_not_come_back(three):
     from gitsession.api import Store
 
-    Store(three.a, tends=False).remove(three.sid)
+    Store(three.a, tends=False).trash.put(three.sid)
     assert pull(three.a) == {}
     assert refs.leaf(three.sid) not in shared(three.a)
     operation_log.undo(three.a, 1)

@@ -39,7 +39,7 @@ def redacted(path: Path) -> Store:
     """The store opened with redaction on, and every secret in it hidden."""
     git(path, "config", "gitsession.redact", "true")
     store = Store.open(path)
-    store.redact(list(store.secrets()))
+    store.secrets.redact(list(store.secrets.find()))
     return store
 
 
@@ -53,14 +53,14 @@ def test_a_redaction_outside_of_the_scope_takes_no_words_along(tmp_path: Path, s
         begun(store, "pi", f"public {KEY}")
         private = begun(store, "other", f"private {KEY}", "private too").id
     with redacted(path) as store:
-        store.add_remote("origin", str(server), agents=["pi"])
-        store.sync()
-        store.sync()
+        store.remotes.add("origin", str(server), agents=["pi"])
+        store.remotes.sync()
+        store.remotes.sync()
         assert b"public" in everything(server)
         assert b"private" not in everything(server)
-        assert {branch.outcome for branch in store.sync().branches} == {"same"}
-        store.purge(store.plan_purge(private))
-        store.sync()
+        assert {branch.outcome for branch in store.remotes.sync().branches} == {"same"}
+        store.purges.apply(store.purges.plan(private))
+        store.remotes.sync()
         assert b"private" not in everything(server)
         assert store.verify().problems == []
 
@@ -71,18 +71,18 @@ def test_what_was_redacted_in_the_scope_reaches_other_stores(tmp_path: Path) -> 
         public = begun(store, "pi", f"public {KEY}").id
         begun(store, "other", f"private {KEY}")
     with redacted(path) as store:
-        store.add_remote("origin", str(server), agents=["pi"])
-        store.sync()
+        store.remotes.add("origin", str(server), agents=["pi"])
+        store.remotes.sync()
         other, _ = Store.clone(str(server), tmp_path / "other.git")
         with other:
             assert [row.sid for row in other.sessions()] == [public]
             assert other.verify().problems == []
             line = other.session(public).line()
-            other.purge(other.plan_purge(public, at=line[-1]))
+            other.purges.apply(other.purges.plan(public, at=line[-1]))
             other.session(public).append(Message.user("goes on"))
-            other.sync()
-            store.sync()
-            other.sync()
+            other.remotes.sync()
+            store.remotes.sync()
+            other.remotes.sync()
             assert store.session(public).line() == other.session(public).line()
             assert other.verify().problems == store.verify().problems == []
         assert b"private" not in everything(server)
@@ -94,17 +94,17 @@ def test_a_push_of_named_sessions_leaves_the_words_and_the_archive_of_others(tmp
         public = begun(store, "pi", "public").id
         begun(store, "other", f"private {KEY}")
         archived = begun(store, "other", "private").id
-        store.archive([archived])
+        store.archive.put(archived)
     with redacted(path) as store:
-        store.add_remote("origin", str(server))
-        store.push(sessions=[public])
+        store.remotes.add("origin", str(server))
+        store.remotes.push(sessions=[public])
         assert b"public" in everything(server)
         assert b"private" not in everything(server)
-        store.sync()
+        store.remotes.sync()
         other, _ = Store.clone(str(server), tmp_path / "other.git")
         with other:
             assert len(other.sessions()) == 2
-            assert [one.sid for one in other.archived()] == [archived]
+            assert [one.sid for one in other.archive.list()] == [archived]
             assert other.verify().problems == []
 
 
@@ -114,15 +114,15 @@ def test_a_bundle_of_named_sessions_leaves_the_words_of_others(tmp_path: Path) -
         public = begun(store, "pi", f"public {KEY}").id
         begun(store, "other", f"private {KEY}")
     with redacted(path) as store:
-        assert store.bundle(file, [public]) == [public]
-        store.bundle(tmp_path / "all.bundle")
+        assert store.remotes.bundle(file, [public]) == [public]
+        store.remotes.bundle(tmp_path / "all.bundle")
     mirror = forge(tmp_path / "mirror.git")
     git(mirror, "fetch", "-q", str(file), "refs/heads/*:refs/heads/*")
     assert b"public" in everything(mirror)
     assert b"private" not in everything(mirror)
     with Store.create(tmp_path / "other.git") as other:
         for bundle, sessions in ((file, 1), (tmp_path / "all.bundle", 2)):
-            assert not other.unbundle(bundle).of("refused")
+            assert not other.remotes.unbundle(bundle).of("refused")
             assert len(other.sessions()) == sessions
             assert other.verify().problems == []
 
@@ -131,7 +131,7 @@ def test_the_plan_of_a_push_has_the_sessions_of_the_archive(run: Run, here: Path
     hub(here / "hub.git")
     with Store.open() as store:
         archived = begun(store, "pi", "private").id
-        store.archive([archived])
+        store.archive.put(archived)
     run("remote", "add", "origin", "hub.git")
     assert archived in run("sync", "--dry-run")
     assert json.loads(run("sync", "--dry-run", "--json"))["archived"] == [archived]
@@ -163,8 +163,8 @@ def test_what_was_pulled_does_not_answer_the_question_of_the_first_push(run: Run
     hub(here / "hub.git")
     with Store.create(here / "other.git") as other:
         begun(other, "pi", "public")
-        other.add_remote("origin", str(here / "hub.git"))
-        other.sync()
+        other.remotes.add("origin", str(here / "hub.git"))
+        other.remotes.sync()
     with Store.open() as store:
         private = begun(store, "pi", "private").id
     run("remote", "add", "origin", "hub.git")

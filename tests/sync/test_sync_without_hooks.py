@@ -258,19 +258,19 @@ def test_beside_code_it_goes_too(tmp_path):
 def test_a_lock_that_a_killed_git_left_there_is_told_in_gits_words(tmp_path: Path) -> None:
     place = bare(tmp_path / "hub.git")
     with Store.create(tmp_path / "one.git") as one:
-        one.add_remote("origin", str(place))
+        one.remotes.add("origin", str(place))
         said = one.new_session(agent="agent")
         said.append(Message.user("hi"))
-        one.sync("origin")
+        one.remotes.sync("origin")
         lock = place / f"{refs.leaf(said.id)}.lock"
         lock.parent.mkdir(parents=True, exist_ok=True)
         lock.touch()
         said.append(Message.user("more"))
         with pytest.raises(Unavailable, match="lock") as error:
-            one.sync("origin")
+            one.remotes.sync("origin")
         assert "nobody pushes" in (error.value.hint or "")
         lock.unlink()
-        assert not one.sync("origin").of("refused")
+        assert not one.remotes.sync("origin").of("refused")
 
 
 @pytest.mark.timeout(300)
@@ -282,7 +282,7 @@ def test_purge_in_a_session_that_is_archived_or_in_the_trash_reaches_a_forge(thr
     if away == "archive":
         archiving.archive(store, [three.sid], 1000)
     else:
-        Store(store, tends=False).remove(three.sid)
+        Store(store, tends=False).trash.put(three.sid)
     sync(store)
     git(three.hub, "config", "receive.denyNonFastForwards", refuses)
     purging.add(store, going, 2000)

@@ -33,7 +33,7 @@ def remote(tmp_path: Path) -> Path:
 @pytest.fixture
 def ours(tmp_path: Path, remote: Path):
     with Store.create(tmp_path / "ours.git") as store:
-        store.add_remote("origin", str(remote))
+        store.remotes.add("origin", str(remote))
         yield store
 
 
@@ -49,7 +49,7 @@ def test_a_bad_line_is_refused_by_its_reason_and_the_others_come(
     client.store.flush()
     bad = altered(client, user())
     push(client.path, remote, *EVERYTHING, f"{bad.oid}:{client.ref('side')}")
-    told = {branch.ref: branch for branch in ours.pull("origin").branches}
+    told = {branch.ref: branch for branch in ours.remotes.pull("origin").branches}
     assert told[client.ref("side")].outcome == "refused"
     assert "the commit message is not the one its payload has" in told[client.ref("side")].why
     assert told[client.ref()].outcome == "new"
@@ -63,7 +63,7 @@ def test_a_tree_that_leads_out_of_the_workspace_does_not_come(client: Client, re
     evil = client.entry(checkpoint(), client.on("files"), files=client.files(("100644", b"..", b"evil")))
     push(client.path, remote, *EVERYTHING, f"{evil.oid}:{client.ref('files-x')}")
     try:
-        told = {branch.ref: branch.outcome for branch in ours.pull("origin").branches}
+        told = {branch.ref: branch.outcome for branch in ours.remotes.pull("origin").branches}
         assert told[client.ref("files-x")] == "refused"
     except GitSessionError as error:  # git's own check may have been first
         assert "files-x" in str(error) or "hasDotdot" in str(error)
@@ -72,12 +72,12 @@ def test_a_tree_that_leads_out_of_the_workspace_does_not_come(client: Client, re
 
 def test_lines_that_diverged_are_judged_from_where_they_parted(client: Client, remote: Path, ours: Store) -> None:
     push(client.path, remote, *EVERYTHING)
-    ours.pull("origin")
+    ours.remotes.pull("origin")
     ours.session(client.sid).append(Message.user("ours"))
     session(client.store, client.sid).append(Message.user("theirs"))
     client.store.flush()
     push(client.path, remote, *EVERYTHING)
-    told = {branch.ref: branch.outcome for branch in ours.pull("origin").branches}
+    told = {branch.ref: branch.outcome for branch in ours.remotes.pull("origin").branches}
     assert told[client.ref()] == "forked"
 
 
@@ -89,7 +89,7 @@ def test_more_sessions_than_are_judged_at_once_come(
         begun(client.store, str(n))
     client.store.flush()
     push(client.path, remote, *EVERYTHING)
-    assert {branch.outcome for branch in ours.pull("origin").branches if branch.ref != create.MAIN} == {"new"}
+    assert {branch.outcome for branch in ours.remotes.pull("origin").branches if branch.ref != create.MAIN} == {"new"}
     assert len(ours.sessions()) == 6
 
 
@@ -98,7 +98,7 @@ def test_a_set_of_what_was_purged_that_holds_something_else_is_not_joined(
 ) -> None:
     odd = client.git("commit-tree", "-m", "1 purged", client.files(("100644", b"run.sh", b"evil")))
     push(client.path, remote, *EVERYTHING, f"{odd}:{refs.TOMBSTONES}")
-    told = {branch.ref: branch.outcome for branch in ours.pull("origin").branches}
+    told = {branch.ref: branch.outcome for branch in ours.remotes.pull("origin").branches}
     assert told[refs.TOMBSTONES] == "refused"
     assert told[client.ref()] == "new"
     assert ours.objects.ref(refs.TOMBSTONES) is None
@@ -111,7 +111,7 @@ def test_no_meta_comes_without_its_session(client: Client, remote: Path, ours: S
     client.store.flush()
     bad = altered(client, user())
     push(client.path, remote, f"{client.ref('meta')}:{client.ref('meta')}", f"{bad.oid}:{client.ref()}")
-    told = {branch.ref: (branch.outcome, branch.why) for branch in ours.pull("origin").branches}
+    told = {branch.ref: (branch.outcome, branch.why) for branch in ours.remotes.pull("origin").branches}
     assert told[client.ref()][0] == "refused"
     assert told[client.ref("meta")] == ("refused", "its session was refused")
     assert ours.objects.refs(refs.SESSIONS) == {}
@@ -123,10 +123,10 @@ def test_a_session_under_a_second_name_does_not_come(
 ) -> None:
     """A store that has the session refuses the other name; a clone takes one of them."""
     push(client.path, remote, *EVERYTHING)
-    ours.pull("origin")
+    ours.remotes.pull("origin")
     second = refs.leaf(f"{client.sid[:8]}-{'7' * 13}")
     push(client.path, remote, f"{client.ref()}:{second}")
-    [refused] = ours.pull("origin").of("refused")
+    [refused] = ours.remotes.pull("origin").of("refused")
     assert (refused.ref, "another session begins with the same entry" in refused.why) == (second, True)
     assert_clean(ours.objects)
     made, report = Store.clone(str(remote), tmp_path / "clone.git")

@@ -84,7 +84,7 @@ def test_a_forged_set_is_not_joined_and_the_store_goes_on(tmp_path: Path, client
     assert pushed(client, place, make(client)).returncode == 0
     store = Store(ours)
     with faults.one():
-        told = {branch.ref: branch for branch in store.sync().branches}
+        told = {branch.ref: branch for branch in store.remotes.sync().branches}
         assert told[refs.TOMBSTONES].outcome == "refused"
         assert why in told[refs.TOMBSTONES].why
         assert ours.refs(refs.SESSIONS) == before
@@ -110,14 +110,14 @@ def test_a_redaction_is_no_forgery(tmp_path: Path) -> None:
     """Of our own entries, with the secret in a text, in a key and in a value, and in one that was redacted before."""
     place = hub(tmp_path / "hub.git")
     with Store.create(tmp_path / "one.git") as one:
-        one.add_remote("origin", str(place))
+        one.remotes.add("origin", str(place))
         subprocess.run(["git", "-C", one.objects.git_dir, "config", "gitsession.redact", "false"], check=True)
         said = one.new_session(agent="agent")
         said.append(Message.user(f"use {TOKEN.text}, then [redacted:typed] it"))
         call = ToolCall(id="1", name="run", arguments={TOKEN.text: "x", "a": [TOKEN.text, 7]})
         said.append(Message.assistant([Text(text="done"), call]))
         said.append(Message.user("and acme_0123456789 again"))
-        assert one.push("origin").of("refused")  # the gate
+        assert one.remotes.push("origin").of("refused")  # the gate
     push(tmp_path / "one.git", place, ALL)
     shutil.copytree(place, bare(tmp_path / "plain.git"), dirs_exist_ok=True)
     for at in ("two.git", "three.git"):
@@ -125,8 +125,8 @@ def test_a_redaction_is_no_forgery(tmp_path: Path) -> None:
     with GitStore.open(tmp_path / "two.git") as two:
         sync(two)
         with Store.open(tmp_path / "one.git") as one:
-            assert one.redact(list(one.secrets())).entries == 2
-            assert not one.sync("origin").of("refused")
+            assert one.secrets.redact(list(one.secrets.find())).entries == 2
+            assert not one.remotes.sync("origin").of("refused")
         told = sync(two)
         assert told[refs.MAIN] == "purged"
         assert_clean(two)
@@ -140,14 +140,14 @@ def test_what_stands_for_a_purged_file_is_never_purged_itself(tmp_path: Path) ->
     folder.mkdir()
     (folder / "a.txt").write_text("the word")
     with Store.create(tmp_path / "one.git") as one:
-        one.add_remote("origin", str(place))
+        one.remotes.add("origin", str(place))
         said = one.new_session(agent="agent", cwd=str(folder))
         said.append(Message.user("hi"))
-        said.take_checkpoint()
-        one.purge(one.plan_purge(text="the word"))
-        assert one.plan_purge(text="[purged]").is_empty
+        said.files.take_checkpoint()
+        one.purges.apply(one.purges.plan(text="the word"))
+        assert one.purges.plan(text="[purged]").is_empty
         assert not Tombstones(frozenset({f"file:{WITHHELD_OID}"})).has_file(WITHHELD_OID)
-        assert not one.sync("origin").of("refused")
+        assert not one.remotes.sync("origin").of("refused")
 
 
 RULES = """[[rule]]
@@ -164,19 +164,19 @@ def redacted_by(path: Path, name: str) -> None:
     subprocess.run(["git", "-C", path, "config", "gitsession.redact", "true"], check=True)
     subprocess.run(["git", "-C", path, "config", "gitsession.rules", path.parent / f"{name}.toml"], check=True)
     with Store.open(path) as store:
-        assert store.redact(list(store.secrets())).entries == 1
+        assert store.secrets.redact(list(store.secrets.find())).entries == 1
 
 
 def two_with(tmp_path: Path, place: Path, text: str) -> list[Path]:
     """Two stores, and ``place`` between them, of one session in which ``text`` was said."""
     paths = [tmp_path / "one.git", tmp_path / "two.git"]
     with Store.create(paths[0]) as one:
-        one.add_remote("origin", str(place))
+        one.remotes.add("origin", str(place))
         subprocess.run(["git", "-C", paths[0], "config", "gitsession.redact", "false"], check=True)
         said = one.new_session(agent="agent")
         said.append(Message.user(text))
         said.append(Message.user("after it"))
-        assert not one.sync("origin").of("refused")
+        assert not one.remotes.sync("origin").of("refused")
     with store_with(paths[1], place) as two:
         sync(two)
     return paths
@@ -191,7 +191,7 @@ def test_two_redactions_of_one_entry_that_differ_leave_nothing_of_it(tmp_path: P
     for _ in range(2):
         for path in paths:
             with Store.open(path) as store:
-                told = store.sync("origin")
+                told = store.remotes.sync("origin")
                 assert [branch for branch in told.branches if branch.outcome == "refused"] == []
     held = []
     for path in paths:
@@ -215,7 +215,7 @@ def test_an_entry_that_was_redacted_can_only_be_hidden_more(tmp_path: Path) -> N
     redacted_by(paths[0], "acme")
     for path in paths:
         with Store.open(path) as store:
-            store.sync("origin")
+            store.remotes.sync("origin")
     with GitStore.open(paths[0]) as forger, GitStore.open(paths[1]) as ours:
         [by] = tombstone_commits.read(forger).replaced.values()
         draft = own(Message.user("I never said that", at_ms=1000), bytes(16), None)
@@ -229,7 +229,7 @@ def test_an_entry_that_was_redacted_can_only_be_hidden_more(tmp_path: Path) -> N
         forger.flush()
         assert push(paths[0], place, f"{made.oid}:{refs.TOMBSTONES}").returncode == 0
         before = ours.refs(refs.SESSIONS)
-        told = {branch.ref: branch for branch in Store(ours).sync("origin").branches}
+        told = {branch.ref: branch for branch in Store(ours).remotes.sync("origin").branches}
         assert "says something else" in told[refs.TOMBSTONES].why
         assert ours.refs(refs.SESSIONS) == before
 

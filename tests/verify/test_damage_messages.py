@@ -11,6 +11,7 @@ from builders import Clock, bring, pi_file, talk
 from damage import flipped, replace_file, without, zeroed
 
 from gitsession.api import Store
+from gitsession.api.agents import AgentSessions
 from gitsession.cli import exits
 from gitsession.cli.app import run
 from gitsession.errors import Unavailable
@@ -130,5 +131,5 @@ def test_an_import_on_a_full_disk_may_be_tried_again(
     def full(*_: object, **__: object) -> None:
         raise Unavailable("cannot write: No space left on device")
 
-    monkeypatch.setattr(Store, "take_in", full)
+    monkeypatch.setattr(AgentSessions, "import_session", full)
     assert run(["import", *how]) == exits.TRY_AGAIN

@@ -31,7 +31,7 @@ class Case:
         with Store.create(path, clock=Clock()) as store:
             file = path.parent / "session.jsonl"
             file.write_bytes(pi_file(*talk("a", "b", "c", "d")))
-            self.sid = store.bring_in(FORMATS["pi"], file.read_bytes(), path=file, name="session").session
+            self.sid = store.agents.import_data(FORMATS["pi"], file.read_bytes(), path=file, name="session").session
             session = store.session(self.sid)
             self.line = [node.oid for node in session.line()]
             session.branch("side", session.line()[2])
@@ -263,9 +263,9 @@ def test_a_choice_that_leads_nowhere_is_deleted_by_repair(case: Case, monkeypatc
 
 def test_the_choice_of_an_archived_session_is_not_missed(case: Case) -> None:
     with Store.open(case.path) as store:
-        store.archive([case.sid])
+        store.archive.put(case.sid)
         assert store.verify().problems == []
-        store.restore(case.sid)
+        store.archive.restore(case.sid)
         assert store.verify().problems == []
 
 

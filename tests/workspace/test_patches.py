@@ -221,20 +221,20 @@ def test_a_session_gives_patches_between_entries(tmp_path: Path) -> None:
         session = store.new_session(agent="a", cwd=str(workspace))
         first = session.append(Message.user("one"))
         fill(workspace, src__a=TEXT, b="b\n")
-        session.take_checkpoint("before", workspace)
+        session.files.take_checkpoint("before", workspace)
         session.append(Message.user("two"))
         os.rename(workspace / "b", workspace / "c")
         fill(workspace, src__a=OTHER)
-        session.take_checkpoint("after", workspace)
+        session.files.take_checkpoint("after", workspace)
         third = session.append(Message.user("three"))
-        found = session.patch(first, third)
+        found = session.files.patch(first, third)
         assert [(each.path, each.renamed_from, each.added, each.deleted) for each in found] == [
             ("c", "b", 0, 0),
             ("src/a", None, 1, 2),
         ]
         assert found[1].text is not None
         assert found[1].text.startswith(b"diff --git a/src/a b/src/a\nindex ")
-        assert session.patch(first) == found
-        assert session.patch(first, paths=["src/"]) == found[1:]
-        assert session.patch(first, paths=["sr"]) == []
-        assert session.files(first).patch(session.files()) == found
+        assert session.files.patch(first) == found
+        assert session.files.patch(first, paths=["src/"]) == found[1:]
+        assert session.files.patch(first, paths=["sr"]) == []
+        assert session.files.at(first).patch(session.files.at()) == found

@@ -40,9 +40,9 @@ def test_a_rewind_writes_to_no_folder_that_only_the_session_names(planted, keys,
     monkeypatch.chdir(at)
     before = snapshot(tmp_path / "home")
     with pytest.raises(NotFound, match="never looked"):
-        planted.rewind(planted.plan_rewind("leaf", "files"))
+        planted.files.rewind(planted.files.plan_rewind("leaf", "files"))
     with pytest.raises(NotFound):
-        planted.abort_rewind()
+        planted.files.abort_rewind()
     assert snapshot(tmp_path / "home") == before
 
 
@@ -53,16 +53,16 @@ def test_before_the_first_look_it_is_the_folder_that_the_session_was_held_in(tmp
     with Store.create(tmp_path / "store.git") as store:
         session = store.new_session(agent="agent", cwd=str(work))
         session.append(Message.user("hi"))
-        session.take_checkpoint("before")
-        assert session.files("leaf").read("a") == b"1"
+        session.files.take_checkpoint("before")
+        assert session.files.at("leaf").read("a") == b"1"
         nowhere = store.new_session(agent="agent")
         nowhere.append(Message.user("hi"))
         with pytest.raises(NotFound, match="nothing says where it was held"):
-            nowhere.take_checkpoint("before")
+            nowhere.files.take_checkpoint("before")
 
 
 def test_where_the_user_stands_or_names_the_folder_it_is_written(planted, keys, monkeypatch):
-    assert planted.plan_rewind("leaf", "files", workspace=keys).workspace == str(keys)
+    assert planted.files.plan_rewind("leaf", "files", workspace=keys).workspace == str(keys)
     monkeypatch.chdir(keys)
-    planted.rewind(planted.plan_rewind("leaf", "files"))
+    planted.files.rewind(planted.files.plan_rewind("leaf", "files"))
     assert (keys / "more").read_text() == "theirs"

@@ -33,9 +33,9 @@ def command(
     if sessions:
         rows = [app.row(session)[0] for session in sessions]
     else:
-        rows = [each.row for each in store.plan_retention(Retention(before_ms=before, keep=keep, label=label))]
+        rows = [each.row for each in store.expired(Retention(before_ms=before, keep=keep, label=label))]
     if rows and not dry_run:
-        store.archive(row.sid for row in rows)
+        store.archive.put(*(row.sid for row in rows))
     if as_json:
         found = [{"session": row.sid, "title": row.name, "updated": row.updated_ms} for row in rows]
         emit("archive", {"sessions": found, "dry_run": dry_run})

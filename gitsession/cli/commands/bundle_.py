@@ -23,7 +23,7 @@ def command() -> None:
 @with_app
 def create(app: App, file: Path, sessions: tuple[str, ...], as_json: bool) -> None:
     """Put sessions, by default all, into a new FILE."""
-    made = app.store().bundle(file, sessions)
+    made = app.store().remotes.bundle(file, sessions)
     if as_json:
         emit("bundle", {"file": str(file), "sessions": made})
     else:
@@ -37,5 +37,5 @@ def create(app: App, file: Path, sessions: tuple[str, ...], as_json: bool) -> No
 def take(app: App, file: Path, as_json: bool) -> int:
     """Take in what is in FILE. Where both went on, theirs comes in beside ours."""
     with watching.progress(quiet=as_json):
-        report = app.store(make=True).unbundle(file, talk=syncing.talk())
+        report = app.store(make=True).remotes.unbundle(file, talk=syncing.talk())
     return syncing.tell(app, "bundle-take", report, as_json=as_json)

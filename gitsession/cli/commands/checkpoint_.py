@@ -39,16 +39,16 @@ def command(app: App, session: str, message: str | None, workspace: Path | None,
 
     found = app.session(session)
     try:
-        before: Files | None = found.files()
+        before: Files | None = found.files.at()
     except DAMAGE:
         before = None  # what was seen last cannot be read: this one is kept beside it
-    node = found.take_checkpoint(workspace=workspace, reason=message)
+    node = found.files.take_checkpoint(workspace=workspace, reason=message)
     if before is not None and before.checkpoint is None:
         before = None
     is_new = before is None or before.checkpoint != node
     entry = found.read(node)
     assert isinstance(entry, Checkpoint)
-    files = found.files()
+    files = found.files.at()
     changes = before.diff(files) if is_new and before else []
     if as_json:
         document = {

@@ -89,7 +89,7 @@ def command(
     found = app.session(session)
     entry = found.resolve(at) if at is not None else None
     ask = Ask(keep_tokens=keep_tokens, at=entry, window=window)
-    plan = found.plan_compaction(strategy, profile=profile, ask=ask)
+    plan = found.compaction.plan(strategy, profile=profile, ask=ask)
     before = found.context(profile=profile)
     done = Compacted(session=found.id, branch=found.branch_name, plan=plan, before=before)
     if plan.nothing:
@@ -150,7 +150,7 @@ def _perform(session: Session, planned: Compacted, options: Options, focus: str)
 
 def _options(flags: dict[str, str | None], command: str | None) -> Options:
     """Flags come before the user's configuration. A command or an address alone says which summarizer is meant."""
-    from gitsession.api.summarizing import users_options
+    from gitsession.api.compaction import users_options
 
     said: dict[str, Any] = {name: value for name, value in flags.items() if value is not None}
     if command is not None:

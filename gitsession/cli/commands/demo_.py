@@ -69,7 +69,7 @@ def _show_a_rewind(path: Path, project: Path) -> str:
         asked = session.append(Message.user("Follow ?next= after logging in."))
         call = ToolCall("call-1", "bash", {"command": "sed -i ... auth.py"})
         session.append(_answer("I'll change it.", call))
-        with session.checkpoint(project, call=call.id, reason="bash: sed -i ... auth.py"):
+        with session.files.checkpoint(project, call=call.id, reason="bash: sed -i ... auth.py"):
             (project / "auth.py").write_text("def login(request):\n    return redirect(request.args['next'])\n")
             (project / "auth.py.orig").write_text("def login(request):\n    return redirect('/home')\n")
         session.append(Message.tool(call, "done"))
@@ -83,7 +83,7 @@ def _show_a_rewind(path: Path, project: Path) -> str:
         say()
         say("# A rewind takes back what the agent wrote, not what you wrote; undo takes back the rewind.", bold=True)
         say(f"$ gitsession --store {path} rewind {session.id}@{asked.oid[:8]}", dim=True)
-        _tell_files(session.rewind(session.plan_rewind(asked, workspace=project)), project)
+        _tell_files(session.files.rewind(session.files.plan_rewind(asked, workspace=project)), project)
         say(f"$ gitsession --store {path} undo", dim=True)
         _tell_files(store.undo(project), project)
         return session.id

@@ -35,12 +35,12 @@ def command(app: App, words: tuple[str, ...], as_json: bool) -> int:
     if len(ends) not in (1, 2):
         raise click.UsageError("one entry or two are wanted, and paths behind --")
     session, node = app.entry(ends[0])
-    old = session.files(node)
+    old = session.files.at(node)
     if len(ends) == 1:
-        new = session.files()
+        new = session.files.at()
     else:
         other, to = app.entry(ends[1]) if "@" in ends[1] else (session, session.resolve(ends[1]))
-        new = other.files(to)
+        new = other.files.at(to)
     changes = [change for change in old.diff(new) if not paths or _is_below(change.path, paths)]
     if as_json:
         files = [change._asdict() for change in changes]

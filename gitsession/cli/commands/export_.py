@@ -62,7 +62,7 @@ def command(
     files = ((output / name, sent.data), *((output / other, data) for other, data in sent.beside))
     for path, data in files if output.is_dir() else [(output, sent.data)]:
         _write(path, data)
-        app.store().record_export(found.id, path, sent.agent, data)
+        app.store().agents.record_export(found.id, path, sent.agent, data)
 
 
 def _write(output: Path, data: bytes) -> None:

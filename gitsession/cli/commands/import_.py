@@ -54,7 +54,7 @@ def command(
     if config.redaction(app.path).rules:
         _ = store.objects.guard  # rules that are unfit are told once, not of each file
     is_first = not store.sessions()
-    work = Imports(store, final=final, dry_run=dry_run)
+    work = Imports(store.agents, final=final, dry_run=dry_run)
     try:
         with _progress(len(files), quiet=as_json) as advance:
             for path, format in files:

@@ -67,7 +67,7 @@ def command(
 
 def _away(app: App, number: int | None, since: int | None, *, archive: bool, as_json: bool) -> int:
     """What is in the trash, or archived."""
-    found = app.store().archived(None if since is not None else number) if archive else app.store().trashed()
+    found = app.store().archive.list(None if since is not None else number) if archive else app.store().trash.list()
     rows = [row for row in found if since is None or row.updated_ms >= since][:number]
     if as_json:
         documents = [

@@ -16,5 +16,5 @@ from gitsession.cli.output import json_option
 def command(app: App, remote: str, as_json: bool) -> int:
     """Take in what REMOTE has, by default the home remote. Where both went on, both lines are kept."""
     with watching.progress(quiet=as_json):
-        report = app.store().pull(remote, talk=syncing.talk())
+        report = app.store().remotes.pull(remote, talk=syncing.talk())
     return syncing.tell(app, "pull", report, as_json=as_json)

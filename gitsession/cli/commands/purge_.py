@@ -46,7 +46,7 @@ def command(app: App, entry: str | None, text: str, dry_run: bool, redacts: bool
     store = app.store()
     sid, at = _address(app, entry) if entry else (None, None)
     with watching.progress(quiet=as_json):
-        what = store.plan_purge(sid, at, text=text)
+        what = store.purges.plan(sid, at, text=text)
     if not as_json:
         _tell(what, redacts=redacts)
     done: Purged | None = None
@@ -54,8 +54,8 @@ def command(app: App, entry: str | None, text: str, dry_run: bool, redacts: bool
     if not what.is_empty and not dry_run:
         confirm_purge(f"purge {_sum(what)} for good?", consent=consent)
         with watching.progress(quiet=as_json):
-            done = store.purge(what)
-            redacted = store.redact_exports(what) if redacts else []
+            done = store.purges.apply(what)
+            redacted = store.purges.redact_exports(what) if redacts else []
     if as_json:
         emit("purge", _document(what, done, redacted, dry_run=dry_run))
     elif what.is_empty:
@@ -77,7 +77,7 @@ def _address(app: App, entry: str) -> tuple[str, Node | None]:
     try:
         session, found = app.entry(entry) if at else (app.session(entry), None)
     except NotFound:
-        away = {row.sid for row in app.store().trashed()} | {*archive_set.read(app.objects())}
+        away = {row.sid for row in app.store().trash.list()} | {*archive_set.read(app.objects())}
         fitting = [sid for sid in away if name in sid]
         if at or len(fitting) != 1:
             raise

@@ -22,7 +22,7 @@ def command(app: App, remote: str, sessions: tuple[str, ...], consent: bool, as_
         if not sessions:  # who names sessions has chosen what to send
             syncing.ask_first(app, remote, consent=consent)
         with watching.progress(quiet=as_json):
-            report = app.store().push(remote, sessions=sessions, talk=syncing.talk())
+            report = app.store().remotes.push(remote, sessions=sessions, talk=syncing.talk())
     except NotFound as error:
         if not remote or sessions:
             raise

@@ -25,9 +25,9 @@ def command(app: App, session: str | None, dry_run: bool, as_json: bool) -> int:
 
     sid = app.session(session).id if session else None
     store = app.store()
-    search = store.secrets(sid)
+    search = store.secrets.find(sid)
     found = list(search)
-    done = None if dry_run or not found else store.redact(found)
+    done = None if dry_run or not found else store.secrets.redact(found)
     if as_json:
         hidden = None if done is None else done.entries
         emit("redact", {"found": [_object(each) for each in found], "hidden": hidden, "unread": search.unread})

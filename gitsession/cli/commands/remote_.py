@@ -33,7 +33,7 @@ def list_(app: App, as_json: bool) -> int:
 
 
 def _list(app: App, *, as_json: bool) -> int:
-    found = app.store().remotes()
+    found = app.store().remotes.list()
     if as_json:
         emit("remote", {"remotes": [_object(remote) for remote in found]})
     elif found:
@@ -75,7 +75,7 @@ def add(
 ) -> None:
     """Remember the repository at URL as NAME. Nothing is sent yet."""
     store = app.store(make=True)
-    remote = store.add_remote(
+    remote = store.remotes.add(
         name, url, namespace=namespace, home=home, projects=projects, agents=agents, labels=labels, all=is_all
     )
     _warn_of(store, remote)
@@ -92,7 +92,7 @@ def add(
 @with_app
 def remove(app: App, name: str, as_json: bool) -> None:
     """Forget NAME. What came from it stays."""
-    remote = app.store().remove_remote(name)
+    remote = app.store().remotes.remove(name)
     if as_json:
         emit("remote-remove", {"remotes": [_object(remote)]})
     else:
@@ -106,7 +106,7 @@ def _warn_of(store: Store, remote: Remote) -> None:
     if path := remotes.missing(remote.url):
         warn(f"warning: there is no repository at {path} yet")
         warn(f"  hint: run `git init --bare {shell_words([path])}`")
-    for kind, value in store.unmatched_scope(remote):
+    for kind, value in store.remotes.unmatched_scope(remote):
         warn(f"warning: no session matches --{kind} {shell_words([value])} now")
 
 

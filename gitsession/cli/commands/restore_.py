@@ -6,6 +6,7 @@ import click
 
 from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import emit, json_option, say
+from gitsession.errors import NotFound
 
 
 @click.command()
@@ -19,7 +20,13 @@ def command(app: App, session: str, as_json: bool) -> None:
     from gitsession.sessions import active_branch, graph
 
     store = app.store()
-    sid = store.restore(session)
+    try:
+        sid = store.trash.restore(session)
+    except NotFound as missing:
+        try:
+            sid = store.archive.restore(session)
+        except NotFound:
+            raise missing from None
     chosen = active_branch.chosen(store.objects, sid)
     if as_json:
         emit("restore", {"session": sid})

@@ -42,11 +42,11 @@ def command(app: App, session: str, agent: str | None, cwd: Path, run: bool, dry
         raise click.UsageError("--run starts the agent: it goes neither with --dry-run nor with --json")
     found, entry = app.entry(session)
     at = entry if split(session)[1] else None
-    planned = app.store().resume(found.id, at, agent=agent, cwd=cwd, dry_run=True)
+    planned = app.store().agents.resume(found.id, at, agent=agent, cwd=cwd, dry_run=True)
     program = planned.commands[-1][0]
     if run and shutil.which(program) is None:
         raise Unavailable(f"{program} is not on the PATH", hint="without --run, the command is printed")
-    done = planned if dry_run else app.store().resume(found.id, at, agent=agent, cwd=cwd)
+    done = planned if dry_run else app.store().agents.resume(found.id, at, agent=agent, cwd=cwd)
     if as_json:
         emit("resume", _document(found.id, done, dry_run=dry_run))
         return

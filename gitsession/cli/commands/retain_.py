@@ -51,16 +51,16 @@ def command(
     if before is None and keep is None and max_bytes is None:
         raise click.UsageError("by which rule? --older-than, --keep or --max-bytes")
     store = app.store()
-    leaves = store.plan_retention(Retention(before_ms=before, keep=keep, bytes_max=max_bytes, label=label))
+    leaves = store.expired(Retention(before_ms=before, keep=keep, bytes_max=max_bytes, label=label))
     if not as_json:
         _tell(leaves)
     if leaves and not dry_run:
         if for_good:
             confirm_purge(f"purge {count(len(leaves), 'session')}?", consent=consent)
             for each in leaves:
-                store.purge(store.plan_purge(each.row.sid))
+                store.purges.apply(store.purges.plan(each.row.sid))
         else:
-            store.retain(leaves)
+            store.trash.put(*(each.row.sid for each in leaves))
     if as_json:
         emit("retain", {"sessions": [_document(each) for each in leaves], "purged": for_good, "dry_run": dry_run})
     else:

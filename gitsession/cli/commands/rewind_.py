@@ -45,16 +45,16 @@ def command(
             raise click.UsageError("--continue and --abort stand alone, but for a session and --workspace")
         session = app.session(split(entry)[0] if entry else "@")
         with told_if_stopped(app):
-            done = session.finish_rewind(workspace) if finish else session.abort_rewind(workspace)
+            done = session.files.finish_rewind(workspace) if finish else session.files.abort_rewind(workspace)
         return _tell(app, session, None, done, as_json=as_json, verb="finished" if finish else "aborted")
     if entry is None:
         raise click.UsageError("an entry is wanted: [SESSION@]ENTRY")
     session, at = _address(app, entry)
-    plan = session.plan_rewind(at, _what(only_files, only_talk), workspace=workspace, force=force)
+    plan = session.files.plan_rewind(at, _what(only_files, only_talk), workspace=workspace, force=force)
     if dry_run:
         return _show(session, plan, as_json=as_json)
     with told_if_stopped(app):
-        done = session.rewind(plan)
+        done = session.files.rewind(plan)
     return _tell(app, session, plan, done, as_json=as_json, verb="rewound")
 
 
@@ -129,7 +129,7 @@ def _tell(app: App, session: Session, plan: RewindPlan | None, done: Rewound, *,
 
 def _tell_of_no_files(session: Session, plan: RewindPlan | None) -> None:
     """Who asks for both must not take it for done."""
-    if plan is not None and plan.what == "both" and session.files().checkpoint is None:
+    if plan is not None and plan.what == "both" and session.files.at().checkpoint is None:
         say("no files were ever kept of this session (no checkpoints): they stay as they are")
 
 

@@ -15,7 +15,7 @@ from gitsession.cli.output import emit, json_option, say
 def command(app: App, session: str, as_json: bool) -> None:
     """Put a session into the trash. `restore`, or `undo`, brings it back. Remotes keep what was pushed."""
     sid = app.session(session).id
-    app.store().remove(sid)
+    app.store().trash.put(sid)
     if as_json:
         emit("rm", {"session": sid})
     else:

@@ -21,5 +21,5 @@ def command(app: App, remote: str, dry_run: bool, consent: bool, as_json: bool) 
         return syncing.tell_plan(app, remote, as_json=as_json)
     syncing.ask_first(app, remote, consent=consent)
     with watching.progress(quiet=as_json):
-        report = app.store().sync(remote, talk=syncing.talk())
+        report = app.store().remotes.sync(remote, talk=syncing.talk())
     return syncing.tell(app, "sync", report, as_json=as_json)

@@ -39,7 +39,7 @@ def command(app: App, paths: tuple[Path, ...], once: bool, every: float | None) 
         app.drain()
         changed = watch.round()
         if changed:
-            imports = Imports(store, logged=False)
+            imports = Imports(store.agents, logged=False)
             try:
                 for path, format in changed:
                     imports.take(path, format)

@@ -1,75 +1,45 @@
-"""Agents' files at the front door: sessions in and out."""
+"""Sessions of agents: imported as their programs wrote them, and resumed by these."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import secrets
-from collections.abc import Callable, Collection
-from dataclasses import replace
+from collections.abc import Collection
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gitsession.api.opened import Opened, now_ms
-from gitsession.discovery import discover, projects, sources
+from gitsession.api.opened import Opened
+from gitsession.discovery import discover, projects
 from gitsession.discovery.sources import Taken
-from gitsession.errors import Corrupt, Malformed, MissingObject, NotFound, Unavailable, require
-from gitsession.exporting import export_session, resume, session_files
-from gitsession.exporting.export_session import SentOut
+from gitsession.errors import Corrupt, Malformed, MissingObject, Unavailable, require
+from gitsession.exporting import resume
 from gitsession.exporting.resume import Resumption
-from gitsession.formats import FORMATS, Format, Remembering, Source
-from gitsession.importing import import_session as bring_in
+from gitsession.formats import Format, Remembering, Source
+from gitsession.importing import import_session
 from gitsession.importing.import_session import BroughtIn
 from gitsession.index.catalogue import Handed
-from gitsession.live import spool
 from gitsession.model.entries import Continuation
 from gitsession.model.entries import Session as Header
 from gitsession.sessions import export_record, graph
 from gitsession.sessions.export_record import ExportedFile
 from gitsession.sessions.node import Node
-from gitsession.sessions.revealed import Shown
-from gitsession.store.git_store import GitStore
 
 if TYPE_CHECKING:
     from gitsession.index.catalogue import Stat
-    from gitsession.live.ingesting import Drained
 
 
-class Exchanging(Opened):
-    """What ``Store`` does with agents' files."""
+class AgentSessions:
+    """The sessions of agents, as a store imports and resumes them: ``store.agents``."""
 
-    def __init__(self, objects: GitStore, clock: Callable[[], int] = now_ms) -> None:
-        super().__init__(objects, clock)
+    def __init__(self, opened: Opened) -> None:
+        self.opened = opened
+        self._objects = opened.objects
         self._projects: dict[str, str | None] = {}
         self._brought_in: dict[tuple[str, str], str] = {}
         self._places: dict[str, list[Path]] = {}
 
-    def import_file(
-        self, path: str | Path, *, agent: str = "", final: bool = False, dry_run: bool = False
-    ) -> list[BroughtIn]:
-        """Take in the session at ``path``, or all sessions of a database; again whenever it has changed.
-
-        ``agent``: whose it is, where it does not show. ``final``: the file is closed, take what follows its last line
-        end too. Raises ``NotFound`` where no agent wrote it, ``Malformed``, ``NoBase`` where it goes on from a session
-        that is not here, ``Refused``, ``Corrupt``, ``Unavailable``, ``OSError``; what came before it in a database is
-        taken in then.
-        """
-        if agent and agent not in FORMATS:
-            raise NotFound(f"no agent {agent!r}", hint=f"there are {', '.join(FORMATS)}")
-        path = Path(path)
-        if path.exists() and not path.is_file():
-            raise Malformed("not a regular file", where=str(path), hint="name the files in a folder, one by one")
-        group = secrets.token_hex(8)
-        done = [
-            self.take_in(found.format, found.take(), path=found.place, group=group, dry_run=dry_run)
-            for found in sources.at(path, FORMATS[agent] if agent else None, final=final)
-        ]
-        if not done:
-            raise discover.unrecognized(path)
-        return done
-
-    def bring_in(
+    def import_data(
         self,
         format: Format,
         data: bytes,
@@ -87,9 +57,9 @@ class Exchanging(Opened):
         """
         kept, missing = discover.attachments(path, data, format) if path else ({}, [])
         taken = Taken(format.split(data, name=name, final=final), kept, missing)
-        return self.take_in(format, taken, path=path, group=group, dry_run=dry_run)
+        return self.import_session(format, taken, path=path, group=group, dry_run=dry_run)
 
-    def take_in(
+    def import_session(
         self,
         format: Format,
         taken: Taken,
@@ -100,22 +70,22 @@ class Exchanging(Opened):
         logged: bool = True,
         histories: bool = True,
     ) -> BroughtIn:
-        """Import one session that was read already (``discovery.sources``). ``logged``: as a command, to be undone.
+        """Import a session that ``discovery.sources`` read. ``logged``: as a command, which ``undo`` takes back.
 
         ``histories``: what its agent recorded of files too, as checkpoints.
         """
         source = taken.source
         place = os.fsencode(path).decode("utf-8", "replace") if path is not None else source.source_id
-        command = bring_in.Command(f"import {place}", self._clock(), group) if logged else None
-        done = bring_in.bring_in(
-            self.objects,
+        command = import_session.Command(f"import {place}", self.opened.clock(), group) if logged else None
+        done = import_session.bring_in(
+            self._objects,
             format,
             source,
             taken.attachments,
             command=command,
             project=self._project(format, source),
             dry_run=dry_run,
-            find=lambda source_id: self._session_of(format.AGENT, source_id),
+            find=lambda source_id: self.find(format.AGENT, source_id),
             continuation=self._continuation(format, source),
             is_elsewhere=lambda sid, payloads: self._is_elsewhere(format, source, sid, path, payloads),
         )
@@ -130,7 +100,7 @@ class Exchanging(Opened):
         self, format: Format, source: Source, sid: str, path: Path | None, payloads: Collection[bytes]
     ) -> bool:
         """Return whether another file that was imported as session ``sid`` still has one of ``payloads``."""
-        places = {*self._places.get(sid, ()), *self.catalogue(fresh=False).files_of(sid)}
+        places = {*self._places.get(sid, ()), *self.opened.catalogues.get(fresh=False).files_of(sid)}
         for place in places - {path.absolute() if path is not None else None}:
             try:
                 held = format.split(discover.read(place)[1], name=discover.name_of(place))
@@ -143,55 +113,35 @@ class Exchanging(Opened):
 
     def _continuation(self, format: Format, source: Source) -> Continuation | None:
         """Return the session that a file was written from, if ``resume`` wrote it here for an agent."""
-        handed = self.catalogue(fresh=False).handed(format.AGENT, source.source_id)
+        handed = self.opened.catalogues.get(fresh=False).handed(format.AGENT, source.source_id)
         if handed is None or not handed.entry:
             return None
         return Continuation(session=handed.sid, entry=handed.entry, line=handed.line)
 
     def _with_history(self, format: Format, source: Source, path: Path, done: BroughtIn) -> BroughtIn:
-        """A line of checkpoints that cannot be read costs the session nothing."""
+        """Add checkpoints of what the agent recorded of files; if they cannot be read, the import is kept."""
         from gitsession.importing import file_history
 
         try:
-            file_history.keep(self.objects, format, source, path, done.session)
+            file_history.keep(self._objects, format, source, path, done.session)
         except (MissingObject, Corrupt, Malformed) as error:
             return done.with_problem(f"what its agent recorded of files is not kept: {error}")
         return done
 
-    def drain(self, *, wait_seconds: float = 0.0) -> Drained:
-        """Take in what agents' hooks have left: sessions as far as their files go, and checkpoints (docs/live.md).
-
-        ``wait_seconds``: for another process that is at it. Raises ``Unavailable``.
-        """
-        from gitsession.api.imports import Imports
-        from gitsession.live import ingesting as draining
-
-        if not spool.waiting(os.fspath(self.objects.git_dir)):
-            return draining.Drained()
-        imports = Imports(self, logged=False, histories=False)  # hooks look for themselves, and know more
-
-        def take_in(agent: str, source_id: str, file: str) -> str | None:
-            return imports.follow(agent, source_id, file, Path.home(), os.environ)
-
-        try:
-            return draining.drain(self.objects, take_in, home=Path.home(), clock=self._clock, wait_seconds=wait_seconds)
-        finally:
-            imports.finish()
-
-    def _session_of(self, agent: str, source_id: str) -> str | None:
-        """The session that an agent calls so, or one of its files; what this handle imported is known at once.
+    def find(self, agent: str, source_id: str) -> str | None:
+        """Return the session that an agent calls ``source_id``, or one of its files, as imported last.
 
         Of several the one that began first: an earlier release took a thread's later files for sessions of their own.
         """
         known = self._brought_in.get((agent, source_id))
-        if known is not None and graph.branches(self.objects, known):
+        if known is not None and graph.branches(self._objects, known):
             return known
-        catalogue = self.catalogue()
+        catalogue = self.opened.catalogues.get()
         rows = sorted(catalogue.by_source(agent, source_id), key=lambda row: (row.created_ms, row.sid))
         return rows[0].sid if rows else catalogue.by_segment(agent, source_id)
 
     def _project(self, format: Format, source: Source) -> str | None:
-        """Which project a session file belongs to; asked once for each folder."""
+        """Return the project of a session file; computed once for each folder."""
         said = [source.header, *(format.read(record.payload) for record in source.meta)]
         cwd = next((header.cwd for header in said if isinstance(header, Header) and header.cwd), None)
         if cwd is None:
@@ -199,30 +149,6 @@ class Exchanging(Opened):
         if cwd not in self._projects:
             self._projects[cwd] = projects.identity_of(Path(cwd))
         return self._projects[cwd]
-
-    def export(
-        self,
-        sid: str,
-        at: Node | None = None,
-        *,
-        to: str | None = None,
-        as_it_came: bool = False,
-        with_secrets: bool = False,
-    ) -> SentOut:
-        """The session as a file of the agent ``to``, by default its own; ``at``: only the line that ends there.
-
-        The agent's own lines are as it wrote them, and what was made here follows; ``as_it_came``: without it. Other
-        files that the agent has of the session, and those that it goes on from, are in ``SentOut.beside``.
-        Secrets are placeholders, which ``SentOut.hidden`` counts; ``with_secrets``: only those that are not here are.
-        Raises ``Refused`` and ``Corrupt``.
-        """
-        require(at, Node | None, "an entry, as session.resolve('leaf') returns")
-        shown = Shown(self.objects, reveals=with_secrets)
-        sent = export_session.home(shown, sid, at) if as_it_came else export_session.send(shown, sid, to, at)
-        bases = session_files.bases(shown, sent.agent, sent.data, self._session_of)
-        whole = [*bases, *(session_files.others(shown, sent.agent, sid, sent.data) if at is None else ())]
-        beside = {file.name: file.data for file in reversed(whole)}
-        return replace(sent, beside=tuple(sorted(beside.items()))).from_store(shown)
 
     def resume(
         self,
@@ -239,7 +165,7 @@ class Exchanging(Opened):
         """
         require(at, Node | None, "an entry, as session.resolve('leaf') returns")
         where = resume.workspace(cwd, Path.home(), os.environ)
-        found = resume.plan(self.objects, sid, agent, at, where, os.environ, self._session_of)
+        found = resume.plan(self._objects, sid, agent, at, where, os.environ, self.find)
         if not dry_run:
             new = [place for place in found.beside if not place.exists()]
             resume.perform(found)
@@ -247,7 +173,7 @@ class Exchanging(Opened):
                 handed = resume.source_of(found)
                 line = max((record.line for record in handed.records), default=0)
                 written = Handed(sid, resume.said(handed), found.entry, line)
-                self.catalogue().hand_over(found.sent.agent, handed.source_id, written)
+                self.opened.catalogues.get().hand_over(found.sent.agent, handed.source_id, written)
                 if not found.is_there:
                     self.record_export(sid, found.file, found.sent.agent, found.data, handed.source_id, written.digest)
             for place in new:
@@ -263,21 +189,21 @@ class Exchanging(Opened):
         """
         place = os.fspath(path.absolute())
         export = ExportedFile(place, sid, agent, sha256(data).hexdigest(), id, conversation.hex())
-        with contextlib.suppress(OSError, Unavailable), self.objects.locked():  # a store that is read-only here
-            export_record.add(self.objects.git_dir, export)
+        with contextlib.suppress(OSError, Unavailable), self._objects.locked():  # a store that is read-only here
+            export_record.add(self._objects.git_dir, export)
 
-    def handed(self, format: Format, taken: Taken, place: Path, stamp: Stat) -> str | None:
-        """The session that was handed over to an agent as this one, where nothing was said in it there since.
+    def find_handover(self, format: Format, taken: Taken, place: Path, stamp: Stat) -> str | None:
+        """Return the session that ``resume`` wrote for an agent as this one, if it was not continued there.
 
         ``place``, ``stamp``: where it lies, and how it stood before it was read.
         """
         source = taken.source
-        found = self.catalogue(fresh=False).handed(format.AGENT, source.source_id)
+        found = self.opened.catalogues.get(fresh=False).handed(format.AGENT, source.source_id)
         sid, digest = (found.sid, found.digest) if found is not None else ("", b"")
         if found is None:  # a purge removes the catalogue
-            sid, digest = export_record.resumed_as(self.objects.git_dir, format.AGENT, source.source_id) or ("", b"")
-        if self._session_of(format.AGENT, source.source_id):
+            sid, digest = export_record.resumed_as(self._objects.git_dir, format.AGENT, source.source_id) or ("", b"")
+        if self.find(format.AGENT, source.source_id):
             return None
         if digest == resume.said(source):
             return sid
-        return export_record.unchanged(self.objects.git_dir, format.AGENT, place, stamp.st_size, stamp.st_mtime_ns)
+        return export_record.unchanged(self._objects.git_dir, format.AGENT, place, stamp.st_size, stamp.st_mtime_ns)

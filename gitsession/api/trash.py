@@ -1,0 +1,63 @@
+"""Sessions in the trash."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gitsession.api.opened import Opened
+from gitsession.archive import trash
+from gitsession.archive.trash import InTrash
+from gitsession.sessions import facts, graph, marks
+from gitsession.sessions.meta import meta_of
+from gitsession.store.interface import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class Trashed:
+    """A session in the trash, or archived. ``name``: its title, else how it began; ``updated_ms``: its newest entry."""
+
+    sid: str
+    name: str
+    entries: int
+    updated_ms: int
+
+
+class Trash:
+    """The trash of a store: ``store.trash``. Its sessions are kept whole, and nothing else lists them."""
+
+    def __init__(self, opened: Opened) -> None:
+        self._opened = opened
+
+    def put(self, *sessions: str) -> None:
+        """Move sessions to the trash, as one command; ``sessions``: their ids. Remotes keep theirs.
+
+        Raises ``NotFound`` at the first that is not there, and ``Refused`` where another of its name is in the trash.
+        """
+        group = secrets.token_hex(8) if len(sessions) > 1 else None
+        for sid in sessions:
+            trash.remove(self._opened.objects, sid, self._opened.clock(), group)
+
+    def restore(self, part: str) -> str:
+        """Restore the session with ``part`` in its id, and return the id. Raises ``NotFound``, ``Ambiguous``."""
+        sid = trash.find(self._opened.objects, part)
+        trash.restore(self._opened.objects, sid, self._opened.clock())
+        return sid
+
+    def list(self) -> list[Trashed]:
+        """List what is in the trash, the newest first."""
+        objects = self._opened.objects
+        return described(InTrash(objects), trash.sessions(objects))
+
+
+def described(view: ObjectStore, sids: Iterable[str]) -> list[Trashed]:
+    """Describe sessions of which there is no catalog, the newest first."""
+    found = []
+    for sid in sids:
+        tree, meta = graph.tree(view, sid), meta_of(view, sid)
+        nodes = sorted(tree.nodes.values(), key=lambda node: node.committer_seconds)
+        first = next((node.subject.partition(": ")[2] for node, _ in tree.walk() if node.role == "user"), "")
+        title = marks.title(facts.marks(view, sid, tree, meta))
+        found.append(Trashed(sid, title or first or "(untitled)", len(nodes) - 1, nodes[-1].committer_seconds * 1000))
+    return sorted(found, key=lambda one: (-one.updated_ms, one.sid))
