@@ -11,7 +11,7 @@ from gitsession.formats.base.jsonl import Failure, Object, parse
 from gitsession.formats.base.lines import Data
 from gitsession.formats.base.places import Root, Workspace
 from gitsession.formats.base.record import Source
-from gitsession.formats.codex import files, usage, view
+from gitsession.formats.codex import files, paths, usage, view
 from gitsession.formats.codex import headline as codex_headline
 from gitsession.formats.codex import parse as codex_file
 from gitsession.formats.codex import write as codex_write
@@ -32,9 +32,9 @@ class Codex(Continuing, Counting, Delegating, Remembering, Resumable, Streamed):
 
     claims = staticmethod(codex_file.claims)
     write = staticmethod(codex_write.write)
-    called = staticmethod(codex_write.thread_id)
-    base_of = staticmethod(codex_write.base_of)
-    place_of = staticmethod(codex_write.place_of)
+    called = staticmethod(paths.thread_id)
+    base_of = staticmethod(paths.base_of)
+    place_of = staticmethod(paths.place_of)
     counts = staticmethod(usage.counts_in)
     noted = staticmethod(files.noted)
 
@@ -53,11 +53,11 @@ class Codex(Continuing, Counting, Delegating, Remembering, Resumable, Streamed):
         return ["."]
 
     def place(self, header: Session, at: Workspace) -> str:
-        return codex_write.place(header)
+        return paths.place(header)
 
     def lies(self, header: Session, at: Workspace) -> Sequence[str]:
         """Return the globs of the one rollout of a thread, whatever folder it continues in."""
-        return codex_write.lies(header)
+        return paths.lies(header)
 
     def moved(self, data: bytes, id: str, cwd: str) -> bytes:
         return codex_write.moved(data, self.called(id), cwd)

@@ -6,18 +6,17 @@ file, and for the session of another agent, the way to the leaf is written: code
 
 from __future__ import annotations
 
-import glob
 import json
 from collections import Counter
 from collections.abc import Sequence
-from hashlib import sha256
 from typing import Any
 
 from gitsession.formats.base.groups import LF, spoken
 from gitsession.formats.base.jsonl import Failure, Object, parse
 from gitsession.formats.base.outgoing import Leaving, Line, Outgoing, Written, called
-from gitsession.formats.base.times import to_iso, to_ms
-from gitsession.formats.codex.parse import EVENT, ITEM, META, ROLLED_BACK, is_header, is_thread_id, item_in
+from gitsession.formats.base.times import to_iso
+from gitsession.formats.codex.parse import EVENT, ITEM, META, ROLLED_BACK, is_header, item_in
+from gitsession.formats.codex.paths import thread_id
 from gitsession.formats.codex.view import REPLACEMENT
 from gitsession.formats.codex.write_items import SUMMARY_PREFIX, items_of
 from gitsession.model.blocks import Thinking
@@ -29,7 +28,6 @@ from gitsession.model.entries import (
     Entry,
     Message,
     Reset,
-    Session,
     Title,
 )
 
@@ -37,14 +35,6 @@ from gitsession.model.entries import (
 def write(out: Outgoing) -> Written:
     """``Format.write``."""
     return _Writer(out).run()
-
-
-def thread_id(source_id: str | None) -> str:
-    """The thread that a session is to codex: its id if that is one of codex's, else one that follows from it."""
-    if source_id is not None and is_thread_id(source_id):
-        return source_id
-    digits = sha256((source_id or "").encode("utf-8", "surrogatepass")).hexdigest()
-    return f"{digits[:8]}-{digits[8:12]}-8{digits[13:16]}-a{digits[17:20]}-{digits[20:32]}"
 
 
 class _Writer:
@@ -212,42 +202,3 @@ def moved(data: bytes, id: str, cwd: str) -> bytes:
     if payload != was:
         lines[at] = _dumps({**header, "payload": payload})
     return LF.join(lines)
-
-
-def base_of(data: bytes) -> str | None:
-    """``Continuing.base_of``."""
-    stated = _header_in(data).get("history_base")
-    thread = stated.get("thread_id") if isinstance(stated, dict) else None
-    return thread if isinstance(thread, str) else None
-
-
-def place_of(data: bytes, segment: str | None) -> str:
-    """``Continuing.place_of``."""
-    header = _header_in(data)
-    id = header.get("id")
-    begun = Session(
-        agent="codex", source_id=id if isinstance(id, str) else None, at_ms=to_ms(header.get("timestamp")) or 0
-    )
-    found = place(begun)
-    return found if segment is None else f"{found.removesuffix('.jsonl')}_{segment}.jsonl"
-
-
-def _header_in(data: bytes) -> dict[str, Any]:
-    """Return the payload of the first header of a rollout."""
-    for line in data.split(LF):
-        if b"session_meta" in line and is_header(found := parse(line)) and isinstance(found, dict):
-            return _payload(found)
-    return {}
-
-
-def lies(session: Session) -> Sequence[str]:
-    """Where below ``.codex`` a rollout can lie: the day in its name is that of a time zone that is not stated."""
-    name = f"rollout-*-{glob.escape(thread_id(session.source_id))}.jsonl"
-    return (f"sessions/*/*/*/{name}", f"archived_sessions/{name}")
-
-
-def place(session: Session) -> str:
-    """Where below ``.codex`` codex looks for a rollout; by the day it began in UTC, whatever folder it is in."""
-    time = to_iso(session.at_ms)
-    day, clock = time[:10], time[11:19].replace(":", "-")
-    return f"sessions/{day.replace('-', '/')}/rollout-{day}T{clock}-{thread_id(session.source_id)}.jsonl"
