@@ -8,10 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gitsession.discovery import discover
-from gitsession.formats.claude import expiry
+from gitsession.formats.base import jsonl
 from gitsession.formats.claude.agent import claude
 
 SOON_DAYS = 7
+
+SETTINGS = "settings.json"
+"""Below ``Root.home``."""
+
+DAYS = 30
+DAYS_MIN = 1
+DAYS_MAX = 1_000_000
+"""As good as for ever."""
 
 _DAY_MS = 24 * 60 * 60 * 1000
 
@@ -52,7 +60,16 @@ def look(
                 continue  # swept meanwhile
             found.append((stat.st_mtime_ns // 1_000_000, is_imported(path.absolute(), stat)))
     try:
-        settings = (base / expiry.SETTINGS).read_bytes()
+        settings = (base / SETTINGS).read_bytes()
     except OSError:
         settings = b""
-    return reckon(found, expiry.days_kept(settings), now_ms)
+    return reckon(found, days_kept(settings), now_ms)
+
+
+def days_kept(settings: bytes) -> int:
+    """Return the days after which Claude Code deletes a session that nobody wrote to, by its settings or by default."""
+    found = jsonl.parse(settings)
+    stated = found.get("cleanupPeriodDays") if isinstance(found, dict) else None
+    if not isinstance(stated, int | float) or isinstance(stated, bool) or stated < DAYS_MIN:
+        return DAYS
+    return int(min(stated, DAYS_MAX))

@@ -12,8 +12,7 @@ from builders import joined
 from commands import Run, document, here, run
 
 from gitsession.discovery import expiry
-from gitsession.discovery.expiry import Sweep
-from gitsession.formats.claude.expiry import days_kept
+from gitsession.discovery.expiry import Sweep, days_kept
 
 __all__ = ["here", "run"]
 
