@@ -23,7 +23,7 @@ from hashlib import sha1
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import pygit2
-from pygit2.enums import ConfigLevel, DiffFind, FileMode
+from pygit2.enums import BlameFlag, ConfigLevel, DiffFind, FileMode
 from pygit2.repository import BaseRepository
 
 from gitsession.errors import GitSessionError, Malformed, MissingObject, Refused
@@ -213,7 +213,7 @@ _SAFE = frozenset(
 """The methods of pygit2's Python layer that look up no ref through cffi."""
 
 _UNSAFE = frozenset(name for name in vars(BaseRepository) if not name.startswith("_")) - _SAFE
-_UNAVAILABLE = _UNSAFE | {"remotes", "submodules", "free", "set_odb", "set_refdb"}
+_UNAVAILABLE = _UNSAFE | {"remotes", "submodules", "lookup_worktree", "free", "set_odb", "set_refdb"}
 
 _CALLS = (
     "ahead_behind", "blame", "create_blob", "create_commit", "create_commit_string", "create_tag", "descendant_of",
@@ -250,6 +250,26 @@ class StoreRepository(pygit2.Repository):
                 raise Refused("this repository belongs to another thread", hint="ask for one in each thread")
         return super().__getattribute__(name)
 
+    def blame(  # type: ignore[no-untyped-def]
+        self, path, flags=BlameFlag.NORMAL, min_match_characters=None, newest_commit=None, *others, **named
+    ):
+        """Begin at a commit: libgit2 would look up ``HEAD`` through cffi, and for a mailmap ``HEAD:.mailmap``."""
+        if int(flags or 0) & BlameFlag.USE_MAILMAP:
+            raise Refused("cannot blame with a mailmap in a store", hint="leave out USE_MAILMAP")
+        if not newest_commit or not str(newest_commit).strip("0"):
+            newest_commit = self.head.target
+        return super().blame(path, flags, min_match_characters, newest_commit, *others, **named)
+
+    def merge_analysis(self, their_head: pygit2.Oid | str, our_ref: str = "HEAD") -> Any:
+        """Take ``None`` for ``HEAD``: pygit2 would read the name at the address 0."""
+        return super().merge_analysis(their_head, our_ref or "HEAD")
+
+    def references_iterator_next(self, iterator: object, *kind: Any) -> Any:
+        """Check the type, which pygit2 does not."""
+        if type(iterator) is not type(super().references_iterator_init()):
+            raise TypeError(f"an iterator of references is needed, not {iterator!r}")
+        return super().references_iterator_next(iterator, *kind)
+
     def _show_refs(self, reader: RefReader, head: str) -> None:
         refdb, backend = pygit2.Refdb.new(self), _RefBackend(reader, head)
         refdb.set_backend(backend)
@@ -274,7 +294,7 @@ def _with_our_errors(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 for _name in _CALLS:
-    setattr(StoreRepository, _name, _with_our_errors(getattr(pygit2.Repository, _name)))
+    setattr(StoreRepository, _name, _with_our_errors(getattr(StoreRepository, _name)))
 
 
 def repository(store: Readable, writer: ObjectWriter | None = None, *, head: str) -> StoreRepository:

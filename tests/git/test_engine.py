@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import itertools
 import os
 import random
@@ -321,6 +323,44 @@ def test_every_python_method_of_pygit2_is_refused_or_safe_beside_other_threads(s
 def test_a_public_name_of_pygit2s_python_layer_is_one_or_the_other() -> None:
     public = {name for name in vars(BaseRepository) if not name.startswith("_")}
     assert public == engine._SAFE | engine._UNSAFE
+
+
+def test_blame_begins_at_the_head_unless_told_otherwise(store: GitStore, tip: str) -> None:
+    def work(tell: Callable[[object], None]) -> None:
+        repository = opened(store)
+        at_head = str(repository.head.target)
+        for newest in (None, "0" * 40, pygit2.Oid(raw=bytes(20)), ""):
+            found = repository.blame("README.md", newest_commit=newest)
+            tell([str(hunk.final_commit_id) == at_head for hunk in found])
+        with pytest.raises(Refused, match="mailmap"):
+            repository.blame("entry.cbor", pygit2.enums.BlameFlag.USE_MAILMAP, newest_commit=tip)
+
+    assert in_child(work) == [[True]] * 4
+
+
+def odd_arguments(repository: StoreRepository, tip: str) -> list[tuple[Any, ...]]:
+    values = ("main", "entry.cbor", tip, pygit2.Oid(hex=tip), "0" * 40, None, 1, 255, repository)
+    pairs = [(value, None) for value in values]
+    return [(), *((value,) for value in values), *pairs, ("x", "x"), ("x", 255, None, tip)]
+
+
+@pytest.mark.promise("P21")
+def test_no_attribute_ends_the_process_with_odd_arguments(
+    store: GitStore, tip: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def work(tell: Callable[[object], None], name: str) -> None:
+        repository = opened(store)
+        for number, arguments in enumerate(odd_arguments(repository, tip)):
+            tell([name, number])
+            with contextlib.suppress(Exception):
+                found = getattr(repository, name)
+                found = found(*arguments) if callable(found) else found
+                list(itertools.islice(found, 100))
+
+    for name in [name for name in dir(opened(store)) if not name.startswith("_")]:
+        in_child(functools.partial(work, name=name))
 
 
 # ---- threads
