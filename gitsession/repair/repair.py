@@ -409,17 +409,24 @@ class _Planner:
         return found
 
     def _restorable(self, name: str, what: str, values: Sequence[RefValue]) -> RefValue | None:
-        """Return the value that a lost ref gets. If nobody has the last one, it is an earlier one, and that is told."""
+        """Return the value that a lost ref gets. If nobody has the last one, it is an earlier one, and that is told.
+
+        A ref to a commit that is not there would make git fail in the whole store: it is not restored.
+        """
         value = self._furthest(values)
-        if value is None or (refs.target(value) is None and self._read(value, refs.session_of(name)) is None):
-            there = [one for one in values if refs.target(one) or self._read(one, refs.session_of(name)) is not None]
+        if value is None or not self._is_there(name, value):
+            there = [one for one in values if self._is_there(name, one)]
             if len(there) < len(values) and (earlier := self._furthest(there)) is not None:
                 instead = f"{what}{_NO_COPY}; it is set to {earlier[:12]}, an earlier one"
                 self._plan.lost_refs.append(LostRef(name, instead))
                 return earlier
-        if value is None:
-            self._plan.lost_refs.append(LostRef(name, f"{what}, and nobody recorded for sure what it held"))
+            why = "nobody recorded for sure what it held" if value is None else f"nobody has {value}"
+            self._plan.lost_refs.append(LostRef(name, f"{what}, and {why}"))
+            return None
         return value
+
+    def _is_there(self, name: str, value: RefValue) -> bool:
+        return refs.target(value) is not None or self._read(value, refs.session_of(name)) is not None
 
     def _furthest(self, values: Sequence[RefValue]) -> RefValue | None:
         """Of values on one line, the last; ``None`` where there are none, or none has all others behind it."""

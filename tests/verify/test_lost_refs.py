@@ -290,3 +290,26 @@ def test_what_was_set_back_and_went_on_beside_comes_back_whole_when_that_branch_
         assert store.repair().is_whole
         assert graph.branches(store.objects, session.id)[beside] == last.oid
         assert store.verify().problems == []
+
+
+@pytest.mark.promise("P23", "P24")
+def test_a_ref_whose_commit_nobody_has_is_named_and_not_restored(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    place = tmp_path / "store.git"
+    with Store.create(place, clock=Clock()) as store:
+        session = store.new_session(agent="test")
+        tip = session.append(Message.user("a")).oid
+        store.flush()
+        name = refs.leaf(session.id)
+    ours = ["git", f"--git-dir={place}"]
+    subprocess.run([*ours, "reflog", "expire", "--all", "--expire=now"], check=True)
+    subprocess.run([*ours, "update-ref", "-d", name], check=True)
+    subprocess.run([*ours, "gc", "-q", "--prune=now"], check=True)
+    for _ in range(2):  # the record of it stays
+        assert run(["--store", str(place), "repair"]) == exits.INTEGRITY
+        said = capsys.readouterr().out
+        assert name in said
+        assert tip in said
+        assert run(["--store", str(place), "verify"]) == exits.INTEGRITY
+        assert name in capsys.readouterr().out
+        for words in (["for-each-ref"], ["fsck", "--strict"], ["gc", "-q", "--prune=now"]):
+            assert subprocess.run([*ours, *words], capture_output=True, text=True).returncode == 0
