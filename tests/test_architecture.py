@@ -87,11 +87,11 @@ def test_a_pull_passes_the_modules_that_the_page_names(tmp_path: Path) -> None:
     words = section("Pull and push").split("6. Push")[0]
     with Store.create(tmp_path / "a.git") as here:
         here.new_session(agent="x").append(Message.user("one"))
-        here.add_remote("origin", str(hub))
-        here.push("origin")
+        here.remotes.add("origin", str(hub))
+        here.remotes.push("origin")
         there, _ = Store.clone(str(hub), tmp_path / "b.git")
         here.new_session(agent="x").append(Message.user("two"))
-        here.push("origin")
+        here.remotes.push("origin")
         with there:
-            passed = entered(there.pull)
+            passed = entered(there.remotes.pull)
     assert set(modules(words)) - set(own) - {"store/histories.py"} <= passed

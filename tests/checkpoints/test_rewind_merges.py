@@ -54,19 +54,19 @@ def held(folder: Path, name: str) -> Content:
 
 def call(session: Session, folder: Path, files: dict[str, Content]) -> None:
     session.append(Message.assistant("I will."))
-    with session.checkpoint(folder, call=f"call-{len(session.line())}"):
+    with session.files.checkpoint(folder, call=f"call-{len(session.line())}"):
         for name, content in files.items():
             write(folder, name, content)
     session.append(Message.assistant("done"))
 
 
 def changes(session: Session, folder: Path) -> dict[str, Planned]:
-    return {change.path: change for change in session.plan_rewind("root", "files", workspace=folder).changes}
+    return {change.path: change for change in session.files.plan_rewind("root", "files", workspace=folder).changes}
 
 
 def rewind(session: Session, folder: Path) -> dict[str, tuple[str, str]]:
-    plan = session.plan_rewind("root", "files", workspace=folder)
-    return {one.path: (one.did, one.why) for one in session.rewind(plan).outcomes}
+    plan = session.files.plan_rewind("root", "files", workspace=folder)
+    return {one.path: (one.did, one.why) for one in session.files.rewind(plan).outcomes}
 
 
 def crlf(content: bytes) -> bytes:
@@ -174,7 +174,7 @@ def test_the_merged_file_is_in_the_checkpoint_of_the_rewind_and_what_it_took_out
     call(session, folder, {"a": THE_SESSIONS})
     write(folder, "a", BOTH)
     rewind(session, folder)
-    assert session.files().read("a") == THE_USERS
+    assert session.files.at().read("a") == THE_USERS
     write(folder, "a", lines(l9="user", l12="user"))
     assert changes(session, folder)["a"].why == TAKEN_BACK
 
@@ -203,9 +203,9 @@ def test_a_file_that_changes_after_the_plan_is_left(store, folder):
     session = talk(store, folder)
     call(session, folder, {"a": THE_SESSIONS})
     write(folder, "a", BOTH)
-    plan = session.plan_rewind("root", "files", workspace=folder)
+    plan = session.files.plan_rewind("root", "files", workspace=folder)
     write(folder, "a", lines(l2="session", l9="meanwhile"))
-    [one] = session.rewind(plan).outcomes
+    [one] = session.files.rewind(plan).outcomes
     assert one.did == "left"
     assert held(folder, "a") == lines(l2="session", l9="meanwhile")
 
@@ -239,7 +239,7 @@ def test_the_library_that_merges_is_loaded_only_where_there_is_something_to_merg
         "import sys; from gitsession import Store\n"
         f"folder = {str(folder)!r}\n"
         f"with Store.open({str(store.objects.git_dir)!r}) as store:\n"
-        f"    [change] = store.session({session.id!r}).plan_rewind('root', 'files', workspace=folder).changes\n"
+        f"    [change] = store.session({session.id!r}).files.plan_rewind('root', 'files', workspace=folder).changes\n"
         "print(change.action, 'pygit2' in sys.modules)\n"
     )
     for content, said in ((THE_SESSIONS, "write False\n"), (BOTH, "merge True\n")):
@@ -302,10 +302,10 @@ def test_a_rewind_that_stopped_before_a_merged_file_was_written_is_ended(store, 
             rewind(session, folder)
     assert snapshot(folder) == edited
     if way == "abort":
-        session.abort_rewind(folder)
+        session.files.abort_rewind(folder)
         assert snapshot(folder) == edited
     else:
-        session.finish_rewind(folder)
+        session.files.finish_rewind(folder)
         assert {name: held(folder, name) for name in ("a", "b")} == {
             name: lines(l1=name, l9="user") for name in ("a", "b")
         }
@@ -327,8 +327,8 @@ def test_where_the_merged_content_is_lost_the_checkpoint_does_not_name_it(store,
     with monkeypatch.context() as lost:
         lost.setattr(type(store.objects), "contains", lambda self, oid: oid not in merged and real(oid))
         with pytest.raises(MissingObject):
-            session.finish_rewind(folder)
-    session.abort_rewind(folder)
+            session.files.finish_rewind(folder)
+    session.files.abort_rewind(folder)
     assert snapshot(folder) == edited
     assert store.verify().problems == []
 
