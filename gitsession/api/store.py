@@ -396,6 +396,8 @@ class Store:
         """
         if notices and (quick or sample is not None or max_seconds is not None):
             raise ValueError("notices are of all there is: neither quick, nor of a sample or a limit of time")
+        if create.is_purge_pending(self.objects.git_dir):
+            self._settle()  # what a killed purge has left is no damage
         from gitsession.verify import session_check, store_check
         from gitsession.workspace.names import tree_refusal
 

@@ -136,8 +136,9 @@ def test_two_stores_that_purge_two_things_end_alike(tmp_path: Path, place: Path,
             store.close()
 
 
+@pytest.mark.parametrize("damaged", [False, True], ids=["opened", "opened as verify does"])
 def test_who_is_killed_once_the_set_has_come_goes_on_when_it_is_opened(
-    tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch, damaged: bool
 ) -> None:
     with store_with(tmp_path / "a.git", place) as a, store_with(tmp_path / "b.git", place) as b:
         begun(a, "first", SECRET)
@@ -157,7 +158,7 @@ def test_who_is_killed_once_the_set_has_come_goes_on_when_it_is_opened(
             sync(b)
         assert b.ref(refs.TOMBSTONES) == a.ref(refs.TOMBSTONES)
         assert purging.is_pending(b)
-    with Store.open(tmp_path / "b.git") as opened:
+    with Store.open(tmp_path / "b.git", damaged=damaged) as opened:
         assert opened.verify().problems == []
         assert traces(opened.objects) == []
 
