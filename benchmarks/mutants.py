@@ -91,7 +91,7 @@ BREAKS = [
     one(
         "what a remote without hooks holds is not rewritten",
         "sync/pulling.py",
-        "left = stale.rewritten(place, read, news.said, raw, {} if news.is_new else known)",
+        "left = purged_remotes.rewritten(place, read, news.said, raw, {} if news.is_new else known)",
         "left = dict[str, Oid]()",
         f"{NO_HOOKS}::test_a_purge_reaches_a_forge_and_everybody_and_takes_nothing_else",
     ),
@@ -505,7 +505,7 @@ BREAKS = [
     one(
         "what somebody wrote at the last moment is replaced",
         "workspace/place_file.py",
-        "    if inspect.status(folder, name) != seen:\n        raise Moved\n    os.rename",
+        "    if inspect.status(folder, name) != seen:\n        raise ConcurrentWrite\n    os.rename",
         "    os.rename",
         RESTORE,
     ),
@@ -690,7 +690,7 @@ BREAKS = [
     one(
         "undo takes the line of checkpoints back",
         "checkpoints/history.py",
-        "    move = tx.advance if isinstance(tx, Recorder) else tx.move\n",
+        "    move = tx.advance if isinstance(tx, RecordingTransaction) else tx.move\n",
         "    move = tx.move\n",
         "tests/checkpoints/test_rewind.py::test_undo_brings_back_the_very_state_before_and_redo_the_one_after",
     ),

@@ -18,20 +18,27 @@ if TYPE_CHECKING:
     from gitsession.api.purges import Purges
     from gitsession.api.remotes import PushPlan, Remotes
     from gitsession.api.secrets import Redaction, StoredSecrets
-    from gitsession.api.trash import Trash, Trashed
-    from gitsession.archive.retention import Expired, Retention
+    from gitsession.api.trash import RemovedSession, Trash
+    from gitsession.archive.retention import ExpiredSession, Retention
     from gitsession.checkpoints.at import FileChange, Files
     from gitsession.checkpoints.planning import RewindPlan
-    from gitsession.checkpoints.rewinding import FileOutcome, Rewound
-    from gitsession.compaction.background import Background
+    from gitsession.checkpoints.rewinding import FileOutcome, RewindResult
+    from gitsession.compaction.background import BackgroundCompaction
     from gitsession.compaction.provider import provider_compaction
     from gitsession.compaction.summarizers.extractive import Extractive
     from gitsession.compaction.summary import Request, Summarizer, Summary
-    from gitsession.compaction.value import Ask, Plan
-    from gitsession.compaction.writing import Writing
-    from gitsession.context.policies import About, Policy, clear_thinking, clear_tool_uses, drop_images, model_facing
+    from gitsession.compaction.value import CompactionRequest, Plan
+    from gitsession.compaction.writing import SummaryOptions
+    from gitsession.context.policies import (
+        Policy,
+        PolicyInput,
+        clear_thinking,
+        clear_tool_uses,
+        drop_images,
+        model_facing,
+    )
     from gitsession.context.value import Context, Item, State, Tokens
-    from gitsession.discovery.sources import Taken
+    from gitsession.discovery.sources import LoadedSession
     from gitsession.errors import (
         Ambiguous,
         Corrupt,
@@ -46,16 +53,16 @@ if TYPE_CHECKING:
         SummaryFailed,
         Unavailable,
     )
-    from gitsession.exporting.export_session import SentOut
+    from gitsession.exporting.export_session import ExportResult
     from gitsession.exporting.resume import Resumption
     from gitsession.formats import Format
     from gitsession.git.engine import StoreRepository
-    from gitsession.importing.import_session import BroughtIn
+    from gitsession.importing.import_session import ImportResult
     from gitsession.index.catalogue import Row
     from gitsession.index.names import Names
     from gitsession.index.search import Hit
-    from gitsession.live.follow import News
-    from gitsession.live.ingesting import Drained
+    from gitsession.live.follow import NewEntry
+    from gitsession.live.ingesting import IngestResult
     from gitsession.model.blocks import File, Image, OtherBlock, Text, Thinking, ToolCall, text
     from gitsession.model.entries import (
         BranchSummary,
@@ -76,12 +83,12 @@ if TYPE_CHECKING:
         ThinkingChange,
         Title,
         ToolsChange,
-        Unknown,
+        UnknownEntry,
     )
     from gitsession.purge.exports import RedactedExport
     from gitsession.purge.finding import PurgePlan
-    from gitsession.purge.purging import Purged
-    from gitsession.repair.repair import Repaired
+    from gitsession.purge.purging import PurgeResult
+    from gitsession.repair.repair import RepairResult
     from gitsession.sessions.gaps import Gap
     from gitsession.sessions.graph import Tree
     from gitsession.sessions.node import Node
@@ -90,33 +97,31 @@ if TYPE_CHECKING:
     from gitsession.sessions.reconcile import SyncedBranch
     from gitsession.sessions.stored_secrets import FoundSecret, SecretSearch
     from gitsession.store.interface import Transaction
-    from gitsession.store.maintenance import Maintained
-    from gitsession.sync.pushing import Standing
+    from gitsession.store.maintenance import MaintenanceResult
+    from gitsession.sync.pushing import RemoteStatus
     from gitsession.sync.remotes import Remote
     from gitsession.sync.syncing import SyncReport
-    from gitsession.sync.transport import Talk
-    from gitsession.verify.findings import Covered, Finding, Report, Sealed
+    from gitsession.sync.transport import TransportOptions
+    from gitsession.verify.findings import CheckCoverage, Finding, Report, SealCheck
     from gitsession.workspace.patches import FilePatch
 
 __all__ = [
-    "About",
     "AgentSessions",
     "Ambiguous",
     "ArchivedSessions",
-    "Ask",
-    "Background",
+    "BackgroundCompaction",
     "BranchSummary",
-    "BroughtIn",
+    "CheckCoverage",
     "Compaction",
+    "CompactionRequest",
     "Context",
     "ContextEdit",
     "Corrupt",
-    "Covered",
     "Custom",
     "CustomMessage",
-    "Drained",
     "Entry",
-    "Expired",
+    "ExpiredSession",
+    "ExportResult",
     "Extractive",
     "File",
     "FileChange",
@@ -130,20 +135,23 @@ __all__ = [
     "GitSessionError",
     "Hit",
     "Image",
+    "ImportResult",
+    "IngestResult",
     "Injection",
     "Instructions",
     "InvalidName",
     "Item",
     "Label",
     "LeafMoved",
-    "Maintained",
+    "LoadedSession",
+    "MaintenanceResult",
     "Malformed",
     "Message",
     "MissingObject",
     "ModeChange",
     "ModelChange",
     "Names",
-    "News",
+    "NewEntry",
     "Node",
     "NotAStore",
     "NotFound",
@@ -152,33 +160,34 @@ __all__ = [
     "OtherBlock",
     "Plan",
     "Policy",
+    "PolicyInput",
     "Prune",
     "PurgePlan",
-    "Purged",
+    "PurgeResult",
     "Purges",
     "PushPlan",
     "RedactedExport",
     "Redaction",
     "Refused",
     "Remote",
+    "RemoteStatus",
     "Remotes",
-    "Repaired",
+    "RemovedSession",
+    "RepairResult",
     "Report",
     "Request",
     "Reset",
     "Resumption",
     "Retention",
     "RewindPlan",
-    "Rewound",
+    "RewindResult",
     "Row",
     "Seal",
-    "Sealed",
+    "SealCheck",
     "SecretSearch",
-    "SentOut",
     "Session",
     "SessionCompaction",
     "SessionFiles",
-    "Standing",
     "State",
     "Store",
     "StoreRepository",
@@ -186,10 +195,9 @@ __all__ = [
     "Summarizer",
     "Summary",
     "SummaryFailed",
+    "SummaryOptions",
     "SyncReport",
     "SyncedBranch",
-    "Taken",
-    "Talk",
     "Text",
     "Thinking",
     "ThinkingChange",
@@ -198,12 +206,11 @@ __all__ = [
     "ToolCall",
     "ToolsChange",
     "Transaction",
+    "TransportOptions",
     "Trash",
-    "Trashed",
     "Tree",
     "Unavailable",
-    "Unknown",
-    "Writing",
+    "UnknownEntry",
     "__version__",
     "clear_thinking",
     "clear_tool_uses",
@@ -216,14 +223,14 @@ __all__ = [
 _NAMES = {
     "gitsession.api": ["Session", "Store"],
     "gitsession.checkpoints.at": ["FileChange", "Files"],
-    "gitsession.compaction.background": ["Background"],
+    "gitsession.compaction.background": ["BackgroundCompaction"],
     "gitsession.compaction.provider": ["provider_compaction"],
     "gitsession.compaction.summarizers.extractive": ["Extractive"],
     "gitsession.compaction.summary": ["Request", "Summarizer", "Summary"],
-    "gitsession.compaction.value": ["Ask", "Plan"],
-    "gitsession.compaction.writing": ["Writing"],
+    "gitsession.compaction.value": ["CompactionRequest", "Plan"],
+    "gitsession.compaction.writing": ["SummaryOptions"],
     "gitsession.context.policies": [
-        "About",
+        "PolicyInput",
         "Policy",
         "clear_thinking",
         "clear_tool_uses",
@@ -245,18 +252,18 @@ _NAMES = {
         "SummaryFailed",
         "Unavailable",
     ],
-    "gitsession.importing.import_session": ["BroughtIn"],
-    "gitsession.discovery.sources": ["Taken"],
-    "gitsession.repair.repair": ["Repaired"],
+    "gitsession.importing.import_session": ["ImportResult"],
+    "gitsession.discovery.sources": ["LoadedSession"],
+    "gitsession.repair.repair": ["RepairResult"],
     "gitsession.exporting.resume": ["Resumption"],
-    "gitsession.exporting.export_session": ["SentOut"],
+    "gitsession.exporting.export_session": ["ExportResult"],
     "gitsession.formats": ["Format"],
     "gitsession.git.engine": ["StoreRepository"],
     "gitsession.index.catalogue": ["Row"],
     "gitsession.index.search": ["Hit"],
     "gitsession.index.names": ["Names"],
-    "gitsession.live.ingesting": ["Drained"],
-    "gitsession.live.follow": ["News"],
+    "gitsession.live.ingesting": ["IngestResult"],
+    "gitsession.live.follow": ["NewEntry"],
     "gitsession.model.blocks": ["File", "Image", "OtherBlock", "Text", "Thinking", "ToolCall", "text"],
     "gitsession.model.entries": [
         "BranchSummary",
@@ -277,36 +284,36 @@ _NAMES = {
         "ThinkingChange",
         "Title",
         "ToolsChange",
-        "Unknown",
+        "UnknownEntry",
     ],
-    "gitsession.checkpoints.rewinding": ["FileOutcome", "Rewound"],
+    "gitsession.checkpoints.rewinding": ["FileOutcome", "RewindResult"],
     "gitsession.checkpoints.planning": ["RewindPlan"],
-    "gitsession.verify.findings": ["Covered", "Finding", "Report", "Sealed"],
+    "gitsession.verify.findings": ["CheckCoverage", "Finding", "Report", "SealCheck"],
     "gitsession.sessions.gaps": ["Gap"],
     "gitsession.sessions.graph": ["Tree"],
     "gitsession.sessions.node": ["Node"],
     "gitsession.sessions.operation_log": ["Operation"],
     "gitsession.sessions.origin": ["Origin"],
     "gitsession.store.interface": ["Transaction"],
-    "gitsession.store.maintenance": ["Maintained"],
+    "gitsession.store.maintenance": ["MaintenanceResult"],
     "gitsession.api.agents": ["AgentSessions"],
     "gitsession.api.archive": ["ArchivedSessions"],
     "gitsession.api.compaction": ["SessionCompaction"],
     "gitsession.api.files": ["SessionFiles"],
     "gitsession.api.purges": ["Purges"],
-    "gitsession.api.trash": ["Trash", "Trashed"],
+    "gitsession.api.trash": ["Trash", "RemovedSession"],
     "gitsession.purge.finding": ["PurgePlan"],
-    "gitsession.purge.purging": ["Purged"],
+    "gitsession.purge.purging": ["PurgeResult"],
     "gitsession.sessions.reconcile": ["SyncedBranch"],
     "gitsession.sync.remotes": ["Remote"],
-    "gitsession.archive.retention": ["Expired", "Retention"],
+    "gitsession.archive.retention": ["ExpiredSession", "Retention"],
     "gitsession.sessions.stored_secrets": ["FoundSecret", "SecretSearch"],
     "gitsession.purge.exports": ["RedactedExport"],
     "gitsession.api.secrets": ["Redaction", "StoredSecrets"],
     "gitsession.api.remotes": ["PushPlan", "Remotes"],
-    "gitsession.sync.pushing": ["Standing"],
+    "gitsession.sync.pushing": ["RemoteStatus"],
     "gitsession.sync.syncing": ["SyncReport"],
-    "gitsession.sync.transport": ["Talk"],
+    "gitsession.sync.transport": ["TransportOptions"],
     "gitsession.workspace.patches": ["FilePatch"],
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}

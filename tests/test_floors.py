@@ -239,3 +239,17 @@ def test_no_test_is_imported(folder):
         if any(part.startswith("test_") for part in name.split("."))
     ]
     assert importers == []
+
+
+def public_classes():
+    """The modules that define each public class, by its name."""
+    found = {}
+    for module, tree in MODULES.items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(module)
+    return found
+
+
+def test_public_class_names_are_unique():
+    assert {name: modules for name, modules in public_classes().items() if len(modules) > 1} == {}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from builders import Clock
 
-from gitsession import Ask, Message, Session, Store, Summary, Writing
+from gitsession import CompactionRequest, Message, Session, Store, Summary, SummaryOptions
 from gitsession.context.providers import PROVIDERS, provider
 from gitsession.errors import NotFound, SummaryFailed
 from gitsession.model.entries import Compaction
@@ -43,7 +43,7 @@ def newest(session: Session) -> Compaction:
 
 
 def test_so_many_tokens_are_kept_and_the_rest_is_summarised_by_rule(session: Session) -> None:
-    planned = session.compaction.plan(ask=Ask(keep_tokens=300))
+    planned = session.compaction.plan(ask=CompactionRequest(keep_tokens=300))
     node = session.compact(keep_tokens=300, focus="the tests")
     assert session.leaf == node
     made = newest(session)
@@ -80,16 +80,16 @@ def test_a_command_is_the_one_of_the_users_configuration(session: Session) -> No
 
 
 def test_a_ready_plan_takes_the_words_on_who_writes(session: Session) -> None:
-    session.compact(session.compaction.plan(ask=Ask(keep_tokens=300)), summarizer=Short(), focus="y")
+    session.compact(session.compaction.plan(ask=CompactionRequest(keep_tokens=300)), summarizer=Short(), focus="y")
     assert newest(session).summary == "all in short; y"
 
 
 def test_a_writing_without_a_summarizer_is_by_rule(session: Session) -> None:
-    session.compact(session.compaction.plan(ask=Ask(keep_tokens=300)), Writing(max_tokens=200))
+    session.compact(session.compaction.plan(ask=CompactionRequest(keep_tokens=300)), SummaryOptions(max_tokens=200))
     assert newest(session).method == "pi/extractive"
     session.append(Message.user(LONG))
     session.append(Message.assistant(LONG))
-    session.compaction.start(session.compaction.plan(ask=Ask(keep_tokens=100))).result(10)
+    session.compaction.start(session.compaction.plan(ask=CompactionRequest(keep_tokens=100))).result(10)
     assert newest(session).method == "pi/extractive"
 
 
@@ -110,7 +110,7 @@ def test_beside_a_plan_no_word_is_taken_that_would_not_count(session: Session, w
 @pytest.mark.parametrize("words", HOW.values(), ids=HOW)
 def test_nor_beside_a_writing(session: Session, words: dict[str, Any]) -> None:
     with pytest.raises(TypeError, match="a writing says already"):
-        session.compact(session.compaction.plan(), Writing(), **words)
+        session.compact(session.compaction.plan(), SummaryOptions(), **words)
 
 
 @pytest.mark.parametrize("name", ["strategy", "summarizer", "profile"])

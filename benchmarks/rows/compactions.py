@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks.data import folder, made_file, messages
 from benchmarks.figures import Line, Spread, Table
 from benchmarks.workshop import Workshop
-from gitsession import Ask, Store, Writing
+from gitsession import CompactionRequest, Store, SummaryOptions
 from gitsession.formats.pi.agent import pi
 from gitsession.sessions import content
 from gitsession.sessions.node import Node
@@ -74,8 +74,8 @@ def _store(place: Path, data: bytes, count: int, said: int = 0) -> _Taken:
         began, number = session.line(), 0
         while len(made) < count or number < said:
             if count and number % BETWEEN == 0:
-                plan = session.compaction.plan(ask=Ask(keep_tokens=500))
-                done = session.compact(plan, Writing(max_tokens=500))
+                plan = session.compaction.plan(ask=CompactionRequest(keep_tokens=500))
+                done = session.compact(plan, SummaryOptions(max_tokens=500))
                 made += [done] if done else []  # where all of it would be kept there is nothing to do yet
             session.append(messages()[number % len(messages())].message)
             number += 1

@@ -9,18 +9,18 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gitsession.api.opened import Opened
+from gitsession.api.opened import OpenStore
 from gitsession.discovery import discover, projects
-from gitsession.discovery.sources import Taken
+from gitsession.discovery.sources import LoadedSession
 from gitsession.errors import Corrupt, Malformed, MissingObject, Unavailable, require
 from gitsession.exporting import resume
 from gitsession.exporting.resume import Resumption
 from gitsession.formats import Format, Remembering, Source
 from gitsession.importing import import_session
-from gitsession.importing.import_session import BroughtIn
-from gitsession.index.catalogue import Handed
+from gitsession.importing.import_session import ImportResult
+from gitsession.index.catalogue import ExportedSession
 from gitsession.model.entries import Continuation
-from gitsession.model.entries import Session as Header
+from gitsession.model.entries import SessionHeader as Header
 from gitsession.sessions import export_record, graph
 from gitsession.sessions.export_record import ExportedFile
 from gitsession.sessions.node import Node
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class AgentSessions:
     """The sessions of agents, as a store imports and resumes them: ``store.agents``."""
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenStore) -> None:
         self.opened = opened
         self._objects = opened.objects
         self._projects: dict[str, str | None] = {}
@@ -49,35 +49,35 @@ class AgentSessions:
         final: bool = False,
         group: str | None = None,
         dry_run: bool = False,
-    ) -> BroughtIn:
+    ) -> ImportResult:
         """Import one session file. ``group``: imports in a row with one group are undone as one.
 
         Raises ``Malformed`` where ``data`` is no session, ``NoBase`` where it goes on from one that is not here,
         ``Refused``, ``Corrupt`` and ``Unavailable``.
         """
         kept, missing = discover.attachments(path, data, format) if path else ({}, [])
-        taken = Taken(format.split(data, name=name, final=final), kept, missing)
+        taken = LoadedSession(format.split(data, name=name, final=final), kept, missing)
         return self.import_session(format, taken, path=path, group=group, dry_run=dry_run)
 
     def import_session(
         self,
         format: Format,
-        taken: Taken,
+        taken: LoadedSession,
         *,
         path: Path | None = None,
         group: str | None = None,
         dry_run: bool = False,
         logged: bool = True,
         histories: bool = True,
-    ) -> BroughtIn:
+    ) -> ImportResult:
         """Import a session that ``discovery.sources`` read. ``logged``: as a command, which ``undo`` takes back.
 
         ``histories``: what its agent recorded of files too, as checkpoints.
         """
         source = taken.source
         place = os.fsencode(path).decode("utf-8", "replace") if path is not None else source.source_id
-        command = import_session.Command(f"import {place}", self.opened.clock(), group) if logged else None
-        done = import_session.bring_in(
+        command = import_session.ImportOperation(f"import {place}", self.opened.clock(), group) if logged else None
+        done = import_session.import_source(
             self._objects,
             format,
             source,
@@ -118,7 +118,7 @@ class AgentSessions:
             return None
         return Continuation(session=handed.sid, entry=handed.entry, line=handed.line)
 
-    def _with_history(self, format: Format, source: Source, path: Path, done: BroughtIn) -> BroughtIn:
+    def _with_history(self, format: Format, source: Source, path: Path, done: ImportResult) -> ImportResult:
         """Add checkpoints of what the agent recorded of files; if they cannot be read, the import is kept."""
         from gitsession.importing import file_history
 
@@ -172,7 +172,7 @@ class AgentSessions:
             with contextlib.suppress(Malformed):  # nothing was said in it yet
                 handed = resume.source_of(found)
                 line = max((record.line for record in handed.records), default=0)
-                written = Handed(sid, resume.said(handed), found.entry, line)
+                written = ExportedSession(sid, resume.said(handed), found.entry, line)
                 self.opened.catalogues.get().hand_over(found.sent.agent, handed.source_id, written)
                 if not found.is_there:
                     self.record_export(sid, found.file, found.sent.agent, found.data, handed.source_id, written.digest)
@@ -192,7 +192,7 @@ class AgentSessions:
         with contextlib.suppress(OSError, Unavailable), self._objects.locked():  # a store that is read-only here
             export_record.add(self._objects.git_dir, export)
 
-    def find_handover(self, format: Format, taken: Taken, place: Path, stamp: Stat) -> str | None:
+    def find_handover(self, format: Format, taken: LoadedSession, place: Path, stamp: Stat) -> str | None:
         """Return the session that ``resume`` wrote for an agent as this one, if it was not continued there.
 
         ``place``, ``stamp``: where it lies, and how it stood before it was read.

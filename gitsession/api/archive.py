@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from gitsession.api.opened import Opened
-from gitsession.api.trash import Trashed, described
+from gitsession.api.opened import OpenStore
+from gitsession.api.trash import RemovedSession, described
 from gitsession.archive import archive_set, archiving
-from gitsession.archive.archive_set import InArchive
+from gitsession.archive.archive_set import ArchiveView
 
 
 class ArchivedSessions:
     """The archive of a store: ``store.archive``. Its sessions are kept whole behind one ref (docs/archive.md)."""
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenStore) -> None:
         self._opened = opened
 
     def put(self, *sessions: str) -> list[str]:
@@ -27,7 +27,7 @@ class ArchivedSessions:
         archiving.restore(self._opened.objects, sid, self._opened.clock())
         return sid
 
-    def list(self, number: int | None = None) -> list[Trashed]:
+    def list(self, number: int | None = None) -> list[RemovedSession]:
         """List what is archived, the newest first; at most ``number``, of those that began last."""
         archive = archive_set.read(self._opened.objects)
-        return described(InArchive(self._opened.objects, archive), sorted(archive, reverse=True)[:number])
+        return described(ArchiveView(self._opened.objects, archive), sorted(archive, reverse=True)[:number])

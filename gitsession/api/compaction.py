@@ -8,19 +8,19 @@ import os
 from gitsession.api.handle import Handle
 from gitsession.codec.digest import to_base64url
 from gitsession.compaction import branches, strategies, summarizers, trigger
-from gitsession.compaction.background import Background
+from gitsession.compaction.background import BackgroundCompaction
 from gitsession.compaction.perform import perform
 from gitsession.compaction.summarizers.options import Options, from_config
 from gitsession.compaction.summary import Summarizer
-from gitsession.compaction.value import Ask, Plan
-from gitsession.compaction.writing import Writing
+from gitsession.compaction.value import CompactionRequest, Plan
+from gitsession.compaction.writing import SummaryOptions
 from gitsession.context import fold, profiles
 from gitsession.context.policies import Policy, newly_cleared
 from gitsession.git import process
 from gitsession.model.entries import Prune
 from gitsession.sessions.node import Node, load
 
-PLAINLY = Writing()
+PLAINLY = SummaryOptions()
 
 
 class SessionCompaction:
@@ -30,7 +30,8 @@ class SessionCompaction:
         self._handle = handle
 
     def plan(
-        self, strategy: str = strategies.DEFAULT, *, profile: str | None = None, ask: Ask = strategies.NO_WISHES
+        self, strategy: str = strategies.DEFAULT, *, profile: str | None = None,
+        ask: CompactionRequest = strategies.NO_WISHES
     ) -> Plan:
         """Plan what ``Session.compact`` replaces, by one of ``STRATEGIES`` (docs/compaction.md). Reads only."""
         profile = profile or self._handle.profile
@@ -50,10 +51,10 @@ class SessionCompaction:
         line = self._handle.context_line("leaf")
         return trigger.is_due(fold.context(line, profile or self._handle.profile), line, window, reserve=reserve)
 
-    def start(self, plan: Plan, writing: Writing = PLAINLY) -> Background:
+    def start(self, plan: Plan, writing: SummaryOptions = PLAINLY) -> BackgroundCompaction:
         """Compact in a thread of its own, while the session goes on; what is appended meanwhile is kept."""
         objects, session = self._handle.opened.objects, self._handle.session
-        return Background(
+        return BackgroundCompaction(
             lambda cancelled: perform(objects, session, plan, dataclasses.replace(writing, cancelled=cancelled))
         )
 

@@ -10,14 +10,14 @@ from gitsession.api import workspaces
 from gitsession.api.handle import Handle
 from gitsession.checkpoints import capturing, history, planning, rewinding
 from gitsession.checkpoints.at import FileChange, Files, files_at
-from gitsession.checkpoints.capturing import Phase, Why
+from gitsession.checkpoints.capturing import CaptureReason, Phase
 from gitsession.checkpoints.planning import RewindPlan, What
-from gitsession.checkpoints.rewinding import Rewound
+from gitsession.checkpoints.rewinding import RewindResult
 from gitsession.checkpoints.running_calls import Running
 from gitsession.errors import require
 from gitsession.sessions.node import Node
 from gitsession.workspace.patches import FilePatch
-from gitsession.workspace.root import Root
+from gitsession.workspace.root import WorkspaceRoot
 
 
 class SessionFiles:
@@ -46,7 +46,7 @@ class SessionFiles:
         Raises ``NotFound`` where nobody has spoken in the session yet, ``Refused`` for a folder that is no workspace.
         """
         self._session.check_view()
-        why = Why(target=self._session.resolve(target), call=call, reason=reason)
+        why = CaptureReason(target=self._session.resolve(target), call=call, reason=reason)
         clock, sid = self._session.clock, self._session.id
         with (
             self._root(workspace) as root,
@@ -72,7 +72,7 @@ class SessionFiles:
         tool must not say ``after``. Where nothing differs the newest checkpoint comes back.
         """
         self._session.check_view()
-        why = Why(target=self._session.resolve(target), call=call, reason=reason)
+        why = CaptureReason(target=self._session.resolve(target), call=call, reason=reason)
         with self._root(workspace) as root:
             taken = capturing.take(
                 self._objects, self._session.id, root, phase, why, at_ms=self._session.clock(), paths=paths
@@ -113,7 +113,7 @@ class SessionFiles:
         with self._root(workspace, writes=True) as root:
             return planning.plan(self._objects, self._session, node, what, root=root, force=force)
 
-    def rewind(self, plan: RewindPlan) -> Rewound:
+    def rewind(self, plan: RewindPlan) -> RewindResult:
         """Restore the files and the conversation of an entry, as planned; ``Store.undo`` takes it back.
 
         The handle of the session then is on the branch where the conversation goes on. Raises ``Refused`` where another
@@ -129,15 +129,15 @@ class SessionFiles:
         with self._root(plan.workspace) as root:
             return rewinding.perform(self._objects, self._session, plan, root, self._session.clock)
 
-    def finish_rewind(self, workspace: str | Path | None = None) -> Rewound:
+    def finish_rewind(self, workspace: str | Path | None = None) -> RewindResult:
         """Do the rest of a rewind, or of an undo, that was killed. Raises ``NotFound`` where none was."""
         with self._root(workspace, writes=True) as root:
             return rewinding.go_on(self._objects, self._session, root)
 
-    def abort_rewind(self, workspace: str | Path | None = None) -> Rewound:
+    def abort_rewind(self, workspace: str | Path | None = None) -> RewindResult:
         """Put the files back as they were before a rewind, or an undo, that was killed."""
         with self._root(workspace, writes=True) as root:
             return rewinding.abort(self._objects, self._session, root, self._session.clock)
 
-    def _root(self, given: workspaces.Given, *, writes: bool = False) -> Root:
+    def _root(self, given: workspaces.Given, *, writes: bool = False) -> WorkspaceRoot:
         return workspaces.open_root(self._opened, self._session.id, given, writes=writes)

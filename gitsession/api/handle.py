@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import functools
 
-from gitsession.api.opened import Opened
+from gitsession.api.opened import OpenStore
 from gitsession.context import profiles
-from gitsession.context.line import Line
-from gitsession.index.states import Known
+from gitsession.context.line import ContextHistory
+from gitsession.index.states import CatalogueEntryIndex
 from gitsession.sessions import session as sessions
-from gitsession.sessions.attached_files import Attached
+from gitsession.sessions.attached_files import SessionAttachments
 from gitsession.sessions.node import Node
 
 
 class Handle:
     """A session on one of its branches, and the store that it is in: what ``Session`` and its parts share."""
 
-    def __init__(self, opened: Opened, session: sessions.Session) -> None:
+    def __init__(self, opened: OpenStore, session: sessions.StoredSession) -> None:
         self.opened = opened
         self.session = session
 
@@ -27,9 +27,9 @@ class Handle:
         row = catalogues.get(fresh=False).session(self.session.id) or catalogues.get().session(self.session.id)
         return profiles.of_agent(row.agent if row else "")
 
-    def context_line(self, at: str | Node = "leaf") -> Line:
+    def context_line(self, at: str | Node = "leaf") -> ContextHistory:
         """Return the history of an entry, as contexts are computed from it."""
         leaf = None if at == "leaf" and self.session.leaf is None else self.session.resolve(at).oid
         objects, catalogues = self.opened.objects, self.opened.catalogues
-        known = Known(catalogues.get(fresh=False), self.session.id, catalogues.get)
-        return Line(objects, leaf, known, self.opened.memory, Attached(objects, self.session.id))
+        known = CatalogueEntryIndex(catalogues.get(fresh=False), self.session.id, catalogues.get)
+        return ContextHistory(objects, leaf, known, self.opened.memory, SessionAttachments(objects, self.session.id))

@@ -18,13 +18,13 @@ from gitsession.formats import FORMATS, Format
 from gitsession.formats.base.databases import Stamp
 
 if TYPE_CHECKING:
-    from gitsession.discovery.sources import Found
-    from gitsession.importing.import_session import BroughtIn
+    from gitsession.discovery.sources import FoundSession
+    from gitsession.importing.import_session import ImportResult
     from gitsession.index.catalogue import Stat
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class ImportFailure:
     """A file that was not taken in. ``path``: as text that any document can hold."""
 
     path: str
@@ -42,8 +42,8 @@ class Imports:
         """``logged``: as a command of the user's, which `undo` takes back. ``histories``: see ``import_session``."""
         self.agents = agents
         self.dry_run = dry_run
-        self.done: list[tuple[Path, str, BroughtIn]] = []
-        self.failed: list[Failure] = []
+        self.done: list[tuple[Path, str, ImportResult]] = []
+        self.failed: list[ImportFailure] = []
         self.skipped = 0
         self.unchanged = 0
         self._final = final
@@ -133,7 +133,7 @@ class Imports:
         """The catalogue, up to date, remembers the files as they are."""
         self.agents.opened.catalogues.get().remember(self._files)
 
-    def _one(self, found: Found, *, named: bool, within: bool) -> str | None:
+    def _one(self, found: FoundSession, *, named: bool, within: bool) -> str | None:
         """One session; its id, ``None`` where it failed. ``within``: a database, which says when one has changed.
 
         What was handed over to its agent, and nothing was said in since, comes in only where the user named it.
@@ -182,7 +182,7 @@ class Imports:
             self._files.append((path.absolute(), stamp, sid))
 
     def _fail(self, path: Path, what: str, error: Exception) -> None:
-        self.failed.append(Failure(spelled(path), what, error))
+        self.failed.append(ImportFailure(spelled(path), what, error))
 
 
 def _not_all_of(stamp: Stat) -> Stat:

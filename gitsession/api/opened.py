@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gitsession.api.catalogues import Catalogues
-from gitsession.context.line import Memory
+from gitsession.context.line import HistoryCache
 from gitsession.discovery import projects
 from gitsession.errors import require
 from gitsession.index.catalogue import Row
-from gitsession.index.here import Here, everybodys
+from gitsession.index.here import CurrentFolder, everybodys
 from gitsession.store.git_store import GitStore
 
 
@@ -20,14 +20,14 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Opened:
+class OpenStore:
     """The objects, the clock, the catalogs and the memory of a store, which ``Store`` and its parts share."""
 
     def __init__(self, objects: GitStore, clock: Callable[[], int] = now_ms) -> None:
         self.objects = objects
         self.clock = clock
         self.catalogues = Catalogues(objects)
-        self.memory = Memory()
+        self.memory = HistoryCache()
 
     def find(self, address: str, cwd: str | None = None) -> Row:
         """Return the session that ``address`` names, as in ``Store.session``. Raises ``NotFound`` or ``Ambiguous``."""
@@ -40,7 +40,7 @@ class Opened:
         self.memory.clear()
 
 
-def here_of(cwd: str | None) -> Here:
+def here_of(cwd: str | None) -> CurrentFolder:
     """Return the folder ``cwd``, by default that of this process, as sessions are found by it."""
     place = os.path.abspath(cwd or ".")
-    return Here(place, everybodys(str(Path.home()), os.environ), lambda: projects.identity_of(Path(place)))
+    return CurrentFolder(place, everybodys(str(Path.home()), os.environ), lambda: projects.identity_of(Path(place)))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from gitsession.api.opened import Opened
+from gitsession.api.opened import OpenStore
 from gitsession.archive import archive_set
-from gitsession.archive.trash import InTrash
+from gitsession.archive.trash import TrashView
 from gitsession.errors import Refused, require
 from gitsession.purge import exports, finding, purging
 from gitsession.purge.exports import RedactedExport
 from gitsession.purge.finding import PurgePlan
-from gitsession.purge.purging import Purged
+from gitsession.purge.purging import PurgeResult
 from gitsession.sessions import graph
 from gitsession.sessions.node import Node
 from gitsession.store.interface import ObjectStore
@@ -18,7 +18,7 @@ from gitsession.store.interface import ObjectStore
 class Purges:
     """Purges of a store: ``store.purges`` (docs/purge.md)."""
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenStore) -> None:
         self._opened = opened
         self._objects = opened.objects
 
@@ -26,12 +26,12 @@ class Purges:
         """Select what a purge removes: a session, here or in the trash; the entry ``at`` of it; or all entries with
         ``text``, in it or in all sessions. Reads only. Raises ``NotFound``.
         """
-        view: ObjectStore = archive_set.Whole.of(self._objects)
+        view: ObjectStore = archive_set.UnarchivedStore.of(self._objects)
         if sid is not None and not graph.branches(view, sid):
-            view = InTrash(self._objects)
+            view = TrashView(self._objects)
         return exports.with_exports(self._objects, view, _selected(view, sid, at, text), text)
 
-    def apply(self, plan: PurgePlan) -> Purged:
+    def apply(self, plan: PurgePlan) -> PurgeResult:
         """Remove what was planned from this store for good: nothing of it is left, and no ``undo`` brings it back.
 
         Raises ``Refused`` where a copy would stay, ``Unavailable`` where others keep writing; what was begun goes on
@@ -46,7 +46,7 @@ class Purges:
         self._opened.catalogues.close()
         try:
             exports.forget_digests(self._objects, plan)  # first: nobody does it for a purge that is killed after this
-            return purging.add(self._objects, plan.more, self._opened.clock()) if plan.more else Purged()
+            return purging.add(self._objects, plan.more, self._opened.clock()) if plan.more else PurgeResult()
         finally:
             self._opened.forget()
 
@@ -57,7 +57,7 @@ class Purges:
         """
         return exports.redact(self._objects, plan)
 
-    def settle(self, *, thorough: bool = False) -> Purged:
+    def settle(self, *, thorough: bool = False) -> PurgeResult:
         """Purge again what came back from a remote, or by plain git. Cheap where nothing did.
 
         ``thorough``: also what no ref leads to any more; every object is looked at.
@@ -72,7 +72,7 @@ def _selected(view: ObjectStore, sid: str | None, at: Node | None, text: str) ->
     if text:
         found = finding.saying(view, text, None if sid is None else [sid])
         if sid is None:
-            found = _with_trash(found, finding.saying(InTrash(view), text))
+            found = _with_trash(found, finding.saying(TrashView(view), text))
         if at is None or any(hit.node.oid == at.oid for hit in found.entries):
             return found
         one = finding.entry(view, sid or "", at)

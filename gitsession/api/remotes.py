@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gitsession.api.opened import Opened
+from gitsession.api.opened import OpenStore
 from gitsession.discovery import projects
 from gitsession.errors import NotFound
 from gitsession.formats import FORMATS
@@ -16,10 +16,10 @@ from gitsession.index.catalogue import Row
 from gitsession.index.here import is_of
 from gitsession.store import refs
 from gitsession.sync import bundles, pushing, remotes, syncing
-from gitsession.sync.pushing import Standing
+from gitsession.sync.pushing import RemoteStatus
 from gitsession.sync.remotes import Remote, Scope
 from gitsession.sync.syncing import SyncReport
-from gitsession.sync.transport import Talk
+from gitsession.sync.transport import TransportOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Remotes:
     ``talk``: how git reports progress and asks for passwords; by default it does neither.
     """
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenStore) -> None:
         self._opened = opened
         self._objects = opened.objects
 
@@ -77,7 +77,7 @@ class Remotes:
         """Remove a remote; what came from it stays. Raises ``NotFound``."""
         return remotes.remove(self._objects.git_dir, name)
 
-    def status(self, remote: Remote) -> Standing:
+    def status(self, remote: Remote) -> RemoteStatus:
         """Return what a remote lacks of what is in its scope, as far as was seen of it. It is not asked."""
         return pushing.standing_of(self._objects, remote, self._among(remote))
 
@@ -100,23 +100,25 @@ class Remotes:
         rows = tuple(row for row in self._opened.catalogues.get().sessions() if row.sid in sids)
         return PushPlan(found.name, rows, not found.is_agreed, tuple(archived))
 
-    def push(self, remote: str = "", *, sessions: Iterable[str] = (), talk: Talk | None = None) -> SyncReport:
+    def push(
+        self, remote: str = "", *, sessions: Iterable[str] = (), talk: TransportOptions | None = None
+    ) -> SyncReport:
         """Send what a remote lacks, of all sessions or of those named. Nothing is forced. Raises as ``pull``."""
         sids = [self._opened.find(session).sid for session in sessions]
         found = self._remote(remote)
-        report = syncing.push(self._objects, found, talk or Talk(), sessions=sids, among=self._among(found))
+        report = syncing.push(self._objects, found, talk or TransportOptions(), sessions=sids, among=self._among(found))
         if not sids:
             self._agree(found, report)
         return report
 
-    def pull(self, remote: str = "", *, talk: Talk | None = None) -> SyncReport:
+    def pull(self, remote: str = "", *, talk: TransportOptions | None = None) -> SyncReport:
         """Fetch what a remote has and merge it (docs/sync.md). Raises ``NotFound``, ``Refused``, ``Unavailable``."""
-        return syncing.pull(self._objects, self._remote(remote), talk or Talk())
+        return syncing.pull(self._objects, self._remote(remote), talk or TransportOptions())
 
-    def sync(self, remote: str = "", *, talk: Talk | None = None) -> SyncReport:
+    def sync(self, remote: str = "", *, talk: TransportOptions | None = None) -> SyncReport:
         """Pull and push until both sides have the same. Raises as ``pull``."""
         found = self._remote(remote)
-        report = syncing.sync(self._objects, found, talk or Talk(), among=self._among(found))
+        report = syncing.sync(self._objects, found, talk or TransportOptions(), among=self._among(found))
         self._agree(found, report)
         return report
 
@@ -128,9 +130,9 @@ class Remotes:
         sids = [self._opened.find(session).sid for session in sessions]
         return sorted({refs.session_of(ref) for ref in bundles.write(self._objects, Path(path), sids)})
 
-    def unbundle(self, path: str | Path, *, talk: Talk | None = None) -> SyncReport:
+    def unbundle(self, path: str | Path, *, talk: TransportOptions | None = None) -> SyncReport:
         """Merge what is in a bundle file. Of diverged branches, theirs is renamed. Raises as ``pull``."""
-        return bundles.take(self._objects, Path(path), talk or Talk())
+        return bundles.take(self._objects, Path(path), talk or TransportOptions())
 
     def _agree(self, remote: Remote, report: SyncReport) -> None:
         """Record that what is in the scope of a remote may go there, if any of it was sent."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gitsession.git.types import Oid, RefValue
 from gitsession.index.catalogue import Row
-from gitsession.index.here import Here, is_here, is_of
+from gitsession.index.here import CurrentFolder, is_here, is_of
 from gitsession.model.entries import Fork
 from gitsession.sessions import graph
 from gitsession.sessions.content import entry_of
@@ -17,7 +17,7 @@ from gitsession.sessions.meta import meta_of
 from gitsession.sessions.operation_log import Operation, UndoScope
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
-from gitsession.store.proxy import Behind
+from gitsession.store.proxy import StoreProxy
 
 
 class _Held(NamedTuple):
@@ -26,7 +26,7 @@ class _Held(NamedTuple):
     identity: str | None
 
 
-class _AsMoved(Behind):
+class _AsMoved(StoreProxy):
     """A store whose session refs are those that operations moved. For reading."""
 
     def __init__(self, store: ObjectStore, values: Mapping[str, Oid]) -> None:
@@ -42,7 +42,7 @@ def of_session(sid: str) -> UndoScope:
     return lambda changed, _: changed == sid
 
 
-def of_folder(store: ObjectStore, rows: Sequence[Row], here: Here) -> UndoScope:
+def of_folder(store: ObjectStore, rows: Sequence[Row], here: CurrentFolder) -> UndoScope:
     """Return the scope of the sessions held in a folder, above or below it, or of its project.
 
     A session that no folder is known of is in every scope. ``rows``: the catalogue, which does not list what a command

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gitsession.api.opened import Opened
+from gitsession.api.opened import OpenStore
 from gitsession.git import config
 from gitsession.purge import purging
 from gitsession.redaction.guard import Guard
@@ -26,7 +26,7 @@ class Redaction:
 class StoredSecrets:
     """The secrets in the sessions of a store: ``store.secrets`` (docs/secrets.md)."""
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenStore) -> None:
         self._opened = opened
         self._objects = opened.objects
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gitsession.api.handle import Handle
-from gitsession.api.opened import Opened
+from gitsession.api.opened import OpenStore
 from gitsession.context import fold
 from gitsession.context.policies import Policy
 from gitsession.context.value import Context
@@ -16,7 +16,7 @@ from gitsession.git.types import Oid
 from gitsession.index import names
 from gitsession.index.names import Names
 from gitsession.live import follow as following
-from gitsession.live.follow import News
+from gitsession.live.follow import NewEntry
 from gitsession.model.entries import Entry, Seal
 from gitsession.sessions import session as sessions
 from gitsession.sessions.gaps import Gap
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from gitsession.api.files import SessionFiles
     from gitsession.compaction.summary import Summarizer
     from gitsession.compaction.value import Plan
-    from gitsession.compaction.writing import Writing
-    from gitsession.verify.findings import Sealed
+    from gitsession.compaction.writing import SummaryOptions
+    from gitsession.verify.findings import SealCheck
 
 
 class Session:
@@ -40,7 +40,7 @@ class Session:
     ``Store.new_session`` and ``Store.session`` return one. Its parts are ``files`` and ``compaction``.
     """
 
-    def __init__(self, opened: Opened, session: sessions.Session) -> None:
+    def __init__(self, opened: OpenStore, session: sessions.StoredSession) -> None:
         """Use ``Store.new_session`` or ``Store.session``."""
         self._opened = opened
         self._session = session
@@ -103,7 +103,7 @@ class Session:
         """The entry that an address names. Raises ``NotFound`` or ``Ambiguous``."""
         return self._session.resolve(at)
 
-    def follow(self, *, every: float = following.EVERY_SECONDS, idle: bool = False) -> Iterator[News | None]:
+    def follow(self, *, every: float = following.EVERY_SECONDS, idle: bool = False) -> Iterator[NewEntry | None]:
         """Every entry of this session that comes from now on, on any branch: as ``Store.follow``."""
         return following.follow(self._opened.objects, sid=self.id, every=every, idle=idle)
 
@@ -126,7 +126,7 @@ class Session:
     def compact(
         self,
         plan: Plan | None = None,
-        writing: Writing | None = None,
+        writing: SummaryOptions | None = None,
         *,
         strategy: str | None = None,
         profile: str | None = None,
@@ -147,22 +147,22 @@ class Session:
         from gitsession.api import compaction
         from gitsession.compaction import strategies
         from gitsession.compaction.perform import perform
-        from gitsession.compaction.value import Ask, Plan
-        from gitsession.compaction.writing import Writing
+        from gitsession.compaction.value import CompactionRequest, Plan
+        from gitsession.compaction.writing import SummaryOptions
 
         if plan is not None and (strategy, profile, keep_tokens) != (None, None, None):
             raise TypeError("a plan says already what is summarised: no strategy, profile or keep_tokens beside it")
         if writing is not None and (focus, summarizer) != ("", None):
             raise TypeError("a writing says already who summarises and how: no focus or summarizer beside it")
         if plan is None:
-            ask = Ask(keep_tokens=keep_tokens)
+            ask = CompactionRequest(keep_tokens=keep_tokens)
             plan = self.compaction.plan(strategy or strategies.DEFAULT, profile=profile, ask=ask)
         require(plan, Plan, "a plan, as session.compaction.plan() returns")
         if plan.nothing:
             return None
         if writing is None:
             by = compaction.PLAINLY.summarizer if summarizer is None else compaction.summarizer(summarizer)
-            writing = Writing(summarizer=by, focus=focus)
+            writing = SummaryOptions(summarizer=by, focus=focus)
         command = f"compact {self.id} {plan.strategy}" if undoable else ""
         return perform(self._opened.objects, self._session, plan, writing, command=command)
 
@@ -259,7 +259,7 @@ class Session:
         self._session.seal(made)
         return made
 
-    def seals(self) -> list[Sealed]:
+    def seals(self) -> list[SealCheck]:
         """The seals of this session, the newest first, and what they are worth."""
         from gitsession.git.signing import Signing
         from gitsession.verify import signatures as seals

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Self
 
 from gitsession import paths
 from gitsession.api.agents import AgentSessions
-from gitsession.api.opened import Opened, here_of, now_ms
+from gitsession.api.opened import OpenStore, here_of, now_ms
 from gitsession.api.session import Session
 from gitsession.discovery import discover, projects, sources
 from gitsession.errors import GitSessionError, Malformed, NotFound, require
 from gitsession.exporting import export_session, session_files
-from gitsession.exporting.export_session import SentOut
+from gitsession.exporting.export_session import ExportResult
 from gitsession.formats import FORMATS
 from gitsession.git import process
-from gitsession.importing.import_session import BroughtIn
+from gitsession.importing.import_session import ImportResult
 from gitsession.index import search
 from gitsession.index.catalogue import Catalogue, Row
 from gitsession.index.here import is_of
@@ -30,15 +30,15 @@ from gitsession.index.names import marks_of
 from gitsession.index.search import Hit
 from gitsession.live import follow as following
 from gitsession.live import spool
-from gitsession.live.follow import News
+from gitsession.live.follow import NewEntry
 from gitsession.sessions import operation_log, session_ids
 from gitsession.sessions import session as sessions
 from gitsession.sessions.node import Node
-from gitsession.sessions.operation_log import Operation, UndoScope, Verb, Written
-from gitsession.sessions.revealed import Shown
+from gitsession.sessions.operation_log import Operation, UndoScope, Verb, WorkspaceWrite
+from gitsession.sessions.revealed import RevealedStore
 from gitsession.store import create, refs
 from gitsession.store.git_store import Durability, GitStore
-from gitsession.store.maintenance import Maintained, is_due, maintain
+from gitsession.store.maintenance import MaintenanceResult, is_due, maintain
 
 if TYPE_CHECKING:
     from gitsession.api.archive import ArchivedSessions
@@ -46,16 +46,16 @@ if TYPE_CHECKING:
     from gitsession.api.remotes import Remotes
     from gitsession.api.secrets import StoredSecrets
     from gitsession.api.trash import Trash
-    from gitsession.archive.retention import Expired, Retention
-    from gitsession.checkpoints.rewinding import Rewound
+    from gitsession.archive.retention import ExpiredSession, Retention
+    from gitsession.checkpoints.rewinding import RewindResult
     from gitsession.git.engine import StoreRepository
-    from gitsession.live.ingesting import Drained
-    from gitsession.repair.repair import Repaired
+    from gitsession.live.ingesting import IngestResult
+    from gitsession.repair.repair import RepairResult
     from gitsession.store.interface import Transaction
     from gitsession.sync.syncing import SyncReport
-    from gitsession.sync.transport import Talk
+    from gitsession.sync.transport import TransportOptions
     from gitsession.verify.findings import Report
-    from gitsession.workspace.root import Root
+    from gitsession.workspace.root import WorkspaceRoot
 
 
 def default_path(given: str | None = None) -> Path:
@@ -73,12 +73,12 @@ class Store:
     def __init__(self, objects: GitStore, clock: Callable[[], int] = now_ms, *, tends: bool = True) -> None:
         """Use ``open`` or ``create``."""
         self.objects = objects
-        self._opened = Opened(objects, clock)
+        self._opened = OpenStore(objects, clock)
         self.agents = AgentSessions(self._opened)  # not made later: it remembers what this handle imported
         if create.is_partial(objects.git_dir):
             from gitsession.sync import promised
 
-            promised.follow(objects)
+            promised.fetch_on_demand(objects)
         self._tends = tends
 
     # ---- parts, each loaded when it is first used
@@ -161,7 +161,7 @@ class Store:
         *,
         filter: str = "",
         namespace: str = "",
-        talk: Talk | None = None,
+        talk: TransportOptions | None = None,
         clock: Callable[[], int] = now_ms,
     ) -> tuple[Self, SyncReport]:
         """A new store at ``path`` of what is at ``url``, which is its remote ``origin``; and what came.
@@ -170,9 +170,9 @@ class Store:
         with a code repository. Raises ``Refused``, ``NotAStore``, ``InvalidName`` and ``Unavailable``.
         """
         from gitsession.sync import cloning
-        from gitsession.sync.transport import Talk
+        from gitsession.sync.transport import TransportOptions
 
-        report = cloning.clone(url, Path(path), talk or Talk(), filter=filter, namespace=namespace)
+        report = cloning.clone(url, Path(path), talk or TransportOptions(), filter=filter, namespace=namespace)
         return cls.open(path, clock=clock), report
 
     # ---- sessions
@@ -181,7 +181,7 @@ class Store:
         """A session that begins with its first user message. ``cwd``: the folder it is held in."""
         here = None if cwd is None else os.path.abspath(cwd)
         project = None if here is None else projects.identity_of(Path(here))
-        session = sessions.Session.new(self.objects, agent, here, self._opened.clock, project)
+        session = sessions.StoredSession.new(self.objects, agent, here, self._opened.clock, project)
         return Session(self._opened, session)
 
     def session(self, address: str, *, cwd: str | None = None) -> Session:
@@ -192,7 +192,7 @@ class Store:
         Raises ``NotFound`` or ``Ambiguous``.
         """
         row = self._opened.find(address, cwd)
-        found = sessions.Session.open(self.objects, row.sid, self._opened.clock, row.active, view=row.view)
+        found = sessions.StoredSession.open(self.objects, row.sid, self._opened.clock, row.active, view=row.view)
         return Session(self._opened, found)
 
     def sessions(self) -> list[Row]:
@@ -206,7 +206,7 @@ class Store:
         """
         return self._opened.catalogues.get(fresh=fresh)
 
-    def expired(self, rules: Retention) -> list[Expired]:
+    def expired(self, rules: Retention) -> list[ExpiredSession]:
         """Select sessions to put into the trash or the archive, by rules, the newest first."""
         from gitsession.archive import retention
 
@@ -230,12 +230,12 @@ class Store:
         identity = projects.identity_of(Path(project)) if project else None
         rows = (row for row in catalogue.sessions() if is_of(row, project, identity))
         among = {row.sid: row for row in rows if agent in ("", row.agent)}
-        wanted = search.Wanted(query=query, sessions=among, role=role, since_ms=since_ms, most=most)
+        wanted = search.SearchQuery(query=query, sessions=among, role=role, since_ms=since_ms, most=most)
         with self.objects.asking_nobody():
             return search.search(catalogue, self.objects, wanted)
 
-    def follow(self, *, every: float = following.EVERY_SECONDS, idle: bool = False) -> Iterator[News | None]:
-        """Every entry that comes from now on, whoever writes it: ``News`` (``session``, ``branch``, ``node``).
+    def follow(self, *, every: float = following.EVERY_SECONDS, idle: bool = False) -> Iterator[NewEntry | None]:
+        """Every entry that comes from now on, whoever writes it: ``NewEntry`` (``session``, ``branch``, ``node``).
 
         An iterator that never ends; break out of it. ``every``: seconds between two looks; ``idle``: one that finds
         nothing gives ``None``. No thread runs for it. What agents' hooks have left comes when it is taken in.
@@ -246,7 +246,7 @@ class Store:
 
     def import_file(
         self, path: str | Path, *, agent: str = "", final: bool = False, dry_run: bool = False
-    ) -> list[BroughtIn]:
+    ) -> list[ImportResult]:
         """Import the session at ``path``, or all sessions of a database; again whenever it has changed.
 
         ``agent``: whose it is, where it does not show. ``final``: the file is closed, take what follows its last line
@@ -276,23 +276,25 @@ class Store:
         to: str | None = None,
         as_it_came: bool = False,
         with_secrets: bool = False,
-    ) -> SentOut:
+    ) -> ExportResult:
         """Return the session as a file of the agent ``to``, by default its own; ``at``: only the line that ends there.
 
         The agent's own lines are as it wrote them, and what was made here follows; ``as_it_came``: without it. Other
-        files that the agent has of the session, and those that it goes on from, are in ``SentOut.beside``.
-        Secrets are placeholders, which ``SentOut.hidden`` counts; ``with_secrets``: only those that are not here are.
-        Raises ``Refused`` and ``Corrupt``.
+        files that the agent has of the session, and those that it goes on from, are in ``ExportResult.beside``.
+        Secrets are placeholders, which ``ExportResult.hidden`` counts; ``with_secrets``: only those that are not here
+        are. Raises ``Refused`` and ``Corrupt``.
         """
         require(at, Node | None, "an entry, as session.resolve('leaf') returns")
-        shown = Shown(self.objects, reveals=with_secrets)
-        sent = export_session.home(shown, sid, at) if as_it_came else export_session.send(shown, sid, to, at)
+        shown = RevealedStore(self.objects, reveals=with_secrets)
+        sent = (
+            export_session.export_original(shown, sid, at) if as_it_came else export_session.export(shown, sid, to, at)
+        )
         bases = session_files.bases(shown, sent.agent, sent.data, self.agents.find)
         whole = [*bases, *(session_files.others(shown, sent.agent, sid, sent.data) if at is None else ())]
         beside = {file.name: file.data for file in reversed(whole)}
         return replace(sent, beside=tuple(sorted(beside.items()))).from_store(shown)
 
-    def drain(self, *, wait_seconds: float = 0.0) -> Drained:
+    def drain(self, *, wait_seconds: float = 0.0) -> IngestResult:
         """Import what agents' hooks have spooled: sessions as far as their files go, and checkpoints (docs/live.md).
 
         ``wait_seconds``: how long to wait for another process that does it. Raises ``Unavailable``.
@@ -301,14 +303,14 @@ class Store:
         from gitsession.live import ingesting
 
         if not spool.waiting(os.fspath(self.objects.git_dir)):
-            return ingesting.Drained()
+            return ingesting.IngestResult()
         imports = Imports(self.agents, logged=False, histories=False)  # hooks look for themselves, and know more
 
         def take_in(agent: str, source_id: str, file: str) -> str | None:
             return imports.follow(agent, source_id, file, Path.home(), os.environ)
 
         try:
-            return ingesting.drain(
+            return ingesting.ingest(
                 self.objects, take_in, home=Path.home(), clock=self._opened.clock, wait_seconds=wait_seconds
             )
         finally:
@@ -322,7 +324,7 @@ class Store:
 
     def undo(
         self, workspace: str | Path | None = None, *, session: str | None = None, project: str | Path | None = None
-    ) -> Rewound:
+    ) -> RewindResult:
         """Take back the last command that moved refs, or wrote files: those that are still as it left them.
 
         ``workspace``: where those files are, if not where they were. ``session``, ``project``: only of the session at
@@ -333,13 +335,13 @@ class Store:
 
     def redo(
         self, workspace: str | Path | None = None, *, session: str | None = None, project: str | Path | None = None
-    ) -> Rewound:
+    ) -> RewindResult:
         """Do again what was last undone. The arguments are those of ``undo``."""
         return self._take_next("redo", workspace, session, project)
 
     def _take_next(
         self, verb: Verb, workspace: str | Path | None, session: str | None, project: str | Path | None
-    ) -> Rewound:
+    ) -> RewindResult:
         from gitsession.api import scopes, workspaces
         from gitsession.checkpoints import undoing
 
@@ -349,13 +351,13 @@ class Store:
         elif project is not None:
             scope = scopes.of_folder(self.objects, self.sessions(), here_of(os.fspath(project)))
 
-        def open_root(files: Written) -> Root:
+        def open_root(files: WorkspaceWrite) -> WorkspaceRoot:
             return workspaces.open_root(
                 self._opened, files.session, workspace, recorded=files.workspace, writes=True
             )
 
-        def open_session(sid: str) -> sessions.Session:
-            return sessions.Session.open(self.objects, sid, self._opened.clock)
+        def open_session(sid: str) -> sessions.StoredSession:
+            return sessions.StoredSession.open(self.objects, sid, self._opened.clock)
 
         return undoing.take_next(
             self.objects, verb, self._opened.clock, open_root=open_root, open_session=open_session, scope=scope
@@ -422,7 +424,7 @@ class Store:
             now_ms=self._opened.clock(),
         )
 
-    def repair(self, sources: Sequence[str | Path] = (), *, dry_run: bool = False) -> Repaired:
+    def repair(self, sources: Sequence[str | Path] = (), *, dry_run: bool = False) -> RepairResult:
         """Heal what is damaged from copies, and set damaged files aside; nothing is deleted.
 
         ``sources``: repositories, session files or URLs to take lost objects from, before the alternates, the agents'
@@ -437,11 +439,11 @@ class Store:
         with contextlib.closing(Catalogue(git_dir)) as catalogue, TemporaryDirectory(prefix="gitsession-") as place:
             known = catalogue.last_seen_refs()
             asked = [donors.named(str(source), Path(place) / f"named-{n}") for n, source in enumerate(sources)]
-            asked += [*donors.alternates(git_dir), donors.AgentFiles(catalogue), donors.Beginning()]
+            asked += [*donors.alternates(git_dir), donors.AgentFiles(catalogue), donors.FirstCommitDonor()]
             asked += donors.remotes(git_dir, Path(place))
             return healing.repair(self.objects, asked, seen=known.items(), dry_run=dry_run)
 
-    def maintain(self) -> Maintained:
+    def maintain(self) -> MaintenanceResult:
         """Merge packs, pack refs, clean up after killed processes; purge what plain git brought back."""
         self.purges.settle(thorough=True)
         return maintain(self.objects)

@@ -6,16 +6,16 @@ import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gitsession.api.opened import Opened
+from gitsession.api.opened import OpenStore
 from gitsession.archive import trash
-from gitsession.archive.trash import InTrash
+from gitsession.archive.trash import TrashView
 from gitsession.sessions import facts, graph, marks
 from gitsession.sessions.meta import meta_of
 from gitsession.store.interface import ObjectStore
 
 
 @dataclass(frozen=True, slots=True)
-class Trashed:
+class RemovedSession:
     """A session in the trash, or archived. ``name``: its title, else how it began; ``updated_ms``: its newest entry."""
 
     sid: str
@@ -27,7 +27,7 @@ class Trashed:
 class Trash:
     """The trash of a store: ``store.trash``. Its sessions are kept whole, and nothing else lists them."""
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenStore) -> None:
         self._opened = opened
 
     def put(self, *sessions: str) -> None:
@@ -45,13 +45,13 @@ class Trash:
         trash.restore(self._opened.objects, sid, self._opened.clock())
         return sid
 
-    def list(self) -> list[Trashed]:
+    def list(self) -> list[RemovedSession]:
         """List what is in the trash, the newest first."""
         objects = self._opened.objects
-        return described(InTrash(objects), trash.sessions(objects))
+        return described(TrashView(objects), trash.sessions(objects))
 
 
-def described(view: ObjectStore, sids: Iterable[str]) -> list[Trashed]:
+def described(view: ObjectStore, sids: Iterable[str]) -> list[RemovedSession]:
     """Describe sessions of which there is no catalog, the newest first."""
     found = []
     for sid in sids:
@@ -59,5 +59,7 @@ def described(view: ObjectStore, sids: Iterable[str]) -> list[Trashed]:
         nodes = sorted(tree.nodes.values(), key=lambda node: node.committer_seconds)
         first = next((node.subject.partition(": ")[2] for node, _ in tree.walk() if node.role == "user"), "")
         title = marks.title(facts.marks(view, sid, tree, meta))
-        found.append(Trashed(sid, title or first or "(untitled)", len(nodes) - 1, nodes[-1].committer_seconds * 1000))
+        found.append(
+            RemovedSession(sid, title or first or "(untitled)", len(nodes) - 1, nodes[-1].committer_seconds * 1000)
+        )
     return sorted(found, key=lambda one: (-one.updated_ms, one.sid))

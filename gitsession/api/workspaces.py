@@ -5,26 +5,26 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gitsession.api.opened import Opened
+from gitsession.api.opened import OpenStore
 from gitsession.checkpoints import history, turns
 from gitsession.discovery import discover, projects
 from gitsession.errors import NotFound
-from gitsession.workspace.root import Root
+from gitsession.workspace.root import WorkspaceRoot
 
 Given = str | Path | None
 """The folder that the caller names; ``None``: the one that the session was held in."""
 
 
 def open_root(
-    opened: Opened, sid: str, given: Given = None, *, recorded: str | None = None, writes: bool = False
-) -> Root:
+    opened: OpenStore, sid: str, given: Given = None, *, recorded: str | None = None, writes: bool = False
+) -> WorkspaceRoot:
     """Open the workspace of a session, as ``find`` finds it. Raises ``NotFound``, ``Refused``."""
     folder = find(opened, sid, given, recorded=recorded, writes=writes)
-    return Root.open(folder, home=Path.home(), store=opened.objects.git_dir)
+    return WorkspaceRoot.open(folder, home=Path.home(), store=opened.objects.git_dir)
 
 
 def find(
-    opened: Opened, sid: str, given: Given = None, *, recorded: str | None = None, writes: bool = False
+    opened: OpenStore, sid: str, given: Given = None, *, recorded: str | None = None, writes: bool = False
 ) -> Path:
     """Return the workspace of a session: the one named; else where we stand, if that is it or the same project; else
     the one that was recorded. Raises ``NotFound``.

@@ -25,7 +25,7 @@ from gitsession.sessions import grow_only_sets, layout, session_ids
 from gitsession.sessions.grow_only_sets import GrowOnlySet, Merged
 from gitsession.store import histories, refs
 from gitsession.store.interface import ObjectStore
-from gitsession.store.proxy import Behind
+from gitsession.store.proxy import StoreProxy
 
 AUTHOR = "archive"
 TIPS = 500
@@ -150,7 +150,7 @@ def tree_of(archive: Archive) -> tuple[Oid, dict[Oid, tuple[Kind, bytes]]]:
     return put("tree", encode_tree(tree)), objects
 
 
-class Link(NamedTuple):
+class ArchiveCommit(NamedTuple):
     """What a commit of the archive names. ``before``: those it goes on from; ``tips``: ends of lines."""
 
     tree: Oid
@@ -159,14 +159,14 @@ class Link(NamedTuple):
     seconds: int
 
 
-def link(data: bytes) -> Link | None:
+def link(data: bytes) -> ArchiveCommit | None:
     """``None`` for a commit that is none of the archive's. Raises ``Malformed`` for what is no commit."""
     commit = parse_commit(data)
     said = _MESSAGE.fullmatch(commit.message)
     if said is None or commit.author_name != AUTHOR:
         return None
     count = int(said[1])
-    return Link(commit.tree, commit.parents[:count], commit.parents[count:], commit.author_seconds)
+    return ArchiveCommit(commit.tree, commit.parents[:count], commit.parents[count:], commit.author_seconds)
 
 
 def encode(tree: Oid, archive: Archive, before: Sequence[Oid], tips: Sequence[Oid], seconds: int) -> bytes:
@@ -242,7 +242,7 @@ def named(archive: Archive) -> dict[str, Oid]:
     return {refs.leaf(sid, f"{branch}@{oid}"): oid for sid, found in archive.ends.items() for branch, oid in found}
 
 
-class Whole(Behind):
+class UnarchivedStore(StoreProxy):
     """A store as it would be if nothing were archived. For reading."""
 
     @classmethod
@@ -283,7 +283,7 @@ class Whole(Behind):
         return {}
 
 
-class InArchive(Whole):
+class ArchiveView(UnarchivedStore):
     """A store as it would be if what is archived were all there is of sessions. For reading."""
 
     def ref(self, name: str) -> RefValue | None:

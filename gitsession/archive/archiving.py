@@ -102,7 +102,7 @@ def join(store: ObjectStore, apart: Reader, theirs: Oid | None) -> list[SyncedBr
     return [SyncedBranch(refs.ARCHIVE, "forwarded" if ours else "new", ours, merged.oid)]
 
 
-def settle(store: ObjectStore, at_ms: int = 0, *, grow: bool = True) -> list[str]:
+def drop_archived_refs(store: ObjectStore, at_ms: int = 0, *, grow: bool = True) -> list[str]:
     """Take away the refs of archived sessions; those that went.
 
     A session of which a ref leads to more than is archived is taken out whole (``grow``), or left to others.

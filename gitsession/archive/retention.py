@@ -24,7 +24,7 @@ class Retention:
 
 
 @dataclass(frozen=True, slots=True)
-class Expired:
+class ExpiredSession:
     """A session that goes, and why. ``size_bytes``: what its objects take on the disk, where that was asked."""
 
     row: Row
@@ -34,7 +34,7 @@ class Expired:
 
 def chosen(
     rows: Iterable[Row], rules: Retention, *, labels: Callable[[str], set[str]], size: Callable[[str], int]
-) -> list[Expired]:
+) -> list[ExpiredSession]:
     """``rows``: the newest first. ``labels`` and ``size`` of a session are asked only where a rule wants them.
 
     One that a rule lets go goes, unless ``keep`` or ``label`` holds it; ``keep`` alone lets all others go.
@@ -46,7 +46,7 @@ def chosen(
         bytes_here = size(row.sid) if rules.bytes_max is not None else None
         why = _why(row, rules, total + (bytes_here or 0))
         if why and not held:
-            found.append(Expired(row, why, bytes_here))
+            found.append(ExpiredSession(row, why, bytes_here))
         else:
             total += bytes_here or 0
     return found

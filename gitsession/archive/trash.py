@@ -13,7 +13,7 @@ from gitsession.sessions import operation_log
 from gitsession.sessions.node import before
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
-from gitsession.store.proxy import Behind
+from gitsession.store.proxy import StoreProxy
 
 
 def sessions(store: ObjectStore) -> list[str]:
@@ -54,7 +54,7 @@ def restore(store: ObjectStore, sid: str, at_ms: int) -> None:
         _move_choices(store, tx, sid, found, refs.taken_out)
 
 
-def _move(store: ObjectStore, tx: operation_log.Recorder, old: str, new: str, value: RefValue) -> None:
+def _move(store: ObjectStore, tx: operation_log.RecordingTransaction, old: str, new: str, value: RefValue) -> None:
     """Where a ref of that name is there already, of two lines the longer one is kept."""
     there = store.ref(new)
     if there is None or _leads_to(store, value, there):
@@ -65,7 +65,8 @@ def _move(store: ObjectStore, tx: operation_log.Recorder, old: str, new: str, va
 
 
 def _move_choices(
-    store: ObjectStore, tx: operation_log.Recorder, sid: str, moved: Collection[str], to: Callable[[str], str]
+    store: ObjectStore, tx: operation_log.RecordingTransaction, sid: str, moved: Collection[str],
+    to: Callable[[str], str]
 ) -> None:
     """Point the symbolic refs of a session to where its refs were ``moved``: git calls a dangling one damage."""
     for name in refs.choices(sid):
@@ -84,7 +85,7 @@ def _leads_to(store: ObjectStore, leaf: Oid, oid: Oid) -> bool:
     return False
 
 
-class InTrash(Behind):
+class TrashView(StoreProxy):
     """A store as it would be if what is in the trash were all there is of sessions. For reading."""
 
     def ref(self, name: str) -> RefValue | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from gitsession.checkpoints.attribution import BEFORE, REWIND, WORKSPACE, Step
+from gitsession.checkpoints.attribution import BEFORE, REWIND, WORKSPACE, CheckpointStep
 from gitsession.checkpoints.history import Point, histories
 from gitsession.codec.digest import to_base64url
 from gitsession.git.types import Oid
@@ -19,18 +19,20 @@ if TYPE_CHECKING:
     from gitsession.workspace.patches import FilePatch
 
 
-def steps(store: ObjectStore, points: Sequence[Point], *, levels: trees.Levels | None = None) -> list[Step]:
+def steps(
+    store: ObjectStore, points: Sequence[Point], *, levels: trees.TreeCache | None = None
+) -> list[CheckpointStep]:
     """The checkpoints (oldest first) as steps: each with what differs from the one before it.
 
     Of the first, where all was looked at, nothing: it attributes nothing, and its tree may be large.
     """
     found = []
-    levels = levels or trees.Levels(store)
+    levels = levels or trees.TreeCache(store)
     before: Point | None = None
     for point in points:
         is_whole = before is None and point.entry.mode == WORKSPACE
         changes = {} if is_whole else trees.diff(store, before.files if before else None, point.files, levels=levels)
-        found.append(Step(point.entry, changes))
+        found.append(CheckpointStep(point.entry, changes))
         before = point
     return found
 

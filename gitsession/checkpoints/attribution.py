@@ -19,7 +19,7 @@ WORKSPACE, EDITED = "workspace", "edited"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class CheckpointStep:
     """One checkpoint, and each path that differs from the one before it: what it was, and what it is."""
 
     entry: Checkpoint
@@ -27,7 +27,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Touch:
+class PathAttribution:
     """One change of one path. ``ours``: whether the session made it. It was made after ``since_ms``, and by ``at_ms``:
     when the two looks were taken that it lies between.
     """
@@ -39,20 +39,20 @@ class Touch:
     at_ms: int = field(default=0, compare=False)
 
 
-def touches(steps: Sequence[Step], since: int) -> dict[str, list[Touch]]:
+def touches(steps: Sequence[CheckpointStep], since: int) -> dict[str, list[PathAttribution]]:
     """Each path that the session changed in the steps after the one at ``since`` (-1: in all), with all its changes
     there, in order of time.
     """
-    found: dict[str, list[Touch]] = {}
+    found: dict[str, list[PathAttribution]] = {}
     for place, (step, ours) in enumerate(zip(steps, attributed(steps), strict=True)):
         if place > since:
             before_ms = steps[place - 1].entry.at_ms if place else 0
             for path, (was, now) in step.changes.items():
-                found.setdefault(path, []).append(Touch(was, now, path in ours, before_ms, step.entry.at_ms))
+                found.setdefault(path, []).append(PathAttribution(was, now, path in ours, before_ms, step.entry.at_ms))
     return {path: changes for path, changes in found.items() if any(change.ours for change in changes)}
 
 
-def attributed(steps: Sequence[Step]) -> Iterator[frozenset[str]]:
+def attributed(steps: Sequence[CheckpointStep]) -> Iterator[frozenset[str]]:
     """Of each step, the paths that the session changed."""
     known = _Known()
     before: Checkpoint | None = None
@@ -85,7 +85,7 @@ class _Known:
         self._all = False
         self._paths: set[str] = set()
 
-    def add(self, step: Step) -> None:
+    def add(self, step: CheckpointStep) -> None:
         self._all = self._all or step.entry.mode == WORKSPACE
         self._paths |= {*step.entry.paths, *step.changes}
 

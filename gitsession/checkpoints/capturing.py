@@ -22,7 +22,7 @@ from gitsession.store.git_store import GitStore
 from gitsession.workspace import trees
 from gitsession.workspace.capture import capture, named, put
 from gitsession.workspace.read_file import Skipped, caps
-from gitsession.workspace.root import Root
+from gitsession.workspace.root import WorkspaceRoot
 
 Phase: TypeAlias = Literal["before", "after"]
 """What a look says of what differs: nobody's that we know of, or the session's."""
@@ -32,7 +32,7 @@ Withheld: TypeAlias = Callable[[bytes], "str | None"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Why:
+class CaptureReason:
     """What a checkpoint is taken for. ``target``: the entry it belongs to; ``call``: the tool call's id."""
 
     target: Node | None = None
@@ -43,9 +43,9 @@ class Why:
 def take(
     store: GitStore,
     sid: str,
-    root: Root,
+    root: WorkspaceRoot,
     phase: str,
-    why: Why,
+    why: CaptureReason,
     *,
     at_ms: int,
     paths: Sequence[str | Path] | None = None,
@@ -62,13 +62,13 @@ def take(
 def take_in_turn(
     store: GitStore,
     sid: str,
-    root: Root,
+    root: WorkspaceRoot,
     phase: str,
-    why: Why,
+    why: CaptureReason,
     *,
     at_ms: int,
     paths: Sequence[str | Path] | None = None,
-    levels: trees.Levels | None = None,
+    levels: trees.TreeCache | None = None,
 ) -> Point:
     """The same for who has the turn already."""
     said = {"phase": phase, "workspace": place_of(root), "at_ms": at_ms}
@@ -108,7 +108,7 @@ def _skipped(left_out: Sequence[Skipped]) -> tuple[tuple[str, str], ...]:
     return tuple((whole(left.path), whole(left.reason)) for left in left_out)
 
 
-def place_of(root: Root) -> str:
+def place_of(root: WorkspaceRoot) -> str:
     """How a checkpoint says where a workspace was."""
     return os.fsencode(root.path).decode("utf-8", "replace")
 
@@ -117,8 +117,8 @@ def place_of(root: Root) -> str:
 def around(
     store: GitStore,
     sid: str,
-    root: Root,
-    why: Why,
+    root: WorkspaceRoot,
+    why: CaptureReason,
     *,
     clock: Callable[[], int],
     running: Running,
@@ -128,7 +128,7 @@ def around(
     is_beside, other = running.begin(root.path, why.call)
     try:
         ahead = f"before {why.reason}" if why.reason else None  # what differs by then is not the tool's work
-        first = Why(target=why.target, call=other if is_beside else why.call, reason=ahead)
+        first = CaptureReason(target=why.target, call=other if is_beside else why.call, reason=ahead)
         phase = AFTER if is_beside else BEFORE
         before = take(store, sid, root, phase, first, at_ms=clock(), paths=paths)
         try:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from gitsession.checkpoints import at, history
-from gitsession.checkpoints.attribution import REWIND, Touch, attributed
+from gitsession.checkpoints.attribution import REWIND, PathAttribution, attributed
 from gitsession.checkpoints.history import Point
 from gitsession.errors import GitSessionError
 from gitsession.git.types import Oid
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
-from gitsession.workspace.trees import Levels, State
+from gitsession.workspace.trees import State, TreeCache
 
 
 def claims(
-    store: ObjectStore, sid: str, workspace: str, since_ms: int, touches: Mapping[str, Sequence[Touch]], *,
-    levels: Levels | None = None,
+    store: ObjectStore, sid: str, workspace: str, since_ms: int, touches: Mapping[str, Sequence[PathAttribution]], *,
+    levels: TreeCache | None = None,
 ) -> dict[str, set[State]]:  # fmt: skip
     """The paths that other sessions changed in ``workspace`` from then on, and what they became. ``touches``: ours.
 
@@ -27,7 +27,7 @@ def claims(
     A fork and the session it was forked from share what was before; what either did since is its own.
     """
     ours: set[Oid] | None = None
-    levels = levels or Levels(store)
+    levels = levels or TreeCache(store)
     found: dict[str, set[State]] = {}
     for other in _others(store, sid):
         try:
@@ -50,11 +50,11 @@ def claims(
     return found
 
 
-def _own(touches: Mapping[str, Sequence[Touch]], path: str) -> Iterator[tuple[State, State]]:
+def _own(touches: Mapping[str, Sequence[PathAttribution]], path: str) -> Iterator[tuple[State, State]]:
     return ((touch.was, touch.now) for touch in touches.get(path, ()) if touch.ours)
 
 
-def _worked_over(touches: Sequence[Touch], theirs: Sequence[tuple[int, State]]) -> Iterator[State]:
+def _worked_over(touches: Sequence[PathAttribution], theirs: Sequence[tuple[int, State]]) -> Iterator[State]:
     """What our calls made of a path that another had changed while they ran."""
     for touch in touches:
         within = [now for at_ms, now in theirs if touch.since_ms < at_ms <= touch.at_ms]

@@ -11,12 +11,12 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias
 
-from gitsession.checkpoints.attribution import Touch
+from gitsession.checkpoints.attribution import PathAttribution
 from gitsession.git.objects import SUBMODULE_MODE
 from gitsession.git.types import Oid
 from gitsession.sessions.tombstone_set import WITHHELD_OID
-from gitsession.workspace.inspect import Now, Odd
-from gitsession.workspace.trees import File, State
+from gitsession.workspace.inspect import Now, SpecialFile
+from gitsession.workspace.trees import State, TreeEntry
 
 Action: TypeAlias = Literal["write", "remove", "merge", "leave", "conflict"]
 
@@ -55,7 +55,7 @@ def no_merge(path: str, base: Oid, ours: Oid, theirs: Oid) -> Oid:
     raise NotMerged
 
 
-class Planned(NamedTuple):
+class PathDecision(NamedTuple):
     """What becomes of one path. ``now``: what is there, as far as a tree can say; ``to``: what will be."""
 
     path: str
@@ -71,14 +71,14 @@ class Planned(NamedTuple):
 
 
 def decide(
-    touches: Mapping[str, Sequence[Touch]],
+    touches: Mapping[str, Sequence[PathAttribution]],
     now: Mapping[str, Now | str],
     at_entry: Mapping[str, State],
     *,
     claimed: Mapping[str, Collection[State]] = MappingProxyType({}),
     force: bool = False,
     merge: Merge = no_merge,
-) -> list[Planned]:
+) -> list[PathDecision]:
     """Of each path that the session changed, what to do. ``now``: what is there, or why that cannot be told.
 
     ``at_entry``: what it was at the entry, which is what ``force`` brings back of what others have changed too.
@@ -91,18 +91,19 @@ def decide(
 
 
 def _decide(
-    path: str, touches: Sequence[Touch], now: Now | str, at_entry: State, claimed: Collection[State], *, force: bool,
+    path: str, touches: Sequence[PathAttribution], now: Now | str, at_entry: State, claimed: Collection[State], *,
+    force: bool,
     merge: Merge,
-) -> Planned:  # fmt: skip
+) -> PathDecision:  # fmt: skip
     runs = _runs(touches)
     was, became = runs[-1][0], runs[0][1]
     now = _settled(now)
     if isinstance(now, str):
-        return Planned(path, "leave", None, None, now)
+        return PathDecision(path, "leave", None, None, now)
     if now == was:
-        return Planned(path, "leave", now, now, AS_IT_WAS)
+        return PathDecision(path, "leave", now, now, AS_IT_WAS)
     if any(state is not None and state.mode == SUBMODULE_MODE for state in (was, became)):
-        return Planned(path, "leave", now, now, SUBMODULE)
+        return PathDecision(path, "leave", now, now, SUBMODULE)
     is_ours = now == became
     # Also what was shared once and then gone on with: what it was before would be without the other's work.
     is_shared = any(touch.now in claimed for touch in touches if touch.ours)
@@ -111,22 +112,22 @@ def _decide(
     if force and now != at_entry:
         return _restored(path, now, at_entry, FORCED)
     if is_shared:
-        return Planned(path, "leave", now, now, SHARED)
+        return PathDecision(path, "leave", now, now, SHARED)
     return _merged(path, now, runs, merge, otherwise=CHANGED_BETWEEN if is_ours else CHANGED_SINCE)
 
 
 def revert(
     paths: Mapping[str, tuple[State, State]], now: Mapping[str, Now | str], *, why: str, merge: Merge = no_merge
-) -> list[Planned]:
+) -> list[PathDecision]:
     """What taking back, or doing again, does to paths: each with what it is if nobody touched it, and what it becomes.
     """
     found = []
     for path, (expected, to) in sorted(paths.items()):
         is_there = _settled(now[path])
         if isinstance(is_there, str):
-            found.append(Planned(path, "leave", None, None, is_there))
+            found.append(PathDecision(path, "leave", None, None, is_there))
         elif is_there == to:
-            found.append(Planned(path, "leave", to, to, AS_IT_WAS))
+            found.append(PathDecision(path, "leave", to, to, AS_IT_WAS))
         elif is_there == expected:
             found.append(_restored(path, expected, to, why))
         else:
@@ -134,12 +135,12 @@ def revert(
     return found
 
 
-def writes(changes: Iterable[Planned]) -> list[Planned]:
+def writes(changes: Iterable[PathDecision]) -> list[PathDecision]:
     """Those that change anything."""
     return [change for change in changes if not change.is_left]
 
 
-def _runs(touches: Sequence[Touch]) -> list[tuple[State, State]]:
+def _runs(touches: Sequence[PathAttribution]) -> list[tuple[State, State]]:
     """The session's changes, the newest first: what the path was, and what it became. Changes with nobody else's
     between them are one.
     """
@@ -149,7 +150,7 @@ def _runs(touches: Sequence[Touch]) -> list[tuple[State, State]]:
 
 def _merged(
     path: str, now: State, runs: Sequence[tuple[State, State]], merge: Merge, *, otherwise: str
-) -> Planned:
+) -> PathDecision:
     """Take ``runs`` back, and keep what others changed; ``otherwise``: why that cannot be done."""
     to = now
     try:
@@ -157,10 +158,10 @@ def _merged(
             to = _three_way(path, became, to, was, merge)
     except NotMerged as error:
         if error.overlap:
-            return Planned(path, "conflict", now, now, CONFLICT)
-        return Planned(path, "leave", now, now, otherwise)
+            return PathDecision(path, "conflict", now, now, CONFLICT)
+        return PathDecision(path, "leave", now, now, otherwise)
     if to == now:
-        return Planned(path, "leave", now, now, TAKEN_BACK)
+        return PathDecision(path, "leave", now, now, TAKEN_BACK)
     if to is None:
         return _restored(path, now, to, SESSION_MADE)
     found = _restored(path, now, to, MERGED)
@@ -179,25 +180,25 @@ def _three_way(path: str, base: State, ours: State, theirs: State, merge: Merge)
         raise NotMerged
     mode = theirs.mode if ours.mode == base.mode else ours.mode
     if ours.oid == base.oid:
-        return File(mode, theirs.oid)
+        return TreeEntry(mode, theirs.oid)
     if theirs.oid in (base.oid, ours.oid):
-        return File(mode, ours.oid)
+        return TreeEntry(mode, ours.oid)
     if WITHHELD_OID in (base.oid, ours.oid, theirs.oid):
         raise NotMerged
-    return File(mode, merge(path, base.oid, ours.oid, theirs.oid))
+    return TreeEntry(mode, merge(path, base.oid, ours.oid, theirs.oid))
 
 
 def _settled(now: Now | str) -> State | str:
     """A folder is no file: whether one stands in the way is seen when those in it are gone."""
-    if isinstance(now, Odd):
+    if isinstance(now, SpecialFile):
         return None if now.kind == "folder" else SPECIAL
     return now
 
 
-def _restored(path: str, now: State, to: State, why: str) -> Planned:
+def _restored(path: str, now: State, to: State, why: str) -> PathDecision:
     if to is not None and to.oid == WITHHELD_OID:
-        return Planned(path, "leave", now, now, PURGED)
-    return Planned(path, "remove" if to is None else "write", now, to, why)
+        return PathDecision(path, "leave", now, now, PURGED)
+    return PathDecision(path, "remove" if to is None else "write", now, to, why)
 
 
 def _why(was: State, now: State) -> str:

@@ -21,7 +21,7 @@ from gitsession.sessions import checkpoint_refs, commit_writer, graph, tombstone
 from gitsession.sessions.content import kept, view, whole
 from gitsession.sessions.gaps import DAMAGE
 from gitsession.sessions.node import Node, load
-from gitsession.sessions.operation_log import Recorder
+from gitsession.sessions.operation_log import RecordingTransaction
 from gitsession.sessions.root import beginning
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore, Transaction
@@ -109,7 +109,7 @@ def histories(store: ObjectStore, sid: str) -> Iterator[list[Point]]:
             continue
 
 
-Files = Callable[[Transaction | Recorder, "Point | None"], "Oid | None"]
+Files = Callable[[Transaction | RecordingTransaction, "Point | None"], "Oid | None"]
 """Makes the tree of a checkpoint, given the one it will stand behind."""
 
 
@@ -127,7 +127,7 @@ def add(
 
 def put(
     store: ObjectStore,
-    tx: Transaction | Recorder,
+    tx: Transaction | RecordingTransaction,
     sid: str,
     entry: Checkpoint,
     files: Files,
@@ -153,7 +153,7 @@ def put(
     tombstone_set.check_goes_on(store, sid, parent)
     draft = commit_writer.own(entry, nonce or os.urandom(NONCE_BYTES), store.guard)
     node = commit_writer.put(tx, parent, dataclasses.replace(draft, files=tree))
-    move = tx.advance if isinstance(tx, Recorder) else tx.move
+    move = tx.advance if isinstance(tx, RecordingTransaction) else tx.move
     move(ref, node.oid, expected=seen)
     return Point(node, entry, tree)
 

@@ -20,8 +20,8 @@ from gitsession.git.types import Oid
 from gitsession.sessions import operation_log
 from gitsession.store.git_store import GitStore
 from gitsession.store.interface import ObjectStore
-from gitsession.workspace.path_rules import Change
-from gitsession.workspace.trees import File, State
+from gitsession.workspace.path_rules import PlannedChange
+from gitsession.workspace.trees import State, TreeEntry
 
 Verb: TypeAlias = Literal["rewind", "undo", "redo"]
 
@@ -42,7 +42,7 @@ class Intent:
     command: str
     at_ms: int
     safety: Oid
-    changes: tuple[Change, ...]
+    changes: tuple[PlannedChange, ...]
     made: tuple[str, ...] = ()
     place: Oid = ""
     onto: str = ""
@@ -121,11 +121,11 @@ def _read(file: Path) -> Intent | None:
         found = json.loads(data)
         if found.pop("version") != VERSION:
             raise ValueError("of a later release")
-        changes = tuple(Change(path, _state(old), _state(new)) for path, old, new in found.pop("changes"))
+        changes = tuple(PlannedChange(path, _state(old), _state(new)) for path, old, new in found.pop("changes"))
         return Intent(**{**found, "changes": changes, "made": tuple(found["made"])})
     except (ValueError, KeyError, TypeError) as error:
         raise Corrupt(f"{file}: {error}", hint="what it stood for is in the session's newest checkpoints") from error
 
 
 def _state(value: Any) -> State:
-    return None if value is None else File(*value)
+    return None if value is None else TreeEntry(*value)

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 from gitsession.checkpoints.capturing import Withheld, withheld_by
-from gitsession.checkpoints.deciding import NotMerged, Planned
+from gitsession.checkpoints.deciding import NotMerged, PathDecision
 from gitsession.errors import GitSessionError
 from gitsession.git.objects import oid_of
 from gitsession.git.types import Oid
 from gitsession.store.git_store import GitStore
-from gitsession.workspace.root import Root
+from gitsession.workspace.root import WorkspaceRoot
 
 BYTES_MAX_IN_ALL = 256 << 20
 """Of the contents that one plan holds in memory; files beyond are not merged."""
@@ -20,7 +20,7 @@ BYTES_MAX_IN_ALL = 256 << 20
 class Merges:
     """The merges of one plan. ``made``: their results, which no store has yet."""
 
-    def __init__(self, store: GitStore, root: Root) -> None:
+    def __init__(self, store: GitStore, root: WorkspaceRoot) -> None:
         self._store, self._root = store, root
         self._bytes = 0
         self.made: dict[Oid, bytes] = {}
@@ -61,7 +61,7 @@ class Merges:
         return data
 
 
-def keep(store: GitStore, merged: Mapping[Oid, bytes], changes: Iterable[Planned]) -> None:
+def keep(store: GitStore, merged: Mapping[Oid, bytes], changes: Iterable[PathDecision]) -> None:
     """Write to the store what ``changes`` need of the contents that were merged."""
     needed = {change.to.oid for change in changes if change.to is not None} & merged.keys()
     if needed:

@@ -11,7 +11,7 @@ from gitsession.checkpoints import at as places
 from gitsession.checkpoints.attribution import WORKSPACE, touches
 from gitsession.checkpoints.capturing import place_of
 from gitsession.checkpoints.claims import claims
-from gitsession.checkpoints.deciding import Planned, decide, writes
+from gitsession.checkpoints.deciding import PathDecision, decide, writes
 from gitsession.checkpoints.history import Point
 from gitsession.checkpoints.merging import Merges
 from gitsession.errors import GitSessionError, InvalidName, NotFound
@@ -19,13 +19,13 @@ from gitsession.git.types import Oid
 from gitsession.model.entries import Message
 from gitsession.sessions.content import entry_of
 from gitsession.sessions.node import Node, load
-from gitsession.sessions.session import Session
+from gitsession.sessions.session import StoredSession
 from gitsession.store.git_store import GitStore
 from gitsession.store.interface import ObjectStore
 from gitsession.workspace import trees
 from gitsession.workspace.inspect import LINK_MODE, Now
 from gitsession.workspace.path_rules import folders_of, target_refusal
-from gitsession.workspace.root import Root
+from gitsession.workspace.root import WorkspaceRoot
 
 What: TypeAlias = Literal["both", "conversation", "files"]
 
@@ -46,9 +46,9 @@ class RewindPlan:
     leaf: Oid | None
     onto: str
     workspace: str | None = None
-    changes: tuple[Planned, ...] = ()
+    changes: tuple[PathDecision, ...] = ()
     made: tuple[str, ...] = ()
-    levels: trees.Levels | None = field(default=None, repr=False, compare=False)
+    levels: trees.TreeCache | None = field(default=None, repr=False, compare=False)
     """What was read for the plan: much of it is wanted again to carry it out."""
     merged: Mapping[Oid, bytes] = field(default_factory=dict, repr=False, compare=False)
     """Contents that were merged for the plan. No store has them yet."""
@@ -64,7 +64,7 @@ class RewindPlan:
 
 
 def plan(
-    store: GitStore, session: Session, at: Node, what: What = "both", *, root: Root | None = None,
+    store: GitStore, session: StoredSession, at: Node, what: What = "both", *, root: WorkspaceRoot | None = None,
     force: bool = False,
 ) -> RewindPlan:  # fmt: skip
     """What it takes to be at an entry again. ``root``: the workspace, where files are to be looked at.
@@ -99,7 +99,7 @@ def where_to(store: ObjectStore, at: Node) -> tuple[Node, str | None]:
     return at, None
 
 
-def now_of(root: Root, path: str) -> Now | str:
+def now_of(root: WorkspaceRoot, path: str) -> Now | str:
     """What is there; why it cannot be told, in words, where it cannot."""
     try:
         return root.now(path)
@@ -109,7 +109,7 @@ def now_of(root: Root, path: str) -> Now | str:
         return error.strerror or "it cannot be read"
 
 
-def _with_files(store: GitStore, made: RewindPlan, root: Root, *, force: bool) -> RewindPlan:
+def _with_files(store: GitStore, made: RewindPlan, root: WorkspaceRoot, *, force: bool) -> RewindPlan:
     points, number = places.found(store, made.session, made.at, place_of(root))
     if not points and made.what == "files":
         raise NotFound(
@@ -118,7 +118,7 @@ def _with_files(store: GitStore, made: RewindPlan, root: Root, *, force: bool) -
         )
     number = max(number, 0)  # what was there before the first look, nobody knows
     seen = _seen_whole(points, number)
-    levels = trees.Levels(store)
+    levels = trees.TreeCache(store)
     found = touches(places.steps(store, points[seen:], levels=levels), number - seen)
     base = points[number].files if points else None
     at_entry = trees.look_up(store, base, found, levels=levels)
@@ -142,7 +142,7 @@ def _with_files(store: GitStore, made: RewindPlan, root: Root, *, force: bool) -
     )
 
 
-def _with_links_judged(store: ObjectStore, root: Root, change: Planned, *, force: bool) -> Planned:
+def _with_links_judged(store: ObjectStore, root: WorkspaceRoot, change: PathDecision, *, force: bool) -> PathDecision:
     """A link that would be refused is not planned; nor is one taken away that undo would be refused."""
     if change.is_left:
         return change

@@ -12,19 +12,19 @@ from gitsession.model.entries import Checkpoint
 from gitsession.sessions import operation_log
 from gitsession.sessions.active_branch import active
 from gitsession.sessions.node import Node, load
-from gitsession.sessions.operation_log import Operation, Recorder, Written
-from gitsession.sessions.session import Session
+from gitsession.sessions.operation_log import Operation, RecordingTransaction, WorkspaceWrite
+from gitsession.sessions.session import StoredSession
 from gitsession.store import refs
 from gitsession.store.git_store import GitStore
 from gitsession.store.interface import Transaction
 from gitsession.workspace.capture import tree_with
-from gitsession.workspace.root import Root
-from gitsession.workspace.trees import Levels, State
+from gitsession.workspace.root import WorkspaceRoot
+from gitsession.workspace.trees import State, TreeCache
 
 
 def finish_rewind(
-    store: GitStore, session: Session, intent: Intent, root: Root, done: Mapping[str, State],
-    levels: Levels | None = None,
+    store: GitStore, session: StoredSession, intent: Intent, root: WorkspaceRoot, done: Mapping[str, State],
+    levels: TreeCache | None = None,
 ) -> str:  # fmt: skip
     """What a rewind leaves in the store, in one transaction; the branch where the talk goes on. ``done``: what is there
     now of all that was to be written.
@@ -33,15 +33,16 @@ def finish_rewind(
         place = load(store, intent.place) if intent.place else session.leaf
         if done:
             result = record(store, recorder, intent, root, done, place, intent.at_ms, levels=levels)
-            recorder.files = Written(intent.session, capturing.place_of(root), intent.safety, result.oid)
+            recorder.files = WorkspaceWrite(intent.session, capturing.place_of(root), intent.safety, result.oid)
         if intent.place and place is not None:
             return session.go_on(recorder, place, intent.onto)
     return session.branch_name
 
 
 def finish_step(
-    store: GitStore, session: Session, step: operation_log.Step, intent: Intent, root: Root, done: Mapping[str, State],
-    levels: Levels | None = None,
+    store: GitStore, session: StoredSession, step: operation_log.UndoStep, intent: Intent, root: WorkspaceRoot,
+    done: Mapping[str, State],
+    levels: TreeCache | None = None,
 ) -> tuple[str, Operation]:  # fmt: skip
     """The same of an undo or redo; and the operation that it took back or did again."""
     with store.transaction() as tx:
@@ -49,12 +50,12 @@ def finish_step(
         if done:
             leaf = _leaf_after(store, step, session)
             result = record(store, tx, intent, root, done, leaf, intent.at_ms, levels=levels)
-            files = Written(intent.session, capturing.place_of(root), intent.safety, result.oid)
+            files = WorkspaceWrite(intent.session, capturing.place_of(root), intent.safety, result.oid)
         operation = step.take(store, tx, intent.at_ms, files)
         return active(store, session.id), operation
 
 
-def _leaf_after(store: GitStore, step: operation_log.Step, session: Session) -> Node | None:
+def _leaf_after(store: GitStore, step: operation_log.UndoStep, session: StoredSession) -> Node | None:
     """Where the talk will be once the step's refs have moved."""
     ends = {move.ref: move.new for move in step.moves}
     chosen = refs.active(session.id)
@@ -66,15 +67,15 @@ def _leaf_after(store: GitStore, step: operation_log.Step, session: Session) -> 
 
 def record(
     store: GitStore,
-    tx: Transaction | Recorder,
+    tx: Transaction | RecordingTransaction,
     intent: Intent,
-    root: Root,
+    root: WorkspaceRoot,
     done: Mapping[str, State],
     target: Node | None,
     at_ms: int,
     *,
     always: bool = True,
-    levels: Levels | None = None,
+    levels: TreeCache | None = None,
 ) -> Point:
     """The checkpoint of what was written."""
     entry = Checkpoint(

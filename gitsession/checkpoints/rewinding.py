@@ -21,8 +21,8 @@ from typing import Literal, TypeAlias
 
 from gitsession.checkpoints import capturing, intents, merging, turns
 from gitsession.checkpoints.attribution import BEFORE
-from gitsession.checkpoints.capturing import Why
-from gitsession.checkpoints.deciding import Planned, writes
+from gitsession.checkpoints.capturing import CaptureReason
+from gitsession.checkpoints.deciding import PathDecision, writes
 from gitsession.checkpoints.history import Point
 from gitsession.checkpoints.intents import Intent
 from gitsession.checkpoints.planning import RewindPlan, folders_above
@@ -34,14 +34,14 @@ from gitsession.sessions import operation_log
 from gitsession.sessions.active_branch import active
 from gitsession.sessions.content import files_of
 from gitsession.sessions.operation_log import Operation
-from gitsession.sessions.session import Clock, Session
+from gitsession.sessions.session import Clock, StoredSession
 from gitsession.store import refs
 from gitsession.store.git_store import GitStore
 from gitsession.workspace import names, trees
-from gitsession.workspace.path_rules import Change
+from gitsession.workspace.path_rules import PlannedChange
 from gitsession.workspace.restore import Content, restore, sweep
 from gitsession.workspace.restore import Outcome as Restored
-from gitsession.workspace.root import Root
+from gitsession.workspace.root import WorkspaceRoot
 
 Did: TypeAlias = Literal["written", "removed", "left"]
 
@@ -58,7 +58,7 @@ class FileOutcome:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Rewound:
+class RewindResult:
     """``outcomes``: of every path that was considered. ``branch``: where the talk goes on; ``moved``: whether that is
     elsewhere. ``prompt``: what the user had said at the entry. ``operation``: what was taken back or done again.
     """
@@ -72,7 +72,9 @@ class Rewound:
     operation: Operation | None = None
 
 
-def perform(store: GitStore, session: Session, plan: RewindPlan, root: Root | None, clock: Clock) -> Rewound:
+def perform(
+    store: GitStore, session: StoredSession, plan: RewindPlan, root: WorkspaceRoot | None, clock: Clock
+) -> RewindResult:
     """Carry out a plan. Raises ``Refused`` where something has not ended in the workspace, and ``Unavailable``; then
     ``go_on`` and ``abort`` are there for what was begun.
     """
@@ -85,7 +87,7 @@ def perform(store: GitStore, session: Session, plan: RewindPlan, root: Root | No
         return dataclasses.replace(_talk_only(store, session, plan, command, at_ms), outcomes=_left(plan.changes))
     with turns.turn(store, root.path):
         intents.refuse(store, root.path)
-        levels = plan.levels or trees.Levels(store)
+        levels = plan.levels or trees.TreeCache(store)
         safety = _safety(store, session, root, wanted, f"before {command}", at_ms, levels)
         wanted, unsafe = _kept_safe(store, safety, wanted, levels)
         merging.keep(store, plan.merged, wanted)
@@ -96,7 +98,7 @@ def perform(store: GitStore, session: Session, plan: RewindPlan, root: Root | No
             command=command,
             at_ms=at_ms,
             safety=safety.oid,
-            changes=tuple(Change(change.path, change.now, change.to) for change in wanted),
+            changes=tuple(PlannedChange(change.path, change.now, change.to) for change in wanted),
             made=plan.made,
             place=plan.place.oid if plan.moves else "",
             onto=plan.onto,
@@ -108,10 +110,11 @@ def perform(store: GitStore, session: Session, plan: RewindPlan, root: Root | No
 
 
 def take_step(
-    store: GitStore, session: Session, step: operation_log.Step, changes: list[Planned], made: tuple[str, ...],
-    root: Root, clock: Clock, levels: trees.Levels, merged: Mapping[Oid, bytes],
-) -> Rewound:  # fmt: skip
-    """Undo, or do again, an operation that wrote files: ``changes``. Raises as ``perform`` and ``Step.check``.
+    store: GitStore, session: StoredSession, step: operation_log.UndoStep, changes: list[PathDecision],
+    made: tuple[str, ...],
+    root: WorkspaceRoot, clock: Clock, levels: trees.TreeCache, merged: Mapping[Oid, bytes],
+) -> RewindResult:  # fmt: skip
+    """Undo, or do again, an operation that wrote files: ``changes``. Raises as ``perform`` and ``UndoStep.check``.
 
     ``merged``: contents that were merged for ``changes``.
     """
@@ -124,7 +127,7 @@ def take_step(
             with store.transaction() as tx:
                 operation = step.take(store, tx, at_ms)
             branch = active(store, session.id)
-            return Rewound(verb=step.verb, workspace=str(root.path), outcomes=_left(changes), branch=branch,
+            return RewindResult(verb=step.verb, workspace=str(root.path), outcomes=_left(changes), branch=branch,
                         operation=operation)  # fmt: skip
         command = f"{step.verb}: {step.command}"
         safety = _safety(store, session, root, wanted, f"before {command}", at_ms, levels)
@@ -137,7 +140,7 @@ def take_step(
             command=command,
             at_ms=at_ms,
             safety=safety.oid,
-            changes=tuple(Change(change.path, change.now, change.to) for change in wanted),
+            changes=tuple(PlannedChange(change.path, change.now, change.to) for change in wanted),
             made=made,
             operation=step.operation.id,
             seen=step.seen,
@@ -152,20 +155,20 @@ def take_step(
     return dataclasses.replace(done, outcomes=_all(changes, done, unsafe))
 
 
-def go_on(store: GitStore, session: Session, root: Root) -> Rewound:
+def go_on(store: GitStore, session: StoredSession, root: WorkspaceRoot) -> RewindResult:
     """Finish what was begun in a workspace. Raises ``NotFound`` where nothing was, and as ``perform``."""
     with turns.turn(store, root.path):
         intent = _begun(store, session, root)
         if intents.is_done(store, intent):
             _sweep(root, intent)
             intents.remove(store, intent.workspace)
-            return Rewound(verb=intent.verb, workspace=str(root.path), branch=active(store, session.id))
+            return RewindResult(verb=intent.verb, workspace=str(root.path), branch=active(store, session.id))
         step = _step(store, intent)
         _sweep(root, intent)
-        return _carry_out(store, session, root, intent, step, trees.Levels(store))
+        return _carry_out(store, session, root, intent, step, trees.TreeCache(store))
 
 
-def abort(store: GitStore, session: Session, root: Root, clock: Clock) -> Rewound:
+def abort(store: GitStore, session: StoredSession, root: WorkspaceRoot, clock: Clock) -> RewindResult:
     """Take back what was begun in a workspace.
 
     Raises ``NotFound`` where nothing was, and ``Refused`` where all of it was done.
@@ -178,15 +181,16 @@ def abort(store: GitStore, session: Session, root: Root, clock: Clock) -> Rewoun
             raise Refused(f"{intent.command} was done already", hint="`gitsession undo` takes it back")
         _sweep(root, intent)
         outcomes = _put_back(store, session, root, intent, clock())
-    return Rewound(verb="abort", workspace=str(root.path), outcomes=outcomes, branch=active(store, session.id))
+    return RewindResult(verb="abort", workspace=str(root.path), outcomes=outcomes, branch=active(store, session.id))
 
 
 # ---- how
 
 
 def _carry_out(
-    store: GitStore, session: Session, root: Root, intent: Intent, step: operation_log.Step | None, levels: trees.Levels
-) -> Rewound:
+    store: GitStore, session: StoredSession, root: WorkspaceRoot, intent: Intent, step: operation_log.UndoStep | None,
+    levels: trees.TreeCache
+) -> RewindResult:
     """What follows the intent, from the beginning or from wherever a crash left it. ``step``: of an undo or redo."""
     content = _content(store)
     outcomes = restore(
@@ -200,7 +204,7 @@ def _carry_out(
     moved = branch != session.branch_name or bool(intent.place)
     session.branch_name = branch
     intents.remove(store, intent.workspace)
-    return Rewound(
+    return RewindResult(
         verb=intent.verb,
         workspace=str(root.path),
         outcomes=_told(intent.changes, outcomes),
@@ -211,10 +215,10 @@ def _carry_out(
 
 
 def _put_back(
-    store: GitStore, session: Session, root: Root, intent: Intent, at_ms: int
+    store: GitStore, session: StoredSession, root: WorkspaceRoot, intent: Intent, at_ms: int
 ) -> tuple[FileOutcome, ...]:
     """What follows the intent, backwards, however far it has come."""
-    back = [Change(change.path, change.new, change.expected) for change in intent.changes]
+    back = [PlannedChange(change.path, change.new, change.expected) for change in intent.changes]
     made = _folders_made(store, intent, back)
     outcomes = restore(root, back, content=_content(store), tag=intent.tag, bytes_max=OBJECT_BYTES_MAX, made=made)
     done = {change.path: change.new for change, one in zip(back, outcomes, strict=True) if one.did == "done"}
@@ -225,18 +229,18 @@ def _put_back(
 
 
 def _safety(
-    store: GitStore, session: Session, root: Root, wanted: list[Planned], reason: str, at_ms: int,
-    levels: trees.Levels,
+    store: GitStore, session: StoredSession, root: WorkspaceRoot, wanted: list[PathDecision], reason: str, at_ms: int,
+    levels: trees.TreeCache,
 ) -> Point:  # fmt: skip
     """A checkpoint of all that will be written, as it is now."""
     paths = [os.fsdecode(names.unescape_path(change.path)) for change in wanted]
-    why = Why(target=session.leaf, reason=reason)
+    why = CaptureReason(target=session.leaf, reason=reason)
     return capturing.take_in_turn(store, session.id, root, BEFORE, why, at_ms=at_ms, paths=paths, levels=levels)
 
 
 def _kept_safe(
-    store: GitStore, safety: Point, wanted: list[Planned], levels: trees.Levels
-) -> tuple[list[Planned], tuple[FileOutcome, ...]]:
+    store: GitStore, safety: Point, wanted: list[PathDecision], levels: trees.TreeCache
+) -> tuple[list[PathDecision], tuple[FileOutcome, ...]]:
     """Of what is wanted, what may be written: its content is in the checkpoint. And what must not be."""
     held = trees.look_up(store, safety.files, [change.path for change in wanted], levels=levels)
     safe = [change for change in wanted if held[change.path] == change.now]
@@ -244,16 +248,16 @@ def _kept_safe(
     return safe, tuple(unsafe)
 
 
-def _talk_only(store: GitStore, session: Session, plan: RewindPlan, command: str, at_ms: int) -> Rewound:
+def _talk_only(store: GitStore, session: StoredSession, plan: RewindPlan, command: str, at_ms: int) -> RewindResult:
     branch = session.branch_name
     if plan.moves:
         with operation_log.recording(store, command, at_ms) as recorder:
             branch = session.go_on(recorder, plan.place, plan.onto)
         session.branch_name = branch
-    return Rewound(verb="rewind", workspace=plan.workspace, branch=branch, moved=plan.moves, prompt=plan.prompt)
+    return RewindResult(verb="rewind", workspace=plan.workspace, branch=branch, moved=plan.moves, prompt=plan.prompt)
 
 
-def _step(store: GitStore, intent: Intent) -> operation_log.Step | None:
+def _step(store: GitStore, intent: Intent) -> operation_log.UndoStep | None:
     if intent.verb == "rewind":
         return None
     step = operation_log.next_step(store, intent.verb, lambda sid, _: sid == intent.session)
@@ -265,7 +269,7 @@ def _step(store: GitStore, intent: Intent) -> operation_log.Step | None:
     return step
 
 
-def _begun(store: GitStore, session: Session, root: Root) -> Intent:
+def _begun(store: GitStore, session: StoredSession, root: WorkspaceRoot) -> Intent:
     """What has not ended here; or elsewhere, where that workspace was moved since."""
     found = intents.read(store, root.path)
     if found is not None:
@@ -276,7 +280,7 @@ def _begun(store: GitStore, session: Session, root: Root) -> Intent:
     raise NotFound(f"nothing has been begun in {root.path}", hint="`gitsession rewind ENTRY` begins")
 
 
-def _folders_made(store: GitStore, intent: Intent, back: list[Change]) -> set[str]:
+def _folders_made(store: GitStore, intent: Intent, back: list[PlannedChange]) -> set[str]:
     """Folders that we made, and that go if they are empty again."""
     above = folders_above(change.path for change in back if change.new is None)
     return above - trees.folders(store, files_of(store, intent.safety), above)
@@ -286,11 +290,13 @@ def _content(store: GitStore) -> Content:
     return lambda oid: store.read(oid)[1]
 
 
-def _sweep(root: Root, intent: Intent) -> None:
+def _sweep(root: WorkspaceRoot, intent: Intent) -> None:
     sweep(root, [change.path for change in intent.changes], tag=intent.tag)
 
 
-def _told(changes: tuple[Change, ...] | list[Change], outcomes: list[Restored]) -> tuple[FileOutcome, ...]:
+def _told(
+    changes: tuple[PlannedChange, ...] | list[PlannedChange], outcomes: list[Restored]
+) -> tuple[FileOutcome, ...]:
     found = []
     for change, one in zip(changes, outcomes, strict=True):
         did: Did = "left" if one.did != "done" else ("removed" if change.new is None else "written")
@@ -299,7 +305,7 @@ def _told(changes: tuple[Change, ...] | list[Change], outcomes: list[Restored]) 
 
 
 def _all(
-    changes: Sequence[Planned], done: Rewound, unsafe: tuple[FileOutcome, ...]
+    changes: Sequence[PathDecision], done: RewindResult, unsafe: tuple[FileOutcome, ...]
 ) -> tuple[FileOutcome, ...]:
     """What became of every path that was considered, with the reasons that the plan had."""
     why = {change.path: change.why for change in changes}
@@ -307,5 +313,5 @@ def _all(
     return tuple(sorted((*outcomes, *unsafe, *_left(changes)), key=lambda one: one.path))
 
 
-def _left(changes: Sequence[Planned]) -> tuple[FileOutcome, ...]:
+def _left(changes: Sequence[PathDecision]) -> tuple[FileOutcome, ...]:
     return tuple(FileOutcome(change.path, "left", change.why) for change in changes if change.is_left)

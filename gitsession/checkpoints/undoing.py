@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gitsession.checkpoints.deciding import Merge, Planned, revert
+from gitsession.checkpoints.deciding import Merge, PathDecision, revert
 from gitsession.checkpoints.merging import Merges
 from gitsession.checkpoints.planning import folders_above, now_of
-from gitsession.checkpoints.rewinding import Rewound, take_step
+from gitsession.checkpoints.rewinding import RewindResult, take_step
 from gitsession.errors import Corrupt
 from gitsession.model.entries import Checkpoint
 from gitsession.sessions import operation_log
 from gitsession.sessions.content import entry_of, files_of
 from gitsession.sessions.node import load
-from gitsession.sessions.operation_log import Step, UndoScope, Verb, Written
-from gitsession.sessions.session import Clock, Session
+from gitsession.sessions.operation_log import UndoScope, UndoStep, Verb, WorkspaceWrite
+from gitsession.sessions.session import Clock, StoredSession
 from gitsession.store.git_store import GitStore
 from gitsession.workspace import trees
-from gitsession.workspace.root import Root
+from gitsession.workspace.root import WorkspaceRoot
 
 WHY = {"undo": "as it was before", "redo": "as it had become"}
 
@@ -27,10 +27,10 @@ def take_next(
     verb: Verb,
     clock: Clock,
     *,
-    open_root: Callable[[Written], Root],
-    open_session: Callable[[str], Session],
+    open_root: Callable[[WorkspaceWrite], WorkspaceRoot],
+    open_session: Callable[[str], StoredSession],
     scope: UndoScope = operation_log.anywhere,
-) -> Rewound:
+) -> RewindResult:
     """Take back the newest command of ``scope`` that stands, or do again what was undone last.
 
     ``open_root``: the workspace that an operation wrote to. Of its files, those that are still as it left them become
@@ -41,18 +41,18 @@ def take_next(
     files = step.operation.files
     if files is None:
         operation = (operation_log.undo if verb == "undo" else operation_log.redo)(store, clock(), scope)
-        return Rewound(verb=verb, operation=operation)
+        return RewindResult(verb=verb, operation=operation)
     step.check(store)
     with open_root(files) as root:
-        levels = trees.Levels(store)
+        levels = trees.TreeCache(store)
         merges = Merges(store, root)
         changes, made = plan_step(store, step, files, root, levels, merges)
         return take_step(store, open_session(files.session), step, changes, made, root, clock, levels, merges.made)
 
 
 def plan_step(
-    store: GitStore, step: Step, files: Written, root: Root, levels: trees.Levels, merge: Merge
-) -> tuple[list[Planned], tuple[str, ...]]:
+    store: GitStore, step: UndoStep, files: WorkspaceWrite, root: WorkspaceRoot, levels: trees.TreeCache, merge: Merge
+) -> tuple[list[PathDecision], tuple[str, ...]]:
     """What becomes of the files of an operation, and the folders that go if they are empty then."""
     entry = entry_of(store, load(store, files.result))
     if not isinstance(entry, Checkpoint):

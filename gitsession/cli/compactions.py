@@ -19,7 +19,7 @@ _FILES_MAX = 10
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Compacted:
+class CompactionOutcome:
     """A plan, what the model saw ``before``, and where it was done, what it sees ``after``, and the entry.
 
     ``tokens_after``: what the entry says, else what the context takes. Agents whose rules trust a provider's count for
@@ -36,7 +36,7 @@ class Compacted:
     method: str | None = None
 
 
-def as_document(done: Compacted) -> dict[str, Any]:
+def as_document(done: CompactionOutcome) -> dict[str, Any]:
     """What ``compact`` says, for programs."""
     plan, after = done.plan, done.after
     taken = (*plan.history, *plan.prefix)
@@ -68,7 +68,7 @@ def as_document(done: Compacted) -> dict[str, Any]:
     }
 
 
-def as_text(done: Compacted) -> list[str]:
+def as_text(done: CompactionOutcome) -> list[str]:
     """The same for people: what is summarised, what is kept, what it wins."""
     head = [] if done.node is None else [f"{paint(done.node.oid[:8], fg='yellow')}  {paint(done.node.subject)}", ""]
     now, then = done.before.tokens, done.after.tokens if done.after else None
@@ -94,7 +94,7 @@ def _summarised(plan: Plan, *, done: bool) -> Iterable[str]:
         yield _fact("", f"the last {len(plan.prefix):,} begin a turn whose end is kept: they are summarised apart")
 
 
-def _kept(done: Compacted) -> Iterable[str]:
+def _kept(done: CompactionOutcome) -> Iterable[str]:
     plan = done.plan
     if plan.onto is not None:
         onto = shorten(f"{plan.onto.oid[:8]}  {plan.onto.subject}", width() - 40)

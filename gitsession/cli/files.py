@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitsession.checkpoints.deciding import AS_IT_WAS, Planned
+from gitsession.checkpoints.deciding import AS_IT_WAS, PathDecision
 from gitsession.cli.output import columns, count, on_a_line, pad, paint, say, shorten, width
 
 if TYPE_CHECKING:
     from gitsession.checkpoints.planning import RewindPlan
-    from gitsession.checkpoints.rewinding import FileOutcome, Rewound
+    from gitsession.checkpoints.rewinding import FileOutcome, RewindResult
 
 _COLORS = {
     "write": "green", "merge": "green", "written": "green", "remove": "red", "removed": "red",
@@ -23,7 +23,7 @@ _SHOWN_MAX = 200
 """So many lines are shown; ``--json`` has them all."""
 
 
-def planned_lines(changes: Sequence[Planned]) -> list[str]:
+def planned_lines(changes: Sequence[PathDecision]) -> list[str]:
     """``write   src/auth.py   the session changed it``"""
     return _lines([(change.action, change.path, change.why) for change in changes if change.why != AS_IT_WAS])
 
@@ -32,7 +32,7 @@ def outcome_lines(outcomes: Sequence[FileOutcome]) -> list[str]:
     return _lines([(one.did, one.path, one.why) for one in outcomes if one.why != AS_IT_WAS])
 
 
-def tell(done: Rewound) -> None:
+def tell(done: RewindResult) -> None:
     """What became of the files of a workspace."""
     lines = outcome_lines(done.outcomes)
     say(f"in {done.workspace}, {summary(done.outcomes)}{':' if lines else ''}")
@@ -56,7 +56,7 @@ def planned_objects(plan: RewindPlan) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def outcome_objects(done: Rewound) -> list[dict[str, Any]]:
+def outcome_objects(done: RewindResult) -> list[dict[str, Any]]:
     return [{"path": one.path, "did": one.did, "why": one.why} for one in done.outcomes]
 
 

@@ -139,14 +139,14 @@ def _look(store: str, event: str, agent: str, at_ms: int, raw: bytes) -> None:
             project = os.environ.get("CLAUDE_PROJECT_DIR", "")
             with glance.workspace_of(cwd, Path.home(), Path(store), project) as root:
                 head["workspace"] = os.fspath(root.path)
-                glance.spooled(Path(store), root, head, wait_seconds=WAIT_SECONDS)
+                glance.spool_snapshot(Path(store), root, head, wait_seconds=WAIT_SECONDS)
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
     except (GitSessionError, OSError, ValueError, RuntimeError) as error:
         spool.fail(store, f"{event}: {str(error) or type(error).__name__}")
         unlooked = json.dumps({"v": spool.VERSION, **head, "gave_up": str(error)})
         spool.write(store, [unlooked.encode() + b"\n"])
-        if isinstance(error, TimeoutError | glance.TooMuch):
+        if isinstance(error, TimeoutError | glance.TooManyChanges):
             _drain_apart(store)
 
 

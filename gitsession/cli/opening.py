@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from gitsession.api import Session, Store
     from gitsession.index.catalogue import Catalogue, Row
-    from gitsession.index.here import Here
+    from gitsession.index.here import CurrentFolder
     from gitsession.sessions.node import Node
     from gitsession.store.git_store import GitStore
 
@@ -215,11 +215,11 @@ with_app = click.pass_obj
 """Hands a command its ``App``."""
 
 
-def here() -> Here:
+def here() -> CurrentFolder:
     """The folder that the user stands in; nowhere where that is gone."""
-    from gitsession.index.here import Here, everybodys
+    from gitsession.index.here import CurrentFolder, everybodys
 
-    return Here(current_folder(), everybodys(os.path.expanduser("~"), os.environ), _project_here)
+    return CurrentFolder(current_folder(), everybodys(os.path.expanduser("~"), os.environ), _project_here)
 
 
 def _project_here() -> str | None:

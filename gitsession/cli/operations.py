@@ -17,7 +17,7 @@ from gitsession.errors import Refused
 from gitsession.store import refs
 
 if TYPE_CHECKING:
-    from gitsession.checkpoints.rewinding import Rewound
+    from gitsession.checkpoints.rewinding import RewindResult
     from gitsession.sessions.operation_log import Operation
 
 
@@ -80,7 +80,7 @@ def as_line(operation: Operation) -> str:
     return paint(f"{first}{shorten(operation.command, width() - len(first) - len(last))}{last}")
 
 
-def tell_done(schema: str, what: str, done: Rewound, *, as_json: bool) -> None:
+def tell_done(schema: str, what: str, done: RewindResult, *, as_json: bool) -> None:
     """What undo or redo did."""
     operation = done.operation
     assert operation is not None

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from gitsession.cli.output import count
 
 if TYPE_CHECKING:
-    from gitsession.discovery.expiry import Sweep
+    from gitsession.discovery.expiry import ExpiryForecast
     from gitsession.index.catalogue import Catalogue
 
 
-def look(catalogue: Catalogue | None) -> Sweep:
+def look(catalogue: Catalogue | None) -> ExpiryForecast:
     """``catalogue``: of the store; ``None`` where there is none."""
     from gitsession.discovery import expiry as sweep
 
@@ -24,7 +24,7 @@ def look(catalogue: Catalogue | None) -> Sweep:
     return sweep.look(Path.home(), os.environ, time.time_ns() // 1_000_000, is_imported)
 
 
-def words(sweep: Sweep) -> str:
+def words(sweep: ExpiryForecast) -> str:
     from gitsession.discovery.expiry import SOON_DAYS
 
     after = f"Claude Code deletes sessions that nobody wrote to for {count(sweep.days, 'day')}"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gitsession.index.catalogue import Row
     from gitsession.sessions.reconcile import SyncedBranch
     from gitsession.sync.syncing import SyncReport
-    from gitsession.sync.transport import Talk
+    from gitsession.sync.transport import TransportOptions
 
 _SENT = {"new": "sent", "forwarded": "sent"}
 _WORDS = {
@@ -41,12 +41,12 @@ _TITLE = 60
 _COLORS = {"refused": "red", "forked": "yellow", "new": "green"}
 
 
-def talk() -> Talk:
+def talk() -> TransportOptions:
     """git's progress where somebody watches; a question for a password where somebody can answer."""
-    from gitsession.sync.transport import Talk
+    from gitsession.sync.transport import TransportOptions
 
     watched = sys.stderr.isatty()
-    return Talk(Progress() if watched else None, interactive=sys.stdin.isatty())
+    return TransportOptions(Progress() if watched else None, interactive=sys.stdin.isatty())
 
 
 _NO_PROGRESS = re.compile(rb"From |To |Cloning into |fatal: |error: |remote: gitsession: | [ +\-*!=t] ")

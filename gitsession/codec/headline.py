@@ -86,7 +86,7 @@ def _plain(label: str, words: Callable[[Any], str]) -> Callable[[Any], Headline]
 
 
 _MAKERS: dict[type[Entry], Callable[[Any], Headline]] = {
-    kinds.Session: _plain("session", lambda entry: entry.title or entry.cwd or entry.agent),
+    kinds.SessionHeader: _plain("session", lambda entry: entry.title or entry.cwd or entry.agent),
     kinds.Message: _message,
     kinds.ModelChange: _plain("model", lambda entry: f"{entry.provider}/{entry.model}"),
     kinds.ThinkingChange: _plain("thinking", lambda entry: entry.level),

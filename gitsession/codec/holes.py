@@ -25,7 +25,7 @@ WHOLE_BYTES_MAX = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class PayloadSpan:
     """Bytes ``start`` to ``end`` of a whole payload, to be kept elsewhere as ``encoding`` says."""
 
     start: int
@@ -34,7 +34,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredPayload:
     """A payload as it is stored. ``lifted``: what belongs under each digest, with its encoding."""
 
     payload: bytes
@@ -42,7 +42,7 @@ class Stored:
     lifted: tuple[tuple[bytes, Encoding, bytes], ...]
 
 
-class Hidden(NamedTuple):
+class PlaceholderSpan(NamedTuple):
     """A placeholder in a payload with its holes filled: where it begins, its length, and the rule that put it there."""
 
     offset: int
@@ -50,7 +50,7 @@ class Hidden(NamedTuple):
     rule: str
 
 
-def cut(payload: bytes, spans: Iterable[Span], hidden: Iterable[tuple[int, int, str]] = ()) -> Stored:
+def cut(payload: bytes, spans: Iterable[PayloadSpan], hidden: Iterable[tuple[int, int, str]] = ()) -> StoredPayload:
     """``payload`` without ``spans``, which are in order and do not overlap. Raises ``Malformed`` if it is too long.
 
     ``hidden``: the placeholders in it.
@@ -72,9 +72,9 @@ def cut(payload: bytes, spans: Iterable[Span], hidden: Iterable[tuple[int, int, 
         at = span.end
     secrets: list[cbor.Plain] = [[offset, length, None, VAULT, rule] for offset, length, rule in hidden]
     if not table:
-        return Stored(payload, cbor.encode(secrets) if secrets else b"", ())
+        return StoredPayload(payload, cbor.encode(secrets) if secrets else b"", ())
     kept.append(payload[at:])
-    return Stored(b"".join(kept), cbor.encode(table + secrets), tuple(lifted))
+    return StoredPayload(b"".join(kept), cbor.encode(table + secrets), tuple(lifted))
 
 
 def fill(payload: bytes, holes: bytes, fetch: Callable[[bytes, Encoding], bytes]) -> bytes:
@@ -106,15 +106,15 @@ def fill(payload: bytes, holes: bytes, fetch: Callable[[bytes, Encoding], bytes]
 
 def parse(holes: bytes) -> list[tuple[int, int, bytes, Encoding]]:
     """The rows of a table whose content is kept elsewhere. Raises ``Malformed``."""
-    return [row for row in _rows(holes) if isinstance(row, tuple) and not isinstance(row, Hidden)]
+    return [row for row in _rows(holes) if isinstance(row, tuple) and not isinstance(row, PlaceholderSpan)]
 
 
-def hidden(holes: bytes) -> list[Hidden]:
+def hidden(holes: bytes) -> list[PlaceholderSpan]:
     """The placeholders that a table lists, in order; ``holes`` may be empty. Raises ``Malformed``."""
-    return [row for row in _rows(holes) if isinstance(row, Hidden)] if holes else []
+    return [row for row in _rows(holes) if isinstance(row, PlaceholderSpan)] if holes else []
 
 
-def _rows(holes: bytes) -> list[tuple[int, int, bytes, Encoding] | Hidden | None]:
+def _rows(holes: bytes) -> list[tuple[int, int, bytes, Encoding] | PlaceholderSpan | None]:
     """``None`` for a row of what was purged: the bytes in its place stay as they are."""
     table = cbor.decode(holes)
     if type(table) is not list or not table:
@@ -123,7 +123,7 @@ def _rows(holes: bytes) -> list[tuple[int, int, bytes, Encoding] | Hidden | None
     end = 0
     seen = False
     for number, row in enumerate(rows):
-        if isinstance(row, Hidden):
+        if isinstance(row, PlaceholderSpan):
             seen = True
             if row.offset < end:
                 raise Malformed("placeholders out of order", where=f"holes[{number}]")
@@ -133,7 +133,7 @@ def _rows(holes: bytes) -> list[tuple[int, int, bytes, Encoding] | Hidden | None
     return rows
 
 
-def _row(row: cbor.Plain, where: str) -> tuple[int, int, bytes, Encoding] | Hidden | None:
+def _row(row: cbor.Plain, where: str) -> tuple[int, int, bytes, Encoding] | PlaceholderSpan | None:
     if type(row) is not list or len(row) not in (4, 5):
         raise Malformed("expected [offset, length, digest, encoding]", where=where)
     offset, length, digest, encoding, *more = row
@@ -143,7 +143,7 @@ def _row(row: cbor.Plain, where: str) -> tuple[int, int, bytes, Encoding] | Hidd
         rule = more[0] if more else None
         if digest is not None or type(rule) is not str or not rule or len(rule) > RULE_CHARS_MAX or not length:
             raise Malformed("expected [offset, length, null, vault, rule]", where=where)
-        return Hidden(offset, length, rule)
+        return PlaceholderSpan(offset, length, rule)
     if encoding == PURGED and digest is None and not more:
         return None
     if type(digest) is not bytes or len(digest) != HASH_BYTES or more:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gitsession.codec.holes import Span, decode_base64
+from gitsession.codec.holes import PayloadSpan, decode_base64
 
 IMAGE_BYTES_MIN = 1024
 STRING_BYTES_MIN = 65_536
@@ -33,7 +33,7 @@ def holds_image(data: bytes) -> bool:
     return any(mark in data for mark in (*_MAGIC, b"RIFF", b"BM"))
 
 
-def spans_in_json(line: bytes) -> tuple[Span, ...]:
+def spans_in_json(line: bytes) -> tuple[PayloadSpan, ...]:
     """The spans to lift from one line of JSON; it need not parse."""
     if len(line) < IMAGE_BYTES_MIN:
         return ()
@@ -57,7 +57,7 @@ def _literals(pieces: list[bytes]) -> Iterator[tuple[int, int]]:
         at += 1
 
 
-def _span(line: bytes, start: int, end: int) -> Span | None:
+def _span(line: bytes, start: int, end: int) -> PayloadSpan | None:
     if end - start < IMAGE_BYTES_MIN:
         return None
     image_start = start
@@ -67,5 +67,5 @@ def _span(line: bytes, start: int, end: int) -> Span | None:
     if end - image_start >= IMAGE_BYTES_MIN:
         head = decode_base64(line[image_start : image_start + 24])
         if head is not None and is_image(head) and decode_base64(line[image_start:end]) is not None:
-            return Span(image_start, end, "base64")
-    return Span(start, end, "raw") if end - start >= STRING_BYTES_MIN else None
+            return PayloadSpan(image_start, end, "base64")
+    return PayloadSpan(start, end, "raw") if end - start >= STRING_BYTES_MIN else None

@@ -8,11 +8,11 @@ from dataclasses import MISSING
 from typing import Any, NamedTuple
 
 from gitsession.codec import cbor
-from gitsession.codec.holes import Encoding, Span
+from gitsession.codec.holes import Encoding, PayloadSpan
 from gitsession.codec.lift import IMAGE_BYTES_MIN, STRING_BYTES_MIN, holds_image, is_image
 from gitsession.errors import Malformed
 from gitsession.model.blocks import Block, File, Image, OtherBlock, Text, Thinking, ToolCall
-from gitsession.model.entries import KINDS, ROLES, BranchSummary, Compaction, Entry, Message, Unknown
+from gitsession.model.entries import KINDS, ROLES, BranchSummary, Compaction, Entry, Message, UnknownEntry
 
 VERSION = 1
 PAYLOAD_BYTES_MAX = 16 * 1024 * 1024
@@ -31,7 +31,7 @@ def encode(entry: Entry, nonce: bytes) -> bytes:
     if type(entry.at_ms) is not int:
         raise Malformed(f"expected an integer, found {_name_of(entry.at_ms)}", where=f"{entry.kind}.at_ms")
     try:
-        version, kind, body = _unknown_to_plain(entry) if isinstance(entry, Unknown) else _entry_to_plain(entry)
+        version, kind, body = _unknown_to_plain(entry) if isinstance(entry, UnknownEntry) else _entry_to_plain(entry)
     except RecursionError:
         raise Malformed(f"deeper than {cbor.DEPTH_MAX} levels", where=entry.kind) from None
     payload = cbor.encode({"v": version, "kind": kind, "at": entry.at_ms, "body": body, "nonce": nonce})
@@ -43,7 +43,7 @@ def encode(entry: Entry, nonce: bytes) -> bytes:
 def decode(payload: bytes) -> tuple[Entry, bytes]:
     """The entry and the nonce of ``payload``. Raises ``Malformed`` for bytes that do not follow the format.
 
-    A kind, or a version, from later on is ``Unknown``.
+    A kind, or a version, from later on is ``UnknownEntry``.
     """
     if len(payload) > PAYLOAD_BYTES_MAX:
         raise Malformed(f"{len(payload):,} bytes; a payload holds at most {PAYLOAD_BYTES_MAX:,}")
@@ -60,21 +60,21 @@ def decode(payload: bytes) -> tuple[Entry, bytes]:
     if type(nonce) is not bytes or len(nonce) != NONCE_BYTES:
         raise Malformed(f"expected {NONCE_BYTES} bytes", where="nonce")
     if version != VERSION:
-        return Unknown(name=kind, body=body, at_ms=at_ms, version=version), nonce
+        return UnknownEntry(name=kind, body=body, at_ms=at_ms, version=version), nonce
     if kind not in KINDS:
-        return Unknown(name=kind, body=body, at_ms=at_ms), nonce
+        return UnknownEntry(name=kind, body=body, at_ms=at_ms), nonce
     if type(body) is not dict:
         raise Malformed(f"expected a map, found {_name_of(body)}", where=kind)
     return _entry_from_plain(KINDS[kind], body, at_ms), nonce
 
 
-def spans(entry: Entry, payload: bytes) -> tuple[Span, ...]:
+def spans(entry: Entry, payload: bytes) -> tuple[PayloadSpan, ...]:
     """What of ``payload``, the encoding of ``entry``, is kept in blobs of its own. FROZEN under view 1."""
     has_summary = isinstance(entry, Compaction | BranchSummary)
     may_hold_image = b"\x59" in payload and holds_image(payload)  # 0x59: the head of a byte string of 256 B to 64 KiB
     if not has_summary and len(payload) < STRING_BYTES_MIN and not may_hold_image:
         return ()
-    found: list[Span] = []
+    found: list[PayloadSpan] = []
     for way, is_text, start, end in cbor.strings(payload):
         encoding: Encoding
         if way[0] != "body" or start == end:
@@ -87,7 +87,7 @@ def spans(entry: Entry, payload: bytes) -> tuple[Span, ...]:
             encoding = "raw"
         else:
             continue
-        found.append(Span(start, end, encoding))
+        found.append(PayloadSpan(start, end, encoding))
     return tuple(found)
 
 
@@ -110,7 +110,7 @@ def _entry_to_plain(entry: Entry) -> tuple[int, str, cbor.Plain]:
     return VERSION, kind, body
 
 
-def _unknown_to_plain(entry: Unknown) -> tuple[int, str, cbor.Plain]:
+def _unknown_to_plain(entry: UnknownEntry) -> tuple[int, str, cbor.Plain]:
     version = VERSION if entry.version is None else entry.version
     if type(version) is not int or version < VERSION or (version == VERSION and entry.version is not None):
         raise Malformed("expected the number of a later version", where="unknown.version")

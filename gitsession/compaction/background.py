@@ -9,7 +9,7 @@ from threading import Event, Thread
 from gitsession.sessions.node import Node
 
 
-class Background:
+class BackgroundCompaction:
     """A compaction under way. What is appended meanwhile is kept; cancelled or failed, it leaves nothing behind."""
 
     def __init__(self, run: Callable[[Event], Node]) -> None:

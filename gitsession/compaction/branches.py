@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gitsession.compaction.files import NO_FILES, Files, carried_by, touched
+from gitsession.compaction.files import NO_FILES, TouchedFiles, carried_by, touched
 from gitsession.compaction.planning import nothing
 from gitsession.compaction.value import Plan
-from gitsession.context.line import Line
+from gitsession.context.line import ContextHistory
 from gitsession.context.profiles import Profile, total
 from gitsession.context.profiles.showing import show
 from gitsession.context.value import Item
@@ -20,13 +20,15 @@ NEARLY_FULL = 0.9
 NAME = "branch"
 
 
-def leaving(line: Line, to: Line, onto: Node, profile: Profile, *, window: int | None = None) -> Plan:
+def leaving(
+    line: ContextHistory, to: ContextHistory, onto: Node, profile: Profile, *, window: int | None = None
+) -> Plan:
     """What is said on the way from ``line`` to ``onto``, at which ``to`` ends. ``window``: of the model, in tokens."""
     budget = None if window is None else max(window - profile.SETTINGS.reserve, 0)
     return left(NAME, line, profile, since_common(line, to), onto, budget=budget)
 
 
-def since_common(line: Line, to: Line) -> list[Node]:
+def since_common(line: ContextHistory, to: ContextHistory) -> list[Node]:
     """The entries of ``line`` behind the newest that ``to`` has too, the oldest first.
 
     Both are walked in step, so the cost follows what is left and what is gone to, not the history.
@@ -51,7 +53,8 @@ def since_common(line: Line, to: Line) -> list[Node]:
 
 
 def left(
-    strategy: str, line: Line, profile: Profile, nodes: Sequence[Node], onto: Node, *, budget: int | None = None
+    strategy: str, line: ContextHistory, profile: Profile, nodes: Sequence[Node], onto: Node, *,
+    budget: int | None = None
 ) -> Plan:
     """The plan of a summary of ``nodes``, to stand behind ``onto``. Results of tools are left out: calls say enough."""
     taken, visited = _within(line, profile, nodes, budget)
@@ -71,7 +74,9 @@ def left(
     )
 
 
-def _within(line: Line, profile: Profile, nodes: Sequence[Node], budget: int | None) -> tuple[list[Item], list[Item]]:
+def _within(
+    line: ContextHistory, profile: Profile, nodes: Sequence[Node], budget: int | None
+) -> tuple[list[Item], list[Item]]:
     """The newest that fit, and all that were looked at, the one that did not fit included."""
     taken: list[Item] = []
     visited: list[Item] = []
@@ -91,7 +96,7 @@ def _within(line: Line, profile: Profile, nodes: Sequence[Node], budget: int | N
     return taken[::-1], visited[::-1]
 
 
-def _shown(line: Line, node: Node) -> list[Item]:
+def _shown(line: ContextHistory, node: Node) -> list[Item]:
     """What an entry says; a compaction its summary, since what it stands for is not looked at again."""
     if node.kind == Compaction.kind:
         entry = line.entry(node)
@@ -99,7 +104,7 @@ def _shown(line: Line, node: Node) -> list[Item]:
     return show(line, node)
 
 
-def _nested(line: Line, nodes: Sequence[Node]) -> Files:
+def _nested(line: ContextHistory, nodes: Sequence[Node]) -> TouchedFiles:
     """What earlier branch summaries on the way hand on, those outside the budget included."""
     read: set[str] = set()
     modified: set[str] = set()
@@ -108,4 +113,4 @@ def _nested(line: Line, nodes: Sequence[Node]) -> Files:
         files = carried_by(entry) if isinstance(entry, BranchSummary) else NO_FILES
         read.update(files.read)
         modified.update(files.modified)
-    return Files(tuple(sorted(read)), tuple(sorted(modified)))
+    return TouchedFiles(tuple(sorted(read)), tuple(sorted(modified)))

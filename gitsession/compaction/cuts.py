@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from gitsession.compaction.sight import Place
+from gitsession.compaction.sight import ShownEntry
 from gitsession.context.profiles import Profile, total
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message, Reset
 
@@ -19,10 +19,10 @@ class Cut:
     turn: int | None = None
 
 
-Cutter: TypeAlias = Callable[[Sequence[Place], int, Profile], Cut]
+Cutter: TypeAlias = Callable[[Sequence[ShownEntry], int, Profile], Cut]
 
 
-def by_what_is_shown(places: Sequence[Place], keep: int, profile: Profile) -> Cut:
+def by_what_is_shown(places: Sequence[ShownEntry], keep: int, profile: Profile) -> Cut:
     """pi since 0.80.10: the newest entry at which ``keep`` tokens are reached, or the next that can be cut at.
 
     Where none can, since the results of one call are more than that by themselves, the call stays with them.
@@ -43,7 +43,7 @@ def by_what_is_shown(places: Sequence[Place], keep: int, profile: Profile) -> Cu
     return _with_turn(places, first, lambda place: _shows(place, profile.starts_turn))
 
 
-def by_messages(places: Sequence[Place], keep: int, profile: Profile) -> Cut:
+def by_messages(places: Sequence[ShownEntry], keep: int, profile: Profile) -> Cut:
     """pi until 0.80.9: only messages count; what is no message goes with the one behind it, whatever it says.
 
     Where the results of the last call are more than ``keep``, nothing is compacted at all.
@@ -66,7 +66,7 @@ def by_messages(places: Sequence[Place], keep: int, profile: Profile) -> Cut:
     return Cut(first, start)
 
 
-def by_groups(places: Sequence[Place], keep: int, profile: Profile) -> Cut:
+def by_groups(places: Sequence[ShownEntry], keep: int, profile: Profile) -> Cut:
     """omp: as many of the newest as fit into ``keep``, an answer always with its results; the newest in any case."""
     cuts = [at for at, place in enumerate(places) if _shows(place, profile.can_cut)]
     if not cuts:
@@ -83,37 +83,37 @@ def by_groups(places: Sequence[Place], keep: int, profile: Profile) -> Cut:
     return Cut(first, split.turn)
 
 
-def _with_turn(places: Sequence[Place], first: int, starts: Callable[[Place], bool]) -> Cut:
+def _with_turn(places: Sequence[ShownEntry], first: int, starts: Callable[[ShownEntry], bool]) -> Cut:
     return Cut(first) if starts(places[first]) else Cut(first, _last(places, first, starts))
 
 
-def _last(places: Sequence[Place], until: int, fits: Callable[[Place], bool]) -> int | None:
+def _last(places: Sequence[ShownEntry], until: int, fits: Callable[[ShownEntry], bool]) -> int | None:
     return next((at for at in range(until, -1, -1) if fits(places[at])), None)
 
 
-def _is_left_out(places: Sequence[Place], start: int) -> bool:
+def _is_left_out(places: Sequence[ShownEntry], start: int) -> bool:
     """Whether all that follows was tried and taken back by edits, an answer at least: then nothing of it is cut off."""
     rest = places[start:]
     answers = [place for place in rest if place.node.kind == Message.kind and place.node.role == "assistant"]
     return bool(answers) and not any(place.items or place.node.kind == Compaction.kind for place in rest)
 
 
-def _shows(place: Place, fits: Callable[[Entry], bool]) -> bool:
+def _shows(place: ShownEntry, fits: Callable[[Entry], bool]) -> bool:
     return place.node.kind != Compaction.kind and any(fits(item.entry) for item in place.items)
 
 
-def _size(place: Place, profile: Profile) -> int:
+def _size(place: ShownEntry, profile: Profile) -> int:
     return total(profile, place.items)
 
 
-def _is_words(place: Place) -> bool:
+def _is_words(place: ShownEntry) -> bool:
     return place.node.kind in (BranchSummary.kind, CustomMessage.kind)
 
 
-def _is_cut_before_080(place: Place, profile: Profile) -> bool:
+def _is_cut_before_080(place: ShownEntry, profile: Profile) -> bool:
     return _is_words(place) or (place.node.kind == Message.kind and _shows(place, profile.can_cut))
 
 
-def _says(place: Place, *roles: str) -> bool:
+def _says(place: ShownEntry, *roles: str) -> bool:
     said = (item.entry for item in place.items)
     return any(isinstance(entry, Message) and entry.role in roles and "role" not in entry.extra for entry in said)

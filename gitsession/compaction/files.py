@@ -22,17 +22,17 @@ ARGUMENTS = ("path", "file_path", "filePath", "notebook_path")
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
+class TouchedFiles:
     """Paths as the agent named them, sorted; one that was changed is not among those that were only read."""
 
     read: tuple[str, ...] = ()
     modified: tuple[str, ...] = ()
 
 
-NO_FILES = Files()
+NO_FILES = TouchedFiles()
 
 
-def touched(entries: Iterable[Entry], carried: Files = NO_FILES) -> Files:
+def touched(entries: Iterable[Entry], carried: TouchedFiles = NO_FILES) -> TouchedFiles:
     """The files that ``entries`` call tools on, and those ``carried`` from earlier."""
     read, changed = set(map(whole, carried.read)), set(map(whole, carried.modified))
     for entry in entries:
@@ -41,14 +41,14 @@ def touched(entries: Iterable[Entry], carried: Files = NO_FILES) -> Files:
             if path and isinstance(block, ToolCall):
                 read.update([path] if block.name in READS else [])
                 changed.update([path] if block.name in CHANGES else [])
-    return Files(_sorted(read - changed), _sorted(changed))
+    return TouchedFiles(_sorted(read - changed), _sorted(changed))
 
 
-def carried_by(entry: Compaction | BranchSummary | None) -> Files:
+def carried_by(entry: Compaction | BranchSummary | None) -> TouchedFiles:
     """The files that a summary hands on; what an extension wrote into one of its own is not trusted to be such."""
     if entry is None or entry.extra.get("fromHook") or entry.extra.get("fromExtension"):
         return NO_FILES
-    return Files(entry.read_files, entry.modified_files)
+    return TouchedFiles(entry.read_files, entry.modified_files)
 
 
 def path_of(call: ToolCall) -> str:

@@ -9,18 +9,20 @@ from gitsession.codec.sayable import sayable, whole
 from gitsession.compaction.sight import CARRIED
 from gitsession.compaction.summary import name_of, stop_if
 from gitsession.compaction.value import Plan
-from gitsession.compaction.writing import Writing, write
+from gitsession.compaction.writing import SummaryOptions, write
 from gitsession.context import profiles
 from gitsession.context.profiles.showing import keep_system
 from gitsession.errors import LeafMoved, NotFound, Refused, SummaryFailed
 from gitsession.model.entries import SYSTEM, BranchSummary, Compaction, Message, Reset
 from gitsession.sessions import graph
 from gitsession.sessions.node import Node, load
-from gitsession.sessions.session import Session
+from gitsession.sessions.session import StoredSession
 from gitsession.store.interface import ObjectStore
 
 
-def perform(objects: ObjectStore, session: Session, plan: Plan, how: Writing, *, command: str = "") -> Node:
+def perform(
+    objects: ObjectStore, session: StoredSession, plan: Plan, how: SummaryOptions, *, command: str = ""
+) -> Node:
     """Write the summary and append it; the entry that says so.
 
     A summary stays valid where entries arrive while it is written: it goes behind them, and they are kept.
@@ -66,7 +68,7 @@ def tokens_after(plan: Plan, summary: str) -> int:
     return profile.estimate(Compaction(summary=summary)) + profiles.total(profile, (*plan.system, *plan.kept))
 
 
-def _leave(objects: ObjectStore, session: Session, plan: Plan, onto: Node, text: str, command: str) -> Node:
+def _leave(objects: ObjectStore, session: StoredSession, plan: Plan, onto: Node, text: str, command: str) -> Node:
     """The summary of a branch that is left, behind the entry where the work goes on: on its branch, or on a new one."""
     assert plan.leaf is not None
     left = load(objects, plan.leaf)
@@ -90,7 +92,7 @@ def _must_shrink(plan: Plan, tokens: int) -> None:
         )
 
 
-def _still_there(objects: ObjectStore, session: Session, plan: Plan) -> Node:
+def _still_there(objects: ObjectStore, session: StoredSession, plan: Plan) -> Node:
     """The leaf behind which the summary goes. Raises ``Refused`` where it would say what another one says already."""
     leaf = session.leaf
     if leaf is None:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from gitsession.compaction.cuts import Cut
 from gitsession.compaction.files import carried_by, touched
-from gitsession.compaction.sight import Place, Sight, carried, conversation
+from gitsession.compaction.sight import CompactionView, ShownEntry, carried, conversation
 from gitsession.compaction.value import Plan
-from gitsession.context.line import Line
+from gitsession.context.line import ContextHistory
 from gitsession.context.profiles import Profile, total
 
 
-def nothing(strategy: str, line: Line, profile: Profile, why: str) -> Plan:
+def nothing(strategy: str, line: ContextHistory, profile: Profile, why: str) -> Plan:
     return Plan(strategy=strategy, profile=profile.NAME, leaf=line.leaf, nothing=why)
 
 
-def cut_plan(strategy: str, line: Line, profile: Profile, seen: Sight, places: tuple[Place, ...], cut: Cut) -> Plan:
+def cut_plan(
+    strategy: str, line: ContextHistory, profile: Profile, seen: CompactionView, places: tuple[ShownEntry, ...],
+    cut: Cut
+) -> Plan:
     """The plan of a cut: what is before it is summarised, what is behind it stays."""
     end = cut.first_kept if cut.turn is None else cut.turn
     history = conversation(places[:end])

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from gitsession.context.policies import About, Policy
+from gitsession.context.policies import Policy, PolicyInput
 from gitsession.context.profiles.estimates import texts, units
 from gitsession.context.rewriting import cleared
 from gitsession.context.value import Item
@@ -26,7 +26,7 @@ def old_results(
     ``least``: tokens; if fewer would be won, nothing is left out. ``Session.prune(old_results())`` makes it last.
     """
 
-    def policy(items: Sequence[Item], about: About) -> Sequence[Item]:
+    def policy(items: Sequence[Item], about: PolicyInput) -> Sequence[Item]:
         turns = total = won = 0
         going: set[int] = set()
         for at in range(len(items) - 1, -1, -1):

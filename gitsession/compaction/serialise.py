@@ -32,7 +32,7 @@ _ROLES: dict[str, Speaker] = {"user": "user", "custom": "user", "assistant": "as
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class TranscriptItem:
     """One thing that was said. ``name``: of the tool. ``path``: the file that a call names. ``failed``: of a result."""
 
     by: Speaker
@@ -47,7 +47,7 @@ class Said:
         return f"[{_TAGS[self.by]}{named}{failed}]\n{_HEAD.sub(' ', self.text)}"
 
 
-def serialise(entries: Iterable[Entry], *, tokens_max: int | None = None) -> tuple[Said, ...]:
+def serialise(entries: Iterable[Entry], *, tokens_max: int | None = None) -> tuple[TranscriptItem, ...]:
     """What ``entries`` say, in order. With ``tokens_max`` only the newest of it that fits, and a note of what does not.
 
     The newest is always there, cut in its middle where it alone is too long. System messages are no conversation.
@@ -56,7 +56,7 @@ def serialise(entries: Iterable[Entry], *, tokens_max: int | None = None) -> tup
     return tuple(said if tokens_max is None else _newest(said, tokens_max * CHARS_PER_TOKEN))
 
 
-def render(said: Iterable[Said]) -> str:
+def render(said: Iterable[TranscriptItem]) -> str:
     return "\n\n".join(map(str, said))
 
 
@@ -65,8 +65,8 @@ def cut(text: str, chars_max: int) -> str:
     return text if len(text) <= chars_max else f"{text[:chars_max]}\n[... {len(text) - chars_max} more characters]"
 
 
-def _newest(said: Sequence[Said], chars_max: int) -> list[Said]:
-    kept: list[Said] = []
+def _newest(said: Sequence[TranscriptItem], chars_max: int) -> list[TranscriptItem]:
+    kept: list[TranscriptItem] = []
     left = chars_max
     for paragraph in reversed(said):
         size = len(str(paragraph)) + 2
@@ -78,7 +78,7 @@ def _newest(said: Sequence[Said], chars_max: int) -> list[Said]:
         left -= size
     missing = len(said) - len(kept)
     if missing:
-        kept.append(Said("note", f"{missing} earlier messages are not shown here."))
+        kept.append(TranscriptItem("note", f"{missing} earlier messages are not shown here."))
     return kept[::-1]
 
 
@@ -87,29 +87,31 @@ def _without_middle(text: str, chars_max: int) -> str:
     return f"{text[:half]}\n[... {len(text) - 2 * half} characters ...]\n{text[len(text) - half :]}"
 
 
-def _said(entry: Entry) -> Iterable[Said]:
+def _said(entry: Entry) -> Iterable[TranscriptItem]:
     if isinstance(entry, Compaction | BranchSummary):
         if entry.summary.strip():
-            yield Said("summary", entry.summary)
+            yield TranscriptItem("summary", entry.summary)
     elif isinstance(entry, CustomMessage):
         yield from _paragraph("user", _words(entry.content))
     elif isinstance(entry, Message) and entry.role == "shell":
         if not entry.is_excluded:
-            yield Said("shell", cut(f"$ {entry.command or ''}\n{entry.output or ''}".rstrip(), RESULT_CHARS_MAX))
+            yield TranscriptItem(
+                "shell", cut(f"$ {entry.command or ''}\n{entry.output or ''}".rstrip(), RESULT_CHARS_MAX)
+            )
     elif isinstance(entry, Message) and entry.role == "tool":
         text = cut(_words(entry.content), RESULT_CHARS_MAX) or "(no output)"
-        yield Said("result", text, entry.tool_name or "", failed=entry.is_error)
+        yield TranscriptItem("result", text, entry.tool_name or "", failed=entry.is_error)
     elif isinstance(entry, Message) and entry.role in _ROLES:
         yield from _paragraph(_ROLES[entry.role], _words(entry.content))
         for block in entry.content:
             if isinstance(block, ToolCall):
                 arguments = json.dumps(block.arguments, ensure_ascii=False, default=_unsayable)
-                yield Said("call", cut(arguments, RESULT_CHARS_MAX), block.name, _path(block))
+                yield TranscriptItem("call", cut(arguments, RESULT_CHARS_MAX), block.name, _path(block))
 
 
-def _paragraph(by: Speaker, text: str) -> Iterable[Said]:
+def _paragraph(by: Speaker, text: str) -> Iterable[TranscriptItem]:
     if text.strip():
-        yield Said(by, text)
+        yield TranscriptItem(by, text)
 
 
 def _words(blocks: Iterable[object]) -> str:

@@ -7,14 +7,14 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from gitsession.context.line import Line
+from gitsession.context.line import ContextHistory
 from gitsession.context.profiles import Profile
 from gitsession.context.profiles.reach import reach
 from gitsession.context.profiles.showing import changed, changes, show
 from gitsession.context.tokens import tokens
 from gitsession.context.value import Item
 from gitsession.git.types import Oid
-from gitsession.model.entries import Compaction, Fork, Message, Opaque, Reset, Session, Tombstone
+from gitsession.model.entries import Compaction, Fork, Message, Opaque, Reset, SessionHeader, Tombstone
 from gitsession.sessions.indexed_entry import Spot
 from gitsession.sessions.node import Node
 
@@ -24,12 +24,12 @@ UNREADABLE = sys.maxsize
 CARRIED = "carried"
 """Where a compaction of ours says, in ``preserve``, how many before it it carries on."""
 
-_NO_ENTRIES = (Session.kind, Opaque.kind, Fork.kind, Tombstone.kind)
+_NO_ENTRIES = (SessionHeader.kind, Opaque.kind, Fork.kind, Tombstone.kind)
 """What stands on a line of ours and is no entry of an agent's."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ShownEntry:
     """An entry, and what it shows: nothing, one item, or more."""
 
     node: Node
@@ -37,7 +37,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class CompactionView:
     """``places``: what is shown behind the summary of ``previous``, the newest compaction, the oldest first.
 
     ``system``: what the agent was told, all of it in order.
@@ -45,7 +45,7 @@ class Sight:
     """
 
     previous: Compaction | None
-    places: tuple[Place, ...]
+    places: tuple[ShownEntry, ...]
     system: tuple[Item, ...]
     tokens: int
 
@@ -59,7 +59,7 @@ class Sight:
         return conversation(self.places)
 
 
-def sight(line: Line, profile: Profile) -> Sight:
+def sight(line: ContextHistory, profile: Profile) -> CompactionView:
     """What ``profile`` shows of a line, entry by entry."""
     seen = reach(line)
     selection = profile.select(line)
@@ -67,15 +67,15 @@ def sight(line: Line, profile: Profile) -> Sight:
     by_oid = {oid: tuple(items) for oid, items in itertools.groupby(selection.items, lambda item: item.oid)}
     previous = line.entry(seen.compaction) if seen.compaction else None
     kept, after = _entries(seen.kept), _entries(_behind(line, seen.compaction))
-    return Sight(
+    return CompactionView(
         previous if isinstance(previous, Compaction) else None,
-        tuple(Place(node, by_oid.get(node.oid, ())) for node in [*kept, *after]),
+        tuple(ShownEntry(node, by_oid.get(node.oid, ())) for node in [*kept, *after]),
         tuple(item for item in selection.items if is_system(item)),
         count.used,
     )
 
 
-def _behind(line: Line, compaction: Spot | None) -> list[Node]:
+def _behind(line: ContextHistory, compaction: Spot | None) -> list[Node]:
     """Every entry after ``compaction``, or after the newest reset: also those that a context may pass over."""
     found: list[Node] = []
     for node in line.back():
@@ -87,9 +87,9 @@ def _behind(line: Line, compaction: Spot | None) -> list[Node]:
     return found[::-1]
 
 
-def raw(line: Line, nodes: Iterable[Node]) -> tuple[Place, ...]:
+def raw(line: ContextHistory, nodes: Iterable[Node]) -> tuple[ShownEntry, ...]:
     """Entries, each with what it shows by itself: nothing edited, nothing left out."""
-    return tuple(Place(node, tuple(show(line, node))) for node in _entries(nodes))
+    return tuple(ShownEntry(node, tuple(show(line, node))) for node in _entries(nodes))
 
 
 def carried(previous: Compaction | None) -> int:
@@ -105,7 +105,7 @@ def carried(previous: Compaction | None) -> int:
     return min(kept + 1, UNREADABLE) if isinstance(kept, int) and kept >= 0 else 1
 
 
-def originals(line: Line, until: Oid | None) -> tuple[Item, ...]:
+def originals(line: ContextHistory, until: Oid | None) -> tuple[Item, ...]:
     """All that was said before ``until`` (``None``: to the leaf), compacted or not, as edits and prunes left it.
 
     Goes back to the newest reset, or to the root: this is the one thing here whose cost follows the history.
@@ -113,10 +113,10 @@ def originals(line: Line, until: Oid | None) -> tuple[Item, ...]:
     nodes = list(itertools.takewhile(lambda node: node.kind != Reset.kind, line.back()))[::-1]
     how = changes(line, nodes, edits=True)
     nodes = list(itertools.takewhile(lambda node: node.oid != until, nodes))
-    return conversation(Place(node, tuple(changed(show(line, node), node, how))) for node in nodes)
+    return conversation(ShownEntry(node, tuple(changed(show(line, node), node, how))) for node in nodes)
 
 
-def conversation(places: Iterable[Place]) -> tuple[Item, ...]:
+def conversation(places: Iterable[ShownEntry]) -> tuple[Item, ...]:
     """What places show, but for system messages: those are no conversation."""
     return tuple(item for place in places for item in place.items if not is_system(item))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import Any, Literal, Protocol, TypeAlias
 
-from gitsession.compaction.serialise import Said, render
+from gitsession.compaction.serialise import TranscriptItem, render
 from gitsession.errors import SummaryFailed
 from gitsession.model.usage import TOKENS_MAX
 
@@ -25,7 +25,7 @@ class Request:
     ``previous_chars``: of what ``previous`` stands for, where that is at hand; else it counts for itself.
     """
 
-    said: tuple[Said, ...]
+    said: tuple[TranscriptItem, ...]
     kind: Kind = "initial"
     previous: str = ""
     previous_chars: int = 0

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from gitsession.context import profiles
-from gitsession.context.line import Line
+from gitsession.context.line import ContextHistory
 from gitsession.context.value import Context
 from gitsession.model.entries import Compaction, Message
 
@@ -27,12 +27,12 @@ def is_over(context: Context, window: int, *, reserve: int | None = None) -> boo
     return (tokens.counted_here if tokens.stale else tokens.used) > window - stays_free
 
 
-def is_due(context: Context, line: Line, window: int, *, reserve: int | None = None) -> bool:
+def is_due(context: Context, line: ContextHistory, window: int, *, reserve: int | None = None) -> bool:
     """The same, but never without an answer since the last compaction: one that did not help is not done again (K6)."""
     return _has_news(line) and is_over(context, window, reserve=reserve)
 
 
-def _has_news(line: Line) -> bool:
+def _has_news(line: ContextHistory) -> bool:
     for node in line.back():
         if node.kind == Compaction.kind:
             return False

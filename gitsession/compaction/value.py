@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gitsession.compaction.files import NO_FILES, Files
+from gitsession.compaction.files import NO_FILES, TouchedFiles
 from gitsession.context.value import Item
 from gitsession.git.types import Oid
 from gitsession.sessions.node import Node
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Ask:
+class CompactionRequest:
     """What the caller wants. ``keep_tokens``: of the end, as it is; ``None`` is what the agent keeps.
 
     ``at``: the entry from which, or up to which, for the strategies that go by one. ``window``: of the model, in
@@ -50,7 +50,7 @@ class Plan:
     system: tuple[Item, ...] = ()
     quoted: str = ""
     onto: Node | None = None
-    files: Files = NO_FILES
+    files: TouchedFiles = NO_FILES
     tokens_before: int = 0
     replaced: int = 0
     nothing: str = ""

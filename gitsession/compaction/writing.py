@@ -10,7 +10,7 @@ from threading import Event
 
 from gitsession.codec.sayable import whole
 from gitsession.compaction.prompts import with_files, without_files
-from gitsession.compaction.serialise import CHARS_PER_TOKEN, Said, render, serialise
+from gitsession.compaction.serialise import CHARS_PER_TOKEN, TranscriptItem, render, serialise
 from gitsession.compaction.summarizers.extractive import Extractive
 from gitsession.compaction.summary import Kind, Progress, Request, Summarizer, Summary, summarise
 from gitsession.compaction.value import Plan
@@ -31,7 +31,7 @@ BY_RULE = Extractive()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Writing:
+class SummaryOptions:
     """How a summary is to be written; by rule, if nobody says who writes it.
 
     ``focus``: what the user asks to take care of. ``max_tokens``: of the summary.
@@ -48,7 +48,7 @@ class Writing:
     cancelled: Event | None = None
 
 
-def write(plan: Plan, how: Writing) -> Summary:
+def write(plan: Plan, how: SummaryOptions) -> Summary:
     """The whole text of a summary. Raises ``SummaryFailed``; what was cut off is never part of it."""
     usage: Counter[str] = Counter()
     text = without_files(plan.previous)
@@ -74,7 +74,7 @@ def write(plan: Plan, how: Writing) -> Summary:
     return Summary(whole(with_files(words, plan.files.read, plan.files.modified)), usage=dict(usage))
 
 
-def _beginning(said: tuple[Said, ...], how: Writing) -> tuple[str, Counter[str]]:
+def _beginning(said: tuple[TranscriptItem, ...], how: SummaryOptions) -> tuple[str, Counter[str]]:
     """What a turn began with, and what it took to say so."""
     words, usage = render(said), Counter[str]()
     if len(words) <= QUOTED_CHARS_MAX:
@@ -89,21 +89,21 @@ def _beginning(said: tuple[Said, ...], how: Writing) -> tuple[str, Counter[str]]
     return text, usage
 
 
-def _ask(request: Request, how: Writing) -> Summary:
+def _ask(request: Request, how: SummaryOptions) -> Summary:
     answer = summarise(how.summarizer, request, progress=how.progress, cancelled=how.cancelled)
     if answer.truncated:
         raise SummaryFailed("the summary was cut off before its end", hint="give it more room, or keep more as it is")
     return answer
 
 
-def _said(items: Iterable[Item]) -> tuple[Said, ...]:
+def _said(items: Iterable[Item]) -> tuple[TranscriptItem, ...]:
     return serialise(item.entry for item in items)
 
 
-def pieces_of(said: Iterable[Said], tokens_max: int) -> Iterator[tuple[Said, ...]]:
+def pieces_of(said: Iterable[TranscriptItem], tokens_max: int) -> Iterator[tuple[TranscriptItem, ...]]:
     """``said`` in pieces of at most ``tokens_max``: as few as there can be, a paragraph taken apart only if it must."""
     chars_max = tokens_max * CHARS_PER_TOKEN
-    piece: list[Said] = []
+    piece: list[TranscriptItem] = []
     size = 0
     for paragraph in itertools.chain.from_iterable(_parts(paragraph, chars_max) for paragraph in said):
         more = len(str(paragraph))
@@ -116,7 +116,7 @@ def pieces_of(said: Iterable[Said], tokens_max: int) -> Iterator[tuple[Said, ...
         yield tuple(piece)
 
 
-def _parts(paragraph: Said, chars_max: int) -> Iterator[Said]:
+def _parts(paragraph: TranscriptItem, chars_max: int) -> Iterator[TranscriptItem]:
     """``paragraph`` whole, or where it is too long in parts, each under its head, none of which ends in half a pair."""
     if len(str(paragraph)) <= chars_max:
         yield paragraph

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from gitsession.context import profiles
-from gitsession.context.line import Line
-from gitsession.context.policies import About, Policy
+from gitsession.context.line import ContextHistory
+from gitsession.context.policies import Policy, PolicyInput
 from gitsession.context.rewriting import with_blocks
 from gitsession.context.tokens import tokens
 from gitsession.context.value import Context, Item
@@ -18,7 +18,7 @@ from gitsession.redaction.original import OPENS
 
 
 def context(
-    line: Line, profile: str = profiles.DEFAULT, policies: Sequence[Policy] = (), *, window: int | None = None
+    line: ContextHistory, profile: str = profiles.DEFAULT, policies: Sequence[Policy] = (), *, window: int | None = None
 ) -> Context:
     """What the model sees at the end of ``line``, by the rules of ``profile``, one of ``PROFILES``.
 
@@ -29,14 +29,14 @@ def context(
     items, model = selection.items, selection.state.model
     count = tokens(how, items, fresh=selection.fresh, current=selection.current, window=window, model=model)
     for policy in policies:
-        items = tuple(policy(items, About(how, count.used, model)))
+        items = tuple(policy(items, PolicyInput(how, count.used, model)))
         if items != selection.items:  # what a provider counted was another context
             count = tokens(how, items, fresh=len(items), window=window, model=model)
     return Context(how.NAME, items, selection.state, count)
 
 
 def revealed(
-    line: Line, profile: str = profiles.DEFAULT, policies: Sequence[Policy] = (), *, window: int | None = None
+    line: ContextHistory, profile: str = profiles.DEFAULT, policies: Sequence[Policy] = (), *, window: int | None = None
 ) -> Context:
     """``context``, with what this machine knows of what is hidden.
 

@@ -14,21 +14,21 @@ from gitsession.git.types import Oid
 from gitsession.model.entries import Entry, Opaque
 from gitsession.sessions import content
 from gitsession.sessions import history_state as anchors
-from gitsession.sessions.attached_files import Attached
-from gitsession.sessions.history_state import Anchors
-from gitsession.sessions.indexed_entry import Glimpse, Spot
+from gitsession.sessions.attached_files import SessionAttachments
+from gitsession.sessions.history_state import HistoryState
+from gitsession.sessions.indexed_entry import IndexedEntry, Spot
 from gitsession.sessions.node import Node, load, short_id
-from gitsession.sessions.revealed import Shown
+from gitsession.sessions.revealed import RevealedStore
 from gitsession.store.interface import ObjectStore
 
 
-class Known(Protocol):
+class EntryIndex(Protocol):
     """What can be told of entries without a walk: a catalogue, which may know less than all."""
 
-    def anchors(self, oid: Oid) -> Anchors | None:
+    def anchors(self, oid: Oid) -> HistoryState | None:
         """What the line that ends at this entry has said, if that is known."""
 
-    def glimpse(self, oid: Oid, *, goes_on: bool = False) -> Glimpse | None:
+    def glimpse(self, oid: Oid, *, goes_on: bool = False) -> IndexedEntry | None:
         """An entry without its commit, if it is known. ``goes_on``: those above it will be asked for, too."""
 
     def is_there(self, name: str, asked_at: Oid) -> bool:
@@ -36,17 +36,17 @@ class Known(Protocol):
 
 
 class _Nothing:
-    def anchors(self, oid: Oid) -> Anchors | None:
+    def anchors(self, oid: Oid) -> HistoryState | None:
         return None
 
-    def glimpse(self, oid: Oid, *, goes_on: bool = False) -> Glimpse | None:
+    def glimpse(self, oid: Oid, *, goes_on: bool = False) -> IndexedEntry | None:
         return None
 
     def is_there(self, name: str, asked_at: Oid) -> bool:
         return True
 
 
-class Memory:
+class HistoryCache:
     """What lines have read, for the next look at them: an entry never changes, so who asks again pays for what is new.
 
     Holds payloads of up to ``MEMORY_BYTES_MAX`` and what they mean. Over that all is let go. Threads may share it.
@@ -54,7 +54,7 @@ class Memory:
     """
 
     def __init__(self) -> None:
-        self.glimpses: dict[Oid, Glimpse] = {}
+        self.glimpses: dict[Oid, IndexedEntry] = {}
         self.hiding: set[Oid] = set()
         self._entries: dict[Oid, tuple[Entry, bytes]] = {}
         self._bytes = 0
@@ -82,7 +82,7 @@ _ENTRY_BYTES = 1_000
 """What an entry takes beside its payload, about."""
 
 
-class Line:
+class ContextHistory:
     """The entries from ``leaf`` to the root. Nodes and entries are read when asked for, once.
 
     Raises ``MissingObject``, ``Corrupt`` and ``Malformed`` on what is damaged: a context that leaves something out
@@ -95,14 +95,14 @@ class Line:
         self,
         store: ObjectStore,
         leaf: Oid | None,
-        known: Known | None = None,
-        memory: Memory | None = None,
-        attached: Attached | None = None,
+        known: EntryIndex | None = None,
+        memory: HistoryCache | None = None,
+        attached: SessionAttachments | None = None,
     ) -> None:
         self._store = store
         self._attached = attached
         self._known = known or _Nothing()
-        self._memory = memory or Memory()
+        self._memory = memory or HistoryCache()
         self._nodes: dict[Oid, Node] = {}
         self._read: dict[Oid, tuple[Entry, bytes]] = {}
         self.hiding: set[Oid] = set()
@@ -124,7 +124,7 @@ class Line:
             yield seen or self._node(oid)
             oid = self._node(oid).parent if seen is None or seen.above is None else seen.above
 
-    def _glimpse(self, oid: Oid, *, goes_on: bool = False) -> Glimpse | None:
+    def _glimpse(self, oid: Oid, *, goes_on: bool = False) -> IndexedEntry | None:
         found = self._memory.glimpses.get(oid)
         if found is None:
             found = self._known.glimpse(oid, goes_on=goes_on)
@@ -168,7 +168,7 @@ class Line:
 
     def _read_afresh(self, spot: Spot) -> tuple[tuple[Entry, bytes], bool]:
         """The entry and its payload, and whether something of it is hidden."""
-        seen = spot if isinstance(spot, Glimpse) else self._glimpse(spot.oid)
+        seen = spot if isinstance(spot, IndexedEntry) else self._glimpse(spot.oid)
         if seen is not None and seen.payload:
             return content.read_alone(self._store, seen.payload, seen.source.agent if seen.source else None), False
         node = self._node(spot.oid)
@@ -185,20 +185,20 @@ class Line:
         """Whether it is worth walking on from ``before`` to find the entry that answers to ``name``."""
         return self._known.is_there(name, before.oid)
 
-    def shown(self) -> tuple[Line, Shown]:
+    def shown(self) -> tuple[ContextHistory, RevealedStore]:
         """The same line with what is hidden in it, as far as this machine has it; and what was shown so."""
-        store = Shown(self._store)
-        return Line(store, self.leaf, self._known, attached=self._attached), store
+        store = RevealedStore(self._store)
+        return ContextHistory(store, self.leaf, self._known, attached=self._attached), store
 
     @functools.cached_property
-    def anchors(self) -> Anchors:
+    def anchors(self) -> HistoryState:
         """What the line has said, from the nearest entry of which that is known."""
         said = self._known.anchors(self.leaf) if self.leaf else anchors.NOTHING_SAID
         if said is None:
             said = anchors.gather(self.back(), self.entry, self._said_above)
         return said
 
-    def _said_above(self, oid: Oid) -> Anchors | None:
+    def _said_above(self, oid: Oid) -> HistoryState | None:
         return self._known.anchors(oid) if oid != self.leaf else None  # that one was asked already
 
 

@@ -24,7 +24,7 @@ IMAGE = "[image left out]"
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class PolicyInput:
     """What a policy may know of a context: its profile, how many tokens it takes, which model answers."""
 
     profile: Profile
@@ -32,7 +32,7 @@ class About:
     model: str | None
 
 
-Policy: TypeAlias = Callable[[Sequence[Item], About], Sequence[Item]]
+Policy: TypeAlias = Callable[[Sequence[Item], PolicyInput], Sequence[Item]]
 
 
 def clear_tool_uses(
@@ -50,7 +50,7 @@ def clear_tool_uses(
     tokens; if fewer would be won, nothing is left out. ``clear_tool_inputs``: what was asked too, of all tools or some.
     """
 
-    def policy(items: Sequence[Item], about: About) -> Sequence[Item]:
+    def policy(items: Sequence[Item], about: PolicyInput) -> Sequence[Item]:
         uses = [at for at, item in enumerate(items) if isinstance(item.entry, Message) and item.entry.role == "tool"]
         over = about.used > trigger_tokens if trigger_tokens is not None else False
         if trigger_tool_uses is not None:
@@ -76,7 +76,7 @@ def clear_thinking(*, keep: int | Literal["all"] | None = None) -> Policy:
     ``None`` is what the provider does: all stays from Opus 4.5 and Sonnet 4.6 on, the last turn's with other models.
     """
 
-    def policy(items: Sequence[Item], about: About) -> Sequence[Item]:
+    def policy(items: Sequence[Item], about: PolicyInput) -> Sequence[Item]:
         turns = _keeps(about.model) if keep is None else keep
         if turns == "all":
             return items
@@ -103,7 +103,7 @@ def clear_thinking(*, keep: int | Literal["all"] | None = None) -> Policy:
 def drop_images(*, keep: int = 0) -> Policy:
     """Words in place of pictures, but for the last ``keep``."""
 
-    def policy(items: Sequence[Item], about: About) -> Sequence[Item]:
+    def policy(items: Sequence[Item], about: PolicyInput) -> Sequence[Item]:
         left = sum(is_image(block) for item in items for block in item.content) - keep
         found = []
         for item in items:
@@ -124,7 +124,7 @@ def model_facing(*roles: str) -> Policy:
     Where tool results stay out, the calls do too: providers want both or neither.
     """
 
-    def policy(items: Sequence[Item], about: About) -> Sequence[Item]:
+    def policy(items: Sequence[Item], about: PolicyInput) -> Sequence[Item]:
         found = []
         for item in items:
             role = about.profile.llm_role(item.entry)

@@ -24,7 +24,7 @@ TEXT_BYTES_MAX = 1 << 29
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenDatabase:
     """A database as it stood when it was opened. ``format``: that of its agent, ``None`` if no supported one."""
 
     format: Database | None
@@ -52,7 +52,7 @@ def stamp_of(path: Path) -> Stamp:
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[Opened]:
+def opened(path: Path) -> Iterator[OpenDatabase]:
     """The database at ``path``, all of it as it is at one moment, what waits in its write-ahead log included.
 
     Raises ``Unavailable`` where it is locked or cannot be opened, ``Malformed`` where it is damaged.
@@ -70,7 +70,7 @@ def opened(path: Path) -> Iterator[Opened]:
             format = next((each for each in all_with_capability(Database).values() if each.holds(columns)), None)
             allowed = set(format.TABLES) if format is not None else set()
             db.set_authorizer(lambda *asked: _judge(allowed, *asked))
-        yield Opened(format, {table: columns[table] for table in columns if table in allowed}, db)
+        yield OpenDatabase(format, {table: columns[table] for table in columns if table in allowed}, db)
     finally:
         db.close()
 

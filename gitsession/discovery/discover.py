@@ -16,9 +16,9 @@ from pathlib import Path
 
 from gitsession.durable import write_all
 from gitsession.errors import Malformed, NotFound, Unavailable
-from gitsession.formats import FORMATS, Accompanied, Format, InProject, Root, all_with_capability, claimed
+from gitsession.formats import FORMATS, Accompanied, Format, InProject, SearchRoot, all_with_capability, claimed
 from gitsession.formats.base import unsupported
-from gitsession.formats.base.lines import Data, Stored
+from gitsession.formats.base.lines import Data, StoredFile
 
 HEAD_BYTES = 64 * 1024
 FILE_BYTES_MAX = 1 << 30
@@ -58,7 +58,7 @@ def _closed(base: Path, pattern: str) -> Iterator[Path]:
         yield from (folder for folder in folders if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK))
 
 
-def base_of(root: Root, home: Path, environment: Mapping[str, str]) -> Path:
+def base_of(root: SearchRoot, home: Path, environment: Mapping[str, str]) -> Path:
     """The folder that the agent's sessions lie below."""
     moved = environment.get(root.variable) if root.variable else None
     return Path(moved).expanduser() if moved else home / root.home
@@ -133,7 +133,7 @@ def read(path: Path) -> tuple[os.stat_result, bytes]:
         return found, file.read(found.st_size)
 
 
-def stored(path: Path) -> tuple[os.stat_result, Stored]:
+def stored(path: Path) -> tuple[os.stat_result, StoredFile]:
     """The same, in a copy on disk that nobody changes and that goes with the process.
 
     The copy is a file of mode 0600 that no folder lists. Raises as ``read`` does, and ``Unavailable`` where the copy
@@ -150,7 +150,7 @@ def stored(path: Path) -> tuple[os.stat_result, Stored]:
         except OSError as error:
             what = f"cannot copy {path} to {folder}: {error.strerror}"
             raise Unavailable(what, hint="free some space there, or set TMPDIR to another folder") from error
-        return found, Stored(held.read, size)
+        return found, StoredFile(held.read, size)
 
 
 def _folder_of_copies() -> str:

@@ -25,7 +25,7 @@ _DAY_MS = 24 * 60 * 60 * 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep:
+class ExpiryForecast:
     """``files``: how many there are. ``soon``: how many go within ``SOON_DAYS``, ``overdue`` of them at any time now.
 
     ``not_imported``: of ``soon``, those that are not in the store as they are. ``days``: after how many a file goes.
@@ -38,17 +38,17 @@ class Sweep:
     not_imported: int
 
 
-def reckon(files: Iterable[tuple[int, bool]], days: int, now_ms: int) -> Sweep:
+def forecast(files: Iterable[tuple[int, bool]], days: int, now_ms: int) -> ExpiryForecast:
     """``files``: when each was last written, in ms since 1970, and whether it is imported."""
     left = [(written_ms + days * _DAY_MS - now_ms, is_imported) for written_ms, is_imported in files]
     soon = [(left_ms, is_imported) for left_ms, is_imported in left if left_ms <= SOON_DAYS * _DAY_MS]
     overdue = sum(left_ms <= 0 for left_ms, _ in soon)
-    return Sweep(days, len(left), len(soon), overdue, sum(not is_imported for _, is_imported in soon))
+    return ExpiryForecast(days, len(left), len(soon), overdue, sum(not is_imported for _, is_imported in soon))
 
 
 def look(
     home: Path, environment: Mapping[str, str], now_ms: int, is_imported: Callable[[Path, os.stat_result], bool]
-) -> Sweep:
+) -> ExpiryForecast:
     """What Claude Code, the one agent that sweeps, will do to the sessions on this machine."""
     base = discover.base_of(claude.ROOTS[0], home, environment)
     found = []
@@ -63,7 +63,7 @@ def look(
         settings = (base / SETTINGS).read_bytes()
     except OSError:
         settings = b""
-    return reckon(found, days_kept(settings), now_ms)
+    return forecast(found, days_kept(settings), now_ms)
 
 
 def days_kept(settings: bytes) -> int:

@@ -26,7 +26,7 @@ WITHIN = "#"
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class LoadedSession:
     """A session, and what lies beside it: ``attachments`` by name, ``missing`` the names of what is not there."""
 
     source: Source
@@ -35,13 +35,13 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundSession:
     """A session that can be taken. ``place``: what it is called; ``stamp``: how it stood before it was read."""
 
     place: Path
     format: Format
     stamp: Stat
-    take: Callable[[], Taken]
+    take: Callable[[], LoadedSession]
 
 
 def stamp_of(path: Path) -> Stat:
@@ -50,7 +50,7 @@ def stamp_of(path: Path) -> Stat:
     return _stamp_of_folders(path, parts) if parts is not None else databases.stamp_of(path)
 
 
-def at(path: Path, format: Format | None = None, *, final: bool = False) -> Iterator[Found]:
+def at(path: Path, format: Format | None = None, *, final: bool = False) -> Iterator[FoundSession]:
     """The sessions at ``path``, each to be taken before the next is asked for; none, where no agent of ours wrote it.
 
     ``format``: take it as this agent's. Raises ``Malformed``, ``Unavailable`` and ``OSError``.
@@ -70,28 +70,30 @@ def at(path: Path, format: Format | None = None, *, final: bool = False) -> Iter
         return
     parts = _folders_of(path)
     if isinstance(chosen, Scattered) and parts is not None and chosen.is_info(data):
-        yield Found(path, chosen, stamp, lambda: Taken(_take_folders(chosen, data, parts, final=final), {}, []))
+        yield FoundSession(
+            path, chosen, stamp, lambda: LoadedSession(_take_folders(chosen, data, parts, final=final), {}, [])
+        )
         return
 
-    def take() -> Taken:
+    def take() -> LoadedSession:
         kept, missing = discover.attachments(path, data, chosen)
-        return Taken(chosen.split(data, name=discover.name_of(path), final=final), kept, missing)
+        return LoadedSession(chosen.split(data, name=discover.name_of(path), final=final), kept, missing)
 
-    yield Found(path, chosen, found, take)
+    yield FoundSession(path, chosen, found, take)
 
 
-def _in_large_file(path: Path, format: Streamed, *, final: bool) -> Found:
+def _in_large_file(path: Path, format: Streamed, *, final: bool) -> FoundSession:
     """The session of a file that is not held in memory."""
     stamp, data = discover.stored(path)
 
-    def take() -> Taken:
+    def take() -> LoadedSession:
         kept, missing = discover.attachments(path, data, format)
-        return Taken(format.split(data, name=discover.name_of(path), final=final), kept, missing)
+        return LoadedSession(format.split(data, name=discover.name_of(path), final=final), kept, missing)
 
-    return Found(path, format, stamp, take)
+    return FoundSession(path, format, stamp, take)
 
 
-def again(place: Path) -> Iterator[Found]:
+def reopen(place: Path) -> Iterator[FoundSession]:
     """The sessions at a ``place`` that was taken before: all of a file, the one of a database."""
     head, within, _ = os.fspath(place).rpartition(WITHIN)
     if not within or place.exists():
@@ -100,7 +102,7 @@ def again(place: Path) -> Iterator[Found]:
     yield from (found for found in at(Path(head)) if found.place == place)
 
 
-def _in_database(path: Path, format: Format | None, final: bool) -> Iterator[Found]:
+def _in_database(path: Path, format: Format | None, final: bool) -> Iterator[FoundSession]:
     with databases.opened(path) as opened:
         database = opened.format
         if database is None:
@@ -109,10 +111,10 @@ def _in_database(path: Path, format: Format | None, final: bool) -> Iterator[Fou
             return
         for id, stamp in database.listed(opened.ask, opened.columns):
 
-            def take(id: str = id) -> Taken:
-                return Taken(database.session(opened.ask, opened.columns, id, final=final), {}, [])
+            def take(id: str = id) -> LoadedSession:
+                return LoadedSession(database.session(opened.ask, opened.columns, id, final=final), {}, [])
 
-            yield Found(path.with_name(f"{path.name}{WITHIN}{_spelled(id)}"), database, stamp, take)
+            yield FoundSession(path.with_name(f"{path.name}{WITHIN}{_spelled(id)}"), database, stamp, take)
 
 
 def _spelled(id: str) -> str:

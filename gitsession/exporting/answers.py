@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from gitsession.formats import Leaving
+from gitsession.formats import OutgoingEntry
 from gitsession.model.blocks import ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message, Prune, Reset
 from gitsession.model.results import unfold
@@ -22,7 +22,7 @@ from gitsession.model.usage import answer_of
 class AnswerPart(NamedTuple):
     """A part of a conversation. ``of``: the entry that it comes from; ``entry``: what it is now."""
 
-    of: Leaving
+    of: OutgoingEntry
     entry: Entry
 
 
@@ -118,7 +118,7 @@ def _results(pieces: Sequence[AnswerPart]) -> dict[int, list[int]]:
     return found
 
 
-def with_tool_names(entries: Sequence[Leaving], whole: Sequence[Leaving]) -> list[Leaving]:
+def with_tool_names(entries: Sequence[OutgoingEntry], whole: Sequence[OutgoingEntry]) -> list[OutgoingEntry]:
     """Return ``entries`` in which each result names its tool, as some agents ask for and others do not write.
 
     The nearest call above a result with its id tells, else the last one in ``whole``, which has what a compaction hid.
@@ -137,7 +137,7 @@ def with_tool_names(entries: Sequence[Leaving], whole: Sequence[Leaving]) -> lis
     return found
 
 
-def _nearest_call(of: Leaving, id: str, by_key: Mapping[str, Leaving]) -> str | None:
+def _nearest_call(of: OutgoingEntry, id: str, by_key: Mapping[str, OutgoingEntry]) -> str | None:
     """Return the name in the nearest call with this id above an entry. A circle is gone round once."""
     at = by_key.get(of.below or "")
     for _ in by_key:
@@ -148,17 +148,17 @@ def _nearest_call(of: Leaving, id: str, by_key: Mapping[str, Leaving]) -> str | 
     return None
 
 
-def _calls(of: Leaving) -> list[ToolCall]:
+def _calls(of: OutgoingEntry) -> list[ToolCall]:
     entry = of.entry
     return [block for block in entry.content if isinstance(block, ToolCall)] if isinstance(entry, Message) else []
 
 
-def unfolded(entries: Sequence[Leaving], leaf: str | None) -> tuple[tuple[Leaving, ...], str | None]:
+def unfolded(entries: Sequence[OutgoingEntry], leaf: str | None) -> tuple[tuple[OutgoingEntry, ...], str | None]:
     """The same with an entry for each message (``model.results``), and the leaf, as they hang below each other.
 
     Who names such an entry means its first message. An entry that the agent itself wrote is not taken apart.
     """
-    found: list[Leaving] = []
+    found: list[OutgoingEntry] = []
     ends: dict[str, str] = {}
     results: dict[str, str] = {}  # an agent's own name for a result -> its key
     for each in entries:

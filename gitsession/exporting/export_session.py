@@ -13,20 +13,20 @@ from dataclasses import dataclass, field
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import Corrupt, Refused
 from gitsession.exporting import json_lines, markdown
-from gitsession.exporting.gather import Gathered, gather
+from gitsession.exporting.gather import ExportInput, gather
 from gitsession.formats import FORMATS, Accompanied, Continuing, Document, Resumable, with_capability
 from gitsession.formats.base.outgoing import Writer
 from gitsession.formats.base.record import TAIL, WHOLE
 from gitsession.formats.base.uuids import uuid_from
 from gitsession.git.types import Oid
-from gitsession.model.entries import Fork, Session
+from gitsession.model.entries import Fork, SessionHeader
 from gitsession.redaction.original import OPENS
 from gitsession.sessions import facts, graph, session_ids
 from gitsession.sessions.active_branch import active
 from gitsession.sessions.content import payload_of
 from gitsession.sessions.meta import Meta, meta_of
 from gitsession.sessions.node import Node
-from gitsession.sessions.revealed import Shown
+from gitsession.sessions.revealed import RevealedStore
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 
@@ -36,7 +36,7 @@ TO_READ: dict[str, Writer] = {writer.AGENT: writer for writer in (json_lines, ma
 
 
 @dataclass(frozen=True, slots=True)
-class SentOut:
+class ExportResult:
     """``data``: the file. ``left_out``: entries made here that are not in it. ``added``: lines that are written anew.
 
     ``notes``: what ``agent``'s form cannot say as we do, and how often. Of a file that goes on in some folder,
@@ -51,22 +51,22 @@ class SentOut:
     left_out: int = 0
     added: int = 0
     notes: Mapping[str, int] = field(default_factory=dict)
-    session: Session | None = None
+    session: SessionHeader | None = None
     stay: bytes = b""
     hidden: int = 0
     problems: tuple[str, ...] = ()
     place: str = ""
     beside: tuple[tuple[str, bytes], ...] = ()
 
-    def from_store(self, shown: Shown) -> SentOut:
+    def from_store(self, shown: RevealedStore) -> ExportResult:
         """The same, with what ``shown``, which it was read from, has to tell."""
         hidden = min(sum(shown.hidden.values()), self.data.count(OPENS.encode()))  # it may have read more than is in it
         return dataclasses.replace(self, hidden=hidden, problems=tuple(dict.fromkeys(shown.problems.values())))
 
 
-def send(
+def export(
     store: ObjectStore, sid: str, to: str | None = None, at: Node | None = None, cwd: str | None = None
-) -> SentOut:
+) -> ExportResult:
     """The session as a file that ``to`` opens: an agent of ``FORMATS``, by default its own; or one of ``TO_READ``.
 
     Where the agent's file says all there is, it is that file, byte for byte. ``at``: the line that ends in this entry.
@@ -90,14 +90,14 @@ def send(
         id = _id_there(sid, found, began, is_whole=at is None)
         out = dataclasses.replace(out, session=dataclasses.replace(out.session, source_id=id, cwd=cwd))
     if found.is_home and not found.is_news:
-        came = home(store, sid, at)
-        sent = SentOut(agent, came.data, found.left_out, notes=found.notes, place=came.place)
+        came = export_original(store, sid, at)
+        sent = ExportResult(agent, came.data, found.left_out, notes=found.notes, place=came.place)
     else:
         written = FORMATS[agent].write(out)
         kept = sum(entry.line is not None for entry in out.entries) + len(out.head)
         notes = dict(written.notes + Counter(found.notes))
         place = _place(agent, written.data, found.segment)
-        sent = SentOut(agent, written.data, found.left_out, len(written.lines) - kept, notes, place=place)
+        sent = ExportResult(agent, written.data, found.left_out, len(written.lines) - kept, notes, place=place)
     if cwd is None:
         named = _named_at_home(agent, sent.data)
         return dataclasses.replace(sent, notes={**sent.notes, AT_HOME: named}) if named else sent
@@ -122,25 +122,25 @@ def _named_at_home(agent: str, data: bytes) -> int:
     return sum(bool(wanted.home) for wanted in format.beside(data, "")) if format is not None else 0
 
 
-def _to_read(store: ObjectStore, sid: str, writer: Writer, at: Node | None, agent: str) -> SentOut:
+def _to_read(store: ObjectStore, sid: str, writer: Writer, at: Node | None, agent: str) -> ExportResult:
     """The session as ``writer`` tells it; it is named by its agent, and by its id here."""
     found = gather(store, sid, writer, at)
     out = dataclasses.replace(found.out, session=dataclasses.replace(found.out.session, agent=agent))
     written = writer.write(out)
-    return SentOut(writer.AGENT, written.data, found.left_out, len(written.lines), written.notes)
+    return ExportResult(writer.AGENT, written.data, found.left_out, len(written.lines), written.notes)
 
 
-def _id_there(sid: str, found: Gathered, began: Session | Fork | None, *, is_whole: bool) -> str:
+def _id_there(sid: str, found: ExportInput, began: SessionHeader | Fork | None, *, is_whole: bool) -> str:
     """What the agent calls the session: by the id of its own file, or by ours, where the file that it goes on with is
     taken in as this session again; else by one that follows from the entry that it goes on from.
     """
-    is_ours = isinstance(began, Session) and began.source_id is None and not found.is_fork
+    is_ours = isinstance(began, SessionHeader) and began.source_id is None and not found.is_fork
     if is_whole and (found.is_home or is_ours):
         return (began.source_id if began is not None and not found.is_fork else None) or sid
     return uuid_from(sid, found.out.leaf or "")
 
 
-def home(store: ObjectStore, sid: str, at: Node | None = None) -> SentOut:
+def export_original(store: ObjectStore, sid: str, at: Node | None = None) -> ExportResult:
     """The agent's own file, byte for byte. ``at``: the line that ends in this entry, also where it has left the file.
 
     Raises ``Refused`` for a session that no agent's file made, ``Corrupt`` where the file would not be whole.
@@ -149,7 +149,7 @@ def home(store: ObjectStore, sid: str, at: Node | None = None) -> SentOut:
     if tree.damage and at is None:
         raise _damaged(tree)
     start, began = facts.file_start(store, tree, sid)
-    whole = meta_of(store, _home_of(store, sid, began or Session(agent="unknown")))
+    whole = meta_of(store, _home_of(store, sid, began or SessionHeader(agent="unknown")))
     starts = facts.segment_starts(tree, whole.segments)
     leaf = at.oid if at is not None else tree.branches[active(store, sid)] if starts else start
     return _file(store, sid, (tree, start, began), whole, facts.segment_at(tree, starts, leaf), at)
@@ -168,7 +168,7 @@ def is_in_newest(store: ObjectStore, sid: str, leaf: Oid) -> bool:
 
 
 def segment(store: ObjectStore, sid: str, id: str | None) -> bytes:
-    """One of the ``segments`` of a session, byte for byte. Raises as ``home`` does."""
+    """One of the ``segments`` of a session, byte for byte. Raises as ``export_original`` does."""
     tree = graph.tree(store, sid)
     if tree.damage:
         raise _damaged(tree)
@@ -178,14 +178,14 @@ def segment(store: ObjectStore, sid: str, id: str | None) -> bytes:
 def _file(
     store: ObjectStore,
     sid: str,
-    begun: tuple[graph.Tree, Oid, Session | Fork | None],
+    begun: tuple[graph.Tree, Oid, SessionHeader | Fork | None],
     whole: Meta,
     segment: str | None,
     at: Node | None,
-) -> SentOut:
+) -> ExportResult:
     """One of the agent's files of a session, whose ``meta`` is ``whole``; ``at``: only its line that ends there."""
     tree, start, began = begun
-    root = began or Session(agent="unknown")
+    root = began or SessionHeader(agent="unknown")
     meta = whole.of_file(segment)
     starts = facts.segment_starts(tree, whole.segments)
     part = facts.file_part(tree, starts, start, segment)
@@ -221,7 +221,7 @@ def _file(
     if isinstance(format, Document):
         entries = {node.source.line: node for node in found if node.source and not node.is_tombstone}
         stand = {number: node for number, node in headers.items() if number in entries or number in (0, WHOLE, TAIL)}
-        return SentOut(agent, _document(store, format, {**entries, **stand, **taken}), left_out)
+        return ExportResult(agent, _document(store, format, {**entries, **stand, **taken}), left_out)
     payloads = [payload_of(store, lines[number]) for number in sorted(lines)]
     if TAIL in lines and not payloads[-1]:
         payloads.pop()  # it has found its line
@@ -229,7 +229,7 @@ def _file(
     data = between.join(payloads)
     ends_with_newline = meta.source_file.ends_with_newline or at is not None
     data += between if ends_with_newline else b""
-    return SentOut(agent, data, left_out, place=_place(agent, data, segment))
+    return ExportResult(agent, data, left_out, place=_place(agent, data, segment))
 
 
 def _document(store: ObjectStore, format: Document, lines: Mapping[int, Node]) -> bytes:
@@ -249,7 +249,7 @@ def _damaged(tree: graph.Tree) -> Corrupt:
     )
 
 
-def agent_of(store: ObjectStore, sid: str, began: Session | Fork | None) -> str:
+def agent_of(store: ObjectStore, sid: str, began: SessionHeader | Fork | None) -> str:
     """The agent that has a file of this session; where none has, the one it began with. ``began``: what its file or
     its root says.
     """
@@ -267,7 +267,7 @@ def _line(store: ObjectStore, at: Node, starts: Collection[Oid]) -> list[Node]:
     raise Refused("this entry stands in the file of the session that this one was forked from")
 
 
-def _home_of(store: ObjectStore, sid: str, root: Session | Fork) -> str:
+def _home_of(store: ObjectStore, sid: str, root: SessionHeader | Fork) -> str:
     """The session that has the header: this one; for a fork of ours, the one that was imported."""
     is_home = store.ref(refs.meta(sid)) is not None and meta_of(store, sid).newest_lines()
     if root.source_id is None or is_home:

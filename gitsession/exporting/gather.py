@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 from gitsession.codec.digest import to_base64url
 from gitsession.context import profiles
-from gitsession.context.line import Line
+from gitsession.context.line import ContextHistory
 from gitsession.errors import Corrupt
 from gitsession.exporting.answers import unfolded, with_tool_names
-from gitsession.exporting.visible_history import lay_out
-from gitsession.formats import FORMATS, Leaving, Outgoing, Referring, with_capability
+from gitsession.exporting.visible_history import visible_history
+from gitsession.formats import FORMATS, Outgoing, OutgoingEntry, Referring, with_capability
 from gitsession.formats.base.outgoing import Writer
 from gitsession.formats.base.portable import portable
 from gitsession.formats.base.record import TAIL
@@ -27,9 +27,9 @@ from gitsession.model.entries import Entry, Label, Opaque
 from gitsession.sessions import facts, graph
 from gitsession.sessions import marks as rules
 from gitsession.sessions.active_branch import active, derived
-from gitsession.sessions.attached_files import Attached
+from gitsession.sessions.attached_files import SessionAttachments
 from gitsession.sessions.content import begins_fork, entry_of, payload_of
-from gitsession.sessions.marks import Mark
+from gitsession.sessions.marks import SessionMark
 from gitsession.sessions.meta import BELOW, meta_of
 from gitsession.sessions.node import Node, position, short_id
 from gitsession.store.interface import ObjectStore
@@ -38,7 +38,7 @@ NO_IMAGE = "[image: its bytes are not in this store]"
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class ExportInput:
     """``is_home``: whether ``out`` begins with the agent's own file. ``is_news``: whether it says anything more.
 
     ``left_out``: entries made here that have no place in it, because they hang below what the agent has rewritten.
@@ -55,7 +55,7 @@ class Gathered:
     segment: str | None = None
 
 
-def gather(store: ObjectStore, sid: str, format: Writer, at: Node | None = None) -> Gathered:
+def gather(store: ObjectStore, sid: str, format: Writer, at: Node | None = None) -> ExportInput:
     """The session ``sid`` for ``format``; ``at``: only the line that ends there."""
     return _Gatherer(store, sid, format, at).run()
 
@@ -91,20 +91,20 @@ class _Gatherer:
         self.current = [node for node in self._current(line) if not self._is_left_out(node)]
         self.keys = {node.oid: to_base64url(node.chain) for node in self.current}
         self.named = facts.targets(self.tree, self.meta)
-        self.attached = Attached(store, sid, NO_IMAGE)
+        self.attached = SessionAttachments(store, sid, NO_IMAGE)
         self.counts: Counter[str] = Counter()
 
     @property
     def is_home(self) -> bool:
         """Whether the agent has a file of this session: the export then begins with what stands in it."""
         began, agent = self.began, self.format.AGENT
-        imported = isinstance(began, kinds.Session) and began.source_id is not None and began.agent == agent
+        imported = isinstance(began, kinds.SessionHeader) and began.source_id is not None and began.agent == agent
         has_header = any(node.source is not None and node.source.agent == agent for node in self.headers)
         return self.segment is not None or has_header or (imported and self.fork is None)
 
     def _is_left_out(self, node: Node) -> bool:
         """Return whether an entry has no place in the file: it was purged, or is the header of another agent's file."""
-        is_header = node.kind == kinds.Session.kind and node.source is not None
+        is_header = node.kind == kinds.SessionHeader.kind and node.source is not None
         return node.is_tombstone or (is_header and not self.is_home)
 
     def _current(self, line: list[Node]) -> list[Node]:
@@ -123,7 +123,7 @@ class _Gatherer:
             stack += sorted(children, key=lambda child: child.oid not in self.line)
         return found[1:]
 
-    def run(self) -> Gathered:
+    def run(self) -> ExportInput:
         in_file = self._lines_of_the_file() if self.is_home else []
         there = {entry.key for entry in in_file}
         made_here = [self._leaving(node) for node in self.current if self.keys[node.oid] not in there]
@@ -148,7 +148,7 @@ class _Gatherer:
         )
         is_news = bool(made_here or labels or title)
         notes, is_fork = dict.fromkeys(self._notes(is_news), 1) | self.counts, self._is_begun_here()
-        return Gathered(out, self.is_home, is_news, self._left_out(), notes, is_fork, self.segment)
+        return ExportInput(out, self.is_home, is_news, self._left_out(), notes, is_fork, self.segment)
 
     def _is_begun_here(self) -> bool:
         """Return whether the session is a fork made here: one that an agent made has an id of its own."""
@@ -156,22 +156,22 @@ class _Gatherer:
         return isinstance(entry, kinds.Fork) and entry.source_id is None
 
     def _as_seen(
-        self, entries: tuple[Leaving, ...], labels: tuple[Label, ...], leaf: str | None
-    ) -> tuple[tuple[Leaving, ...], tuple[Label, ...], str | None]:
+        self, entries: tuple[OutgoingEntry, ...], labels: tuple[Label, ...], leaf: str | None
+    ) -> tuple[tuple[OutgoingEntry, ...], tuple[Label, ...], str | None]:
         """Return the entries as the source's model sees them, if the target has other rules (``in_sight``)."""
         source, target = profiles.of_agent(self.agent), profiles.of_agent(self.format.AGENT)
         oid = next((oid for oid, key in self.keys.items() if key == leaf), None)
         if self.is_home or source == target or leaf is None or oid is None:
             return entries, labels, leaf
         rules = profiles.profile(source)
-        items = rules.select(Line(self.store, oid, attached=self.attached)).items
+        items = rules.select(ContextHistory(self.store, oid, attached=self.attached)).items
         shown = [(self.keys.get(item.oid, ""), item.entry) for item in items]
-        laid = lay_out(entries, leaf, shown, rules, profiles.profile(target))
+        laid = visible_history(entries, leaf, shown, rules, profiles.profile(target))
         self.counts += laid.notes
         named = [dataclasses.replace(label, target=laid.names.get(label.target, label.target)) for label in labels]
         return laid.entries, tuple(named), laid.leaf
 
-    def _portable(self, each: Leaving) -> Leaving:
+    def _portable(self, each: OutgoingEntry) -> OutgoingEntry:
         """The same in blocks that the agent's messages can hold. What opencode keeps besides them no model sees."""
         entry = each.entry
         if each.line is not None or not isinstance(entry, kinds.Message | kinds.CustomMessage):
@@ -181,7 +181,7 @@ class _Gatherer:
             entry = dataclasses.replace(entry, content=content)
         return dataclasses.replace(each, entry=portable(entry, self.format.AGENT, self.counts))
 
-    def _timed(self, entries: Sequence[Leaving]) -> tuple[Leaving, ...]:
+    def _timed(self, entries: Sequence[OutgoingEntry]) -> tuple[OutgoingEntry, ...]:
         """Entries of agents that keep no times stand where the one before them does: agents list sessions by time."""
         times: dict[str | None, int] = {None: self._session().at_ms}
         found = []
@@ -215,7 +215,7 @@ class _Gatherer:
             return ()
         return ("the file is the agent's own, and its last line, where it goes on, is not on the active branch",)
 
-    def _key_of_leaf(self, entries: Sequence[Leaving]) -> str | None:
+    def _key_of_leaf(self, entries: Sequence[OutgoingEntry]) -> str | None:
         """The leaf, or the nearest before it that goes along; where its line is not in the file, the file's last."""
         known = {entry.key for entry in entries}
         for node in graph.line(self.store, self.leaf.oid):
@@ -227,7 +227,7 @@ class _Gatherer:
 
     # ---- entries
 
-    def _lines_of_the_file(self) -> list[Leaving]:
+    def _lines_of_the_file(self) -> list[OutgoingEntry]:
         """The agent's file as it stands: its own lines, and lines of ours that it has taken in."""
         numbered = {node.source.line: (node, node) for node in self.current if node.source}
         by_chain = {self.keys[node.oid]: node for node in self.current}
@@ -240,13 +240,13 @@ class _Gatherer:
         found = {number: self._leaving(*nodes) for number, nodes in numbered.items()} | names
         return [found[number] for number in sorted(found)]
 
-    def _name(self, node: Node, below: str) -> Leaving:
+    def _name(self, node: Node, below: str) -> OutgoingEntry:
         """A line of ours that names an entry or the leaf, as the agent's file has it."""
         line, id = payload_of(self.store, node), node.source.id if node.source else None
         entry = self._meant(entry_of(self.store, node), node)
-        return Leaving(key=f"line {id}", below=below, entry=entry, line=line, id=id, is_name=True)
+        return OutgoingEntry(key=f"line {id}", below=below, entry=entry, line=line, id=id, is_name=True)
 
-    def _leaving(self, node: Node, kept: Node | None = None) -> Leaving:
+    def _leaving(self, node: Node, kept: Node | None = None) -> OutgoingEntry:
         """``kept``: the commit that holds the line of the agent's file."""
         entry = entry_of(self.store, node)
         if isinstance(entry, Opaque) and not entry.payload and entry.problem:
@@ -255,7 +255,7 @@ class _Gatherer:
         is_theirs = kept.source is not None and kept.source.agent == self.format.AGENT
         if node.source is not None and not is_theirs:
             entry = self._resolved(node, node.source.agent, entry)
-        return Leaving(
+        return OutgoingEntry(
             key=self.keys[node.oid],
             below=self._below(node),
             entry=self._meant(entry, node),
@@ -313,7 +313,7 @@ class _Gatherer:
 
     # ---- names and headers
 
-    def _names(self, entries: Sequence[Leaving]) -> tuple[tuple[Label, ...], kinds.Title | None]:
+    def _names(self, entries: Sequence[OutgoingEntry]) -> tuple[tuple[Label, ...], kinds.Title | None]:
         """Labels and title that whoever reads ``entries`` in order would not find."""
         marks = facts.marks(self.store, self.sid, self.tree, self.meta)
         theirs = [mark for mark in marks if mark.line is not None] if self.is_home else []
@@ -321,12 +321,14 @@ class _Gatherer:
         labels, title = self._labels(entries, ours, marks), rules.title(marks)
         # What is in the file by a line of ours counts as its agent's word: the later line wins.
         said = [(at, each.entry) for at, each in enumerate(entries) if isinstance(each.entry, kinds.Title)]
-        theirs += [Mark("title", each.at_ms, at + 2, b"", "", (each.title or "").strip()) for at, each in said]
+        theirs += [SessionMark("title", each.at_ms, at + 2, b"", "", (each.title or "").strip()) for at, each in said]
         times = [mark.at_ms for mark in ours if mark.what != "label" and (mark.value or None) == title]
         is_news = any(mark.what != "label" for mark in ours) and title != rules.title(theirs)
         return labels, kinds.Title(title=title, at_ms=max(times, default=0)) if is_news else None
 
-    def _labels(self, entries: Iterable[Leaving], ours: list[Mark], marks: list[Mark]) -> tuple[Label, ...]:
+    def _labels(
+        self, entries: Iterable[OutgoingEntry], ours: list[SessionMark], marks: list[SessionMark]
+    ) -> tuple[Label, ...]:
         said: dict[str, str] = {}
         for each in entries:
             if isinstance(each.entry, Label):
@@ -352,7 +354,7 @@ class _Gatherer:
         node = self.meta.headers().get(TAIL)
         return b"" if node is None else payload_of(self.store, node)
 
-    def _session(self) -> kinds.Session:
+    def _session(self) -> kinds.SessionHeader:
         """What a header of ours says: the session's own name here, so that it is known again."""
         header = self.meta.header
         cwd, at_ms = header.cwd if header is not None else None, self.began.at_ms
@@ -360,4 +362,4 @@ class _Gatherer:
             forked = entry_of(self.store, self.fork)
             assert isinstance(forked, kinds.Fork)
             cwd, at_ms = forked.cwd or cwd, forked.at_ms
-        return kinds.Session(agent=self.format.AGENT, source_id=self.sid, cwd=cwd, at_ms=at_ms)
+        return kinds.SessionHeader(agent=self.format.AGENT, source_id=self.sid, cwd=cwd, at_ms=at_ms)

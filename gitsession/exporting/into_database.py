@@ -17,7 +17,7 @@ from gitsession.formats.base.jsonl import parse
 from gitsession.model.entries import Prune
 
 
-class GoneOn(Refused):
+class AgentFileAhead(Refused):
     """The agent has more of the session at ``path`` than was taken in as it."""
 
     def __init__(self, path: Path, message: str) -> None:
@@ -65,8 +65,8 @@ def _session(format: Format, path: Path, id: str) -> Source | None:
         return database.session(opened.ask, opened.columns, id, final=True) if is_there else None
 
 
-def _goes_on(path: Path) -> GoneOn:
-    return GoneOn(path, f"{path} has more of this session than was taken in: it was gone on with")
+def _goes_on(path: Path) -> AgentFileAhead:
+    return AgentFileAhead(path, f"{path} has more of this session than was taken in: it was gone on with")
 
 
 def _is_other(path: Path) -> Refused:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gitsession.formats.base.outgoing import Leaving, Line, Outgoing, Written
+from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, OutgoingLine, WrittenFile
 from gitsession.model.entries import kind_of
 from gitsession.model.plain import plain
 
 AGENT = "jsonl"
 
 
-def write(out: Outgoing) -> Written:
+def write(out: Outgoing) -> WrittenFile:
     """``Writer``: the session, then every entry, parents before children. Nothing is left out."""
     head = {
         "type": "session",
@@ -27,10 +27,12 @@ def write(out: Outgoing) -> Written:
         "leaf": out.leaf,
         "labels": out.all_labels(),
     }
-    return Written((Line(_json(head)), *(Line(_json(_entry(each)), each.key) for each in out.entries)))
+    return WrittenFile(
+        (OutgoingLine(_json(head)), *(OutgoingLine(_json(_entry(each)), each.key) for each in out.entries))
+    )
 
 
-def _entry(each: Leaving) -> dict[str, Any]:
+def _entry(each: OutgoingEntry) -> dict[str, Any]:
     said = {"kind": kind_of(each.entry), "at": each.entry.at_ms, "body": plain(each.entry)}
     return {"type": "entry", "id": each.key, "parent": each.below, "source_id": each.id, **said}
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from gitsession.codec.text import clean
-from gitsession.formats.base.outgoing import Leaving, Line, Outgoing, Written, called
+from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, OutgoingLine, WrittenFile, called
 from gitsession.formats.base.times import to_iso
 from gitsession.model.blocks import Block, File, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import (
@@ -39,7 +39,7 @@ _SPAN = re.compile(r"(?<!`)(`+)(?!`)(.*?)(?<!`)\1(?!`)")
 """A code span within one line."""
 
 
-def write(out: Outgoing) -> Written:
+def write(out: Outgoing) -> WrittenFile:
     """``Writer``: the line to the leaf. ``notes``: what has no words to be read, and other branches."""
     notes: Counter[str] = Counter()
     labels, line = out.all_labels(), _line(out)
@@ -55,13 +55,13 @@ def write(out: Outgoing) -> Written:
         who, *words = said
         paragraphs += [_heading(who, each.entry.at_ms, labels.get(each.key, "")), *filter(None, words)]
     data = "\n\n".join(paragraphs).encode("utf-8", "replace")
-    return Written(tuple(Line(row) for row in data.split(b"\n")), +notes)
+    return WrittenFile(tuple(OutgoingLine(row) for row in data.split(b"\n")), +notes)
 
 
-def _line(out: Outgoing) -> list[Leaving]:
+def _line(out: Outgoing) -> list[OutgoingEntry]:
     """The entries from the root to the leaf."""
     entries = {each.key: each for each in out.entries}
-    found: list[Leaving] = []
+    found: list[OutgoingEntry] = []
     at = entries.get(out.leaf or "")
     while at is not None:
         found.append(at)

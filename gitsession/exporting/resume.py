@@ -20,8 +20,8 @@ from gitsession.codec.digest import to_base64url
 from gitsession.discovery import discover
 from gitsession.errors import Refused
 from gitsession.exporting import export_session, into_database, session_files
-from gitsession.exporting.export_session import SentOut, agent_of, send
-from gitsession.exporting.into_database import GoneOn
+from gitsession.exporting.export_session import ExportResult, agent_of, export
+from gitsession.exporting.into_database import AgentFileAhead
 from gitsession.formats import (
     FORMATS,
     Accompanied,
@@ -32,12 +32,12 @@ from gitsession.formats import (
     all_with_capability,
     with_capability,
 )
-from gitsession.model.entries import Message, Session
+from gitsession.model.entries import Message, SessionHeader
 from gitsession.sessions import facts, graph
 from gitsession.sessions.active_branch import active, derived
-from gitsession.sessions.attached_files import Attached
+from gitsession.sessions.attached_files import SessionAttachments
 from gitsession.sessions.node import Node, load
-from gitsession.sessions.revealed import Shown
+from gitsession.sessions.revealed import RevealedStore
 from gitsession.store.interface import ObjectStore
 
 NOT_HELD = "files that the session names, and neither the agent nor this store has"
@@ -54,7 +54,7 @@ class Resumption:
     ``beside``: files that the session names or goes on from and the agent does not have, to be written beside it.
     """
 
-    sent: SentOut
+    sent: ExportResult
     data: bytes
     id: str
     file: Path
@@ -115,8 +115,8 @@ def plan(
             f"nothing is said in session {sid} as far as this entry: there is nothing to go on with",
             hint="name a later entry: `gitsession log` shows them",
         )
-    shown = Shown(store)  # the agent's own file has it all, and goes on where it left
-    sent = send(shown, sid, agent, _unless_whole(store, sid, at), where.cwd).from_store(shown)
+    shown = RevealedStore(store)  # the agent's own file has it all, and goes on where it left
+    sent = export(shown, sid, agent, _unless_whole(store, sid, at), where.cwd).from_store(shown)
     assert sent.session is not None
     id = format.called(sent.session.source_id or sid)
     unmarked = 0
@@ -124,7 +124,7 @@ def plan(
         file, data, held = _found(format, sent, sent.session, where, environment)
         if isinstance(format, Importing):
             unmarked = into_database.check(format, sent.data, Path(where.home), environment)
-    except GoneOn as error:
+    except AgentFileAhead as error:
         there = find(agent, id) if find is not None else None
         if there in (None, sid):
             raise
@@ -136,7 +136,7 @@ def plan(
         if unmarked:
             sent = replace(sent, notes={**sent.notes, NOT_MARKED: unmarked})
     entry = to_base64url((at or load(store, graph.branches(store, sid)[active(store, sid)])).chain)
-    beside, missing = _beside(format, file, data, Attached(shown, sid), where, environment)
+    beside, missing = _beside(format, file, data, SessionAttachments(shown, sid), where, environment)
     folder = _folder(format, where, environment)
     for base in session_files.bases(shown, agent, data, find) if find is not None else ():
         beside |= _missing(folder, base)
@@ -178,7 +178,8 @@ def _write(file: Path, data: bytes) -> None:
 
 
 def _beside(
-    format: Resumable, file: Path, data: bytes, held: Attached, where: Workspace, environment: Mapping[str, str]
+    format: Resumable, file: Path, data: bytes, held: SessionAttachments, where: Workspace,
+    environment: Mapping[str, str]
 ) -> tuple[dict[Path, bytes], int]:
     """The files to write beside the session's own, by their places, and how many of them the store does not have."""
     found: dict[Path, bytes] = {}
@@ -208,7 +209,7 @@ def _unless_whole(store: ObjectStore, sid: str, at: Node | None) -> Node | None:
 
 
 def _found(
-    format: Resumable, sent: SentOut, header: Session, where: Workspace, environment: Mapping[str, str]
+    format: Resumable, sent: ExportResult, header: SessionHeader, where: Workspace, environment: Mapping[str, str]
 ) -> tuple[Path, bytes, int | None]:
     """The file that goes on, what belongs in it, and how much of that is there. Raises ``Refused``.
 
@@ -290,8 +291,8 @@ def _name(scratch: Path, file: Path) -> None:
         os.rename(scratch, file)
 
 
-def _has_grown(file: Path) -> GoneOn:
-    return GoneOn(file, f"{file} has more in it than was taken in: it was gone on with")
+def _has_grown(file: Path) -> AgentFileAhead:
+    return AgentFileAhead(file, f"{file} has more in it than was taken in: it was gone on with")
 
 
 def _is_other(file: Path) -> Refused:

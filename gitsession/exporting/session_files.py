@@ -42,7 +42,7 @@ class WaitingFile(NamedTuple):
     error: NoBase
 
 
-class Take(Protocol):
+class ImportFile(Protocol):
     """Import the sessions at ``path``: record in an ``ImportQueue`` what was imported and what has to wait."""
 
     def __call__(self, path: Path, format: Format | None = None, *, named: bool = False) -> object: ...
@@ -63,7 +63,7 @@ class ImportQueue:
         self.imported: list[tuple[Path, str]] = []
         self.waiting: list[WaitingFile] = []
 
-    def take_what_waits(self, take: Take, locate: Callable[[WaitingFile], Iterable[Path]] = beside) -> None:
+    def take_what_waits(self, take: ImportFile, locate: Callable[[WaitingFile], Iterable[Path]] = beside) -> None:
         """Import the files that waiting ones go on from, as far as ``locate`` finds them, and then the waiting ones."""
         self._take_bases(take, locate)
         came = {id for _, id in self.imported}
@@ -74,7 +74,7 @@ class ImportQueue:
                 take(each.path, each.format, named=each.named)
             came = {id for _, id in self.imported[before:]}
 
-    def _take_bases(self, take: Take, locate: Callable[[WaitingFile], Iterable[Path]]) -> None:
+    def _take_bases(self, take: ImportFile, locate: Callable[[WaitingFile], Iterable[Path]]) -> None:
         tried = {path for path, _ in self.imported} | {each.path for each in self.waiting}
         at = 0
         while at < len(self.waiting):  # a base may wait for its own

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from gitsession.context.profiles import Profile
 from gitsession.context.value import Shown
 from gitsession.exporting.answers import AnswerPart, grouped
-from gitsession.formats import Leaving
+from gitsession.formats import OutgoingEntry
 from gitsession.formats.base.outgoing import called
 from gitsession.model.blocks import Block, ToolCall
 from gitsession.model.entries import (
@@ -52,21 +52,21 @@ _Placed = tuple[int, Entry]
 
 
 @dataclass(frozen=True, slots=True)
-class Laid:
+class VisibleHistory:
     """Entries as they go along, and the key of the leaf. ``names``: the key that stands for each that is gone.
 
     ``notes``: what is left out, and how often.
     """
 
-    entries: tuple[Leaving, ...]
+    entries: tuple[OutgoingEntry, ...]
     leaf: str | None
     names: Mapping[str, str]
     notes: Counter[str]
 
 
-def lay_out(
-    entries: Sequence[Leaving], leaf: str, shown: Sequence[tuple[str, Shown]], source: Profile, target: Profile
-) -> Laid:
+def visible_history(
+    entries: Sequence[OutgoingEntry], leaf: str, shown: Sequence[tuple[str, Shown]], source: Profile, target: Profile
+) -> VisibleHistory:
     """Return ``entries`` with the line to ``leaf`` as a context shows it.
 
     Args:
@@ -98,13 +98,13 @@ def lay_out(
         _follow(chain, linked, ends, names)
         beside += linked
     found = tuple(_renamed(each, names) for each in _in_order(line, beside))
-    return Laid(found, line[-1].key if line else None, names, notes)
+    return VisibleHistory(found, line[-1].key if line else None, names, notes)
 
 
-def _path(entries: Iterable[Leaving], leaf: str | None) -> list[Leaving]:
+def _path(entries: Iterable[OutgoingEntry], leaf: str | None) -> list[OutgoingEntry]:
     """Return the entries from the first to ``leaf``."""
     by_key = {each.key: each for each in entries}
-    found: list[Leaving] = []
+    found: list[OutgoingEntry] = []
     while leaf is not None and leaf in by_key:
         found.append(by_key.pop(leaf))
         leaf = found[-1].below
@@ -123,7 +123,7 @@ def _goes_along(entry: Shown, source: Profile, target: Profile, notes: Counter[s
     return True
 
 
-def _count_unseen(path: Iterable[Leaving], shown: Sequence[tuple[str, Shown]], notes: Counter[str]) -> None:
+def _count_unseen(path: Iterable[OutgoingEntry], shown: Sequence[tuple[str, Shown]], notes: Counter[str]) -> None:
     """Count entries of which the context shows nothing, and calls that it has left out of others."""
     keys = {key for key, _ in shown}
     blocks = {repr(block) for _, entry in shown for block in _blocks(entry)}
@@ -158,7 +158,7 @@ def _is_result(entry: Entry) -> bool:
 # What the context shows, in place of the entries that it comes from
 
 
-def _laid(path: Sequence[Leaving], shown: Sequence[_Placed]) -> tuple[int, list[AnswerPart]]:
+def _laid(path: Sequence[OutgoingEntry], shown: Sequence[_Placed]) -> tuple[int, list[AnswerPart]]:
     """Return where on ``path`` the part begins that the model sees, and what that part is."""
     base = max((at for at, each in enumerate(path) if isinstance(each.entry, Compaction | Reset)), default=-1)
     if shown and isinstance(path[shown[0][0]].entry, Custom):
@@ -170,7 +170,7 @@ def _laid(path: Sequence[Leaving], shown: Sequence[_Placed]) -> tuple[int, list[
     return (start, in_place) if in_place is not None else _anew(path, base, shown)
 
 
-def _in_place(path: Sequence[Leaving], shown: Sequence[_Placed], start: int) -> list[AnswerPart] | None:
+def _in_place(path: Sequence[OutgoingEntry], shown: Sequence[_Placed], start: int) -> list[AnswerPart] | None:
     """Return the pieces from ``start`` on; ``None`` where the context has another order than the line."""
     by_place: dict[int, list[Entry]] = {}
     before = start
@@ -192,7 +192,9 @@ _GIVES_WAY = (Message, CustomMessage, BranchSummary, Compaction, ContextEdit, Pr
 """Kinds that a model sees, or that change what it sees: the context has done what they say."""
 
 
-def _compacted(path: Sequence[Leaving], base: int, shown: Sequence[_Placed]) -> tuple[int, list[AnswerPart] | None]:
+def _compacted(
+    path: Sequence[OutgoingEntry], base: int, shown: Sequence[_Placed]
+) -> tuple[int, list[AnswerPart] | None]:
     """Case 2; nothing where the context is no summary with what it kept behind it."""
     entry = path[base].entry
     count = next((n for n, (at, _) in enumerate(shown) if at != base), len(shown))
@@ -219,7 +221,7 @@ def _is_summary(shown: Entry, entry: Entry) -> bool:
     return isinstance(shown, Compaction)
 
 
-def _anew(path: Sequence[Leaving], base: int, shown: Sequence[_Placed]) -> tuple[int, list[AnswerPart]]:
+def _anew(path: Sequence[OutgoingEntry], base: int, shown: Sequence[_Placed]) -> tuple[int, list[AnswerPart]]:
     """Case 3."""
     split = next((n for n, (at, _) in enumerate(shown) if at > base), len(shown))
     after = _in_place(path, shown[split:], base + 1) if base >= 0 else None
@@ -240,10 +242,10 @@ def _in_words(entry: Entry) -> Entry:
 # Keys, and what hangs below what
 
 
-def _linked(pieces: Sequence[AnswerPart], below: str | None) -> list[Leaving]:
+def _linked(pieces: Sequence[AnswerPart], below: str | None) -> list[OutgoingEntry]:
     """Return the pieces as entries, each below the one before it. The first of an entry has its key."""
     counts: Counter[str] = Counter()
-    found: list[Leaving] = []
+    found: list[OutgoingEntry] = []
     for of, entry in pieces:
         number = counts[of.key]
         counts[of.key] += 1
@@ -254,7 +256,8 @@ def _linked(pieces: Sequence[AnswerPart], below: str | None) -> list[Leaving]:
 
 
 def _follow(
-    chain: Sequence[Leaving], linked: Sequence[Leaving], ends: dict[str | None, str | None], names: dict[str, str]
+    chain: Sequence[OutgoingEntry], linked: Sequence[OutgoingEntry], ends: dict[str | None, str | None],
+    names: dict[str, str]
 ) -> None:
     """Note for each entry of ``chain`` below what its children hang now, and for those that are gone what they are
     called: as the next one that is there, else as the one before.
@@ -271,10 +274,10 @@ def _follow(
             names[each.key] = named
 
 
-def _chains(entries: Sequence[Leaving]) -> Iterator[list[Leaving]]:
+def _chains(entries: Sequence[OutgoingEntry]) -> Iterator[list[OutgoingEntry]]:
     """Yield the entries in chains, parents before children: a chain ends where ways part."""
     children = Counter(each.below for each in entries)
-    chains: dict[str, list[Leaving]] = {}
+    chains: dict[str, list[OutgoingEntry]] = {}
     for each in entries:
         chain = chains.get(each.below or "") if children[each.below] == 1 else None
         if chain is None:
@@ -284,7 +287,7 @@ def _chains(entries: Sequence[Leaving]) -> Iterator[list[Leaving]]:
     yield from {id(chain): chain for chain in chains.values()}.values()
 
 
-def _renamed(each: Leaving, names: Mapping[str, str]) -> Leaving:
+def _renamed(each: OutgoingEntry, names: Mapping[str, str]) -> OutgoingEntry:
     entry = each.entry
     match entry:
         case Compaction(first_kept=str(key)) if key in names:
@@ -296,12 +299,12 @@ def _renamed(each: Leaving, names: Mapping[str, str]) -> Leaving:
     return dataclasses.replace(each, entry=entry)
 
 
-def _in_order(line: Iterable[Leaving], beside: Iterable[Leaving]) -> Iterator[Leaving]:
+def _in_order(line: Iterable[OutgoingEntry], beside: Iterable[OutgoingEntry]) -> Iterator[OutgoingEntry]:
     """Yield parents before children, and the line last wherever ways part."""
-    below: dict[str | None, list[Leaving]] = {}
+    below: dict[str | None, list[OutgoingEntry]] = {}
     for each in beside:
         below.setdefault(each.below, []).append(each)
-    stack: list[Leaving] = []
+    stack: list[OutgoingEntry] = []
     for at in (None, *line):
         if at is not None:
             yield at

@@ -28,14 +28,37 @@ from gitsession.formats.base.format import (
     Scattered,
     Streamed,
 )
-from gitsession.formats.base.outgoing import Leaving, Outgoing, Written
-from gitsession.formats.base.places import Beside, Root, Workspace
-from gitsession.formats.base.record import Problem, Record, Source
+from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, WrittenFile
+from gitsession.formats.base.places import SearchRoot, Sidecar, Workspace
+from gitsession.formats.base.record import Record, Source, SourceProblem
 
 __all__ = [
-    "FORMATS", "Accompanied", "Beside", "Continuing", "Counting", "Database", "Delegating", "Document", "Format",
-    "Importing", "InProject", "Leaving", "Outgoing", "Problem", "Record", "Referring", "Remembering", "Resumable",
-    "Root", "Scattered", "Source", "Streamed", "Workspace", "Written", "all_with_capability", "claimed",
+    "FORMATS",
+    "Accompanied",
+    "Continuing",
+    "Counting",
+    "Database",
+    "Delegating",
+    "Document",
+    "Format",
+    "Importing",
+    "InProject",
+    "Outgoing",
+    "OutgoingEntry",
+    "Record",
+    "Referring",
+    "Remembering",
+    "Resumable",
+    "Scattered",
+    "SearchRoot",
+    "Sidecar",
+    "Source",
+    "SourceProblem",
+    "Streamed",
+    "Workspace",
+    "WrittenFile",
+    "all_with_capability",
+    "claimed",
     "with_capability",
 ]  # fmt: skip
 

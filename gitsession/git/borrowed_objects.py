@@ -23,7 +23,7 @@ SECONDS_MAX = 120.0
 FAILURES_MAX = 3
 
 
-class Lent:
+class BorrowedObjects:
     """A context. ``folders``: of objects; their own alternates count too."""
 
     def __init__(self, folders: Iterable[Path]) -> None:
@@ -34,7 +34,7 @@ class Lent:
         self._failures = 0
         self._until = time.monotonic() + SECONDS_MAX
 
-    def __enter__(self) -> Lent:
+    def __enter__(self) -> BorrowedObjects:
         return self
 
     def __exit__(

@@ -26,7 +26,7 @@ _AT_ONCE = 512
 """Requests that are written before an answer is read: git has read them all before it answers."""
 
 
-class Head(NamedTuple):
+class ObjectHeader(NamedTuple):
     """What an object is, by its first bytes. ``kind``: ``commit``, ``tree``, ``blob`` or ``tag``."""
 
     kind: str
@@ -54,7 +54,7 @@ class CatFile:
         raw = answers if seconds_left is None else _Awaited(answers, seconds_left)
         self._asked, self._answers = io.BufferedWriter(asked), io.BufferedReader(raw, _BUFFER_BYTES)
 
-    def heads(self, oids: Sequence[Oid]) -> Iterator[Head | None]:
+    def heads(self, oids: Sequence[Oid]) -> Iterator[ObjectHeader | None]:
         """What each is, ``None`` where it is not there. To be read to its end."""
         for requests in _portions(oids):
             answers = self._ask("info", requests)
@@ -126,10 +126,10 @@ def _portions(oids: Sequence[Oid]) -> Iterator[Sequence[Oid]]:
     return (oids[at : at + _AT_ONCE] for at in range(0, len(oids), _AT_ONCE))
 
 
-def _head(line: bytes) -> Head | None:
+def _head(line: bytes) -> ObjectHeader | None:
     words = line.split()
     if len(words) == 3 and words[2].isdigit():
-        return Head(words[1].decode(), int(words[2]))
+        return ObjectHeader(words[1].decode(), int(words[2]))
     if len(words) == 2 and words[1] in (b"missing", b"ambiguous"):
         return None
     raise Unavailable(f"`git cat-file` said {line[:80]!r}")

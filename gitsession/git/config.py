@@ -65,14 +65,14 @@ def settings(text: str) -> dict[str, str]:
     return found
 
 
-class Redaction(NamedTuple):
+class RedactionSettings(NamedTuple):
     """What a store says of secrets: whether they are taken out of what is kept, and a file of the user's own rules."""
 
     is_on: bool
     rules: str
 
 
-def redaction(git_dir: Path) -> Redaction:
+def redaction(git_dir: Path) -> RedactionSettings:
     """``gitsession.redact`` and ``gitsession.rules`` of the store's own configuration; on, and none, if not said.
 
     A path that is not whole begins in the store: whoever writes stands somewhere else each time.
@@ -80,7 +80,7 @@ def redaction(git_dir: Path) -> Redaction:
     said = settings(_text(git_dir / FILE) or "")
     is_on = said.get("gitsession.redact", "true").lower() not in ("false", "no", "off", "0")
     rules = said.get("gitsession.rules", "")
-    return Redaction(is_on, rules and os.path.join(git_dir, os.path.expanduser(rules)))
+    return RedactionSettings(is_on, rules and os.path.join(git_dir, os.path.expanduser(rules)))
 
 
 def said(git_dir: Path, key: str) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from gitsession.errors import GitSessionError, Unavailable
 from gitsession.git import pack_index, process
-from gitsession.git.repository import GitDoor
+from gitsession.git.repository import VerifiedRepository
 
 _PACK_BYTES_MIN = 12 + 20
 _INDEX_BYTES_MIN = 8 + 256 * 4 + 40
@@ -53,7 +53,7 @@ def named(git_dir: Path) -> list[str]:
     """The files that hold objects, name them, or tell where they are, below the store, in order."""
     patterns = ("objects/pack/*.pack", "objects/pack/*.idx", *_DERIVED)
     found = [file for pattern in patterns for file in git_dir.glob(pattern)]
-    loose = [f"objects/{oid[:2]}/{oid[2:]}" for oid in GitDoor(git_dir).loose()]
+    loose = [f"objects/{oid[:2]}/{oid[2:]}" for oid in VerifiedRepository(git_dir).loose()]
     return sorted([*(file.relative_to(git_dir).as_posix() for file in found), *loose])
 
 
@@ -70,7 +70,7 @@ def problem(git_dir: Path, name: str) -> str:
     else:
         what = ""
         try:
-            GitDoor(git_dir).read_loose(name.removeprefix("objects/").replace("/", ""))
+            VerifiedRepository(git_dir).read_loose(name.removeprefix("objects/").replace("/", ""))
         except GitSessionError as error:
             what = str(error)
     return what if file.exists() else ""
@@ -107,7 +107,7 @@ def packs_to_leave(bad: Sequence[BadFile]) -> set[str]:
 def checksum_problem(file: Path) -> str:
     """What is wrong with a file that should end in the SHA-1 of the rest, "" where nothing is."""
     try:
-        return pack_index.checksum_problem(pack_index.File(str(file)))
+        return pack_index.checksum_problem(pack_index.RandomAccessFile(str(file)))
     except OSError as error:
         return f"it cannot be read: {error.strerror}"
 
@@ -158,7 +158,7 @@ def _derived(git_dir: Path, packs: Sequence[BadFile]) -> Iterator[BadFile]:
 
 
 def _loose(git_dir: Path) -> Iterator[BadFile]:
-    door = GitDoor(git_dir)
+    door = VerifiedRepository(git_dir)
     for oid in door.loose():
         try:
             door.read_loose(oid)

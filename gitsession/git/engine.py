@@ -64,7 +64,7 @@ class ObjectReader(Protocol):
     def oids(self) -> Iterator[str]: ...
 
 
-class RefReader(Protocol):
+class RefSource(Protocol):
     """Refs by name; a symbolic one holds ``ref: <name>``."""
 
     def ref(self, name: str) -> str | None: ...
@@ -72,7 +72,7 @@ class RefReader(Protocol):
     def refs(self, prefix: str) -> Mapping[str, str]: ...
 
 
-class Readable(ObjectReader, RefReader, Protocol):
+class Readable(ObjectReader, RefSource, Protocol):
     """Objects and refs."""
 
 
@@ -168,7 +168,7 @@ class _ObjectBackend(pygit2.OdbBackend):
 class _RefBackend(pygit2.RefdbBackend):
     """Refs as a reader has them. libgit2 writes none."""
 
-    def __init__(self, reader: RefReader, head: str) -> None:
+    def __init__(self, reader: RefSource, head: str) -> None:
         super().__init__()
         self._reader, self._head = reader, head
 
@@ -270,7 +270,7 @@ class StoreRepository(pygit2.Repository):
             raise TypeError(f"an iterator of references is needed, not {iterator!r}")
         return super().references_iterator_next(iterator, *kind)
 
-    def _show_refs(self, reader: RefReader, head: str) -> None:
+    def _show_refs(self, reader: RefSource, head: str) -> None:
         refdb, backend = pygit2.Refdb.new(self), _RefBackend(reader, head)
         refdb.set_backend(backend)
         super().set_refdb(refdb)

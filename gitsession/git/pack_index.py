@@ -30,7 +30,7 @@ def identity_of(stat: os.stat_result) -> Identity:
     return stat.st_size, stat.st_mtime_ns, stat.st_ino
 
 
-class File:
+class RandomAccessFile:
     """An open file that is read by offset, and closed when nobody holds it any more. A small one is held in memory."""
 
     __slots__ = ("_blocks", "_data", "_fd", "identity", "size")
@@ -79,7 +79,7 @@ class PackIndex:
 
     def __init__(self, path: str) -> None:
         """Raises ``Corrupt`` for a file that cannot be an index, and ``OSError``."""
-        self._file = File(path, small_bytes=_SMALL_BYTES)
+        self._file = RandomAccessFile(path, small_bytes=_SMALL_BYTES)
         self.identity = self._file.identity
         head = self._file.read(0, _HEAD_BYTES)
         if not head.startswith(MAGIC) or len(head) < _HEAD_BYTES:
@@ -147,7 +147,7 @@ class PackIndex:
         return int.from_bytes(self._file.read(far, 8), "big")
 
 
-def checksum_problem(file: File) -> str:
+def checksum_problem(file: RandomAccessFile) -> str:
     """What is wrong with a file of git's that ends in the SHA-1 of the rest, "" where nothing is. Raises ``OSError``.
 
     Packs, indexes and all that git derives from them end so.

@@ -22,7 +22,7 @@ from typing import Final
 from gitsession.errors import Corrupt, GitSessionError, Unavailable
 from gitsession.git import delta, pack_scan
 from gitsession.git.objects import oid_of
-from gitsession.git.pack_index import File, Identity, PackIndex, identity_of
+from gitsession.git.pack_index import Identity, PackIndex, RandomAccessFile, identity_of
 from gitsession.git.types import Kind, Oid
 
 _KINDS: Final[dict[int, Kind]] = {1: "commit", 2: "tree", 3: "blob"}
@@ -50,7 +50,7 @@ class Packs:
         self._directory = f"{object_dir}/pack"
         self._bytes_max = object_bytes_max
         self._indexes: dict[str, PackIndex] = {}
-        self._bodies: OrderedDict[str, File] = OrderedDict()
+        self._bodies: OrderedDict[str, RandomAccessFile] = OrderedDict()
         self._bases: OrderedDict[tuple[str, int], _Base] = OrderedDict()
         self._bases_bytes = 0
         self.refresh()
@@ -194,7 +194,7 @@ class Packs:
             self._remember(name, place, (number, data))
         return number, data
 
-    def _raw(self, name: str, file: File, offset: int, oid: Oid) -> tuple[int, bytes, int | None]:
+    def _raw(self, name: str, file: RandomAccessFile, offset: int, oid: Oid) -> tuple[int, bytes, int | None]:
         """Type, inflated bytes, and for a delta the offset of what it is made against."""
         where = f"object {oid} is damaged in {_body(name)} at {offset}"
         head = file.read_among(offset, _HEAD_BYTES)
@@ -230,10 +230,10 @@ class Packs:
 
     # -- what is open and what is remembered
 
-    def _open(self, name: str) -> File:
+    def _open(self, name: str) -> RandomAccessFile:
         file = self._bodies.get(name)
         if file is None:
-            file = self._bodies[name] = File(f"{self._directory}/{_body(name)}")
+            file = self._bodies[name] = RandomAccessFile(f"{self._directory}/{_body(name)}")
             while len(self._bodies) > _OPEN_MAX:
                 self._bodies.popitem(last=False)  # closed when no thread reads from it any more
         return file
@@ -302,7 +302,7 @@ def _offset_back(head: bytes, at: int) -> tuple[int, int]:
     return distance, at
 
 
-def _inflate(file: File, at: int, size: int) -> bytes:
+def _inflate(file: RandomAccessFile, at: int, size: int) -> bytes:
     """Exactly ``size`` bytes, inflated: a stream that goes on after that, or ends before, is none."""
     unpacker = zlib.decompressobj()
     raw = file.read_among(at, min(size + (size >> 8) + 64, _CHUNK_BYTES))

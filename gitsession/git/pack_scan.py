@@ -13,7 +13,7 @@ from typing import Final
 
 from gitsession.errors import GitSessionError
 from gitsession.git import delta
-from gitsession.git.pack_index import File
+from gitsession.git.pack_index import RandomAccessFile
 from gitsession.git.types import Kind, Oid
 
 COMMIT: Final = 1
@@ -29,7 +29,8 @@ Base = tuple[int, bytes]
 
 
 def read(
-    file: File, places: Sequence[tuple[int, bytes]], base_at: Callable[[int], Base], bytes_max: int, only: int = 0
+    file: RandomAccessFile, places: Sequence[tuple[int, bytes]], base_at: Callable[[int], Base], bytes_max: int,
+    only: int = 0
 ) -> Iterator[tuple[Oid, Kind, bytes]]:
     """The objects at ``places``, which are sorted: where each begins, and the 20 bytes of its name.
 

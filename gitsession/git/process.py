@@ -54,11 +54,11 @@ QUARANTINE = ("GIT_QUARANTINE_PATH", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJE
 """What git tells its hook `pre-receive`: where the objects lie that were pushed and are not taken in yet."""
 
 
-class Blocked(Unavailable):
+class BlockedRead(Unavailable):
     """A pipe or a device stands where git reads a file, and git waits for it."""
 
 
-class Answer(NamedTuple):
+class ProcessResult(NamedTuple):
     code: int
     out: bytes
     warnings: bytes
@@ -86,13 +86,13 @@ def run(
     worktree: Worktree | None = None,
     variables: Mapping[str, str] | None = None,
     obstacle: Callable[[], str] | None = None,
-) -> Answer:
+) -> ProcessResult:
     """Run git and wait. Raises ``Unavailable``: no git, too slow, or an exit code that is not in ``accept``.
 
     ``variables``: what of git's own the child gets besides; nothing of it is taken from the environment.
     ``obstacle``: called once if git runs long; returns the path of a file that git waits for, or "".
 
-    Raises ``Blocked`` if that, or a file of a configuration, is a pipe or a device.
+    Raises ``BlockedRead`` if that, or a file of a configuration, is a pipe or a device.
     """
     import subprocess  # slow to load, and a program that only reads never gets here
 
@@ -124,7 +124,7 @@ def run(
         raise Unavailable("git is not on the PATH", hint="install git 2.39 or later") from None
     except subprocess.TimeoutExpired:
         raise Unavailable(f"`git {verb}` did not end within {timeout_seconds:g} s") from None
-    answer = Answer(child.returncode, out, err)
+    answer = ProcessResult(child.returncode, out, err)
     if answer.code not in accept:
         raise Unavailable(f"`git {verb}` ended with {answer.code}: {answer.err[-500:] or 'no message'}")
     return answer
@@ -150,7 +150,7 @@ def _communicate(
         late.cancel()
     if found:
         told = f"cannot run git: {found[0]} is a pipe or a device, which git waits for"
-        raise Blocked(told, hint="replace it by a file, or remove it from the configuration of git")
+        raise BlockedRead(told, hint="replace it by a file, or remove it from the configuration of git")
     return answer
 
 
@@ -224,7 +224,7 @@ def talk(
     told: Told | None = None,
     interactive: bool = False,
     timeout_seconds: float = 6 * 3600.0,
-) -> Answer:
+) -> ProcessResult:
     """Run git to talk to another repository, by the user's own configuration; whatever it ends with.
 
     ``told``: gets what git says meanwhile. ``interactive``: somebody is there to be asked for a password; else git and
@@ -269,7 +269,7 @@ def talk(
             raise
         finally:
             late.cancel()
-    return Answer(code, out, b"".join(said))
+    return ProcessResult(code, out, b"".join(said))
 
 
 def _pass_on(source: int, told: Told | None, said: list[bytes]) -> None:
@@ -335,10 +335,10 @@ def excludes_file(git_dir: Path | None) -> str:
 
 
 def _config(git_dir: Path | None, *words: str) -> bytes:
-    """Return what `git config` answers by the user's configuration; nothing without git. Raises ``Blocked``."""
+    """Return what `git config` answers by the user's configuration; nothing without git. Raises ``BlockedRead``."""
     try:
         return run(git_dir, "config", "--includes", *words, accept=range(256), user_config=True).out
-    except Blocked:
+    except BlockedRead:
         raise
     except Unavailable:
         return b""

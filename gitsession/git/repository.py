@@ -32,7 +32,7 @@ _OID = re.compile(r"[0-9a-f]{40}")
 _FOLDER, _REST = re.compile(r"[0-9a-f]{2}"), re.compile(r"[0-9a-f]{38}")
 
 
-class GitDoor:
+class VerifiedRepository:
     """Objects and refs of the bare repository at ``git_dir``, read only. Safe to share between threads."""
 
     def __init__(self, git_dir: Path, *, object_bytes_max: int = OBJECT_BYTES_MAX) -> None:

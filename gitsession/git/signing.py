@@ -46,7 +46,7 @@ class Signature(NamedTuple):
     armoured: bytes
 
 
-class Verdict(NamedTuple):
+class SignatureStatus(NamedTuple):
     """``by``: who signed, as the list of signers, the key ring or the signature itself names them."""
 
     state: State
@@ -103,7 +103,7 @@ class Signing:
             raise _refused("ssh-keygen", err)
         return out
 
-    def check(self, text: bytes, signature: Signature, at_seconds: int) -> Verdict:
+    def check(self, text: bytes, signature: Signature, at_seconds: int) -> SignatureStatus:
         """Who signed ``text``. ``at_seconds``: when they say they did, for keys that are good for a time."""
         with _as_file(signature.armoured) as held:
             try:
@@ -113,32 +113,32 @@ class Signing:
                     return self._check_by_gpg(text, held)
             except Unavailable:
                 pass
-        return Verdict("unchecked")
+        return SignatureStatus("unchecked")
 
-    def _check_by_ssh(self, text: bytes, held: str, at_seconds: int) -> Verdict:
+    def _check_by_ssh(self, text: bytes, held: str, at_seconds: int) -> SignatureStatus:
         base = [self.ssh_program, "-Y"]
         code, out, _ = _run([*base, "check-novalidate", "-n", NAMESPACE, "-s", held], text, _CHECK_SECONDS)
         if code:
-            return Verdict("bad")
+            return SignatureStatus("bad")
         key = _fingerprint(out)
         if not os.path.isfile(self.allowed_signers):
-            return Verdict("unchecked", key)
+            return SignatureStatus("unchecked", key)
         when = f"-Overify-time={_utc(at_seconds)}"
         lists = ["-f", self.allowed_signers]
         code, out, _ = _run([*base, "find-principals", *lists, "-s", held, when], b"", _CHECK_SECONDS)
         names = out.decode("utf-8", "replace").splitlines()
         if code or not names:
-            return Verdict("unknown", key)
+            return SignatureStatus("unknown", key)
         revoked = ["-r", self.revoked_keys] if self.revoked_keys else []
         words = [*base, "verify", *lists, "-I", names[0], "-n", NAMESPACE, "-s", held, when]
         code, *_ = _run([*words, *revoked], text, _CHECK_SECONDS)
         if not code:
-            return Verdict("good", names[0])
+            return SignatureStatus("good", names[0])
         if revoked and not _run(words, text, _CHECK_SECONDS)[0]:
-            return Verdict("revoked", names[0])
-        return Verdict("unknown", key)  # known, and not for our namespace, or not at that time
+            return SignatureStatus("revoked", names[0])
+        return SignatureStatus("unknown", key)  # known, and not for our namespace, or not at that time
 
-    def _check_by_gpg(self, text: bytes, held: str) -> Verdict:
+    def _check_by_gpg(self, text: bytes, held: str) -> SignatureStatus:
         words = [self.gpg_program, "--status-fd=1", "--batch", "--no-tty", "--verify", held, "-"]
         _, out, _ = _run(words, text, _CHECK_SECONDS)
         told: dict[str, str] = {}
@@ -148,11 +148,11 @@ class Signing:
         for word, state in _GPG_STATES.items():
             if word in told:
                 key, _, name = told[word].partition(" ")
-                return Verdict(state, key if word == "ERRSIG" else name)
+                return SignatureStatus(state, key if word == "ERRSIG" else name)
         if "GOODSIG" not in told or "VALIDSIG" not in told:
-            return Verdict("bad")
+            return SignatureStatus("bad")
         is_trusted = any(word in told for word in _TRUSTED)
-        return Verdict("good" if is_trusted else "untrusted", told["GOODSIG"].partition(" ")[2])
+        return SignatureStatus("good" if is_trusted else "untrusted", told["GOODSIG"].partition(" ")[2])
 
 
 def _run(words: Sequence[str], stdin: bytes, seconds: float) -> tuple[int, bytes, bytes]:

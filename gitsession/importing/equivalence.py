@@ -19,7 +19,7 @@ from gitsession.sessions.node import Node
 from gitsession.store.interface import ObjectStore
 
 
-class Alike:
+class EquivalentEntries:
     """What ``nodes``, imported entries of one session, say."""
 
     def __init__(self, store: ObjectStore, nodes: Iterable[Node]) -> None:

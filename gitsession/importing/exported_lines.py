@@ -16,13 +16,13 @@ from gitsession.formats import Format, Record
 from gitsession.formats.base import jsonl
 from gitsession.formats.base.groups import spoken
 from gitsession.importing.equivalence import says
-from gitsession.model.entries import Session
+from gitsession.model.entries import SessionHeader
 from gitsession.sessions import graph, session_ids
 from gitsession.sessions.content import begins_fork, entry_of
 from gitsession.sessions.graph import Tree
 from gitsession.sessions.meta import BELOW, Meta
 from gitsession.sessions.node import Node
-from gitsession.sessions.revealed import Shown
+from gitsession.sessions.revealed import RevealedStore
 from gitsession.store.interface import ObjectStore
 
 
@@ -37,13 +37,13 @@ def tree_of_ours(store: ObjectStore, sid: str) -> Tree | None:
     if tree.damage:
         raise Corrupt(f"session {sid} is damaged here", hint="`gitsession repair` mends it")
     began = entry_of(store, tree.nodes[tree.children[None][0]])
-    if not isinstance(began, Session) or began.source_id is not None:
+    if not isinstance(began, SessionHeader) or began.source_id is not None:
         return None
     return None if any(begins_fork(store, node, sid) for node in tree.nodes.values()) else tree
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ExportedLine:
     """A line of ours in the agent's file. ``node``: the entry that what hangs below the line hangs below.
 
     ``place``: how ``SourceFile.ours`` says it.
@@ -54,7 +54,7 @@ class Taken:
     place: str
 
 
-class OwnLines:
+class ExportedLineFinder:
     """The lines of ours in a file of ``format``, of the session ``sid``, which has ``tree`` and ``meta``."""
 
     def __init__(self, store: ObjectStore, sid: str, format: Format, tree: Tree, meta: Meta) -> None:
@@ -68,7 +68,7 @@ class OwnLines:
         pending = (key for key, node in self._nodes.items() if node.source is None and node.oid not in roots)
         self._may_be_new = any(mark.line is None for mark in meta.marks) or any(key not in known for key in pending)
 
-    def find(self, record: Record, parent: Node) -> Taken | None:
+    def find(self, record: Record, parent: Node) -> ExportedLine | None:
         """What ``record``, which hangs below ``parent`` in the file, is of ours; ``None`` where it is the agent's."""
         if record.source_id is None:
             return None
@@ -84,7 +84,7 @@ class OwnLines:
         if node is None:
             return None
         place = BELOW + to_base64url(parent.chain) if key.startswith(BELOW) else key
-        return Taken(record, node, f"{record.line}:{place}")
+        return ExportedLine(record, node, f"{record.line}:{place}")
 
     def _is_one(self, record: Record, written: tuple[bytes, str | None]) -> bool:
         """Whether a record is a line of ours, in which secrets may be hidden here and not there."""
@@ -95,7 +95,7 @@ class OwnLines:
     @functools.cached_property
     def _written(self) -> dict[str, tuple[bytes, str | None]]:
         """What we would write into the file today, by id: the line, and the key of its entry (none for a name)."""
-        out = gather(Shown(self._store), self._sid, self._format).out
+        out = gather(RevealedStore(self._store), self._sid, self._format).out
         theirs = {entry.id for entry in out.entries if entry.line is not None}
         lines = self._format.write(out).lines
         return {line.id: (line.data, line.key) for line in lines if line.id is not None and line.id not in theirs}

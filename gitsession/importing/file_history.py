@@ -22,20 +22,27 @@ from gitsession.codec.payload import NONCE_BYTES
 from gitsession.codec.sayable import sayable
 from gitsession.discovery import discover
 from gitsession.formats import Format, Remembering, Source
-from gitsession.formats.base.histories import Copy, Edited, Noted, Ran, Seen, Told
-from gitsession.git.borrowed_objects import Lent
+from gitsession.formats.base.histories import (
+    RecordedBackup,
+    RecordedChange,
+    RecordedCopy,
+    RecordedEdit,
+    RecordedReplacement,
+    RecordedRun,
+)
+from gitsession.git.borrowed_objects import BorrowedObjects
 from gitsession.git.types import Oid
 from gitsession.importing.recorded_paths import EXECUTABLE, PLAIN, Contents, within
-from gitsession.importing.recorded_step import Step
+from gitsession.importing.recorded_step import RecordedStep
 from gitsession.importing.recorded_trees import Trees
-from gitsession.model.entries import Checkpoint, Session
+from gitsession.model.entries import Checkpoint, SessionHeader
 from gitsession.sessions import graph
 from gitsession.sessions.node import Node
 from gitsession.sessions.root import beginning
 from gitsession.store.interface import ObjectStore
 from gitsession.workspace import trees
 from gitsession.workspace.read_file import USUAL
-from gitsession.workspace.trees import File, State
+from gitsession.workspace.trees import State, TreeEntry
 
 
 def keep(store: ObjectStore, format: Format, source: Source, place: Path, sid: str) -> int:
@@ -56,7 +63,7 @@ def keep(store: ObjectStore, format: Format, source: Source, place: Path, sid: s
     newest = history.newest(store, sid)
     if newest is not None and newest.entry.reason != format.RECORDED:
         return 0
-    with Lent(folders) as lent:
+    with BorrowedObjects(folders) as lent:
         replay = _Replay(store, sid, posixpath.normpath(cwd), folders[0], lent, format.RECORDED, newest)
         return replay.run(format.noted(source))
 
@@ -64,7 +71,7 @@ def keep(store: ObjectStore, format: Format, source: Source, place: Path, sid: s
 def _cwd(format: Format, source: Source) -> str | None:
     """The session's folder: by what it is said to be, else by its file's own header."""
     said = [source.header, *(format.read(record.payload) for record in source.meta)]
-    return next((header.cwd for header in said if isinstance(header, Session) and header.cwd), None)
+    return next((header.cwd for header in said if isinstance(header, SessionHeader) and header.cwd), None)
 
 
 @dataclass
@@ -73,14 +80,14 @@ class _Copies:
 
     folder: Path
     contents: Contents
-    seen: dict[str, File | str] = field(default_factory=dict)
+    seen: dict[str, TreeEntry | str] = field(default_factory=dict)
 
-    def __getitem__(self, name: str) -> File | str:
+    def __getitem__(self, name: str) -> TreeEntry | str:
         if name not in self.seen:
             self.seen[name] = self._read(name)
         return self.seen[name]
 
-    def _read(self, name: str) -> File | str:
+    def _read(self, name: str) -> TreeEntry | str:
         try:
             fd = os.open(self.folder / name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
@@ -103,7 +110,8 @@ class _Replay:
     """``newest``: where the line ends. What was recorded up to its time is there already."""
 
     def __init__(
-        self, store: ObjectStore, sid: str, cwd: str, folder: Path, lent: Lent, reason: str, newest: Point | None
+        self, store: ObjectStore, sid: str, cwd: str, folder: Path, lent: BorrowedObjects, reason: str,
+        newest: Point | None
     ) -> None:
         self._store, self._sid, self._cwd, self._reason, self._newest = store, sid, cwd, reason, newest
         self._contents = Contents(store)
@@ -113,14 +121,14 @@ class _Replay:
         self._at_ms = 0
         self._added = 0
 
-    def run(self, noted: Iterable[Noted]) -> int:
+    def run(self, noted: Iterable[RecordedChange]) -> int:
         there = self._newest.entry.at_ms if self._newest is not None else -1
         for each in noted:
             self._at_ms = max(each.at_ms or 0, self._at_ms + 2)  # an order that the clock tells too
             self._named += [] if each.entry is None else [each.entry]
-            if isinstance(each, Seen) and self._at_ms > there:
+            if isinstance(each, RecordedBackup) and self._at_ms > there:
                 self._seen(each)
-            elif not isinstance(each, Seen) and self._at_ms + 1 > there:
+            elif not isinstance(each, RecordedBackup) and self._at_ms + 1 > there:
                 self._changed(each)
         return self._added
 
@@ -139,8 +147,8 @@ class _Replay:
         """The entry that was named last, of those that there are."""
         return next((self._entries[name] for name in reversed(self._named) if name in self._entries), None)
 
-    def _changed(self, each: Edited | Told | Ran) -> None:
-        if isinstance(each, Ran):
+    def _changed(self, each: RecordedEdit | RecordedReplacement | RecordedRun) -> None:
+        if isinstance(each, RecordedRun):
             self._ran(each)
             return
         path = within(self._cwd, each.path)
@@ -159,7 +167,7 @@ class _Replay:
             self._add(BEFORE, each, {path: was})
         self._add(AFTER, each, {path: became}, call=each.call)
 
-    def _seen(self, seen: Seen) -> None:
+    def _seen(self, seen: RecordedBackup) -> None:
         states: dict[str, State] = {}
         skipped: list[tuple[str, str]] = []
         for said, copy in seen.files.items():
@@ -167,7 +175,7 @@ class _Replay:
             if path is None:
                 continue
             path, why = self._contents.named(path)
-            state = why or (self._copies[copy.name] if isinstance(copy, Copy) else None)
+            state = why or (self._copies[copy.name] if isinstance(copy, RecordedCopy) else None)
             if isinstance(state, str):
                 skipped.append((path, state))
             else:
@@ -175,9 +183,9 @@ class _Replay:
         if states:
             self._add(BEFORE, seen, states, skipped=tuple(skipped))
 
-    def _ran(self, ran: Ran) -> None:
+    def _ran(self, ran: RecordedRun) -> None:
         """What the calls may have changed is the session's; of all else that the line knows, nobody's."""
-        step = Step(self._store, self._lent, self._trees, self._cwd, ran)
+        step = RecordedStep(self._store, self._lent, self._trees, self._cwd, ran)
         was, became = step.changed()
         if not became:
             return
@@ -189,7 +197,7 @@ class _Replay:
     def _add(
         self,
         phase: str,
-        noted: Noted,
+        noted: RecordedChange,
         states: Mapping[str, State],
         *,
         skipped: tuple[tuple[str, str], ...] = (),
@@ -207,7 +215,7 @@ class _Replay:
             at_ms=self._at_ms if phase == BEFORE else self._at_ms + 1,
         )
 
-        def files(tx: trees.Objects, before: Point | None) -> Oid | None:
+        def files(tx: trees.TreeSink, before: Point | None) -> Oid | None:
             (contents or self._contents).put(tx, states.values())
             return trees.patch(self._store, tx, before.files if before else None, states)
 
@@ -217,9 +225,9 @@ class _Replay:
         self._newest = point
 
 
-def _ends(each: Edited | Told, held: bytes | None) -> tuple[bytes | None, bytes | None] | None:
+def _ends(each: RecordedEdit | RecordedReplacement, held: bytes | None) -> tuple[bytes | None, bytes | None] | None:
     """What a file was and became, to the byte; ``None`` where nobody knows. ``held``: what was known of it last."""
-    if isinstance(each, Edited):
+    if isinstance(each, RecordedEdit):
         return contents(each, held)
     try:
         return each.was.encode(), None if each.became is None else each.became.encode()
@@ -227,7 +235,7 @@ def _ends(each: Edited | Told, held: bytes | None) -> tuple[bytes | None, bytes 
         return None
 
 
-def contents(edited: Edited, held: bytes | None) -> tuple[bytes | None, bytes] | None:
+def contents(edited: RecordedEdit, held: bytes | None) -> tuple[bytes | None, bytes] | None:
     """What a file was and became, to the byte; ``None`` where that is not known. ``held``: what was known of it last.
 
     The agent tells texts with LF alone. Whether the file's lines end so, only ``held`` says: it decides if it is the

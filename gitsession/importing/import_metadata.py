@@ -10,11 +10,11 @@ from gitsession.codec.digest import hash_of
 from gitsession.codec.payload import NONCE_BYTES
 from gitsession.codec.sayable import sayable
 from gitsession.errors import Malformed
-from gitsession.formats import Format, Problem, Record, Source
+from gitsession.formats import Format, Record, Source, SourceProblem
 from gitsession.formats.base.record import TAIL, WHOLE
 from gitsession.git.types import Oid
 from gitsession.importing.equivalence import fill_vault, says
-from gitsession.importing.exported_lines import Taken
+from gitsession.importing.exported_lines import ExportedLine
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.sessions import commit_writer, facts, graph, tombstone, tombstone_set
@@ -26,7 +26,7 @@ from gitsession.store.interface import ObjectStore
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Placed:
+class ImportedSource:
     """The records of ``source`` in the store. ``tree``: what the session had of the file, ``None`` where it is new.
 
     ``at_line``: the entry of each line; ``taken``: the lines of ours among them; ``new``: how many were not there.
@@ -36,11 +36,11 @@ class Placed:
     tree: graph.Tree | None
     root: Node
     at_line: Mapping[int, Node]
-    taken: Mapping[int, Taken]
+    taken: Mapping[int, ExportedLine]
     new: int
 
 
-class OnMeta:
+class MetadataImport:
     """What is news goes there. ``before`` and ``tip``: where ``meta`` of the session was, and is after it.
 
     ``lost``: the places of entries that the file had when it was imported last, and does not have now.
@@ -48,7 +48,8 @@ class OnMeta:
     """
 
     def __init__(
-        self, store: ObjectStore, sink: commit_writer.Entries, format: Format, sid: str, seen: Meta, placed: Placed
+        self, store: ObjectStore, sink: commit_writer.Entries, format: Format, sid: str, seen: Meta,
+        placed: ImportedSource
     ) -> None:
         self._store, self._sink, self._format = store, sink, format
         self._seen = seen.of_file(placed.source.segment)
@@ -59,7 +60,7 @@ class OnMeta:
         self._purged = tombstone_set.read(store)
         self.rewritten: int | None = None
         self.lost: tuple[str, ...] = ()
-        self.problems: list[Problem] = []
+        self.problems: list[SourceProblem] = []
         self._node = seen.nodes[0] if seen.nodes else placed.root
 
     def keep_file(self, project: str | None, continuation: kinds.Continuation | None) -> None:
@@ -82,7 +83,7 @@ class OnMeta:
             nonce = hash_of(name.encode())[:NONCE_BYTES]
             draft = commit_writer.own(entry, nonce, self._guard)
         except Malformed as error:
-            self.problems.append(Problem(0, f"{name} is not kept: {error}"))
+            self.problems.append(SourceProblem(0, f"{name} is not kept: {error}"))
             return
         drafts = [draft]
         if draft.original is not None:
@@ -106,7 +107,7 @@ class OnMeta:
         missing += [node for number, (node, _) in self._seen.lines_of_ours().items() if number not in self._taken]
         older = bool(missing) and all(node.source is not None and node.source.line > end for node in missing)
         if older:
-            self.problems.append(Problem(end, f"an older copy: {len(missing)} later lines are kept, and stay"))
+            self.problems.append(SourceProblem(end, f"an older copy: {len(missing)} later lines are kept, and stay"))
         return older
 
     def _file_as_it_stands(self) -> None:
@@ -217,11 +218,11 @@ class OnMeta:
         return tombstone.of_node(self._store, node).of in digests
 
     def _append(self, draft: commit_writer.Draft) -> None:
-        self._node = tombstone.put_or_stand_in(self._sink, self._node, draft, self._purged)
+        self._node = tombstone.put_unless_purged(self._sink, self._node, draft, self._purged)
         self.tip = self._node.oid
 
 
-def _sayable(header: kinds.Session) -> kinds.Session:
+def _sayable(header: kinds.SessionHeader) -> kinds.SessionHeader:
     """What a file's lines or its place say, as an entry of ours can hold it."""
     said = {name: sayable(getattr(header, name)) for name in ("cwd", "parent", "source_id", "extra")}
     return replace(header, **said)

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING
 from gitsession.codec.digest import hash_of, to_base32, to_base64url
 from gitsession.codec.payload import NONCE_BYTES
 from gitsession.errors import Corrupt, Malformed, NoBase, NotFound, RefMoved, Refused, Unavailable
-from gitsession.formats import Format, Problem, Record, Source
+from gitsession.formats import Format, Record, Source, SourceProblem
 from gitsession.git.objects import oid_of
 from gitsession.git.types import Kind, Oid
-from gitsession.importing.equivalence import Alike, fill_vault
-from gitsession.importing.exported_lines import OwnLines, Taken, tree_of_ours
+from gitsession.importing.equivalence import EquivalentEntries, fill_vault
+from gitsession.importing.exported_lines import ExportedLine, ExportedLineFinder, tree_of_ours
 from gitsession.importing.fork_base import WAIT, Find, shared
-from gitsession.importing.import_metadata import OnMeta, Placed
+from gitsession.importing.import_metadata import ImportedSource, MetadataImport
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
-from gitsession.redaction.ahead import Ahead
+from gitsession.redaction.ahead import SecretLookahead
 from gitsession.sessions import (
     branch_names,
     commit_writer,
@@ -42,7 +42,7 @@ from gitsession.sessions.content import entry_of, payload_of
 from gitsession.sessions.meta import Meta, meta_of
 from gitsession.sessions.node import Node, position
 from gitsession.sessions.operation_log import Move
-from gitsession.sessions.tombstone import put_or_stand_in
+from gitsession.sessions.tombstone import put_unless_purged
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore, Spill
 
@@ -58,7 +58,7 @@ UPGRADE = "upgrade gitsession to write to it; it can be read as it is"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class BroughtIn:
+class ImportResult:
     """What an import did. ``entries``: of the file; ``new``: not there before.
 
     ``rewritten``: the first line that the agent wrote anew since, ``None`` where it only went on. ``branch``: the one
@@ -72,43 +72,45 @@ class BroughtIn:
     rewritten: int | None
     branch: str
     moves: tuple[Move, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[SourceProblem, ...]
     is_purged: bool = False
 
-    def with_problem(self, what: str) -> BroughtIn:
-        return replace(self, problems=(*self.problems, Problem(0, what)))
+    def with_problem(self, what: str) -> ImportResult:
+        return replace(self, problems=(*self.problems, SourceProblem(0, what)))
 
-    def with_missing(self, names: list[str]) -> BroughtIn:
+    def with_missing(self, names: list[str]) -> ImportResult:
         """The same, with a problem for what its entries name and is not where the agent keeps it."""
-        missing = tuple(Problem(0, f"{name} is named, and not beside the session: kept as the name") for name in names)
+        missing = tuple(
+            SourceProblem(0, f"{name} is named, and not beside the session: kept as the name") for name in names
+        )
         return replace(self, problems=(*self.problems, *missing))
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ImportOperation:
     """How an import stands in the operation log. ``group``: one for all files of one command."""
 
     name: str
     at_ms: int
     group: str | None = None
 
-    def recording(self, store: ObjectStore) -> AbstractContextManager[operation_log.Recorder]:
+    def recording(self, store: ObjectStore) -> AbstractContextManager[operation_log.RecordingTransaction]:
         return operation_log.recording(store, self.name, self.at_ms, self.group)
 
 
-def bring_in(
+def import_source(
     store: ObjectStore,
     format: Format,
     source: Source,
     attachments: Mapping[str, bytes] | None = None,
     *,
-    command: Command | None = None,
+    command: ImportOperation | None = None,
     project: str | None = None,
     dry_run: bool = False,
     find: Find | None = None,
     continuation: kinds.Continuation | None = None,
     is_elsewhere: Callable[[str, Collection[bytes]], bool] | None = None,
-) -> BroughtIn:
+) -> ImportResult:
     """Import ``source``. ``attachments``: what its entries name and the agent keeps elsewhere, by name.
 
     ``find``: for a file that goes on from another one's; raises ``NoBase`` where that is not in the store.
@@ -193,18 +195,18 @@ class _Plan:
         self.sid, self.tree = self._session() if self.source.segment is None else self._thread()
         self.before = dict(self.tree.branches) if self.tree else {}
         self.tips: dict[str, Oid] = dict(self.before) or {refs.MAIN: self.root.oid}
-        self.names = branch_names.Names(self.tips.__contains__)
+        self.names = branch_names.BranchNamer(self.tips.__contains__)
         self.seen = meta_of(self.store, self.sid) if self.tree else Meta()
         if self.seen.gaps:
             raise _damaged(self.sid)
         self.goes_on = self._agents_leaves()
-        self.taken: dict[int, Taken] = {}
+        self.taken: dict[int, ExportedLine] = {}
         self.at_line = self._entries()
         self._make_last_a_leaf()
-        placed = Placed(
+        placed = ImportedSource(
             source=self.source, tree=self._part(), root=self.root, at_line=self.at_line, taken=self.taken, new=self.new
         )
-        self.meta = OnMeta(self.store, self, self.format, self.sid, self.seen, placed)
+        self.meta = MetadataImport(self.store, self, self.format, self.sid, self.seen, placed)
         continuation = self.continuation
         is_other = continuation is not None and continuation.session != self.sid
         self.meta.keep_file(self.project, continuation if is_other else None)
@@ -240,7 +242,7 @@ class _Plan:
         plan.may_hold = self.may_hold  # the records are the same
         return plan
 
-    def carry_out(self, command: Command | None) -> BroughtIn:
+    def carry_out(self, command: ImportOperation | None) -> ImportResult:
         outcome = self.outcome()
         if outcome.moves or self.originals:
             with self.store.transaction() if command is None else command.recording(self.store) as tx:
@@ -262,7 +264,7 @@ class _Plan:
             raise RefMoved("what it goes on from was purged meanwhile")
         self.spill.move_in(self.store.vault)
 
-    def outcome(self) -> BroughtIn:
+    def outcome(self) -> ImportResult:
         moves = [
             Move(refs.leaf(self.sid, name), self.before.get(name), oid)
             for name, oid in self.tips.items()
@@ -271,7 +273,7 @@ class _Plan:
         if self.meta.tip is not None and self.meta.tip != self.meta.before:
             moves.append(Move(refs.meta(self.sid), self.meta.before, self.meta.tip))
         last = self._last_node()
-        return BroughtIn(
+        return ImportResult(
             session=self.sid,
             entries=len(self.source.records),
             new=self.new,
@@ -339,7 +341,7 @@ class _Plan:
         for oid in tree.children.get(None, []):
             root = entry_of(self.store, tree.nodes[oid])
             same = oid == self.root.oid or getattr(root, "source_id", None) == self.source.source_id
-            if same and isinstance(root, kinds.Session) and (root.view or 0) > VIEW:
+            if same and isinstance(root, kinds.SessionHeader) and (root.view or 0) > VIEW:
                 raise Refused(f"session {sid} was begun by a later release (view {root.view})", hint=UPGRADE)
 
     def _agents_leaves(self) -> dict[Oid, str]:
@@ -361,8 +363,8 @@ class _Plan:
     def _entries(self) -> dict[int, Node]:
         """The entry of every line of the file: the one that is there, or a new one."""
         known = self._known()
-        alike = Alike(self.store, known.values())
-        ours = OwnLines(self.store, self.sid, self.format, self.tree, self.seen) if self.tree else None
+        alike = EquivalentEntries(self.store, known.values())
+        ours = ExportedLineFinder(self.store, self.sid, self.format, self.tree, self.seen) if self.tree else None
         at_line: dict[int, Node] = {}
         guard = self.store.guard
         for number, record in enumerate(self.source.records):
@@ -393,9 +395,11 @@ class _Plan:
         guard, records = self.store.guard, self.source.records
         if guard is None:
             return lambda number: False
-        return functools.cache(Ahead(guard.scanner, len(records), lambda at: records[at].payload).may_hold)
+        return functools.cache(SecretLookahead(guard.scanner, len(records), lambda at: records[at].payload).may_hold)
 
-    def _purged(self, alike: Alike, parent: Node, record: Record, draft: commit_writer.Draft) -> Node | None:
+    def _purged(
+        self, alike: EquivalentEntries, parent: Node, record: Record, draft: commit_writer.Draft
+    ) -> Node | None:
         """What stands for a record with a secret that was purged: the rules may be others than when it was stored."""
         if not self.purged:
             return None
@@ -411,7 +415,7 @@ class _Plan:
 
     def _put(self, parent: Node, draft: commit_writer.Draft) -> Node:
         """A new entry; where it was purged, what stands in its place, which may be there already."""
-        node = put_or_stand_in(self, parent, draft, self.purged)
+        node = put_unless_purged(self, parent, draft, self.purged)
         if self.tree is None or node.oid not in self.tree.nodes:
             self.new += 1
             if self.tree is not None and parent.oid in self.tree.nodes:
@@ -463,13 +467,13 @@ class _Plan:
         return self.at_line[max(self.at_line)] if self.at_line else None
 
 
-def _purged(store: ObjectStore, source: Source) -> BroughtIn | None:
+def _purged(store: ObjectStore, source: Source) -> ImportResult | None:
     """The outcome of importing a session that was purged; ``None`` if it was not."""
     sid = _purged_session(store, source)
     if not sid:
         return None
-    problems = (*source.problems, Problem(0, "it was purged: nothing of it is taken in"))
-    return BroughtIn(
+    problems = (*source.problems, SourceProblem(0, "it was purged: nothing of it is taken in"))
+    return ImportResult(
         session=sid, entries=len(source.records), new=0, rewritten=None, branch="", moves=(),
         problems=problems, is_purged=True,
     )  # fmt: skip
@@ -483,7 +487,7 @@ def root_digest(source: Source) -> str:
 def _root_draft(source: Source, fork: str, guard: Guard | None) -> commit_writer.Draft:
     """Return the entry at which a session begins. ``fork``: its name if it goes on from another file, else ""."""
     agent, source_id, at_ms = source.agent, source.source_id, source.started_ms
-    entry: Entry = kinds.Session(agent=agent, source_id=source_id, view=VIEW, at_ms=at_ms)
+    entry: Entry = kinds.SessionHeader(agent=agent, source_id=source_id, view=VIEW, at_ms=at_ms)
     if fork:
         entry = kinds.Fork(session=fork, agent=agent, source_id=source_id, view=VIEW, at_ms=at_ms)
     nonce = hash_of(names.seed(source.agent, source.source_id, source.started_ms))[:NONCE_BYTES]

@@ -12,7 +12,7 @@ from gitsession.sessions import tombstone_set
 from gitsession.store.interface import ObjectStore
 from gitsession.workspace import names, trees
 from gitsession.workspace.read_file import named, withheld
-from gitsession.workspace.trees import File, State
+from gitsession.workspace.trees import State, TreeEntry
 
 PLAIN, EXECUTABLE = "100644", "100755"
 
@@ -37,13 +37,13 @@ class Contents:
         name, rule = named(names.unescape_path(path), guard.in_file if guard is not None else None)
         return name, withheld(rule) if rule else None
 
-    def file(self, data: bytes, mode: str) -> File:
+    def file(self, data: bytes, mode: str) -> TreeEntry:
         oid = oid_of("blob", data)
         if not self.store.contains(oid):
             self.waiting[oid] = data
-        return File(mode, oid)
+        return TreeEntry(mode, oid)
 
-    def put(self, to: trees.Objects, states: Iterable[State]) -> None:
+    def put(self, to: trees.TreeSink, states: Iterable[State]) -> None:
         for state in states:
             if state is not None and state.oid in self.waiting:
                 to.put("blob", self.waiting.pop(state.oid))

@@ -5,23 +5,23 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Mapping
 
-from gitsession.formats.base.histories import Ran
-from gitsession.git.borrowed_objects import Lent
+from gitsession.formats.base.histories import RecordedRun
+from gitsession.git.borrowed_objects import BorrowedObjects
 from gitsession.importing.recorded_paths import Contents
-from gitsession.importing.recorded_trees import Held, Trees
+from gitsession.importing.recorded_trees import RecordedFile, Trees
 from gitsession.store.interface import ObjectStore
 from gitsession.workspace import names
 from gitsession.workspace.read_file import USUAL
-from gitsession.workspace.trees import File, State
+from gitsession.workspace.trees import State, TreeEntry
 
 BYTES_MAX = 256 << 20
 """That are taken in with one step."""
 
 
-class Step:
+class RecordedStep:
     """``cwd``: the session's folder; nothing outside of it counts. ``skipped``: what is left out, with the reason."""
 
-    def __init__(self, store: ObjectStore, lent: Lent, trees: Trees, cwd: str, ran: Ran) -> None:
+    def __init__(self, store: ObjectStore, lent: BorrowedObjects, trees: Trees, cwd: str, ran: RecordedRun) -> None:
         self._store, self._lent, self._trees, self._ran = store, lent, trees, ran
         self._base = _below(posixpath.normpath(ran.root), cwd)
         self._room = BYTES_MAX
@@ -58,7 +58,7 @@ class Step:
         for path, last in known.items():
             raw = (self._base or b"") + names.unescape_path(path)
             held = self._trees.look_up(self._ran.before.name, raw)
-            if isinstance(held, str) or (held and File(*held)) == last:
+            if isinstance(held, str) or (held and TreeEntry(*held)) == last:
                 continue
             state = self._state(raw, held)
             if not isinstance(state, str):
@@ -73,14 +73,14 @@ class Step:
         path = names.escape_path(raw[len(base) :])
         return path if names.path_refusal(path) is None else None
 
-    def _state(self, raw: bytes, held: Held | None) -> State | str:
+    def _state(self, raw: bytes, held: RecordedFile | None) -> State | str:
         """What a file is; in plain words why that cannot be told."""
         if held is None:
             return None
         if any(self._trees.is_converted(tree.name, raw) for tree in (self._ran.before, self._ran.after)):
             return "git's attributes change its bytes"
         if self._store.contains(held.oid):
-            return File(*held)
+            return TreeEntry(*held)
         data = self._lent.read("blob", held.oid, min(USUAL.file_bytes, self._room))
         if isinstance(data, str):
             return data

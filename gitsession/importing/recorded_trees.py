@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 from gitsession.errors import Malformed
-from gitsession.git.borrowed_objects import Lent
+from gitsession.git.borrowed_objects import BorrowedObjects
 from gitsession.git.objects import SUBMODULE_MODE, TREE_MODE, parse_tree
 from gitsession.workspace.names import DEPTH_MAX
 
@@ -26,28 +26,28 @@ _CONVERTS = re.compile(rb"(?:filter|working-tree-encoding)=|ident(?:\Z|=)|eol=cr
 _GLOB = re.compile(rb"[*?\[\\]")
 
 
-class Held(NamedTuple):
+class RecordedFile(NamedTuple):
     """A file in a tree of an agent's: git's mode, and the name of its bytes."""
 
     mode: str
     oid: str
 
 
-_Level: TypeAlias = Mapping[bytes, Held]
+_Level: TypeAlias = Mapping[bytes, RecordedFile]
 
 
 class Trees:
     """Each folder is read once."""
 
-    def __init__(self, lent: Lent) -> None:
+    def __init__(self, lent: BorrowedObjects) -> None:
         self._lent = lent
         self._levels: dict[str, _Level | None] = {}
         self._rules: dict[str, list[bytes]] = {}
         self._names = 0
 
-    def diff(self, old: str, new: str) -> dict[bytes, tuple[Held | None, Held | None]] | None:
+    def diff(self, old: str, new: str) -> dict[bytes, tuple[RecordedFile | None, RecordedFile | None]] | None:
         """The files that differ; ``None`` where either tree is not all there. Raises ``Malformed`` at a bound."""
-        found: dict[bytes, tuple[Held | None, Held | None]] = {}
+        found: dict[bytes, tuple[RecordedFile | None, RecordedFile | None]] = {}
         stack: list[tuple[bytes, str | None, str | None]] = [(b"", old, new)]
         while stack:
             base, before, after = stack.pop()
@@ -68,7 +68,7 @@ class Trees:
                     found[path] = states
         return found
 
-    def look_up(self, tree: str, path: bytes) -> Held | str | None:
+    def look_up(self, tree: str, path: bytes) -> RecordedFile | str | None:
         """What ``path`` is; in plain words why nobody knows."""
         *folders, name = path.split(b"/")
         at: str | None = tree
@@ -100,8 +100,8 @@ class Trees:
         negates = any(line.startswith(b"!") for line in after or ())
         return before is not None and after is not None and not negates and before <= after
 
-    def _lines(self, held: Held | str | None) -> set[bytes] | None:
-        if not isinstance(held, Held):
+    def _lines(self, held: RecordedFile | str | None) -> set[bytes] | None:
+        if not isinstance(held, RecordedFile):
             return set() if held is None else None
         text = self._lent.read("blob", held.oid, RULES_BYTES_MAX)
         return None if isinstance(text, str) else {line.rstrip() for line in text.splitlines()} - {b""}
@@ -118,7 +118,7 @@ class Trees:
         folders = path.split(b"/")
         for depth in range(len(folders)):
             held = self.look_up(tree, b"/".join((*folders[:depth], _ATTRIBUTES)))
-            if isinstance(held, Held):
+            if isinstance(held, RecordedFile):
                 rest = b"/".join(folders[depth:])
                 if any(_concerns(pattern, rest) for pattern in self._patterns(held.oid)):
                     return True
@@ -144,7 +144,7 @@ class Trees:
             if rows is not None:
                 self._count(len(rows))
             self._levels[tree] = None if rows is None else {
-                name.encode("utf-8", "surrogateescape"): Held(_plain(mode), oid) for mode, name, oid in rows
+                name.encode("utf-8", "surrogateescape"): RecordedFile(_plain(mode), oid) for mode, name, oid in rows
             }  # fmt: skip
         return self._levels[tree]
 
@@ -180,9 +180,9 @@ def _plain(mode: str) -> str:
     return mode if not mode.startswith("100") else "100755" if int(mode, 8) & 0o100 else "100644"
 
 
-def _folder(held: Held | None) -> str | None:
+def _folder(held: RecordedFile | None) -> str | None:
     return held.oid if held is not None and held.mode == TREE_MODE else None
 
 
-def _file(held: Held | None) -> Held | None:
+def _file(held: RecordedFile | None) -> RecordedFile | None:
     return held if held is not None and held.mode not in (TREE_MODE, SUBMODULE_MODE) else None

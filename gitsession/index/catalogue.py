@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 
 from gitsession.errors import Ambiguous, NotFound, Unavailable
 from gitsession.index.derived import PATIENCE_SECONDS, begin_log, is_damage, remove
-from gitsession.index.here import Here, nearest
+from gitsession.index.here import CurrentFolder, nearest
 from gitsession.store import change_stamp
 
 VERSION = 14
@@ -119,7 +119,7 @@ class Row(NamedTuple):  # a dataclass would cost a third of the start of `gitses
         return self.title or self.first_words or "(untitled)"
 
 
-class Handed(NamedTuple):
+class ExportedSession(NamedTuple):
     """A session as it was written for an agent. ``digest``: of what was said. ``entry``: the chain of its last entry.
 
     ``line``: the last line of the file that was written.
@@ -167,14 +167,14 @@ class Catalogue:
     def session(self, sid: str) -> Row | None:
         return next(iter(self._rows("WHERE sid = ?", (sid,))), None)
 
-    def find(self, address: str, here: Here | None) -> Row:
+    def find(self, address: str, here: CurrentFolder | None) -> Row:
         """The session that ``address`` names. Raises ``NotFound`` or ``Ambiguous``.
 
         A unique part of its id; ``<agent>:<source id>``; ``@``, the newest here; ``-``, the one before that. What
         *here* is, ``index.here`` says. ``@`` and ``-`` name a sub-agent's session only where there is no other.
         """
         if address in ("@", "-"):
-            return self._newest(address, here or Here(os.path.abspath(".")))
+            return self._newest(address, here or CurrentFolder(os.path.abspath(".")))
         agent, colon, source_id = address.partition(":")
         tries: list[tuple[str, tuple[str, ...]]]
         if colon:
@@ -209,7 +209,7 @@ class Catalogue:
         """The sessions that say they were begun by the one that the agent calls so, the oldest first."""
         return self._rows("WHERE agent = ? AND parent = ?", (agent, source_id))[::-1]
 
-    def _newest(self, address: str, here: Here) -> Row:
+    def _newest(self, address: str, here: CurrentFolder) -> Row:
         rows = self.sessions()
         wanted = 0 if address == "@" else 1
         found: list[Row] = []
@@ -267,16 +267,16 @@ class Catalogue:
 
     # ---- sessions that were handed to an agent
 
-    def hand_over(self, agent: str, source_id: str, handed: Handed) -> None:
+    def hand_over(self, agent: str, source_id: str, handed: ExportedSession) -> None:
         """That a session was written for ``agent``, by what it is called there."""
         with contextlib.suppress(sqlite3.OperationalError), self.transaction() as db:  # else it comes in as one more
             db.execute("INSERT OR REPLACE INTO handed VALUES (?, ?, ?, ?, ?, ?)", (agent, _text(source_id), *handed))
 
-    def handed(self, agent: str, source_id: str) -> Handed | None:
+    def handed(self, agent: str, source_id: str) -> ExportedSession | None:
         """The session that was handed to ``agent`` so, if it is here."""
         asked = "SELECT sid, digest, entry, line FROM handed WHERE agent = ? AND source_id = ?"
         found = self.db.execute(asked, (agent, _text(source_id))).fetchone()
-        return Handed(*found) if found is not None and self.session(found[0]) is not None else None
+        return ExportedSession(*found) if found is not None and self.session(found[0]) is not None else None
 
     def last_seen_refs(self) -> dict[str, str]:
         """What the refs of sessions held at the last look; nothing where that cannot be read."""

@@ -10,8 +10,8 @@ from gitsession.formats import Counting, with_capability
 from gitsession.formats.base.record import TAIL
 from gitsession.index.names import storable
 from gitsession.model.entries import Message
-from gitsession.model.usage import Counted, answer_of, total_tokens
-from gitsession.sessions.content import Looked, look
+from gitsession.model.usage import AnswerUsage, answer_of, total_tokens
+from gitsession.sessions.content import DecodedEntry, look
 from gitsession.sessions.meta import Meta
 from gitsession.sessions.node import Node
 from gitsession.store.interface import ObjectStore
@@ -24,7 +24,7 @@ class AddedTokens(NamedTuple):
     alone: int
 
 
-def record(db: sqlite3.Connection, sid: str, node: Node, found: Looked) -> AddedTokens:
+def record(db: sqlite3.Connection, sid: str, node: Node, found: DecodedEntry) -> AddedTokens:
     """Keep what an entry says of answers that have a name: of each answer the most that was said counts."""
     named = alone = 0
     for count in _counts(node, found):
@@ -47,12 +47,12 @@ def waiting(db: sqlite3.Connection, store: ObjectStore, sid: str, meta: Meta) ->
     return sum(named.values()) + sum(count.tokens for count in counts if not count.answer)
 
 
-def _counts(node: Node, found: Looked) -> Iterable[Counted]:
+def _counts(node: Node, found: DecodedEntry) -> Iterable[AnswerUsage]:
     counting = with_capability(node.source.agent, Counting) if node.source is not None else None
     if counting is not None:
         return counting.counts(found.data)
     entry = found.entry
-    return [Counted(total_tokens(entry.usage), answer_of(entry.extra))] if isinstance(entry, Message) else []
+    return [AnswerUsage(total_tokens(entry.usage), answer_of(entry.extra))] if isinstance(entry, Message) else []
 
 
 def _is_known(db: sqlite3.Connection, sid: str, answer: str) -> bool:

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol, TypeVar
 _TEMPORARY = ("/tmp", "/private/tmp", "/var/tmp", "/private/var/tmp")
 
 
-class Held(Protocol):
+class LocatedSession(Protocol):
     """Of a session: where it was held, and which project that is."""
 
     @property
@@ -23,10 +23,10 @@ class Held(Protocol):
     def identity(self) -> str | None: ...
 
 
-H = TypeVar("H", bound=Held)
+H = TypeVar("H", bound=LocatedSession)
 
 
-class Here(NamedTuple):
+class CurrentFolder(NamedTuple):
     """The folder ``cwd`` on this machine. ``everybodys``: those below which everything lies; what was held in one of
     them is of that folder only. ``identity``: asks which project the folder is, which takes a git.
     """
@@ -42,7 +42,7 @@ def everybodys(home: str, environment: Mapping[str, str]) -> frozenset[str]:
     return frozenset(path.rstrip("/") for path in ("/", home, *_TEMPORARY, *named))
 
 
-def is_here(row: Held, here: Here) -> bool:
+def is_here(row: LocatedSession, here: CurrentFolder) -> bool:
     """Whether the session was held in the folder or in one above it."""
     if not row.project or not here.cwd:
         return False
@@ -50,13 +50,13 @@ def is_here(row: Held, here: Here) -> bool:
     return here.cwd == row.project or is_above
 
 
-def of_folder(rows: Sequence[H], here: Here) -> list[H]:
+def of_folder(rows: Sequence[H], here: CurrentFolder) -> list[H]:
     """Return the sessions that ``nearest`` finds for a folder, in the order of ``rows``."""
     found = {row.sid for row in nearest(rows, here)}
     return [row for row in rows if row.sid in found]
 
 
-def is_of(row: Held, project: str, identity: str | None = None) -> bool:
+def is_of(row: LocatedSession, project: str, identity: str | None = None) -> bool:
     """Whether a session is of ``project``: held in that folder or below it, or named so; "" is any.
 
     ``identity``: which project that folder is, if it is one: then wherever the session was held.
@@ -66,7 +66,7 @@ def is_of(row: Held, project: str, identity: str | None = None) -> bool:
     return _is_in(row.project or "", os.path.abspath(project))
 
 
-def nearest(rows: Sequence[H], here: Here) -> Iterator[H]:
+def nearest(rows: Sequence[H], here: CurrentFolder) -> Iterator[H]:
     """The sessions of a folder, the nearest first, and of those that are as near in the order of ``rows``.
 
     In a repository: those held in the folder or above it there; those of the project that are held elsewhere, in

@@ -11,7 +11,7 @@ from gitsession.index.names import clamped, storable
 from gitsession.model import entries as kinds
 from gitsession.sessions.content import entry_of
 from gitsession.sessions.gaps import DAMAGE
-from gitsession.sessions.marks import Mark
+from gitsession.sessions.marks import SessionMark
 from gitsession.sessions.meta import marks_of
 from gitsession.sessions.node import Node, load
 from gitsession.store.interface import ObjectStore
@@ -23,8 +23,8 @@ _ALONE = frozenset({kinds.Label.kind, kinds.Title.kind, kinds.Seal.kind})
 class Changed(NamedTuple):
     """The marks that ``meta`` gained and lost between two tips."""
 
-    added: list[Mark]
-    removed: list[Mark]
+    added: list[SessionMark]
+    removed: list[SessionMark]
 
 
 def between(store: ObjectStore, old: Oid, new: Oid) -> Changed | None:
@@ -61,7 +61,7 @@ class _Walk:
         self.has_arrived = node.parent == self._end
         return True
 
-    def marks(self) -> list[Mark]:
+    def marks(self) -> list[SessionMark]:
         return [mark for node in self._found for mark in marks_of(node, entry_of(self._store, node), on_meta=True)]
 
     def _back(self, oid: Oid | None) -> Iterator[Node]:
@@ -76,7 +76,7 @@ class _Walk:
             oid = node.parent
 
 
-def replace(db: sqlite3.Connection, sid: str, marks: Iterable[Mark]) -> None:
+def replace(db: sqlite3.Connection, sid: str, marks: Iterable[SessionMark]) -> None:
     """Replace all marks of a session's ``meta``."""
     db.execute("DELETE FROM marks WHERE sid = ? AND on_meta = 1", (sid,))
     insert(db, sid, marks, on_meta=True)
@@ -91,7 +91,7 @@ def change(db: sqlite3.Connection, sid: str, changed: Changed) -> None:
     insert(db, sid, changed.added, on_meta=True)
 
 
-def insert(db: sqlite3.Connection, sid: str, marks: Iterable[Mark], *, on_meta: bool) -> None:
+def insert(db: sqlite3.Connection, sid: str, marks: Iterable[SessionMark], *, on_meta: bool) -> None:
     """Add marks of a session."""
     rows = []
     for mark in marks:

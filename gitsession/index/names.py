@@ -10,7 +10,7 @@ from gitsession.codec.digest import from_base64url, to_base64url
 from gitsession.git.types import Oid
 from gitsession.index.catalogue import Catalogue
 from gitsession.sessions import marks as rules
-from gitsession.sessions.marks import Mark
+from gitsession.sessions.marks import SessionMark
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +33,13 @@ def names(catalogue: Catalogue, sid: str) -> Names:
     return Names(rules.title(marks), labels, {chain: labels[oid] for oid, chain in places.values() if oid in labels})
 
 
-def marks_of(db: sqlite3.Connection, sid: str) -> list[Mark]:
+def marks_of(db: sqlite3.Connection, sid: str) -> list[SessionMark]:
     """The marks of a session."""
     found = db.execute("SELECT what, at_ms, line, chain, target, value FROM marks WHERE sid = ?", (sid,))
-    return [Mark(*row) for row in found]
+    return [SessionMark(*row) for row in found]
 
 
-def title_marks(db: sqlite3.Connection, sid: str) -> list[Mark]:
+def title_marks(db: sqlite3.Connection, sid: str) -> list[SessionMark]:
     """The marks that decide a session's title: of each sort the newest (``sessions.marks.title``)."""
     found = []
     for what, where in (("slot", ""), ("header", " AND value != ''"), ("title", "")):
@@ -49,7 +49,7 @@ def title_marks(db: sqlite3.Connection, sid: str) -> list[Mark]:
                 f"WHERE sid = ? AND what = ? AND target = '' AND line {side}{where} ORDER BY {order} LIMIT 1",
                 (sid, what),
             ).fetchall()
-    return [Mark(*row) for row in found]
+    return [SessionMark(*row) for row in found]
 
 
 def labelled(catalogue: Catalogue, sid: str, label: str) -> Oid | None:
@@ -73,7 +73,7 @@ def _label_of(db: sqlite3.Connection, sid: str, oid: Oid, chain: str) -> str | N
         f"AND target IN ({', '.join('?' * len(targets))})",
         (sid, *targets),
     )
-    return rules.labels([Mark(*row) for row in found], dict.fromkeys(targets, oid)).get(oid)
+    return rules.labels([SessionMark(*row) for row in found], dict.fromkeys(targets, oid)).get(oid)
 
 
 def by_source_id(catalogue: Catalogue, sid: str, source_id: str) -> Oid | None:

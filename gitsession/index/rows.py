@@ -16,12 +16,12 @@ from typing import NamedTuple
 from gitsession.codec.message import SourceRef
 from gitsession.git.types import Oid
 from gitsession.index.names import storable
-from gitsession.sessions.history_state import Anchors
-from gitsession.sessions.indexed_entry import Glimpse
+from gitsession.sessions.history_state import HistoryState
+from gitsession.sessions.indexed_entry import IndexedEntry
 from gitsession.sessions.node import Node
 
 
-class Row(NamedTuple):
+class EntryRow(NamedTuple):
     """What the table of entries says of one, as far as it is proven.
 
     ``anchors``: the row of what was said up to there; ``above``: the nearest entry before it that can show something,
@@ -41,7 +41,7 @@ class Row(NamedTuple):
     payload: bytes | None
 
     @classmethod
-    def of(cls, sid: str, node: Node, anchors: int | None, above: Oid | None, payload: Oid) -> Row:
+    def of(cls, sid: str, node: Node, anchors: int | None, above: Oid | None, payload: Oid) -> EntryRow:
         agent, source_id, line = (node.source.agent, node.source.id, node.source.line) if node.source else (None,) * 3
         blob = bytes.fromhex(payload) or None
         return cls(sid, node.oid, node.kind, node.chain, agent, source_id, line, anchors, above, blob)
@@ -54,12 +54,12 @@ class Row(NamedTuple):
             return None
         return zlib.crc32(b"%b%b%b" % (said.encode(), chain, payload or b""))
 
-    def glimpse(self) -> Glimpse:
+    def glimpse(self) -> IndexedEntry:
         source = None if self.agent is None else SourceRef(self.agent, self.source_id, self.line or 0)
-        return Glimpse(self.oid, self.kind, self.chain, source, (self.payload or b"").hex(), self.above)
+        return IndexedEntry(self.oid, self.kind, self.chain, source, (self.payload or b"").hex(), self.above)
 
 
-_COLUMNS = ", ".join(f"entries.{name}" for name in (*Row._fields, "proof"))
+_COLUMNS = ", ".join(f"entries.{name}" for name in (*EntryRow._fields, "proof"))
 _ONE = f"SELECT {_COLUMNS} FROM entries WHERE sid = ?1 AND oid = ?2"
 _RUN = f"""
 WITH RECURSIVE up AS ({_ONE} UNION ALL
@@ -68,24 +68,24 @@ SELECT * FROM up LIMIT ?3"""
 _ANYWHERE = f"SELECT {_COLUMNS} FROM sessions CROSS JOIN entries ON entries.sid = sessions.sid AND entries.oid = ?1"
 
 
-def row_of(db: sqlite3.Connection, sid: str, oid: Oid) -> Row | None:
+def row_of(db: sqlite3.Connection, sid: str, oid: Oid) -> EntryRow | None:
     """The row of an entry in one session."""
     return next(iter(_proven(db, _ONE, (sid, oid))), None)
 
 
-def run_of(db: sqlite3.Connection, sid: str, oid: Oid, count: int) -> list[Row]:
+def run_of(db: sqlite3.Connection, sid: str, oid: Oid, count: int) -> list[EntryRow]:
     """The row of an entry, and of those above it that can show something: ``count`` of them at the most."""
     return _proven(db, _RUN, (sid, oid, count))
 
 
-def row_in_any_session(db: sqlite3.Connection, oid: Oid) -> Row | None:
+def row_in_any_session(db: sqlite3.Connection, oid: Oid) -> EntryRow | None:
     return next(iter(_proven(db, _ANYWHERE, (oid,))), None)
 
 
-def _proven(db: sqlite3.Connection, asked: str, values: tuple[object, ...]) -> list[Row]:
+def _proven(db: sqlite3.Connection, asked: str, values: tuple[object, ...]) -> list[EntryRow]:
     found = []
     for *said, proof in db.execute(asked, values):
-        row = Row(*said)
+        row = EntryRow(*said)
         with contextlib.suppress(TypeError):  # a column of another type: damage, too
             if proof is not None and row.proof() == proof:
                 found.append(row)
@@ -95,16 +95,16 @@ def _proven(db: sqlite3.Connection, asked: str, values: tuple[object, ...]) -> l
 # ---- what lines have said
 
 
-def said_in(db: sqlite3.Connection, row: int | None) -> Anchors | None:
+def said_in(db: sqlite3.Connection, row: int | None) -> HistoryState | None:
     """The anchors that a row number stands for."""
     found = db.execute("SELECT said, proof FROM anchors WHERE id = ?", (row,)).fetchone()
     if found is None or found[1] != _proof_of_said(row, found[0]):
         return None
     fields = json.loads(found[0])
-    return Anchors(**{**fields, "rules": tuple(fields.get("rules", ()))})
+    return HistoryState(**{**fields, "rules": tuple(fields.get("rules", ()))})
 
 
-def keep_said(db: sqlite3.Connection, said: Anchors) -> int:
+def keep_said(db: sqlite3.Connection, said: HistoryState) -> int:
     """The row number of anchors, kept once."""
     # In ASCII: SQLite takes no lone surrogate.
     text = json.dumps({name: value for name, value in dataclasses.asdict(said).items() if value})

@@ -21,13 +21,13 @@ from gitsession.index.asking import apart, expression, parts, snippet
 from gitsession.index.catalogue import Catalogue, Row
 from gitsession.index.derived import PATIENCE_SECONDS, begin_log, is_damage, remove
 from gitsession.index.names import storable
-from gitsession.index.rows import Row as RowOfEntry
+from gitsession.index.rows import EntryRow as RowOfEntry
 from gitsession.index.rows import run_of
-from gitsession.index.wording import KINDS, Words, words_of
+from gitsession.index.wording import KINDS, SearchableText, words_of
 from gitsession.model.entries import Entry, Opaque
 from gitsession.sessions import content
 from gitsession.sessions.gaps import DAMAGE
-from gitsession.sessions.indexed_entry import Glimpse, Spot
+from gitsession.sessions.indexed_entry import IndexedEntry, Spot
 from gitsession.sessions.node import Node, load
 from gitsession.store.interface import ObjectStore
 
@@ -57,7 +57,7 @@ class Hit:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wanted:
+class SearchQuery:
     """``sessions``: among these. ``since_ms``: said then or later. ``role``: as whose words; "" for any."""
 
     query: str
@@ -67,7 +67,7 @@ class Wanted:
     most: int = 20
 
 
-def search(catalogue: Catalogue, store: ObjectStore, wanted: Wanted) -> list[Hit]:
+def search(catalogue: Catalogue, store: ObjectStore, wanted: SearchQuery) -> list[Hit]:
     """What is found, the best first: titles, then what users asked, summaries, answers, work.
 
     ``catalogue``: up to date. Raises ``Unavailable`` where this SQLite has no FTS5, or another process is at it.
@@ -93,7 +93,7 @@ def search(catalogue: Catalogue, store: ObjectStore, wanted: Wanted) -> list[Hit
 # ---- finding
 
 
-def _found(db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore, wanted: Wanted) -> list[Hit]:
+def _found(db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore, wanted: SearchQuery) -> list[Hit]:
     asked = expression(wanted.query)
     if not asked:
         return []
@@ -113,7 +113,7 @@ def _found(db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore, wan
     return hits[: wanted.most]
 
 
-def _titles(wanted: Wanted) -> Iterator[Hit]:
+def _titles(wanted: SearchQuery) -> Iterator[Hit]:
     """Sessions that are called so: found at their leaf. There are few enough to look at each."""
     looked_for = [text.rstrip("*").casefold() for text, _ in parts(wanted.query)]
     for row in wanted.sessions.values():
@@ -123,7 +123,7 @@ def _titles(wanted: Wanted) -> Iterator[Hit]:
             yield Hit(session=row, oid=leaf, role="title", at_ms=row.updated_ms, snippet=row.title or "")
 
 
-def _said(store: ObjectStore, oid: Oid) -> Words | None:
+def _said(store: ObjectStore, oid: Oid) -> SearchableText | None:
     try:
         return words_of(content.entry_of(store, load(store, oid)))
     except DAMAGE:
@@ -238,7 +238,7 @@ def _take_in(db: sqlite3.Connection, store: ObjectStore, sid: str, spot: Spot) -
 
 def _entry(store: ObjectStore, spot: Spot) -> Entry:
     """What an entry means, by one read where the catalogue says which."""
-    if isinstance(spot, Glimpse) and spot.payload:
+    if isinstance(spot, IndexedEntry) and spot.payload:
         with contextlib.suppress(*DAMAGE):
             return content.read_alone(store, spot.payload, spot.source.agent if spot.source else None)[0]
     try:

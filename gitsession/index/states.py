@@ -12,13 +12,13 @@ from gitsession.index import rows
 from gitsession.index.catalogue import Catalogue
 from gitsession.index.derived import is_damage
 from gitsession.index.names import place_of
-from gitsession.index.rows import Row
+from gitsession.index.rows import EntryRow
 from gitsession.model.entries import Entry, Fork, Opaque
 from gitsession.sessions import content, graph
 from gitsession.sessions import history_state as anchors
-from gitsession.sessions.content import Looked
-from gitsession.sessions.history_state import NOTHING_SAID, Anchors
-from gitsession.sessions.indexed_entry import Glimpse
+from gitsession.sessions.content import DecodedEntry
+from gitsession.sessions.history_state import NOTHING_SAID, HistoryState
+from gitsession.sessions.indexed_entry import IndexedEntry
 from gitsession.sessions.node import Node
 from gitsession.store.interface import ObjectStore
 
@@ -29,7 +29,7 @@ FIRST, MOST = 16, 512
 """How many rows are asked for at once: few at first, since most lines end soon at a compaction."""
 
 
-class Known:
+class CatalogueEntryIndex:
     """What a catalogue can tell of the entries of one session, also where it is behind the refs.
 
     An entry never changes. ``refresh`` brings the catalogue up to date: it looks at the whole session, so it is rare.
@@ -40,10 +40,10 @@ class Known:
         self._sid = sid
         self._refresh = refresh
         self._misses = 0
-        self._rows: dict[Oid, Row] = {}
+        self._rows: dict[Oid, EntryRow] = {}
         self._count = FIRST
 
-    def anchors(self, oid: Oid) -> Anchors | None:
+    def anchors(self, oid: Oid) -> HistoryState | None:
         """What the line that ends at an entry has said; ``None`` where that is not known."""
         found = self._said_at(oid)
         if found is None:
@@ -53,7 +53,7 @@ class Known:
                 return self._said_at(oid)
         return found
 
-    def glimpse(self, oid: Oid, *, goes_on: bool = False) -> Glimpse | None:
+    def glimpse(self, oid: Oid, *, goes_on: bool = False) -> IndexedEntry | None:
         """An entry without its commit, if it is known. ``goes_on``: those above it will be asked for, too."""
         if oid not in self._rows:
             self._rows |= {row.oid: row for row in self._run(oid, self._count if goes_on else 1)}
@@ -61,7 +61,7 @@ class Known:
         row = self._rows.get(oid)
         return row.glimpse() if row is not None else None
 
-    def _run(self, oid: Oid, count: int) -> list[Row]:
+    def _run(self, oid: Oid, count: int) -> list[EntryRow]:
         try:
             return rows.run_of(self._catalogue.db, self._sid, oid, count)
         except sqlite3.DatabaseError as error:
@@ -88,7 +88,7 @@ class Known:
                 raise
             return True
 
-    def _said_at(self, oid: Oid) -> Anchors | None:
+    def _said_at(self, oid: Oid) -> HistoryState | None:
         try:
             db = self._catalogue.db
             row = self._rows.get(oid) or rows.row_of(db, self._sid, oid)
@@ -99,21 +99,21 @@ class Known:
             return None
 
 
-class Recorder:
+class StateRecorder:
     """Works out the anchors of entries as they are indexed, parents first, and keeps each that is new once."""
 
     def __init__(self, db: sqlite3.Connection, store: ObjectStore, sid: str) -> None:
         self._db = db
         self._store = store
         self._sid = sid
-        self._at: dict[Oid, Anchors | None] = {}
-        self._newest: tuple[Anchors, int] | None = None
+        self._at: dict[Oid, HistoryState | None] = {}
+        self._newest: tuple[HistoryState, int] | None = None
         self._showing: dict[Oid, Oid | None] = {}
 
-    def record(self, node: Node, found: Looked) -> Row:
+    def record(self, node: Node, found: DecodedEntry) -> EntryRow:
         """What is kept of ``node``, to be shown without its commit."""
         payload = found.alone if node.kind in anchors.SHOWING else ""
-        return Row.of(self._sid, node, self._said(node, found.entry), self._shown(node), payload)
+        return EntryRow.of(self._sid, node, self._said(node, found.entry), self._shown(node), payload)
 
     def _shown(self, node: Node) -> Oid | None:
         if node.parent is None:
@@ -139,13 +139,13 @@ class Recorder:
         self._at[node.oid] = said
         return None if said is None else self._row(said)
 
-    def _above(self, parent: Oid) -> Anchors | None:
+    def _above(self, parent: Oid) -> HistoryState | None:
         if parent not in self._at:
             found = rows.row_of(self._db, self._sid, parent)
             self._at[parent] = (found and rows.said_in(self._db, found.anchors)) or self._elsewhere(parent)
         return self._at[parent]
 
-    def _elsewhere(self, oid: Oid) -> Anchors | None:
+    def _elsewhere(self, oid: Oid) -> HistoryState | None:
         """Those of an entry of the session that ours was forked off, which may be indexed after it."""
         try:
             return anchors.gather(
@@ -156,11 +156,11 @@ class Recorder:
         except (Malformed, Corrupt, MissingObject):
             return None
 
-    def _said_in_any_session(self, oid: Oid) -> Anchors | None:
+    def _said_in_any_session(self, oid: Oid) -> HistoryState | None:
         found = rows.row_in_any_session(self._db, oid)
         return None if found is None else rows.said_in(self._db, found.anchors)
 
-    def _row(self, said: Anchors) -> int:
+    def _row(self, said: HistoryState) -> int:
         if self._newest is None or self._newest[0] is not said:  # most entries say nothing new
             self._newest = said, rows.keep_said(self._db, said)
         return self._newest[1]

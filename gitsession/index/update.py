@@ -13,7 +13,7 @@ from gitsession.index import branches, counts, marking, names
 from gitsession.index.catalogue import Catalogue
 from gitsession.index.derived import is_damage
 from gitsession.index.names import TIME_MIN, clamped, storable
-from gitsession.index.states import Recorder
+from gitsession.index.states import StateRecorder
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
@@ -271,7 +271,7 @@ def _insert_entries(
     """
     at: dict[Oid | None, tuple[bool, int]] = {}
     inner = {node.parent for node in new}
-    recorder = Recorder(db, store, sid)
+    recorder = StateRecorder(db, store, sid)
     newest_ms, tokens = TIME_MIN, 0
     for node in new:
         above, depth = at[node.parent] if node.parent in at else _place(db, sid, node.parent)
@@ -326,7 +326,7 @@ def _summarise(
     if name is None or not _is_known(db, sid, known.start):
         return False
     first = content.entry_of(store, load(store, known.start))
-    begins = first if isinstance(first, kinds.Session | kinds.Fork) else None
+    begins = first if isinstance(first, kinds.SessionHeader | kinds.Fork) else None
     words = db.execute(
         "SELECT words FROM entries WHERE sid = ? AND words IS NOT NULL "
         "ORDER BY in_file DESC, line IS NULL, line, at_ms, depth, chain LIMIT 1",
@@ -366,7 +366,7 @@ def _summarise(
     return True
 
 
-def _own(db: sqlite3.Connection, sid: str, node: Node, found: content.Looked, copied: int) -> counts.AddedTokens:
+def _own(db: sqlite3.Connection, sid: str, node: Node, found: content.DecodedEntry, copied: int) -> counts.AddedTokens:
     """The tokens that an entry adds to its session."""
     if node.source is not None and node.source.line <= copied:
         return counts.AddedTokens(0, 0)

@@ -20,7 +20,7 @@ ROLES = ("user", "assistant", "tool", "shell", "custom", "summary", "title")
 """As whose words something is found."""
 
 
-class Words(NamedTuple):
+class SearchableText(NamedTuple):
     """``role``: one of ``ROLES``. The others are the columns of the index, in its order."""
 
     role: str
@@ -34,27 +34,27 @@ class Words(NamedTuple):
         return "\n".join(filter(None, self[1:]))
 
 
-def words_of(entry: Entry) -> Words | None:
+def words_of(entry: Entry) -> SearchableText | None:
     """The words of ``entry``; ``None`` where nobody would look for them: prompts of the system, and what has none."""
     found = _words(entry)
     return found if found is not None and found.all.strip() else None
 
 
-def _words(entry: Entry) -> Words | None:
+def _words(entry: Entry) -> SearchableText | None:
     match entry:
         case kinds.Message(role="user"):
-            return Words("user", asked=_text(entry.content))
+            return SearchableText("user", asked=_text(entry.content))
         case kinds.Message(role="assistant"):
             work = "\n".join([*_calls(entry.content), *_results(entry.content)])
-            return Words("assistant", answer=_text(entry.content), work=work)
+            return SearchableText("assistant", answer=_text(entry.content), work=work)
         case kinds.Message(role="tool"):
-            return Words("tool", work=_text(entry.content)[:SHORT_CHARS])
+            return SearchableText("tool", work=_text(entry.content)[:SHORT_CHARS])
         case kinds.Message(role="shell"):
-            return Words("shell", asked=entry.command or "", work=(entry.output or "")[:SHORT_CHARS])
+            return SearchableText("shell", asked=entry.command or "", work=(entry.output or "")[:SHORT_CHARS])
         case kinds.Message(role="custom") | kinds.CustomMessage():
-            return Words("custom", answer=_text(entry.content))
+            return SearchableText("custom", answer=_text(entry.content))
         case kinds.Compaction() | kinds.BranchSummary():
-            return Words("summary", summary=entry.summary)
+            return SearchableText("summary", summary=entry.summary)
     return None
 
 

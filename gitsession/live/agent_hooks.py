@@ -17,7 +17,7 @@ SECONDS = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class HookSettings:
     """A settings file of JSON in which hooks of Claude Code's form stand. ``events``: those that the agent has."""
 
     agent: str
@@ -121,9 +121,9 @@ export default function (pi) {
 
 _TRUST = "codex runs hooks that you have looked at only: it asks at its next start, or say /hooks there"
 
-AGENTS: dict[str, Settings | Extension] = {
-    "claude": Settings("claude", "CLAUDE_CONFIG_DIR", ".claude", "settings.json", _CLAUDE),
-    "codex": Settings("codex", "CODEX_HOME", ".codex", "hooks.json", _CODEX, then=_TRUST, seconds=_CODEX_SECONDS),
+AGENTS: dict[str, HookSettings | Extension] = {
+    "claude": HookSettings("claude", "CLAUDE_CONFIG_DIR", ".claude", "settings.json", _CLAUDE),
+    "codex": HookSettings("codex", "CODEX_HOME", ".codex", "hooks.json", _CODEX, then=_TRUST, seconds=_CODEX_SECONDS),
     "omp": Extension("omp", "PI_CODING_AGENT_DIR", ".omp/agent", "extensions/gitsession.js", _PI),
     "opencode": Extension("opencode", "OPENCODE_CONFIG_DIR", ".config/opencode", "plugin/gitsession.js", _OPENCODE),
     "pi": Extension("pi", "PI_CODING_AGENT_DIR", ".pi/agent", "extensions/gitsession.js", _PI),
@@ -133,7 +133,7 @@ WATCHED = ("aider", "librecode")
 """Agents that run nothing of ours."""
 
 
-def find(agent: str) -> Settings | Extension:
+def find(agent: str) -> HookSettings | Extension:
     """Raises ``NotFound``, which says what there is instead."""
     if agent in WATCHED:
         raise NotFound(f"{agent} has no hooks", hint="`gitsession watch` follows its sessions instead")
@@ -142,7 +142,7 @@ def find(agent: str) -> Settings | Extension:
     return AGENTS[agent]
 
 
-def file_of(told: Settings | Extension, home: Path, environment: Mapping[str, str]) -> Path:
+def file_of(told: HookSettings | Extension, home: Path, environment: Mapping[str, str]) -> Path:
     """Where it stands. A variable of the agent's own may have moved it."""
     moved = environment.get(told.variable)
     if moved:

@@ -11,16 +11,16 @@ from gitsession.durable import read_regular
 from gitsession.errors import MissingObject, Unavailable
 from gitsession.git.types import Oid
 from gitsession.live import spool
-from gitsession.live.records import Event, Look
+from gitsession.live.records import Event, SpooledSnapshot
 from gitsession.store.git_store import GitStore
 from gitsession.workspace import turns
 from gitsession.workspace.capture import put, tree_with
-from gitsession.workspace.private_repository import Shadow
+from gitsession.workspace.private_repository import PrivateRepository
 
 FILE = "looks.json"
 
 
-class Chains:
+class SnapshotTrees:
     """The trees of looks. A tree is in the store when it is handed out, though no ref leads to it yet."""
 
     def __init__(self, store: GitStore) -> None:
@@ -29,7 +29,7 @@ class Chains:
         self._last: dict[str, str] = {}
         self._is_noted = True
 
-    def tree(self, look: Look) -> Oid | None:
+    def tree(self, look: SpooledSnapshot) -> Oid | None:
         """Raises ``MissingObject`` where nobody knows what the look goes on from."""
         states = put(self._store, look.changes)
         with self._store.transaction() as to:
@@ -45,7 +45,7 @@ class Chains:
             self._write(self._known)
             self._is_noted = True
 
-    def _base(self, look: Look) -> Oid | None:
+    def _base(self, look: SpooledSnapshot) -> Oid | None:
         if look.before is None:
             return None
         if look.before in self._known:
@@ -62,7 +62,7 @@ class Chains:
         """The next look there tells all that is there: what this one went on from is lost."""
         folder = turns.folder_in(self._store.git_dir, Path(workspace))
         if folder.is_dir():
-            with Shadow.open(folder, wait_seconds=5) as shadow:
+            with PrivateRepository.open(folder, wait_seconds=5) as shadow:
                 shadow.forget()
 
     def save(self, waiting: Iterable[Event]) -> None:
@@ -73,7 +73,7 @@ class Chains:
         for workspace, name in self._last.items():
             folder = turns.folder_in(self._store.git_dir, Path(workspace))
             try:
-                with Shadow.open(folder, wait_seconds=5) as shadow:
+                with PrivateRepository.open(folder, wait_seconds=5) as shadow:
                     shadow.keep_tree(name, self._known[name])
             except Unavailable:  # then the next look by the store is one afresh
                 pass

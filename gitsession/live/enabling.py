@@ -20,7 +20,7 @@ from typing import Any
 from gitsession.durable import make_directories, read_regular, sync_directory, write_new
 from gitsession.errors import Malformed, Refused, Unavailable
 from gitsession.live import agent_hooks, json_edit
-from gitsession.live.agent_hooks import Extension, Settings
+from gitsession.live.agent_hooks import Extension, HookSettings
 from gitsession.live.json_edit import Part
 
 FOLDER = "gitsession/enabled"
@@ -46,7 +46,7 @@ class Edit:
 
 
 def plan_enable(
-    store: Path, told: Settings | Extension, file: Path, program: Sequence[str], *, force: bool = False
+    store: Path, told: HookSettings | Extension, file: Path, program: Sequence[str], *, force: bool = False
 ) -> Edit:
     """What would be written. Raises ``Refused`` for settings that cannot be read, for a file that is somebody else's,
     and without ``force`` for one of ours in which somebody else has written; ``OSError``.
@@ -63,7 +63,7 @@ def plan_enable(
     return Edit(told.agent, file, old, text.encode())
 
 
-def plan_disable(store: Path, told: Settings | Extension, file: Path, *, force: bool = False) -> Edit:
+def plan_disable(store: Path, told: HookSettings | Extension, file: Path, *, force: bool = False) -> Edit:
     """What would be written to have nothing of ours there. Raises as ``plan_enable``."""
     file = Path(os.path.realpath(file))
     old = read_regular(file)
@@ -77,7 +77,7 @@ def plan_disable(store: Path, told: Settings | Extension, file: Path, *, force: 
     return Edit(told.agent, file, old, _without(text, told, file).encode() if _ours(text, told, file) else new)
 
 
-def is_enabled(told: Settings | Extension, file: Path) -> bool:
+def is_enabled(told: HookSettings | Extension, file: Path) -> bool:
     """Raises as ``plan_enable``."""
     old = read_regular(file)
     if isinstance(told, Extension):
@@ -150,7 +150,7 @@ def _unfit(what: str) -> Refused:
     return Refused(what, hint="the file is as it was: mend it there, and run this again")
 
 
-def _seconds(told: Settings, event: str) -> int:
+def _seconds(told: HookSettings, event: str) -> int:
     return told.seconds.get(event, agent_hooks.SECONDS)
 
 
@@ -167,7 +167,7 @@ def _timeout(text: str, hook: Part) -> int | None:
     return int(number) if number.isdecimal() else None
 
 
-def _ours(text: str, told: Settings, file: Path) -> list[tuple[str, str, int | None]]:
+def _ours(text: str, told: HookSettings, file: Path) -> list[tuple[str, str, int | None]]:
     """Return event, command and timeout of each hook of ours, in the order of the agent's events."""
     _, hooks = _hooks(text, file)
     found = [
@@ -181,7 +181,7 @@ def _ours(text: str, told: Settings, file: Path) -> list[tuple[str, str, int | N
     return sorted(found, key=lambda each: order.get(each[0], len(order)))
 
 
-def _with(text: str, told: Settings, file: Path, wanted: dict[str, str]) -> str:
+def _with(text: str, told: HookSettings, file: Path, wanted: dict[str, str]) -> str:
     for event, command in wanted.items():
         hook: dict[str, Any] = {"type": "command", "command": command, "timeout": _seconds(told, event)}
         group = {HOOKS: [hook]}
@@ -195,7 +195,7 @@ def _with(text: str, told: Settings, file: Path, wanted: dict[str, str]) -> str:
     return text
 
 
-def _without(text: str, told: Settings, file: Path) -> str:
+def _without(text: str, told: HookSettings, file: Path) -> str:
     """One after the other, since every one that goes moves what stands behind it."""
     while True:
         whole, hooks = _hooks(text, file)

@@ -18,7 +18,7 @@ from gitsession.store.git_store import GitStore
 EVERY_SECONDS = 0.5
 
 
-class News(NamedTuple):
+class NewEntry(NamedTuple):
     """An entry that was not there before. ``branch``: the one that leads to it."""
 
     session: str
@@ -28,7 +28,7 @@ class News(NamedTuple):
 
 def follow(
     store: GitStore, *, sid: str | None = None, every: float = EVERY_SECONDS, idle: bool = False
-) -> Iterator[News | None]:
+) -> Iterator[NewEntry | None]:
     """Each entry that comes from now on, in the order of its line. Ends never: stop asking, or ``close`` the iterator.
 
     ``sid``: of one session only. ``every``: seconds between two looks. ``idle``: a look that finds nothing gives
@@ -42,7 +42,7 @@ def follow(
 
 def _news(
     store: GitStore, sid: str | None, every: float, idle: bool, mark: str, heads: Mapping[tuple[str, str], Oid]
-) -> Iterator[News | None]:
+) -> Iterator[NewEntry | None]:
     known: dict[str, set[Oid]] = {}
     while True:
         now = change_stamp.fingerprint(store.git_dir)
@@ -56,7 +56,7 @@ def _news(
                     known[session] = _reached(store, [oid for (of, _), oid in before.items() if of == session])
                 for node in _new(store, leaf, known[session]):
                     found += 1
-                    yield News(session, branch, node)
+                    yield NewEntry(session, branch, node)
         if not found:
             if idle:
                 yield None

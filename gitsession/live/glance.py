@@ -20,14 +20,14 @@ from gitsession.errors import MissingObject, Unavailable
 from gitsession.git import config
 from gitsession.git.objects import oid_of
 from gitsession.git.ref_reader import RefReader
-from gitsession.git.repository import GitDoor
+from gitsession.git.repository import VerifiedRepository
 from gitsession.live import spool
 from gitsession.store import refs
 from gitsession.workspace import turns, user_repository
 from gitsession.workspace.private_repository import new_name
 from gitsession.workspace.read_file import caps
-from gitsession.workspace.root import Root
-from gitsession.workspace.scan import Look, look
+from gitsession.workspace.root import WorkspaceRoot
+from gitsession.workspace.scan import WorkspaceScan, look
 
 if TYPE_CHECKING:
     from gitsession.redaction.scan import Scanner
@@ -36,11 +36,11 @@ BYTES_MAX = 64 << 20
 """What one look may hold in memory, and put into the spool. A larger one is taken by whoever takes in the spool."""
 
 
-class TooMuch(Unavailable):
+class TooManyChanges(Unavailable):
     """More differs than a hook may carry."""
 
 
-def workspace_of(cwd: str, home: Path, store: Path, project: str = "") -> Root:
+def workspace_of(cwd: str, home: Path, store: Path, project: str = "") -> WorkspaceRoot:
     """The workspace that an agent is at work in: the top of the repository that ``cwd`` is in, if it may be one; else
     ``project``, as far as ``cwd`` is in there; else ``cwd`` itself.
 
@@ -52,13 +52,13 @@ def workspace_of(cwd: str, home: Path, store: Path, project: str = "") -> Root:
     top = user_repository.find(alone).top if os.path.isdir(alone) else alone
     if top != alone and not _is_home(top, home):
         alone = top
-    return Root.open(alone, home=home, store=store)
+    return WorkspaceRoot.open(alone, home=home, store=store)
 
 
-def spooled(store: Path, root: Root, head: dict[str, Any], *, wait_seconds: float) -> str:
+def spool_snapshot(store: Path, root: WorkspaceRoot, head: dict[str, Any], *, wait_seconds: float) -> str:
     """Look, and leave what was seen with ``head`` (which says what happened); the event's name.
 
-    Raises ``Unavailable`` where others are at work there, ``TooMuch``, ``OSError``.
+    Raises ``Unavailable`` where others are at work there, ``TooManyChanges``, ``OSError``.
     """
     folder = turns.folder_in(store, root.path)
     with (
@@ -74,7 +74,7 @@ def spooled(store: Path, root: Root, head: dict[str, Any], *, wait_seconds: floa
             contents.append(change.data)
             size += len(change.data)
             if size > BYTES_MAX:
-                raise TooMuch(f"more than {BYTES_MAX >> 20} MiB differ in {root.path}")
+                raise TooManyChanges(f"more than {BYTES_MAX >> 20} MiB differ in {root.path}")
         name = (not seen.changed and seen.before) or new_name()
         told = {
             "workspace": os.fspath(root.path),
@@ -109,7 +109,7 @@ def _purged(store: Path) -> Callable[[bytes], str | None] | None:
         return None
     from gitsession.sessions import tombstone_set  # few purge: who never did does not wait for it
 
-    gone = tombstone_set.at(GitDoor(store), said)
+    gone = tombstone_set.at(VerifiedRepository(store), said)
     return (
         (lambda data: tombstone_set.RULE if gone.has_file(oid_of("blob", data)) else None) if gone.has_files else None
     )
@@ -132,7 +132,7 @@ def _secrets(store: Path) -> Callable[[bytes], str | None] | None:
     return secret
 
 
-def _base(seen: Look) -> list[str | None] | None:
+def _base(seen: WorkspaceScan) -> list[str | None] | None:
     """The tree that the changes are told from, in a list of one; ``None`` where nobody knows it yet."""
     try:
         return [seen.base()] if seen.before else None

@@ -14,21 +14,21 @@ from typing import Protocol
 
 from gitsession.checkpoints import history, turns
 from gitsession.checkpoints.attribution import AFTER, BEFORE, WORKSPACE
-from gitsession.checkpoints.capturing import Why, take
+from gitsession.checkpoints.capturing import CaptureReason, take
 from gitsession.codec.sayable import sayable, whole
 from gitsession.errors import Corrupt, GitSessionError, Malformed, MissingObject, NotFound, Unavailable
 from gitsession.formats import FORMATS
 from gitsession.git.types import Oid
 from gitsession.live import events, records, spool
 from gitsession.live.calls import Calls
-from gitsession.live.chains import Chains
-from gitsession.live.records import Event, Look
+from gitsession.live.chains import SnapshotTrees
+from gitsession.live.records import Event, SpooledSnapshot
 from gitsession.live.targets import Targets
 from gitsession.model.entries import Checkpoint
 from gitsession.sessions.node import Node
 from gitsession.store.git_store import GitStore
 from gitsession.store.lock import StoreLock
-from gitsession.workspace.root import Root
+from gitsession.workspace.root import WorkspaceRoot
 
 WAIT_MS = 24 * 3600 * 1000
 """So long an event waits for its session's file."""
@@ -39,7 +39,7 @@ TURN_SECONDS = 5.0
 """So long another of ours at work in the workspace is waited for; else the look comes with the next drain."""
 
 
-class TakeIn(Protocol):
+class ImportSessionFile(Protocol):
     """Imports a session's file as far as it goes. ``file``: "" where the agent did not say. Its id here; ``None``
     where there is none yet. Raises ``GitSessionError`` and ``OSError``.
     """
@@ -48,7 +48,7 @@ class TakeIn(Protocol):
 
 
 @dataclass
-class Drained:
+class IngestResult:
     """``taken``: events that have left the spool; ``waiting``: those that have not. ``failed``: in words, each."""
 
     taken: int = 0
@@ -60,9 +60,9 @@ class Drained:
     """Somebody else is at it."""
 
 
-def drain(
-    store: GitStore, take_in: TakeIn, *, home: Path, clock: Callable[[], int], wait_seconds: float = 0.0
-) -> Drained:
+def ingest(
+    store: GitStore, take_in: ImportSessionFile, *, home: Path, clock: Callable[[], int], wait_seconds: float = 0.0
+) -> IngestResult:
     """Take in what waits. ``wait_seconds``: for another process that does the same. Raises ``Unavailable``."""
     place = spool.folder(str(store.git_dir))
     try:
@@ -73,7 +73,7 @@ def drain(
         try:
             lock.acquire()
         except Unavailable:
-            return Drained(waiting=len(spool.waiting(str(store.git_dir))), busy=True)
+            return IngestResult(waiting=len(spool.waiting(str(store.git_dir))), busy=True)
         try:
             return _Drain(store, take_in, home, clock).run()
         except OSError as error:
@@ -85,18 +85,18 @@ def drain(
 
 
 class _Drain:
-    def __init__(self, store: GitStore, take_in: TakeIn, home: Path, clock: Callable[[], int]) -> None:
+    def __init__(self, store: GitStore, take_in: ImportSessionFile, home: Path, clock: Callable[[], int]) -> None:
         self._store, self._take_in, self._home, self._clock = store, take_in, home, clock
         self._spool = str(store.git_dir)
         self._calls = Calls.load(store.git_dir)
-        self._chains = Chains(store)
+        self._chains = SnapshotTrees(store)
         self._sids: dict[tuple[str, str, str], str | None] = {}
         self._targets: dict[str, Targets] = {}
         self._held: set[str] = set()
         self._unlooked: dict[str, tuple[str, Event]] = {}
-        self.done = Drained()
+        self.done = IngestResult()
 
-    def run(self) -> Drained:
+    def run(self) -> IngestResult:
         spool.sweep(self._spool)
         self._events = [event for name in spool.waiting(self._spool) if (event := self._read(name)) is not None]
         self._ended = {event.key for event in self._events if event.name == events.SESSION_END}
@@ -161,7 +161,7 @@ class _Drain:
             self._unlooked[event.workspace] = (sid, event)
         return True
 
-    def _kept(self, event: Event, look: Look, tree: Oid | None, sid: str) -> bool:
+    def _kept(self, event: Event, look: SpooledSnapshot, tree: Oid | None, sid: str) -> bool:
         targets = self._targets.get(sid)
         if targets is None:
             targets = self._targets[sid] = Targets(self._store, sid, event.at_ms)
@@ -248,9 +248,9 @@ class _Drain:
         """Nobody's: whether the session or the user did what differs cannot be told any more."""
         for workspace, (sid, event) in self._unlooked.items():
             try:
-                with Root.open(workspace, home=self._home, store=self._store.git_dir) as root:
+                with WorkspaceRoot.open(workspace, home=self._home, store=self._store.git_dir) as root:
                     target: Node | None = Targets(self._store, sid, event.at_ms).as_of(event.at_ms)
-                    why = Why(target=target, reason="a hook could not look")
+                    why = CaptureReason(target=target, reason="a hook could not look")
                     take(self._store, sid, root, BEFORE, why, at_ms=self._clock())
                 self.done.checkpoints += 1
             except GitSessionError as error:

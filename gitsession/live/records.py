@@ -17,8 +17,8 @@ from gitsession.git.types import Oid
 from gitsession.live import spool
 from gitsession.live.glance import BYTES_MAX
 from gitsession.workspace import names
-from gitsession.workspace.read_file import Present
-from gitsession.workspace.trees import File
+from gitsession.workspace.read_file import PathContent
+from gitsession.workspace.trees import TreeEntry
 
 _HEAD_BYTES_MAX = 64 << 20
 _MODES = ("100644", "100755", "120000", SUBMODULE_MODE)
@@ -26,14 +26,14 @@ _HEX = frozenset("0123456789abcdef")
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class SpooledSnapshot:
     """What differed from the look ``before`` (``None``: from nothing), whose tree was ``base`` where that was known."""
 
     workspace: str
     before: str | None
     base: tuple[Oid | None] | None
     name: str
-    changes: tuple[Present, ...]
+    changes: tuple[PathContent, ...]
     skipped: tuple[tuple[str, str], ...]
     appeared: tuple[str, ...]
 
@@ -57,7 +57,7 @@ class Event:
     within_agent: bool
     prompt: str
     reason: str | None
-    look: Look | None
+    look: SpooledSnapshot | None
     gave_up: str
 
     @property
@@ -133,10 +133,10 @@ def _place(found: dict[str, Any], key: str) -> str:
         return ""
 
 
-def _look(told: Any, contents: bytes, name: str) -> Look:
+def _look(told: Any, contents: bytes, name: str) -> SpooledSnapshot:
     try:
         before, base = told["before"], told.get("base")
-        found = Look(
+        found = SpooledSnapshot(
             workspace=_place(told, "workspace"),
             before=None if before is None else str(before),
             base=None if base is None else (None if base[0] is None else _oid(base[0]),),
@@ -152,14 +152,14 @@ def _look(told: Any, contents: bytes, name: str) -> Look:
     return found
 
 
-def _changes(rows: Any, contents: bytes) -> Iterator[Present]:
+def _changes(rows: Any, contents: bytes) -> Iterator[PathContent]:
     at = 0
     for path, mode, oid, size in rows:
         reason = names.path_refusal(str(path))
         if reason:
             raise ValueError(f"{path!r}: {reason}")
         if mode is None:
-            yield Present(str(path), None)
+            yield PathContent(str(path), None)
             continue
         if mode not in _MODES or not isinstance(size, int) or not 0 <= size <= BYTES_MAX:
             raise ValueError(f"{path!r}: mode {mode!r}, {size!r} bytes")
@@ -167,7 +167,7 @@ def _changes(rows: Any, contents: bytes) -> Iterator[Present]:
         at += size
         if mode != SUBMODULE_MODE and oid_of("blob", data) != oid:
             raise ValueError(f"{path!r}: the content is not what was seen")
-        yield Present(str(path), File(mode, _oid(oid)), data)
+        yield PathContent(str(path), TreeEntry(mode, _oid(oid)), data)
     if at != len(contents):
         raise ValueError(f"{len(contents) - at} bytes too many")
 

@@ -37,7 +37,7 @@ class Entry:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Session(Entry):
+class SessionHeader(Entry):
     """The root of a session; on ``meta``, its header as last seen."""
 
     kind: ClassVar[str] = "session"
@@ -386,7 +386,7 @@ class Opaque(Entry):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Unknown(Entry):
+class UnknownEntry(Entry):
     """A kind from a later version, or from an agent's own: listed, walked and kept, never an error.
 
     ``version``: of the format, where the payload states a later one than ours.
@@ -401,7 +401,8 @@ class Unknown(Entry):
 KINDS: Mapping[str, type[Entry]] = {
     kind.kind: kind
     for kind in (
-        Session, Message, ModelChange, ThinkingChange, ModeChange, ToolsChange, Instructions, Injection, Compaction,
+        SessionHeader, Message, ModelChange, ThinkingChange, ModeChange, ToolsChange, Instructions, Injection,
+        Compaction,
         BranchSummary, ContextEdit, Prune, Reset, Label, Title, Custom, CustomMessage, Usage, Permission, Checkpoint,
         Fork, SourceFile, Attachment, Project, Continuation, Seal, Tombstone,
     )
@@ -410,8 +411,8 @@ KINDS: Mapping[str, type[Entry]] = {
 
 
 def kind_of(entry: Entry) -> str:
-    """The name of an entry's kind; a later version's own name for ``Unknown``."""
-    return entry.name if isinstance(entry, Unknown) else entry.kind
+    """The name of an entry's kind; a later version's own name for ``UnknownEntry``."""
+    return entry.name if isinstance(entry, UnknownEntry) else entry.kind
 
 
 def _blocks(content: str | Iterable[Block]) -> tuple[Block, ...]:

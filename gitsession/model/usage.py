@@ -15,7 +15,7 @@ _PARTS = (
 """As pi calls them, and as Anthropic does."""
 
 
-class Counted(NamedTuple):
+class AnswerUsage(NamedTuple):
     """What an answer took, in tokens. ``answer``: what names it, where several entries can tell of the same one."""
 
     tokens: int

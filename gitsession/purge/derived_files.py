@@ -19,7 +19,7 @@ from gitsession.index import derived
 from gitsession.store import create, journal_frames, salvage, spill
 from gitsession.store.lock import alone
 from gitsession.verify.last_clean import FILE as VERIFIED
-from gitsession.workspace.private_repository import Shadow
+from gitsession.workspace.private_repository import PrivateRepository
 from gitsession.workspace.turns import WORKSPACES
 
 SPOOL = f"{create.CONTROL}/spool"
@@ -88,7 +88,7 @@ def _forget_workspaces(folder: Path) -> None:
     """What was seen of each workspace: the next look at it is a first one."""
     for place in _children(folder):
         if (place / "state").exists():
-            with Shadow.open(place) as shadow:
+            with PrivateRepository.open(place) as shadow:
                 shadow.forget()
         _remove(place / "drained")
 

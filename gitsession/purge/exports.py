@@ -26,7 +26,7 @@ from gitsession.importing import import_session
 from gitsession.model.blocks import Text, Thinking, ToolCall
 from gitsession.model.entries import Message
 from gitsession.purge import finding
-from gitsession.purge.finding import Problem, PurgePlan
+from gitsession.purge.finding import PurgePlan, PurgeProblem
 from gitsession.sessions import commit_writer, content, export_record, session_ids
 from gitsession.sessions.export_record import ExportedFile, ExportHit
 from gitsession.sessions.gaps import DAMAGE
@@ -69,13 +69,13 @@ def with_exports(objects: GitStore, view: ObjectStore, plan: PurgePlan, text: st
         return plan
     wanted = _wanted(view, plan, text)
     hits: list[ExportHit] = []
-    problems: list[Problem] = []
+    problems: list[PurgeProblem] = []
     more = plan.more
     for export in listed:
         try:
             data = durable.read_regular(export.path)
         except OSError as error:
-            problems.append(Problem(export.path, f"it cannot be read: {error.strerror}"))
+            problems.append(PurgeProblem(export.path, f"it cannot be read: {error.strerror}"))
             continue
         if data is None or not (export.session in wanted.sessions or wanted.is_in(data)):
             continue
@@ -84,7 +84,7 @@ def with_exports(objects: GitStore, view: ObjectStore, plan: PurgePlan, text: st
         more |= said
         hits.append(ExportHit(export, count))
         if with_capability(export.agent, Importing) is not None:
-            problems.append(Problem(export.path, f"{export.agent} keeps a copy of it in its own database"))
+            problems.append(PurgeProblem(export.path, f"{export.agent} keeps a copy of it in its own database"))
     return replace(
         plan, more=more, exports=tuple(hits), texts=wanted.texts, problems=(*plan.problems, *problems)
     )  # fmt: skip

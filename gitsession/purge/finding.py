@@ -26,7 +26,7 @@ NESTED_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class EntryHit:
     """An entry that goes. ``session``: one whose ref leads to it; ``digest``: what the set calls it."""
 
     session: str
@@ -44,7 +44,7 @@ class FileHit:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class PurgeProblem:
     """What a purge does not reach, and why."""
 
     where: str
@@ -59,10 +59,10 @@ class PurgePlan:
     """
 
     more: Tombstones = field(default_factory=Tombstones)
-    entries: tuple[Hit, ...] = ()
+    entries: tuple[EntryHit, ...] = ()
     files: tuple[FileHit, ...] = ()
     sessions: tuple[str, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[PurgeProblem, ...] = ()
     exports: tuple[ExportHit, ...] = ()
     texts: tuple[str, ...] = ()
 
@@ -78,7 +78,7 @@ def entry(store: ObjectStore, sid: str, found: Node) -> PurgePlan:
             f"{found.oid[:12]} is where session {sid} begins: it goes with the whole session",
             hint="`gitsession purge SESSION`, without an entry",
         )
-    return _wanted(store, [Hit(sid, found, _digest(store, found))], [])
+    return _wanted(store, [EntryHit(sid, found, _digest(store, found))], [])
 
 
 def session(store: ObjectStore, sid: str) -> PurgePlan:
@@ -89,10 +89,10 @@ def session(store: ObjectStore, sid: str) -> PurgePlan:
     began = {digest for value in found.values() for digest in _beginnings(store, sid, value)}
     more = Tombstones(sessions={sid: frozenset(began)})
     shared = [
-        Problem(other, "was forked from it, and keeps what they share")
+        PurgeProblem(other, "was forked from it, and keeps what they share")
         for other in sorted(_sharing(store, sid, found.values()))
     ]
-    hits = [Hit(sid, node, "") for node in _own(store, sid)]
+    hits = [EntryHit(sid, node, "") for node in _own(store, sid)]
     return PurgePlan(more, tuple(hits), (), (sid,), (*shared, *_staying(store, hits)))
 
 
@@ -104,9 +104,9 @@ def saying(store: ObjectStore, text: str, sids: Iterable[str] | None = None) -> 
     """
     every = sorted({refs.session_of(name) for name in store.refs(refs.SESSIONS)} - {""})
     spelled = spellings(text)
-    entries: dict[Oid, Hit] = {}
+    entries: dict[Oid, EntryHit] = {}
     files: dict[Oid, FileHit] = {}
-    problems: list[Problem] = []
+    problems: list[PurgeProblem] = []
     searched: dict[Oid, bool] = {}
     for sid in progress.each("Looking through sessions", every if sids is None else list(sids)):
         for node in _all(store, sid):
@@ -114,13 +114,13 @@ def saying(store: ObjectStore, text: str, sids: Iterable[str] | None = None) -> 
                 parts = content.kept(store, node)
                 data = content.whole(store, node, parts)
             except DAMAGE as error:
-                problems.append(Problem(node.oid, f"cannot be read, so it was not searched: {error}"))
+                problems.append(PurgeProblem(node.oid, f"cannot be read, so it was not searched: {error}"))
                 continue
             if says(data, text, spelled):
                 if _begins(node):
-                    problems.append(Problem(node.oid, f"session {sid} begins with it: purge the whole session"))
+                    problems.append(PurgeProblem(node.oid, f"session {sid} begins with it: purge the whole session"))
                 else:
-                    entries.setdefault(node.oid, Hit(sid, node, digest_of(parts.stored, parts.holes).hex()))
+                    entries.setdefault(node.oid, EntryHit(sid, node, digest_of(parts.stored, parts.holes).hex()))
             for path, oid in _files(store, parts.files):
                 if oid == WITHHELD_OID:
                     continue
@@ -166,7 +166,7 @@ def _strings(line: bytes) -> Iterator[str]:
             todo += [*value.keys(), *value.values()]
 
 
-def _wanted(store: ObjectStore, entries: Iterable[Hit], files: Iterable[FileHit]) -> PurgePlan:
+def _wanted(store: ObjectStore, entries: Iterable[EntryHit], files: Iterable[FileHit]) -> PurgePlan:
     entries, files = tuple(entries), tuple(files)
     keys = {hit.digest for hit in entries} | {FILE + hit.oid for hit in files}
     more = Tombstones(frozenset(keys))
@@ -255,25 +255,25 @@ def _files(store: ObjectStore, tree: Oid | None) -> Iterator[tuple[str, Oid]]:
         yield path, file.oid
 
 
-def _staying(store: ObjectStore, entries: Sequence[Hit]) -> tuple[Problem, ...]:
+def _staying(store: ObjectStore, entries: Sequence[EntryHit]) -> tuple[PurgeProblem, ...]:
     """Where else the entries are: at remotes, and what a redaction put there in the record of that."""
     told = "was redacted before: what that left to read stays in the history of the set"
     redacted = [hit for hit in entries if hit.node.replaces] if tombstone_commits.is_given(store) else []
-    records = (Problem(f"{hit.session}@{hit.node.oid[:12]}", told) for hit in redacted)
+    records = (PurgeProblem(f"{hit.session}@{hit.node.oid[:12]}", told) for hit in redacted)
     return (*_at_remotes(store, {hit.node.oid for hit in entries}), *records)
 
 
-def _at_remotes(store: ObjectStore, oids: set[Oid]) -> tuple[Problem, ...]:
+def _at_remotes(store: ObjectStore, oids: set[Oid]) -> tuple[PurgeProblem, ...]:
     """Remotes that are known to hold one of ``oids``."""
     found: dict[str, None] = {}
     for name, value in store.refs("refs/remotes/").items():
         remote = name.removeprefix("refs/remotes/").partition("/")[0]
         if remote not in found and refs.target(value) is None and any(node.oid in oids for node in _line(store, value)):
             found[remote] = None
-    return tuple(Problem(remote, "this remote has it, until it hears of the purge by a push") for remote in found)
+    return tuple(PurgeProblem(remote, "this remote has it, until it hears of the purge by a push") for remote in found)
 
 
-def _in_commands(store: ObjectStore, text: str) -> Iterator[Problem]:
+def _in_commands(store: ObjectStore, text: str) -> Iterator[PurgeProblem]:
     for operation in operation_log.history(store):
         if text in operation.command and operation.command.split(" ")[0] not in ("label", "name"):
-            yield Problem(operation.id, f"the operation log says it: {operation.command[:80]}")
+            yield PurgeProblem(operation.id, f"the operation log says it: {operation.command[:80]}")

@@ -20,7 +20,7 @@ from pathlib import Path
 from gitsession import progress
 from gitsession.codec import message
 from gitsession.codec.digest import digest as digest_of
-from gitsession.codec.holes import Stored
+from gitsession.codec.holes import StoredPayload
 from gitsession.durable import replace as replace_file
 from gitsession.durable import sync_directory
 from gitsession.errors import Ambiguous, Corrupt, Malformed, MissingObject, RefMoved, Refused, Unavailable
@@ -34,7 +34,7 @@ from gitsession.sessions import content, node, operation_log, tombstone, tombsto
 from gitsession.sessions.node import Node
 from gitsession.sessions.tombstone_set import Replacement, Tombstones
 from gitsession.store import change_stamp, create, flush_record, published, refs
-from gitsession.store.drop_objects import Sweep, check_alone
+from gitsession.store.drop_objects import ObjectRemoval, check_alone
 from gitsession.store.drop_objects import finish as finish_dropping
 from gitsession.store.git_store import GitStore
 from gitsession.store.lock import packing
@@ -49,7 +49,7 @@ _OURS = ("refs/heads/", "refs/remotes/", "refs/gitsession/")
 
 
 @dataclass(frozen=True, slots=True)
-class Purged:
+class PurgeResult:
     """``moved``: refs; ``dropped``: objects; ``mapped``: commits that are others now, old to new."""
 
     moved: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ def is_pending(store: GitStore) -> bool:
     return create.is_purge_pending(store.git_dir)
 
 
-def add(store: GitStore, more: Tombstones, at_ms: int) -> Purged:
+def add(store: GitStore, more: Tombstones, at_ms: int) -> PurgeResult:
     """Purge ``more``, and finish what was begun. Raises ``Refused`` where it cannot be done, ``Unavailable``."""
     begin(store)
     while True:
@@ -89,7 +89,7 @@ def add(store: GitStore, more: Tombstones, at_ms: int) -> Purged:
     return apply(store)
 
 
-def replace(store: GitStore, replacements: Mapping[str, tuple[str, Stored]], at_ms: int) -> Purged:
+def replace(store: GitStore, replacements: Mapping[str, tuple[str, StoredPayload]], at_ms: int) -> PurgeResult:
     """Put others in the place of entries: by digest, the form and what is stored from now on.
 
     The chains of what follows stay. Each has the kind and the author of what it replaces: a tombstone in its place
@@ -103,7 +103,7 @@ def replace(store: GitStore, replacements: Mapping[str, tuple[str, Stored]], at_
         words = tombstone.words_of(one, by) if by is not None else None
         if words is not None and (message.kind_of(words), words.role) != (one.kind, one.role):
             raise Refused(f"what is to replace {one.oid[:12]} is no {one.role} {one.kind}: {words.role} {words.kind}")
-    return add(store, Tombstones(replaced=kept), at_ms) if kept else Purged()
+    return add(store, Tombstones(replaced=kept), at_ms) if kept else PurgeResult()
 
 
 def _digest_of(store: GitStore, one: Node) -> str:
@@ -149,7 +149,7 @@ def preview(store: GitStore, more: Tombstones) -> Preview:
     return Preview(tuple(gone), moved)
 
 
-def apply(store: GitStore, found: Tombstones | None = None, *, thorough: bool = False) -> Purged:
+def apply(store: GitStore, found: Tombstones | None = None, *, thorough: bool = False) -> PurgeResult:
     """Make the store what the set says. Cheap where nothing is to do.
 
     ``thorough``: look through all commits for it, also those that no ref leads to any more.
@@ -160,11 +160,11 @@ def apply(store: GitStore, found: Tombstones | None = None, *, thorough: bool = 
     if found is None:
         found = tombstone_commits.NONE if tip is None else tombstone_commits.at(store, tip)
     if not found and not is_pending(store):
-        return Purged()
+        return PurgeResult()
     done = _done(store.git_dir)
     is_done = done.tip == tip and not is_pending(store) and _is_as_said(store, found, done)
     if is_done and not (thorough and _lies_unreached(store, found)):
-        return Purged()
+        return PurgeResult()
     begin(store)
     with _disk_may_say_no():
         with packing(store.git_dir):
@@ -195,10 +195,10 @@ def _is_as_said(store: GitStore, found: Tombstones, done: _Done) -> bool:
 def _lies_unreached(store: GitStore, found: Tombstones) -> bool:
     """Whether a commit of what was purged is there, as plain git leaves one that it fetched and then led a ref away."""
     rewriter = Rewriter(store, found)
-    return any(kind == "commit" and rewriter.commit(oid) != oid for oid, kind in Sweep(store).kinds().items())
+    return any(kind == "commit" and rewriter.commit(oid) != oid for oid, kind in ObjectRemoval(store).kinds().items())
 
 
-def _carry_out(store: GitStore, found: Tombstones) -> tuple[Purged, frozenset[Oid]]:
+def _carry_out(store: GitStore, found: Tombstones) -> tuple[PurgeResult, frozenset[Oid]]:
     """Steps 2 and 3; and what refs held when nothing of it was left."""
     moved: set[str] = set()
     mapped: dict[Oid, Oid] = {}
@@ -213,7 +213,7 @@ def _carry_out(store: GitStore, found: Tombstones) -> tuple[Purged, frozenset[Oi
         mapped |= rewriter.mapped
         dropped, settled = _drop(store, found, rewriter)
         if settled is not None:
-            return Purged(tuple(sorted(moved)), dropped, mapped), settled
+            return PurgeResult(tuple(sorted(moved)), dropped, mapped), settled
     raise Unavailable("others keep writing to the store", hint="what was begun goes on when it is opened again")
 
 
@@ -221,7 +221,7 @@ def _drop(store: GitStore, found: Tombstones, rewriter: Rewriter) -> tuple[int, 
     """Step 3: how many objects are gone, and what refs held then; ``None`` where others wrote meanwhile, and all is to
     be done again.
     """
-    sweep = Sweep(store)
+    sweep = ObjectRemoval(store)
     kinds, log = sweep.kinds(), store.ref(refs.OPLOG)
     now = _every_ref(store)
     going = select_objects.find(store, found, kinds, now.values(), rewriter)

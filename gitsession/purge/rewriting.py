@@ -23,9 +23,9 @@ from gitsession.codec.digest import digest as digest_of
 from gitsession.errors import Corrupt, Malformed, MissingObject
 from gitsession.git.objects import SUBMODULE_MODE, encode_tree, oid_of, parse_commit, parse_tree
 from gitsession.git.types import Kind, Oid, Reader
-from gitsession.model.entries import Fork, Session
+from gitsession.model.entries import Fork, SessionHeader
 from gitsession.sessions import content, layout, node, tombstone
-from gitsession.sessions.content import Kept
+from gitsession.sessions.content import EntryTree
 from gitsession.sessions.node import Node
 from gitsession.sessions.tombstone_set import WITHHELD, Tombstones
 from gitsession.store import refs
@@ -189,7 +189,7 @@ class Rewriter:
     def contains(self, oid: Oid) -> bool:
         return oid in self.objects or self._reader.contains(oid)
 
-    def _instead(self, found: Node, parents: list[Oid]) -> tombstone.Stands | None:
+    def _instead(self, found: Node, parents: list[Oid]) -> tombstone.SubstituteCommit | None:
         """What stands in the place of an entry that was purged; ``None`` for one that stays."""
         if found.is_tombstone:
             return None
@@ -207,7 +207,7 @@ class Rewriter:
         files = None if parts is None or parts.files is None else self._folder(parts.files)
         return tombstone.replaced(found, first, by, files, parents)
 
-    def _digest(self, found: Node, parts: Kept | None = None) -> str:
+    def _digest(self, found: Node, parts: EntryTree | None = None) -> str:
         """The digest of an entry; where its payload is not here, the one of the set that its chain is made of."""
         parts = parts or self._kept(found)
         if parts is not None:
@@ -226,7 +226,11 @@ class Rewriter:
         """Whether a session begins at this entry, of which the beginnings are ``began``."""
         if found.is_tombstone:
             return tombstone.of_node(self._reader, found).of in began
-        return found.source is None and found.kind in (Fork.kind, Session.kind) and self._first_digest(found) in began
+        return (
+            found.source is None
+            and found.kind in (Fork.kind, SessionHeader.kind)
+            and self._first_digest(found) in began
+        )
 
     def _without_files(self, found: Node) -> Oid | None:
         """The tree of an entry without purged files; ``None``: as it was."""
@@ -255,12 +259,12 @@ class Rewriter:
 
     # -- reading and keeping
 
-    def _keep(self, oid: Oid, made: tombstone.Stands) -> None:
+    def _keep(self, oid: Oid, made: tombstone.SubstituteCommit) -> None:
         self._gone.add(oid)
         self._put_all(made)
         self.mapped[oid] = made.oid
 
-    def _put_all(self, made: tombstone.Stands) -> None:
+    def _put_all(self, made: tombstone.SubstituteCommit) -> None:
         self.objects |= made.objects
         self.objects[made.oid] = ("commit", made.commit)
         self._same.add(made.oid)
@@ -287,7 +291,7 @@ class Rewriter:
         except Malformed:
             return None
 
-    def _kept(self, found: Node) -> Kept | None:
+    def _kept(self, found: Node) -> EntryTree | None:
         try:
             return content.kept(self._reader, found)
         except _UNREADABLE:

@@ -13,7 +13,7 @@ from gitsession.git.objects import oid_of
 from gitsession.git.types import Kind, Oid, RefValue
 from gitsession.purge.rewriting import Rewriter
 from gitsession.sessions import operation_log
-from gitsession.sessions.operation_log import Move, Operation, Written
+from gitsession.sessions.operation_log import Move, Operation, WorkspaceWrite
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 
@@ -63,7 +63,7 @@ class _Log:
         except (MissingObject, Corrupt, Malformed):
             return value  # damage: `verify` names it
 
-    def _written(self, files: Written) -> Written:
+    def _written(self, files: WorkspaceWrite) -> WorkspaceWrite:
         name = refs.files(files.session)
         safety, result = (self._value(name, oid) or oid for oid in (files.safety, files.result))
         return files._replace(safety=safety, result=result)

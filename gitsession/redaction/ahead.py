@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 _BYTES = 1 << 20
 
 
-class Ahead:
+class SecretLookahead:
     """A look that goes some way on from the payload that is asked for, of ``count`` payloads.
 
     ``payload`` reads one by its number, once for each look.

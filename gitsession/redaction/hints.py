@@ -16,7 +16,8 @@ from typing import NamedTuple
 class Hint(NamedTuple):
     """Of rules whose word has ``stem`` in it: what must follow the stem.
 
-    Where the group ``turns`` of ``behind`` matches, a value begins that must take three turns, too (``Turns``).
+    Where the group ``turns`` of ``behind`` matches, a value begins that must take three turns, too
+    (``CharacterTurns``).
     """
 
     stem: bytes
@@ -102,7 +103,7 @@ def of(words: list[bytes]) -> tuple[Hint, ...]:
     return (*hints, *(Hint(word) for word in others))
 
 
-class Turns:
+class CharacterTurns:
     """The turns in the values of one text, which are asked for from left to right.
 
     The answer for a value holds up to its first turn, or to its end where it has none, so that a run of names and

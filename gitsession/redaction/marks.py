@@ -51,7 +51,7 @@ _SIGNS = (
 """The beginnings of the marks that ``bare`` removes. Few texts have any: each is searched for as plain bytes first."""
 
 
-class View(NamedTuple):
+class UnmarkedText(NamedTuple):
     """Bytes without some marks: a run, from ``starts`` in ``data``, is from ``places`` to ``ends`` in the original."""
 
     data: bytes
@@ -71,9 +71,9 @@ class View(NamedTuple):
         return self.ends[number] if is_all else self.places[number] + at - self.starts[number]
 
 
-def removed(data: bytes) -> list[View]:
+def removed(data: bytes) -> list[UnmarkedText]:
     """Return views of ``data``, each made from the one before it; the last has no marks. Empty if there are none."""
-    views: list[View] = []
+    views: list[UnmarkedText] = []
     for spans in (_sequences, _margins, _percents):
         found = list(spans(data))
         if found:
@@ -124,9 +124,9 @@ def _percents(data: bytes) -> Iterable[tuple[int, int, bytes]]:
     return ()
 
 
-def _view(data: bytes, spans: Iterable[tuple[int, int, bytes]]) -> View:
+def _view(data: bytes, spans: Iterable[tuple[int, int, bytes]]) -> UnmarkedText:
     """Return ``data`` with each of ``spans`` replaced by the byte that it stands for, or by nothing."""
-    view = View(b"", [], [], [])
+    view = UnmarkedText(b"", [], [], [])
     parts: list[bytes] = []
     size = at = 0
     for start, end, meant in (*spans, (len(data), len(data), b"")):

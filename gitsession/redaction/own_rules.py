@@ -23,7 +23,7 @@ _NAME_MAX = 40
 _FIELDS = {"name": str, "pattern": str, "words": list, "samples": list, "never": list}
 
 
-class Own(NamedTuple):
+class UserRules(NamedTuple):
     """``off``: names of rules of ours that do not count; ``allow``: what no rule hides, where it is all of it."""
 
     rules: tuple[Rule, ...]
@@ -31,7 +31,7 @@ class Own(NamedTuple):
     allow: frozenset[bytes]
 
 
-def read(file: Path) -> Own:
+def read(file: Path) -> UserRules:
     """What ``file`` says. Raises ``NotFound``, and ``Refused`` with the rule and what is wrong with it."""
     try:
         path = Path(os.path.expanduser(file))
@@ -52,7 +52,7 @@ def read(file: Path) -> Own:
         what = f"off names {unknown[0][:_NAME_MAX]!a}, no rule of ours"
         raise Refused(f"the rules for secrets, {file}: {what}", hint=_HINT)
     rules = tuple(_rule(table, f"rule {number} in {file}") for number, table in enumerate(tables, 1))
-    return Own(rules, off, frozenset(text.encode() for text in allow))
+    return UserRules(rules, off, frozenset(text.encode() for text in allow))
 
 
 def _texts(told: dict[str, Any], name: str, file: Path) -> frozenset[str]:

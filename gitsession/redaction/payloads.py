@@ -18,10 +18,10 @@ from gitsession.codec import cbor
 from gitsession.codec.lift import is_image
 from gitsession.errors import Malformed
 from gitsession.redaction import marks
-from gitsession.redaction.ahead import Ahead
+from gitsession.redaction.ahead import SecretLookahead
 from gitsession.redaction.looks import is_text
 from gitsession.redaction.original import OPENS
-from gitsession.redaction.scan import Hit, Scanner
+from gitsession.redaction.scan import Scanner, SecretSpan
 
 LEVELS_MAX = 4
 """How often escapes are undone: JSON in a string of JSON, and so on."""
@@ -69,14 +69,14 @@ def suspects(payloads: Sequence[tuple[str, bytes]], scanner: Scanner) -> set[int
     ours = [number for number, (form, _) in enumerate(payloads) if form == _CBOR]
     mentioned = scanner.mentioning([payloads[number][1] for number in ours])
     texts |= {ours[each]: _view_of(payloads[ours[each]][1]) for each in mentioned}
-    looked = Ahead(scanner, len(texts), list(texts.values()).__getitem__)
+    looked = SecretLookahead(scanner, len(texts), list(texts.values()).__getitem__)
     return {number for place, number in enumerate(texts) if looked.may_hold(place)}
 
 
-def find(data: bytes, scanner: Scanner, *, is_json: bool = False) -> list[Hit]:
+def find(data: bytes, scanner: Scanner, *, is_json: bool = False) -> list[SecretSpan]:
     """The hits in ``data``, in order: as it is, and with escapes undone as long as there are any."""
     views = [data]
-    ways: list[Way] = []
+    ways: list[OffsetMap] = []
     inner = decoded(data)
     hits = [] if is_json and inner != data else _in_view(data, scanner)  # JSON says what its strings say
     while len(views) <= LEVELS_MAX and inner != views[-1]:
@@ -89,7 +89,7 @@ def find(data: bytes, scanner: Scanner, *, is_json: bool = False) -> list[Hit]:
     return hits if len(views) == 1 else scanner.settle(hits, data)
 
 
-def _in_view(data: bytes, scanner: Scanner) -> list[Hit]:
+def _in_view(data: bytes, scanner: Scanner) -> list[SecretSpan]:
     """Return the hits in ``data`` as it is and, where there are marks in it, without one kind of them after another."""
     hits = scanner.scan_bytes(data)
     without = marks.removed(data)
@@ -101,14 +101,14 @@ def _in_view(data: bytes, scanner: Scanner) -> list[Hit]:
     return scanner.settle([*hits, *found], data) if found else hits
 
 
-def _through(ways: Sequence[Way | marks.View], hit: Hit) -> Hit:
+def _through(ways: Sequence[OffsetMap | marks.UnmarkedText], hit: SecretSpan) -> SecretSpan:
     start, end = hit.start, hit.end
     for each in reversed(ways):
         start, end = each.back(start), each.end(end)
-    return Hit(start, end, hit.rule)
+    return SecretSpan(start, end, hit.rule)
 
 
-def _replaced(payload: bytes, hits: Iterable[Hit]) -> Redacted:
+def _replaced(payload: bytes, hits: Iterable[SecretSpan]) -> Redacted:
     parts: list[bytes] = []
     rows: list[Row] = []
     at = size = 0
@@ -129,7 +129,7 @@ def _replaced(payload: bytes, hits: Iterable[Hit]) -> Redacted:
 _LITERAL = re.compile(rb'"((?:[^"\\]|\\.)*+)"', re.DOTALL)
 
 
-def _within_literals(payload: bytes, hits: list[Hit]) -> Iterator[Hit]:
+def _within_literals(payload: bytes, hits: list[SecretSpan]) -> Iterator[SecretSpan]:
     """What of ``hits`` lies in string literals, line by line; in lines that are no JSON, all that lies in a line."""
     spans: list[tuple[int, int]] = []
     at = 0
@@ -144,7 +144,7 @@ def _within_literals(payload: bytes, hits: list[Hit]) -> Iterator[Hit]:
     return _clipped(hits, spans)
 
 
-def _clipped(hits: Iterable[Hit], spans: list[tuple[int, int]]) -> Iterator[Hit]:
+def _clipped(hits: Iterable[SecretSpan], spans: list[tuple[int, int]]) -> Iterator[SecretSpan]:
     """The parts of ``hits`` that lie in ``spans``, which are in order."""
     starts = [start for start, _ in spans]
     for hit in hits:
@@ -153,7 +153,7 @@ def _clipped(hits: Iterable[Hit], spans: list[tuple[int, int]]) -> Iterator[Hit]
             if start >= hit.end:
                 break
             if max(start, hit.start) < min(end, hit.end):
-                yield Hit(max(start, hit.start), min(end, hit.end), hit.rule)
+                yield SecretSpan(max(start, hit.start), min(end, hit.end), hit.rule)
 
 
 def _is_json(line: bytes) -> bool:
@@ -195,11 +195,11 @@ def _in_cbor(payload: bytes, scanner: Scanner) -> Redacted:
     if not hits:
         return Redacted(payload)
     spans = [(start, start + piece.end - piece.start) for start, piece in zip(starts, pieces, strict=True)]
-    inside: dict[int, list[Hit]] = {}
+    inside: dict[int, list[SecretSpan]] = {}
     for hit in _clipped(hits, spans):
         number = bisect_right(starts, hit.start) - 1
         shift = starts[number]
-        inside.setdefault(number, []).append(Hit(hit.start - shift, hit.end - shift, hit.rule))
+        inside.setdefault(number, []).append(SecretSpan(hit.start - shift, hit.end - shift, hit.rule))
     return _rewritten(payload, [(pieces[number], found) for number, found in sorted(inside.items())])
 
 
@@ -237,7 +237,7 @@ def _view(payload: bytes, pieces: list[cbor.Piece]) -> tuple[bytes, list[int]]:
     return b"".join(parts), starts
 
 
-def _rewritten(payload: bytes, changed: list[tuple[cbor.Piece, list[Hit]]]) -> Redacted:
+def _rewritten(payload: bytes, changed: list[tuple[cbor.Piece, list[SecretSpan]]]) -> Redacted:
     parts: list[bytes] = []
     rows: list[Row] = []
     keys: set[bytes] = set()
@@ -295,7 +295,7 @@ def _character(found: re.Match[bytes]) -> bytes:
     return bytes((code,)) if code < 128 else b"?"
 
 
-class Way(NamedTuple):
+class OffsetMap(NamedTuple):
     """From places in decoded bytes to those in the bytes: ``places[i]`` is where the run from ``starts[i]`` begins."""
 
     starts: list[int]
@@ -311,7 +311,7 @@ class Way(NamedTuple):
         return self.back(at)
 
 
-def way(data: bytes) -> Way:
+def way(data: bytes) -> OffsetMap:
     """The way back from ``decoded(data)``."""
     starts, places = [0], [0]
     at = shorter = 0
@@ -323,4 +323,4 @@ def way(data: bytes) -> Way:
             shorter += at - found.start() - 1
             starts += [start, start + 1] if starts[-1] != start else [start + 1]
             places += [found.start(), at] if places[-1] != found.start() else [at]
-    return Way(starts, places)
+    return OffsetMap(starts, places)

@@ -51,7 +51,7 @@ _Word: TypeAlias = tuple[bytes, tuple[Rule, ...]]
 """A literal, and the rules that begin there."""
 
 
-class Hit(NamedTuple):
+class SecretSpan(NamedTuple):
     """What is to be hidden: from ``start`` to ``end``, by the rule of this name."""
 
     start: int
@@ -82,28 +82,28 @@ class Scanner:
         self._own_words = {word for rule in self._extra for word in rule.words}
         self._always = any(not rule.words for rule in self._extra) or not all(map(_stays_itself, self._own_words))
 
-    def scan(self, text: str) -> list[Hit]:
+    def scan(self, text: str) -> list[SecretSpan]:
         """The hits in ``text``, in order, none over another; offsets are of characters."""
         return self.scan_bytes(text.encode("latin-1", "replace"))
 
-    def scan_bytes(self, data: bytes) -> list[Hit]:
+    def scan_bytes(self, data: bytes) -> list[SecretSpan]:
         """The same in UTF-8, or whatever it is; no hit cuts a character of UTF-8 in two."""
         found = self._found(data)
         if self._allow:
             found = (hit for hit in found if data[hit.start : hit.end] not in self._allow)
         return self.settle(found, data)
 
-    def settle(self, found: Iterable[Hit], data: bytes) -> list[Hit]:
+    def settle(self, found: Iterable[SecretSpan], data: bytes) -> list[SecretSpan]:
         """``found``, in ``data``, in order and without overlaps: what touches is one, named by the first rule."""
-        settled: list[Hit] = []
+        settled: list[SecretSpan] = []
         for hit in sorted(found):
             start, end = _whole_characters(data, hit.start, hit.end)
             if settled and start < settled[-1].end:
                 last = settled.pop()
                 name = min(last.rule, hit.rule, key=lambda name: self._rank.get(name, 0))
-                settled.append(Hit(last.start, max(last.end, end), name))
+                settled.append(SecretSpan(last.start, max(last.end, end), name))
             else:
-                settled.append(Hit(start, end, hit.rule))
+                settled.append(SecretSpan(start, end, hit.rule))
         return settled
 
     def may_hold(self, data: bytes) -> bool:
@@ -185,7 +185,7 @@ class Scanner:
             if each[0] in runs:
                 yield each
 
-    def _found(self, data: bytes) -> Iterator[Hit]:
+    def _found(self, data: bytes) -> Iterator[SecretSpan]:
         runs = b" ".join(_runs(data)) if self._tokens else b""
         for word, rules in self._words_in(runs):
             for rule in rules:
@@ -225,7 +225,7 @@ def _hinted(hint: Hint, data: bytes, lower: bytes) -> Iterator[int]:
     at = lower.find(stem)
     if at < 0:
         return
-    match, turns = hint.compiled.match, hints.Turns(data)
+    match, turns = hint.compiled.match, hints.CharacterTurns(data)
     while at >= 0:
         found = match(data, at + size)
         if found is not None and (found.lastgroup is None or turns.are_three(found.end())):
@@ -293,7 +293,7 @@ def _by_word(rules: Iterable[Rule]) -> Sequence[_Word]:
     return tuple(found.items())
 
 
-def _hits(rule: Rule, word: bytes, data: bytes, where: bytes) -> Iterator[Hit]:
+def _hits(rule: Rule, word: bytes, data: bytes, where: bytes) -> Iterator[SecretSpan]:
     """What ``rule`` finds where ``word`` stands in ``where``, which is ``data`` in some case."""
     match = rule.compiled.match
     at = where.find(word)
@@ -305,17 +305,17 @@ def _hits(rule: Rule, word: bytes, data: bytes, where: bytes) -> Iterator[Hit]:
             start -= rule.before
             if rule.check is None or rule.check(data[start : min(end, start + CHECKED)]):
                 end = _REST.match(data, end).end() if end - start >= LONG else end  # type: ignore[union-attr]
-                yield Hit(start, end, rule.name)
+                yield SecretSpan(start, end, rule.name)
             else:
                 end = at + 1
         at = where.find(word, end)
 
 
-def _anywhere(rule: Rule, data: bytes) -> Iterator[Hit]:
+def _anywhere(rule: Rule, data: bytes) -> Iterator[SecretSpan]:
     for found in rule.compiled.finditer(data):
         start, end = found.span("secret") if rule.has_group else found.span()
         if start < end:
-            yield Hit(start, end, rule.name)
+            yield SecretSpan(start, end, rule.name)
 
 
 def _whole_characters(data: bytes, start: int, end: int) -> tuple[int, int]:

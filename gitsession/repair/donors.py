@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from gitsession.discovery import discover, sources
-from gitsession.discovery.sources import Found
+from gitsession.discovery.sources import FoundSession
 from gitsession.errors import GitSessionError, NoBase, Unavailable
 from gitsession.exporting import session_files
 from gitsession.exporting.session_files import ImportQueue, WaitingFile
 from gitsession.formats import Format
 from gitsession.git import config, process
-from gitsession.git.repository import GitDoor
+from gitsession.git.repository import VerifiedRepository
 from gitsession.git.types import Kind, Oid, RefValue
-from gitsession.importing.import_session import bring_in
+from gitsession.importing.import_session import import_source
 from gitsession.index.catalogue import Catalogue
 from gitsession.repair import journals
 from gitsession.store import create
@@ -65,7 +65,7 @@ class Repository:
         self.journals: Sequence[bytes] = (*aside, *live)
         self._pending = journals.objects_of(journals.records(self.journals))
         self._moved = {ref: new for record in journals.records(live) for ref, _, new in record.moves}
-        self._door = GitDoor(git_dir)
+        self._door = VerifiedRepository(git_dir)
 
     def read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
         try:
@@ -85,7 +85,7 @@ def journal_files(git_dir: Path) -> tuple[list[bytes], list[bytes]]:
     return [file.read_bytes() for file in aside], [file.read_bytes() for file in live]
 
 
-class Remote:
+class RemoteDonor:
     """A repository behind a URL: fetched into a bare repository of its own, where git checks every object."""
 
     journals: Sequence[bytes] = ()
@@ -113,7 +113,7 @@ class Remote:
         return self._fetched
 
 
-class Rebuilt:
+class RebuiltObjects:
     """Agents' files, imported again into stores that are thrown away: the same bytes make the same objects.
 
     What a file goes on from is imported before it, into the same store, as far as ``locate`` finds it.
@@ -154,7 +154,7 @@ class Rebuilt:
         self._tried.add(path)
         is_session = False
         try:
-            for found in sources.again(path):
+            for found in sources.reopen(path):
                 is_session = True
                 try:
                     self._import(found)
@@ -167,7 +167,7 @@ class Rebuilt:
         except GitSessionError as error:
             self._failed[path] = str(error)
 
-    def _import(self, found: Found) -> None:
+    def _import(self, found: FoundSession) -> None:
         taken = found.take()
         source, agent = taken.source, found.format.AGENT
         id = source.segment or source.source_id
@@ -176,7 +176,9 @@ class Rebuilt:
             pair = _stores()  # another copy of the file: it may differ, and the first must not decide what it makes
             self._made.append(pair)
         for made in pair:
-            done = bring_in(made, found.format, source, taken.attachments, find=lambda id: self._known.get((agent, id)))
+            done = import_source(
+                made, found.format, source, taken.attachments, find=lambda id: self._known.get((agent, id))
+            )
         self._known.setdefault((agent, id), done.session)
         self._queue.imported.append((found.place, id))
 
@@ -186,7 +188,7 @@ def _stores() -> tuple[MemoryStore, MemoryStore]:
     return MemoryStore(), MemoryStore(redacts=False)
 
 
-class AgentFile:
+class NamedFileDonor:
     """A session file that the user names, with the files beside it that it goes on from."""
 
     is_copy = False
@@ -195,7 +197,7 @@ class AgentFile:
     def __init__(self, path: Path) -> None:
         self.name = os.fsencode(path).decode("utf-8", "replace")
         self._path = path
-        self._rebuilt = Rebuilt()
+        self._rebuilt = RebuiltObjects()
 
     @property
     def unread(self) -> Sequence[UnreadFile]:
@@ -219,7 +221,7 @@ class AgentFiles:
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
-        self._rebuilt = Rebuilt(self._bases)
+        self._rebuilt = RebuiltObjects(self._bases)
         self._asked: set[str] = set()
 
     @property
@@ -244,7 +246,7 @@ class AgentFiles:
         yield from session_files.beside(waiting)
 
 
-class Beginning:
+class FirstCommitDonor:
     """The first commit, which every store makes alike."""
 
     name = "what every store begins with"
@@ -264,7 +266,7 @@ def named(where: str, place: Path, *, is_copy: bool = True) -> Donor:
     path = Path(where)
     if path.is_dir():
         return Repository(path / ".git" if (path / ".git").is_dir() else path, where, is_copy=is_copy)
-    return AgentFile(path.absolute()) if path.is_file() else Remote(where, place, where, is_copy=is_copy)
+    return NamedFileDonor(path.absolute()) if path.is_file() else RemoteDonor(where, place, where, is_copy=is_copy)
 
 
 def alternates(git_dir: Path) -> Iterator[Donor]:

@@ -25,15 +25,15 @@ from gitsession.git.types import Kind, Oid, RefValue
 from gitsession.sessions import operation_log
 from gitsession.store import histories, refs
 from gitsession.store.git_store import GitStore
-from gitsession.store.journal import Record, decode_record, scan
-from gitsession.store.journal_scan import Good, Hole
+from gitsession.store.journal import JournalRecord, decode_record, scan
+from gitsession.store.journal_scan import JournalHole, SoundRecord
 from gitsession.store.staging import Move
 
 Read = Callable[[Oid], tuple[Kind, bytes] | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Jump:
+class SkippedMoves:
     """A ref over a hole: what it held before it (as far as the file tells), at its end (``lost``), and then."""
 
     ref: str
@@ -51,7 +51,7 @@ class LostRecords:
 
     file: str
     count: int | None
-    jumps: tuple[Jump, ...]
+    jumps: tuple[SkippedMoves, ...]
 
 
 @dataclass
@@ -63,50 +63,50 @@ class Journals:
     moves: dict[str, list[Move]] = field(default_factory=dict)
 
 
-def follows(files: Iterable[bytes]) -> dict[bytes, Good]:
+def follows(files: Iterable[bytes]) -> dict[bytes, SoundRecord]:
     """The proven records of journal files, each by the digest that it follows."""
-    found: dict[bytes, Good] = {}
+    found: dict[bytes, SoundRecord] = {}
     for data in files:
         before: bytes | None = data[8:40]
         for it in scan(data).found:
-            if isinstance(it, Good) and it.proven and before is not None:
+            if isinstance(it, SoundRecord) and it.proven and before is not None:
                 found[before] = it
-            before = it.digest if isinstance(it, Good) else it.until or None
+            before = it.digest if isinstance(it, SoundRecord) else it.until or None
     return found
 
 
-def records(files: Iterable[bytes]) -> list[Record]:
+def records(files: Iterable[bytes]) -> list[JournalRecord]:
     """The proven records of journal files; those of a later version are left out."""
     found = []
     for it in (it for data in files for it in scan(data).found):
-        if isinstance(it, Good) and it.proven:
+        if isinstance(it, SoundRecord) and it.proven:
             with contextlib.suppress(GitSessionError):
                 found.append(decode_record(it.payload))
     return found
 
 
-def objects_of(records: Iterable[Record]) -> dict[Oid, tuple[Kind, bytes]]:
+def objects_of(records: Iterable[JournalRecord]) -> dict[Oid, tuple[Kind, bytes]]:
     return {oid_of(kind, data): (kind, data) for record in records for kind, data in record.objects}
 
 
-def read(files: Mapping[str, bytes], copies: Mapping[bytes, Good]) -> Journals:
+def read(files: Mapping[str, bytes], copies: Mapping[bytes, SoundRecord]) -> Journals:
     """What is in damaged ``files``, by name and oldest first. ``copies``: what ``follows`` gave of other journals."""
     done = Journals()
     for name, data in files.items():
-        rows: list[tuple[Record, bool] | Hole] = []
+        rows: list[tuple[JournalRecord, bool] | JournalHole] = []
         for it in scan(data).found:
-            rows += [_decoded(it)] if isinstance(it, Good) else _filled(it, copies)
+            rows += [_decoded(it)] if isinstance(it, SoundRecord) else _filled(it, copies)
         _take(name, rows, done)
     return done
 
 
-def _decoded(good: Good) -> tuple[Record, bool]:
+def _decoded(good: SoundRecord) -> tuple[JournalRecord, bool]:
     return decode_record(good.payload), good.proven
 
 
-def _filled(hole: Hole, copies: Mapping[bytes, Good]) -> list[tuple[Record, bool] | Hole]:
+def _filled(hole: JournalHole, copies: Mapping[bytes, SoundRecord]) -> list[tuple[JournalRecord, bool] | JournalHole]:
     """What a copy has of a hole, and the hole if that is not all."""
-    found: list[tuple[Record, bool] | Hole] = []
+    found: list[tuple[JournalRecord, bool] | JournalHole] = []
     at = hole.before
     while at != hole.until and at in copies:
         found.append(_decoded(copies[at]))
@@ -114,15 +114,15 @@ def _filled(hole: Hole, copies: Mapping[bytes, Good]) -> list[tuple[Record, bool
     return found if at == hole.until else [*found, hole]
 
 
-def _take(name: str, rows: list[tuple[Record, bool] | Hole], done: Journals) -> None:
-    records = [row for row in rows if not isinstance(row, Hole)]
+def _take(name: str, rows: list[tuple[JournalRecord, bool] | JournalHole], done: Journals) -> None:
+    records = [row for row in rows if not isinstance(row, JournalHole)]
     done.objects |= objects_of(record for record, _ in records)
     known = {ref for record, proven in records if proven for ref, _, _ in record.moves}
     known |= done.moves.keys()
     ends: dict[str, RefValue | None] = {}
-    since: list[tuple[Hole, set[str], list[Jump]]] = []
+    since: list[tuple[JournalHole, set[str], list[SkippedMoves]]] = []
     for row in rows:
-        if isinstance(row, Hole):
+        if isinstance(row, JournalHole):
             since.append((row, set(), []))
             continue
         for ref, old, new in row[0].moves:
@@ -130,7 +130,7 @@ def _take(name: str, rows: list[tuple[Record, bool] | Hole], done: Journals) -> 
                 continue
             for _, seen, jumps in since[-1:]:
                 if ref not in seen and old is not None and ends.get(ref) != old:
-                    jumps.append(Jump(ref, ends.get(ref), old, new))
+                    jumps.append(SkippedMoves(ref, ends.get(ref), old, new))
                 seen.add(ref)
             done.moves.setdefault(ref, []).append((ref, old, new))
             ends[ref] = new

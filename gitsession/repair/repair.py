@@ -40,9 +40,8 @@ from gitsession.sessions.unreachable import Unassigned
 from gitsession.store import create, histories, refs, salvage
 from gitsession.store.git_store import GitStore
 from gitsession.store.journal_frames import ASIDE
-from gitsession.verify import last_clean
-from gitsession.verify import lost_refs as astray
-from gitsession.verify.lost_refs import Astray
+from gitsession.verify import last_clean, lost_refs
+from gitsession.verify.lost_refs import LostRefFinding
 
 _NO_COPY = "; nobody has the entry that it was at"
 _UNREADABLE = "a journal file with records that do not verify"
@@ -67,7 +66,7 @@ class LostRef:
 
 
 @dataclass
-class Plan:
+class RepairPlan:
     """What a repair would do.
 
     ``rescued``: out of damaged packs; ``taken``: from ``donors``, by object. ``ref_files``: loose refs and packed-refs
@@ -105,13 +104,13 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Repaired:
+class RepairResult:
     """What a repair did, or with ``dry_run`` would do. ``quarantine``: where the files set aside are, or ``None``.
 
     ``unassigned``: entries that are there, and that several damaged sessions could have lost.
     """
 
-    plan: Plan
+    plan: RepairPlan
     quarantine: Path | None
     set_aside: tuple[str, ...]
     unassigned: tuple[Unassigned, ...] = ()
@@ -124,7 +123,7 @@ class Repaired:
 
 def repair(
     store: GitStore, donors: Sequence[Donor], *, seen: Iterable[tuple[str, RefValue]] = (), dry_run: bool = False
-) -> Repaired:
+) -> RepairResult:
     """Heal what can be healed. ``seen``: what refs of sessions held when the catalogue last looked.
 
     Raises ``Unavailable`` where the store cannot be written, or a file of it may not be read: nothing is done then.
@@ -136,12 +135,12 @@ def repair(
             store.flush()
     with tempfile.TemporaryDirectory(prefix="gitsession-") as scratch:
         plan = _Planner(store, donors, dict(seen), Path(scratch)).plan()
-        done = Repaired(plan, None, ()) if dry_run or plan.is_empty else _perform(store, plan)
+        done = RepairResult(plan, None, ()) if dry_run or plan.is_empty else _perform(store, plan)
     return replace(done, unassigned=_unassigned(store)) if plan.lost else done
 
 
 def _unassigned(store: GitStore) -> tuple[Unassigned, ...]:
-    whole = archive_set.Whole.of(store)
+    whole = archive_set.UnarchivedStore.of(store)
 
     def listed(sid: str) -> Iterator[Oid]:
         if graph.branches(whole, sid):
@@ -151,7 +150,7 @@ def _unassigned(store: GitStore) -> tuple[Unassigned, ...]:
     return tuple(unreachable.unassigned(whole, listed))
 
 
-def _perform(store: GitStore, plan: Plan) -> Repaired:
+def _perform(store: GitStore, plan: RepairPlan) -> RepairResult:
     place = salvage.quarantine(store.git_dir)
     with _writing(store), store.locked():
         salvage.save(store.git_dir, plan.rescued, plan.taken)
@@ -180,7 +179,7 @@ def _perform(store: GitStore, plan: Plan) -> Repaired:
         # Only now is all that was in them elsewhere. From the journal itself none but a flush may take a file.
         leaving = [bad for bad in plan.bad if _of_journal(bad) and Path(bad.path).name.startswith(ASIDE)]
         moved += salvage.set_aside(store.git_dir, leaving, place)
-    return Repaired(plan, place, tuple(moved))
+    return RepairResult(plan, place, tuple(moved))
 
 
 def _of_journal(bad: BadFile) -> bool:
@@ -200,13 +199,13 @@ class _Planner:
         self, store: GitStore, donors: Sequence[Donor], seen: dict[str, RefValue], scratch: Path
     ) -> None:
         self._store, self._donors, self._seen, self._scratch = store, donors, seen, scratch
-        self._plan = Plan()
+        self._plan = RepairPlan()
         self._done: set[Oid] = set()
         self._recorded: dict[str, RefValue] = {}
         self._copies: dict[str, str] = {}
         self._problem = ""
 
-    def plan(self) -> Plan:
+    def plan(self) -> RepairPlan:
         plan = self._plan
         plan.settings = config.mended(self._store.git_dir, create.MAIN)
         plan.bad = damage.find(self._store.git_dir, self._scratch)
@@ -332,7 +331,7 @@ class _Planner:
         plan, damaged = self._plan, self._store.damaged_refs()
         there = self._store.refs("refs/")
         mark = last_clean.read(self._store.git_dir)
-        strays = astray.find(self._store, mark, seen=self._seen, unreadable=damaged)
+        strays = lost_refs.find(self._store, mark, seen=self._seen, unreadable=damaged)
         strays = [found for found in strays if found.name not in plan.moves]  # the journal tells where those go on
         self._recorded = {found.name: found.was for found in strays if found.now is None}
         remembered = self._remembered()
@@ -361,7 +360,7 @@ class _Planner:
             data = read_regular(self._store.git_dir / packed_refs.FILE) or b""
             plan.ref_files[packed_refs.FILE] = packed_refs.rebuilt(data, put)
 
-    def _put_beside(self, found: Astray, there: Mapping[str, RefValue]) -> None:
+    def _put_beside(self, found: LostRefFinding, there: Mapping[str, RefValue]) -> None:
         """A branch for what a ref held that was set back, if anybody has it."""
         beside = histories.names_beside(
             histories.of_found(lambda oid: self._read(oid, "")), found.name, found.was, found.now

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from gitsession.archive import archive_set
 from gitsession.errors import GitSessionError, Malformed
 from gitsession.git import process
-from gitsession.git.repository import GitDoor
+from gitsession.git.repository import VerifiedRepository
 from gitsession.git.types import Oid
 from gitsession.purge import claims
 from gitsession.server import server
@@ -27,7 +27,7 @@ from gitsession.validation.reader import GitReader
 from gitsession.validation.validate import judge
 
 if TYPE_CHECKING:
-    from gitsession.purge.purging import Purged
+    from gitsession.purge.purging import PurgeResult
 
 _NONE = "0" * 40
 _NAMED_MAX = 64
@@ -75,14 +75,14 @@ def pre(git_dir: Path, proposed: Sequence[Proposed], environ: Mapping[str, str])
             named = _listed(git_dir, refs.SESSIONS)
             if refs.ARCHIVE in read.known:
                 named |= archive_set.named(read.archive(read.known[refs.ARCHIVE]))
-            why = claims.problem(GitDoor(git_dir), named, gone, at(read, grown[0]) | gone)
+            why = claims.problem(VerifiedRepository(git_dir), named, gone, at(read, grown[0]) | gone)
             found += [Refusal(refs.TOMBSTONES, grown[0], why, "tombstones")] if why else []
     if grown and not found:
         _note_purge(git_dir)
     return found
 
 
-def post(git_dir: Path) -> Purged | None:
+def post(git_dir: Path) -> PurgeResult | None:
     """Take out what was purged, here too: also what came in while that was being pushed. ``None``: nothing was.
 
     And the refs of sessions that are archived. Raises ``NotAStore`` where the repository is none, so that only its
@@ -96,7 +96,7 @@ def post(git_dir: Path) -> Purged | None:
         return None
     with GitStore.open(git_dir) as store:
         applied = purging.apply(store) if refs.TOMBSTONES in there else None
-        archiving.settle(store, grow=False)
+        archiving.drop_archived_refs(store, grow=False)
         return applied
 
 

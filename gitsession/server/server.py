@@ -36,7 +36,7 @@ _NOTE = f"{create.CONTROL}/server.json"
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class ServerStatus:
     """How a repository stands. ``hooks``: ``hookfiles``' words; ``lacking``: settings that are not as they should be.
 
     ``program``: what the hooks run; ``is_store``: whether its ``main`` says so; ``allowed``: patterns of other refs.
@@ -111,13 +111,13 @@ def uninstall(repository: Path) -> list[str]:
     return done
 
 
-def status(repository: Path) -> State:
+def status(repository: Path) -> ServerStatus:
     """Raises ``NotAStore``."""
     git_dir = _bare(repository)
     hooks = git_dir / "hooks"
     program = next(iter(values(git_dir, PROGRAM)), "")
     words = shlex.split(program) or ["gitsession"]
-    return State(
+    return ServerStatus(
         hooks={name: hook_files.state(hooks, name) for name in HOOKS},
         kept=[name + hook_files.KEPT for name in HOOKS if hook_files.is_kept(hooks, name)],
         lacking={name: value for name, value in SETTINGS.items() if not _is_set(git_dir, name, value)},

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterator
 
 from gitsession.formats import Referring, with_capability
-from gitsession.model.entries import Attachment, Fork, Session
+from gitsession.model.entries import Attachment, Fork, SessionHeader
 from gitsession.sessions import graph, session_ids
 from gitsession.sessions.content import entry_of
 from gitsession.sessions.gaps import DAMAGE
@@ -15,7 +15,7 @@ from gitsession.sessions.node import Node
 from gitsession.store.interface import ObjectStore
 
 
-class Attached:
+class SessionAttachments:
     """The attachments of session ``sid`` and of the sessions that it was forked from. Read when first asked for.
 
     ``substitute``: the text that an image becomes if the session does not hold it; "" leaves its name.
@@ -60,12 +60,12 @@ class Attached:
         except DAMAGE:
             return
         for node in tree.nodes.values():
-            if node.source is not None or node.kind not in (Fork.kind, Session.kind):
+            if node.source is not None or node.kind not in (Fork.kind, SessionHeader.kind):
                 continue
             entry = entry_of(self._store, node)
             if isinstance(entry, Fork) and entry.session != self._sid:
                 yield entry.session
-            elif isinstance(entry, Session) and entry.source_id is not None:
+            elif isinstance(entry, SessionHeader) and entry.source_id is not None:
                 for length in (session_ids.LENGTH, session_ids.LENGTH_TAKEN):
                     sid = session_ids.derived(entry.agent, entry.source_id, entry.at_ms, length=length)
                     if sid != self._sid:

@@ -13,7 +13,7 @@ LENGTHS = (8, 13, 26, 52)
 _NUMBER = re.compile(r"(?<=[a-z2-7]{52})-[0-9]+\Z")
 
 
-class Names:
+class BranchNamer:
     """Gives derived names that no branch has. ``is_taken`` tells whether one has; what was given is not given again.
 
     Equal entries side by side have one chain: what was tried for it is remembered, or many of them would take forever.

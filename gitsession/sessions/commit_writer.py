@@ -12,7 +12,7 @@ from gitsession.codec import headline as own_headline
 from gitsession.codec import holes, lift, message, payload
 from gitsession.codec.digest import chain as chain_of
 from gitsession.codec.digest import digest as digest_of
-from gitsession.codec.holes import Stored
+from gitsession.codec.holes import StoredPayload
 from gitsession.codec.message import SourceRef
 from gitsession.formats import Format, Record
 from gitsession.git.objects import SECONDS_MAX, encode_commit, encode_tree, oid_of
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from gitsession.redaction.payloads import Row
 
 
-class Objects(Protocol):
+class ObjectSink(Protocol):
     """Where objects are put: a transaction, or a list that becomes one."""
 
     def put(self, kind: Kind, data: bytes) -> Oid: ...
 
 
-class Entries(Objects, Protocol):
+class Entries(ObjectSink, Protocol):
     """Where entries are put: what was secret of them, too."""
 
     def keep_original(self, original: Original) -> None: ...
@@ -49,7 +49,7 @@ class Draft:
     """
 
     form: str
-    stored: Stored
+    stored: StoredPayload
     headline: Headline
     source: SourceRef | None = None
     files: Oid | None = None
@@ -81,27 +81,27 @@ def read_back(entry: Entry, guard: Guard | None) -> Entry:
     return payload.decode(data if guard is None else guard.redact(layout.OWN, data).payload)[0]
 
 
-class Safe(NamedTuple):
+class RedactedRecord(NamedTuple):
     """A record's payload without its secrets, and as it is stored."""
 
     payload: bytes
-    stored: Stored
+    stored: StoredPayload
     is_redacted: bool
 
 
-def safe(format: Format, data: bytes, guard: Guard | None) -> Safe:
+def safe(format: Format, data: bytes, guard: Guard | None) -> RedactedRecord:
     """A payload as it is stored: what is lifted depends on its form (docs/format.md, "Holes")."""
     rows: tuple[Row, ...] = ()
     if guard is not None:
         data, rows = guard.redact(format.FORM, data)
-    return Safe(data, _cut(format.FORM, data, rows), bool(rows))
+    return RedactedRecord(data, _cut(format.FORM, data, rows), bool(rows))
 
 
-def _cut(form: str, data: bytes, rows: tuple[Row, ...] = ()) -> Stored:
+def _cut(form: str, data: bytes, rows: tuple[Row, ...] = ()) -> StoredPayload:
     return holes.cut(data, lift.spans_in_json(data) if form in ("json", "jsonl") else (), rows)
 
 
-def imported(format: Format, record: Record, guard: Guard | None, made: Safe | None = None) -> Draft:
+def imported(format: Format, record: Record, guard: Guard | None, made: RedactedRecord | None = None) -> Draft:
     """A draft of a record of an agent's file, verbatim but for its secrets. ``made``: of it, where that is at hand."""
     made = made or safe(format, record.payload, guard)
     id = record.source_id
@@ -137,7 +137,7 @@ def original_of(node: Node, stored: bytes, table: bytes, data: bytes) -> Origina
     return Original(digest_of(stored, table), node.chain, data, said)
 
 
-def tree_of(form: str, stored: Stored) -> Oid:
+def tree_of(form: str, stored: StoredPayload) -> Oid:
     """The oid that an entry's tree would have."""
     return put_tree(_Named(), form, stored)
 
@@ -149,7 +149,7 @@ class _Named:
         return oid_of(kind, data)
 
 
-def put_tree(to: Objects, form: str, stored: Stored, files: Oid | None = None) -> Oid:
+def put_tree(to: ObjectSink, form: str, stored: StoredPayload, files: Oid | None = None) -> Oid:
     """Put an entry's tree, and the blobs in it; its oid."""
     add = to.put
     entries = {layout.payload(form): (layout.FILE_MODE, add("blob", stored.payload))}
@@ -166,7 +166,7 @@ def put_tree(to: Objects, form: str, stored: Stored, files: Oid | None = None) -
     return add("tree", encode_tree(entries))
 
 
-class Made(NamedTuple):
+class EntryCommit(NamedTuple):
     """A commit, and what is needed of it to go on behind it."""
 
     data: bytes
@@ -176,14 +176,14 @@ class Made(NamedTuple):
     committer_seconds: int
 
 
-def made_of(draft: Draft, tree: Oid, parent: Node | None) -> Made:
+def build_draft_commit(draft: Draft, tree: Oid, parent: Node | None) -> EntryCommit:
     """The commit's bytes."""
     digest = draft.of or digest_of(draft.stored.payload, draft.stored.holes)
     chain = chain_of(None if parent is None else parent.chain, digest)
-    return made_with(chain, draft.headline, draft.source, tree, parent, draft.second_parent, draft.replaces)
+    return build_commit(chain, draft.headline, draft.source, tree, parent, draft.second_parent, draft.replaces)
 
 
-def made_with(
+def build_commit(
     chain: bytes,
     headline: Headline,
     source: SourceRef | None,
@@ -191,7 +191,7 @@ def made_with(
     parent: Node | None,
     second_parent: Oid | None = None,
     replaces: bytes = b"",
-) -> Made:
+) -> EntryCommit:
     """The commit's bytes, for an entry whose chain is known. ``replaces`` as ``Draft`` has it."""
     if headline.at_ms is not None:
         author_seconds = min(max(headline.at_ms // 1000, 0), SECONDS_MAX)
@@ -210,13 +210,13 @@ def made_with(
         committer_seconds=committer_seconds,
         message=text,
     )
-    return Made(data, chain, text, author_seconds, committer_seconds)
+    return EntryCommit(data, chain, text, author_seconds, committer_seconds)
 
 
 def commit_of(draft: Draft, tree: Oid, parent: Node | None) -> tuple[bytes, Node]:
     """The commit's bytes, and its node."""
     headline = draft.headline
-    data, chain, text, author_seconds, committer_seconds = made_of(draft, tree, parent)
+    data, chain, text, author_seconds, committer_seconds = build_draft_commit(draft, tree, parent)
     return data, Node(
         oid=oid_of("commit", data),
         tree=tree,

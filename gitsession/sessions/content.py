@@ -15,14 +15,14 @@ from gitsession.git.types import Oid, Reader
 from gitsession.model.entries import Entry, Fork, Opaque
 from gitsession.sessions import layout
 from gitsession.sessions.node import Node, load
-from gitsession.sessions.revealed import Shown
+from gitsession.sessions.revealed import RevealedStore
 
 Rows: TypeAlias = list[tuple[str, str, Oid]]
 """The entries of a tree: mode, name, oid."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class EntryTree:
     """What the tree of an entry holds. ``stored`` still has its holes; ``blob``: where it is."""
 
     form: str
@@ -32,12 +32,12 @@ class Kept:
     blob: Oid = ""
 
 
-def kept(store: Reader, node: Node) -> Kept:
+def kept(store: Reader, node: Node) -> EntryTree:
     """The parts of a node's tree. Raises ``Malformed`` for a tree that is no entry's."""
     return kept_in(store, node.tree)
 
 
-def kept_in(store: Reader, tree: Oid) -> Kept:
+def kept_in(store: Reader, tree: Oid) -> EntryTree:
     """The parts of an entry's tree, whichever commit names it."""
     return kept_of(store, tree, tree_of(store, tree))
 
@@ -47,7 +47,7 @@ def tree_of(store: Reader, oid: Oid) -> Rows:
     return parse_tree(_read(store, oid, "tree"))
 
 
-def kept_of(store: Reader, tree: Oid, rows: Rows) -> Kept:
+def kept_of(store: Reader, tree: Oid, rows: Rows) -> EntryTree:
     """The parts of the tree ``tree``, which holds ``rows``."""
     form, stored, table, files, blob = "", b"", b"", None, ""
     for _, name, oid in rows:
@@ -60,7 +60,7 @@ def kept_of(store: Reader, tree: Oid, rows: Rows) -> Kept:
             files = oid
     if not form:
         raise Malformed("a tree without a payload", where=tree)
-    return Kept(form, stored, table, files, blob)
+    return EntryTree(form, stored, table, files, blob)
 
 
 def files_of(store: Reader, oid: Oid) -> Oid | None:
@@ -76,19 +76,19 @@ def payload_of(store: Reader, node: Node) -> bytes:
     return whole(store, node, kept(store, node))
 
 
-def whole(store: Reader, node: Node, parts: Kept) -> bytes:
-    """The payload of ``parts``, holes filled; of a ``Shown`` store, also with what was hidden."""
+def whole(store: Reader, node: Node, parts: EntryTree) -> bytes:
+    """The payload of ``parts``, holes filled; of a ``RevealedStore`` store, also with what was hidden."""
     if not parts.holes:
         return parts.stored
     data = _filled(store, node, parts)
-    if isinstance(store, Shown):
+    if isinstance(store, RevealedStore):
         placeholders = len(holes.hidden(parts.holes))
         if placeholders:
             return store.payload(node, digest_of(parts.stored, parts.holes), data, placeholders)
     return data
 
 
-def _filled(store: Reader, node: Node, parts: Kept) -> bytes:
+def _filled(store: Reader, node: Node, parts: EntryTree) -> bytes:
     if not holes.parse(parts.holes):
         return parts.stored
     top = {name: oid for _, name, oid in tree_of(store, node.tree)}
@@ -110,7 +110,7 @@ def entry_of(store: Reader, node: Node) -> Entry:
     return look(store, node).entry
 
 
-class Looked(NamedTuple):
+class DecodedEntry(NamedTuple):
     """What an entry means, the digest of its payload, the blob that is all of it, and what is in it.
 
     ``digest`` and ``data`` are ``b""`` where the tree cannot be read, ``alone`` is "" where more than one object must
@@ -123,7 +123,7 @@ class Looked(NamedTuple):
     data: bytes = b""
 
 
-def look(store: Reader, node: Node) -> Looked:
+def look(store: Reader, node: Node) -> DecodedEntry:
     """The entry, and what a catalogue keeps of it. Damage costs this entry only: it is shown as ``Opaque``."""
     digest = b""
     try:
@@ -132,10 +132,10 @@ def look(store: Reader, node: Node) -> Looked:
         data = whole(store, node, parts)
         entry = view(node, parts.form, data)
     except (Malformed, Corrupt, MissingObject) as error:
-        return Looked(Opaque(at_ms=node.author_seconds * 1000, problem=str(error)), digest)
+        return DecodedEntry(Opaque(at_ms=node.author_seconds * 1000, problem=str(error)), digest)
     is_ours = parts.form == layout.OWN
     alone = not parts.holes and (node.source is None if is_ours else node.source and node.source.agent in FORMATS)
-    return Looked(entry, digest, parts.blob if alone else "", data)
+    return DecodedEntry(entry, digest, parts.blob if alone else "", data)
 
 
 def read_alone(store: Reader, blob: Oid, agent: str | None) -> tuple[Entry, bytes]:

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable, Mapping
 
 from gitsession.codec.digest import to_base64url
 from gitsession.git.types import Oid
-from gitsession.model.entries import Fork, Session
+from gitsession.model.entries import Fork, SessionHeader
 from gitsession.sessions.content import begins_fork, entry_of
 from gitsession.sessions.graph import Tree, below, place
-from gitsession.sessions.marks import Mark
+from gitsession.sessions.marks import SessionMark
 from gitsession.sessions.meta import Meta, marks_of
 from gitsession.sessions.node import Node, position, short_id
 from gitsession.store.interface import ObjectStore
@@ -33,7 +33,7 @@ def imported_now(tree: Tree, superseded: Iterable[str]) -> list[Node]:
     return found
 
 
-def file_start(store: ObjectStore, tree: Tree, sid: str) -> tuple[Oid, Session | Fork | None]:
+def file_start(store: ObjectStore, tree: Tree, sid: str) -> tuple[Oid, SessionHeader | Fork | None]:
     """The entry at which the agent's file of session ``sid`` begins, and what it says; ``None`` where none does.
 
     A root, or the fork of an agent's that goes on from another file; what is above that is that other file's.
@@ -49,7 +49,7 @@ def file_start(store: ObjectStore, tree: Tree, sid: str) -> tuple[Oid, Session |
     roots = tree.children.get(None, [])
     for oid in roots:
         entry = entry_of(store, tree.nodes[oid])
-        if isinstance(entry, Session):
+        if isinstance(entry, SessionHeader):
             return oid, entry
     return next(iter(roots or tree.nodes)), None
 
@@ -58,7 +58,7 @@ def segment_starts(tree: Tree, segments: Collection[str]) -> dict[Oid, str]:
     """Return the entries that begin the ``segments`` of a session, its agent's later files: their header lines."""
     found: dict[Oid, str] = {}
     for oid, node in tree.nodes.items() if segments else ():
-        id = node.source.id if node.kind == Session.kind and node.source is not None else None
+        id = node.source.id if node.kind == SessionHeader.kind and node.source is not None else None
         if id is not None and id in segments:
             found[oid] = id
     return found
@@ -88,7 +88,7 @@ def file_part(tree: Tree, starts: Mapping[Oid, str], start: Oid, segment: str | 
     return Tree(tree.branches, nodes, {**children, None: tops}, tree.gaps)
 
 
-def marks(store: ObjectStore, sid: str, tree: Tree, seen: Meta) -> list[Mark]:
+def marks(store: ObjectStore, sid: str, tree: Tree, seen: Meta) -> list[SessionMark]:
     """All marks of a session, by a walk. ``seen``: its ``meta``.
 
     Those of an older session above a fork do not count, nor do lines that are no longer in the agent's file.

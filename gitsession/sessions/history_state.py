@@ -46,7 +46,7 @@ SHOWING = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Anchors:
+class HistoryState:
     """What was said last on a line, at one entry of it. Short answers stand here, long ones are named by their entry.
 
     ``model``: the newest of a model change and an assistant's message; ``assistant``: the newest assistant's;
@@ -65,10 +65,10 @@ class Anchors:
     rules: tuple[str, ...] = ()
 
 
-NOTHING_SAID = Anchors()
+NOTHING_SAID = HistoryState()
 
 
-def step(anchors: Anchors, oid: Oid, entry: Entry) -> Anchors:
+def step(anchors: HistoryState, oid: Oid, entry: Entry) -> HistoryState:
     """The anchors at ``entry``, of which ``anchors`` are the parent's; the same object where it says nothing new."""
     match entry:
         case Message(role="assistant"):
@@ -99,8 +99,8 @@ def step(anchors: Anchors, oid: Oid, entry: Entry) -> Anchors:
 
 
 def gather(
-    back: Iterable[Node], read: Callable[[Node], Entry], known: Callable[[Oid], Anchors | None] = lambda _: None
-) -> Anchors:
+    back: Iterable[Node], read: Callable[[Node], Entry], known: Callable[[Oid], HistoryState | None] = lambda _: None
+) -> HistoryState:
     """What a line has said, of which ``back`` gives the nodes, the leaf first.
 
     It goes back to the nearest entry of which ``known`` tells. Of those before that it reads only what can count: the

@@ -11,7 +11,7 @@ from gitsession.sessions.node import Node
 
 
 @dataclass(frozen=True, slots=True)
-class Glimpse:
+class IndexedEntry:
     """``oid``, ``kind``, ``chain`` and ``source`` are those of its node.
 
     ``payload``: the blob that is its whole payload; "" where one blob is not, or where that was not looked at.
@@ -26,5 +26,5 @@ class Glimpse:
     above: Oid | None
 
 
-Spot: TypeAlias = Node | Glimpse
+Spot: TypeAlias = Node | IndexedEntry
 """An entry of a line, by whichever way it was found."""

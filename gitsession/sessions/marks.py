@@ -13,7 +13,7 @@ from gitsession.git.types import Oid
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class SessionMark:
     """``what``: label, title, slot or header. ``line``: in the agent's file, ``None`` for ours."""
 
     what: str
@@ -29,12 +29,12 @@ class Mark:
         return (0, self.line, 0, b"") if self.line is not None else (1, 0, self.at_ms, self.chain)
 
 
-def title(marks: Iterable[Mark]) -> str | None:
+def title(marks: Iterable[SessionMark]) -> str | None:
     """The session's name: ours if newer, else the agent's (slot, last title, header). ``None`` if it is blank.
 
     Where the slot is blank, the agent's file has no title, whatever its header says: omp reads it so.
     """
-    ours: Mark | None = None
+    ours: SessionMark | None = None
     slot = header = inline = None
     for mark in sorted(marks, key=lambda mark: mark.order):
         if mark.what == "slot":
@@ -50,9 +50,9 @@ def title(marks: Iterable[Mark]) -> str | None:
     return winner.value or None if winner is not None else None
 
 
-def labels(marks: Iterable[Mark], resolve: Mapping[str, Oid]) -> dict[Oid, str]:
+def labels(marks: Iterable[SessionMark], resolve: Mapping[str, Oid]) -> dict[Oid, str]:
     """Labels by entry. ``resolve``: what a target (a source id, a chain) names. One that names nothing is left out."""
-    newest: dict[Oid, Mark] = {}
+    newest: dict[Oid, SessionMark] = {}
     for mark in sorted((mark for mark in marks if mark.what == "label"), key=lambda mark: mark.order):
         oid = resolve.get(mark.target)
         if oid is None:

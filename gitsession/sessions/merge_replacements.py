@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 
 from gitsession.codec import cbor, holes, payload
-from gitsession.codec.holes import Stored
+from gitsession.codec.holes import StoredPayload
 from gitsession.errors import Malformed
-from gitsession.model.entries import Fork, Session
+from gitsession.model.entries import Fork, SessionHeader
 from gitsession.redaction.original import OPENS
 from gitsession.sessions import layout
 
@@ -21,7 +21,7 @@ _HIDDEN = f"{OPENS}{RULE}]"
 _PLACEHOLDER = re.compile(rb"\[redacted:([a-z0-9-]{1,40})\]")
 
 
-def joined(form: str, one: bytes, other: bytes) -> Stored | None:
+def joined(form: str, one: bytes, other: bytes) -> StoredPayload | None:
     """Of two whole payloads of this form; ``None``: the entry goes."""
     if form != layout.OWN:
         return None
@@ -30,7 +30,7 @@ def joined(form: str, one: bytes, other: bytes) -> Stored | None:
         entry = payload.decode(data)[0]
     except Malformed:
         return None
-    if not isinstance(entry, Session | Fork):
+    if not isinstance(entry, SessionHeader | Fork):
         return None
     rows = [(found.start(), len(found[0]), found[1].decode()) for found in _PLACEHOLDER.finditer(data)]
     return holes.cut(data, payload.spans(entry, data), rows)

@@ -11,7 +11,7 @@ from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.sessions.content import entry_of
 from gitsession.sessions.gaps import DAMAGE, Gap
-from gitsession.sessions.marks import Mark
+from gitsession.sessions.marks import SessionMark
 from gitsession.sessions.node import Node, line_of, load, position
 from gitsession.sessions.unreachable import fill
 from gitsession.store import refs
@@ -28,12 +28,12 @@ class Meta:
     last. ``source_file`` is then the state of the newest, with what is superseded in any of them.
     """
 
-    header: kinds.Session | None = None
+    header: kinds.SessionHeader | None = None
     project: str | None = None
     continuation: kinds.Continuation | None = None
     source_file: kinds.SourceFile = field(default_factory=kinds.SourceFile)
     nodes: tuple[Node, ...] = ()
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[SessionMark, ...] = ()
     files: tuple[tuple[Node, kinds.SourceFile], ...] = ()
     gaps: tuple[Gap, ...] = ()
     segments: tuple[str, ...] = ()
@@ -117,12 +117,12 @@ def segment_of(node: Node) -> str | None:
 
 def meta_of(store: ObjectStore, sid: str) -> Meta:
     """The ``meta`` branch of a session, folded: newest wins; a line that left the agent's file does not count."""
-    header: kinds.Session | None = None
+    header: kinds.SessionHeader | None = None
     project: str | None = None
     continuation: kinds.Continuation | None = None
     source_file: kinds.SourceFile | None = None
     nodes: list[Node] = []
-    marks: list[Mark] = []
+    marks: list[SessionMark] = []
     files: list[tuple[Node, kinds.SourceFile]] = []
     seen_lines: set[tuple[int, str | None]] = set()
     gaps: dict[Oid, Gap] = {}
@@ -155,7 +155,7 @@ def meta_of(store: ObjectStore, sid: str) -> Meta:
         if is_of_ours(node):
             continue  # it says what an entry of ours says
         entry = entry_of(store, node)
-        if isinstance(entry, kinds.Session) and header is None:
+        if isinstance(entry, kinds.SessionHeader) and header is None:
             header = entry
         elif isinstance(entry, kinds.Project):
             project = project or entry.identity
@@ -192,12 +192,12 @@ def _current(files: Iterable[tuple[Node, kinds.SourceFile]], segments: Sequence[
     return replace(newest[segments[-1]], superseded=superseded)
 
 
-def marks_of(node: Node, entry: Entry, *, on_meta: bool) -> list[Mark]:
+def marks_of(node: Node, entry: Entry, *, on_meta: bool) -> list[SessionMark]:
     """The marks that ``entry`` makes."""
     line = node.source.line if node.source else None
 
-    def mark(what: str, value: str | None, target: str = "") -> list[Mark]:
-        return [Mark(what, entry.at_ms, line, node.chain, target, (value or "").strip())]
+    def mark(what: str, value: str | None, target: str = "") -> list[SessionMark]:
+        return [SessionMark(what, entry.at_ms, line, node.chain, target, (value or "").strip())]
 
     if isinstance(entry, kinds.Label):
         return mark("label", entry.label, entry.target)
@@ -205,9 +205,9 @@ def marks_of(node: Node, entry: Entry, *, on_meta: bool) -> list[Mark]:
         if node.source is not None and entry.extra.get("automatic") is True:
             return mark("header", entry.title)  # nobody chose it
         return mark("slot" if on_meta and node.source else "title", entry.title)
-    if isinstance(entry, kinds.Session) and on_meta:
+    if isinstance(entry, kinds.SessionHeader) and on_meta:
         return mark("header", entry.title)
     if isinstance(entry, kinds.Fork):
-        labels = (Mark("label", entry.at_ms, None, b"", chain, label) for chain, label in entry.labels.items())
-        return [*labels, Mark("title", entry.at_ms, None, b"", "", entry.title or "")]
+        labels = (SessionMark("label", entry.at_ms, None, b"", chain, label) for chain, label in entry.labels.items())
+        return [*labels, SessionMark("title", entry.at_ms, None, b"", "", entry.title or "")]
     return []

@@ -13,7 +13,7 @@ from gitsession.errors import Malformed, NotFound, RefMoved, Refused
 from gitsession.git.objects import SECONDS_MAX, encode_commit, encode_tree, parse_commit, parse_tree
 from gitsession.git.types import Kind, Oid, RefValue
 from gitsession.sessions import layout, undo_published
-from gitsession.sessions.undo_published import Stay
+from gitsession.sessions.undo_published import PublishedRef
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore, Transaction
 
@@ -37,7 +37,7 @@ class Move:
         return Move(self.ref, self.new, self.old)
 
 
-class Written(NamedTuple):
+class WorkspaceWrite(NamedTuple):
     """A workspace that a command of a session wrote to: where it was, the checkpoints that hold it as it was and as it
     became.
     """
@@ -65,8 +65,8 @@ class Operation:
     group: str | None = None
     undoes: Oid | None = None
     redoes: Oid | None = None
-    files: Written | None = None
-    stays: tuple[Stay, ...] = ()
+    files: WorkspaceWrite | None = None
+    stays: tuple[PublishedRef, ...] = ()
 
     @property
     def named(self) -> list[Oid]:
@@ -82,19 +82,19 @@ class Operation:
         return found - {""}
 
 
-class Objects(Protocol):
+class OperationSink(Protocol):
     """Where objects are put: a transaction, or a list that becomes one."""
 
     def put(self, kind: Kind, data: bytes) -> Oid: ...
 
 
-class Recorder:
+class RecordingTransaction:
     """A transaction that remembers which refs it moved. ``files``: what else the operation is to tell, if set."""
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
         self.moves: list[Move] = []
-        self.files: Written | None = None
+        self.files: WorkspaceWrite | None = None
 
     def put(self, kind: Kind, data: bytes) -> Oid:
         return self._tx.put(kind, data)
@@ -115,10 +115,10 @@ class Recorder:
 
 
 @contextmanager
-def recording(store: ObjectStore, command: str, at_ms: int, group: str | None = None) -> Iterator[Recorder]:
+def recording(store: ObjectStore, command: str, at_ms: int, group: str | None = None) -> Iterator[RecordingTransaction]:
     """A transaction whose ref moves become one operation of the log, in the same record."""
     with store.transaction() as tx:
-        recorder = Recorder(tx)
+        recorder = RecordingTransaction(tx)
         yield recorder
         record(store, tx, command, at_ms, recorder.moves, group=group, files=recorder.files)
 
@@ -133,7 +133,7 @@ def record(
     group: str | None = None,
     undoes: Oid | None = None,
     redoes: Oid | None = None,
-    files: Written | None = None,
+    files: WorkspaceWrite | None = None,
 ) -> None:
     """Write one operation. Its parents are all that it names, so that nothing undone is ever pruned.
 
@@ -149,7 +149,7 @@ def record(
     tx.move(refs.OPLOG, keep(tx, operation), expected=parent)
 
 
-def keep(to: Objects, operation: Operation) -> Oid:
+def keep(to: OperationSink, operation: Operation) -> Oid:
     """Put the commit of an operation, whose own ``id`` follows from the rest; that id."""
     moves, parent, files = operation.moves, operation.parent, operation.files
     body = cbor.encode(
@@ -225,11 +225,11 @@ def load(store: ObjectStore, oid: Oid) -> Operation:
     )
 
 
-def _written(row: cbor.Plain, where: str) -> Written | None:
+def _written(row: cbor.Plain, where: str) -> WorkspaceWrite | None:
     if row is None:
         return None
     if type(row) is list and [type(part) for part in row] == [str] * 4:
-        return Written(*row)  # type: ignore[arg-type]
+        return WorkspaceWrite(*row)  # type: ignore[arg-type]
     raise Malformed("expected [session, workspace, safety, result]", where=f"{where}: files")
 
 
@@ -258,7 +258,7 @@ UndoScope: TypeAlias = Callable[[str, Sequence[Operation]], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class UndoStep:
     """What ``undo`` or ``redo`` (``verb``) would do next: move these refs, and the files of ``operation`` with them.
 
     ``seen``: the operation log as it was then; the step is taken behind it and behind no other. ``stays``: refs that it
@@ -270,7 +270,7 @@ class Step:
     command: str
     moves: tuple[Move, ...]
     seen: Oid | None
-    stays: tuple[Stay, ...] = ()
+    stays: tuple[PublishedRef, ...] = ()
 
     def check(self, store: ObjectStore) -> None:
         """Raises ``RefMoved`` where another command was logged since, ``Refused`` where work would be lost."""
@@ -297,7 +297,7 @@ class Step:
                         hint=f"`gitsession rm {sid}` moves the whole session to the trash",
                     )
 
-    def take(self, store: ObjectStore, tx: Transaction, at_ms: int, files: Written | None = None) -> Operation:
+    def take(self, store: ObjectStore, tx: Transaction, at_ms: int, files: WorkspaceWrite | None = None) -> Operation:
         """Take it in ``tx``, if every ref is where it begins; what was done, as one operation. Raises as ``check``."""
         self.check(store)
         for move in self.moves:
@@ -322,7 +322,7 @@ def anywhere(sid: str, unit: Sequence[Operation]) -> bool:
     return True
 
 
-def next_step(store: ObjectStore, verb: Verb, scope: UndoScope = anywhere) -> Step:
+def next_step(store: ObjectStore, verb: Verb, scope: UndoScope = anywhere) -> UndoStep:
     """Return what ``verb`` would do with the newest command that changed a session of ``scope``.
 
     Raises ``NotFound`` where there is nothing, ``Refused`` if the command changed sessions outside of it too, and
@@ -340,12 +340,14 @@ def next_step(store: ObjectStore, verb: Verb, scope: UndoScope = anywhere) -> St
         raise Refused(f"cannot {verb} {newest.command!r} here: it changed {others} elsewhere too", hint=_ANY)
     back = unit if undone_by is None else [undone_by]
     moves = _summed([move.inverse() for operation in reversed(back) for move in reversed(operation.moves)])
-    made, stays = undo_published.spare(store, [undo_published.Step(move.ref, move.old, move.new) for move in moves])
+    made, stays = undo_published.keep_published(
+        store, [undo_published.PlannedMove(move.ref, move.old, move.new) for move in moves]
+    )
     command = newest.command
     if len(unit) > 1:
         verb_then = command.partition(" ")[0]
         command = f"{verb_then} of {len(unit)} {'files' if verb_then == 'import' else 'sessions'}"
-    return Step(verb, newest, command, tuple(Move(*step) for step in made), seen, tuple(stays))
+    return UndoStep(verb, newest, command, tuple(Move(*step) for step in made), seen, tuple(stays))
 
 
 def undo(store: ObjectStore, at_ms: int, scope: UndoScope = anywhere) -> Operation:

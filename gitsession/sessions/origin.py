@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gitsession.codec.digest import to_base64url
 from gitsession.formats import Delegating, with_capability
 from gitsession.model.blocks import ToolCall
-from gitsession.model.entries import Attachment, Message, Session
+from gitsession.model.entries import Attachment, Message, SessionHeader
 from gitsession.sessions import content, graph
 from gitsession.sessions.gaps import DAMAGE
 from gitsession.sessions.graph import Tree
@@ -127,7 +127,7 @@ def _made_by(store: ObjectStore, tree: Tree, node: Node | None, call: str) -> No
 _FILE = ".jsonl"
 
 
-def parent_of(header: Session | None) -> str | None:
+def parent_of(header: SessionHeader | None) -> str | None:
     """What the agent calls the session that began this one; pi and omp name its file, which ends in that."""
     stated = header.parent if header is not None else None
     if not stated or not stated.endswith(_FILE):
@@ -135,7 +135,7 @@ def parent_of(header: Session | None) -> str | None:
     return stated.replace("\\", "/").rpartition("/")[2].removesuffix(_FILE).rpartition("_")[2] or None
 
 
-def is_delegated(agent: str, source_id: str | None, header: Session | None) -> bool:
+def is_delegated(agent: str, source_id: str | None, header: SessionHeader | None) -> bool:
     """Return whether the session is a sub-agent's, as far as its agent states it."""
     format = with_capability(agent, Delegating)
     return format is not None and header is not None and format.is_delegated(source_id or "", header)

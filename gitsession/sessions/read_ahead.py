@@ -14,7 +14,7 @@ from gitsession.sessions.node import Node
 from gitsession.store.interface import ObjectStore
 
 
-class Ahead:
+class ReadAheadReader:
     """A ``Reader`` of ``store``. What was not read ahead, or cannot be, is read when it is asked for."""
 
     def __init__(self, store: ObjectStore) -> None:

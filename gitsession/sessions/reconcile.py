@@ -25,7 +25,7 @@ from typing import Literal, TypeAlias
 from gitsession.codec import headline as own_headline
 from gitsession.codec import payload
 from gitsession.codec.digest import digest as digest_of
-from gitsession.codec.holes import Stored
+from gitsession.codec.holes import StoredPayload
 from gitsession.errors import Corrupt, Malformed, MissingObject, NotFound
 from gitsession.formats import FORMATS
 from gitsession.git.ref_names import SYMBOLIC
@@ -33,7 +33,7 @@ from gitsession.git.types import Oid
 from gitsession.model.entries import Label, Title, Usage
 from gitsession.sessions import commit_writer, content
 from gitsession.sessions.active_branch import active
-from gitsession.sessions.commit_writer import Draft, Objects
+from gitsession.sessions.commit_writer import Draft, ObjectSink
 from gitsession.sessions.graph import branches
 from gitsession.sessions.node import Node, load
 from gitsession.store import create, histories, refs
@@ -191,7 +191,7 @@ def _say_again(store: ObjectStore, tx: Transaction, said: list[Node], behind: Oi
     return last.oid
 
 
-def _append_copy(store: ObjectStore, objects: Objects, node: Node, parent: Node) -> Node:
+def _append_copy(store: ObjectStore, objects: ObjectSink, node: Node, parent: Node) -> Node:
     """Keep what ``node`` holds behind ``parent``. Raises as ``draft``."""
     data, made = commit_writer.commit_of(_draft_of(store, node), node.tree, parent)
     objects.put("commit", data)
@@ -208,7 +208,7 @@ def _draft_of(store: ObjectStore, node: Node) -> Draft:
         headline = FORMATS[node.source.agent].headline(data)
     else:
         raise Malformed(f"of an unknown agent: {node.source.agent[:40]!r}", where=node.oid)
-    stored = Stored(parts.stored, parts.holes, ())
+    stored = StoredPayload(parts.stored, parts.holes, ())
     return Draft(parts.form, stored, headline, node.source, parts.files, node.second_parent)
 
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from gitsession.errors import Ambiguous, Corrupt
 from gitsession.git.types import Oid
 from gitsession.store.interface import ObjectStore
-from gitsession.store.proxy import Behind
+from gitsession.store.proxy import StoreProxy
 
 if TYPE_CHECKING:
     from gitsession.sessions.node import Node
 
 
-class Shown(Behind):
+class RevealedStore(StoreProxy):
     """``store``, read so. ``reveals``: whether what is hidden is shown at all, or only counted.
 
     ``revealed`` and ``hidden``: how many placeholders of each entry that was read were replaced, and how many not.

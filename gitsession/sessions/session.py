@@ -48,7 +48,7 @@ OnMoved: TypeAlias = Literal["refuse", "fork"]
 NAME_MAX = 200
 
 
-class Session:
+class StoredSession:
     """One session of a store. Make one with ``new`` or ``open``; ``clock`` gives milliseconds since 1970."""
 
     def __init__(
@@ -66,28 +66,28 @@ class Session:
     @classmethod
     def new(
         cls, store: ObjectStore, agent: str, cwd: str | None, clock: Clock, project: str | None = None
-    ) -> Session:
+    ) -> StoredSession:
         """A session that comes into being with its first user message: no empty sessions, no lost prompts.
 
         ``project``: which one the folder ``cwd`` belongs to, if that is known.
         """
         at_ms = clock()
-        root = kinds.Session(agent=agent, view=VIEW, at_ms=at_ms)
-        header = kinds.Session(agent=agent, cwd=cwd, at_ms=at_ms)
+        root = kinds.SessionHeader(agent=agent, view=VIEW, at_ms=at_ms)
+        header = kinds.SessionHeader(agent=agent, cwd=cwd, at_ms=at_ms)
         return cls(store, session_ids.random(at_ms), refs.MAIN, clock, birth=_Birth(root, header, project, store.guard))
 
     @classmethod
     def open(
         cls, store: ObjectStore, sid: str, clock: Clock, branch: str | None = None, *, view: int = VIEW
-    ) -> Session:
+    ) -> StoredSession:
         """A session that exists. ``view``: what its root states. Raises ``NotFound``."""
         return cls(store, sid, branch or active(store, sid), clock, view=view)
 
-    def on(self, branch: str) -> Session:
+    def on(self, branch: str) -> StoredSession:
         """The same session, on another branch. Nothing is moved. Raises ``NotFound``."""
         if not self.has_branch(branch):
             raise NotFound(f"session {self.id} has no branch {branch[:80]!r}", hint=_list(self.branches()))
-        return Session(self._store, self.id, branch, self._clock, view=self._view)
+        return StoredSession(self._store, self.id, branch, self._clock, view=self._view)
 
     # ---- reading
 
@@ -190,7 +190,7 @@ class Session:
                 )
             else:
                 node = commit_writer.put(tx, expected, draft)
-                branch = branch_names.Names(self.has_branch).free(node.chain)
+                branch = branch_names.BranchNamer(self.has_branch).free(node.chain)
                 tx.move(refs.leaf(self.id, branch), node.oid, expected=None)
             if activate:
                 self._activate(tx, branch)
@@ -226,7 +226,7 @@ class Session:
         self.branch_name = name
         return self._node(oid)
 
-    def go_on(self, tx: Transaction | operation_log.Recorder, node: Node, onto: str = "") -> str:
+    def go_on(self, tx: Transaction | operation_log.RecordingTransaction, node: Node, onto: str = "") -> str:
         """Within a transaction: the talk goes on behind ``node``, on the branch ``onto`` if that ends there, else on a
         new one; the branch, which is the active one then.
         """
@@ -240,7 +240,7 @@ class Session:
 
     def fork(
         self, at: str | Node, *, agent: str, cwd: str | None, title: str | None, labels: Mapping[str, str]
-    ) -> Session:
+    ) -> StoredSession:
         """A session of its own that begins on this one's line: one ref, one entry; its checkpoints are shared.
 
         ``title`` and ``labels`` (chain -> label): as they stand, kept in the fork entry.
@@ -257,7 +257,7 @@ class Session:
             checkpoint = checkpoint_refs.end(self._store, self.id)
             if checkpoint is not None:
                 tx.move(refs.files(sid), checkpoint, expected=None)
-        return Session(self._store, sid, refs.MAIN, self._clock)
+        return StoredSession(self._store, sid, refs.MAIN, self._clock)
 
     def label(self, at: str | Node, label: str) -> Node:
         """Name an entry; an empty label takes the name away."""
@@ -297,7 +297,7 @@ class Session:
             hint=f"an undo or another writer removed it; on(BRANCH) continues on another; {_list(branches)}",
         )
 
-    def _activate(self, tx: Transaction | operation_log.Recorder, name: str) -> None:
+    def _activate(self, tx: Transaction | operation_log.RecordingTransaction, name: str) -> None:
         ref, value = refs.active(self.id), refs.symbolic(refs.leaf(self.id, name))
         seen = self._store.ref(ref)
         if seen != value:
@@ -363,7 +363,9 @@ class Session:
 class _Birth:
     """Objects of a session that has no user message yet."""
 
-    def __init__(self, root: kinds.Session, header: kinds.Session, project: str | None, guard: Guard | None) -> None:
+    def __init__(
+        self, root: kinds.SessionHeader, header: kinds.SessionHeader, project: str | None, guard: Guard | None
+    ) -> None:
         self.objects: list[tuple[Kind, bytes]] = []
         self.originals: list[Original] = []
         self._last = commit_writer.put(self, None, commit_writer.own(root, _nonce(), guard))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gitsession.codec import holes, lift, payload
 from gitsession.codec.digest import digest as digest_of
-from gitsession.codec.holes import Stored
+from gitsession.codec.holes import StoredPayload
 from gitsession.git.objects import parse_tree
 from gitsession.git.types import Oid
 from gitsession.redaction.guard import Guard
@@ -104,7 +104,7 @@ class SecretSearch:
 
 
 @dataclass(frozen=True, slots=True)
-class Replaced:
+class RedactedEntry:
     """An entry without its secrets: what is stored in the place of ``digest``, and what it was.
 
     ``new_digest``: of what is stored from then on. ``original``: the payload as its writer wrote it, as far as known.
@@ -112,12 +112,12 @@ class Replaced:
 
     digest: bytes
     form: str
-    stored: Stored
+    stored: StoredPayload
     new_digest: bytes
     original: bytes
 
 
-def replacement(store: ObjectStore, node: Node, guard: Guard) -> Replaced | None:
+def replacement(store: ObjectStore, node: Node, guard: Guard) -> RedactedEntry | None:
     """What is to stand in the place of an entry; ``None`` where there is nothing to hide. Placeholders stay."""
     parts = kept(store, node)
     data = whole(store, node, parts)
@@ -127,10 +127,10 @@ def replacement(store: ObjectStore, node: Node, guard: Guard) -> Replaced | None
     digest = digest_of(parts.stored, parts.holes)
     stored = _stored(parts.form, redacted, _moved(holes.hidden(parts.holes), data, redacted))
     original = store.vault.original(digest, node.chain) if holes.hidden(parts.holes) else data
-    return Replaced(digest, parts.form, stored, digest_of(stored.payload, stored.holes), original or data)
+    return RedactedEntry(digest, parts.form, stored, digest_of(stored.payload, stored.holes), original or data)
 
 
-def _stored(form: str, redacted: Redacted, older: list[tuple[int, int, str]]) -> Stored:
+def _stored(form: str, redacted: Redacted, older: list[tuple[int, int, str]]) -> StoredPayload:
     data = redacted.payload
     rows = sorted([*redacted.rows, *older])
     if form == layout.OWN:
@@ -138,7 +138,7 @@ def _stored(form: str, redacted: Redacted, older: list[tuple[int, int, str]]) ->
     return holes.cut(data, lift.spans_in_json(data) if form in ("json", "jsonl") else (), rows)
 
 
-def _moved(older: list[holes.Hidden], before: bytes, redacted: Redacted) -> list[tuple[int, int, str]]:
+def _moved(older: list[holes.PlaceholderSpan], before: bytes, redacted: Redacted) -> list[tuple[int, int, str]]:
     """Placeholders that were there already, where they stand now: each is found behind the one before it."""
     moved = []
     at = 0

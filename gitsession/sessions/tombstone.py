@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from gitsession.codec import headline as own_headline
 from gitsession.codec import holes, message, payload
 from gitsession.codec.digest import chain as chain_of
-from gitsession.codec.holes import Stored
+from gitsession.codec.holes import StoredPayload
 from gitsession.codec.payload import NONCE_BYTES
 from gitsession.errors import Malformed, Refused
 from gitsession.formats import FORMATS
@@ -22,7 +22,7 @@ from gitsession.git.types import Kind, Oid, Reader
 from gitsession.model.entries import ROLES, Tombstone
 from gitsession.model.headline import Headline
 from gitsession.sessions import commit_writer, content, layout
-from gitsession.sessions.content import Kept
+from gitsession.sessions.content import EntryTree
 from gitsession.sessions.node import Node, parse
 from gitsession.sessions.tombstone_set import Replacement, Tombstones
 
@@ -34,7 +34,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
-class Stands:
+class SubstituteCommit:
     """A commit that stands for another one, and the objects it is made of but itself."""
 
     commit: bytes
@@ -45,12 +45,12 @@ class Stands:
         return oid_of("commit", self.commit)
 
 
-def of_entry(node: Node, digest: str, parents: Sequence[Oid]) -> Stands:
+def of_entry(node: Node, digest: str, parents: Sequence[Oid]) -> SubstituteCommit:
     """The tombstone of ``node``, whose entry has ``digest``, below ``parents``."""
     return _stand(node, drafted(_entry(node, digest)), parents)
 
 
-def of_session(reader: Reader, node: Node, digest: str) -> Stands:
+def of_session(reader: Reader, node: Node, digest: str) -> SubstituteCommit:
     """The tombstone of a session purged whole that began with ``node``, whose entry has ``digest``.
 
     It has no parents, so that it keeps nothing of another session: a fork began on the line of one.
@@ -73,10 +73,10 @@ def drafted(entry: Tombstone) -> commit_writer.Draft:
     """A tombstone about to be kept, without source and parents."""
     of = bytes.fromhex(entry.of)
     data = payload.encode(entry, of[:NONCE_BYTES])
-    return commit_writer.Draft(layout.OWN, Stored(data, b"", ()), own_headline.headline(entry), of=of)
+    return commit_writer.Draft(layout.OWN, StoredPayload(data, b"", ()), own_headline.headline(entry), of=of)
 
 
-def replaced(node: Node, digest: str, by: Replacement, files: Oid | None, parents: Sequence[Oid]) -> Stands:
+def replaced(node: Node, digest: str, by: Replacement, files: Oid | None, parents: Sequence[Oid]) -> SubstituteCommit:
     """``by`` in the place of ``node``, whose entry had ``digest`` at first.
 
     Raises ``Refused`` where this release does not know the agent that wrote it, ``Malformed`` for what is no payload.
@@ -87,7 +87,7 @@ def replaced(node: Node, digest: str, by: Replacement, files: Oid | None, parent
     )
 
 
-def put_or_stand_in(
+def put_unless_purged(
     to: commit_writer.Entries, parent: Node | None, draft: commit_writer.Draft, purged: Tombstones
 ) -> Node:
     """Keep ``draft`` after ``parent``; where it was purged, what stands in its place: the same commit as in any store.
@@ -121,7 +121,7 @@ def words_of(node: Node, by: Replacement) -> Headline:
     return format.headline(data)
 
 
-def stands_for(node: Node, parts: Kept) -> bytes:
+def stands_for(node: Node, parts: EntryTree) -> bytes:
     """The digest of the entry that ``node`` stands for; ``b""`` for one that is nothing but itself.
 
     Raises ``Malformed`` for a tombstone that is none.
@@ -143,7 +143,7 @@ def of_node(store: Reader, node: Node) -> Tombstone:
     return read(node, parts.form, parts.stored)
 
 
-def _stand(node: Node, draft: commit_writer.Draft, parents: Sequence[Oid]) -> Stands:
+def _stand(node: Node, draft: commit_writer.Draft, parents: Sequence[Oid]) -> SubstituteCommit:
     """Times, place and source are those of ``node``, and so is the chain."""
     objects: dict[Oid, tuple[Kind, bytes]] = {}
 
@@ -161,4 +161,4 @@ def _stand(node: Node, draft: commit_writer.Draft, parents: Sequence[Oid]) -> St
         committer_seconds=node.committer_seconds,
         message=message.render(draft.headline, node.chain, node.source, draft.replaces),
     )
-    return Stands(commit, objects)
+    return SubstituteCommit(commit, objects)

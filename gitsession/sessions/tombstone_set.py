@@ -14,7 +14,7 @@ from typing import Final
 from gitsession.codec import cbor, holes
 from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.digest import hash_of
-from gitsession.codec.holes import ENCODINGS, Encoding, Stored
+from gitsession.codec.holes import ENCODINGS, Encoding, StoredPayload
 from gitsession.errors import Malformed, Refused
 from gitsession.git.objects import encode_tree, oid_of, parse_commit, parse_tree
 from gitsession.git.types import Kind, Oid, Reader
@@ -50,7 +50,7 @@ class Replacement:
     """What stands in the place of an entry from a redaction on: the same entry, without what was secret."""
 
     form: str
-    stored: Stored
+    stored: StoredPayload
 
     @property
     def digest(self) -> str:
@@ -279,4 +279,4 @@ def _replacement(record: dict[str, cbor.Plain], where: Oid) -> Replacement:
         if type(row) is not list or len(row) != 2 or row[0] not in ENCODINGS or type(row[1]) is not bytes:
             raise Malformed("expected pairs of encoding and bytes", where=f"{where}: lifted")
         found.append((hash_of(row[1]), row[0], row[1]))
-    return Replacement(form, Stored(payload, table, tuple(found)))
+    return Replacement(form, StoredPayload(payload, table, tuple(found)))

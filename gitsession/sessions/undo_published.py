@@ -19,7 +19,7 @@ from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 
 
-class Step(NamedTuple):
+class PlannedMove(NamedTuple):
     """One move: a ref, what it holds, and what it is to hold."""
 
     ref: str
@@ -27,7 +27,7 @@ class Step(NamedTuple):
     new: RefValue | None
 
 
-class Stay(NamedTuple):
+class PublishedRef(NamedTuple):
     """A ref that stays, because ``remote`` may have it. ``instead``: the branch that stands where it was, or ""."""
 
     ref: str
@@ -35,10 +35,10 @@ class Stay(NamedTuple):
     instead: str = ""
 
 
-def spare(store: ObjectStore, steps: Iterable[Step]) -> tuple[list[Step], list[Stay]]:
+def keep_published(store: ObjectStore, steps: Iterable[PlannedMove]) -> tuple[list[PlannedMove], list[PublishedRef]]:
     """The moves that may be made, and what stays. Raises ``Refused``."""
-    made: list[Step] = []
-    stays: list[Stay] = []
+    made: list[PlannedMove] = []
+    stays: list[PublishedRef] = []
     for step in steps:
         parsed = refs.parse(step.ref)
         remote = store.published_to(step.ref, step.new) if parsed is not None else None
@@ -50,22 +50,22 @@ def spare(store: ObjectStore, steps: Iterable[Step]) -> tuple[list[Step], list[S
                 hint="say it anew: `gitsession label`, `gitsession name`",
             )
         elif step.new is None:
-            stays.append(Stay(step.ref, remote))
+            stays.append(PublishedRef(step.ref, remote))
         else:
             name = _free(store, parsed[0])
-            made.append(Step(refs.leaf(parsed[0], name), None, step.new))
-            stays.append(Stay(step.ref, remote, name))
+            made.append(PlannedMove(refs.leaf(parsed[0], name), None, step.new))
+            stays.append(PublishedRef(step.ref, remote, name))
     return _active_instead(store, made, stays), stays
 
 
-def _active_instead(store: ObjectStore, made: list[Step], stays: list[Stay]) -> list[Step]:
+def _active_instead(store: ObjectStore, made: list[PlannedMove], stays: list[PublishedRef]) -> list[PlannedMove]:
     """The talk goes on with what stands in the place of a branch that stays."""
     for stay in stays:
         sid = refs.session_of(stay.ref)
         choice = refs.active(sid)
         if stay.instead:
             made = [step for step in made if step.ref != choice]
-            made.append(Step(choice, store.ref(choice), refs.symbolic(refs.leaf(sid, stay.instead))))
+            made.append(PlannedMove(choice, store.ref(choice), refs.symbolic(refs.leaf(sid, stay.instead))))
     return made
 
 

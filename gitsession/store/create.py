@@ -19,7 +19,7 @@ from gitsession.errors import Corrupt, Malformed, MissingObject, NotAStore, Unav
 from gitsession.git import config, packed_refs, permissions
 from gitsession.git.objects import encode_commit, encode_tree, oid_of, parse_commit, parse_tree
 from gitsession.git.pack_writer import KEEP_TEXT, release_packs, write_pack
-from gitsession.git.repository import GitDoor
+from gitsession.git.repository import VerifiedRepository
 from gitsession.git.types import Kind, Oid
 from gitsession.store import journal
 
@@ -149,7 +149,7 @@ def _check_layout(path: Path, settings: dict[str, str], head: str) -> None:
 def check_marker(path: Path) -> None:
     """What makes a repository a store is a file on its main branch, which every clone has too."""
     try:
-        value = _marker(GitDoor(path))
+        value = _marker(VerifiedRepository(path))
     except (MissingObject, Corrupt, Malformed, Unavailable) as error:
         check_readable(path)
         if (path / CONTROL).is_dir():
@@ -163,7 +163,7 @@ def check_marker(path: Path) -> None:
         raise NotAStore(f"{path} is a store of format {version}; we know {FORMAT}", hint="upgrade gitsession")
 
 
-def _marker(git: GitDoor) -> object:
+def _marker(git: VerifiedRepository) -> object:
     oid = git.ref(MAIN)
     if oid is None:
         return None

@@ -22,7 +22,7 @@ from gitsession.durable import replace, sync_directory
 from gitsession.errors import Corrupt, Refused, Unavailable
 from gitsession.git import config, pack_reader, process
 from gitsession.git.pack_index import PackIndex
-from gitsession.git.repository import GitDoor
+from gitsession.git.repository import VerifiedRepository
 from gitsession.git.types import Oid
 from gitsession.store import create, generation
 from gitsession.store.git_store import GitStore
@@ -35,7 +35,7 @@ _BESIDE = (".pack", ".rev", ".bitmap", ".mtimes", ".keep", ".promisor", ".idx")
 _ALL = ("cat-file", "--batch-all-objects", "--unordered", "--batch-check=%(objectname) %(objecttype)")
 
 
-class Sweep:
+class ObjectRemoval:
     """One look at all packs of a store, and what is to go of it."""
 
     def __init__(self, store: GitStore) -> None:
@@ -70,7 +70,7 @@ class Sweep:
             self._store.flush_held()
             if not self._is_as_seen(victims) or not is_settled():
                 return False
-            loose = [oid for oid in GitDoor(self._store.git_dir).loose() if oid in victims]
+            loose = [oid for oid in VerifiedRepository(self._store.git_dir).loose() if oid in victims]
             _note(self._store.git_dir, [name.removesuffix(".idx") for name in going], loose)
             finish(self._store.git_dir)
         with self._store.locked():

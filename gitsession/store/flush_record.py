@@ -35,7 +35,7 @@ Moved = Mapping[str, tuple[RefValue | None, RefValue | None]]
 
 
 @dataclass
-class Flushed:
+class FlushedRefs:
     """``last``: the value that each ref was given last, ``None`` if it was deleted. ``since``: those given since the
     last clean check. ``passed``: values since then that another program took away from a ref, by ref.
     """
@@ -80,9 +80,9 @@ def mark_purged(git_dir: Path) -> None:
         _append(git_dir, f"{_PURGED}\n")
 
 
-def read(git_dir: Path) -> Flushed:
+def read(git_dir: Path) -> FlushedRefs:
     """Return what is recorded; lines that are damaged are left out. Raises ``OSError``."""
-    found = Flushed()
+    found = FlushedRefs()
     for line in (read_regular(git_dir / FILE) or b"").decode("utf-8", "surrogateescape").split("\n"):
         match = _LINE.fullmatch(line)
         if match:
@@ -122,7 +122,7 @@ def _rewrite(git_dir: Path, text: str) -> None:
     replace(path, b"# %012d\n" % len(data) + data, by=path.with_suffix(".tmp"))
 
 
-def _lines(held: Flushed) -> Iterator[str]:
+def _lines(held: FlushedRefs) -> Iterator[str]:
     for name in held.last.keys() - held.since.keys():
         yield _line(held, name)
     yield _CHECKED
@@ -131,6 +131,6 @@ def _lines(held: Flushed) -> Iterator[str]:
         yield _line(held, name)
 
 
-def _line(held: Flushed, name: str) -> str:
+def _line(held: FlushedRefs, name: str) -> str:
     number, before = held.before[name]
     return f"{number} {before or _NONE} {held.last[name] or _NONE} {name}"

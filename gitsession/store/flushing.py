@@ -21,17 +21,17 @@ from gitsession.git.types import Kind, Oid, RefValue
 from gitsession.store import create, flush_record, histories, refs
 from gitsession.store.histories import Read
 from gitsession.store.pending import unavailable
-from gitsession.store.reading import Reading
+from gitsession.store.reading import StoreReader
 from gitsession.store.staging import Move
 
 FLUSH_RECORDS = 256
 FLUSH_BYTES = 1 << 20
 
 
-class Flushing:
+class StoreFlusher:
     """``last_error``, ``sidestepped``, ``set_aside``: what ``GitStore`` tells of its flushes."""
 
-    def __init__(self, git_dir: Path, reading: Reading, *, sync: bool) -> None:
+    def __init__(self, git_dir: Path, reading: StoreReader, *, sync: bool) -> None:
         self.refs = RefWriter(git_dir, git_dir / create.PROOFS, reading.git.ref_reader, sync=sync)
         self.last_error: Exception | None = None
         self.sidestepped: list[tuple[str, str]] = []

@@ -26,14 +26,14 @@ from gitsession.git import config
 from gitsession.git.permissions import denied
 from gitsession.git.types import Kind, Oid, RefValue
 from gitsession.store import create, published, refs
-from gitsession.store.flushing import Flushing
+from gitsession.store.flushing import StoreFlusher
 from gitsession.store.interface import Transaction
 from gitsession.store.locked import InTransaction, Locked
 from gitsession.store.pending import Pending, unavailable
-from gitsession.store.reading import Reading
-from gitsession.store.secret_guard import Guarding
-from gitsession.store.spill import Spill
-from gitsession.store.writing import Writing, open_lock
+from gitsession.store.reading import StoreReader
+from gitsession.store.secret_guard import SecretGuard
+from gitsession.store.spill import PackSpill
+from gitsession.store.writing import StoreWriter, open_lock
 
 if TYPE_CHECKING:
     from gitsession.redaction.guard import Guard
@@ -51,9 +51,9 @@ class _Open:
     """What is open of a store in the process ``pid``."""
 
     pid: int
-    reading: Reading
-    flushing: Flushing
-    writing: Writing
+    reading: StoreReader
+    flushing: StoreFlusher
+    writing: StoreWriter
 
 
 class GitStore:
@@ -70,7 +70,7 @@ class GitStore:
         self._durability = durability
         self._flush_on_close = flush_on_close
         self._closed = False
-        self._guarding = Guarding(git_dir)
+        self._guarding = SecretGuard(git_dir)
         self._opened = self._open_files(read_only)
 
     @classmethod
@@ -187,9 +187,9 @@ class GitStore:
 
     # -- writing
 
-    def spill(self) -> Spill:
+    def spill(self) -> PackSpill:
         """See ``ObjectStore``."""
-        return Spill(self._git_dir)
+        return PackSpill(self._git_dir)
 
     def transaction(self) -> AbstractContextManager[Transaction]:
         """See ``ObjectStore``. Within it, reads of the same thread see what it has staged.
@@ -324,9 +324,9 @@ class GitStore:
         sync = self._durability != "none"
         lock = None if read_only else open_lock(self._git_dir)
         pending = Pending(self._git_dir, writable=lock is not None, sync=sync)
-        reading = Reading(self._git_dir, pending)
-        flushing = Flushing(self._git_dir, reading, sync=sync)
-        writing = Writing(
+        reading = StoreReader(self._git_dir, pending)
+        flushing = StoreFlusher(self._git_dir, reading, sync=sync)
+        writing = StoreWriter(
             self._git_dir, reading, lock, flushing, self._guarding, sync_appends=self._durability == "entry"
         )
         return _Open(os.getpid(), reading, flushing, writing)

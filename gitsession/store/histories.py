@@ -23,7 +23,7 @@ LENGTHS = (8, 13, 26, 52)
 _UNREADABLE = (MissingObject, Corrupt, Malformed)
 
 
-class Parting(NamedTuple):
+class Divergence(NamedTuple):
     """``base``: the newest commit that both lines hold; ``first``: the oldest of ours that theirs lacks.
 
     ``None`` where there is none: lines that begin apart; ours that is part of theirs.
@@ -61,7 +61,7 @@ def walk(read: Read, tip: Oid) -> Iterator[Oid]:
         oid = next(iter(commit_of(read, oid).parents), None)
 
 
-def parting(read: Read, ours: Oid, theirs: Oid) -> Parting:
+def parting(read: Read, ours: Oid, theirs: Oid) -> Divergence:
     """Where two lines part; it costs what is behind the parting, not what is before it. Raises as ``commit_of``."""
     walks = walk(read, ours), walk(read, theirs)
     line: dict[Oid, Oid | None] = {}  # ours, each with the one after it
@@ -70,15 +70,15 @@ def parting(read: Read, ours: Oid, theirs: Oid) -> Parting:
     while True:
         mine, other_one = next(walks[0], None), next(walks[1], None)
         if mine is None and other_one is None:
-            return Parting(None, after)
+            return Divergence(None, after)
         if mine is not None:
             line[mine] = after
             if mine in other:
-                return Parting(mine, after)
+                return Divergence(mine, after)
             after = mine
         if other_one is not None:
             if other_one in line:
-                return Parting(other_one, line[other_one])
+                return Divergence(other_one, line[other_one])
             other.add(other_one)
 
 

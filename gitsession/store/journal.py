@@ -48,7 +48,7 @@ _LOOKS_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class JournalRecord:
     """One transaction: ``objects`` as ``(kind, bytes)``, ``moves`` as ``(ref, old, new)``; ``size`` bytes as stored."""
 
     objects: list[tuple[Kind, bytes]]
@@ -57,11 +57,11 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class JournalUpdate:
     """What a look at the journal found: numbers of files that are gone, and new records with their file's number."""
 
     gone: list[int] = field(default_factory=list)
-    records: list[tuple[int, Record]] = field(default_factory=list)
+    records: list[tuple[int, JournalRecord]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ class _File:
     looked_behind: bool = False
 
 
-_NOTHING = News()
+_NOTHING = JournalUpdate()
 
 
 def encode_record(objects: Sequence[tuple[Kind, bytes]], moves: Sequence[Move]) -> bytes:
@@ -89,7 +89,7 @@ def encode_record(objects: Sequence[tuple[Kind, bytes]], moves: Sequence[Move]) 
     )
 
 
-def decode_record(payload: bytes) -> Record:
+def decode_record(payload: bytes) -> JournalRecord:
     """The record of a payload whose digest was right. Raises ``Corrupt``; ``NotAStore`` for one of a later version."""
     try:
         value = cbor.decode(payload)
@@ -97,7 +97,7 @@ def decode_record(payload: bytes) -> Record:
         raise Corrupt(f"a journal record that is {error}") from None
     match value:
         case [1, [*objects], [*moves]]:
-            return Record([_object(row) for row in objects], [_move(row) for row in moves], len(payload))
+            return JournalRecord([_object(row) for row in objects], [_move(row) for row in moves], len(payload))
         case [int(version), *_] if version > VERSION:
             raise NotAStore(f"the journal is of version {version}", hint="a later gitsession wrote it: upgrade")
     raise Corrupt("a journal record of no form we know")
@@ -129,7 +129,7 @@ class Journal:
         self._newest: _File | None = None
         self._failed = False
 
-    def tail(self, *, locked: bool) -> News:
+    def tail(self, *, locked: bool) -> JournalUpdate:
         """What happened since the last look. ``locked``: the caller holds the store's lock."""
         newest = self._newest
         if (
@@ -141,7 +141,7 @@ class Journal:
         ):
             return self._look(locked)
         records = self._read(newest, locked)
-        return News([], records) if records else _NOTHING
+        return JournalUpdate([], records) if records else _NOTHING
 
     def append(self, payload: bytes, *, sync: bool) -> int:
         """Write a record after the newest; the number of its file. Raises ``OSError``, and then nothing was written."""
@@ -256,10 +256,10 @@ class Journal:
 
     # -- reading
 
-    def _look(self, locked: bool) -> News:
+    def _look(self, locked: bool) -> JournalUpdate:
         """List the directory. Without the lock, again and again until no flush came between listing and reading."""
         gone: list[int] = []
-        records: list[tuple[int, Record]] = []
+        records: list[tuple[int, JournalRecord]] = []
         empty = 0
         for _ in range(_LOOKS_MAX):
             listed = journal_frames.numbers(self._directory)
@@ -281,7 +281,7 @@ class Journal:
             else:
                 settled = locked or not os.access(self._newest.next_path, os.F_OK)
             if settled:
-                return News(gone, [row for row in records if row[0] in self._files])
+                return JournalUpdate(gone, [row for row in records if row[0] in self._files])
         raise Unavailable("the journal changes faster than it can be read", hint="try again")
 
     def _open(self, number: int) -> _File:
@@ -292,7 +292,7 @@ class Journal:
             file.damaged, file.unread = True, scan(_whole(fd)).unread
         return file
 
-    def _read(self, file: _File, locked: bool) -> list[tuple[int, Record]]:
+    def _read(self, file: _File, locked: bool) -> list[tuple[int, JournalRecord]]:
         """The records after what is known, up to the first that does not verify."""
         file.unsure = file.unsure and not locked
         if file.damaged:

@@ -29,7 +29,7 @@ _EFFORT = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Good:
+class SoundRecord:
     """A record. ``proven``: by a digest; where it is not, only its place is, and its payload decodes."""
 
     start: int
@@ -39,7 +39,7 @@ class Good:
 
 
 @dataclass(frozen=True, slots=True)
-class Hole:
+class JournalHole:
     """Lost records, ``count`` if that is known. ``before``: the digest (or salt) before them; ``until``: the digest
     with which a copy of them, record after record, comes out of the hole."""
 
@@ -53,7 +53,7 @@ class Hole:
 class Scan:
     """``flawed_at``: where the first damage is, ``None`` where there is none. ``found``: in order."""
 
-    found: list[Good | Hole] = field(default_factory=list)
+    found: list[SoundRecord | JournalHole] = field(default_factory=list)
     flawed_at: int | None = None
 
     @property
@@ -61,12 +61,12 @@ class Scan:
         """How many records stand at or behind the first damage, at the least."""
         at = self.flawed_at
         behind = [it for it in self.found if at is not None and it.start >= at]
-        return sum((it.count or 1) if isinstance(it, Hole) else 1 for it in behind)
+        return sum((it.count or 1) if isinstance(it, JournalHole) else 1 for it in behind)
 
     @property
     def lost(self) -> int:
         """How many records are lost, at the least."""
-        return sum(it.count or 1 for it in self.found if isinstance(it, Hole))
+        return sum(it.count or 1 for it in self.found if isinstance(it, JournalHole))
 
 
 def scan(data: bytes, accepts: Callable[[bytes], bool]) -> Scan:
@@ -74,7 +74,7 @@ def scan(data: bytes, accepts: Callable[[bytes], bool]) -> Scan:
     return _Scanner(data, accepts).run()
 
 
-_Step: TypeAlias = tuple[list[Good | Hole], int, bytes]
+_Step: TypeAlias = tuple[list[SoundRecord | JournalHole], int, bytes]
 """What was found, where the record behind it begins, and the digest that this one follows."""
 
 
@@ -92,7 +92,7 @@ class _Scanner:
         while True:
             while (end := self._verified(at, digest)) is not None:
                 digest = data[at + 8 : at + journal_frames.HEAD_BYTES]
-                done.found.append(Good(at, data[at + journal_frames.HEAD_BYTES : end], digest))
+                done.found.append(SoundRecord(at, data[at + journal_frames.HEAD_BYTES : end], digest))
                 at = end
             found, at, digest = self._step(at, digest) or self._search(at, digest)
             if not found:
@@ -100,7 +100,7 @@ class _Scanner:
             done.found += found
             done.flawed_at = found[0].start if done.flawed_at is None else done.flawed_at
         if done.flawed_at is not None and not done.found:
-            done.found.append(Hole(journal_frames.HEAD_BYTES, digest, b"", None))
+            done.found.append(JournalHole(journal_frames.HEAD_BYTES, digest, b"", None))
         return done
 
     # -- one record
@@ -135,11 +135,11 @@ class _Scanner:
             payload, digest = self._data[start:end], self._computed(at, end, before)
             magic = self._data[at : at + 4]
             if self._verified(end, digest) is not None or (digest == stated and magic != bytes(4)):
-                return [Good(at, payload, digest)], end, digest
+                return [SoundRecord(at, payload, digest)], end, digest
             if self._verified(end, stated) is not None:
                 if self._accepts(payload):
-                    return [Good(at, payload, stated, proven=False)], end, stated
-                return [Hole(at, before, stated, 1)], end, stated
+                    return [SoundRecord(at, payload, stated, proven=False)], end, stated
+                return [JournalHole(at, before, stated, 1)], end, stated
         return None
 
     # -- behind a gap
@@ -152,9 +152,9 @@ class _Scanner:
             if end is not None and self._leads_to_the_end(place, end):
                 stated = self._data[place + 8 : place + journal_frames.HEAD_BYTES]
                 payload = self._data[place + journal_frames.HEAD_BYTES : end]
-                found: list[Good | Hole] = [Hole(at, before, stated, None)]
+                found: list[SoundRecord | JournalHole] = [JournalHole(at, before, stated, None)]
                 if self._accepts(payload):
-                    found.append(Good(place, payload, stated, proven=False))
+                    found.append(SoundRecord(place, payload, stated, proven=False))
                 return found, end, stated
             place = self._data.find(journal_frames.MAGIC, place + 1)
         return [], at, before

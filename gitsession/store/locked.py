@@ -13,7 +13,7 @@ from gitsession.store.staging import Staging
 
 
 class Holder(Protocol):
-    """What takes the lock and lets it go: ``store.writing.Writing``."""
+    """What takes the lock and lets it go: ``store.writing.StoreWriter``."""
 
     def check_not_held(self) -> None: ...
 

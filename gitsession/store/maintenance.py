@@ -20,7 +20,7 @@ from pathlib import Path
 from gitsession.durable import sync_directory
 from gitsession.errors import Corrupt, Unavailable
 from gitsession.git import damage, pack_writer, process
-from gitsession.git.pack_index import File, PackIndex
+from gitsession.git.pack_index import PackIndex, RandomAccessFile
 from gitsession.store import create, journal_frames, spill
 from gitsession.store.git_store import GitStore
 from gitsession.store.lock import packing
@@ -34,7 +34,7 @@ _DAY_SECONDS = 86400.0
 
 
 @dataclass(frozen=True, slots=True)
-class Maintained:
+class MaintenanceResult:
     """What was done: packs before and after, loose refs packed away, and files of killed runs that are gone."""
 
     packs_before: int
@@ -44,7 +44,7 @@ class Maintained:
     removed: tuple[str, ...]
 
 
-def maintain(store: GitStore) -> Maintained:
+def maintain(store: GitStore) -> MaintenanceResult:
     """Flush, clean up, pack refs, have git repack.
 
     Raises ``Unavailable``, without git among other reasons, and ``Corrupt`` where a file is damaged that git wants.
@@ -55,7 +55,7 @@ def maintain(store: GitStore) -> Maintained:
         raise Unavailable(f"cannot maintain {store.git_dir}: {error.strerror}") from error
 
 
-def _maintain(store: GitStore) -> Maintained:
+def _maintain(store: GitStore) -> MaintenanceResult:
     git_dir = store.git_dir
     store.flush()
     before = count_packs(git_dir)
@@ -75,7 +75,7 @@ def _maintain(store: GitStore) -> Maintained:
             if what:
                 raise Corrupt(f"objects/pack/{file.name}: {what}; git cannot repack", hint=_MEND) from None
         raise
-    return Maintained(before, count_packs(git_dir), dead_locks, released, removed)
+    return MaintenanceResult(before, count_packs(git_dir), dead_locks, released, removed)
 
 
 def _repack(git_dir: Path, waiting: Sequence[str]) -> None:
@@ -176,7 +176,7 @@ def _is_without_deltas(file: Path) -> bool:
     if any(file.with_suffix(suffix).exists() for suffix in _NOT_OURS):
         return False
     try:
-        index, body = PackIndex(str(file.with_suffix(".idx"))), File(str(file))
+        index, body = PackIndex(str(file.with_suffix(".idx"))), RandomAccessFile(str(file))
         return not any((body.read(offset, 1) or b"\0")[0] >> 4 & 7 in _DELTAS for offset in index.offsets())
     except (Corrupt, OSError):
         return False  # damaged, or gone since: whoever repacks will say so

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gitsession.redaction.vault import Vault
 
 
-class Behind:
+class StoreProxy:
     """An ``ObjectStore`` to be changed in one thing or another by who inherits it."""
 
     def __init__(self, store: ObjectStore) -> None:

@@ -12,18 +12,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from gitsession.errors import Corrupt, MissingObject
-from gitsession.git.repository import GitDoor
+from gitsession.git.repository import VerifiedRepository
 from gitsession.git.types import Kind, Oid, RefValue
 from gitsession.store.pending import Pending
 from gitsession.store.staging import Staging
 
 
-class Reading:
+class StoreReader:
     """Objects and refs of one store. ``staging``: the transaction that is open, of whichever thread."""
 
     def __init__(self, git_dir: Path, pending: Pending) -> None:
         self.pending = pending
-        self.git = GitDoor(git_dir)
+        self.git = VerifiedRepository(git_dir)
         self.staging: Staging | None = None
 
     def read(self, oid: Oid) -> tuple[Kind, bytes]:

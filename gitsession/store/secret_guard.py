@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gitsession.redaction.vault import Vault
 
 
-class Guarding:
+class SecretGuard:
     """Of the store at ``git_dir``: its own configuration says whether there is a guard, and its rules."""
 
     def __init__(self, git_dir: Path) -> None:

@@ -32,7 +32,7 @@ PLACE = f"{create.CONTROL}/importing"
 _LOCK = "lock"
 
 
-class Spill:
+class PackSpill:
     """Packs that wait for one transaction. Close it, whatever became of that."""
 
     def __init__(self, git_dir: Path) -> None:

@@ -22,12 +22,12 @@ from gitsession.errors import GitSessionError, RefMoved, Unavailable
 from gitsession.git.objects import parse_commit
 from gitsession.git.types import Kind, Oid, RefValue
 from gitsession.store import create, flushing, generation
-from gitsession.store.flushing import Flushing
+from gitsession.store.flushing import StoreFlusher
 from gitsession.store.lock import StoreLock
 from gitsession.store.locked import Locked
 from gitsession.store.pending import unavailable
-from gitsession.store.reading import Reading
-from gitsession.store.secret_guard import Guarding
+from gitsession.store.reading import StoreReader
+from gitsession.store.secret_guard import SecretGuard
 from gitsession.store.staging import Move, Staging
 
 FLUSH_SECONDS = 2.0
@@ -54,16 +54,16 @@ def open_lock(git_dir: Path) -> StoreLock | None:
         raise
 
 
-class Writing:
+class StoreWriter:
     """Who writes to one store, in the process that made this object. ``lock`` is ``None`` where nobody can."""
 
     def __init__(
         self,
         git_dir: Path,
-        reading: Reading,
+        reading: StoreReader,
         lock: StoreLock | None,
-        flushing: Flushing,
-        guarding: Guarding,
+        flushing: StoreFlusher,
+        guarding: SecretGuard,
         *,
         sync_appends: bool,
     ) -> None:

@@ -14,7 +14,7 @@ from gitsession.git.types import Oid
 from gitsession.store.interface import ObjectStore
 from gitsession.sync.linking import H
 from gitsession.workspace import names, user_repository
-from gitsession.workspace.user_repository import Beside
+from gitsession.workspace.user_repository import UserRepository
 
 
 def author(store: ObjectStore, candidates: Sequence[H], folder: Path, index_file: str = "") -> H:
@@ -34,7 +34,7 @@ def author(store: ObjectStore, candidates: Sequence[H], folder: Path, index_file
     return max(candidates, key=share)
 
 
-def _staged(found: Beside, index_file: str) -> dict[str, Oid | None]:
+def _staged(found: UserRepository, index_file: str) -> dict[str, Oid | None]:
     """Return the paths that differ between the index and HEAD, and what the index holds of each."""
     worktree = process.Worktree(found.top, found.top, index_file or None)
     words = ("diff", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", "--no-ext-diff")

@@ -17,11 +17,11 @@ from gitsession.sessions.reconcile import SyncedBranch
 from gitsession.store import create, refs
 from gitsession.store.git_store import GitStore
 from gitsession.sync import remotes, scoping, syncing
-from gitsession.sync.preflight import alone
+from gitsession.sync.preflight import sync_lock
 from gitsession.sync.quarantine import Quarantine
 from gitsession.sync.remotes import Remote
 from gitsession.sync.syncing import SyncReport
-from gitsession.sync.transport import Talk
+from gitsession.sync.transport import TransportOptions
 
 
 def write(store: GitStore, path: Path, sessions: Iterable[str] = ()) -> dict[str, Oid]:
@@ -47,7 +47,7 @@ def write(store: GitStore, path: Path, sessions: Iterable[str] = ()) -> dict[str
     if given.oid == ours:
         _create(store.git_dir, path, [*own, *held])
         return held
-    with alone(store), Quarantine(store.git_dir, Remote("bundle", str(path)), {**own, **held}) as place:
+    with sync_lock(store), Quarantine(store.git_dir, Remote("bundle", str(path)), {**own, **held}) as place:
         place.put(given.objects)
         _create(place.git_dir, path, [*own, *held])
     return held
@@ -59,7 +59,7 @@ def _create(git_dir: Path, path: Path, names: Iterable[str]) -> None:
     process.run(git_dir, *words, stdin=named.encode(), timeout_seconds=6 * 3600)
 
 
-def take(store: GitStore, path: Path, talk: Talk) -> SyncReport:
+def take(store: GitStore, path: Path, talk: TransportOptions) -> SyncReport:
     """Take in what is in a file, as from a remote that rules no names. Raises as ``syncing.pull``, and ``NotFound``."""
     report = syncing.pull(store, remotes.file(path), talk)
     return SyncReport(report.remote, tuple(_told(branch) for branch in report.branches))

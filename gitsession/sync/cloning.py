@@ -22,7 +22,7 @@ from gitsession.durable import make_directories, sync_directory, write_new
 from gitsession.errors import Refused, Unavailable
 from gitsession.git import config, packed_refs, process
 from gitsession.git.ref_names import SYMBOLIC
-from gitsession.git.repository import GitDoor
+from gitsession.git.repository import VerifiedRepository
 from gitsession.git.types import Oid
 from gitsession.sessions.reconcile import SyncedBranch
 from gitsession.store import create, refs
@@ -32,13 +32,13 @@ from gitsession.sync.preflight import HEADS, check_is_store
 from gitsession.sync.quarantine import Quarantine
 from gitsession.sync.remotes import DEFAULT, Remote
 from gitsession.sync.syncing import SyncReport
-from gitsession.sync.transport import Talk, Unfit
-from gitsession.validation.fetched import Proposed, Reader, judge
+from gitsession.sync.transport import RejectedTransfer, TransportOptions
+from gitsession.validation.fetched import FetchedReader, Proposed, judge
 
 _YOUNG_SECONDS = 60
 
 
-def clone(url: str, path: Path, talk: Talk, *, filter: str = "", namespace: str = "") -> SyncReport:
+def clone(url: str, path: Path, talk: TransportOptions, *, filter: str = "", namespace: str = "") -> SyncReport:
     """Make a store at ``path`` of what is at ``url``, which becomes its remote ``origin``. An empty one is a beginning.
 
     ``filter``: leave out what git's filter says (``blob:limit=64k``); it is fetched when it is read. ``namespace``: it
@@ -61,7 +61,7 @@ def clone(url: str, path: Path, talk: Talk, *, filter: str = "", namespace: str 
         else:
             try:
                 report = _fill(aside, remote, talk, filter)
-            except Unfit:
+            except RejectedTransfer:
                 report = _fill_by_ref(aside, remote, talk)
         os.rename(aside, path)
         sync_directory(path.parent)
@@ -99,7 +99,7 @@ def _sweep(path: Path) -> None:
             os.close(fd)
 
 
-def _fill(path: Path, remote: Remote, talk: Talk, filter: str) -> SyncReport:
+def _fill(path: Path, remote: Remote, talk: TransportOptions, filter: str) -> SyncReport:
     """Bring what the remote has into the empty store at ``path``, which nobody else knows yet."""
     make_directories(path / create.INCOMING)
     apart = path / create.INCOMING / "clone"
@@ -111,7 +111,7 @@ def _fill(path: Path, remote: Remote, talk: Talk, filter: str) -> SyncReport:
     answer = process.talk(None, *words, told=talk.told, interactive=talk.interactive)
     if answer.code:
         raise transport.failure(remote, answer)
-    door = GitDoor(apart)
+    door = VerifiedRepository(apart)
     found = {name: oid for name, oid in door.refs(HEADS).items() if not oid.startswith(SYMBOLIC)}
     check_is_store(remote, found, door)
     theirs = {ref: oid for ref, oid in found.items() if remote.there(ref) is not None}
@@ -119,7 +119,7 @@ def _fill(path: Path, remote: Remote, talk: Talk, filter: str) -> SyncReport:
     fetched = Quarantine(path, remote, {}, at=apart)
     fetched.cut_off()
     with GitStore.open(path) as store:
-        read = Reader(apart, store)
+        read = FetchedReader(apart, store)
         lines = {ref: oid for ref, oid in theirs.items() if ref != refs.TOMBSTONES}
         said = tombstone_merge.look(store, read, theirs.get(refs.TOMBSTONES), lines).said
         left = purged_remotes.rewritten(fetched, read, said, lines, {})
@@ -141,7 +141,7 @@ def _fill(path: Path, remote: Remote, talk: Talk, filter: str) -> SyncReport:
     return SyncReport(remote.name, tuple(sorted((*new, *refused.values()), key=lambda branch: branch.ref)))
 
 
-def _fill_by_ref(path: Path, remote: Remote, talk: Talk) -> SyncReport:
+def _fill_by_ref(path: Path, remote: Remote, talk: TransportOptions) -> SyncReport:
     """Bring what git takes of the remote, without a filter: one bad object stops `git clone`, and only its ref here."""
     with GitStore.open(path) as store:
         report = syncing.pull(store, remote, talk)

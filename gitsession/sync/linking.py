@@ -25,7 +25,7 @@ _CHAIN_CHARS = 12
 _COMMENT = "#"
 
 
-class Held(Protocol):
+class RecentSession(Protocol):
     """Of a session: where it was held, and when anything was said in it last."""
 
     @property
@@ -36,7 +36,7 @@ class Held(Protocol):
     def updated_ms(self) -> int: ...
 
 
-H = TypeVar("H", bound=Held)
+H = TypeVar("H", bound=RecentSession)
 
 
 def enable(folder: Path, program: Sequence[str], hours: float | None = None) -> bool:

@@ -16,7 +16,7 @@ HEADS = "refs/heads/"
 
 
 @contextmanager
-def alone(store: GitStore) -> Iterator[None]:
+def sync_lock(store: GitStore) -> Iterator[None]:
     """One at a time; appends go on. Raises ``Unavailable``, and ``Refused`` for a shallow clone."""
     if store.read_only:
         raise Unavailable(f"{store.git_dir} is read-only here")

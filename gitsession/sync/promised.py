@@ -12,7 +12,7 @@ from gitsession.store.git_store import GitStore
 from gitsession.sync import remotes, transport
 from gitsession.sync.quarantine import Quarantine
 from gitsession.sync.remotes import Remote
-from gitsession.sync.transport import Talk
+from gitsession.sync.transport import TransportOptions
 
 
 def promisor(store: GitStore) -> Remote | None:
@@ -21,7 +21,7 @@ def promisor(store: GitStore) -> Remote | None:
     return next(found, None)
 
 
-def follow(store: GitStore) -> None:
+def fetch_on_demand(store: GitStore) -> None:
     """From now on an object that ``store`` lacks is asked of the remote that promised it."""
     remote = promisor(store)
     if remote is not None:
@@ -32,7 +32,7 @@ def _fetch(store: GitStore, remote: Remote, oid: Oid) -> None:
     """Bring one object. Raises ``MissingObject`` where it cannot be had."""
     try:
         with Quarantine(store.git_dir, remote, {}, beside_others=True) as place:
-            transport.fetch(place.git_dir, remote, [oid], Talk())
+            transport.fetch(place.git_dir, remote, [oid], TransportOptions())
             place.move_in(kept=False)
     except (GitSessionError, OSError) as error:
         raise MissingObject(

@@ -14,20 +14,19 @@ from gitsession.sessions.reconcile import SyncedBranch, reconcile
 from gitsession.store import histories, push_intents, refs
 from gitsession.store.git_store import GitStore
 from gitsession.store.interface import Transaction
-from gitsession.sync import purged_remotes as stale
-from gitsession.sync import tombstone_merge, transport
+from gitsession.sync import purged_remotes, tombstone_merge, transport
 from gitsession.sync.preflight import HEADS, check_is_store, flush
 from gitsession.sync.quarantine import Quarantine
 from gitsession.sync.remotes import Remote
-from gitsession.sync.transport import Talk, Unfit
-from gitsession.validation.fetched import Proposed, Reader, judge
+from gitsession.sync.transport import RejectedTransfer, TransportOptions
+from gitsession.validation.fetched import FetchedReader, Proposed, judge
 
 _OUR_ARCHIVE = f"{refs.TRACKING}{refs.ARCHIVE.removeprefix('refs/heads')}"
 """No ref: what our archive is called while one is judged that it may be joined with."""
 
 
 @dataclass(frozen=True, slots=True)
-class TakenIn:
+class PullResult:
     """``stale``: what the remote holds of refs of ours with something in it that was purged; ``branches`` has them all,
     also those of sessions in the trash or the archive.
     """
@@ -36,7 +35,7 @@ class TakenIn:
     stale: Mapping[str, Oid] = field(default_factory=dict)
 
 
-def take_in(store: GitStore, remote: Remote, talk: Talk) -> TakenIn:
+def pull_refs(store: GitStore, remote: Remote, talk: TransportOptions) -> PullResult:
     """First what was purged, which is carried out; then one transaction: the packs, the tracking refs, and our own."""
     flush(store)
     purging.apply(store)  # what a plain `git fetch` has brought
@@ -44,7 +43,7 @@ def take_in(store: GitStore, remote: Remote, talk: Talk) -> TakenIn:
     with Quarantine(store.git_dir, remote, known) as place:
         refused = _fetch(place, remote, talk)
         place.cut_off()
-        read = Reader(place.git_dir, store)
+        read = FetchedReader(place.git_dir, store)
         there = place.refs(remote.tracks)
         check_is_store(remote, {remote.here(name): oid for name, oid in there.items()}, read)
         fetched = {ref: oid for ref, oid in _of_ours(remote, there).items() if ref not in refused}
@@ -53,20 +52,22 @@ def take_in(store: GitStore, remote: Remote, talk: Talk) -> TakenIn:
         news = tombstone_merge.look(
             store, read, fetched.get(refs.TOMBSTONES), {remote.tracking(ref): raw[ref] for ref in raw}
         )
-        left = stale.rewritten(place, read, news.said, raw, {} if news.is_new else known)
+        left = purged_remotes.rewritten(place, read, news.said, raw, {} if news.is_new else known)
         joined = tombstone_merge.join(store, read, news)
         refused |= {branch.ref: branch for branch in joined if branch.outcome == "refused"}
         flush(store)
         known = _known(store, remote)
-        kept = stale.still_listed(store, read, {ref: oid for ref, oid in (raw | left).items() if ref != refs.ARCHIVE})
+        kept = purged_remotes.still_listed(
+            store, read, {ref: oid for ref, oid in (raw | left).items() if ref != refs.ARCHIVE}
+        )
         refused |= _judge(store, place, {ref: oid for ref, oid in (raw | left).items() if ref not in kept}, known)
         refused |= _without_branch(store, raw | left, refused)
         theirs = {ref: oid for ref, oid in (raw | left).items() if ref not in refused}
         tips = {ref: oid for ref, oid in fetched.items() if ref == refs.TOMBSTONES and ref not in refused}
         if refused or left or joined:  # git completes a pack with what it borrowed: that may be purged by now
             place.keep_only({**theirs, **tips}.values(), known.values())
-            read = Reader(place.git_dir, store)  # it has other packs now
-        listed = stale.still_listed(store, read, theirs)
+            read = FetchedReader(place.git_dir, store)  # it has other packs now
+        listed = purged_remotes.still_listed(store, read, theirs)
         with store.transaction() as tx:
             try:
                 place.move_in()
@@ -81,13 +82,13 @@ def take_in(store: GitStore, remote: Remote, talk: Talk) -> TakenIn:
             done = reconcile(store, tx, differ, is_home=remote.is_home)
     push_intents.forget(store.git_dir, remote.name)
     joined += archiving.join(store, store, theirs.get(refs.ARCHIVE))
-    archiving.settle(store)
+    archiving.drop_archived_refs(store)
     flush(store)
     held = {ref: raw[ref] for ref in left if ref in theirs and remote.tracking(ref) in there}
     same = {ref: oid for ref, oid in (ours | {ref: theirs[ref] for ref in held}).items() if ref not in differ}
     found = {ref: SyncedBranch(ref, "same", oid, oid) for ref, oid in same.items()}
     found |= {branch.ref: branch for branch in (*joined, *done)} | refused
-    return TakenIn([found[ref] for ref in sorted(found)], held if remote.is_named else {})
+    return PullResult([found[ref] for ref in sorted(found)], held if remote.is_named else {})
 
 
 def _known(store: GitStore, remote: Remote) -> dict[str, Oid]:
@@ -114,7 +115,7 @@ def _judge(
     store: GitStore, place: Quarantine, theirs: Mapping[str, Oid], known: Mapping[str, Oid]
 ) -> dict[str, SyncedBranch]:
     """What of ``theirs`` is not what docs/format.md says, ref by ref. What both hold of a line was judged before."""
-    read = Reader(place.git_dir, store)
+    read = FetchedReader(place.git_dir, store)
     differ = {ref: oid for ref, oid in theirs.items() if known.get(ref) != oid}
     ours = {ref: known.get(ref) for ref in differ if ref != refs.ARCHIVE}  # which is no line
     moves = [Proposed(ref, _base(read, ours.get(ref), oid), oid) for ref, oid in differ.items()]
@@ -170,7 +171,7 @@ def _only_tracked(store: GitStore, remote: Remote, there: Mapping[str, Oid]) -> 
     return found
 
 
-def _base(read: Reader, ours: Oid | None, theirs: Oid) -> Oid | None:
+def _base(read: FetchedReader, ours: Oid | None, theirs: Oid) -> Oid | None:
     """What both hold of a line: it was judged before."""
     try:
         return None if ours is None else histories.parting(read.read, ours, theirs).base
@@ -178,12 +179,12 @@ def _base(read: Reader, ours: Oid | None, theirs: Oid) -> Oid | None:
         return None
 
 
-def _fetch(place: Quarantine, remote: Remote, talk: Talk) -> dict[str, SyncedBranch]:
+def _fetch(place: Quarantine, remote: Remote, talk: TransportOptions) -> dict[str, SyncedBranch]:
     """Fetch all into ``place``; the refs that git refused. Raises ``Unavailable``."""
     try:
         transport.fetch(place.git_dir, remote, remote.fetched(), talk)
         return {}
-    except Unfit as error:
+    except RejectedTransfer as error:
         told = transport.advertised(place.git_dir, remote, talk)
         seen = place.refs(remote.tracks)
         ours = {far: ref for far in told if (ref := remote.near(far)) is not None}
@@ -193,7 +194,9 @@ def _fetch(place: Quarantine, remote: Remote, talk: Talk) -> dict[str, SyncedBra
         return _fetch_halves(place, remote, todo, talk, str(error))
 
 
-def _fetch_halves(place: Quarantine, remote: Remote, todo: list[str], talk: Talk, why: str) -> dict[str, SyncedBranch]:
+def _fetch_halves(
+    place: Quarantine, remote: Remote, todo: list[str], talk: TransportOptions, why: str
+) -> dict[str, SyncedBranch]:
     if len(todo) == 1:
         ref = remote.near(todo[0]) or todo[0]
         return {ref: SyncedBranch(ref, "refused", why=why)}
@@ -202,6 +205,6 @@ def _fetch_halves(place: Quarantine, remote: Remote, todo: list[str], talk: Talk
         specs = [f"+{far}:{remote.tracking(remote.near(far) or far)}" for far in half]
         try:
             transport.fetch(place.git_dir, remote, specs, talk)
-        except Unfit as error:
+        except RejectedTransfer as error:
             refused |= _fetch_halves(place, remote, half, talk, str(error))
     return refused

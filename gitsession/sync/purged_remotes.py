@@ -23,8 +23,8 @@ from gitsession.store.git_store import GitStore
 from gitsession.sync import transport
 from gitsession.sync.quarantine import Quarantine
 from gitsession.sync.remotes import Remote
-from gitsession.sync.transport import Talk
-from gitsession.validation.fetched import LIMITS, Reader
+from gitsession.sync.transport import TransportOptions
+from gitsession.validation.fetched import LIMITS, FetchedReader
 from gitsession.validation.reader import GitReader
 
 _STAYS = (
@@ -34,7 +34,7 @@ _STAYS = (
 
 
 def rewritten(
-    place: Quarantine, read: Reader, tombstones: Tombstones, theirs: Mapping[str, Oid], known: Mapping[str, Oid]
+    place: Quarantine, read: FetchedReader, tombstones: Tombstones, theirs: Mapping[str, Oid], known: Mapping[str, Oid]
 ) -> dict[str, Oid]:
     """What refs in ``place`` are without what was purged, those that differ; the objects are put there.
 
@@ -80,7 +80,7 @@ def _new(place: Quarantine, theirs: Mapping[str, Oid], known: Mapping[str, Oid])
 
 
 @dataclass(frozen=True, slots=True)
-class Cleared:
+class RemotePurge:
     """``stays``: why, by ref, the remote keeps what it holds. ``is_late``: somebody published there in between."""
 
     took: frozenset[str] = frozenset()
@@ -88,7 +88,7 @@ class Cleared:
     is_late: bool = False
 
 
-def clear(store: GitStore, remote: Remote, talk: Talk, held: Mapping[str, Oid]) -> Cleared:
+def clear(store: GitStore, remote: Remote, talk: TransportOptions, held: Mapping[str, Oid]) -> RemotePurge:
     """Set what the remote holds to what our tracking refs say of it. ``held``: what was seen there, by our names.
 
     Raises ``Unavailable``.
@@ -96,7 +96,7 @@ def clear(store: GitStore, remote: Remote, talk: Talk, held: Mapping[str, Oid]) 
     seen = store.refs(remote.tracks)
     wanted = {ref: (seen[name], remote.there(ref) or ref) for ref in held if (name := remote.tracking(ref)) in seen}
     if not wanted:
-        return Cleared()
+        return RemotePurge()
     with Quarantine(store.git_dir, remote, {}) as place:
         done = transport.push(place.git_dir, remote, wanted, talk, leases=held)
         refused = {ref: result for ref, result in done.refs.items() if not result.ok}
@@ -105,10 +105,10 @@ def clear(store: GitStore, remote: Remote, talk: Talk, held: Mapping[str, Oid]) 
             there = transport.advertised(place.git_dir, remote, talk)
             is_late = any(there.get(wanted[ref][1]) != held[ref] for ref in refused)
     stays = {ref: _STAYS.format(why=result.why) for ref, result in refused.items() if not result.moved}
-    return Cleared(frozenset(done.refs.keys() - refused.keys()), stays, is_late)
+    return RemotePurge(frozenset(done.refs.keys() - refused.keys()), stays, is_late)
 
 
-def still_listed(store: GitStore, read: Reader, theirs: Mapping[str, Oid]) -> set[str]:
+def still_listed(store: GitStore, read: FetchedReader, theirs: Mapping[str, Oid]) -> set[str]:
     """Return the refs of archived sessions that say no more than that: remotes without our hooks list them for a while.
 
     None of a session that went on, here or there: it comes out of the archive, and all its refs meet.
@@ -122,14 +122,14 @@ def still_listed(store: GitStore, read: Reader, theirs: Mapping[str, Oid]) -> se
     return {ref for ref in listed if refs.session_of(ref) not in went_on}
 
 
-def retire(store: GitStore, remote: Remote, talk: Talk) -> None:
+def retire(store: GitStore, remote: Remote, talk: TransportOptions) -> None:
     """Where the remote has our archive and lists its sessions nevertheless, it has none of our hooks: they are deleted
     there, each if it holds what we have seen of it. What it will not delete stays. Raises ``Unavailable``.
     """
     seen = {remote.here(name): oid for name, oid in store.refs(remote.tracks).items()}
     if refs.ARCHIVE not in seen or seen[refs.ARCHIVE] != store.ref(refs.ARCHIVE):
         return
-    listed = still_listed(store, Reader(store.git_dir, store), seen)
+    listed = still_listed(store, FetchedReader(store.git_dir, store), seen)
     leases = {there: seen[ref] for ref in sorted(listed) if (there := remote.there(ref)) is not None}
     if not leases:
         return

@@ -19,7 +19,7 @@ from gitsession.sync import pushing, scoping, secret_scan, transport
 from gitsession.sync.preflight import HEADS, check_is_store, flush
 from gitsession.sync.quarantine import Quarantine
 from gitsession.sync.remotes import Remote
-from gitsession.sync.transport import Talk
+from gitsession.sync.transport import TransportOptions
 from gitsession.validation.fetched import Proposed
 
 _SETS = (refs.TOMBSTONES, refs.ARCHIVE)
@@ -28,7 +28,7 @@ _SETS = (refs.TOMBSTONES, refs.ARCHIVE)
 _BEHIND = "the remote has another line by now: pull, then push again, or `gitsession sync`"
 
 
-class Sent(NamedTuple):
+class PushResult(NamedTuple):
     """What became of each ref that was to go. ``took``: those that the remote took; ``said``: what its hooks said.
 
     ``is_whole``: nothing is left to be sent, as far as the remote takes it.
@@ -43,12 +43,12 @@ class Sent(NamedTuple):
 def send(
     store: GitStore,
     remote: Remote,
-    talk: Talk,
+    talk: TransportOptions,
     *,
     only: Iterable[str] = frozenset(),
     leave: Iterable[str] = frozenset(),
     among: Collection[str] | None = None,
-) -> Sent:
+) -> PushResult:
     """``only``: of these sessions and refs, if any are named; ``leave``: not these refs. ``among``: see ``in_scope``.
 
     Raises ``Unavailable``.
@@ -57,14 +57,14 @@ def send(
     wanted, branches = _wanted(store, remote, set(only), set(leave), among)
     before = store.refs(remote.tracks)
     if not wanted:
-        return Sent(sorted(branches, key=lambda one: one.ref))
+        return PushResult(sorted(branches, key=lambda one: one.ref))
     try:
         with Quarantine(store.git_dir, remote, {}) as place:
             if not remote.is_shared and store.ref(remote.tracking(create.MAIN)) is None:
                 check_is_store(remote, transport.advertised(place.git_dir, remote, talk))
             branches += _hold_back(store, remote, wanted, before)
             if not wanted:
-                return Sent(sorted(branches, key=lambda one: one.ref))
+                return PushResult(sorted(branches, key=lambda one: one.ref))
             push_intents.note(store.git_dir, remote.name, {ref: oid for ref, (oid, _) in wanted.items()})
             done = transport.push(place.git_dir, remote, wanted, talk)
         took = {ref: wanted[ref] for ref, result in done.refs.items() if result.ok}
@@ -84,7 +84,7 @@ def send(
             branches.append(SyncedBranch(ref, "refused", old, new, why=_BEHIND if result.moved else result.why))
     branches.sort(key=lambda one: one.ref)
     whole = not any(result.moved for result in done.refs.values()) and took.keys().isdisjoint(_SETS)
-    return Sent(branches, frozenset(took), tuple(done.said), whole)
+    return PushResult(branches, frozenset(took), tuple(done.said), whole)
 
 
 def _hold_back(
@@ -232,7 +232,7 @@ def _ours_to_send(store: GitStore, remote: Remote) -> dict[str, Oid]:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RemoteStatus:
     """``seen``: how many of our refs the remote was seen to hold. ``unsent``: refs that it does not hold as they are
     here; ``entries``: what those lead to and it has not, ``None`` where git cannot tell. ``noted``: refs that a push
     which did not end may have sent.
@@ -245,7 +245,7 @@ class Standing:
     noted: int
 
 
-def standing_of(store: GitStore, remote: Remote, among: Collection[str] | None = None) -> Standing:
+def standing_of(store: GitStore, remote: Remote, among: Collection[str] | None = None) -> RemoteStatus:
     """Sessions only: what the store itself notes goes along with them. ``among``: see ``outgoing.in_scope``."""
     seen = store.refs(remote.tracks)
     fits = pushing.in_scope(store, remote, among)
@@ -254,7 +254,7 @@ def standing_of(store: GitStore, remote: Remote, among: Collection[str] | None =
     unsent = {name: oid for name, oid in here.items() if seen.get(remote.tracking(name)) != oid}
     noted = {name for to, name, _ in push_intents.noted(store.git_dir) if to == remote.name}
     entries = _count(store.git_dir, unsent.values(), seen.values()) if unsent else 0
-    return Standing(remote, len(seen), tuple(unsent), entries, len(noted))
+    return RemoteStatus(remote, len(seen), tuple(unsent), entries, len(noted))
 
 
 def _count(git_dir: Path, tips: Iterable[Oid], known: Iterable[Oid]) -> int | None:

@@ -18,7 +18,7 @@ from gitsession.durable import make_directories
 from gitsession.errors import Unavailable
 from gitsession.git import pack_writer, packed_refs, process
 from gitsession.git.ref_names import SYMBOLIC
-from gitsession.git.repository import GitDoor
+from gitsession.git.repository import VerifiedRepository
 from gitsession.git.types import Kind, Oid
 from gitsession.store import create
 from gitsession.store.spill import move_packs, packs_in
@@ -82,7 +82,7 @@ class Quarantine:
 
     def refs(self, prefix: str) -> Mapping[str, Oid]:
         """What was fetched; no symbolic refs."""
-        found = GitDoor(self.git_dir).refs(prefix)
+        found = VerifiedRepository(self.git_dir).refs(prefix)
         return {name: value for name, value in found.items() if not value.startswith(SYMBOLIC)}
 
     def put(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:

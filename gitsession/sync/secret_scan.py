@@ -24,7 +24,7 @@ from gitsession.redaction.payloads import find, redact, suspects
 from gitsession.redaction.scan import Scanner
 from gitsession.sessions import content
 from gitsession.sessions.node import Node, parse
-from gitsession.sessions.read_ahead import Ahead
+from gitsession.sessions.read_ahead import ReadAheadReader
 from gitsession.store import histories, refs
 from gitsession.store.git_store import GitStore
 from gitsession.store.interface import ObjectStore
@@ -40,7 +40,7 @@ _UNREADABLE = (Malformed, Corrupt, MissingObject)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class OutgoingSecret:
     """An entry with a secret in it. ``path``: of the file, where a checkpoint has it; ``key``: what `gate allow` keeps.
 
     Nothing here tells anything of the secret but the rule that found it.
@@ -70,11 +70,13 @@ class _Secret(NamedTuple):
     path: str
     key: str
 
-    def told(self, ref: str, session: str) -> Found:
-        return Found(ref, session, self.node.oid, to_base64url(self.node.chain), self.rule, self.path, self.key)
+    def told(self, ref: str, session: str) -> OutgoingSecret:
+        return OutgoingSecret(
+            ref, session, self.node.oid, to_base64url(self.node.chain), self.rule, self.path, self.key
+        )
 
 
-def scan_new(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = ()) -> list[Found]:
+def scan_new(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = ()) -> list[OutgoingSecret]:
     """The secrets in what is new to whoever has the refs as ``moves`` say they were, and are not allowed to go.
 
     ``known``: what else they have. Each rule is told once for an entry or a file. Rules count also where redaction is
@@ -99,7 +101,7 @@ def scan_new(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = 
 
 def _told(
     store: ObjectStore, moves: Iterable[Proposed], new: Collection[Oid], found: Mapping[Oid, list[_Secret]]
-) -> Iterator[Found]:
+) -> Iterator[OutgoingSecret]:
     """What was found, line by line, with the ref that takes it along."""
     seen: set[Oid] = set()
     left = len(found)
@@ -125,11 +127,11 @@ def _archived(store: ObjectStore, move: Proposed) -> Iterator[Proposed]:
         yield from (Proposed(refs.leaf(sid, branch), None, oid) for branch, oid in sorted(ends))
 
 
-def held_back(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = ()) -> dict[str, Found]:
+def held_back(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = ()) -> dict[str, OutgoingSecret]:
     """The refs that would take a secret along, each with one that it would. Raises as ``scan_new``."""
     moves, known = list(moves), list(known)
     found = {hit.oid: hit for hit in reversed(scan_new(store, moves, known))}
-    held: dict[str, Found] = {}
+    held: dict[str, OutgoingSecret] = {}
     for move in moves if found else ():
         new = _new(store, [move.new], [*known, *([move.old] if move.old else [])]) if move.new else set()
         hit = next((hit for oid, hit in found.items() if oid in new), None)
@@ -150,7 +152,7 @@ def allowances(store: GitStore) -> list[str]:
     return [value for value in told.decode("utf-8", "surrogateescape").split("\0") if value]
 
 
-def allow(store: GitStore, found: Iterable[Found]) -> int:
+def allow(store: GitStore, found: Iterable[OutgoingSecret]) -> int:
     """Let these go from now on; how many are new."""
     there = set(allowances(store))
     keys = sorted({hit.key for hit in found} - there)
@@ -175,7 +177,7 @@ def of_entry(store: GitStore, node: Node) -> list[str]:
     return [key for key in allowances(store) if key.rpartition(":")[0] in about]
 
 
-def at(store: GitStore, session: str, node: Node, rule: str = "") -> list[Found]:
+def at(store: GitStore, session: str, node: Node, rule: str = "") -> list[OutgoingSecret]:
     """What is found in one entry, whatever is allowed; by ``rule`` only, where one is named."""
     look = scanner(config.redaction(store.git_dir).rules)
     found = _in_row(store, [node], look, {})
@@ -213,9 +215,9 @@ def _in_row(
 ) -> Iterator[_Secret]:
     """``files``: of those that were looked at, the rules that found something."""
     nodes = list(nodes)
-    read = Ahead(store)
+    read = ReadAheadReader(store)
     read.look(nodes)
-    held: list[tuple[Node, content.Kept, bytes]] = []
+    held: list[tuple[Node, content.EntryTree, bytes]] = []
     for node in nodes:
         with contextlib.suppress(*_UNREADABLE):
             parts = content.kept(read, node)
@@ -230,14 +232,14 @@ def _in_row(
                 yield from _in_files(store, node, parts, parts.files, look, files)
 
 
-def _digest(parts: content.Kept) -> str:
+def _digest(parts: content.EntryTree) -> str:
     return digest_of(parts.stored, parts.holes).hex()
 
 
 def _in_files(
     store: ObjectStore,
     node: Node,
-    parts: content.Kept,
+    parts: content.EntryTree,
     tree: Oid,
     look: Scanner,
     files: dict[Oid, tuple[str, ...]],

@@ -19,15 +19,15 @@ from gitsession.sessions.reconcile import SyncedBranch
 from gitsession.store import refs
 from gitsession.store.git_store import GitStore
 from gitsession.sync import purged_remotes
-from gitsession.sync.preflight import alone
-from gitsession.sync.pulling import take_in
+from gitsession.sync.preflight import sync_lock
+from gitsession.sync.pulling import pull_refs
 from gitsession.sync.pushing import in_scope, send
 from gitsession.sync.remotes import Remote, plain
-from gitsession.sync.transport import Talk
+from gitsession.sync.transport import TransportOptions
 
 ATTEMPTS = 6
 
-_QUIET = Talk()
+_QUIET = TransportOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +43,16 @@ class SyncReport:
         return [branch for branch in self.branches if branch.outcome in outcomes]
 
 
-def pull(store: GitStore, remote: Remote, talk: Talk = _QUIET) -> SyncReport:
+def pull(store: GitStore, remote: Remote, talk: TransportOptions = _QUIET) -> SyncReport:
     """Take in what the remote has. Raises ``Unavailable``."""
-    with alone(store):
-        return SyncReport(remote.name, tuple(take_in(store, remote, talk).branches))
+    with sync_lock(store):
+        return SyncReport(remote.name, tuple(pull_refs(store, remote, talk).branches))
 
 
 def push(
     store: GitStore,
     remote: Remote,
-    talk: Talk = _QUIET,
+    talk: TransportOptions = _QUIET,
     *,
     sessions: Iterable[str] = (),
     among: Collection[str] | None = None,
@@ -64,7 +64,7 @@ def push(
     meanwhile is refused there, and told. Raises ``Unavailable``, and ``Refused`` for a session outside of the scope.
     """
     sessions = list(sessions)
-    with alone(store):
+    with sync_lock(store):
         fits = in_scope(store, remote, among)
         beyond = next((sid for sid in sessions if not fits(refs.leaf(sid))), "")
         if beyond:
@@ -76,7 +76,7 @@ def push(
 
 
 def sync(
-    store: GitStore, remote: Remote, talk: Talk = _QUIET, *, among: Collection[str] | None = None
+    store: GitStore, remote: Remote, talk: TransportOptions = _QUIET, *, among: Collection[str] | None = None
 ) -> SyncReport:
     """Both, until both have the same, as far as the scope goes (``push``).
 
@@ -84,12 +84,12 @@ def sync(
     """
     pulled: dict[str, SyncedBranch] = {}
     pushed: frozenset[str] = frozenset()
-    with alone(store):
+    with sync_lock(store):
         for _ in range(ATTEMPTS):
             if store.ref(refs.TOMBSTONES) != store.ref(remote.tracking(refs.TOMBSTONES)):
                 # Before any session: a server with our hooks takes it out of what it has.
                 pushed |= send(store, remote, talk, only={refs.TOMBSTONES}, among=among).took
-            taken = take_in(store, remote, talk)
+            taken = pull_refs(store, remote, talk)
             for branch in taken.branches:
                 pulled[branch.ref] = _summed(pulled.get(branch.ref), branch)
             cleared = purged_remotes.clear(store, remote, talk, taken.stale)

@@ -26,11 +26,11 @@ from gitsession.sessions.tombstone_set import Tombstones
 from gitsession.store import create, histories, push_intents, refs
 from gitsession.store.git_store import GitStore
 from gitsession.sync.preflight import flush
-from gitsession.validation.fetched import Reader, unfit
+from gitsession.validation.fetched import FetchedReader, unfit
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class TombstoneMerge:
     """What ``theirs`` comes to beside ``ours``. ``said``: by both; ``why``: it cannot be joined with ours."""
 
     ours: Oid | None
@@ -44,26 +44,26 @@ class News:
         return self.merged is not None and self.merged.oid != self.ours
 
 
-def look(store: GitStore, apart: Reader, theirs: Oid | None, fetched: Mapping[str, Oid]) -> News:
+def look(store: GitStore, apart: FetchedReader, theirs: Oid | None, fetched: Mapping[str, Oid]) -> TombstoneMerge:
     """``apart``: reads what was fetched, and what is here. ``fetched``: what the tracking refs are to hold."""
     ours = store.ref(refs.TOMBSTONES)
     known = tombstone_set.read(store)
     if theirs is None or theirs == ours:
-        return News(ours, known)
+        return TombstoneMerge(ours, known)
     why = unfit(apart, theirs)
     if why:
-        return News(ours, known, theirs, why=why)
+        return TombstoneMerge(ours, known, theirs, why=why)
     try:
         said = known | tombstone_commits.at(apart, theirs)
         merged = tombstone_commits.merge(apart, ours, theirs)
     except (Malformed, MissingObject, Corrupt) as error:
-        return News(ours, known, theirs, why=str(error))
-    news = News(ours, said, theirs, merged)
+        return TombstoneMerge(ours, known, theirs, why=str(error))
+    news = TombstoneMerge(ours, said, theirs, merged)
     why = claims.problem(apart, {**_leading(store), **fetched}, known, said) if news.is_new else ""
-    return News(ours, known, theirs, why=why) if why else news
+    return TombstoneMerge(ours, known, theirs, why=why) if why else news
 
 
-def join(store: GitStore, apart: Reader, news: News) -> list[SyncedBranch]:
+def join(store: GitStore, apart: FetchedReader, news: TombstoneMerge) -> list[SyncedBranch]:
     """Take the news into our set; what became of it, and of every ref that was led elsewhere by it.
 
     Raises ``Refused`` and ``Unavailable`` as a purge does.
@@ -79,7 +79,7 @@ def join(store: GitStore, apart: Reader, news: News) -> list[SyncedBranch]:
     return [SyncedBranch(refs.TOMBSTONES, "forwarded" if ours else "new", ours, merged.oid, why=words), *gone]
 
 
-def _move(store: GitStore, apart: Reader, news: News, merged: Merged) -> str:
+def _move(store: GitStore, apart: FetchedReader, news: TombstoneMerge, merged: Merged) -> str:
     """Say in our set what the news say; what of it was only here, in words."""
     for _ in range(purging.TRIES):
         named = held(store)
@@ -100,7 +100,7 @@ def _leading(store: GitStore) -> dict[str, Oid]:
     return {**held, **archive_set.named(archive_set.read(store))}
 
 
-def _behind(store: GitStore, apart: Reader, tip: Oid) -> Iterator[tuple[Oid, tuple[Kind, bytes]]]:
+def _behind(store: GitStore, apart: FetchedReader, tip: Oid) -> Iterator[tuple[Oid, tuple[Kind, bytes]]]:
     """The objects that ``tip`` leads to and the store lacks."""
     todo, seen = [tip], {tip}
     while todo:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from gitsession.errors import GitSessionError, Unavailable
 from gitsession.git import process
-from gitsession.git.process import Answer, Told
+from gitsession.git.process import ProcessResult, Told
 from gitsession.git.types import Oid
 from gitsession.store import refs
 from gitsession.sync.remotes import Remote, plain
@@ -54,7 +54,7 @@ _REASON = re.compile(r"\((.*)\)\s*$")
 
 
 @dataclass(frozen=True, slots=True)
-class Talk:
+class TransportOptions:
     """How git talks to the user meanwhile. ``told``: gets its progress; ``interactive``: it may ask for a password."""
 
     told: Told | None = None
@@ -80,8 +80,9 @@ class Results:
     said: list[str] = field(default_factory=list)
 
 
-def fetch(git_dir: Path, remote: Remote, specs: Sequence[str], talk: Talk) -> None:
-    """Fetch ``specs`` from ``remote`` into the refs they name in ``git_dir``. Raises ``Unavailable``, ``Unfit``."""
+def fetch(git_dir: Path, remote: Remote, specs: Sequence[str], talk: TransportOptions) -> None:
+    """Fetch ``specs`` from ``remote`` into the refs they name in ``git_dir``. Raises ``Unavailable``,
+    ``RejectedTransfer``."""
     words = ["-c", "core.fsync=objects", "fetch", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"]
     words += ["--no-recurse-submodules", "--prune", "--refmap=", *_progress(talk), "--end-of-options", remote.address]
     answer = process.talk(git_dir, *words, *specs, told=talk.told, interactive=talk.interactive)
@@ -89,7 +90,7 @@ def fetch(git_dir: Path, remote: Remote, specs: Sequence[str], talk: Talk) -> No
         raise failure(remote, answer)
 
 
-def advertised(git_dir: Path, remote: Remote, talk: Talk) -> dict[str, Oid]:
+def advertised(git_dir: Path, remote: Remote, talk: TransportOptions) -> dict[str, Oid]:
     """What the remote has, by its own names. Raises ``Unavailable``."""
     words = ("ls-remote", "--refs", "--end-of-options", remote.address)
     answer = process.talk(git_dir, *words, told=talk.told, interactive=talk.interactive)
@@ -103,7 +104,7 @@ def push(
     git_dir: Path,
     remote: Remote,
     wanted: Mapping[str, tuple[Oid, str]],
-    talk: Talk,
+    talk: TransportOptions,
     *,
     leases: Mapping[str, Oid] | None = None,
 ) -> Results:
@@ -160,7 +161,7 @@ def _fitting(groups: Sequence[Sequence[str]], size: int) -> int:
     return taken
 
 
-def delete(git_dir: Path, remote: Remote, leases: Mapping[str, Oid], talk: Talk) -> set[str]:
+def delete(git_dir: Path, remote: Remote, leases: Mapping[str, Oid], talk: TransportOptions) -> set[str]:
     """Delete refs there, by their names there, each if it holds what ``leases`` says; which ones are gone."""
     gone: set[str] = set()
     waiting = list(leases)
@@ -179,7 +180,7 @@ def _push_chunk(
     git_dir: Path,
     remote: Remote,
     chunk: Mapping[str, tuple[Oid, str]],
-    talk: Talk,
+    talk: TransportOptions,
     done: Results,
     leases: Mapping[str, Oid],
 ) -> dict[str, Pushed]:
@@ -208,7 +209,7 @@ def _pushed(row: re.Match[str] | None) -> Pushed:
     return Pushed(ok=False, moved=moved or "cannot lock ref" in why, why=why)
 
 
-def failure(remote: Remote, answer: Answer) -> GitSessionError:
+def failure(remote: Remote, answer: ProcessResult) -> GitSessionError:
     """What went wrong, in one line; trying again may work."""
     lines = [line.strip() for line in plain(answer.err).replace("\r", "\n").split("\n") if line.strip()]
     fatal = [line for line in lines if line.startswith(("fatal: ", "error: ", "ssh: ", "remote: "))]
@@ -216,11 +217,11 @@ def failure(remote: Remote, answer: Answer) -> GitSessionError:
     where = f"the remote {remote.name} ({plain(remote.url)})"
     bad = next((line for line in lines if _BAD_OBJECT.search(line)), "")
     if bad:
-        return Unfit(f"cannot accept what {where} has: {_short(bad)}")
+        return RejectedTransfer(f"cannot accept what {where} has: {_short(bad)}")
     about = next((line for line in fatal if _OFFLINE.search(line) or _LOCKED_OUT.search(line)), "")
     words = _short(about or (fatal or lines or ["no message"])[0])
     if not remote.is_named and os.path.isfile(remote.url):
-        return Unfit(f"{remote.url} is no bundle, or not all of one: {words}")
+        return RejectedTransfer(f"{remote.url} is no bundle, or not all of one: {words}")
     if _LOCKED_OUT.search(said):
         hint = f"`gitsession git ls-remote {remote.name}` lets git ask for a password, or tell more"
         return Unavailable(f"{where} does not let us in: {words}", hint=hint)
@@ -231,10 +232,10 @@ def failure(remote: Remote, answer: Answer) -> GitSessionError:
         return Unavailable(f"cannot take in what {where} has: {_short(about)}", hint="nothing is lost: try again")
     if _NOT_THERE.search(said):
         return Unavailable(f"{where} is not there: {words}", hint="`gitsession remote` lists the addresses")
-    return Unfit(f"git could not talk to {where}: {words}")
+    return RejectedTransfer(f"git could not talk to {where}: {words}")
 
 
-class Unfit(Unavailable):
+class RejectedTransfer(Unavailable):
     """Something went wrong that is not the way there: perhaps one ref or object that git does not take."""
 
 
@@ -253,5 +254,5 @@ def _remote_lines(err: str) -> list[str]:
     ]
 
 
-def _progress(talk: Talk) -> list[str]:
+def _progress(talk: TransportOptions) -> list[str]:
     return ["--progress"] if talk.told else ["--no-progress"]

@@ -76,14 +76,14 @@ class _Walk:
             self._said[oid] = self._judged(oid, found)
         return self._said[tip]
 
-    def _link(self, oid: Oid) -> archive_set.Link:
+    def _link(self, oid: Oid) -> archive_set.ArchiveCommit:
         _check_size(self._read, oid, "commit", COMMIT_BYTES_MAX)
         found = archive_set.link(self._read.read(oid)[1])
         if found is None:
             raise Malformed("not written as a commit of the archive is", where=oid)
         return found
 
-    def _judged(self, oid: Oid, found: archive_set.Link) -> Archive:
+    def _judged(self, oid: Oid, found: archive_set.ArchiveCommit) -> Archive:
         """What it says. Raises ``Malformed`` where that is not right."""
         read = self._read
         self._steps += 1

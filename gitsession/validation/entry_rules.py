@@ -14,7 +14,7 @@ from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.text import clean
 from gitsession.errors import GitSessionError, Malformed, MissingObject
 from gitsession.formats import FORMATS
-from gitsession.git.cat_file import Head
+from gitsession.git.cat_file import ObjectHeader
 from gitsession.git.objects import parse_tree
 from gitsession.git.types import Kind, Oid, Reader
 from gitsession.model import entries as kinds
@@ -26,7 +26,7 @@ from gitsession.model.entries import (
     Continuation,
     Project,
     Seal,
-    Session,
+    SessionHeader,
     SourceFile,
     Tombstone,
 )
@@ -57,13 +57,13 @@ _FORM = re.compile(
 _NOT_ON_A_BRANCH = {kind.kind for kind in (Attachment, Checkpoint, Continuation, Project, Seal, SourceFile)}
 
 
-class Heads(Reader, Protocol):
+class HeaderReader(Reader, Protocol):
     """Objects whose kind and size are told before they are unpacked."""
 
-    def head(self, oid: Oid) -> Head | None: ...
+    def head(self, oid: Oid) -> ObjectHeader | None: ...
 
 
-def read(reader: Heads, oid: Oid) -> Node | Fault:
+def read(reader: HeaderReader, oid: Oid) -> Node | Fault:
     """The entry's commit; or what is wrong with it."""
     problem = _size(reader, oid, "commit", COMMIT_BYTES_MAX, "the commit")
     if problem is not None:
@@ -78,9 +78,11 @@ def read(reader: Heads, oid: Oid) -> Node | Fault:
     return node
 
 
-def faults(reader: Heads, node: Node, parent: Node | None, limits: Limits, *, judge_words: bool) -> Iterator[Fault]:
+def faults(
+    reader: HeaderReader, node: Node, parent: Node | None, limits: Limits, *, judge_words: bool
+) -> Iterator[Fault]:
     """What is wrong with an entry whose parent is good."""
-    if parent is None and node.kind in KINDS and node.kind not in (Session.kind, Tombstone.kind):
+    if parent is None and node.kind in KINDS and node.kind not in (SessionHeader.kind, Tombstone.kind):
         yield Fault("root", f"a line begins with a session, not with {node.kind[:40]!r}")
     if node.second_parent is not None and node.kind in KINDS and (node.source or node.kind != BranchSummary.kind):
         yield Fault("parents", f"a second parent, which only a branch_summary of ours has, not this {node.kind[:40]!r}")
@@ -128,7 +130,7 @@ def misfit(node: Node, on: str) -> Fault | None:
     return None if fits else Fault("place", f"{node.kind[:40]!r} has no place on")
 
 
-def _too_large(reader: Heads, node: Node, limits: Limits) -> Fault | None:
+def _too_large(reader: HeaderReader, node: Node, limits: Limits) -> Fault | None:
     """Objects that are gone, are of another kind or too large; told by their heads."""
     problem = _size(reader, node.tree, "tree", TREE_BYTES_MAX, "the tree")
     if problem is not None:
@@ -164,7 +166,7 @@ def _too_large(reader: Heads, node: Node, limits: Limits) -> Fault | None:
     return None
 
 
-def _size(reader: Heads, oid: Oid, kind: Kind, most: int, what: str) -> Fault | None:
+def _size(reader: HeaderReader, oid: Oid, kind: Kind, most: int, what: str) -> Fault | None:
     head = reader.head(oid)
     if head is None:
         return Fault("missing", f"{what}, {oid}, was not sent and is not here")
@@ -175,7 +177,7 @@ def _size(reader: Heads, oid: Oid, kind: Kind, most: int, what: str) -> Fault | 
     return None
 
 
-def _bytes(reader: Heads, oid: Oid) -> int:
+def _bytes(reader: HeaderReader, oid: Oid) -> int:
     head = reader.head(oid)
     return 0 if head is None else head.size
 
@@ -220,7 +222,7 @@ class LaterViews:
         above = [at.oid] if starts(at) else self._read.starts(at.parent or at.oid)
         start = next((found for found in (load(self._read, oid) for oid in above) if starts(found)), None)
         entry = content.entry_of(self._read, start) if start is not None else None
-        stated = entry.view if isinstance(entry, kinds.Session | kinds.Fork) else None
+        stated = entry.view if isinstance(entry, kinds.SessionHeader | kinds.Fork) else None
         is_later = stated is not None and stated > VIEW
         if is_later:
             self._later.add(node.oid)

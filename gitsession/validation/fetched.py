@@ -8,7 +8,7 @@ from math import inf
 from pathlib import Path
 
 from gitsession.errors import GitSessionError
-from gitsession.git.repository import GitDoor
+from gitsession.git.repository import VerifiedRepository
 from gitsession.git.types import Kind, Oid
 from gitsession.sessions import tombstone_set
 from gitsession.store import refs
@@ -17,7 +17,7 @@ from gitsession.validation import tombstone_rules, validate
 from gitsession.validation.proposals import Deadline, Limits, Proposed, Refusal
 from gitsession.validation.reader import GitReader
 
-__all__ = ["Proposed", "Reader", "Refusal", "judge"]
+__all__ = ["FetchedReader", "Proposed", "Refusal", "judge"]
 
 SESSIONS_AT_ONCE, ENTRIES_AT_ONCE = 200, 50_000
 """Sessions that are judged together: so many, and where they are short, as many more as have together these entries."""
@@ -26,12 +26,12 @@ LIMITS = Limits(entries=10_000_000, seconds=inf)
 """Whoever fetches has asked for it: what a server is guarded against is only much, and not wrong."""
 
 
-class Reader:
+class FetchedReader:
     """What was fetched, and what the store has."""
 
     def __init__(self, git_dir: Path, store: ObjectStore) -> None:
         self.git_dir, self.store = git_dir, store
-        self._door = GitDoor(git_dir)
+        self._door = VerifiedRepository(git_dir)
 
     def read(self, oid: Oid) -> tuple[Kind, bytes]:
         return self._door.read(oid) if self._door.contains(oid) else self.store.read(oid)
@@ -40,7 +40,7 @@ class Reader:
         return self._door.contains(oid) or self.store.contains(oid)
 
 
-def judge(read: Reader, moves: list[Proposed], known: Mapping[str, Oid]) -> list[Refusal]:
+def judge(read: FetchedReader, moves: list[Proposed], known: Mapping[str, Oid]) -> list[Refusal]:
     """Why refs may not be moved so; none where all may. ``known``: refs whose lines were judged before.
 
     A clone that leaves large blobs out is judged without them.
@@ -59,7 +59,7 @@ def judge(read: Reader, moves: list[Proposed], known: Mapping[str, Oid]) -> list
     return found
 
 
-def unfit(read: Reader, theirs: Oid) -> str:
+def unfit(read: FetchedReader, theirs: Oid) -> str:
     """Why a set of what was purged, as a remote has it, cannot be joined with ours; "" where it can."""
     ours = read.store.ref(refs.TOMBSTONES)
     with GitReader(read.git_dir, {} if ours is None else {refs.TOMBSTONES: ours}) as apart:
@@ -68,7 +68,7 @@ def unfit(read: Reader, theirs: Oid) -> str:
     return "" if fault is None else fault.what
 
 
-def _at_once(read: Reader, moves: Sequence[Proposed], known: Mapping[str, Oid]) -> int:
+def _at_once(read: FetchedReader, moves: Sequence[Proposed], known: Mapping[str, Oid]) -> int:
     """How many sessions are judged together."""
     sessions = len({refs.session_of(move.ref) for move in moves})
     if sessions <= SESSIONS_AT_ONCE:

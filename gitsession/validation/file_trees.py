@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from gitsession.errors import Malformed
-from gitsession.git.cat_file import Head
+from gitsession.git.cat_file import ObjectHeader
 from gitsession.git.objects import SUBMODULE_MODE, TREE_MODE, parse_tree
 from gitsession.git.types import Oid
 from gitsession.sessions.tombstone_set import NONE, Tombstones
-from gitsession.validation.entry_rules import Heads
+from gitsession.validation.entry_rules import HeaderReader
 from gitsession.validation.proposals import MEBIBYTE, TAKE_OUT, Fault, Limits
 from gitsession.workspace import names
 
@@ -28,8 +28,8 @@ _REMEMBERED_MAX = 50_000
 _Rows = Sequence[tuple[str, str, Oid]]
 
 
-class Folders(Heads, Protocol):
-    def heads(self, oids: Sequence[Oid]) -> list[Head | None]: ...
+class BulkHeaderReader(HeaderReader, Protocol):
+    def heads(self, oids: Sequence[Oid]) -> list[ObjectHeader | None]: ...
 
 
 class _Below(NamedTuple):
@@ -49,7 +49,7 @@ class FileTrees:
     """Judges trees of files, and remembers those that it found good."""
 
     def __init__(
-        self, reader: Folders, limits: Limits, tombstones: Tombstones = NONE, *, partial: bool = False
+        self, reader: BulkHeaderReader, limits: Limits, tombstones: Tombstones = NONE, *, partial: bool = False
     ) -> None:
         self._reader = reader
         self._limits = limits

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from gitsession.errors import GitSessionError
 from gitsession.git.types import Oid, Reader
-from gitsession.model.entries import Fork, Session
+from gitsession.model.entries import Fork, SessionHeader
 from gitsession.sessions import content, session_ids
 from gitsession.sessions.node import Node, load
 from gitsession.store import refs
@@ -28,7 +28,7 @@ class Forked(NamedTuple):
     before: Forked | None
 
 
-class Below(NamedTuple):
+class HistoryBase(NamedTuple):
     """What the new part of a line stands on: ``old``, an entry that was there, or ``root``, a new one.
 
     ``forks``: the sessions that begin in it with a ``fork`` entry. ``named``: the names, or the date in the name, of a
@@ -41,22 +41,22 @@ class Below(NamedTuple):
     named: frozenset[str] | None = None
 
 
-class Seen(NamedTuple):
+class AcceptedEntry(NamedTuple):
     """What is kept of a good entry. ``misfits``: on what kinds of refs it has no place; ``kind``, for words."""
 
-    below: Below
+    below: HistoryBase
     starts: bool
     misfits: tuple[Fault | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ProposedBranch:
     """A ref as it is proposed. ``seen``: its end, ``None`` where that was there before."""
 
     ref: str
     old: Oid | None
     new: Oid
-    seen: Seen | None
+    seen: AcceptedEntry | None
 
     @property
     def sid(self) -> str:
@@ -72,34 +72,34 @@ class Line:
         return self.new if self.seen is None else self.seen.below.old
 
 
-def see(read: Reader, node: Node, before: Seen | None) -> Seen:
+def see(read: Reader, node: Node, before: AcceptedEntry | None) -> AcceptedEntry:
     """``before``: what was seen of its parent, if that is new too."""
     if before is not None:
         below = before.below
     elif node.parent is not None:
-        below = Below(node.parent, None)
+        below = HistoryBase(node.parent, None)
     else:
-        below = Below(None, node.oid, named=_names_of(read, node))
+        below = HistoryBase(None, node.oid, named=_names_of(read, node))
     if node.kind == Fork.kind and node.source is None:
         entry = content.entry_of(read, node)
         below = below._replace(forks=Forked(entry.session, below.forks)) if isinstance(entry, Fork) else below
-    return Seen(below, starts(node), _misfits(node))
+    return AcceptedEntry(below, starts(node), _misfits(node))
 
 
 def refusals(
     read: GitReader,
-    lines: Sequence[Line],
+    lines: Sequence[ProposedBranch],
     parents: Mapping[Oid, tuple[Oid, ...]],
-    seen: Mapping[Oid, Seen],
+    seen: Mapping[Oid, AcceptedEntry],
     until: Deadline,
 ) -> Iterator[Refusal]:
-    """Raises ``TookTooLong``."""
+    """Raises ``ValidationTimeout``."""
     passed: set[Oid] = set()
     for line in lines:
         fault = rewinds(read, line) or _holds_what_has_no_place(read, line, parents, seen, passed, until)
         if fault is not None:
             yield Refusal(line.ref, line.new, fault.what, fault.rule)
-    by_session: dict[str, list[Line]] = {}
+    by_session: dict[str, list[ProposedBranch]] = {}
     for line in lines:
         if line.old is None:
             by_session.setdefault(line.sid, []).append(line)
@@ -110,7 +110,7 @@ def refusals(
         yield from _beginnings(read, sid, begun, roots)
 
 
-def rewinds(read: GitReader, line: Line) -> Fault | None:
+def rewinds(read: GitReader, line: ProposedBranch) -> Fault | None:
     """Forward is along first parents: a second one leads to what the line only speaks of."""
     below = line.old_below
     if line.old is None or below == line.old:
@@ -122,9 +122,9 @@ def rewinds(read: GitReader, line: Line) -> Fault | None:
 
 def _holds_what_has_no_place(
     read: GitReader,
-    line: Line,
+    line: ProposedBranch,
     parents: Mapping[Oid, tuple[Oid, ...]],
-    seen: Mapping[Oid, Seen],
+    seen: Mapping[Oid, AcceptedEntry],
     passed: set[Oid],
     until: Deadline,
 ) -> Fault | None:
@@ -156,14 +156,14 @@ def _holds_what_has_no_place(
     return None
 
 
-def _beginnings(read: GitReader, sid: str, begun: Sequence[Line], roots: dict[Oid, str]) -> Iterator[Refusal]:
+def _beginnings(read: GitReader, sid: str, begun: Sequence[ProposedBranch], roots: dict[Oid, str]) -> Iterator[Refusal]:
     """New refs of a session begin with the root that the session has.
 
     ``roots``: of the sessions that are new in this push; one that is new is added.
     """
 
     @cache
-    def root(line: Line) -> Oid:
+    def root(line: ProposedBranch) -> Oid:
         below = line.seen.below if line.seen is not None else None
         return below.root if below is not None and below.root else read.root(line.old_below or line.new)
 
@@ -190,7 +190,7 @@ def _beginnings(read: GitReader, sid: str, begun: Sequence[Line], roots: dict[Oi
             yield Refusal(line.ref, root(line), what, "root")
 
 
-def _is_fork(read: GitReader, sid: str, begun: Sequence[Line]) -> bool:
+def _is_fork(read: GitReader, sid: str, begun: Sequence[ProposedBranch]) -> bool:
     """Return whether a ``fork`` entry on one of the lines begins the session.
 
     It is there already where the session was archived.
@@ -204,7 +204,7 @@ def _is_fork(read: GitReader, sid: str, begun: Sequence[Line]) -> bool:
     return _is_known_fork(read, sid, {line.old_below for line in begun if line.old_below is not None})
 
 
-def _is_first(read: GitReader, sid: str, begun: Iterable[Line], first: Oid, roots: dict[Oid, str]) -> bool:
+def _is_first(read: GitReader, sid: str, begun: Iterable[ProposedBranch], first: Oid, roots: dict[Oid, str]) -> bool:
     """Return whether no other session begins with ``first``, forks excepted."""
     if roots.setdefault(first, sid) != sid:
         return False
@@ -218,7 +218,9 @@ def _is_known_fork(read: GitReader, sid: str, ends: Iterable[Oid]) -> bool:
     return any(content.begins_fork(read, node, sid) for node in starts.values())
 
 
-def _first_root(read: GitReader, sid: str, begun: Sequence[Line], root: Callable[[Line], Oid]) -> Oid:
+def _first_root(
+    read: GitReader, sid: str, begun: Sequence[ProposedBranch], root: Callable[[ProposedBranch], Oid]
+) -> Oid:
     """Where a session that is new here begins; "" where it is another session's beginning."""
     in_order = sorted(begun, key=lambda line: (not refs.is_branch(line.branch), line.branch != refs.MAIN, line.branch))
     for line in in_order:
@@ -236,12 +238,12 @@ def _first_root(read: GitReader, sid: str, begun: Sequence[Line], root: Callable
 
 
 def _names_of(read: Reader, root: Node) -> frozenset[str] | None:
-    """Return what may name a session that begins with ``root``: see ``Below``; none where it cannot be read."""
+    """Return what may name a session that begins with ``root``: see ``HistoryBase``; none where it cannot be read."""
     try:
         entry = content.entry_of(read, root)
     except GitSessionError:
         return frozenset()
-    if not isinstance(entry, Session):
+    if not isinstance(entry, SessionHeader):
         return None
     if entry.source_id is None:
         return frozenset({session_ids.date(entry.at_ms)})

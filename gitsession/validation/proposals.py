@@ -57,7 +57,7 @@ class Fault(NamedTuple):
     what: str
 
 
-class TookTooLong(GitSessionError):
+class ValidationTimeout(GitSessionError):
     """Judging took more time than there is for it."""
 
 
@@ -69,6 +69,6 @@ class Deadline:
         self._until = time.monotonic() + seconds
 
     def check(self) -> None:
-        """Raises ``TookTooLong`` when it has passed."""
+        """Raises ``ValidationTimeout`` when it has passed."""
         if time.monotonic() > self._until:
-            raise TookTooLong(f"judging took longer than {self._seconds:g} s: push fewer refs at a time")
+            raise ValidationTimeout(f"judging took longer than {self._seconds:g} s: push fewer refs at a time")

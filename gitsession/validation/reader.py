@@ -17,7 +17,7 @@ from gitsession.archive import archive_set
 from gitsession.archive.archive_set import Archive
 from gitsession.errors import Corrupt, Malformed, MissingObject, Unavailable
 from gitsession.git import process
-from gitsession.git.cat_file import CatFile, Head
+from gitsession.git.cat_file import CatFile, ObjectHeader
 from gitsession.git.objects import parse_commit, parse_tree
 from gitsession.git.types import Kind, Oid
 from gitsession.sessions import layout
@@ -46,7 +46,7 @@ class GitReader:
         self._git_dir = git_dir
         self._variables = dict(variables or {})
         self._git = CatFile(git_dir, self._variables)
-        self._heads: dict[Oid, Head | None] = {}
+        self._heads: dict[Oid, ObjectHeader | None] = {}
         self._window: dict[Oid, tuple[Kind, bytes]] = {}
 
     # -- objects
@@ -68,14 +68,14 @@ class GitReader:
     def contains(self, oid: Oid) -> bool:
         return self.head(oid) is not None
 
-    def head(self, oid: Oid) -> Head | None:
+    def head(self, oid: Oid) -> ObjectHeader | None:
         """What the object is, and how large, without unpacking it; ``None`` where it is not there."""
         if oid not in self._heads and oid not in self._window:
             [found] = list(self._git.heads([oid]))
             return found
         return self._heads[oid]
 
-    def heads(self, oids: Sequence[Oid]) -> list[Head | None]:
+    def heads(self, oids: Sequence[Oid]) -> list[ObjectHeader | None]:
         return list(self._git.heads(oids))
 
     def look_at(self, oids: Iterable[Oid]) -> None:

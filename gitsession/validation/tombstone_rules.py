@@ -8,7 +8,7 @@ from gitsession.git.types import Oid
 from gitsession.sessions import tombstone_set
 from gitsession.sessions.tombstone_set import Tombstones
 from gitsession.store import refs
-from gitsession.validation.proposals import MEBIBYTE, Deadline, Fault, Limits, Proposed, TookTooLong
+from gitsession.validation.proposals import MEBIBYTE, Deadline, Fault, Limits, Proposed, ValidationTimeout
 from gitsession.validation.reader import COMMIT_BYTES_MAX, GitReader
 
 COMMITS_MAX = 10_000
@@ -35,7 +35,7 @@ def judge(
                 return Fault("tombstones", f"the set shrinks after {oid[:10]}"), known
         if move.old is not None and not tombstone_set.at(read, move.old) <= after:
             return Fault("tombstones", "the set shrinks: what was purged stays purged"), known
-    except TookTooLong as error:
+    except ValidationTimeout as error:
         return Fault("limit", str(error)), known
     except GitSessionError as error:
         return Fault("tombstones", str(error)), known

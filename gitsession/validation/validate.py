@@ -30,8 +30,17 @@ from gitsession.store import create, refs
 from gitsession.validation import archive_rules, entry_rules, history_rules, tombstone_rules
 from gitsession.validation.entry_rules import LaterViews
 from gitsession.validation.file_trees import FileTrees
-from gitsession.validation.history_rules import Line, Seen
-from gitsession.validation.proposals import MEBIBYTE, TAKE_OUT, Deadline, Fault, Limits, Proposed, Refusal, TookTooLong
+from gitsession.validation.history_rules import AcceptedEntry, ProposedBranch
+from gitsession.validation.proposals import (
+    MEBIBYTE,
+    TAKE_OUT,
+    Deadline,
+    Fault,
+    Limits,
+    Proposed,
+    Refusal,
+    ValidationTimeout,
+)
 from gitsession.validation.reader import GitReader
 
 _WINDOW = 256
@@ -86,7 +95,7 @@ def judge(
         for refusal in _Judge(read, tombstones, limits, partial, until).refusals(rest):
             found.setdefault(refusal.ref, refusal)
     except GitSessionError as error:  # git went away, or says that what was sent is not whole
-        rule = "limit" if isinstance(error, TookTooLong) else "unreadable"
+        rule = "limit" if isinstance(error, ValidationTimeout) else "unreadable"
         for ref, new in {**({refs.ARCHIVE: ""} if ends else {}), **{move.ref: move.new or "" for move in rest}}.items():
             found.setdefault(ref, Refusal(ref, "" if rule == "limit" else new, str(error), rule))
     return list(found.values())
@@ -136,12 +145,12 @@ class _Judge:
         self._graph: dict[Oid, tuple[Oid, ...]] = {}
         self._children: Counter[Oid] = Counter()
         self._bad: dict[Oid, tuple[Oid, Fault]] = {}
-        self._good: dict[Oid, Seen] = {}
+        self._good: dict[Oid, AcceptedEntry] = {}
         self._waiting: dict[Oid, Node] = {}
         """Good entries whose children are to come: of the others a few words are kept."""
 
     def refusals(self, moves: Sequence[Proposed]) -> Iterator[Refusal]:
-        """What is wrong with the lines that lead to session refs. Raises ``TookTooLong``."""
+        """What is wrong with the lines that lead to session refs. Raises ``ValidationTimeout``."""
         if not moves:
             return
         there = [self._read.known_of(sid) for sid in {refs.session_of(move.ref) for move in moves}]
@@ -165,7 +174,7 @@ class _Judge:
                 oid, fault = self._bad[move.new]
                 yield Refusal(move.ref, oid, fault.what, fault.rule)
             elif move.new is not None:
-                whole.append(Line(move.ref, move.old, move.new, self._good.get(move.new)))
+                whole.append(ProposedBranch(move.ref, move.old, move.new, self._good.get(move.new)))
         ended = [line for line in whole if SESSION + line.sid in self._tombstones]
         yield from self._of_purged_sessions(ended)
         rest = [line for line in whole if SESSION + line.sid not in self._tombstones]
@@ -238,7 +247,7 @@ class _Judge:
             fault = first(judge_words=False)
         return fault
 
-    def _of_purged_sessions(self, lines: Iterable[Line]) -> Iterator[Refusal]:
+    def _of_purged_sessions(self, lines: Iterable[ProposedBranch]) -> Iterator[Refusal]:
         """Every ref of a session that was purged as a whole holds a tombstone of where it began, and nothing before."""
         for line in lines:
             fault = history_rules.rewinds(self._read, line)
@@ -248,7 +257,7 @@ class _Judge:
                 what = f"session {line.sid} was purged: {TAKE_OUT}"
                 yield Refusal(line.ref, line.new, what, "purged")
 
-    def _is_all_that_is_left(self, line: Line) -> bool:
+    def _is_all_that_is_left(self, line: ProposedBranch) -> bool:
         node = entry_rules.read(self._read, line.new)
         if isinstance(node, Fault) or not node.is_tombstone or node.parent is not None:
             return False
@@ -257,7 +266,7 @@ class _Judge:
         except GitSessionError:
             return False
 
-    def _purged_before(self, lines: Iterable[Line]) -> Iterator[Refusal]:
+    def _purged_before(self, lines: Iterable[ProposedBranch]) -> Iterator[Refusal]:
         """A new ref may lead into history that was not rewritten yet: all of its line is looked at."""
         seen: set[Oid] = set()
         for line in lines:

@@ -58,7 +58,7 @@ def check(
     if headline is None:
         return
     replaces = of if node.replaces and not node.is_tombstone else b""
-    expected = commit_writer.made_with(
+    expected = commit_writer.build_commit(
         chain, headline, node.source, node.tree, parent, node.second_parent, replaces
     ).data
     if oid_of("commit", expected) != node.oid:
@@ -101,7 +101,7 @@ def _headline(node: Node, form: str, data: bytes) -> Headline | None:
     return own_headline.headline(payload.decode(data)[0]) if format is None else format.headline(data)
 
 
-def _is_placeholder(data: bytes, row: holes.Hidden) -> bool:
+def _is_placeholder(data: bytes, row: holes.PlaceholderSpan) -> bool:
     return data[row.offset : row.offset + row.length].startswith(f"[redacted:{row.rule}]".encode())
 
 

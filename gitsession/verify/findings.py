@@ -27,7 +27,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Covered:
+class CheckCoverage:
     """How far the round has come that checks of parts go on with (``verify/incremental.py``).
 
     ``sessions`` of ``of`` and ``entries`` were checked since ``since_ms``. ``ended``: with this part, so that the next
@@ -49,7 +49,7 @@ State: TypeAlias = signing.State | Literal["gone", "misplaced", "altered"]
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
+class SealCheck:
     """A seal that was looked at. ``by``: who signed. ``after``: how many entries the branch has behind what is sealed;
     ``None`` where the branch does not hold it. ``purged``: in the place of how many of its entries a tombstone stands,
     or what a redaction put there.
@@ -82,8 +82,8 @@ class Report:
     whole: bool = True
     problems: list[Finding] = field(default_factory=list)
     notices: list[Finding] | None = None
-    covered: Covered | None = None
-    seals: list[Sealed] = field(default_factory=list)
+    covered: CheckCoverage | None = None
+    seals: list[SealCheck] = field(default_factory=list)
 
     def add(self, where: str, what: str, ref: str = "") -> None:
         self.problems.append(Finding(where, what, ref))

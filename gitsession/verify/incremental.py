@@ -25,9 +25,9 @@ from gitsession.git.types import Oid, RefValue
 from gitsession.store import create, refs
 from gitsession.store.git_store import GitStore
 from gitsession.verify import last_clean, lost_refs
-from gitsession.verify.findings import Covered, Finding, Report
+from gitsession.verify.findings import CheckCoverage, Finding, Report
 from gitsession.verify.manifests import Refuse
-from gitsession.verify.session_check import Judges, Walk, check_log
+from gitsession.verify.session_check import EntryChecks, Walk, check_log
 
 FILE = f"{create.CONTROL}/round"
 VERSION = 1
@@ -37,7 +37,7 @@ ENTRIES_AT_ONCE = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CheckPosition:
     """How far a round has come. ``session``: the one that was checked last, as far as the entry ``entry`` if that is
     stated; ``file``: the file that was, once all sessions were. ``since_ms``: 0 before it begins. ``before_ms``: when
     the round before it ended.
@@ -68,7 +68,9 @@ def go_on(
     begins = not place.since_ms
     if begins:
         place = replace(place, since_ms=now_ms)
-    part = _Part(store, report, Judges(store, report, refuse), sample, lambda: until is not None and clock() > until)
+    part = _Part(
+        store, report, EntryChecks(store, report, refuse), sample, lambda: until is not None and clock() > until
+    )
     if begins:
         part.refs(seen)
     place = part.sessions(place)
@@ -79,13 +81,13 @@ def go_on(
     report.covered = _covered(store, place, ended)
     if not store.read_only:
         with contextlib.suppress(OSError):  # then the next part does this one again
-            write(store.git_dir, Place(before_ms=now_ms) if ended else place)
+            write(store.git_dir, CheckPosition(before_ms=now_ms) if ended else place)
     return report
 
 
 class _Part:
     def __init__(
-        self, store: GitStore, report: Report, judges: Judges, sample: int | None, is_late: Callable[[], bool]
+        self, store: GitStore, report: Report, judges: EntryChecks, sample: int | None, is_late: Callable[[], bool]
     ) -> None:
         self._store, self._report, self._judges = store, report, judges
         self._sample, self._is_late = sample, is_late
@@ -102,7 +104,7 @@ class _Part:
                 self._report.add(name, "not the name of a session's branch")
         check_log(store, self._report)
 
-    def sessions(self, place: Place) -> Place:
+    def sessions(self, place: CheckPosition) -> CheckPosition:
         """The sessions from ``place`` on; where this part ends."""
         for sid in _sids(self._store):
             if _order(sid) < _order(place.session) or (sid == place.session and not place.entry):
@@ -112,7 +114,7 @@ class _Part:
                 return place
         return replace(place, entry="")
 
-    def _session(self, sid: str, place: Place) -> Place:
+    def _session(self, sid: str, place: CheckPosition) -> CheckPosition:
         walk = Walk(self._store, sid, self._report, self._judges)
         left = sorted(oid for oid in walk.nodes if oid > place.entry)
         room = len(left) if self._sample is None else self._sample - self._report.checked
@@ -135,7 +137,7 @@ class _Part:
         self.is_over = self.is_over or self._is_late()
         return replace(place, entry="")
 
-    def files(self, place: Place) -> tuple[Place, bool]:
+    def files(self, place: CheckPosition) -> tuple[CheckPosition, bool]:
         """The files after ``place``; where this part ends, and whether it ends the round."""
         for name in damage.named(self._store.git_dir):
             if name <= place.file:
@@ -155,32 +157,32 @@ def _order(sid: str) -> tuple[str, str]:
 
 def _sids(store: GitStore) -> list[str]:
     return sorted(
-        {refs.session_of(name) for name in archive_set.Whole.of(store).refs(refs.SESSIONS)} - {""}, key=_order
+        {refs.session_of(name) for name in archive_set.UnarchivedStore.of(store).refs(refs.SESSIONS)} - {""}, key=_order
     )
 
 
-def _covered(store: GitStore, place: Place, ended: bool) -> Covered:
+def _covered(store: GitStore, place: CheckPosition, ended: bool) -> CheckCoverage:
     sids = _sids(store)
     passed = sum(_order(sid) <= _order(place.session) for sid in sids) - bool(place.entry)
-    return Covered(place.since_ms, max(passed, 0), len(sids), place.entries, ended, place.before_ms)
+    return CheckCoverage(place.since_ms, max(passed, 0), len(sids), place.entries, ended, place.before_ms)
 
 
-def read(git_dir: Path) -> Place:
+def read(git_dir: Path) -> CheckPosition:
     """Where the last part ended; before the beginning of a round where that cannot be told."""
     try:
         value = json.loads((git_dir / FILE).read_bytes())
         if value.pop("version") != VERSION:
-            return Place()
-        place = Place(**value)
+            return CheckPosition()
+        place = CheckPosition(**value)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return Place()
+        return CheckPosition()
     texts = (place.session, place.entry, place.file)
     numbers = (place.since_ms, place.entries, place.before_ms or 0)
     is_sound = all(type(text) is str for text in texts) and all(type(number) is int for number in numbers)
-    return place if is_sound else Place()
+    return place if is_sound else CheckPosition()
 
 
-def write(git_dir: Path, place: Place) -> None:
+def write(git_dir: Path, place: CheckPosition) -> None:
     """Raises ``OSError``."""
     data = json.dumps({"version": VERSION, **asdict(place)}).encode()
     replace_file(git_dir / FILE, data, by=git_dir / f"{FILE}.{os.getpid()}.tmp")

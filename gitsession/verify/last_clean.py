@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gitsession.durable import replace
 from gitsession.git import pack_reader as packs
-from gitsession.git.repository import GitDoor
+from gitsession.git.repository import VerifiedRepository
 from gitsession.store import create
 
 FILE = f"{create.CONTROL}/verified"
@@ -21,43 +21,45 @@ VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class VerifiedState:
     """``packs``: size, time of change in ns and inode of each pack and index, by name. ``loose``: oids."""
 
     refs: dict[str, str]
     packs: dict[str, list[int]]
     loose: list[str]
 
-    def covers(self, now: Mark) -> bool:
+    def covers(self, now: VerifiedState) -> bool:
         """Whether all that it names is still there as it was; refs may have moved."""
         return all(now.packs.get(name) == seen for name, seen in self.packs.items())
 
-    def new_packs(self, now: Mark) -> list[str]:
+    def new_packs(self, now: VerifiedState) -> list[str]:
         """The packs and indexes in ``now`` that it does not name."""
         return sorted(now.packs.keys() - self.packs.keys())
 
-    def new_loose(self, now: Mark) -> list[str]:
+    def new_loose(self, now: VerifiedState) -> list[str]:
         return sorted(set(now.loose) - set(self.loose))
 
 
-def present(git_dir: Path, refs: dict[str, str]) -> Mark:
+def present(git_dir: Path, refs: dict[str, str]) -> VerifiedState:
     """What there is now; ``refs``: what they hold."""
     found = packs.files(f"{git_dir}/objects/pack")
-    return Mark(refs, {name: list(identity) for name, identity in found.items()}, list(GitDoor(git_dir).loose()))
+    return VerifiedState(
+        refs, {name: list(identity) for name, identity in found.items()}, list(VerifiedRepository(git_dir).loose())
+    )
 
 
-def read(git_dir: Path) -> Mark | None:
+def read(git_dir: Path) -> VerifiedState | None:
     """The mark; ``None`` where there is none that can be read."""
     try:
         value = json.loads((git_dir / FILE).read_bytes())
         if value.pop("version") == VERSION:
-            return Mark(dict(value["refs"]), dict(value["packs"]), list(value["loose"]))
+            return VerifiedState(dict(value["refs"]), dict(value["packs"]), list(value["loose"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         pass
     return None
 
 
-def write(git_dir: Path, mark: Mark) -> None:
+def write(git_dir: Path, mark: VerifiedState) -> None:
     """Keep ``mark``. Raises ``OSError``."""
     data = json.dumps({"version": VERSION, **asdict(mark)}).encode()
     replace(git_dir / FILE, data, by=git_dir / f"{FILE}.{os.getpid()}.tmp")

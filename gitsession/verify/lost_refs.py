@@ -22,14 +22,14 @@ from gitsession.git.objects import parse_commit
 from gitsession.git.types import Oid, RefValue
 from gitsession.sessions import operation_log
 from gitsession.store import flush_record, refs
-from gitsession.store.flush_record import Flushed
+from gitsession.store.flush_record import FlushedRefs
 from gitsession.store.git_store import GitStore
 from gitsession.store.interface import ObjectStore
-from gitsession.verify.last_clean import Mark
+from gitsession.verify.last_clean import VerifiedState
 
 
 @dataclass(frozen=True, slots=True)
-class Astray:
+class LostRefFinding:
     """``was``: what was recorded, and ``when``; ``now``: what it holds, ``None`` where it is gone.
 
     ``unreached``: how many of the entries that lead to ``was`` no branch of the session leads to any more; ``None`` if
@@ -55,8 +55,8 @@ class Astray:
 
 
 def find(
-    store: GitStore, mark: Mark | None, *, seen: Mapping[str, RefValue], unreadable: Collection[str]
-) -> list[Astray]:
+    store: GitStore, mark: VerifiedState | None, *, seen: Mapping[str, RefValue], unreadable: Collection[str]
+) -> list[LostRefFinding]:
     """Every one of them. ``seen``: what the catalogue saw; ``unreadable``: refs that are there and cannot be read."""
     for _ in range(_TRIES):
         # The records before the refs: an append between the two looks only moves forward, and a command moves the log.
@@ -68,11 +68,11 @@ def find(
     return found
 
 
-def _records(store: GitStore) -> Flushed:
+def _records(store: GitStore) -> FlushedRefs:
     try:
         return flush_record.read(store.git_dir)
     except OSError:
-        return Flushed()
+        return FlushedRefs()
 
 
 _Known = dict[str, tuple[RefValue | None, str]]
@@ -82,7 +82,7 @@ _TRIES = 8
 
 
 def _known(
-    store: ObjectStore, mark: Mark | None, seen: Mapping[str, RefValue], records: Flushed
+    store: ObjectStore, mark: VerifiedState | None, seen: Mapping[str, RefValue], records: FlushedRefs
 ) -> tuple[_Known, set[tuple[str, RefValue | None]]]:
     """What each ref was last recorded to hold, ``None`` where it was removed, and when; what commands replaced."""
     marked = mark.refs if mark else {}
@@ -120,9 +120,9 @@ def _when(operation: operation_log.Operation) -> str:
 
 
 def _compare(
-    store: ObjectStore, known: _Known, records: Flushed, replaced: Collection[tuple[str, RefValue | None]]
-) -> list[Astray]:
-    there = archive_set.Whole.of(store).refs("refs/")
+    store: ObjectStore, known: _Known, records: FlushedRefs, replaced: Collection[tuple[str, RefValue | None]]
+) -> list[LostRefFinding]:
+    there = archive_set.UnarchivedStore.of(store).refs("refs/")
     unchosen = {refs.active(sid) for sid in _ever_archived(store)}
     unchosen |= {name for name, (was, _) in known.items() if was is not None and _led_to_what_went(was, known, there)}
     found = []
@@ -132,7 +132,7 @@ def _compare(
             continue
         lost = _unreached(store, name, was, there, is_flushed=records.last.get(name) == was)
         if now is None or lost != 0:
-            found.append(Astray(name, was, when, now, lost))
+            found.append(LostRefFinding(name, was, when, now, lost))
     for name, values in sorted(records.passed.items()):
         last = there.get(name) or known[name][0]
         if last is None or not _is_watched(name):
@@ -142,7 +142,7 @@ def _compare(
                 continue
             lost = _unreached(store, name, was, {**there, name: last}, is_flushed=True)
             if lost != 0:
-                found.append(Astray(name, was, _BY_FLUSH, last, lost))
+                found.append(LostRefFinding(name, was, _BY_FLUSH, last, lost))
     return found
 
 

@@ -128,7 +128,7 @@ def _beginnings(sessions: Sessions) -> Iterator[Finding]:
             if root is None:
                 continue
             node = sessions.nodes[root]
-            if node.kind in KINDS and node.kind != kinds.Session.kind and not node.is_tombstone:
+            if node.kind in KINDS and node.kind != kinds.SessionHeader.kind and not node.is_tombstone:
                 yield Finding(root, f"a line cannot begin with {node.kind[:40]!a}", name)
             first = first or root
             if root != first:
@@ -161,7 +161,7 @@ def _second_beginnings(sessions: Sessions) -> Iterator[Finding]:
     found = {
         oid: node
         for oid, node in sessions.nodes.items()
-        if node.kind == kinds.Session.kind and node.source is None and node.parent is not None
+        if node.kind == kinds.SessionHeader.kind and node.source is None and node.parent is not None
     }
     if found:
         for sid in sessions.sids:

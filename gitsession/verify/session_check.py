@@ -13,12 +13,12 @@ from gitsession.errors import GitSessionError, NotFound, Unavailable
 from gitsession.formats import Document, with_capability
 from gitsession.formats.base.record import TAIL
 from gitsession.git.types import Oid, RefValue
-from gitsession.model.entries import KINDS, Fork, Session
+from gitsession.model.entries import KINDS, Fork, SessionHeader
 from gitsession.model.headline import VIEW
 from gitsession.sessions import content, graph, operation_log, read_ahead, tombstone_set
 from gitsession.sessions.meta import is_of_ours
 from gitsession.sessions.node import Node, load
-from gitsession.sessions.read_ahead import Ahead
+from gitsession.sessions.read_ahead import ReadAheadReader
 from gitsession.sessions.tombstone_set import Tombstones
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
@@ -58,7 +58,7 @@ def verify(
     """
     report = Report()
     until = None if max_seconds is None else time.monotonic() + max_seconds
-    walk = Walk(store, sid, report, Judges(store, report, refuse), known)
+    walk = Walk(store, sid, report, EntryChecks(store, report, refuse), known)
     if sid is None:
         check_log(store, report)
     chosen = [oid for oid in walk.nodes if oid not in known]
@@ -77,7 +77,7 @@ def verify(
     return report
 
 
-class Judges:
+class EntryChecks:
     """What all entries of a store are held against: what was purged, and which files may be where."""
 
     def __init__(self, store: ObjectStore, report: Report, refuse: Refuse | None) -> None:
@@ -101,7 +101,7 @@ class Walk:
     """The entries that a session's refs lead to, or those of all sessions. What is wrong goes into ``report``."""
 
     def __init__(
-        self, store: ObjectStore, sid: str | None, report: Report, judges: Judges, known: Collection[Oid] = ()
+        self, store: ObjectStore, sid: str | None, report: Report, judges: EntryChecks, known: Collection[Oid] = ()
     ) -> None:
         try:
             with store.transaction():  # no other process moves a ref meanwhile
@@ -109,7 +109,7 @@ class Walk:
         except Unavailable:  # the store is read-only here, or held by others for too long
             store, self._ends, self._active = _snapshot(store, sid)
         self._store, self._report, self._judges = store, report, judges
-        self._ahead = Ahead(store)
+        self._ahead = ReadAheadReader(store)
         self.nodes, self._leads = _nodes(store, self._ends, report, known, is_all=sid is None)
         self._later = _of_a_later_view(store, self.nodes, report)
 
@@ -175,7 +175,7 @@ def _snapshot(store: ObjectStore, sid: str | None) -> tuple[ObjectStore, Mapping
 
     A check that read them a second time would compare one state of a store with a later one.
     """
-    whole = archive_set.Whole.of(store)
+    whole = archive_set.UnarchivedStore.of(store)
     ends, active = (refs.session(sid), refs.active(sid)) if sid else (refs.SESSIONS, refs.ACTIVE)
     return whole, whole.refs(ends), whole.refs(active)
 
@@ -320,4 +320,4 @@ def _of_a_later_view(store: ObjectStore, nodes: Mapping[Oid, Node], report: Repo
 
 def _view_stated(store: ObjectStore, node: Node) -> int | None:
     entry = content.entry_of(store, node) if starts(node) else None
-    return entry.view if isinstance(entry, Session | Fork) else None
+    return entry.view if isinstance(entry, SessionHeader | Fork) else None

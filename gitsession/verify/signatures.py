@@ -22,7 +22,7 @@ from gitsession.sessions.node import Node
 from gitsession.sessions.tombstone_set import Tombstones
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
-from gitsession.verify.findings import Finding, Sealed, State
+from gitsession.verify.findings import Finding, SealCheck, State
 from gitsession.verify.semantics import Sessions
 
 WRONG: dict[State, str] = {
@@ -35,7 +35,7 @@ WRONG: dict[State, str] = {
 _CHAIN = re.compile(r"[A-Za-z0-9_-]{43}")
 
 
-def problem(sealed: Sealed) -> Finding | None:
+def problem(sealed: SealCheck) -> Finding | None:
     """What is wrong with a seal, if anything is; that nobody can tell is no problem."""
     if not sealed.is_wrong:
         return None
@@ -75,7 +75,7 @@ def make(store: ObjectStore, sid: str, branch: str, at_ms: int, by: Signing, key
     return Seal(at_ms=at_ms, format=made.format, signature=made.armoured, **fields)  # type: ignore[arg-type]
 
 
-def of_session(store: ObjectStore, sid: str, by: Signing) -> list[Sealed]:
+def of_session(store: ObjectStore, sid: str, by: Signing) -> list[SealCheck]:
     """The seals of one session, the newest first."""
     leaves = store.refs(refs.session(sid))
     nodes = {node.oid: node for leaf in leaves.values() for node in _readable(store, sid, leaf)}
@@ -86,7 +86,7 @@ def _readable(store: ObjectStore, sid: str, leaf: str) -> Iterator[Node]:
     return (node for node in graph.line_with_gaps(store, sid, leaf) if isinstance(node, Node))
 
 
-def look(sessions: Sessions, by: Signing | None = None, tombstones: Tombstones | None = None) -> Iterator[Sealed]:
+def look(sessions: Sessions, by: Signing | None = None, tombstones: Tombstones | None = None) -> Iterator[SealCheck]:
     """Every seal of ``sessions``. ``by``: whose signatures count; the user's, where nobody says.
 
     ``tombstones``: what was purged, without which nobody asks why a tombstone stands where it does.
@@ -129,25 +129,25 @@ class _Lines:
             self._places[branch] = {chain: len(line) - at for at, chain in enumerate(chains)}
             self._leaves |= chains
 
-    def judge(self, node: Node, entry: Seal, by: Signing) -> Sealed:
+    def judge(self, node: Node, entry: Seal, by: Signing) -> SealCheck:
         own = self._places.get(entry.branch, {})
         after = max(own.values()) - own[entry.leaf] if entry.leaf in own else None
         counts = {places[entry.leaf] for places in self._places.values() if entry.leaf in places}
         try:
             text = statement(entry)
         except Malformed:
-            return Sealed(self._sid, node, entry, "misplaced", "", after)
+            return SealCheck(self._sid, node, entry, "misplaced", "", after)
         signature = Signature(entry.format, entry.signature)
         state, name = by.check(text, signature, entry.at_ms // 1000)
         if state in ("bad", "revoked") or not self._is_whole:
-            return Sealed(self._sid, node, entry, state, name, after)
+            return SealCheck(self._sid, node, entry, state, name, after)
         if entry.session != self._sid or (counts and counts != {entry.entries}):
-            return Sealed(self._sid, node, entry, "misplaced", name, after)
+            return SealCheck(self._sid, node, entry, "misplaced", name, after)
         if not counts:
-            return Sealed(self._sid, node, entry, "gone", name, after)
+            return SealCheck(self._sid, node, entry, "gone", name, after)
         instead = [one for one in self._sessions.line(self._leaves[entry.leaf]) if one.is_tombstone or one.replaces]
         told: State = state if all(self._is_explained(one) for one in instead) else "altered"
-        return Sealed(self._sid, node, entry, told, name, after, len(instead))
+        return SealCheck(self._sid, node, entry, told, name, after, len(instead))
 
     def _is_explained(self, node: Node) -> bool:
         """Whether what stands there instead of an entry is there because of a purge, or of a redaction."""

@@ -12,14 +12,14 @@ from collections.abc import Mapping
 
 from gitsession.errors import GitSessionError, Unavailable
 from gitsession.git import config, damage, process
-from gitsession.git.repository import GitDoor
+from gitsession.git.repository import VerifiedRepository
 from gitsession.git.types import RefValue
 from gitsession.store import create, flush_record, refs
 from gitsession.store.git_store import GitStore
 from gitsession.verify import incremental, last_clean, lost_refs
 from gitsession.verify import session_check as entries
 from gitsession.verify.findings import Finding, Report
-from gitsession.verify.last_clean import Mark
+from gitsession.verify.last_clean import VerifiedState
 from gitsession.verify.manifests import Refuse
 
 
@@ -84,13 +84,13 @@ def files_of_refs(store: GitStore) -> list[Finding]:
     return found + [Finding(name, what, name) for name, what in store.damaged_refs().items()]
 
 
-def _new_files(store: GitStore, mark: Mark, now: Mark) -> list[Finding]:
+def _new_files(store: GitStore, mark: VerifiedState, now: VerifiedState) -> list[Finding]:
     found = []
     for name in mark.new_packs(now):
         what = damage.checksum_problem(store.git_dir / "objects/pack" / name)
         if what:
             found.append(Finding(f"objects/pack/{name}", what))
-    door = GitDoor(store.git_dir)
+    door = VerifiedRepository(store.git_dir)
     for oid in mark.new_loose(now):
         try:
             door.read_loose(oid)

@@ -10,8 +10,8 @@ from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
 from gitsession.workspace.inspect import Status
-from gitsession.workspace.path_rules import Change
-from gitsession.workspace.place_file import Ready
+from gitsession.workspace.path_rules import PlannedChange
+from gitsession.workspace.place_file import StagedFile
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -21,12 +21,12 @@ FILES, BYTES = 64, 32 << 20
 """So much waits at most: each file takes two handles, and its bytes on the disk."""
 
 
-class Waiting(NamedTuple):
+class QueuedFile(NamedTuple):
     """A file that is ready to take the place of what was ``seen``."""
 
-    change: Change
+    change: PlannedChange
     seen: Status | None
-    ready: Ready
+    ready: StagedFile
 
 
 class Batch:
@@ -34,7 +34,7 @@ class Batch:
 
     def __init__(self, threads: ThreadPoolExecutor) -> None:
         self._threads = threads
-        self._waiting: list[Waiting] = []
+        self._waiting: list[QueuedFile] = []
         self._bytes = 0
 
     def __bool__(self) -> bool:
@@ -44,11 +44,11 @@ class Batch:
     def is_full(self) -> bool:
         return len(self._waiting) >= FILES or self._bytes >= BYTES
 
-    def add(self, change: Change, seen: Status | None, ready: Ready, size: int) -> None:
-        self._waiting.append(Waiting(change, seen, ready))
+    def add(self, change: PlannedChange, seen: Status | None, ready: StagedFile, size: int) -> None:
+        self._waiting.append(QueuedFile(change, seen, ready))
         self._bytes += size
 
-    def synced(self) -> Iterator[tuple[Waiting, OSError | None]]:
+    def synced(self) -> Iterator[tuple[QueuedFile, OSError | None]]:
         """Each, once all are on the disk; or why one is not."""
         failed = at_once(self._threads, lambda each: _failure(each.ready.sync), self._waiting)
         return zip(self._waiting, failed, strict=True)

@@ -12,10 +12,10 @@ from gitsession.git.objects import SUBMODULE_MODE
 from gitsession.git.types import Kind, Oid
 from gitsession.store.interface import ObjectStore
 from gitsession.workspace import names, trees
-from gitsession.workspace.read_file import USUAL, Caps, Present, Skipped, take
-from gitsession.workspace.root import Root
+from gitsession.workspace.read_file import USUAL, Caps, PathContent, Skipped, take
+from gitsession.workspace.root import WorkspaceRoot
 from gitsession.workspace.scan import look
-from gitsession.workspace.trees import Levels, Objects, State
+from gitsession.workspace.trees import State, TreeCache, TreeSink
 
 PIECE_BYTES = 32 << 20
 """What is held in memory, and handed to the store, at a time. One file may be more."""
@@ -32,7 +32,7 @@ class Captured(NamedTuple):
 
 def capture(
     store: ObjectStore,
-    root: Root,
+    root: WorkspaceRoot,
     folder: Path,
     *,
     caps: Caps = USUAL,
@@ -62,7 +62,7 @@ def capture(
     raise AssertionError("a look afresh needs nothing that was there before")
 
 
-def put(store: ObjectStore, changes: Iterable[Present]) -> dict[str, State]:
+def put(store: ObjectStore, changes: Iterable[PathContent]) -> dict[str, State]:
     """Contents into the store, in transactions of about ``PIECE_BYTES``; what each path is now."""
     states: dict[str, State] = {}
     piece: dict[Oid, tuple[Kind, bytes]] = {}
@@ -80,7 +80,7 @@ def put(store: ObjectStore, changes: Iterable[Present]) -> dict[str, State]:
 
 
 def tree_with(
-    store: ObjectStore, to: Objects, base: Oid | None, changes: Mapping[str, State], *, levels: Levels | None = None
+    store: ObjectStore, to: TreeSink, base: Oid | None, changes: Mapping[str, State], *, levels: TreeCache | None = None
 ) -> Oid | None:
     """``base`` with ``changes``, whose contents are in the store. Raises ``MissingObject`` where they no longer are.
 
@@ -95,16 +95,16 @@ def tree_with(
 class Named(NamedTuple):
     """What named paths are now (mode *edited*)."""
 
-    changes: list[Present]
+    changes: list[PathContent]
     skipped: list[Skipped]
 
 
-def named(root: Root, paths: Iterable[str | Path], *, caps: Caps = USUAL) -> Named:
+def named(root: WorkspaceRoot, paths: Iterable[str | Path], *, caps: Caps = USUAL) -> Named:
     """Only these paths, absolute or relative to the workspace, ignored or not; no git is asked.
 
     A path outside of the workspace is skipped, and so is a folder.
     """
-    changes: dict[str, Present] = {}
+    changes: dict[str, PathContent] = {}
     skipped: list[Skipped] = []
     for raw, told in _relative(root, paths):
         if raw is None:
@@ -120,7 +120,7 @@ def named(root: Root, paths: Iterable[str | Path], *, caps: Caps = USUAL) -> Nam
     return Named([changes[path] for path in sorted(changes)], skipped)
 
 
-def _relative(root: Root, paths: Iterable[str | Path]) -> Iterator[tuple[bytes | None, str]]:
+def _relative(root: WorkspaceRoot, paths: Iterable[str | Path]) -> Iterator[tuple[bytes | None, str]]:
     for path in dict.fromkeys(os.fspath(path) for path in paths):
         whole = os.path.normpath(os.path.join(root.path, path))
         folder = os.path.realpath(os.path.dirname(whole))

@@ -13,37 +13,36 @@ import time
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from gitsession.workspace import names
-from gitsession.workspace import user_repository as besides
-from gitsession.workspace.private_repository import Shadow, State
+from gitsession.workspace import names, user_repository
+from gitsession.workspace.private_repository import PrivateRepository, ScanState
 from gitsession.workspace.read_file import Skipped
-from gitsession.workspace.root import Root
-from gitsession.workspace.user_repository import Beside
+from gitsession.workspace.root import WorkspaceRoot
+from gitsession.workspace.user_repository import UserRepository
 
 _TAG_OTHER = b"?"
 _UNOPENED = re.compile(rb"^warning: could not open directory '(.*)': [^\n]*$", re.MULTILINE)
 _GLOB = re.compile(r"([\\*?\[ #!])")
 
 
-class Found(NamedTuple):
+class ChangedPaths(NamedTuple):
     """What git named, before anything was read: paths that may differ, with whether the last look knew them."""
 
     differing: dict[bytes, bool]
     skipped: list[Skipped]
-    state: State
+    state: ScanState
     """What the next state begins with."""
     took_ms: int
     rules_differ: bool
     """Whether other files are ignored than in the last look, by what stands outside of the workspace."""
 
 
-def find(shadow: Shadow, root: Root) -> Found:
+def find(shadow: PrivateRepository, root: WorkspaceRoot) -> ChangedPaths:
     """What to look at. Raises ``Unavailable``."""
     at = str(root.path)
-    state = _fitting(shadow, besides.find(at), at)
+    state = _fitting(shadow, user_repository.find(at), at)
     began_ns = shadow.now_ns()
     top = state.beside.top
-    rules = ["-c", f"core.excludesFile={besides.check(state.excludes)}"]
+    rules = ["-c", f"core.excludesFile={user_repository.check(state.excludes)}"]
     patterns = [_never(root.store, os.path.relpath(at, top))] if root.store else []
     state, freed = _with_users_index(state, shadow, at, rules)
     began = time.monotonic()
@@ -67,41 +66,43 @@ def find(shadow: Shadow, root: Root) -> Found:
             differing.setdefault(os.fsencode(path), False)
     differing |= dict.fromkeys(freed, True)
     skipped += _unopened(told.warnings, os.fsencode(os.path.relpath(at, top)))
-    outside = besides.rules(state.beside, at, state.excludes)
+    outside = user_repository.rules(state.beside, at, state.excludes)
     differ = bool(shadow.state.look) and outside != shadow.state.rules
-    return Found(differing, skipped, state._replace(at_ns=began_ns, rules=outside), took_ms, differ)
+    return ChangedPaths(differing, skipped, state._replace(at_ns=began_ns, rules=outside), took_ms, differ)
 
 
-def _fitting(shadow: Shadow, found: Beside, at: str) -> State:
+def _fitting(shadow: PrivateRepository, found: UserRepository, at: str) -> ScanState:
     """The state, with the ignore rules as they are now; an empty one where the repository round it is another."""
     state = shadow.state
     if state.apart and found.top != at:
-        found = Beside(at)
+        found = UserRepository(at)
     if state.look and state.beside != found:
         shadow.forget()
         state = shadow.state
-    stamps = besides.stamps(found)
+    stamps = user_repository.stamps(found)
     if not state.look or state.stamps != stamps:
-        excludes = besides.excludes_file(found)
-        shadow.exclude(besides.exclude_text(found))
+        excludes = user_repository.excludes_file(found)
+        shadow.exclude(user_repository.exclude_text(found))
         state = state._replace(beside=found, stamps=stamps, excludes=excludes)
     if not state.look and found.top != at:
         rules = ("-c", f"core.excludesFile={state.excludes}")
         if shadow.git(found.top, found.top, *rules, "check-ignore", "-q", at, accept=(0, 1)).code == 0:
-            alone = Beside(at)
+            alone = UserRepository(at)
             shadow.exclude(b"")
-            excludes = besides.excludes_file(alone)
-            state = state._replace(beside=alone, apart=True, stamps=besides.stamps(alone), excludes=excludes)
+            excludes = user_repository.excludes_file(alone)
+            state = state._replace(beside=alone, apart=True, stamps=user_repository.stamps(alone), excludes=excludes)
     return state
 
 
-def _with_users_index(state: State, shadow: Shadow, at: str, rules: list[str]) -> tuple[State, list[bytes]]:
+def _with_users_index(
+    state: ScanState, shadow: PrivateRepository, at: str, rules: list[str]
+) -> tuple[ScanState, list[bytes]]:
     """The state with what the user's index tracks now, and the submodules that it no longer has."""
     beside = state.beside
-    stamp = besides.stamp(beside.index_file) if beside.git_dir else None
+    stamp = user_repository.stamp(beside.index_file) if beside.git_dir else None
     if state.look and stamp == state.users_index:
         return state, []
-    tracked = besides.tracked(beside, at)
+    tracked = user_repository.tracked(beside, at)
     ignored = _ignored(tracked.files, shadow, beside.top, at, rules) if tracked.files else []
     known: set[bytes] = set()
     if state.look and (ignored or tracked.submodules):
@@ -118,7 +119,7 @@ def _with_users_index(state: State, shadow: Shadow, at: str, rules: list[str]) -
     return told, [os.fsencode(path) for path in freed]
 
 
-def _ignored(paths: Sequence[bytes], shadow: Shadow, top: str, at: str, rules: list[str]) -> list[bytes]:
+def _ignored(paths: Sequence[bytes], shadow: PrivateRepository, top: str, at: str, rules: list[str]) -> list[bytes]:
     """Those that the ignore rules leave out. git refuses to say it of what is behind a link, which is not there."""
     base = os.fsencode(at)
     folders: dict[bytes, bool] = {b"": True}

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from gitsession.errors import NotFound, Refused, Unavailable
 from gitsession.git.types import Oid
-from gitsession.workspace.trees import File
+from gitsession.workspace.trees import TreeEntry
 
 LINK_MODE = "120000"
 
@@ -62,7 +62,7 @@ class Status(NamedTuple):
         return "100755" if self.permissions & stat.S_IXUSR else "100644"
 
 
-class Odd(NamedTuple):
+class SpecialFile(NamedTuple):
     """What stands somewhere and is no file that a tree can hold; ``special`` is a pipe, a socket or a device."""
 
     kind: Literal["folder", "special"]
@@ -72,7 +72,7 @@ class Odd(NamedTuple):
         return "a folder" if self.kind == "folder" else "a pipe, a socket or a device"
 
 
-Now: TypeAlias = "File | Odd | None"
+Now: TypeAlias = "TreeEntry | SpecialFile | None"
 """What a name holds now; ``None``: nothing."""
 
 
@@ -102,13 +102,13 @@ def look(folder: int, name: bytes) -> tuple[Now, Status | None]:
     if found is None:
         return None, None
     if found.kind in ("folder", "special"):
-        return Odd("folder" if found.kind == "folder" else "special"), found
+        return SpecialFile("folder" if found.kind == "folder" else "special"), found
     hasher = _Hasher()
     try:
         found = _take(folder, name, hasher.begin, hasher.take)
     except NotFound:
         return None, None
-    return File(found.mode, hasher.oid()), found
+    return TreeEntry(found.mode, hasher.oid()), found
 
 
 class _Changed(Exception):
@@ -135,7 +135,7 @@ def _take(folder: int, name: bytes, begin: Callable[[int], None], take: Callable
         if found is None:
             raise NotFound("no such file")
         if found.kind in ("folder", "special"):
-            raise Refused(Odd("folder" if found.kind == "folder" else "special").words)
+            raise Refused(SpecialFile("folder" if found.kind == "folder" else "special").words)
         with suppress(FileNotFoundError, _Changed):
             if found.kind == "link":
                 target = _target(folder, name)

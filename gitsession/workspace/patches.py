@@ -21,7 +21,7 @@ from gitsession.git.objects import SUBMODULE_MODE, oid_of
 from gitsession.git.types import Kind, Oid
 from gitsession.store.interface import ObjectStore
 from gitsession.workspace import trees
-from gitsession.workspace.trees import File, State
+from gitsession.workspace.trees import State, TreeEntry
 
 if TYPE_CHECKING:
     from gitsession.git.engine import Comparison, Side
@@ -100,7 +100,7 @@ def _by_git(old: Side | None, new: Side | None, contents: _Contents, deadline: f
         return None
     with tempfile.TemporaryDirectory(prefix="gitsession-patch-") as made:
         place = _LooseObjects(Path(made))
-        files = ({side.path: File(side.mode, side.oid)} if side else {} for side in (old, new))
+        files = ({side.path: TreeEntry(side.mode, side.oid)} if side else {} for side in (old, new))
         ends = [_tree(contents.store, place, each) for each in files]
         for side in sides:
             if side.mode != SUBMODULE_MODE:
@@ -121,7 +121,7 @@ def _counted(text: bytes | None) -> tuple[int | None, int | None]:
     return sum(line.startswith(b"+") for line in lines), sum(line.startswith(b"-") for line in lines)
 
 
-def _tree(store: ObjectStore, to: trees.Objects, states: Mapping[str, State]) -> Oid:
+def _tree(store: ObjectStore, to: trees.TreeSink, states: Mapping[str, State]) -> Oid:
     """Make the tree of ``states``."""
     return trees.patch(store, to, None, states) or to.put("tree", b"")
 

@@ -19,7 +19,7 @@ TARGET_BYTES_MAX = 4095
 _MODES = ("100644", "100755", LINK_MODE)
 
 
-class Change(NamedTuple):
+class PlannedChange(NamedTuple):
     """What to do at one path: it is ``expected`` now, and is to be ``new``."""
 
     path: str
@@ -27,7 +27,7 @@ class Change(NamedTuple):
     new: State
 
 
-class Folds(NamedTuple):
+class NameFolding(NamedTuple):
     """Which names a file system takes for one and the same."""
 
     case: bool
@@ -40,7 +40,7 @@ class Folds(NamedTuple):
         return unicodedata.normalize("NFC", path) if self.form else path
 
 
-def refusals(changes: Sequence[Change]) -> dict[str, str]:
+def refusals(changes: Sequence[PlannedChange]) -> dict[str, str]:
     """The paths that are never written, each with the reason in plain words."""
     if len(changes) > CHANGES_MAX:
         return dict.fromkeys((change.path for change in changes), f"one of more than {CHANGES_MAX:,} paths at once")
@@ -64,7 +64,7 @@ def refusals(changes: Sequence[Change]) -> dict[str, str]:
     return found
 
 
-def collisions(changes: Sequence[Change], folds: Folds) -> dict[str, str]:
+def collisions(changes: Sequence[PlannedChange], folds: NameFolding) -> dict[str, str]:
     """The paths of which a file system that folds names keeps only one, and those below a file of such a name."""
     spelled: dict[str, set[str]] = defaultdict(set)
     files: set[str] = set()

@@ -23,11 +23,11 @@ _TRIES = 1000
 Make = Callable[[bytes], None]
 
 
-class Moved(Exception):
+class ConcurrentWrite(Exception):
     """Somebody wrote there since the caller looked. Nothing was changed."""
 
 
-class Ready:
+class StagedFile:
     """A file's new content under a temporary's name, in the folder where it belongs; not on the disk for sure yet.
 
     ``drop`` it in the end, whatever became of it: it holds two handles.
@@ -45,7 +45,7 @@ class Ready:
     def put(self, folder: int, name: bytes, *, seen: Status | None) -> None:
         """It takes the place of what was ``seen`` under ``name``. ``folder``: reached anew.
 
-        A hard link's other names keep the old content. Raises ``Moved``, ``OSError``.
+        A hard link's other names keep the old content. Raises ``ConcurrentWrite``, ``OSError``.
         """
         assert self._temporary is not None
         if _put(folder, name, self._temporary, seen, source=self._folder):
@@ -69,7 +69,7 @@ class Ready:
 
 def ready(
     folder: int, name: bytes, data: bytes, *, executable: bool, seen: Status | None, tag: str, numbers: Iterator[int]
-) -> Ready:
+) -> StagedFile:
     """``data`` written to a temporary file, to take the place of what was ``seen`` under ``name``.
 
     Its permissions are those of the file it replaces, or what the umask leaves; its owner too, if we may, and its
@@ -95,11 +95,11 @@ def ready(
 
         temporary = _made(folder, tag, make, lambda _: next(numbers))
         handles.pop_all()
-        return Ready(own, fds[0], temporary)
+        return StagedFile(own, fds[0], temporary)
 
 
 def put_link(folder: int, name: bytes, target: bytes, *, seen: Status | None, tag: str) -> None:
-    """A link, which takes the place of what was ``seen`` there. Raises ``Moved``, ``OSError``."""
+    """A link, which takes the place of what was ``seen`` there. Raises ``ConcurrentWrite``, ``OSError``."""
     if seen is None:
         with _none_there():
             os.symlink(target, name, dir_fd=folder)
@@ -109,9 +109,9 @@ def put_link(folder: int, name: bytes, target: bytes, *, seen: Status | None, ta
 
 
 def remove(folder: int, name: bytes, *, seen: Status) -> None:
-    """Take away the file or link that was ``seen`` there. Raises ``Moved``, ``OSError``."""
+    """Take away the file or link that was ``seen`` there. Raises ``ConcurrentWrite``, ``OSError``."""
     if inspect.status(folder, name) != seen:
-        raise Moved
+        raise ConcurrentWrite
     os.unlink(name, dir_fd=folder)
 
 
@@ -172,7 +172,7 @@ def _put(folder: int, name: bytes, temporary: bytes, seen: Status | None, *, sou
             if error.errno not in _NO_HARD_LINKS:
                 raise
     if inspect.status(folder, name) != seen:
-        raise Moved
+        raise ConcurrentWrite
     os.rename(temporary, name, src_dir_fd=source, dst_dir_fd=folder)
     return True
 
@@ -211,7 +211,7 @@ def _none_there() -> Iterator[None]:
     try:
         yield
     except FileExistsError as error:
-        raise Moved from error
+        raise ConcurrentWrite from error
 
 
 def _keep_owner(fd: int, old: Status) -> None:

@@ -20,7 +20,7 @@ from gitsession.errors import MissingObject, Unavailable
 from gitsession.git import process
 from gitsession.git.types import Oid
 from gitsession.workspace.inspect import Status
-from gitsession.workspace.user_repository import Beside, Stamp
+from gitsession.workspace.user_repository import Stamp, UserRepository
 
 VERSION = 1
 
@@ -49,7 +49,7 @@ _TRAILER_BYTES = 20
 _PAUSE_SECONDS = 0.005
 
 
-class Seen(NamedTuple):
+class IndexedPath(NamedTuple):
     """A path as it was seen: ``row`` is its mode and oid, empty where nothing was.
 
     ``status`` is what it had then, where whoever writes it now will make it another one.
@@ -59,7 +59,7 @@ class Seen(NamedTuple):
     status: Status | None = None
 
 
-class State(NamedTuple):
+class ScanState(NamedTuple):
     """What the last look left. Paths are as on the disk, relative to the workspace, with ``os.fsdecode``."""
 
     look: str
@@ -72,12 +72,12 @@ class State(NamedTuple):
     files: int
     took_ms: int
     """git's quickest look since the index was written; 0 before the first."""
-    since: dict[str, Seen]
+    since: dict[str, IndexedPath]
     """What was seen since the index was written: it is not written again for a few files."""
     index_name: str
     index_mark: tuple[int, str]
     """Size and end of the index file: one that was cut short is not believed."""
-    beside: Beside
+    beside: UserRepository
     apart: bool
     """The repository above ignores the workspace, so its rules do not count."""
     stamps: list[Stamp]
@@ -93,10 +93,12 @@ class State(NamedTuple):
     """Of a link git compares the content with an object, and there is none: it names each of them in every look."""
 
 
-NOTHING_SEEN = State("", False, None, 0, 0, 0, {}, "", (0, ""), Beside(""), False, [], "", [], None, [], {}, [], {})
+NOTHING_SEEN = ScanState(
+    "", False, None, 0, 0, 0, {}, "", (0, ""), UserRepository(""), False, [], "", [], None, [], {}, [], {}
+)
 
 
-class Shadow:
+class PrivateRepository:
     """Opened for one look, under its lock."""
 
     def __init__(self, folder: Path, fd: int) -> None:
@@ -142,7 +144,9 @@ class Shadow:
         os.utime(self._fd)
         return os.fstat(self._fd).st_ctime_ns
 
-    def git(self, top: str, at: str, *words: str, accept: tuple[int, ...] = (0,), stdin: bytes = b"") -> process.Answer:
+    def git(
+        self, top: str, at: str, *words: str, accept: tuple[int, ...] = (0,), stdin: bytes = b""
+    ) -> process.ProcessResult:
         """Run git on the index of the last look. Raises ``Unavailable``."""
         return self._run(self.state.index_name, process.Worktree(top, at), words, accept, stdin)
 
@@ -152,7 +156,7 @@ class Shadow:
 
     def written(self, top: str, rows: bytes) -> tuple[str, tuple[int, str]]:
         """A new index: the last one with ``rows``, as `git update-index --index-info` takes them. Its name and
-        mark, as ``State`` has them. It counts once it is in ``state``.
+        mark, as ``ScanState`` has them. It counts once it is in ``state``.
 
         git reads what it has no status of, and compares: a file that is not what was kept shows in the next look.
         """
@@ -167,7 +171,7 @@ class Shadow:
         self._run(name, worktree, ("update-index", "-q", "--refresh"), (0, 1), b"")
         return name, self._mark(name)
 
-    def save(self, state: State) -> None:
+    def save(self, state: ScanState) -> None:
         """From here on this is what was seen. What is in it must be kept already."""
         if self._fd < 0:
             raise RuntimeError("this look is over: its lock is gone")
@@ -200,7 +204,7 @@ class Shadow:
 
     def _run(
         self, name: str, worktree: process.Worktree, words: tuple[str, ...], accept: tuple[int, ...], stdin: bytes
-    ) -> process.Answer:
+    ) -> process.ProcessResult:
         worktree = worktree._replace(index_file=str(self._index(name)))
         return process.run(
             self._git_dir, *words, worktree=worktree, accept=accept, stdin=stdin,
@@ -220,15 +224,15 @@ class Shadow:
                 file.unlink(missing_ok=True)
                 file.write_text(text)
 
-    def _load(self) -> State:
+    def _load(self) -> ScanState:
         found = _json(self._folder / "state")
         try:
             if found.pop("version", None) != VERSION:
                 return NOTHING_SEEN
             size, end = found.pop("index_mark")
             rows = found.pop("since").items()
-            since = {path: Seen(row, Status(*status) if status else None) for path, (row, status) in rows}
-            state = State(index_mark=(size, end), beside=Beside(*found.pop("beside")), since=since, **found)
+            since = {path: IndexedPath(row, Status(*status) if status else None) for path, (row, status) in rows}
+            state = ScanState(index_mark=(size, end), beside=UserRepository(*found.pop("beside")), since=since, **found)
             return state if state.index_mark == self._mark(state.index_name) else NOTHING_SEEN
         except (KeyError, AttributeError, TypeError, ValueError, OSError):
             return NOTHING_SEEN

@@ -12,8 +12,8 @@ from gitsession.git.objects import oid_of
 from gitsession.redaction.original import OPENS
 from gitsession.workspace import names
 from gitsession.workspace.inspect import LINK_MODE, Status
-from gitsession.workspace.root import Root
-from gitsession.workspace.trees import File
+from gitsession.workspace.root import WorkspaceRoot
+from gitsession.workspace.trees import TreeEntry
 
 FILE_BYTES_MAX = 10 << 20
 FILES_MAX = 100_000
@@ -44,11 +44,11 @@ def caps() -> Caps:
     )
 
 
-class Present(NamedTuple):
+class PathContent(NamedTuple):
     """A path and what is there now: ``data`` is a file's bytes, a link's target; of a submodule, nothing."""
 
     path: str
-    file: File | None
+    file: TreeEntry | None
     data: bytes = b""
 
 
@@ -59,44 +59,44 @@ class Skipped(NamedTuple):
     reason: str
 
 
-class Taken(NamedTuple):
+class PathReading(NamedTuple):
     """One path as it was read: ``change`` is ``None`` where what was known of it stays. A folder is no file."""
 
-    change: Present | None
+    change: PathContent | None
     skipped: Skipped | None = None
     status: Status | None = None
 
 
-def take(root: Root, raw: bytes, caps: Caps = USUAL) -> Taken:
+def take(root: WorkspaceRoot, raw: bytes, caps: Caps = USUAL) -> PathReading:
     """What is at a path (as on the disk, relative to the workspace) now."""
     path = names.escape_path(raw)
-    gone = Present(path, None)
+    gone = PathContent(path, None)
     name, rule = named(raw, caps.secret)
     if rule:
-        return Taken(gone, Skipped(name, withheld(rule)))
+        return PathReading(gone, Skipped(name, withheld(rule)))
     reason = names.path_refusal(path)
     if reason:
-        return Taken(gone, Skipped(path, reason))
+        return PathReading(gone, Skipped(path, reason))
     try:
         status = root.state(path)
         if status is None:
-            return Taken(gone)
+            return PathReading(gone)
         reason = _reason(raw, status, caps)
         if reason:
-            return Taken(gone, Skipped(path, reason) if status.kind != "folder" else None, status)
+            return PathReading(gone, Skipped(path, reason) if status.kind != "folder" else None, status)
         status, data = root.contents(path)
         held = caps.secret(data) if caps.secret is not None else None
         if held is not None:
-            return Taken(gone, Skipped(path, withheld(held)), status)
+            return PathReading(gone, Skipped(path, withheld(held)), status)
     except NotFound:
-        return Taken(gone)
+        return PathReading(gone)
     except Unavailable as error:
-        return Taken(None, Skipped(path, _words(error, path)))
+        return PathReading(None, Skipped(path, _words(error, path)))
     except (Malformed, Refused) as error:
-        return Taken(gone, Skipped(path, _words(error, path)))
+        return PathReading(gone, Skipped(path, _words(error, path)))
     except OSError as error:
-        return Taken(gone, Skipped(path, f"it cannot be read: {error.strerror}"))
-    return Taken(Present(path, File(status.mode, oid_of("blob", data)), data), None, status)
+        return PathReading(gone, Skipped(path, f"it cannot be read: {error.strerror}"))
+    return PathReading(PathContent(path, TreeEntry(status.mode, oid_of("blob", data)), data), None, status)
 
 
 def named(raw: bytes, secret: Callable[[bytes], str | None] | None) -> tuple[str, str]:

@@ -25,13 +25,13 @@ from gitsession.errors import GitSessionError, Malformed, NotFound, Refused, Una
 from gitsession.git.objects import SUBMODULE_MODE, oid_of
 from gitsession.git.types import Oid
 from gitsession.workspace import batch, inspect, path_rules, place_file
-from gitsession.workspace.batch import Batch, Waiting
-from gitsession.workspace.inspect import LINK_MODE, Now, Odd, Status
-from gitsession.workspace.path_rules import Change, Folds
-from gitsession.workspace.root import NoFolder, Root, on_disk
-from gitsession.workspace.trees import File
+from gitsession.workspace.batch import Batch, QueuedFile
+from gitsession.workspace.inspect import LINK_MODE, Now, SpecialFile, Status
+from gitsession.workspace.path_rules import NameFolding, PlannedChange
+from gitsession.workspace.root import NoFolder, WorkspaceRoot, on_disk
+from gitsession.workspace.trees import TreeEntry
 
-__all__ = ["Change", "Content", "Outcome", "restore", "sweep"]
+__all__ = ["Content", "Outcome", "PlannedChange", "restore", "sweep"]
 
 _SUBMODULE = "a submodule: which commit it is at is not ours to change"
 
@@ -50,8 +50,8 @@ class Outcome(NamedTuple):
 
 
 def restore(
-    root: Root,
-    changes: Sequence[Change],
+    root: WorkspaceRoot,
+    changes: Sequence[PlannedChange],
     *,
     content: Content,
     tag: str,
@@ -68,7 +68,7 @@ def restore(
     fit = [change for change in changes if change.path not in refused]
     with ThreadPoolExecutor(batch.AT_ONCE) as threads:
         run = _Run(root, content, tag, bytes_max, frozenset(made), threads)
-        if path_rules.collisions(fit, Folds(case=True, form=True)):
+        if path_rules.collisions(fit, NameFolding(case=True, form=True)):
             refused |= path_rules.collisions(fit, run.folds())
         ordered = sorted((change for change in changes if change.path not in refused), key=lambda change: change.path)
         try:
@@ -88,7 +88,7 @@ def restore(
     return [outcomes[change.path] for change in changes]
 
 
-def sweep(root: Root, paths: Iterable[str], *, tag: str) -> int:
+def sweep(root: WorkspaceRoot, paths: Iterable[str], *, tag: str) -> int:
     """Take away what a killed run with that ``tag`` left beside any of ``paths``; tell how many there were."""
     found = 0
     for folder in {"", *(path.rpartition("/")[0] for path in paths)}:
@@ -99,7 +99,7 @@ def sweep(root: Root, paths: Iterable[str], *, tag: str) -> int:
 
 @dataclass(slots=True)
 class _Run:
-    root: Root
+    root: WorkspaceRoot
     content: Content
     tag: str
     bytes_max: int
@@ -116,19 +116,19 @@ class _Run:
     def __post_init__(self) -> None:
         self.waiting = Batch(self.threads)
 
-    def folds(self) -> Folds:
+    def folds(self) -> NameFolding:
         with self.root.enter("") as top:
             try:
-                return Folds(*place_file.probe(top, self.tag))
+                return NameFolding(*place_file.probe(top, self.tag))
             except OSError as error:
                 if error.errno in _GIVE_UP:
                     raise Unavailable(f"{self.root.path}: {error.strerror}") from error
-                return Folds(case=True, form=True)
+                return NameFolding(case=True, form=True)
 
-    def remove(self, change: Change) -> None:
+    def remove(self, change: PlannedChange) -> None:
         self._try(change, lambda: self._remove(change))
 
-    def write(self, change: Change) -> None:
+    def write(self, change: PlannedChange) -> None:
         """Perhaps not before ``land``."""
         try:
             self._try(change, lambda: self._prepare(change))
@@ -156,11 +156,11 @@ class _Run:
     def settle(self) -> None:
         batch.at_once(self.threads, self._sync, self.touched)
 
-    def _try(self, change: Change, step: Callable[[], Outcome | None]) -> None:
+    def _try(self, change: PlannedChange, step: Callable[[], Outcome | None]) -> None:
         """``None``: what becomes of it is told later."""
         try:
             outcome = step()
-        except place_file.Moved:
+        except place_file.ConcurrentWrite:
             outcome = Outcome(change.path, "kept", "somebody is changing it")
         except GitSessionError as error:
             outcome = Outcome(change.path, "refused", str(error))
@@ -178,7 +178,7 @@ class _Run:
         except OSError as error:
             raise Unavailable(f"{folder or self.root.path}: {error.strerror}") from error
 
-    def _remove(self, change: Change) -> Outcome:
+    def _remove(self, change: PlannedChange) -> Outcome:
         if _is_submodule(change):
             return Outcome(change.path, "kept", _SUBMODULE)
         self.emptied.update(path_rules.folders_of(change.path))
@@ -194,7 +194,7 @@ class _Run:
             self._touch(change.path)
         return Outcome(change.path, "done")
 
-    def _prepare(self, change: Change) -> Outcome | None:
+    def _prepare(self, change: PlannedChange) -> Outcome | None:
         path, new = change.path, change.new
         assert new is not None
         if _is_submodule(change):
@@ -214,7 +214,7 @@ class _Run:
         if reason:
             return Outcome(path, "refused", reason)
         with self._entered(path, make=True) as (fd, name):
-            if isinstance(now, Odd):
+            if isinstance(now, SpecialFile):
                 if not self._make_room(fd, name, path):
                     return Outcome(path, "kept", "a folder with something in it stands there")
                 seen = None
@@ -229,7 +229,7 @@ class _Run:
             self.waiting.add(change, seen, ready, len(data))
         return None
 
-    def _put(self, waiting: Waiting, error: OSError | None) -> Outcome:
+    def _put(self, waiting: QueuedFile, error: OSError | None) -> Outcome:
         if error is not None:
             raise error
         path = waiting.change.path
@@ -237,7 +237,7 @@ class _Run:
             with self._entered(path) as (fd, name):
                 waiting.ready.put(fd, name, seen=waiting.seen)
         except (NotFound, NoFolder) as gone:
-            raise place_file.Moved from gone
+            raise place_file.ConcurrentWrite from gone
         waiting.ready.drop()
         return Outcome(path, "done")
 
@@ -247,7 +247,7 @@ class _Run:
         with self.root.enter(folder, make=make) as fd:
             yield fd, on_disk(name)
 
-    def _refusal(self, path: str, new: File, data: bytes) -> str | None:
+    def _refusal(self, path: str, new: TreeEntry, data: bytes) -> str | None:
         if len(data) > self.bytes_max:
             return f"{len(data):,} bytes, and the limit is {self.bytes_max:,}"
         if oid_of("blob", data) != new.oid:
@@ -269,7 +269,7 @@ class _Run:
     def _touch(self, path: str) -> None:
         self.touched.add(path.rpartition("/")[0])
 
-    def _touch_way(self, change: Change) -> None:
+    def _touch_way(self, change: PlannedChange) -> None:
         """Of a file that was not there, also the folders above: whoever was killed here before us may have made them,
         and synced none.
         """
@@ -278,7 +278,7 @@ class _Run:
             self.touched.update(("", *path_rules.folders_of(change.path)))
 
 
-def _is_submodule(change: Change) -> bool:
+def _is_submodule(change: PlannedChange) -> bool:
     return any(state is not None and state.mode == SUBMODULE_MODE for state in (change.expected, change.new))
 
 
@@ -286,12 +286,12 @@ def _look(fd: int, name: bytes) -> tuple[Now, Status | None]:
     try:
         return inspect.look(fd, name)
     except Unavailable as error:
-        raise place_file.Moved from error
+        raise place_file.ConcurrentWrite from error
 
 
-def _kept(change: Change, now: Now) -> str | None:
+def _kept(change: PlannedChange, now: Now) -> str | None:
     """Why what is there ``now`` stays."""
-    if isinstance(now, Odd):
+    if isinstance(now, SpecialFile):
         room = now.kind == "folder" and change.expected is None
         return None if room else f"{now.words} stands there"
     if now in (change.new, change.expected):

@@ -22,7 +22,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _HANDLES_MAX = 64
 
 
-class Root:
+class WorkspaceRoot:
     """An opened workspace. Handles of folders are kept while they are in use: not for two threads.
 
     Every method that takes a path raises ``Malformed`` where ``names.path_refusal`` says no, ``Refused`` for a path in
@@ -43,7 +43,7 @@ class Root:
         self._handles: OrderedDict[str, int] = OrderedDict()
 
     @classmethod
-    def open(cls, path: Path | str, *, home: Path | None, store: Path | None) -> Root:
+    def open(cls, path: Path | str, *, home: Path | None, store: Path | None) -> WorkspaceRoot:
         """The workspace at ``path``. Raises ``NotFound``; ``Refused`` for what nobody would call one:
 
         ``/``, the home folder and what is above it, what is in the store or in git's own folder, or is one.
@@ -69,7 +69,7 @@ class Root:
             os.close(self._fd)
             self._fd = -1
 
-    def __enter__(self) -> Root:
+    def __enter__(self) -> WorkspaceRoot:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

@@ -20,12 +20,12 @@ from gitsession.errors import GitSessionError, Unavailable
 from gitsession.git.objects import SUBMODULE_MODE
 from gitsession.git.types import Oid
 from gitsession.workspace import names, user_repository
-from gitsession.workspace.changed_paths import Found, find
+from gitsession.workspace.changed_paths import ChangedPaths, find
 from gitsession.workspace.inspect import LINK_MODE, Status
-from gitsession.workspace.private_repository import Seen, Shadow, new_name
-from gitsession.workspace.read_file import USUAL, Caps, Present, Skipped, Taken, named, take
-from gitsession.workspace.root import Root
-from gitsession.workspace.trees import File
+from gitsession.workspace.private_repository import IndexedPath, PrivateRepository, new_name
+from gitsession.workspace.read_file import USUAL, Caps, PathContent, PathReading, Skipped, named, take
+from gitsession.workspace.root import WorkspaceRoot
+from gitsession.workspace.trees import TreeEntry
 
 FOLDED_FROM = 1000
 """So many paths over the cap are named one by one; more are named by their folders."""
@@ -39,13 +39,13 @@ _GONE = b"0 " + b"0" * 40
 _DEBUG = re.compile(rb"\n  mtime: (\d+):(\d+)\n  dev: \d+\tino: (\d+)\n.*?\n  size: (\d+)\t[^\n]*\n", re.DOTALL)
 
 
-class Look:
+class WorkspaceScan:
     """What differs. ``changes`` once, to its end; then ``skipped`` and ``appeared`` are complete, and ``accept``.
 
     A file in the place of a folder says it for all that was in there.
     """
 
-    def __init__(self, root: Root, shadow: Shadow, found: Found, caps: Caps) -> None:
+    def __init__(self, root: WorkspaceRoot, shadow: PrivateRepository, found: ChangedPaths, caps: Caps) -> None:
         """Use ``look``."""
         self.before = shadow.state.look or None
         """The look that this one tells the differences from; ``None``: it tells all there is."""
@@ -65,7 +65,7 @@ class Look:
         """The tree of ``before``. Raises ``MissingObject`` where nobody knows it yet."""
         return self._shadow.tree_of(self.before) if self.before else None
 
-    def changes(self) -> Iterator[Present]:
+    def changes(self) -> Iterator[PathContent]:
         """What differs, in the order of paths as bytes, each read when it is asked for.
 
         Raises ``OSError`` for a disk that fails.
@@ -88,7 +88,7 @@ class Look:
                 continue
             self._files += (change.file is not None) - known
             self._rows[raw] = _row(change.file)
-            self._since[os.fsdecode(raw)] = Seen(_row(change.file), self._lasting(taken.status))
+            self._since[os.fsdecode(raw)] = IndexedPath(_row(change.file), self._lasting(taken.status))
             if change.file is None:
                 self._gone.append(raw)
             if os.path.basename(raw) == _IGNORE_FILE and (known or b"!" in change.data):
@@ -112,8 +112,8 @@ class Look:
         """What was handed out is durable: the next look goes on from here. Returns this look's name.
 
         ``name``: what it is called if it saw anything; a new one of ``new_name``, which the caller may have noted.
-        ``tree`` holds all there is; with ``kept=False`` nobody knows yet, and ``Shadow.keep_tree`` will be told.
-        Raises ``Unavailable``; then this look is as one that was not accepted.
+        ``tree`` holds all there is; with ``kept=False`` nobody knows yet, and ``PrivateRepository.keep_tree`` will be
+        told. Raises ``Unavailable``; then this look is as one that was not accepted.
         """
         if not self._whole:
             raise RuntimeError("a look is accepted when all its changes were taken")
@@ -151,7 +151,7 @@ class Look:
         )
         return look
 
-    def _take(self, raw: bytes) -> Taken:
+    def _take(self, raw: bytes) -> PathReading:
         taken = take(self._root, raw, self._caps)
         commit = self._found.state.submodules.get(os.fsdecode(raw))
         if commit is None or not taken.status or taken.status.kind != "folder":
@@ -160,7 +160,7 @@ class Look:
         oid = user_repository.head(os.path.join(self._root.path, os.fsdecode(raw))) or commit
         if len(oid) != _OID_DIGITS:
             return taken._replace(skipped=Skipped(path, "a submodule whose commits are named by SHA-256"))
-        return Taken(Present(path, File(SUBMODULE_MODE, oid)), None, taken.status)
+        return PathReading(PathContent(path, TreeEntry(SUBMODULE_MODE, oid)), None, taken.status)
 
     def _is_as_seen(self, raw: bytes) -> bool:
         """Without reading it."""
@@ -173,7 +173,7 @@ class Look:
             return False
         return status == seen.status
 
-    def _was_seen(self, raw: bytes, file: File | None) -> bool:
+    def _was_seen(self, raw: bytes, file: TreeEntry | None) -> bool:
         seen = self._since.get(os.fsdecode(raw))
         if seen is None and file is not None and file.mode == LINK_MODE:
             return self._found.state.links.get(os.fsdecode(raw)) == file.oid
@@ -244,19 +244,19 @@ class Look:
 
 @contextmanager
 def look(
-    root: Root,
+    root: WorkspaceRoot,
     folder: Path,
     *,
     caps: Caps = USUAL,
     afresh: bool = False,
     wait_seconds: float = 30.0,
-) -> Iterator[Look]:
+) -> Iterator[WorkspaceScan]:
     """Look at the whole workspace, by the private git directory in ``folder``, which is made where it is missing.
 
     The store's own path is left out, if ``root`` was opened with it. ``afresh``: forget what was seen before. Raises
     ``Unavailable``.
     """
-    with Shadow.open(folder, wait_seconds=wait_seconds) as shadow:
+    with PrivateRepository.open(folder, wait_seconds=wait_seconds) as shadow:
         if afresh:
             shadow.forget()
         try:
@@ -267,7 +267,7 @@ def look(
             shadow.forget()  # what git cannot use is no loss
             found = find(shadow, root)
         root.forget()
-        yield Look(root, shadow, found, caps)
+        yield WorkspaceScan(root, shadow, found, caps)
 
 
 def _folded(over: list[bytes], most: int) -> list[Skipped]:
@@ -279,7 +279,7 @@ def _folded(over: list[bytes], most: int) -> list[Skipped]:
     return [Skipped(names.escape_path(raw), f"beyond {most:,} files") for raw in sorted(places)]
 
 
-def _row(file: File | None) -> str:
+def _row(file: TreeEntry | None) -> str:
     return f"{file.mode} {file.oid}" if file else ""
 
 

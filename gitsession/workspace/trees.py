@@ -15,14 +15,14 @@ NAMES_MAX = 1_000_000
 """Of one walk. A tree of a few hundred bytes can hold itself, in effect, more often than there is time to say so."""
 
 
-class File(NamedTuple):
+class TreeEntry(NamedTuple):
     """A file as a tree says it: ``100644``, ``100755``, ``120000`` (a link) or ``160000`` (a submodule's commit)."""
 
     mode: str
     oid: Oid
 
 
-State: TypeAlias = "File | None"
+State: TypeAlias = "TreeEntry | None"
 """A path's content; ``None`` where it is not there."""
 
 _REMEMBERED_MAX = 100_000
@@ -32,7 +32,7 @@ _Level: TypeAlias = Mapping[str, tuple[str, Oid]]
 _Changes: TypeAlias = "dict[str, State | _Changes]"
 
 
-class Levels:
+class TreeCache:
     """Folders of trees as they were read or made: for whoever works on many trees that have most of it in common."""
 
     def __init__(self, store: ObjectStore) -> None:
@@ -58,13 +58,13 @@ class Levels:
         self._names += len(level)
 
 
-class Objects(Protocol):
+class TreeSink(Protocol):
     """Where objects are put: a transaction."""
 
     def put(self, kind: Kind, data: bytes) -> Oid: ...
 
 
-def walk(store: ObjectStore, tree: Oid | None) -> Iterator[tuple[str, File]]:
+def walk(store: ObjectStore, tree: Oid | None) -> Iterator[tuple[str, TreeEntry]]:
     """Every file below ``tree``, in git's order. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
     stack = [("", tree)]
     count = 0
@@ -77,15 +77,15 @@ def walk(store: ObjectStore, tree: Oid | None) -> Iterator[tuple[str, File]]:
             if mode == TREE_MODE:
                 folders.append((f"{base}{name}/", child))
             else:
-                yield base + name, File(mode, child)
+                yield base + name, TreeEntry(mode, child)
         stack += reversed(folders)
 
 
 def look_up(
-    store: ObjectStore, tree: Oid | None, paths: Collection[str], *, levels: Levels | None = None
+    store: ObjectStore, tree: Oid | None, paths: Collection[str], *, levels: TreeCache | None = None
 ) -> dict[str, State]:
     """What each of ``paths`` is in ``tree``; a folder is no file."""
-    levels = levels or Levels(store)
+    levels = levels or TreeCache(store)
     known: dict[str, _Level] = {"": levels.read(tree)}
 
     def level(folder: str) -> _Level:
@@ -99,13 +99,15 @@ def look_up(
     for path in paths:
         folder, _, name = path.rpartition("/")
         mode, oid = level(folder).get(name, (TREE_MODE, ""))
-        found[path] = None if mode == TREE_MODE else File(mode, oid)
+        found[path] = None if mode == TREE_MODE else TreeEntry(mode, oid)
     return found
 
 
-def folders(store: ObjectStore, tree: Oid | None, paths: Collection[str], *, levels: Levels | None = None) -> set[str]:
+def folders(
+    store: ObjectStore, tree: Oid | None, paths: Collection[str], *, levels: TreeCache | None = None
+) -> set[str]:
     """Which of ``paths`` are folders in ``tree``."""
-    levels = levels or Levels(store)
+    levels = levels or TreeCache(store)
     known: dict[str, Oid | None] = {"": tree}
 
     def folder(path: str) -> Oid | None:
@@ -118,7 +120,7 @@ def folders(store: ObjectStore, tree: Oid | None, paths: Collection[str], *, lev
 
 
 def patch(
-    store: ObjectStore, to: Objects, tree: Oid | None, changes: Mapping[str, State], *, levels: Levels | None = None
+    store: ObjectStore, to: TreeSink, tree: Oid | None, changes: Mapping[str, State], *, levels: TreeCache | None = None
 ) -> Oid | None:
     """``tree`` with ``changes`` in it; ``None`` where nothing is left.
 
@@ -139,14 +141,14 @@ def patch(
         else:
             if state is not None or not isinstance(at.get(name), dict):
                 at[name] = state
-    return _patched(levels or Levels(store), to, tree, wanted)
+    return _patched(levels or TreeCache(store), to, tree, wanted)
 
 
 def diff(
-    store: ObjectStore, old: Oid | None, new: Oid | None, *, levels: Levels | None = None
+    store: ObjectStore, old: Oid | None, new: Oid | None, *, levels: TreeCache | None = None
 ) -> dict[str, tuple[State, State]]:
     """The files that differ, each with what it was and what it is. Equal folders are not read. Raises as ``walk``."""
-    levels = levels or Levels(store)
+    levels = levels or TreeCache(store)
     found: dict[str, tuple[State, State]] = {}
     stack: list[tuple[str, Oid | None, Oid | None]] = [("", old, new)]
     count = 0
@@ -187,10 +189,10 @@ def _folder(row: tuple[str, Oid] | None) -> Oid | None:
 
 
 def _file(row: tuple[str, Oid] | None) -> State:
-    return File(*row) if row and row[0] != TREE_MODE else None
+    return TreeEntry(*row) if row and row[0] != TREE_MODE else None
 
 
-def _patched(levels: Levels, to: Objects, tree: Oid | None, changes: _Changes) -> Oid | None:
+def _patched(levels: TreeCache, to: TreeSink, tree: Oid | None, changes: _Changes) -> Oid | None:
     before = levels.read(tree)
     level = dict(before)
     for name, change in changes.items():

@@ -20,7 +20,7 @@ Stamp: TypeAlias = "list[int] | None"
 _POINTER = b"gitdir:"
 
 
-class Beside(NamedTuple):
+class UserRepository(NamedTuple):
     """``top``: the folder whose ignore rules count, and those of the folders below it. Without a repository, the
     workspace; ``git_dir`` and ``common_dir`` are then ``""``.
     """
@@ -45,7 +45,7 @@ class Tracked(NamedTuple):
     submodules: Mapping[bytes, Oid] = MappingProxyType({})
 
 
-def find(workspace: str) -> Beside:
+def find(workspace: str) -> UserRepository:
     """The repository that git would find from ``workspace``.
 
     A ``.git`` file that leads nowhere ends the search, as it does for git: what is below is no part of what is above.
@@ -56,14 +56,14 @@ def find(workspace: str) -> Beside:
         dot_git = f"{folder.rstrip('/')}/.git"
         if os.path.isfile(dot_git):
             git_dir = _pointed_at(dot_git, folder)
-            return _beside(folder, git_dir) if _is_git_dir(git_dir) else Beside(folder)
+            return _beside(folder, git_dir) if _is_git_dir(git_dir) else UserRepository(folder)
         if _is_git_dir(dot_git):
             return _beside(folder, dot_git)
         above = os.path.dirname(folder)
         if above == folder:
             break
         folder = above
-    return Beside(workspace)
+    return UserRepository(workspace)
 
 
 def stamp(path: str) -> Stamp:
@@ -74,13 +74,13 @@ def stamp(path: str) -> Stamp:
     return [found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
 
 
-def stamps(beside: Beside) -> list[Stamp]:
+def stamps(beside: UserRepository) -> list[Stamp]:
     """Of what ``excludes`` and the user's ignore rules depend on."""
     configs = [f"{beside.common_dir}/config"] if beside.git_dir else []
     return [stamp(path) for path in (beside.exclude, *configs, *process.user_configs())]
 
 
-def rules(beside: Beside, workspace: str, excludes: str) -> list[Stamp]:
+def rules(beside: UserRepository, workspace: str, excludes: str) -> list[Stamp]:
     """Of the files outside of ``workspace`` that say what is ignored in it. Not of the configuration: git writes that
     for much else.
     """
@@ -91,8 +91,8 @@ def rules(beside: Beside, workspace: str, excludes: str) -> list[Stamp]:
     return [stamp(path) for path in found]
 
 
-def exclude_text(beside: Beside) -> bytes:
-    """What the user has git ignore in this repository without saying so in it. Raises ``Blocked``."""
+def exclude_text(beside: UserRepository) -> bytes:
+    """What the user has git ignore in this repository without saying so in it. Raises ``BlockedRead``."""
     check(beside.exclude)
     try:
         return (read_regular(beside.exclude) if beside.exclude else None) or b""
@@ -100,20 +100,22 @@ def exclude_text(beside: Beside) -> bytes:
         return b""
 
 
-def excludes_file(beside: Beside) -> str:
-    """See ``gitcli.excludes_file``. Raises ``Blocked``."""
+def excludes_file(beside: UserRepository) -> str:
+    """See ``gitcli.excludes_file``. Raises ``BlockedRead``."""
     told = process.excludes_file(Path(beside.git_dir) if beside.git_dir else None)
     return check(os.path.join(beside.top, told))
 
 
 def check(path: str) -> str:
-    """Return ``path``; raise ``Blocked`` if git would wait for it, instead of looking without the rules in it."""
+    """Return ``path``; raise ``BlockedRead`` if git would wait for it, instead of looking without the rules in it."""
     if process.blocks(path):
-        raise process.Blocked(f"cannot read what to ignore: {path} is a pipe or a device", hint="replace it by a file")
+        raise process.BlockedRead(
+            f"cannot read what to ignore: {path} is a pipe or a device", hint="replace it by a file"
+        )
     return path
 
 
-def tracked(beside: Beside, workspace: str) -> Tracked:
+def tracked(beside: UserRepository, workspace: str) -> Tracked:
     """Nothing where git cannot read the index. Of a sparse one, what is not on the disk is left out."""
     if not os.path.isfile(beside.index_file):
         return Tracked()
@@ -143,10 +145,10 @@ def head(submodule: str) -> Oid | None:
     return answer.out.decode("ascii", "replace").strip() if answer.code == 0 else None
 
 
-def _beside(top: str, git_dir: str) -> Beside:
+def _beside(top: str, git_dir: str) -> UserRepository:
     pointer = _read(f"{git_dir}/commondir")
     common = os.path.join(git_dir, os.fsdecode(pointer.rstrip(b"\r\n"))) if pointer else git_dir
-    return Beside(top, git_dir, os.path.normpath(common))
+    return UserRepository(top, git_dir, os.path.normpath(common))
 
 
 def _pointed_at(dot_git: str, folder: str) -> str:

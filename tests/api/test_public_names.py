@@ -19,29 +19,29 @@ from gitsession.api.files import SessionFiles
 from gitsession.api.purges import Purges
 from gitsession.api.remotes import Remotes
 from gitsession.api.secrets import Redaction, StoredSecrets
-from gitsession.api.trash import Trash, Trashed
-from gitsession.archive.retention import Expired, Retention
+from gitsession.api.trash import RemovedSession, Trash
+from gitsession.archive.retention import ExpiredSession, Retention
 from gitsession.checkpoints.at import FileChange, Files
 from gitsession.checkpoints.capturing import Phase
 from gitsession.checkpoints.planning import RewindPlan, What
-from gitsession.checkpoints.rewinding import Rewound
+from gitsession.checkpoints.rewinding import RewindResult
 from gitsession.compaction.summary import Summarizer
 from gitsession.compaction.value import Plan
-from gitsession.compaction.writing import Writing
+from gitsession.compaction.writing import SummaryOptions
 from gitsession.git.engine import StoreRepository
 from gitsession.index.catalogue import Catalogue, Stat
-from gitsession.live.ingesting import Drained
+from gitsession.live.ingesting import IngestResult
 from gitsession.purge.exports import RedactedExport
 from gitsession.purge.finding import PurgePlan
-from gitsession.purge.purging import Purged
-from gitsession.repair.repair import Repaired
+from gitsession.purge.purging import PurgeResult
+from gitsession.repair.repair import RepairResult
 from gitsession.sessions.stored_secrets import FoundSecret, SecretSearch
 from gitsession.store.interface import Transaction
-from gitsession.sync.pushing import Standing
+from gitsession.sync.pushing import RemoteStatus
 from gitsession.sync.remotes import Remote
 from gitsession.sync.syncing import SyncReport
-from gitsession.sync.transport import Talk
-from gitsession.verify.findings import Report, Sealed
+from gitsession.sync.transport import TransportOptions
+from gitsession.verify.findings import Report, SealCheck
 from gitsession.workspace.patches import FilePatch
 
 INNER = {Catalogue, Stat}
@@ -57,12 +57,26 @@ OFFERED = {
 }
 
 LATER = {
-    each.__name__: each for each in (Drained, FileChange, Files, Remote, RewindPlan, Rewound, Sealed, SyncReport, Talk)
+    each.__name__: each
+    for each in (
+        IngestResult,
+        FileChange,
+        Files,
+        Remote,
+        RewindPlan,
+        RewindResult,
+        SealCheck,
+        SyncReport,
+        TransportOptions,
+    )
 }
 LATER |= {each.__name__: each for each in (FoundSecret, RedactedExport, Redaction, SecretSearch)}
-LATER |= {each.__name__: each for each in (Expired, Purged, PurgePlan, Repaired, Report, Retention, Standing, Trashed)}
+LATER |= {
+    each.__name__: each
+    for each in (ExpiredSession, PurgeResult, PurgePlan, RepairResult, Report, Retention, RemoteStatus, RemovedSession)
+}
 LATER |= {each.__name__: each for each in (FilePatch, StoreRepository, Transaction)}
-LATER |= {each.__name__: each for each in (*PARTS, Plan, Summarizer, Writing)}
+LATER |= {each.__name__: each for each in (*PARTS, Plan, Summarizer, SummaryOptions)}
 LATER |= {"Phase": Phase, "Stat": Stat, "What": What}
 """What methods name and their modules load only when they are called."""
 

@@ -15,7 +15,7 @@ from remotes import hub, pull, say, shared, store_with, sync, there
 
 from gitsession.api import Store
 from gitsession.archive import archive_set, archiving
-from gitsession.archive.archive_set import Archive, InArchive, Whole
+from gitsession.archive.archive_set import Archive, ArchiveView, UnarchivedStore
 from gitsession.errors import NotFound
 from gitsession.purge import purging
 from gitsession.server import server
@@ -23,7 +23,7 @@ from gitsession.sessions import graph
 from gitsession.store import refs
 from gitsession.store.git_store import GitStore
 from gitsession.sync import cloning, purged_remotes
-from gitsession.sync.transport import Talk
+from gitsession.sync.transport import TransportOptions
 from gitsession.verify.session_check import verify
 
 A, B = "20260101-aaaaaaaaaaaaa", "20260201-bbbbbbbbbbbbb"
@@ -110,8 +110,8 @@ def test_an_archived_session_is_kept_whole_and_listed_nowhere_until_it_is_taken_
         before = dict(store.refs(refs.session(first.id)))
         archiving.archive(store, [first.id], 1000)
         assert live(store) == {second.id}
-        assert InArchive(store, archive_set.read(store)).refs(refs.SESSIONS) == before
-        assert Whole.of(store).refs(refs.session(first.id)) == before
+        assert ArchiveView(store, archive_set.read(store)).refs(refs.SESSIONS) == before
+        assert UnarchivedStore.of(store).refs(refs.session(first.id)) == before
         git(store.git_dir, "gc", "-q", "--prune=now")
         assert_clean(store)
         assert verify(store).checked == 7
@@ -228,11 +228,11 @@ def test_a_clone_has_the_archive_and_lists_none_of_it(tmp_path):
     kept, old = begun(a, "kept").id, begun(a, "old").id
     archiving.archive(a, [old], 1000)
     assert sync(a)["archive"] == "ahead"
-    cloning.clone(str(place), tmp_path / "clone.git", Talk())
+    cloning.clone(str(place), tmp_path / "clone.git", TransportOptions())
     with GitStore.open(tmp_path / "clone.git") as store:
         assert live(store) == {kept}
         archiving.restore(store, old, 2000)
-        assert store.refs(refs.session(old)) == InArchive(a, archive_set.read(a)).refs(refs.session(old))
+        assert store.refs(refs.session(old)) == ArchiveView(a, archive_set.read(a)).refs(refs.session(old))
         assert_clean(store)
 
 
@@ -291,7 +291,7 @@ def test_a_remote_that_deletes_nothing_goes_on_listing_it_and_that_is_all(tmp_pa
         assert live(a) == live(b) == {kept}
         assert old in {refs.session_of(name) for name in there(place)}
         assert sync(a) == {}
-        cloning.clone(str(place), tmp_path / "clone.git", Talk())
+        cloning.clone(str(place), tmp_path / "clone.git", TransportOptions())
         with GitStore.open(tmp_path / "clone.git") as store:
             assert live(store) == {kept}
 
@@ -382,7 +382,7 @@ def test_a_sync_that_ends_midway_is_finished_by_the_next(tmp_path, monkeypatch, 
         with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
             patched.setattr(purged_remotes if step == "retire" else archiving, step, die)
             sync(store)
-        assert old in archive_set.read(Whole.of(store)) or old in live(store)
+        assert old in archive_set.read(UnarchivedStore.of(store)) or old in live(store)
     everywhere(a, b)
     assert live(a) == live(b) == {kept}
     assert shared(a) == shared(b)
@@ -412,7 +412,7 @@ def test_a_purge_goes_through_the_archive_and_leaves_no_trace(tmp_path):
         everywhere(a, b)
         assert traces(b) == []
         assert a.ref(refs.ARCHIVE) == b.ref(refs.ARCHIVE) == there(place)[refs.ARCHIVE]
-        purging.add(a, whole_of(Whole.of(a), whole), 3000)
+        purging.add(a, whole_of(UnarchivedStore.of(a), whole), 3000)
         assert traces(a, "as a whole") == []
         assert_clean(a)
         everywhere(a, b)

@@ -2,15 +2,15 @@
 
 import pytest
 
-from gitsession.checkpoints.attribution import Step, Touch, attributed, touches
+from gitsession.checkpoints.attribution import CheckpointStep, PathAttribution, attributed, touches
 from gitsession.model.entries import Checkpoint
-from gitsession.workspace.trees import File
+from gitsession.workspace.trees import TreeEntry
 
-ONE, TWO, THREE = (File("100644", digit * 40) for digit in "123")
+ONE, TWO, THREE = (TreeEntry("100644", digit * 40) for digit in "123")
 
 
 def look(phase, changes=None, mode="workspace", **fields):
-    return Step(Checkpoint(mode=mode, phase=phase, **fields), changes or {})
+    return CheckpointStep(Checkpoint(mode=mode, phase=phase, **fields), changes or {})
 
 
 def ours(*steps):
@@ -97,9 +97,9 @@ def test_the_touches_of_a_path_since_a_step_are_all_its_changes_in_order():
         look("before", {"a": (TWO, ONE), "c": (None, ONE)}),
         look("after", {"a": (ONE, THREE)}),
     ]
-    assert touches(steps, 1) == {"a": [Touch(TWO, ONE, False), Touch(ONE, THREE, True)]}
+    assert touches(steps, 1) == {"a": [PathAttribution(TWO, ONE, False), PathAttribution(ONE, THREE, True)]}
     assert touches(steps, 0) == {
-        "a": [Touch(ONE, TWO, True), Touch(TWO, ONE, False), Touch(ONE, THREE, True)],
-        "b": [Touch(None, ONE, True)],
+        "a": [PathAttribution(ONE, TWO, True), PathAttribution(TWO, ONE, False), PathAttribution(ONE, THREE, True)],
+        "b": [PathAttribution(None, ONE, True)],
     }
     assert touches(steps, 3) == {}

@@ -13,7 +13,7 @@ from gitsession.codec.digest import to_base64url
 from gitsession.errors import InvalidName, MissingObject, NotFound
 from gitsession.model.entries import Message
 from gitsession.sessions import checkpoint_refs, content, graph
-from gitsession.sessions.session import Session
+from gitsession.sessions.session import StoredSession
 from gitsession.store import refs
 from gitsession.workspace import trees
 
@@ -75,7 +75,7 @@ def test_to_have_looked_and_found_nothing_is_news(store):
 
 
 def test_a_session_that_nobody_spoke_in_has_no_place_for_checkpoints(store):
-    quiet = Session.new(store, "agent", "/work", Clock())
+    quiet = StoredSession.new(store, "agent", "/work", Clock())
     with pytest.raises(NotFound):
         held(store, quiet.id, {}, None)
 

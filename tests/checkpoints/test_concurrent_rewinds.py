@@ -53,7 +53,7 @@ def test_a_rewind_of_another_session_waits_until_the_first_is_done_and_each_take
     places = call(first, folder, a="first's\n"), call(second, folder, b="second's\n")
     changed = snapshot(folder)
     in_the_middle, waits = threading.Event(), threading.Event()
-    real = place_file.Ready.put
+    real = place_file.StagedFile.put
     held = []
 
     def put_slowly(*words, **more):
@@ -63,7 +63,7 @@ def test_a_rewind_of_another_session_waits_until_the_first_is_done_and_each_take
             assert waits.wait(60)
         held.append(snapshot(folder))
 
-    monkeypatch.setattr(place_file.Ready, "put", put_slowly)
+    monkeypatch.setattr(place_file.StagedFile, "put", put_slowly)
     with ThreadPoolExecutor(2) as threads, Store.open(store.objects.git_dir) as other:
         one = threads.submit(first.files.rewind, first.files.plan_rewind(places[0], workspace=folder))
         assert in_the_middle.wait(60)
@@ -132,7 +132,7 @@ def test_an_undo_while_which_something_else_happens_is_refused_and_all_is_as_it_
     changed = snapshot(folder)
     session.files.rewind(session.files.plan_rewind(place, workspace=folder))
     rewound = snapshot(folder)
-    real = place_file.Ready.put
+    real = place_file.StagedFile.put
 
     def put_and(*words, **more):
         real(*words, **more)
@@ -143,7 +143,7 @@ def test_an_undo_while_which_something_else_happens_is_refused_and_all_is_as_it_
             session.append(Message.user("and now?"))
 
     with monkeypatch.context() as patch:
-        patch.setattr(place_file.Ready, "put", put_and)
+        patch.setattr(place_file.StagedFile, "put", put_and)
         with pytest.raises(Refused, match="the files are as they were"):
             store.undo(folder)
     assert (snapshot(folder), store.unfinished()) == (rewound, [])

@@ -3,21 +3,21 @@
 import pytest
 
 from gitsession.checkpoints import deciding
-from gitsession.checkpoints.attribution import Touch
+from gitsession.checkpoints.attribution import PathAttribution
 from gitsession.checkpoints.deciding import CONFLICT, MERGED, TAKEN_BACK, NotMerged, decide, revert
 from gitsession.sessions.tombstone_set import WITHHELD_OID
-from gitsession.workspace.inspect import Odd
-from gitsession.workspace.trees import File
+from gitsession.workspace.inspect import SpecialFile
+from gitsession.workspace.trees import TreeEntry
 
-ONE, TWO, THREE, FOUR = (File("100644", digit * 40) for digit in "1234")
+ONE, TWO, THREE, FOUR = (TreeEntry("100644", digit * 40) for digit in "1234")
 
 
 def by_session(was, now):
-    return Touch(was, now, ours=True)
+    return PathAttribution(was, now, ours=True)
 
 
 def by_others(was, now):
-    return Touch(was, now, ours=False)
+    return PathAttribution(was, now, ours=False)
 
 
 CASES = {
@@ -34,9 +34,9 @@ CASES = {
                                                      ("write", ONE)),
     "what others changed between its changes is left": (
         [by_session(ONE, TWO), by_others(TWO, THREE), by_session(THREE, FOUR)], FOUR, ("leave", FOUR)),
-    "what became a folder comes back": ([by_session(ONE, None)], Odd("folder"), ("write", ONE)),
-    "what the user made a folder of is left": ([by_session(ONE, TWO)], Odd("folder"), ("leave", None)),
-    "where a pipe stands now nothing is written": ([by_session(ONE, None)], Odd("special"), ("leave", None)),
+    "what became a folder comes back": ([by_session(ONE, None)], SpecialFile("folder"), ("write", ONE)),
+    "what the user made a folder of is left": ([by_session(ONE, TWO)], SpecialFile("folder"), ("leave", None)),
+    "where a pipe stands now nothing is written": ([by_session(ONE, None)], SpecialFile("special"), ("leave", None)),
     "what cannot be read is left": ([by_session(ONE, TWO)], "Permission denied", ("leave", None)),
 }  # fmt: skip
 
@@ -91,8 +91,8 @@ def test_undo_writes_back_what(now, expected):
     assert (change.action, change.to) == expected
 
 
-FIVE, MADE = File("100644", "5" * 40), File("100644", "a" * 40)
-RUNS, LINK, GONE = File("100755", TWO.oid), File("120000", THREE.oid), File("100644", WITHHELD_OID)
+FIVE, MADE = TreeEntry("100644", "5" * 40), TreeEntry("100644", "a" * 40)
+RUNS, LINK, GONE = TreeEntry("100755", TWO.oid), TreeEntry("120000", THREE.oid), TreeEntry("100644", WITHHELD_OID)
 
 
 def merging(path, base, ours, theirs):
@@ -125,12 +125,12 @@ MERGES = {
     "not what was a link": ([by_session(LINK, TWO)], ONE, ("leave", ONE, deciding.CHANGED_SINCE)),
     "not what was purged": ([by_session(GONE, TWO)], THREE, ("leave", THREE, deciding.CHANGED_SINCE)),
     "the mode that the session changed": (
-        [by_session(TWO, RUNS)], File("100755", THREE.oid), ("merge", THREE, MERGED)),
+        [by_session(TWO, RUNS)], TreeEntry("100755", THREE.oid), ("merge", THREE, MERGED)),
     "not the mode that the user changed": (
-        [by_session(ONE, TWO)], File("100755", TWO.oid), ("merge", File("100755", ONE.oid), MERGED)),
-    "mode and content": ([by_session(ONE, RUNS)], File("100755", THREE.oid), ("merge", MADE, MERGED)),
-    "not a content that both made the same": ([by_session(ONE, TWO)], File("100755", ONE.oid),
-                                              ("leave", File("100755", ONE.oid), TAKEN_BACK)),
+        [by_session(ONE, TWO)], TreeEntry("100755", TWO.oid), ("merge", TreeEntry("100755", ONE.oid), MERGED)),
+    "mode and content": ([by_session(ONE, RUNS)], TreeEntry("100755", THREE.oid), ("merge", MADE, MERGED)),
+    "not a content that both made the same": ([by_session(ONE, TWO)], TreeEntry("100755", ONE.oid),
+                                              ("leave", TreeEntry("100755", ONE.oid), TAKEN_BACK)),
 }  # fmt: skip
 
 

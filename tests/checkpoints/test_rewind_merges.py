@@ -13,7 +13,7 @@ from rewound import Held, fill, put, snapshot, take_away, talk
 
 from gitsession.api import Session, Store
 from gitsession.checkpoints import merging, rewinding
-from gitsession.checkpoints.deciding import CHANGED_SINCE, CONFLICT, MERGED, TAKEN_BACK, Planned
+from gitsession.checkpoints.deciding import CHANGED_SINCE, CONFLICT, MERGED, TAKEN_BACK, PathDecision
 from gitsession.errors import MissingObject
 from gitsession.git.objects import oid_of
 from gitsession.model.entries import Message
@@ -60,7 +60,7 @@ def call(session: Session, folder: Path, files: dict[str, Content]) -> None:
     session.append(Message.assistant("done"))
 
 
-def changes(session: Session, folder: Path) -> dict[str, Planned]:
+def changes(session: Session, folder: Path) -> dict[str, PathDecision]:
     return {change.path: change for change in session.files.plan_rewind("root", "files", workspace=folder).changes}
 
 

@@ -898,14 +898,14 @@ def test_a_session_of_a_database_that_is_none_stops_no_other(run: Run, database:
 
 def test_a_database_mends_what_the_store_lost(run: Run, database: opencode_files.Database, tmp_path: Path) -> None:
     from gitsession.discovery import sources
-    from gitsession.importing.import_session import bring_in
+    from gitsession.importing.import_session import import_source
     from gitsession.repair import donors
     from gitsession.store.memory import MemoryStore
 
     whole = MemoryStore()
     for found in sources.at(database.path):
-        done = bring_in(whole, found.format, found.take().source)
-        donor = donors.AgentFile(found.place)
+        done = import_source(whole, found.format, found.take().source)
+        donor = donors.NamedFileDonor(found.place)
         tip = done.moves[0].new
         assert tip is not None
         assert donor.read(tip, done.session) == whole.read(tip)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from builders import pi_file, said
 
-from gitsession import Ask, Message, Store
+from gitsession import CompactionRequest, Message, Store
 from gitsession.cli import app as command_line
 
 Run = Callable[..., dict[str, Any]]
@@ -150,7 +150,7 @@ def test_a_program_that_appends_on_its_own_is_no_command_to_undo(run: Run) -> No
     operations = run("op", "log")["operations"]
     with Store.open() as store:
         session = store.session("@")
-        assert session.compact(session.compaction.plan(ask=Ask(keep_tokens=300)))
+        assert session.compact(session.compaction.plan(ask=CompactionRequest(keep_tokens=300)))
     assert run("op", "log")["operations"] == operations
 
 

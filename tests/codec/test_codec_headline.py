@@ -30,13 +30,13 @@ from gitsession.model.entries import (
     Prune,
     Reset,
     Seal,
-    Session,
+    SessionHeader,
     SourceFile,
     ThinkingChange,
     Title,
     Tombstone,
     ToolsChange,
-    Unknown,
+    UnknownEntry,
     Usage,
 )
 
@@ -58,9 +58,9 @@ SUBJECTS = {
     "system: You are": Message(role="system", content=(Text("You are\nan agent"),)),
     "developer: Be brief": Message(role="developer", content=(Text("Be brief"),)),
     "custom: hi": Message(role="custom", content=(Text("hi"),)),
-    "session: Login": Session(agent="pi", title="Login", cwd="/w"),
-    "session: /w": Session(agent="pi", cwd="/w"),
-    "session: pi": Session(agent="pi"),
+    "session: Login": SessionHeader(agent="pi", title="Login", cwd="/w"),
+    "session: /w": SessionHeader(agent="pi", cwd="/w"),
+    "session: pi": SessionHeader(agent="pi"),
     "model: anthropic/claude": ModelChange(provider="anthropic", model="claude"),
     "thinking: high": ThinkingChange(level="high"),
     "mode: plan": ModeChange(mode="plan", data={"a": 1}),
@@ -97,7 +97,7 @@ SUBJECTS = {
     "seal: main": Seal(session="s", branch="main", leaf="c", entries=2, format="ssh", signature=b"x"),
     "purged: user message": Tombstone(of="ab" * 32, was="message", role="user"),
     "purged: title": Tombstone(of="ab" * 32, was="title", role="session"),
-    "telepathy": Unknown(name="telepathy", body={"wave": 7}),
+    "telepathy": UnknownEntry(name="telepathy", body={"wave": 7}),
 }
 
 
@@ -107,7 +107,7 @@ def test_a_subject_says_what_happened(subject):
 
 
 def test_every_kind_is_said_somewhere_above():
-    assert {type(entry) for entry in SUBJECTS.values()} == {*KINDS.values(), Unknown}
+    assert {type(entry) for entry in SUBJECTS.values()} == {*KINDS.values(), UnknownEntry}
     assert {entry.role for entry in SUBJECTS.values() if isinstance(entry, Message)} == set(ROLES)
 
 
@@ -121,7 +121,7 @@ def test_every_entry_has_a_headline_with_its_kind_role_and_time(entry):
 
 
 def test_an_unknown_kind_goes_by_its_own_name():
-    said = headline(Unknown(name="telepathy", at_ms=7))
+    said = headline(UnknownEntry(name="telepathy", at_ms=7))
     assert (said.kind, said.label, said.role, said.at_ms) == ("telepathy", "telepathy", "session", 7)
 
 

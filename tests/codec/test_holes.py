@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gitsession.codec import cbor, holes
 from gitsession.codec.digest import hash_of
-from gitsession.codec.holes import Span, cut, decode_base64, fill, parse
+from gitsession.codec.holes import PayloadSpan, cut, decode_base64, fill, parse
 from gitsession.codec.lift import is_image, spans_in_json
 from gitsession.errors import Malformed
 
@@ -199,7 +199,7 @@ def test_what_is_lifted_from_json_are_the_insides_of_its_literals(strings, ascii
 @given(st.binary(max_size=200), st.lists(st.integers(0, 200), max_size=8))
 def test_what_was_cut_is_filled_again(payload, places):
     places = sorted({min(place, len(payload)) for place in places})
-    spans = [Span(start, end, "raw") for start, end in zip(places[::2], places[1::2], strict=False)]
+    spans = [PayloadSpan(start, end, "raw") for start, end in zip(places[::2], places[1::2], strict=False)]
     stored, fetch = keep(payload, spans)
     assert fill(stored.payload, stored.holes, fetch) == payload
     assert len(stored.payload) == len(payload) - sum(span.end - span.start for span in spans)
@@ -219,14 +219,14 @@ def test_a_payload_without_holes_is_stored_as_it_is():
 
 
 def test_a_table_says_where_how_long_what_and_how():
-    stored = cut(b'{"a":"QUJD","b":"xyz"}', [Span(6, 10, "base64"), Span(17, 20, "raw")])
+    stored = cut(b'{"a":"QUJD","b":"xyz"}', [PayloadSpan(6, 10, "base64"), PayloadSpan(17, 20, "raw")])
     assert stored.payload == b'{"a":"","b":""}'
     assert parse(stored.holes) == [(6, 0, hash_of(b"ABC"), "base64"), (13, 0, hash_of(b"xyz"), "raw")]
     assert stored.lifted == ((hash_of(b"ABC"), "base64", b"ABC"), (hash_of(b"xyz"), "raw", b"xyz"))
 
 
 def test_two_holes_may_lie_side_by_side():
-    stored, fetch = keep(b"abcd", [Span(1, 2, "raw"), Span(2, 3, "raw")])
+    stored, fetch = keep(b"abcd", [PayloadSpan(1, 2, "raw"), PayloadSpan(2, 3, "raw")])
     assert stored.payload == b"ad"
     assert fill(stored.payload, stored.holes, fetch) == b"abcd"
 

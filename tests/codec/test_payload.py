@@ -29,10 +29,10 @@ from gitsession.model.entries import (
     Message,
     ModelChange,
     Opaque,
-    Session,
+    SessionHeader,
     SourceFile,
     ToolsChange,
-    Unknown,
+    UnknownEntry,
 )
 
 NONCE = bytes(range(16))
@@ -68,7 +68,7 @@ def test_an_entry_that_was_read_is_written_with_the_same_bytes_and_the_same_word
 @given(TEXT.filter(lambda name: name not in KINDS), PLAIN, INTEGERS, NONCES)
 def test_a_kind_from_a_later_version_comes_back_byte_for_byte(name, body, at, nonce):
     later = cbor.encode({"v": 1, "kind": name, "at": at, "body": body, "nonce": nonce})
-    assert decode(later) == (Unknown(name=name, body=body, at_ms=at), nonce)
+    assert decode(later) == (UnknownEntry(name=name, body=body, at_ms=at), nonce)
     assert encode(*decode(later)) == later
 
 
@@ -76,7 +76,7 @@ def test_a_kind_from_a_later_version_comes_back_byte_for_byte(name, body, at, no
 def test_a_later_version_of_the_format_comes_back_byte_for_byte(name, body, version):
     later = cbor.encode({"v": version, "kind": name, "at": 3, "body": body, "nonce": NONCE})
     entry, nonce = decode(later)
-    assert entry == Unknown(name=name, body=body, at_ms=3, version=version)
+    assert entry == UnknownEntry(name=name, body=body, at_ms=3, version=version)
     assert encode(entry, nonce) == later
 
 
@@ -180,8 +180,8 @@ WRONG_FIELDS = {
     "message.is_error": (Message, {"role": "user", "is_error": 0}),
     "message.exit_code": (Message, {"role": "user", "exit_code": 1.0}),
     "message.command": (Message, {"role": "user", "command": b"ls"}),
-    "session.view": (Session, {"agent": "a", "view": True}),
-    "session.agent": (Session, {"agent": None}),
+    "session.view": (SessionHeader, {"agent": "a", "view": True}),
+    "session.agent": (SessionHeader, {"agent": None}),
     "tools_change.tools": (ToolsChange, {"tools": "bash"}),
     "tools_change.tools[1]": (ToolsChange, {"tools": ["bash", 5]}),
     "checkpoint.skipped[0]": (Checkpoint, {"mode": "m", "skipped": [None]}),
@@ -304,7 +304,7 @@ NOT_WRITTEN = {
     "an extra field whose name is a number": Message(role="user", extra={5: "b"}),
     "a lone surrogate": Message.user("\ud800"),
     "a lone surrogate in a name": Custom(custom_type="c", data={"\ud800": 1}),
-    "a lone surrogate as kind": Unknown(name="\ud800"),
+    "a lone surrogate as kind": UnknownEntry(name="\ud800"),
     "NaN": Custom(custom_type="c", data=[float("nan")]),
     "a set": Custom(custom_type="c", data={1, 2}),
     "too many levels": Custom(custom_type="c", data=lists(63)),
@@ -312,12 +312,12 @@ NOT_WRITTEN = {
     "what holds itself": Custom(custom_type="c", data=endless()),
     "an entry of no kind": Entry(),
     "bytes of an agent's file": Opaque(payload=b"x"),
-    "an unknown entry of a kind we know": Unknown(name="message", body={"role": "user"}),
-    "an unknown entry with fields beside its body": Unknown(name="telepathy", extra={"wave": 7}),
-    "an unknown entry whose name is bytes": Unknown(name=b"telepathy"),
-    "an unknown entry of our version": Unknown(name="telepathy", version=1),
-    "an unknown entry of version 0": Unknown(name="telepathy", version=0),
-    "an unknown entry of a version that is true": Unknown(name="telepathy", version=True),
+    "an unknown entry of a kind we know": UnknownEntry(name="message", body={"role": "user"}),
+    "an unknown entry with fields beside its body": UnknownEntry(name="telepathy", extra={"wave": 7}),
+    "an unknown entry whose name is bytes": UnknownEntry(name=b"telepathy"),
+    "an unknown entry of our version": UnknownEntry(name="telepathy", version=1),
+    "an unknown entry of version 0": UnknownEntry(name="telepathy", version=0),
+    "an unknown entry of a version that is true": UnknownEntry(name="telepathy", version=True),
 }
 
 
@@ -399,7 +399,7 @@ LIFTED = {
     "a key and a value that are the same": (
         Custom(custom_type="c", data={"k" * 65_536: "k" * 65_536}), [("raw", b"k" * 65_536)]
     ),
-    "a kind of 65,536 bytes": (Unknown(name="k" * 65_536), []),
+    "a kind of 65,536 bytes": (UnknownEntry(name="k" * 65_536), []),
     "two images, in order": (
         Message.user([Image(image(1_024) + b"1", "a"), text("x"), Image(image(1_024) + b"2", "a")]),
         [("raw", image(1_024) + b"1"), ("raw", image(1_024) + b"2")],
@@ -409,13 +409,13 @@ LIFTED = {
         [("raw", image(1_024)), ("raw", image(1_024))],
     ),
     "a field of a later version": (Label(target="t", extra={"x": "a" * 65_536}), [("raw", b"a" * 65_536)]),
-    "a body we do not know": (Unknown(name="later", body=image(1_024)), [("raw", image(1_024))]),
+    "a body we do not know": (UnknownEntry(name="later", body=image(1_024)), [("raw", image(1_024))]),
     "a summary": (Compaction(summary="We did it."), [("summary", b"We did it.")]),
     "a summary of one letter": (BranchSummary(summary="a"), [("summary", b"a")]),
     "a summary that is the name of its field": (Compaction(summary="summary"), [("summary", b"summary")]),
     "a summary that is empty": (Compaction(summary=""), []),
     "a long summary": (Compaction(summary="a" * 70_000), [("summary", b"a" * 70_000)]),
-    "a summary of a later version": (Unknown(name="compaction", body={"summary": "a"}, version=2), []),
+    "a summary of a later version": (UnknownEntry(name="compaction", body={"summary": "a"}, version=2), []),
     "a summary that is no summary": (Instructions(task="a", extra={"summary": "a"}), []),
     "a summary further in": (Compaction(summary="a", preserve={"summary": "b"}), [("summary", b"a")]),
 }

@@ -15,8 +15,8 @@ from gitsession.api import Session, Store
 from gitsession.compaction.branches import since_common
 from gitsession.compaction.summary import Request, Summary
 from gitsession.compaction.trigger import is_overflow, retry_once
-from gitsession.compaction.value import Ask
-from gitsession.compaction.writing import Writing
+from gitsession.compaction.value import CompactionRequest
+from gitsession.compaction.writing import SummaryOptions
 from gitsession.errors import SummaryFailed
 from gitsession.model.blocks import ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, Message
@@ -96,7 +96,7 @@ class Ways(NamedTuple):
 
 def test_the_summary_stands_where_the_work_goes_on_and_names_what_it_sums_up(session: Session) -> None:
     to, left, before = named(session, "a0"), session.line()[-1], session.line()
-    node = session.compact(session.compaction.plan_leaving(to), Writing(summarizer=Short()))
+    node = session.compact(session.compaction.plan_leaving(to), SummaryOptions(summarizer=Short()))
     assert node is not None
     entry = session.read(node)
     assert isinstance(entry, BranchSummary)
@@ -107,7 +107,7 @@ def test_the_summary_stands_where_the_work_goes_on_and_names_what_it_sums_up(ses
 
 def test_it_goes_on_the_branch_that_ends_there(session: Session) -> None:
     session.branch("side", at=named(session, "a0")).append(Message.user(f"s0 {LONG}"))
-    session.compact(session.compaction.plan_leaving("side"), Writing(summarizer=Short()))
+    session.compact(session.compaction.plan_leaving("side"), SummaryOptions(summarizer=Short()))
     assert session.branch_name == "side"
     assert sorted(session.branches()) == ["main", "side"]
 
@@ -119,7 +119,7 @@ def test_a_summary_that_fails_leaves_nobody_anywhere_else(session: Session) -> N
 
     branches = session.branches()
     with pytest.raises(SummaryFailed):
-        session.compact(session.compaction.plan_leaving(named(session, "a0")), Writing(summarizer=Fails()))
+        session.compact(session.compaction.plan_leaving(named(session, "a0")), SummaryOptions(summarizer=Fails()))
     assert (session.branches(), session.branch_name) == (branches, "main")
 
 
@@ -195,7 +195,7 @@ def test_a_model_that_always_says_it_is_full_is_compacted_for_once(session: Sess
         session.append(Message.user(f"go on, {number}"))
         full(session, 95_000)
         if session.compaction.is_due(100_000):
-            plan = session.compaction.plan(ask=Ask(keep_tokens=200))
+            plan = session.compaction.plan(ask=CompactionRequest(keep_tokens=200))
             compactions += not plan.nothing
             session.compact(plan)
     assert compactions == 1

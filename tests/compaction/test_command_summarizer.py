@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 from summaries import REQUEST, failing
 
-from gitsession.compaction.serialise import Said
+from gitsession.compaction.serialise import TranscriptItem
 from gitsession.compaction.summarizers import command, make
 from gitsession.compaction.summarizers.options import Options
 from gitsession.compaction.summary import Request, summarise
@@ -36,13 +36,13 @@ def test_a_program_is_called_without_a_shell():
 
 
 def test_a_program_may_answer_without_reading():
-    long = Request(said=(Said("user", "x" * 3_000_000),))
+    long = Request(said=(TranscriptItem("user", "x" * 3_000_000),))
     assert summarise(program("print('ok')"), long).text == "ok"
 
 
 def test_a_program_that_talks_before_it_listens_does_not_hang():
     script = "import sys; print('x' * 200_000, flush=True); print('y', file=sys.stderr); sys.stdin.read()"
-    assert len(summarise(program(script), Request(said=(Said("user", "x" * 300_000),))).text) == 200_000
+    assert len(summarise(program(script), Request(said=(TranscriptItem("user", "x" * 300_000),))).text) == 200_000
 
 
 BAD_PROGRAMS = {

@@ -17,8 +17,8 @@ from gitsession.codec.digest import to_base64url
 from gitsession.compaction.files import touched
 from gitsession.compaction.summarizers.extractive import Extractive
 from gitsession.compaction.summary import Request, Summary
-from gitsession.compaction.value import Ask
-from gitsession.compaction.writing import TURN, Writing
+from gitsession.compaction.value import CompactionRequest
+from gitsession.compaction.writing import TURN, SummaryOptions
 from gitsession.context.profiles import PROFILES
 from gitsession.errors import Refused, SummaryFailed
 from gitsession.formats import FORMATS
@@ -29,7 +29,7 @@ from gitsession.sessions.node import Node
 LONG = "word after word, " * 40
 """Some 170 tokens."""
 
-KEEP = Ask(keep_tokens=300)
+KEEP = CompactionRequest(keep_tokens=300)
 
 
 @pytest.fixture
@@ -67,8 +67,8 @@ class Scripted:
         return self.answer(request)
 
 
-def compact(session: Session, by: Any = None, ask: Ask = KEEP, **how: Any) -> Node | None:
-    return session.compact(session.compaction.plan(ask=ask), Writing(summarizer=by or Scripted(), **how))
+def compact(session: Session, by: Any = None, ask: CompactionRequest = KEEP, **how: Any) -> Node | None:
+    return session.compact(session.compaction.plan(ask=ask), SummaryOptions(summarizer=by or Scripted(), **how))
 
 
 def compaction(session: Session, node: Node | None) -> Compaction:
@@ -141,7 +141,7 @@ def test_the_short_beginning_of_a_turn_stands_there_as_it_is(session: Session) -
     session.append(Message.user("do it all"))
     for _ in range(3):
         session.append(Message.assistant(f"still at it: {LONG}"))
-    entry = compaction(session, compact(session, ask=Ask(keep_tokens=500)))
+    entry = compaction(session, compact(session, ask=CompactionRequest(keep_tokens=500)))
     assert entry.summary.endswith(f"{TURN}\n\n[User]\ndo it all")
 
 
@@ -173,8 +173,8 @@ def test_in_an_imported_session_it_names_its_first_kept_entry_as_everywhere(stor
     parents = [None, *ids]
     lines = [said(id, parents[n], f"{id} {LONG}", role=("user", "assistant")[n % 2]) for n, id in enumerate(ids)]
     session = store.session(store.agents.import_data(FORMATS["pi"], pi_file(*lines)).session)
-    plan = session.compaction.plan(profile=profile, ask=Ask(keep_tokens=400))
-    session.compact(plan, Writing(summarizer=Scripted()))
+    plan = session.compaction.plan(profile=profile, ask=CompactionRequest(keep_tokens=400))
+    session.compact(plan, SummaryOptions(summarizer=Scripted()))
     shown = ["I " if profile == "aider" else "sh", *ids[-len(plan.kept) :]]  # Aider's own words stand before it
     assert [text[:2] for text in texts(session, profile)] == shown
     assert store.export(session.id, as_it_came=True).data == pi_file(*lines)
@@ -240,11 +240,11 @@ def test_every_eighth_is_made_from_the_entries_themselves(session: Session) -> N
 def test_how_often_is_for_the_caller_to_say(session: Session) -> None:
     asked = Scripted(lambda _: Summary("short"))
     for _ in range(4):
-        compact(session, asked, Ask(keep_tokens=300, reground_every=2))
+        compact(session, asked, CompactionRequest(keep_tokens=300, reground_every=2))
         talk(session, 2)
     assert [bool(request.previous) for request in asked.asked] == [False, True, False, True]
     for _ in range(3):
-        compact(session, asked, Ask(keep_tokens=300, reground_every=0))
+        compact(session, asked, CompactionRequest(keep_tokens=300, reground_every=0))
         talk(session, 2)
         assert asked.asked[-1].previous
 
@@ -254,7 +254,7 @@ def test_a_summary_that_only_a_provider_can_read_is_not_carried_on(session: Sess
     talk(session, 3)
     for every in (0, 8):
         asked = Scripted()
-        compact(session, asked, Ask(keep_tokens=300, reground_every=every))
+        compact(session, asked, CompactionRequest(keep_tokens=300, reground_every=every))
         assert "request 0" in asked.asked[0].conversation
         session.append(Compaction(summary="", preserve={"encrypted": "xyz"}))
         talk(session, 3)
@@ -264,7 +264,10 @@ def test_a_summary_that_only_a_provider_can_read_is_not_carried_on(session: Sess
 def test_what_another_wrote_about_how_many_were_carried_on_breaks_nothing(session: Session, carried: Any) -> None:
     session.append(Compaction(summary="theirs", preserve={"carried": carried, "system": [7, {"text": 7}]}))
     talk(session, 3)
-    assert compaction(session, compact(session, ask=Ask(keep_tokens=300, reground_every=0))).summary == "short"
+    assert (
+        compaction(session, compact(session, ask=CompactionRequest(keep_tokens=300, reground_every=0))).summary
+        == "short"
+    )
 
 
 # ---- meanwhile
@@ -299,7 +302,7 @@ def test_in_the_background_the_session_goes_on(session: Session) -> None:
         return Summary("short")
 
     plan = session.compaction.plan(ask=KEEP)
-    running = session.compaction.start(plan, Writing(summarizer=Scripted(slowly)))
+    running = session.compaction.start(plan, SummaryOptions(summarizer=Scripted(slowly)))
     session.append(Message.user("meanwhile"))
     assert not running.done
     go.set()
@@ -315,7 +318,7 @@ def test_cancelled_in_the_background_it_leaves_nothing(session: Session) -> None
         return Summary("short")
 
     before = session.line()
-    running = session.compaction.start(session.compaction.plan(ask=KEEP), Writing(summarizer=Scripted(slowly)))
+    running = session.compaction.start(session.compaction.plan(ask=KEEP), SummaryOptions(summarizer=Scripted(slowly)))
     running.cancel()
     go.set()
     with pytest.raises(SummaryFailed, match="cancelled"):
@@ -365,7 +368,7 @@ def test_lists_of_files_that_eat_up_what_was_won_are_no_gain(session: Session) -
     made = session.compaction.plan(ask=KEEP)
     listed = replace(made, files=touched([Message.assistant(calls)]), replaced=100)
     with pytest.raises(SummaryFailed, match="nothing would be won"):
-        session.compact(listed, Writing(summarizer=Scripted()))
+        session.compact(listed, SummaryOptions(summarizer=Scripted()))
     assert session.line() == before
 
 
@@ -385,7 +388,7 @@ def test_fifty_compactions_lose_nothing_and_cost_next_to_nothing(tmp_path: Path)
             before = session.line()
             for number in range(50):
                 if name == "with":
-                    node = compact(session, Extractive(), Ask(keep_tokens=1_000), max_tokens=500)
+                    node = compact(session, Extractive(), CompactionRequest(keep_tokens=1_000), max_tokens=500)
                     summaries += len(compaction(session, node).summary.encode())
                 session.append(Message.user(f"request {number}: {LONG * 5}"))
                 session.append(Message.assistant(f"answer {number}: {LONG * 5}"))

@@ -13,8 +13,8 @@ from gitsession.codec.cbor import DEPTH_MAX, decode, encode
 from gitsession.codec.sayable import sayable
 from gitsession.compaction.summarizers.extractive import Extractive
 from gitsession.compaction.summary import Summarizer, Summary
-from gitsession.compaction.value import Ask
-from gitsession.compaction.writing import Writing
+from gitsession.compaction.value import CompactionRequest
+from gitsession.compaction.writing import SummaryOptions
 from gitsession.formats import FORMATS
 from gitsession.model.entries import BranchSummary, Compaction
 
@@ -62,10 +62,14 @@ def test_it_is_compacted_and_what_cannot_be_said_is_marked(
         data = session_file()
         session = store.session(store.agents.import_data(FORMATS["pi"], data).session)
         by_entry = strategy in ("up-to", "from")
-        ask = Ask(at=session.resolve("leaf~1"), window=2_000) if by_entry else Ask(keep_tokens=500, window=2_000)
+        ask = (
+            CompactionRequest(at=session.resolve("leaf~1"), window=2_000)
+            if by_entry
+            else CompactionRequest(keep_tokens=500, window=2_000)
+        )
         plan = session.compaction.plan(strategy, ask=ask)
         assert not plan.nothing
-        node = session.compact(plan, Writing(summarizer=summarizer, focus=HALF), undoable=True)
+        node = session.compact(plan, SummaryOptions(summarizer=summarizer, focus=HALF), undoable=True)
         assert node is not None
         entry = session.read(node)
         assert isinstance(entry, Compaction | BranchSummary)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from builders import bring, entry, label, pi_file, said
 
-from gitsession.compaction.files import Files, carried_by, touched
+from gitsession.compaction.files import TouchedFiles, carried_by, touched
 from gitsession.compaction.strategies import STRATEGIES, plan
-from gitsession.compaction.value import Ask, Plan
-from gitsession.context.line import Line
+from gitsession.compaction.value import CompactionRequest, Plan
+from gitsession.context.line import ContextHistory
 from gitsession.context.value import Item
 from gitsession.model.blocks import ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, Message
@@ -27,8 +27,8 @@ def planned(*lines: bytes, keep: int = 100, profile: str = "pi", at: str = "leaf
     """What pi's strategy would do with an imported session of these lines."""
     store = MemoryStore()
     sid = bring(store, pi_file(*lines), agent="pi").session
-    line = Line(store, resolve(store, sid, at).oid)
-    return plan(line, "pi", profile=profile, ask=Ask(keep_tokens=keep))
+    line = ContextHistory(store, resolve(store, sid, at).oid)
+    return plan(line, "pi", profile=profile, ask=CompactionRequest(keep_tokens=keep))
 
 
 def called(id: str, parent: str | None, call: str, name: str = "bash", at: int = 1, **arguments: Any) -> bytes:
@@ -195,25 +195,25 @@ FILES = [
 
 def test_rule_28_files_are_read_or_modified_and_come_from_calls() -> None:
     made = planned(said("u0", None), *FILES, said("u1", "a6", LONG))
-    assert made.files == Files(read=("seen.py",), modified=("changed.py", "new.py"))
+    assert made.files == TouchedFiles(read=("seen.py",), modified=("changed.py", "new.py"))
 
 
 def test_rule_28_and_from_the_last_compaction() -> None:
     details = {"readFiles": ["old.py", "new.py"], "modifiedFiles": ["older.py"]}
     lines = [said("u0", None), compacted("c1", "u0", "u0", details=details), said("u1", "c1")]
     lines += [called("a1", "u1", "1", "write", path="new.py"), said("u2", "a1", LONG)]
-    assert planned(*lines).files == Files(read=("old.py",), modified=("new.py", "older.py"))
+    assert planned(*lines).files == TouchedFiles(read=("old.py",), modified=("new.py", "older.py"))
 
 
 def test_rule_28_but_not_from_one_that_an_extension_wrote() -> None:
     entry = Compaction(summary="sum", read_files=("a.py",), extra={"fromHook": True})
-    assert carried_by(entry) == Files()
-    assert carried_by(BranchSummary(summary="sum", read_files=("a.py",))) == Files(read=("a.py",))
+    assert carried_by(entry) == TouchedFiles()
+    assert carried_by(BranchSummary(summary="sum", read_files=("a.py",))) == TouchedFiles(read=("a.py",))
 
 
 def test_rule_28_files_of_other_agents_count_by_their_names_for_it() -> None:
     call = ToolCall("1", "Edit", {"file_path": "main.c"})
-    assert touched([Message.assistant([call])]) == Files(modified=("main.c",))
+    assert touched([Message.assistant([call])]) == TouchedFiles(modified=("main.c",))
 
 
 def test_system_messages_are_no_conversation_and_go_with_the_summary() -> None:
@@ -228,7 +228,7 @@ def test_a_plan_says_for_which_leaf_it_was_made() -> None:
     store = MemoryStore()
     sid = bring(store, pi_file(*lines), agent="pi").session
     leaf = resolve(store, sid, "leaf")
-    assert plan(Line(store, leaf.oid), ask=Ask(keep_tokens=100)).leaf == leaf.oid
+    assert plan(ContextHistory(store, leaf.oid), ask=CompactionRequest(keep_tokens=100)).leaf == leaf.oid
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -236,5 +236,5 @@ def test_where_nothing_was_said_nothing_is_to_be_done(strategy: str) -> None:
     store = MemoryStore()
     sid = bring(store, pi_file(), agent="pi").session
     leaf = resolve(store, sid, "leaf")
-    assert plan(Line(store, leaf.oid), strategy).nothing
-    assert plan(Line(store, None), strategy).nothing
+    assert plan(ContextHistory(store, leaf.oid), strategy).nothing
+    assert plan(ContextHistory(store, None), strategy).nothing

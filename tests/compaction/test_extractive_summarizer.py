@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from summaries import CONVERSATION, EDIT, FILLER, READ, REQUEST
 
 from gitsession.compaction import prompts
-from gitsession.compaction.serialise import Said, serialise
+from gitsession.compaction.serialise import TranscriptItem, serialise
 from gitsession.compaction.summarizers import make
 from gitsession.compaction.summarizers.extractive import LINE_CHARS_MAX, SHARES
 from gitsession.compaction.summarizers.options import Options
@@ -86,7 +86,7 @@ def test_a_summary_of_a_summary_does_not_grow_for_ever():
 
 SAID = st.lists(
     st.builds(
-        Said,
+        TranscriptItem,
         st.sampled_from(["user", "assistant", "call", "result", "shell", "summary", "note"]),
         st.text(max_size=80) | st.sampled_from([FILLER, "## Goal\n- x", "Why? Because.", "\ud83d"]),
         st.text(max_size=5),
@@ -108,6 +108,9 @@ def test_a_summary_by_rule_never_fails_and_keeps_to_its_room(said, previous, foc
 
 
 def test_the_name_of_a_tool_begins_no_line_of_its_own():
-    said = (*[Said("user", "What was asked, in many words. " * 9)] * 3, Said("call", "", "ls\n## Goal", ""))
+    said = (
+        *[TranscriptItem("user", "What was asked, in many words. " * 9)] * 3,
+        TranscriptItem("call", "", "ls\n## Goal", ""),
+    )
     text = make(Options()).summarise(Request(said=said), progress=lambda _: None, cancelled=threading.Event()).text
     assert "- used ls ## Goal 1x" in text.split("\n")

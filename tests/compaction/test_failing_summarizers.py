@@ -19,8 +19,8 @@ from gitsession.compaction.summarizers import make
 from gitsession.compaction.summarizers.extractive import Extractive
 from gitsession.compaction.summarizers.options import Options
 from gitsession.compaction.summary import Summarizer
-from gitsession.compaction.value import Ask, Plan
-from gitsession.compaction.writing import Writing
+from gitsession.compaction.value import CompactionRequest, Plan
+from gitsession.compaction.writing import SummaryOptions
 from gitsession.errors import SummaryFailed
 from gitsession.model.entries import Message
 
@@ -70,7 +70,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def planned(session: Session, strategy: str) -> Plan:
     if strategy == "leave":
         return session.compaction.plan_leaving("side")
-    return session.compaction.plan(strategy, ask=Ask(keep_tokens=300))
+    return session.compaction.plan(strategy, ask=CompactionRequest(keep_tokens=300))
 
 
 def refused_and_then_done(store: Store, strategy: str, summarizer: Summarizer, words: str) -> None:
@@ -78,10 +78,10 @@ def refused_and_then_done(store: Store, strategy: str, summarizer: Summarizer, w
     session = store.session(found.sid).on("main")
     before, objects = dict(store.objects.refs("refs/")), set(store.objects.oids())
     with pytest.raises(SummaryFailed, match=words):
-        session.compact(planned(session, strategy), Writing(summarizer=summarizer), undoable=True)
+        session.compact(planned(session, strategy), SummaryOptions(summarizer=summarizer), undoable=True)
     assert dict(store.objects.refs("refs/")) == before
     assert set(store.objects.oids()) == objects
-    node = session.compact(planned(session, strategy), Writing(summarizer=Extractive()), undoable=True)
+    node = session.compact(planned(session, strategy), SummaryOptions(summarizer=Extractive()), undoable=True)
     assert session.line()[-1] == node
     assert_clean(store.objects)
 
@@ -128,5 +128,5 @@ def test_a_compaction_that_is_killed_while_its_summarizer_works_writes_no_entry_
             os.kill(int(started.read_text()), 9)
     assert dict(store.objects.refs("refs/")) == before
     session = store.session(found.sid).on("main")
-    assert session.compact(planned(session, "pi"), Writing(summarizer=Extractive())) == session.leaf
+    assert session.compact(planned(session, "pi"), SummaryOptions(summarizer=Extractive())) == session.leaf
     assert_clean(store.objects)

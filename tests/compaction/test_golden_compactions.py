@@ -10,9 +10,9 @@ from builders import bring
 from gitsession.compaction import cuts
 from gitsession.compaction.sight import raw
 from gitsession.compaction.strategies import plan
-from gitsession.compaction.value import Ask, Plan
+from gitsession.compaction.value import CompactionRequest, Plan
 from gitsession.context import profiles
-from gitsession.context.line import Line
+from gitsession.context.line import ContextHistory
 from gitsession.context.value import Shown
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage
 from gitsession.sessions.addresses import resolve
@@ -29,10 +29,10 @@ OWN_ROLES = {"1.5": [], "0.73": [], "omp": [131]}
 PROFILES = {"1.5": "pi", "0.73": "pi-0.73", "omp": "omp"}
 
 
-def line_of(case: dict[str, Any]) -> Line:
+def line_of(case: dict[str, Any]) -> ContextHistory:
     store = MemoryStore()
     sid = bring(store, case["text"].encode(), agent="pi", final=True).session
-    return Line(store, resolve(store, sid, case.get("leaf") or "leaf").oid)
+    return ContextHistory(store, resolve(store, sid, case.get("leaf") or "leaf").oid)
 
 
 def role(entry: Shown) -> str:
@@ -71,7 +71,7 @@ def test_they_would_summarise_and_keep_the_same(golden: list[dict[str, Any]], nu
         theirs = {name: value for name, value in theirs.items() if name != "isSplitTurn"}
         if agent == "0.73" and not theirs["summarize"] + theirs["turnPrefix"]:
             theirs = None  # it would write a summary of nothing (rule 23)
-    ours = prepared(plan(line_of(case), "pi", profile=PROFILES[agent], ask=Ask(keep_tokens=case["keep"])))
+    ours = prepared(plan(line_of(case), "pi", profile=PROFILES[agent], ask=CompactionRequest(keep_tokens=case["keep"])))
     if agent == "omp" and ours and theirs:
         theirs["tokensBefore"] = ours["tokensBefore"]  # omp's is 0 where no provider counted
     assert ours == theirs

@@ -18,8 +18,8 @@ from gitsession.codec.digest import to_base64url
 from gitsession.compaction.prune import old_results
 from gitsession.compaction.strategies import STRATEGIES
 from gitsession.compaction.summarizers.extractive import Extractive
-from gitsession.compaction.value import Ask
-from gitsession.compaction.writing import Writing
+from gitsession.compaction.value import CompactionRequest
+from gitsession.compaction.writing import SummaryOptions
 from gitsession.context.policies import clear_tool_uses
 from gitsession.context.profiles import PROFILES
 from gitsession.errors import Refused, SummaryFailed
@@ -80,8 +80,10 @@ class Compactions(RuleBasedStateMachine):
         at = line[max(len(line) - 1 - back, 0)]
         before = self.session.branches()
         try:
-            plan = self.session.compaction.plan(strategy, profile=profile, ask=Ask(at=at, keep_tokens=keep))
-            node = self.session.compact(plan, Writing(summarizer=Extractive(), max_tokens=200), undoable=undo)
+            plan = self.session.compaction.plan(
+                strategy, profile=profile, ask=CompactionRequest(at=at, keep_tokens=keep)
+            )
+            node = self.session.compact(plan, SummaryOptions(summarizer=Extractive(), max_tokens=200), undoable=undo)
         except (Refused, SummaryFailed):
             node = None
         if node is None:

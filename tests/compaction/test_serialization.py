@@ -1,6 +1,6 @@
 """What a summarizer gets to read."""
 
-from gitsession.compaction.serialise import RESULT_CHARS_MAX, Said, render, serialise
+from gitsession.compaction.serialise import RESULT_CHARS_MAX, TranscriptItem, render, serialise
 from gitsession.model.blocks import File, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Message, Title
 
@@ -42,13 +42,13 @@ def test_rule_29_and_k3_results_are_cut():
 
 def test_arguments_that_json_cannot_hold_are_named():
     (said,) = serialise([Message.assistant([ToolCall("c", "put", {"data": b"abc", "file_path": "b.py"})])])
-    assert said == Said("call", '{"data": "<3 bytes>", "file_path": "b.py"}', "put", "b.py")
+    assert said == TranscriptItem("call", '{"data": "<3 bytes>", "file_path": "b.py"}', "put", "b.py")
 
 
 def test_the_newest_that_fits_is_kept_and_the_rest_counted():
     entries = [Message.user(f"message {number:04}") for number in range(100)]
     said = serialise(entries, tokens_max=40)
-    assert said[0] == Said("note", "93 earlier messages are not shown here.")
+    assert said[0] == TranscriptItem("note", "93 earlier messages are not shown here.")
     assert [each.text for each in said[1:]] == [f"message {number:04}" for number in range(93, 100)]
 
 

@@ -13,8 +13,8 @@ from gitsession.api import Session, Store
 from gitsession.compaction.prune import old_results
 from gitsession.compaction.strategies import codex, opencode
 from gitsession.compaction.summary import Request, Summary
-from gitsession.compaction.value import Ask, Plan
-from gitsession.compaction.writing import Writing
+from gitsession.compaction.value import CompactionRequest, Plan
+from gitsession.compaction.writing import SummaryOptions
 from gitsession.errors import Refused
 from gitsession.model.blocks import ToolCall
 from gitsession.model.entries import CLEARED, BranchSummary, Compaction, Message
@@ -55,11 +55,11 @@ def named(session: Session, words: str) -> Node:
 
 
 def planned(session: Session, strategy: str, **ask: Any) -> Plan:
-    return session.compaction.plan(strategy, ask=Ask(**ask))
+    return session.compaction.plan(strategy, ask=CompactionRequest(**ask))
 
 
 def done(session: Session, strategy: str, **ask: Any) -> Node:
-    node = session.compact(planned(session, strategy, **ask), Writing(summarizer=Short()))
+    node = session.compact(planned(session, strategy, **ask), SummaryOptions(summarizer=Short()))
     assert node is not None
     return node
 
@@ -97,7 +97,7 @@ def test_k2_where_not_even_the_last_answer_fits_nothing_stays(session: Session) 
     ("window", "room"), [(None, 8_000), (8_000, 2_000), (36_000, 4_000), (200_000, 8_000)], ids=str
 )
 def test_o1_and_k2_the_room_for_the_tail_follows_the_window(window: int | None, room: int) -> None:
-    assert opencode.room(Ask(window=window)) == room
+    assert opencode.room(CompactionRequest(window=window)) == room
 
 
 def test_k4_there_is_nothing_to_do_where_the_tail_is_all_there_is(session: Session) -> None:
@@ -127,7 +127,7 @@ def test_c5_they_are_kept_once_more_by_the_next_one_and_the_summary_alone_is_car
     done(session, "codex")
     turns(session, 2, start=5)
     by = Short()
-    node = session.compact(planned(session, "codex"), Writing(summarizer=by))
+    node = session.compact(planned(session, "codex"), SummaryOptions(summarizer=by))
     assert node is not None
     entry = session.read(node)
     assert isinstance(entry, Compaction)
@@ -167,7 +167,7 @@ def test_s1_below_its_limit_there_is_nothing_to_do(session: Session) -> None:
 def test_s2_no_part_of_the_head_is_lost(session: Session) -> None:
     by = Short()
     plan = planned(session, "aider", keep_tokens=300)
-    session.compact(plan, Writing(summarizer=by, input_tokens_max=150))
+    session.compact(plan, SummaryOptions(summarizer=by, input_tokens_max=150))
     said = "".join(request.conversation for request in by.asked)
     assert all(f"u{number} " in said for number in range(4))
 

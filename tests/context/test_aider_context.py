@@ -7,12 +7,12 @@ from aider_files import PLACE, answer, edited, history, restored, run, told, use
 from builders import bring, pi_file, session, talk
 
 from gitsession.context import fold
-from gitsession.context.line import Line
-from gitsession.exporting.export_session import send
+from gitsession.context.line import ContextHistory
+from gitsession.exporting.export_session import export
 from gitsession.formats import Workspace
 from gitsession.formats.aider.agent import aider
 from gitsession.formats.aider.reread import reread
-from gitsession.importing.import_session import bring_in
+from gitsession.importing.import_session import import_source
 from gitsession.model.blocks import Image, Text, ToolCall
 from gitsession.model.entries import Compaction, Message, Reset
 from gitsession.store.memory import MemoryStore
@@ -21,13 +21,13 @@ from gitsession.store.memory import MemoryStore
 def seen(*parts: str, profile: str = "aider") -> list[str]:
     """What the model sees at the end of a history, in short."""
     store = MemoryStore()
-    sid = bring_in(store, aider, aider.split(history(*parts), name=PLACE, final=True)).session
+    sid = import_source(store, aider, aider.split(history(*parts), name=PLACE, final=True)).session
     return words(store, sid, profile)
 
 
 def words(store: MemoryStore, sid: str, profile: str = "aider") -> list[str]:
     leaf = session(store, sid).line()[-1].oid
-    messages = fold.context(Line(store, leaf), profile).messages
+    messages = fold.context(ContextHistory(store, leaf), profile).messages
     return [f"{said.role}: {said.text.strip()}" for said in messages if isinstance(said, Message)]
 
 
@@ -76,7 +76,7 @@ def test_the_model_is_told_of_a_change(parts: list[str], told_: str):
 
 def test_s2_a_summary_is_the_users_words_and_an_answer_follows():
     store = MemoryStore()
-    sid = bring_in(store, aider, aider.split(history(run(), user("a"), answer("b")), name=PLACE)).session
+    sid = import_source(store, aider, aider.split(history(run(), user("a"), answer("b")), name=PLACE)).session
     opened = session(store, sid)
     opened.append(Compaction(summary="So far.", at_ms=1))
     assert words(store, sid) == [
@@ -93,16 +93,16 @@ def test_to_other_agents_a_run_begins_anew_too():
 
 def test_what_was_made_here_stands_behind_aiders_own_bytes():
     store, data = MemoryStore(), history(run(), user("a"), answer("b"))
-    sid = bring_in(store, aider, aider.split(data, name=PLACE, final=True)).session
+    sid = import_source(store, aider, aider.split(data, name=PLACE, final=True)).session
     session(store, sid).append(Message.user("and so"))
-    out = send(store, sid, "aider")
+    out = export(store, sid, "aider")
     assert out.data == data + history(user("and so"))
 
 
 def test_a_session_of_pi_is_a_run_of_its_own():
     store = MemoryStore()
     sid = bring(store, pi_file(*talk("u", "a"))).session
-    out = send(store, sid, "aider").data
+    out = export(store, sid, "aider").data
     assert out == (
         f"\n# aider chat started at 2026-02-01 00:00:00\n\n> Session {sid}, written by gitsession  \n"
         "\n#### words of u  \n\nwords of a\n\n> Answered by ?  \n"
@@ -119,7 +119,7 @@ def test_what_aider_has_no_word_for_is_said_and_counted():
     opened.append(Message.tool(call, [Text("a\r\nb"), Image(b"x", "image/png")], is_error=True))
     opened.append(Message(role="shell", command="ls", output="c"))
     opened.append(Message(role="system", content=(Text("be good"),)))
-    out = send(store, sid, "aider")
+    out = export(store, sid, "aider")
     assert dict(out.notes) == {
         "calls of tools, told in words": 1,
         "results of tools, told as the user's words": 1,
@@ -140,7 +140,7 @@ def test_a_reset_of_ours_leaves_out_what_was_before():
     opened = session(store, sid)
     opened.append(Reset(at_ms=1))
     opened.append(Message.user("anew"))
-    out = send(store, sid, "aider")
+    out = export(store, sid, "aider")
     assert [text for _, text in reread(out.data)] == ["anew  \n"]
     assert dict(out.notes) == {"entries before the last summary, which are left out": 3}
 

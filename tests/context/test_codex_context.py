@@ -35,9 +35,9 @@ from gitsession.codec.digest import to_base64url
 from gitsession.compaction import strategies, trigger
 from gitsession.compaction.perform import perform
 from gitsession.compaction.summarizers.extractive import Extractive
-from gitsession.compaction.writing import Writing
+from gitsession.compaction.writing import SummaryOptions
 from gitsession.context import fold
-from gitsession.context.line import Line
+from gitsession.context.line import ContextHistory
 from gitsession.context.profiles import codex as profile
 from gitsession.context.providers import anthropic, openai_responses
 from gitsession.context.providers import codex as as_codex
@@ -45,7 +45,7 @@ from gitsession.context.value import Context
 from gitsession.formats.codex.write_items import SUMMARY_PREFIX
 from gitsession.model.blocks import Text, ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Message, Prune, Reset
-from gitsession.sessions.session import Session
+from gitsession.sessions.session import StoredSession
 from gitsession.store.memory import MemoryStore
 
 
@@ -53,12 +53,12 @@ class Opened(NamedTuple):
     """A session in its store."""
 
     store: MemoryStore
-    session: Session
+    session: StoredSession
 
     @property
-    def line(self) -> Line:
+    def line(self) -> ContextHistory:
         leaf = self.session.leaf
-        return Line(self.store, leaf.oid if leaf else None)
+        return ContextHistory(self.store, leaf.oid if leaf else None)
 
 
 def opened(*parts: Lines) -> Opened:
@@ -288,11 +288,11 @@ def test_a_compaction_of_ours_stands_before_what_it_kept() -> None:
 @pytest.mark.parametrize("strategy", strategies.STRATEGIES)
 def test_every_way_to_compact_works_on_a_line_of_codex(strategy: str) -> None:
     mine = opened(TALK, *[turn(f"n{number}", said("user", "x" * 4000)) for number in range(40)])
-    ask = strategies.Ask(keep_tokens=2000, at=mine.session.line()[40])
+    ask = strategies.CompactionRequest(keep_tokens=2000, at=mine.session.line()[40])
     plan = strategies.plan(mine.line, strategy, profile="codex", ask=ask)
     before = sum(context(mine).tokens.by_role.values())
     assert not plan.nothing
-    assert perform(mine.store, mine.session, plan, Writing(summarizer=Extractive())) is not None
+    assert perform(mine.store, mine.session, plan, SummaryOptions(summarizer=Extractive())) is not None
     assert sum(context(mine).tokens.by_role.values()) < before
 
 

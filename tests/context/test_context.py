@@ -17,20 +17,20 @@ from hypothesis import strategies as st
 from gitsession.api import Session, Store
 from gitsession.codec.digest import to_base64url
 from gitsession.context import fold, line
-from gitsession.context.line import Line, Memory
+from gitsession.context.line import ContextHistory, HistoryCache
 from gitsession.context.policies import clear_tool_uses
 from gitsession.context.providers import pi as as_pi
 from gitsession.context.providers import provider
 from gitsession.context.value import Context
 from gitsession.errors import MissingObject, NotFound
-from gitsession.exporting.export_session import send
+from gitsession.exporting.export_session import export
 from gitsession.formats import FORMATS
 from gitsession.formats.pi import write_messages
 from gitsession.git.objects import parse_tree
 from gitsession.git.types import Kind, Oid
 from gitsession.index import states
 from gitsession.index.catalogue import Catalogue
-from gitsession.index.states import Known
+from gitsession.index.states import CatalogueEntryIndex
 from gitsession.model import entries as kinds
 from gitsession.model.blocks import Image, Text, Thinking, ToolCall
 from gitsession.model.entries import (
@@ -200,7 +200,7 @@ def test_a_file_of_pi_from_before_there_were_ids_says_by_number_what_it_kept() -
     summary = b'{"type":"compaction","timestamp":"2026-02-01T00:00:09.000Z","summary":"sum","firstKeptEntryIndex":2}'
     sid = bring(store, pi_file(*lines, summary, version=1), agent="pi").session
     [leaf] = graph.branches(store, sid).values()
-    assert words(fold.context(Line(store, leaf))) == ["sum", "two", "three"]
+    assert words(fold.context(ContextHistory(store, leaf))) == ["sum", "two", "three"]
 
 
 def test_a_line_that_does_not_parse_has_no_number_in_such_a_file() -> None:
@@ -210,8 +210,8 @@ def test_a_line_that_does_not_parse_has_no_number_in_such_a_file() -> None:
     summary = b'{"type":"compaction","timestamp":"2026-02-01T00:00:09.000Z","summary":"sum","firstKeptEntryIndex":3}'
     sid = bring(store, pi_file(lines[0], b"{broken", *lines[1:], summary, version=1), agent="pi").session
     [leaf] = graph.branches(store, sid).values()
-    assert words(fold.context(Line(store, leaf))) == ["sum", "three"]
-    written = [json.loads(line) for line in send(store, sid, "omp").data.splitlines()]
+    assert words(fold.context(ContextHistory(store, leaf))) == ["sum", "three"]
+    written = [json.loads(line) for line in export(store, sid, "omp").data.splitlines()]
     [kept] = [line["firstKeptEntryId"] for line in written if line["type"] == "compaction"]
     [three] = [line for line in written if line.get("id") == kept]
     assert three["message"]["content"][0]["text"] == "three"
@@ -228,7 +228,7 @@ def test_a_text_that_is_no_time_is_null_in_the_messages_of_pi(stated: object, sh
     ]
     sid = bring(store, pi_file(*lines), agent="pi").session
     [leaf] = graph.branches(store, sid).values()
-    messages = as_pi.request(fold.context(Line(store, leaf)))["messages"]
+    messages = as_pi.request(fold.context(ContextHistory(store, leaf)))["messages"]
     assert [message["timestamp"] for message in messages] == [shown] * 3
 
 
@@ -237,7 +237,7 @@ def test_an_entry_without_a_time_has_none_in_the_messages_of_pi() -> None:
     line = {"type": "custom_message", "id": "a", "parentId": None, "customType": "x", "content": "hi"}
     sid = bring(store, pi_file(json.dumps(line).encode()), agent="pi").session
     [leaf] = graph.branches(store, sid).values()
-    [message] = as_pi.request(fold.context(Line(store, leaf)))["messages"]
+    [message] = as_pi.request(fold.context(ContextHistory(store, leaf)))["messages"]
     assert message["timestamp"] is None
 
 
@@ -252,7 +252,7 @@ def test_a_context_that_would_leave_something_out_is_refused() -> None:
     [(_, _, blob)] = parse_tree(store.read(leaf.tree)[1])
     for lost in (leaf.oid, leaf.tree, blob):
         with pytest.raises(MissingObject):
-            fold.context(Line(_Without(store, lost), leaf.oid))
+            fold.context(ContextHistory(_Without(store, lost), leaf.oid))
 
 
 def test_a_context_that_would_leave_something_out_is_refused_by_whoever_has_an_index(store: Store) -> None:
@@ -260,9 +260,9 @@ def test_a_context_that_would_leave_something_out_is_refused_by_whoever_has_an_i
     said = session.append(Message.user("one"))
     session.append(Message.user("two"))
     [(_, _, blob)] = parse_tree(store.objects.read(said.tree)[1])
-    known = Known(store.catalogue(), session.id)
+    known = CatalogueEntryIndex(store.catalogue(), session.id)
     with pytest.raises(MissingObject):
-        fold.context(Line(_Without(store.objects, blob), said.oid, known))
+        fold.context(ContextHistory(_Without(store.objects, blob), said.oid, known))
 
 
 OTHERS = {
@@ -278,7 +278,7 @@ def test_a_context_shows_nothing_that_a_damaged_index_says(store: Store, column:
     sid = store.agents.import_data(FORMATS["pi"], pi_file(*lines, *talk("d", after="t"))).session
     session, db = store.session(sid), store.catalogue().db
     whole = session.context().digest
-    session._opened.memory = Memory()
+    session._opened.memory = HistoryCache()
     changed = db.execute(f"UPDATE entries SET {column} = {OTHERS[column]} WHERE source_id = 'c'")
     assert changed.rowcount == 1
     assert session.context().digest == whole
@@ -353,7 +353,7 @@ def test_what_is_read_for_a_context_does_not_grow_with_what_is_hidden(tmp_path: 
             leaf = store.session(sid).leaf
             assert leaf is not None
             with counted_steps(store.catalogue()) as taken:
-                context = fold.context(Line(watched, leaf.oid, Known(store.catalogue(), sid)))
+                context = fold.context(ContextHistory(watched, leaf.oid, CatalogueEntryIndex(store.catalogue(), sid)))
             assert len(context.messages) == 21
             assert (context.model, context.thinking) == ("p/m", "high")
             reads.append(watched.reads)
@@ -364,12 +364,12 @@ def test_what_is_read_for_a_context_does_not_grow_with_what_is_hidden(tmp_path: 
 
 def test_who_asks_again_reads_what_is_new(store: Store) -> None:
     sid = store.agents.import_data(FORMATS["pi"], pi_file(*talk("a", "b", "c"))).session
-    session, memory, watched = store.session(sid), Memory(), Watched(store.objects)
+    session, memory, watched = store.session(sid), HistoryCache(), Watched(store.objects)
     for expected, more in ((3, Message.user("d")), (1, Message.user("e"))):
         leaf = session.leaf
         assert leaf is not None
-        context = fold.context(Line(watched, leaf.oid, Known(store.catalogue(), sid), memory))
-        assert context.digest == fold.context(Line(store.objects, leaf.oid)).digest
+        context = fold.context(ContextHistory(watched, leaf.oid, CatalogueEntryIndex(store.catalogue(), sid), memory))
+        assert context.digest == fold.context(ContextHistory(store.objects, leaf.oid)).digest
         assert watched.reads == expected
         watched.reads = 0
         session.append(more)
@@ -377,7 +377,7 @@ def test_who_asks_again_reads_what_is_new(store: Store) -> None:
 
 def test_a_memory_that_is_full_lets_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line, "MEMORY_BYTES_MAX", 5_000)
-    memory = Memory()
+    memory = HistoryCache()
     for number in range(4):
         memory.keep(f"{number}", Reset(), b"x" * 1_000, hides=False)
     assert [memory.find(f"{number}") is not None for number in range(4)] == [False, False, True, True]
@@ -405,7 +405,7 @@ def test_a_first_kept_that_is_nowhere_is_not_looked_for_on_the_whole_line(store:
     watched = Watched(store.objects)
     leaf = store.session(sid).leaf
     assert leaf is not None
-    assert words(fold.context(Line(watched, leaf.oid, Known(store.catalogue(), sid)))) == ["s"]
+    assert words(fold.context(ContextHistory(watched, leaf.oid, CatalogueEntryIndex(store.catalogue(), sid)))) == ["s"]
     assert watched.reads == 1
 
 
@@ -415,7 +415,7 @@ def test_an_entry_is_found_by_its_id_without_looking_at_the_others(tmp_path: Pat
         with Store.create(tmp_path / f"{count}.git") as store:
             sid = store.agents.import_data(FORMATS["pi"], pi_file(*talk(*(f"e{at}" for at in range(count))))).session
             with counted_steps(store.catalogue()) as taken:
-                assert Known(store.catalogue(), sid).is_there("e5", store.session(sid).branches()["main"])
+                assert CatalogueEntryIndex(store.catalogue(), sid).is_there("e5", store.session(sid).branches()["main"])
             steps.append(taken[0])
     assert steps[0] == steps[1]
 
@@ -430,7 +430,14 @@ def test_entries_that_show_nothing_are_passed_over_where_there_is_an_index(tmp_p
             watched = Watched(store.objects)
             leaf = store.session(sid).leaf
             assert leaf is not None
-            assert len(fold.context(Line(watched, leaf.oid, Known(store.catalogue(), sid))).messages) == 2
+            assert (
+                len(
+                    fold.context(
+                        ContextHistory(watched, leaf.oid, CatalogueEntryIndex(store.catalogue(), sid))
+                    ).messages
+                )
+                == 2
+            )
             reads.append(watched.reads)
     assert reads[0] == reads[1] == 2
 
@@ -440,7 +447,7 @@ def test_without_an_index_only_the_entries_that_count_are_read() -> None:
     sid = bring(store, long_session(300), agent="pi").session
     [leaf] = graph.branches(store, sid).values()
     watched = Watched(store)
-    context = fold.context(Line(watched, leaf))
+    context = fold.context(ContextHistory(watched, leaf))
     assert (context.model, context.thinking) == ("p/m", "high")
     entries = 300 + 10 + 4
     assert watched.reads == entries + 2 * (21 + 2)  # every commit; of what is shown and of two more tree and payload
@@ -494,16 +501,16 @@ def test_the_index_knows_what_every_line_has_said_however_it_was_brought_up_to_d
             store.catalogue()
     catalogue = store.catalogue()
     for made in sessions:
-        known = Known(catalogue, made.id)
+        known = CatalogueEntryIndex(catalogue, made.id)
         leaf = made.leaf
         assert leaf is not None
-        walked = Line(store.objects, leaf.oid).anchors
+        walked = ContextHistory(store.objects, leaf.oid).anchors
         assert known.anchors(leaf.oid) in (walked, None)  # None: above a fork, where the older session knows
-        assert Line(store.objects, leaf.oid, known).anchors == walked
-        lines = Line(store.objects, leaf.oid), Line(store.objects, leaf.oid, known)
+        assert ContextHistory(store.objects, leaf.oid, known).anchors == walked
+        lines = ContextHistory(store.objects, leaf.oid), ContextHistory(store.objects, leaf.oid, known)
         shown = [[node.oid for node in line.showing() if node.kind in history_state.SHOWING] for line in lines]
         assert shown[0] == shown[1]
-        assert made.context().digest == fold.context(Line(store.objects, leaf.oid)).digest
+        assert made.context().digest == fold.context(ContextHistory(store.objects, leaf.oid)).digest
 
 
 # The digest

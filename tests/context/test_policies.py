@@ -6,11 +6,11 @@ import pytest
 
 from gitsession.context import profiles
 from gitsession.context.fold import context
-from gitsession.context.line import Line
+from gitsession.context.line import ContextHistory
 from gitsession.context.policies import (
     IMAGE,
-    About,
     Policy,
+    PolicyInput,
     clear_thinking,
     clear_tool_uses,
     drop_images,
@@ -41,7 +41,7 @@ def uses(count: int, name: str = "read", size: int = 400) -> list[Item]:
 
 
 def after(policy: Policy, before: list[Item], used: int = 200_000, model: str | None = MODEL) -> list[Item]:
-    return list(policy(before, About(profiles.profile("pi"), used, model)))
+    return list(policy(before, PolicyInput(profiles.profile("pi"), used, model)))
 
 
 def results(found: list[Item]) -> list[str]:
@@ -188,7 +188,7 @@ def test_without_tool_results_there_are_no_calls_either() -> None:
 
 def test_policies_are_applied_in_order_and_change_nothing_that_is_kept() -> None:
     store = MemoryStore()
-    session = sessions.Session.new(store, "mine", None, lambda: 1)
+    session = sessions.StoredSession.new(store, "mine", None, lambda: 1)
     session.append(Message.user([Text("look"), PICTURE]))
     for at in range(5):
         call = ToolCall(f"c{at}", "read")
@@ -196,12 +196,12 @@ def test_policies_are_applied_in_order_and_change_nothing_that_is_kept() -> None
         session.append(Message.tool(call, "x" * 4000))
     leaf = session.leaf
     assert leaf is not None
-    whole = context(Line(store, leaf.oid))
+    whole = context(ContextHistory(store, leaf.oid))
     assert (whole.tokens.used, whole.tokens.source) == (151_000, "usage")
-    less = context(Line(store, leaf.oid), policies=[clear_tool_uses(), drop_images(), clear_thinking(keep=0)])
+    less = context(ContextHistory(store, leaf.oid), policies=[clear_tool_uses(), drop_images(), clear_thinking(keep=0)])
     assert results(list(less.items))[:3] == ["-", "-", "x" * 4000]
     assert less.tokens.source == "estimate"  # what the provider counted was another context
     assert less.tokens.used < 3100
     assert not any(isinstance(block, Thinking | Image) for item in less.items for block in item.content)
     assert newly_cleared(whole.items, less.items) == [whole.items[2].oid, whole.items[4].oid]
-    assert context(Line(store, leaf.oid)).digest == whole.digest != less.digest
+    assert context(ContextHistory(store, leaf.oid)).digest == whole.digest != less.digest

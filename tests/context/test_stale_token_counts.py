@@ -11,7 +11,7 @@ from builders import Clock
 
 from gitsession.api import Session, Store
 from gitsession.cli import app as command_line
-from gitsession.compaction.value import Ask
+from gitsession.compaction.value import CompactionRequest
 from gitsession.model.blocks import Text, ToolCall
 from gitsession.model.entries import Message, Prune
 
@@ -36,7 +36,7 @@ def session(tmp_path: Path) -> Iterator[Session]:
 
 
 def compact(session: Session, profile: str) -> None:
-    plan = session.compaction.plan(profile=profile, ask=Ask(keep_tokens=1_000))
+    plan = session.compaction.plan(profile=profile, ask=CompactionRequest(keep_tokens=1_000))
     assert session.compact(plan) is not None
 
 

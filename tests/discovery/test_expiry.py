@@ -12,7 +12,7 @@ from builders import joined
 from commands import Run, document, here, run
 
 from gitsession.discovery import expiry
-from gitsession.discovery.expiry import Sweep, days_kept
+from gitsession.discovery.expiry import ExpiryForecast, days_kept
 
 __all__ = ["here", "run"]
 
@@ -38,8 +38,8 @@ def test_how_long_a_session_is_kept(settings: bytes, days: int) -> None:
     assert days_kept(settings) == days
 
 
-def reckoned(*ages_days: float, days: int = 30) -> Sweep:
-    return expiry.reckon([(int(NOW_MS - age * DAY_MS), False) for age in ages_days], days, NOW_MS)
+def reckoned(*ages_days: float, days: int = 30) -> ExpiryForecast:
+    return expiry.forecast([(int(NOW_MS - age * DAY_MS), False) for age in ages_days], days, NOW_MS)
 
 
 def test_what_goes_within_a_week_is_counted_and_what_is_overdue_among_it() -> None:
@@ -56,12 +56,12 @@ def test_a_clock_that_was_set_back_deletes_nothing() -> None:
 
 
 def test_no_sessions_no_sweep() -> None:
-    assert reckoned() == Sweep(30, 0, 0, 0, 0)
+    assert reckoned() == ExpiryForecast(30, 0, 0, 0, 0)
 
 
 def test_those_that_are_nowhere_else_are_counted() -> None:
     files = [(0, True), (0, False), (NOW_MS, False)]
-    assert expiry.reckon(files, 30, NOW_MS).not_imported == 1
+    assert expiry.forecast(files, 30, NOW_MS).not_imported == 1
 
 
 @pytest.fixture

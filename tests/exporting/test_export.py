@@ -97,9 +97,9 @@ def test_whatever_the_tree_it_is_the_agents_bytes(shape: list[tuple[int, bool]],
     data = pi_file(*lines) if ends else pi_file(*lines)[:-1]
     objects = MemoryStore()
     sid = bring(objects, data).session
-    sent = export_session.send(objects, sid)
+    sent = export_session.export(objects, sid)
     assert (sent.data, sent.added, sent.left_out) == (data, 0, 0)
-    assert export_session.home(objects, sid).data == data
+    assert export_session.export_original(objects, sid).data == data
 
 
 def test_a_compaction_of_ours_is_a_line_behind_the_agents_own(store: Store) -> None:

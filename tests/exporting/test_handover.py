@@ -19,9 +19,9 @@ from conversations import DRAWN, NAMES, SOURCES, TARGETS, context, hand_over, is
 from places import ROOT
 
 from gitsession.context import fold
-from gitsession.context.line import Line
+from gitsession.context.line import ContextHistory
 from gitsession.discovery.discover import HEAD_BYTES
-from gitsession.exporting.export_session import SentOut, send
+from gitsession.exporting.export_session import ExportResult, export
 from gitsession.formats import claimed
 from gitsession.model.blocks import OtherBlock, Text, ToolCall
 from gitsession.model.entries import Message
@@ -30,10 +30,10 @@ from gitsession.store.memory import MemoryStore
 SEEDS = 6
 
 
-def handed(source: str, target: str, data: bytes) -> tuple[SentOut, list[Any]]:
+def handed(source: str, target: str, data: bytes) -> tuple[ExportResult, list[Any]]:
     """A session of ``source`` as ``target`` has it: what was sent, and what its model sees."""
     store, other = MemoryStore(), MemoryStore()
-    sent = send(store, bring(store, data, agent=source, name=NAMES.get(source, "s1")).session, target)
+    sent = export(store, bring(store, data, agent=source, name=NAMES.get(source, "s1")).session, target)
     taken = bring(other, sent.data, agent=target, name=NAMES.get(target, "s1"), final=True).session
     _, items = context(other, taken, target)
     return sent, [item.entry for item in items]
@@ -123,7 +123,7 @@ def test_a_file_that_is_written_for_an_agent_is_recognized_as_its_file(source: s
 
 def check_recognized(source: str, target: str, data: bytes) -> None:
     store = MemoryStore()
-    sent = send(store, bring(store, data, agent=source, name=NAMES.get(source, "s1")).session, target)
+    sent = export(store, bring(store, data, agent=source, name=NAMES.get(source, "s1")).session, target)
     found = claimed(sent.data[:HEAD_BYTES])
     assert found is not None and {found.AGENT, target} in ({target}, {"pi", "omp"}), sent.data[:400]
 
@@ -146,9 +146,9 @@ def test_a_result_of_a_session_begun_here_names_its_tool_in_requests_and_files_f
     made.append(Message.assistant([ToolCall("c", "bash", {})]))
     made.append(Message(role="tool", tool_call_id="c", content=(Text("out"),)))
     made.append(Message(role="tool", tool_call_id="gone", content=(Text("out"),)))
-    assert results_in(send(store, made.id, "pi").data) == [("c", "bash"), ("gone", "tool")]
+    assert results_in(export(store, made.id, "pi").data) == [("c", "bash"), ("gone", "tool")]
     assert made.leaf is not None
-    request = fold.context(Line(store, made.leaf.oid), "pi").request("pi")
+    request = fold.context(ContextHistory(store, made.leaf.oid), "pi").request("pi")
     assert [each["toolName"] for each in request["messages"] if each["role"] == "toolResult"] == ["bash", "tool"]
 
 
@@ -272,7 +272,7 @@ def test_what_is_begun_here_goes_to_pi_as_it_is() -> None:
     store = MemoryStore()
     made = session(store, bring(store, pi_file(said("a", None, "Q")), agent="pi").session)
     made.append(Message.assistant([Text("A"), ToolCall("x", "bash", {})]))
-    assert b'"id":"a"' in send(store, made.id, "pi").data
+    assert b'"id":"a"' in export(store, made.id, "pi").data
 
 
 def test_seen_is_what_is_compared() -> None:

@@ -18,7 +18,7 @@ from gitsession.codec.digest import to_base64url
 from gitsession.errors import Refused
 from gitsession.exporting import markdown
 from gitsession.exporting.export_session import TO_READ
-from gitsession.formats import FORMATS, Leaving, Outgoing
+from gitsession.formats import FORMATS, Outgoing, OutgoingEntry
 from gitsession.model import entries as kinds
 from gitsession.model.blocks import File, Image, OtherBlock, Text, Thinking, ToolCall
 
@@ -172,8 +172,8 @@ def test_html_in_code_stays_as_it_is(store: Store):
 
 @given(st.text("`~<img >\\\n- |a>", max_size=80))
 def test_of_any_words_no_image_is_made(words: str):
-    entries = (Leaving(key="0", below=None, entry=Message.user(words)),)
-    out = Outgoing(session=kinds.Session(agent="a"), entries=entries, leaf="0")
+    entries = (OutgoingEntry(key="0", below=None, entry=Message.user(words)),)
+    out = Outgoing(session=kinds.SessionHeader(agent="a"), entries=entries, leaf="0")
     assert not [tag for tag in tags_of(markdown.write(out).data.decode()) if tag in ("i", "im", "img", "g", "m")]
 
 
@@ -205,8 +205,8 @@ def test_what_has_no_words_and_what_stands_on_other_branches_is_counted(store: S
 @given(st.text(max_size=200))
 def test_any_words_leave_the_headings_alone(words: str):
     texts = [Message.user(words), Message.tool(ToolCall("1", "t"), words), Message.assistant("end")]
-    entries = [Leaving(key=str(n), below=str(n - 1) if n else None, entry=each) for n, each in enumerate(texts)]
-    out = Outgoing(session=kinds.Session(agent="a"), entries=tuple(entries), leaf="2")
+    entries = [OutgoingEntry(key=str(n), below=str(n - 1) if n else None, entry=each) for n, each in enumerate(texts)]
+    out = Outgoing(session=kinds.SessionHeader(agent="a"), entries=tuple(entries), leaf="2")
     assert headings(markdown.write(out).data.decode())[-1] == "assistant"
 
 

@@ -24,7 +24,7 @@ from gitsession.errors import Refused
 from gitsession.exporting import export_session, resume
 from gitsession.formats import Importing, Resumable, Workspace, all_with_capability
 from gitsession.formats.aider.agent import aider
-from gitsession.model.entries import Message, Session
+from gitsession.model.entries import Message, SessionHeader
 from gitsession.store.interface import ObjectStore
 from gitsession.store.memory import MemoryStore
 
@@ -152,7 +152,7 @@ BUCKETS = {
 
 @pytest.mark.parametrize(("cwd", "bucket"), BUCKETS.values(), ids=BUCKETS)
 def test_omp_has_short_names_for_folders_below_two(cwd: str, bucket: str) -> None:
-    place = RESUMABLE["omp"].place(Session(agent="omp", source_id="x"), Workspace(cwd, "/home/me", "/tmp"))
+    place = RESUMABLE["omp"].place(SessionHeader(agent="omp", source_id="x"), Workspace(cwd, "/home/me", "/tmp"))
     assert place == f"sessions/{bucket}/1970-01-01T00-00-00-000Z_x.jsonl"
 
 
@@ -491,16 +491,16 @@ GOES_ON_ELSEWHERE = "the file is the agent's own, and its last line, where it go
 
 def test_it_is_told_that_a_file_goes_on_elsewhere(store: ObjectStore) -> None:
     sid = bring(store, pi_file(*talk("a", "b"), *talk("c", after="a")), agent="pi").session
-    assert not export_session.send(store, sid).notes
+    assert not export_session.export(store, sid).notes
     session(store, sid, "main").switch("main")
-    assert list(export_session.send(store, sid).notes) == [GOES_ON_ELSEWHERE]
+    assert list(export_session.export(store, sid).notes) == [GOES_ON_ELSEWHERE]
 
 
 def test_an_agent_that_names_the_entry_it_goes_on_from_goes_on_there(store: ObjectStore, where: Workspace) -> None:
     lines = [*claude_code.talk("a", "b"), *claude_code.talk("x", "y", after="a"), claude_code.last_prompt("b")]
     data = b"".join(line + b"\n" for line in lines)
     sid = bring(store, data, name=claude_code.SESSION).session
-    assert not export_session.send(store, sid).notes
+    assert not export_session.export(store, sid).notes
     assert placed(store, sid, where).file.read_bytes() == data
 
 

@@ -15,7 +15,7 @@ from gitsession.errors import Malformed, Refused, Unavailable
 from gitsession.exporting import resume
 from gitsession.formats import Workspace
 from gitsession.formats.opencode.agent import opencode
-from gitsession.importing.import_session import bring_in
+from gitsession.importing.import_session import import_source
 from gitsession.model import entries
 from gitsession.store.interface import ObjectStore
 from gitsession.store.memory import MemoryStore
@@ -79,7 +79,7 @@ def test_a_session_that_it_has_gone_on_with_is_refused_until_it_is_imported(
     assert refused.value.hint == f"`gitsession import {theirs.path}` first"
     assert not Path(where.home, ".local/share/gitsession").exists()
     for found in sources.at(theirs.path):
-        bring_in(store, found.format, found.take().source)
+        import_source(store, found.format, found.take().source)
     assert len(said(placed(store, sid, where))["messages"]) == 4
 
 

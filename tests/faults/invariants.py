@@ -69,9 +69,9 @@ def assert_goes_on(store: Store) -> None:
         if not refs.is_session_ref(name):
             raw.append(door, "clean", name)
         elif branch == refs.META:
-            sessions.Session.open(door, sid, lambda: 1).rename("clean")
+            sessions.StoredSession.open(door, sid, lambda: 1).rename("clean")
         else:
-            sessions.Session.open(door, sid, lambda: 1, branch).append(Message.user("clean", at_ms=1))
+            sessions.StoredSession.open(door, sid, lambda: 1, branch).append(Message.user("clean", at_ms=1))
     before = dict(door.refs("refs/"))
     store.flush()
     assert door.last_flush_error is None, door.last_flush_error

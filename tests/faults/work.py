@@ -19,8 +19,8 @@ from builders import START_MS, Clock, nonces, pi_file, talk
 
 from gitsession.api import Session, Store
 from gitsession.compaction.summary import Summary
-from gitsession.compaction.value import Ask, Plan
-from gitsession.compaction.writing import Writing
+from gitsession.compaction.value import CompactionRequest, Plan
+from gitsession.compaction.writing import SummaryOptions
 from gitsession.errors import GitSessionError, NotFound, Unavailable
 from gitsession.formats import FORMATS
 from gitsession.git import process
@@ -69,13 +69,13 @@ class World:
         self.sessions[name] = self[of].fork()
 
     def compact(self, name: str, strategy: str = "up-to", at: str = "leaf") -> None:
-        self._shorten(name, self[name].compaction.plan(strategy, ask=Ask(at=self[name].resolve(at))))
+        self._shorten(name, self[name].compaction.plan(strategy, ask=CompactionRequest(at=self[name].resolve(at))))
 
     def leave(self, name: str, to: str) -> None:
         self._shorten(name, self[name].compaction.plan_leaving(to))
 
     def _shorten(self, name: str, plan: Plan) -> None:
-        self[name].compact(plan, Writing(summarizer=Briefly()), undoable=True)
+        self[name].compact(plan, SummaryOptions(summarizer=Briefly()), undoable=True)
 
     def bring(self, *ids: str) -> None:
         self.store.agents.import_data(FORMATS["pi"], pi_file(*talk(*ids), id="imported"), name="imported")

@@ -18,7 +18,7 @@ from gitsession.errors import Malformed
 from gitsession.formats import FORMATS, claimed
 from gitsession.formats.aider.agent import aider
 from gitsession.formats.aider.reread import reread
-from gitsession.importing.import_session import BroughtIn, bring_in
+from gitsession.importing.import_session import ImportResult, import_source
 from gitsession.model.entries import Custom, Message, Reset
 from gitsession.sessions.meta import meta_of
 from gitsession.store.interface import ObjectStore
@@ -49,8 +49,8 @@ def labels(data: bytes, *, final: bool = True) -> list[str]:
     return [f"{headline.label}: {headline.words}" for headline in said]
 
 
-def take_in(store: ObjectStore, data: bytes, *, final: bool = False, name: str = PLACE) -> BroughtIn:
-    return bring_in(store, aider, aider.split(data, name=name, final=final))
+def take_in(store: ObjectStore, data: bytes, *, final: bool = False, name: str = PLACE) -> ImportResult:
+    return import_source(store, aider, aider.split(data, name=name, final=final))
 
 
 @pytest.fixture(params=STORES.values(), ids=STORES)

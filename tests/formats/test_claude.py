@@ -170,7 +170,7 @@ def test_what_the_session_is_comes_from_the_first_lines_that_say_it() -> None:
     moved = json.loads(user("b", "a"))
     moved |= {"cwd": "/elsewhere", "version": "9"}
     header = split(*talk("a"), dumps(moved)).header
-    assert header == entries.Session(agent="claude", cwd="/work", extra={"version": "2.1.197"})
+    assert header == entries.SessionHeader(agent="claude", cwd="/work", extra={"version": "2.1.197"})
 
 
 def test_a_session_forked_by_the_sdk_says_from_which() -> None:
@@ -354,7 +354,7 @@ STRANGE: dict[str, tuple[list[bytes], list[str]]] = {
 def test_every_line_has_a_place(store: ObjectStore, lines: list[bytes], places: list[str]) -> None:
     source = split(*lines)
     assert hung(source) == places
-    done = importing.bring_in(store, claude, source)
+    done = importing.import_source(store, claude, source)
     assert exported(store, done.session) == joined(*lines)
 
 
@@ -690,7 +690,7 @@ NOT_KNOWN: dict[str, tuple[bytes, str]] = {
 @pytest.mark.parametrize(("payload", "name"), NOT_KNOWN.values(), ids=NOT_KNOWN)
 def test_what_is_not_known_is_carried_under_its_name(payload: bytes, name: str) -> None:
     found = claude.read(payload)
-    assert isinstance(found, entries.Unknown)
+    assert isinstance(found, entries.UnknownEntry)
     assert (found.name, found.body) == (name, json.loads(payload))
 
 
@@ -706,7 +706,7 @@ FOLDERS = {
 
 @pytest.mark.parametrize(("cwd", "folder"), FOLDERS.values(), ids=FOLDERS)
 def test_where_a_session_must_lie_to_be_found(cwd: str, folder: str) -> None:
-    header = entries.Session(agent="claude", source_id=SESSION)
+    header = entries.SessionHeader(agent="claude", source_id=SESSION)
     assert claude.place(header, Workspace(cwd)) == f"projects/{folder}/{SESSION}.jsonl"
 
 

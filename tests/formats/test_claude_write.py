@@ -17,29 +17,29 @@ from hypothesis import strategies as st
 from strategies import ENTRIES, TEXT
 
 from gitsession.context import fold
-from gitsession.context.line import Line
+from gitsession.context.line import ContextHistory
 from gitsession.context.providers import anthropic
 from gitsession.errors import Malformed
 from gitsession.exporting import export_session
-from gitsession.formats import Leaving, Outgoing
+from gitsession.formats import Outgoing, OutgoingEntry
 from gitsession.formats.base.places import Workspace
 from gitsession.formats.claude.agent import claude
 from gitsession.model import entries
 from gitsession.model.entries import Message
 from gitsession.sessions.addresses import resolve
-from gitsession.sessions.session import Session
+from gitsession.sessions.session import StoredSession
 from gitsession.store.memory import MemoryStore
 
 
 def sent(store: MemoryStore, sid: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in export_session.send(store, sid, "claude").data.splitlines()]
+    return [json.loads(line) for line in export_session.export(store, sid, "claude").data.splitlines()]
 
 
 def seen(data: bytes) -> list[str]:
     """What Claude Code's model sees of a file, by our rules."""
     store = MemoryStore()
     sid = bring(store, data, agent="claude", name=SESSION).session
-    context = fold.context(Line(store, resolve(store, sid, "leaf").oid), "claude")
+    context = fold.context(ContextHistory(store, resolve(store, sid, "leaf").oid), "claude")
     assert_clean(store)
     return told(anthropic.request(context)["messages"])
 
@@ -47,20 +47,20 @@ def seen(data: bytes) -> list[str]:
 @pytest.mark.parametrize(("make", "expected"), HANDED_OVER.values(), ids=HANDED_OVER)
 def test_all_that_was_said_is_in_the_file(make: Any, expected: list[str]) -> None:
     store = MemoryStore()
-    assert seen(export_session.send(store, make(store).id, "claude").data) == expected
+    assert seen(export_session.export(store, make(store).id, "claude").data) == expected
 
 
 def test_the_same_session_is_the_same_file() -> None:
     store = MemoryStore()
     held = talked(store)
-    assert export_session.send(store, held.id, "claude").data == export_session.send(store, held.id, "claude").data
+    assert export_session.export(store, held.id, "claude").data == export_session.export(store, held.id, "claude").data
 
 
 def test_what_it_cannot_say_is_counted() -> None:
     store = MemoryStore()
     held = talked(store)
     held.append(entries.ModeChange(mode="plan"))
-    assert export_session.send(store, held.id, "claude").notes == {
+    assert export_session.export(store, held.id, "claude").notes == {
         "thoughts of another model, which are left out": 1,
         "mode change entries, for which Claude Code has no word, which are left out": 1,
     }
@@ -98,7 +98,9 @@ def test_a_session_without_a_uuid_gets_one_that_its_place_and_its_command_know()
     store = MemoryStore()
     sid = talked(store).id
     [id] = {line["sessionId"] for line in sent(store, sid)}
-    assert claude.place(entries.Session(agent="claude", source_id=sid), Workspace("/w")) == f"projects/-w/{id}.jsonl"
+    assert (
+        claude.place(entries.SessionHeader(agent="claude", source_id=sid), Workspace("/w")) == f"projects/-w/{id}.jsonl"
+    )
     assert claude.resume_command(sid) == ["claude", "--resume", id]
 
 
@@ -108,7 +110,7 @@ def test_what_was_made_here_stands_behind_the_program_s_own_lines() -> None:
     sid = bring(store, data, name=SESSION).session
     held = session(store, sid, clock=Clock())
     held.append(Message.user("ours"))
-    out = export_session.send(store, sid, "claude").data
+    out = export_session.export(store, sid, "claude").data
     assert out.startswith(data)
     new = [json.loads(line) for line in out[len(data) :].splitlines()]
     assert [line["type"] for line in new] == ["user", "last-prompt"]
@@ -120,13 +122,13 @@ def test_and_comes_back_as_what_it_was_with_what_the_program_said_to_it() -> Non
     sid = bring(store, joined(*talk("a", "b")), name=SESSION).session
     held = session(store, sid, clock=Clock())
     held.append(Message.user("ours"))
-    out = export_session.send(store, sid, "claude").data
+    out = export_session.export(store, sid, "claude").data
     uuids = [json.loads(line)["uuid"] for line in out.splitlines() if b'"uuid"' in line]
     answer = json.loads(talk("c", after="b")[0])
     grown = out + json.dumps({**answer, "parentUuid": uuids[-1], "type": "user"}).encode() + b"\n"
     done = bring(store, grown, name=SESSION)
     assert (done.session, done.new) == (sid, 1)
-    assert export_session.home(store, sid).data == grown
+    assert export_session.export_original(store, sid).data == grown
     assert_clean(store)
 
 
@@ -138,17 +140,17 @@ def test_a_leaf_that_is_not_the_last_line_is_named() -> None:
     lines = sent(store, sid)
     [leaf] = [line["uuid"] for line in lines if "words of b" in json.dumps(line) and "uuid" in line]
     assert lines[-1]["leafUuid"] == leaf
-    assert seen(export_session.send(store, sid, "claude").data) == ["u words of a", "a words of b"]
+    assert seen(export_session.export(store, sid, "claude").data) == ["u words of a", "a words of b"]
 
 
 def test_a_leaf_that_others_hang_below_is_chosen_expressly() -> None:
     store = MemoryStore()
-    made = Session.new(store, "mine", "/work", Clock())
+    made = StoredSession.new(store, "mine", "/work", Clock())
     for words in ("one", "two"):
         made.append(Message.user(words))
     made.branch("back", made.resolve("leaf~1"))
     made.switch("back")
-    out = export_session.send(store, made.id, "claude").data
+    out = export_session.export(store, made.id, "claude").data
     assert json.loads(out.splitlines()[-1])["explicit"] is True
     assert seen(out) == ["u one"]
 
@@ -158,7 +160,7 @@ ODD: dict[str, entries.Entry] = {
     "an empty message": Message.user(""),
     "half a character": Message.user("\ud800"),
     "a message of no role": Message(role="custom", content=()),
-    "a kind of a later release": entries.Unknown(name="telepathy"),
+    "a kind of a later release": entries.UnknownEntry(name="telepathy"),
     "a reset": entries.Reset(),
     "an answer of nobody": Message.assistant("x"),
     "a compaction of the program's own without words": entries.Compaction(
@@ -170,8 +172,11 @@ ODD: dict[str, entries.Entry] = {
 
 @pytest.mark.parametrize("entry", ODD.values(), ids=ODD)
 def test_whatever_an_entry_says_the_file_is_whole(entry: entries.Entry) -> None:
-    header = entries.Session(agent="claude", source_id="s")
-    leaving = (Leaving(key="a", below=None, entry=Message.user("hi")), Leaving(key="b", below="a", entry=entry))
+    header = entries.SessionHeader(agent="claude", source_id="s")
+    leaving = (
+        OutgoingEntry(key="a", below=None, entry=Message.user("hi")),
+        OutgoingEntry(key="b", below="a", entry=entry),
+    )
     data = claude.write(Outgoing(session=header, entries=leaving, leaf="b")).data
     for line in data.splitlines():
         json.loads(line)
@@ -183,12 +188,12 @@ def test_whatever_an_entry_says_the_file_is_whole(entry: entries.Entry) -> None:
 def test_any_entries_are_a_file_that_is_taken_in_again(
     drawn: list[tuple[entries.Entry, int]], leaf: int, name: str | None
 ) -> None:
-    header = entries.Session(agent="claude", source_id=name)
+    header = entries.SessionHeader(agent="claude", source_id=name)
     leaving = []
     for at, (entry, below) in enumerate(drawn):
         if isinstance(entry, entries.Compaction):
             entry = dataclasses.replace(entry, first_kept=str(below % (at + 1)))
-        leaving.append(Leaving(key=str(at), below=str(below % at) if at and below else None, entry=entry))
+        leaving.append(OutgoingEntry(key=str(at), below=str(below % at) if at and below else None, entry=entry))
     out = Outgoing(session=header, entries=tuple(leaving), leaf=str(leaf % len(drawn)))
     data = claude.write(out).data
     assert claude.write(out).data == data

@@ -330,7 +330,7 @@ VIEWS = {
     "a name": (event("thread_name_updated", thread_name="N"), entries.Title(at_ms=AT_MS, title="N")),
     "an item we do not know": (
         item("telepathy", wave=7),
-        entries.Unknown(at_ms=AT_MS, name="response_item", body={
+        entries.UnknownEntry(at_ms=AT_MS, name="response_item", body={
             "timestamp": "2026-11-21T20:34:01.000Z", "type": "response_item",
             "payload": {"type": "telepathy", "wave": 7},
         }),
@@ -347,7 +347,7 @@ def test_the_header_says_where_it_was_held_and_by_whom_it_was_started() -> None:
     spawned = {"subagent": {"thread_spawn": {"parent_thread_id": "p", "depth": 1}}}
     (meta,) = codex.split(rollout(forked_from_id="f")).meta
     header = codex.read(meta.payload)
-    assert isinstance(header, entries.Session)
+    assert isinstance(header, entries.SessionHeader)
     assert (header.source_id, header.cwd, header.parent, header.at_ms) == (THREAD, "/work", "f", to_ms(START))
     (meta,) = codex.split(joined(at("session_meta", id="c", source=spawned))).meta
     assert codex.read(meta.payload).parent == "p"  # type: ignore[attr-defined]
@@ -403,7 +403,7 @@ def test_what_is_said_of_a_line(lines: Any, expected: Headline) -> None:
 def test_the_kind_a_message_states_is_the_kind_it_is_read_as() -> None:
     for lines, entry in VIEWS.values():
         (record,) = codex.split(rollout(lines)).records
-        if not isinstance(entry, entries.Unknown):
+        if not isinstance(entry, entries.UnknownEntry):
             assert codex.headline(record.payload).kind == entry.kind
 
 
@@ -439,6 +439,6 @@ def test_no_value_of_any_field_is_too_strange(value: Any) -> None:
 
 def test_a_session_lies_in_the_folder_of_its_day() -> None:
     at_ms = int(datetime(2026, 11, 21, 20, 34, 22, tzinfo=UTC).timestamp() * 1000)
-    header = entries.Session(agent="codex", source_id=THREAD, at_ms=at_ms)
+    header = entries.SessionHeader(agent="codex", source_id=THREAD, at_ms=at_ms)
     assert codex.place(header, Workspace("/work")) == f"sessions/2026/11/21/{NAME}.jsonl"
     assert codex.resume_command(THREAD) == ["codex", "resume", THREAD]

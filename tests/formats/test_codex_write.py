@@ -15,10 +15,10 @@ from codex_threads import CHILD_FILE, PARENT_FILE
 
 from gitsession import Store
 from gitsession.context import fold
-from gitsession.context.line import Line
+from gitsession.context.line import ContextHistory
 from gitsession.context.providers import codex as as_codex
 from gitsession.formats import FORMATS
-from gitsession.formats.base.outgoing import Leaving, Outgoing, Written
+from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, WrittenFile
 from gitsession.formats.base.places import Workspace
 from gitsession.formats.codex.agent import codex
 from gitsession.formats.codex.write_items import SUMMARY_PREFIX
@@ -28,7 +28,7 @@ from gitsession.model.entries import Compaction, Entry, Message, Reset, Title
 from gitsession.store.memory import MemoryStore
 
 
-def payloads(written: Written, kind: str) -> list[dict[str, Any]]:
+def payloads(written: WrittenFile, kind: str) -> list[dict[str, Any]]:
     lines = [json.loads(line) for line in written.data.splitlines()]
     return [line["payload"] for line in lines if line["type"] == kind]
 
@@ -124,9 +124,9 @@ def test_what_codex_cannot_say_is_noted() -> None:
     left = Outgoing(
         session=HEADER,
         entries=(
-            Leaving(key="a", below=None, entry=Message.user("a")),
-            Leaving(key="b", below="a", entry=Message.user("b")),
-            Leaving(key="c", below="a", entry=entries.ModelChange(provider="p", model="m")),
+            OutgoingEntry(key="a", below=None, entry=Message.user("a")),
+            OutgoingEntry(key="b", below="a", entry=Message.user("b")),
+            OutgoingEntry(key="c", below="a", entry=entries.ModelChange(provider="p", model="m")),
         ),
         leaf="c",
         labels=(entries.Label(target="a", label="L"),),
@@ -188,7 +188,7 @@ def test_what_we_wrote_is_seen_by_codex_s_model_as_we_said_it() -> None:
     data = codex.write(line_of(*said)).data
     opened = session(store, bring(store, data, agent="codex").session)
     assert exported(store, opened.id) == data
-    context = fold.context(Line(store, opened.leaf.oid if opened.leaf else None), "codex")
+    context = fold.context(ContextHistory(store, opened.leaf.oid if opened.leaf else None), "codex")
     assert as_codex.request(context)["input"] == [
         message("user", f"{SUMMARY_PREFIX}\nS"), *WORDS["a picture"][1], message("assistant", "done"),
     ]
@@ -206,7 +206,7 @@ def kept(tmp_path: Path) -> Iterator[Store]:
 def said_in(data: bytes) -> list[str]:
     """What codex's model would see of a file."""
     store = MemoryStore()
-    line = Line(store, session(store, bring(store, data, agent="codex").session).leaf.oid)  # type: ignore[union-attr]
+    line = ContextHistory(store, session(store, bring(store, data, agent="codex").session).leaf.oid)  # type: ignore[union-attr]
     return [item.entry.text for item in fold.context(line, "codex").items if isinstance(item.entry, Message)]
 
 

@@ -11,7 +11,7 @@ from goldens import given_back
 
 from gitsession.formats import FORMATS, claimed
 from gitsession.formats.pi.agent import pi
-from gitsession.model.entries import Label, Opaque, Title, Unknown
+from gitsession.model.entries import Label, Opaque, Title, UnknownEntry
 
 FILES = sorted((SHARED / "sessions" / "pi").glob("*.jsonl")) + sorted((SHARED / "sessions" / "omp").glob("*.jsonl"))
 
@@ -103,7 +103,7 @@ def test_every_line_of_a_file_is_understood_or_named(path):
     for record in source.records:
         view, headline = format_.read(record.payload), format_.headline(record.payload)
         assert headline.kind
-        if isinstance(view, Unknown):
+        if isinstance(view, UnknownEntry):
             assert view.name in ("compact", "branchSummary", "compactionSummary")
         assert not isinstance(view, Opaque) or record.problem or not record.payload.strip()
 

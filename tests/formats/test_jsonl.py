@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitsession.formats.base.jsonl import DEPTH_MAX, Failure, cut, parse
+from gitsession.formats.base.jsonl import DEPTH_MAX, LineFailure, cut, parse
 
 
 @pytest.mark.parametrize(
@@ -55,13 +55,13 @@ UNPARSABLE = {
 @pytest.mark.parametrize(("line", "reason"), UNPARSABLE.values(), ids=UNPARSABLE)
 def test_what_is_no_object_says_why(line, reason):
     found = parse(line)
-    assert isinstance(found, Failure)
+    assert isinstance(found, LineFailure)
     assert found.reason.startswith(reason)
 
 
 @pytest.mark.parametrize("line", [b"", b"  ", b"\r", b"\t\r", b"\xef\xbb\xbf"])
 def test_a_blank_line_fails_without_a_reason(line):
-    assert parse(line) == Failure("")
+    assert parse(line) == LineFailure("")
 
 
 PARSABLE = {
@@ -90,12 +90,12 @@ def test_an_integer_of_thousands_of_digits_becomes_a_float():
 
 def test_a_million_quotes_are_read_in_one_pass():
     line = b"[" * 300 + b'\\"' * 1_000_000
-    assert isinstance(parse(line), Failure)
+    assert isinstance(parse(line), LineFailure)
 
 
 @given(st.binary() | st.text(alphabet='[]{}",:\\0aN').map(str.encode))
 def test_no_bytes_raise(line):
-    assert isinstance(parse(line), dict | Failure)
+    assert isinstance(parse(line), dict | LineFailure)
 
 
 @given(st.dictionaries(st.text(), st.recursive(st.none() | st.integers() | st.text(), st.lists)))

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from mutation import mutant
 
 from gitsession.context import fold
-from gitsession.context.line import Line
+from gitsession.context.line import ContextHistory
 from gitsession.context.value import Context
 from gitsession.discovery import sources
 from gitsession.errors import GitSessionError, Malformed
 from gitsession.formats import claimed
 from gitsession.formats.librecode.agent import librecode
-from gitsession.importing.import_session import BroughtIn, bring_in
+from gitsession.importing.import_session import ImportResult, import_source
 from gitsession.model import entries
 from gitsession.model.blocks import Image
 from gitsession.sessions import graph
@@ -103,14 +103,14 @@ def tool_columns(made: Database) -> dict[str, str]:
     return {"tool_name": "ls", "tool_status": "success"} if "tool_name" in there else {}
 
 
-def taken(path: Path, store: ObjectStore) -> list[BroughtIn]:
-    return [bring_in(store, found.format, found.take().source) for found in sources.at(path)]
+def taken(path: Path, store: ObjectStore) -> list[ImportResult]:
+    return [import_source(store, found.format, found.take().source) for found in sources.at(path)]
 
 
 def shown(store: ObjectStore, sid: str) -> Context:
     leaf = session(store, sid).leaf
     assert leaf is not None
-    return fold.context(Line(store, leaf.oid), "librecode")
+    return fold.context(ContextHistory(store, leaf.oid), "librecode")
 
 
 EVERY = """\

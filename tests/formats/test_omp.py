@@ -11,7 +11,7 @@ from gitsession.formats.pi.agent import pi
 from gitsession.formats.pi.omp import omp
 from gitsession.model import entries
 from gitsession.model.blocks import File, OtherBlock, Text, Thinking
-from gitsession.model.entries import Message, Unknown
+from gitsession.model.entries import Message, UnknownEntry
 from gitsession.model.headline import Headline
 from gitsession.store.memory import MemoryStore
 
@@ -117,7 +117,7 @@ def test_the_slot_is_a_title():
 def test_a_name_that_pi_gave_is_no_title_in_a_file_of_omp():
     """omp takes the title from its slot or its header; it does not know the type ``session_info``."""
     named = line(type="session_info", id="a", parentId=None, timestamp=AT, name="of pi")
-    assert isinstance(omp.read(named), Unknown)
+    assert isinstance(omp.read(named), UnknownEntry)
     store = MemoryStore()
     untitled = bring(store, file(slot(""), line(**HEADER), named), agent="omp").session
     titled = bring(store, file(line(**{**HEADER, "id": "s2"}, title="of omp"), named), agent="omp").session
@@ -125,7 +125,7 @@ def test_a_name_that_pi_gave_is_no_title_in_a_file_of_omp():
 
 
 def test_the_header_is_a_session_of_omp():
-    assert omp.read(line(**HEADER, title="T", parentSession="s0")) == entries.Session(
+    assert omp.read(line(**HEADER, title="T", parentSession="s0")) == entries.SessionHeader(
         at_ms=1_769_904_000_000, agent="omp", source_id="s1", cwd="/w", title="T", parent="s0", extra={"version": 3}
     )
 
@@ -209,7 +209,7 @@ def test_an_entry_of_omp_is_read_and_told(raw, meant, said):
 
 @pytest.mark.parametrize("raw", [{"type": "credential_pin", "provider": "p"}, {"type": "mcp_tool_selection"}])
 def test_a_type_without_a_kind_of_ours_is_unknown(raw):
-    assert omp.read(line(**raw)) == Unknown(name=raw["type"], body=raw)
+    assert omp.read(line(**raw)) == UnknownEntry(name=raw["type"], body=raw)
     assert timeless(omp.headline(line(**raw))) == Headline(kind=raw["type"], label=raw["type"])
 
 

@@ -45,7 +45,7 @@ from gitsession.errors import GitSessionError, Malformed, Unavailable
 from gitsession.formats import FORMATS, claimed
 from gitsession.formats.opencode.agent import opencode
 from gitsession.formats.opencode.json_text import compact, laid_out
-from gitsession.importing.import_session import BroughtIn, bring_in
+from gitsession.importing.import_session import ImportResult, import_source
 from gitsession.model import entries
 from gitsession.model.blocks import Image, Text, Thinking, ToolCall
 from gitsession.model.results import unfold
@@ -67,9 +67,9 @@ TALK = [
 ]
 
 
-def from_database(path: Path, store: ObjectStore | None = None, *, final: bool = False) -> list[BroughtIn]:
+def from_database(path: Path, store: ObjectStore | None = None, *, final: bool = False) -> list[ImportResult]:
     store = store or MemoryStore()
-    return [bring_in(store, found.format, found.take().source) for found in sources.at(path, final=final)]
+    return [import_source(store, found.format, found.take().source) for found in sources.at(path, final=final)]
 
 
 def of_database(path: Path, messages: Iterable[Message], about: Mapping[str, Any] | None = None) -> Path:

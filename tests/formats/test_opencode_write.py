@@ -18,7 +18,7 @@ from gitsession.exporting import export_session
 from gitsession.formats.aider import view
 from gitsession.formats.base import outgoing
 from gitsession.formats.opencode.agent import opencode
-from gitsession.importing.import_session import bring_in
+from gitsession.importing.import_session import import_source
 from gitsession.model.blocks import ToolCall
 from gitsession.model.entries import Message, Prune
 from gitsession.sessions import session as sessions
@@ -27,7 +27,7 @@ from gitsession.store.memory import MemoryStore
 
 
 def sent(store: ObjectStore, sid: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(export_session.send(store, sid, "opencode").data)
+    found: dict[str, Any] = json.loads(export_session.export(store, sid, "opencode").data)
     return found
 
 
@@ -61,14 +61,16 @@ def test_the_same_session_is_the_same_export() -> None:
     stores = [MemoryStore(), MemoryStore()]
     data = pi_file(said("a", None, "Hi", role="user"), said("b", "a", "Ho", role="assistant"))
     sids = [bring(store, data).session for store in stores]
-    first, second = (export_session.send(store, sid, "opencode").data for store, sid in zip(stores, sids, strict=True))
+    first, second = (
+        export_session.export(store, sid, "opencode").data for store, sid in zip(stores, sids, strict=True)
+    )
     assert first == second
 
 
 def test_what_was_written_is_read_as_what_it_was() -> None:
     store, again = MemoryStore(), MemoryStore()
     made = ours(store)
-    data = export_session.send(store, made.id, "opencode").data
+    data = export_session.export(store, made.id, "opencode").data
     done = bring(again, data, final=True)
     assert exported(again, done.session) == data
     read = [opencode.read(record.payload) for record in opencode.split(data, final=True).records]
@@ -79,7 +81,7 @@ def test_what_was_written_is_read_as_what_it_was() -> None:
 def test_a_session_of_opencode_goes_out_as_it_is_with_what_was_made_here_behind_it() -> None:
     store = MemoryStore()
     sid = bring(store, export([*ONE, *TWO])).session
-    assert export_session.send(store, sid).data == export([*ONE, *TWO])
+    assert export_session.export(store, sid).data == export([*ONE, *TWO])
     session(store, sid, clock=Clock()).append(Message.user("Ours"))
     document = sent(store, sid)
     assert document["messages"][:-1] == json.loads(export([*ONE, *TWO]))["messages"]
@@ -93,7 +95,7 @@ def test_what_was_made_here_comes_back_as_the_entry_that_it_was(tmp_path: Path) 
     messages = sent(store, sid)["messages"]
     later = messages[-1]["info"]["time"]["created"] // 1000 - 1_769_900_000 + 5
     made.put([*messages, answer("msg_b1", "Yes", at=later)])
-    [done] = [bring_in(store, found.format, found.take().source) for found in sources.at(made.path)]
+    [done] = [import_source(store, found.format, found.take().source) for found in sources.at(made.path)]
     assert (done.session, done.new) == (sid, 1)
     line = session(store, sid).line()
     assert (line[-1].subject, line[-2].oid) == ("assistant: Yes", leaf.oid)
@@ -111,11 +113,11 @@ def test_a_prune_of_ours_is_a_mark_on_the_result() -> None:
 
 def test_a_call_without_a_result_says_so_and_a_result_without_a_call_stays_behind() -> None:
     store = MemoryStore()
-    made = sessions.Session.new(store, "agent", "/work", Clock())
+    made = sessions.StoredSession.new(store, "agent", "/work", Clock())
     made.append(Message.user("Hi"))
     made.append(Message.assistant([ToolCall("c1", "bash", {})], provider="mock", model="m"))
     made.append(Message.tool(ToolCall("c9", "bash", {}), "lost"))
-    out = export_session.send(store, made.id, "opencode")
+    out = export_session.export(store, made.id, "opencode")
     [part] = [part for part in json.loads(out.data)["messages"][1]["parts"] if part["type"] == "tool"]
     assert part["state"]["status"] == "error"
     assert out.notes["results of calls that are not in the line, which are left out"] == 1
@@ -125,7 +127,7 @@ def test_only_the_line_of_the_leaf_goes_along() -> None:
     store = MemoryStore()
     lines = [said("a", None, "Hi", role="user"), said("b", "a", "One", role="assistant", at=1)]
     sid = bring(store, pi_file(*lines, said("c", "a", "Two", role="assistant", at=2))).session
-    out = export_session.send(store, sid, "opencode")
+    out = export_session.export(store, sid, "opencode")
     assert told(json.loads(out.data)) == ["user: Hi", "assistant: Two"]
     assert out.notes["entries of other branches, which are left out"] == 1
 
@@ -135,14 +137,14 @@ def test_only_the_line_of_the_leaf_goes_along() -> None:
 def test_every_session_of_opencode_goes_to_every_agent(messages: list[Any], to: str) -> None:
     store = MemoryStore()
     sid = bring(store, export(messages), final=True).session
-    assert export_session.send(store, sid, to).data
+    assert export_session.export(store, sid, to).data
 
 
 def test_calls_and_results_of_opencode_reach_other_agents() -> None:
     store = MemoryStore()
     sid = bring(store, export([user("msg_u1", "One", at=1), *ONE[1:], *TWO]), final=True).session
     for to in ("pi", "claude", "codex"):
-        data = export_session.send(store, sid, to).data.decode()
+        data = export_session.export(store, sid, to).data.decode()
         assert data.count("call_1") >= 2, to  # the call, and its result
         assert '"11"' in data, to
 
@@ -151,7 +153,7 @@ def test_a_session_of_pi_with_what_opencode_has_no_word_for_goes_along_and_is_co
     store = MemoryStore()
     lines = [said("a", None, "Hi", role="user"), entry("custom", "x", "a", at=1, customType="state")]
     sid = bring(store, pi_file(*lines, said("b", "x", "Ho", role="assistant", at=2))).session
-    out = export_session.send(store, sid, "opencode")
+    out = export_session.export(store, sid, "opencode")
     assert told(json.loads(out.data)) == ["user: Hi", "assistant: Ho"]
     assert out.notes["records that no model is shown, which are left out"] == 1
 
@@ -165,17 +167,17 @@ def test_labels_and_thinking_levels_of_a_file_are_counted(agent: str) -> None:
         entry("thinking_level_change", "t", "l4", at=1, thinkingLevel="high"),
     ]  # fmt: skip
     sid = bring(store, pi_file(*lines, said("b", "t", "Ho", role="assistant", at=2)), agent=agent).session
-    assert export_session.send(store, sid, "opencode").notes == {
+    assert export_session.export(store, sid, "opencode").notes == {
         "labels, which are left out": 1, "thinking change entries, which are left out": 1,
     }  # fmt: skip
-    assert export_session.send(store, sid, "aider").notes["labels, which are left out"] == 1
+    assert export_session.export(store, sid, "aider").notes["labels, which are left out"] == 1
 
 
 def test_what_aider_printed_is_told_in_words_of_people() -> None:
     store = MemoryStore()
     lines = aider_files.run(), aider_files.user("/add a.py"), aider_files.told("Added a.py"), aider_files.user("Hi")
     sid = bring(store, aider_files.history(*lines, aider_files.answer("Ho")), name=aider_files.PLACE).session
-    notes = export_session.send(store, sid, "opencode").notes
+    notes = export_session.export(store, sid, "opencode").notes
     assert notes["lines that Aider printed, which are left out"] == 1
     assert notes["commands to Aider, which are left out"] == 1
     assert outgoing._RECORDS.keys() == {view.OUTPUT, view.RESTORED, view.COMMAND}

@@ -15,7 +15,7 @@ from gitsession.formats.pi.agent import pi
 from gitsession.formats.pi.headline import tokens
 from gitsession.model import entries
 from gitsession.model.blocks import Image, OtherBlock, Text, Thinking, ToolCall
-from gitsession.model.entries import Message, Opaque, Unknown
+from gitsession.model.entries import Message, Opaque, UnknownEntry
 from gitsession.model.headline import Headline
 
 
@@ -512,18 +512,18 @@ UNKNOWN = {
 
 @pytest.mark.parametrize("raw", UNKNOWN.values(), ids=UNKNOWN)
 def test_what_is_not_understood_is_carried_under_its_literal_name(raw):
-    assert pi.read(line(**raw)) == Unknown(name=raw["type"], body=raw)
+    assert pi.read(line(**raw)) == UnknownEntry(name=raw["type"], body=raw)
 
 
 @pytest.mark.parametrize("raw", [{}, {"type": 5}, {"type": ""}, {"type": None}, {"type": ["message"]}])
 def test_an_object_without_a_type_is_unknown(raw):
-    assert pi.read(line(**raw)) == Unknown(name="unknown", body=raw)
+    assert pi.read(line(**raw)) == UnknownEntry(name="unknown", body=raw)
     assert timeless(pi.headline(line(**raw))) == Headline(kind="unknown", label="unknown")
 
 
 def test_a_header_is_the_session():
     raw = {**HEADER, "parentSession": "/old.jsonl", "title": "T"}
-    assert pi.read(line(**raw)) == entries.Session(
+    assert pi.read(line(**raw)) == entries.SessionHeader(
         at_ms=1_769_904_000_000, agent="pi", source_id="s1", cwd="/w", title="T", parent="/old.jsonl",
         extra={"version": 3},
     )

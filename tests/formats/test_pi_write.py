@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pi_author import Author
 from strategies import ENTRIES, MAPS, TEXT, WILD_TEXT
 
-from gitsession.formats import FORMATS, Leaving, Outgoing
+from gitsession.formats import FORMATS, Outgoing, OutgoingEntry
 from gitsession.formats.base.times import to_iso, to_ms
 from gitsession.model.blocks import Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import (
@@ -27,19 +27,19 @@ from gitsession.model.entries import (
     ModelChange,
     Opaque,
     Reset,
-    Session,
+    SessionHeader,
     ThinkingChange,
     Title,
-    Unknown,
+    UnknownEntry,
 )
 
-HEADER = Session(agent="pi", source_id="20260201-aaaaaaaaaaaaa", cwd="/work", at_ms=1_000)
+HEADER = SessionHeader(agent="pi", source_id="20260201-aaaaaaaaaaaaa", cwd="/work", at_ms=1_000)
 
 
 def outgoing(*entries: Entry, **fields: Any) -> Outgoing:
     """A line of entries, each below the one before, by the keys k0, k1 ..."""
     leaving = tuple(
-        Leaving(key=f"k{at}", below=f"k{at - 1}" if at else None, entry=entry, short=f"{at:08x}")
+        OutgoingEntry(key=f"k{at}", below=f"k{at - 1}" if at else None, entry=entry, short=f"{at:08x}")
         for at, entry in enumerate(entries)
     )
     return Outgoing(session=HEADER, entries=leaving, leaf=leaving[-1].key if leaving else None, **fields)
@@ -127,7 +127,7 @@ def test_whatever_we_hold_becomes_lines_that_hang_together(agent: str, entries: 
     assert {line.key for line in written.lines if line.key} == {f"k{at}" for at in range(len(entries))}
     for record in found.records:
         read = FORMATS[agent].read(record.payload)
-        assert not isinstance(read, Opaque | Unknown) or any(isinstance(entry, Unknown) for entry in entries)
+        assert not isinstance(read, Opaque | UnknownEntry) or any(isinstance(entry, UnknownEntry) for entry in entries)
     assert FORMATS[agent].write(outgoing(*entries)) == written
 
 
@@ -169,8 +169,10 @@ def test_half_characters_are_escaped(text: str) -> None:
 
 def test_an_id_that_the_file_has_already_is_not_given_twice() -> None:
     line = line_of("message", "00000001", None, message={})
-    theirs = Leaving(key="a", below=None, entry=Message.user("x"), line=line, id="00000001")
-    ours = [Leaving(key=f"k{at}", below="a", entry=Title(title="t", at_ms=1), short="00000001") for at in range(3)]
+    theirs = OutgoingEntry(key="a", below=None, entry=Message.user("x"), line=line, id="00000001")
+    ours = [
+        OutgoingEntry(key=f"k{at}", below="a", entry=Title(title="t", at_ms=1), short="00000001") for at in range(3)
+    ]
     head = b'{"type":"session","version":3,"id":"s"}'
     out = Outgoing(session=HEADER, head=(head,), entries=(theirs, *ours), leaf="k2")
     ids = [line.id for line in FORMATS["pi"].write(out).lines[1:]]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitsession.formats.base.placement import Field, Node, place
+from gitsession.formats.base.placement import Field, LineLink, place
 
 ABSENT = Field.ABSENT
 
@@ -16,7 +16,7 @@ def tree(*lines):
 
 def _node(number, line):
     own, stated, parent = line.partition("<")
-    return Node(number, own or None, (None if parent == "root" else parent) if stated else ABSENT)
+    return LineLink(number, own or None, (None if parent == "root" else parent) if stated else ABSENT)
 
 
 def below(*lines):
@@ -162,7 +162,7 @@ IDS = st.sampled_from("abcdef")
 NODES = st.lists(
     st.tuples(st.none() | IDS, st.just(ABSENT) | st.none() | IDS),
     max_size=14,
-).map(lambda pairs: [Node(line, own, parent) for line, (own, parent) in enumerate(pairs, start=1)])
+).map(lambda pairs: [LineLink(line, own, parent) for line, (own, parent) in enumerate(pairs, start=1)])
 
 
 @given(NODES)
@@ -209,26 +209,30 @@ MANY = 100_000
 
 
 def test_a_chain_of_a_hundred_thousand_hangs_in_one_line():
-    placed = place([Node(line, str(line), str(line - 1) if line > 1 else None) for line in range(1, MANY + 1)])
+    placed = place([LineLink(line, str(line), str(line - 1) if line > 1 else None) for line in range(1, MANY + 1)])
     assert [at.parent for at in placed] == [None, *range(1, MANY)]
 
 
 def test_a_chain_written_backwards_comes_out_forwards():
-    placed = place([Node(line, str(line), str(line + 1)) for line in range(1, MANY)] + [Node(MANY, str(MANY), None)])
+    placed = place(
+        [LineLink(line, str(line), str(line + 1)) for line in range(1, MANY)] + [LineLink(MANY, str(MANY), None)]
+    )
     assert [at.line for at in placed] == list(range(MANY, 0, -1))
 
 
 def test_a_cycle_of_a_hundred_thousand_is_cut_once():
-    placed = place([Node(line, str(line), str(line % MANY + 1)) for line in range(1, MANY + 1)])
+    placed = place([LineLink(line, str(line), str(line % MANY + 1)) for line in range(1, MANY + 1)])
     assert [at.line for at in placed if at.problem] == [1]
     assert len(placed) == MANY
 
 
 def test_a_hundred_thousand_lines_may_wait_for_the_last():
-    placed = place([Node(line, None, "z") for line in range(1, MANY)] + [Node(MANY, "z", None)])
+    placed = place([LineLink(line, None, "z") for line in range(1, MANY)] + [LineLink(MANY, "z", None)])
     assert [at.line for at in placed] == [MANY, *range(1, MANY)]
 
 
 def test_a_hundred_thousand_lines_may_have_nothing_to_say():
-    placed = place([Node(1, "a", None), *(Node(line, None, ABSENT) for line in range(2, MANY)), Node(MANY, "b", "a")])
+    placed = place(
+        [LineLink(1, "a", None), *(LineLink(line, None, ABSENT) for line in range(2, MANY)), LineLink(MANY, "b", "a")]
+    )
     assert placed[-1].parent == MANY - 1

@@ -21,7 +21,7 @@ from gitsession.errors import Corrupt, Malformed, NotAStore
 from gitsession.git import config, objects
 from gitsession.git.ref_reader import RefReader
 from gitsession.model.blocks import Image, Text, Thinking, ToolCall
-from gitsession.model.entries import Fork, Message, Session
+from gitsession.model.entries import Fork, Message, SessionHeader
 from gitsession.model.headline import Headline
 from gitsession.sessions import node
 from gitsession.store.journal import Journal, decode_record, encode_record
@@ -46,7 +46,7 @@ ENTRIES = [
     Message.assistant(
         [Thinking("hm"), Text("é"), ToolCall("1", "bash", {"a": [1.5]}), Image(b"\x89PNG", "image/png")], at_ms=1
     ),
-    Session(agent="pi", title="T", cwd="/w", at_ms=2),
+    SessionHeader(agent="pi", title="T", cwd="/w", at_ms=2),
     Fork(session="s", agent="a", title="T", labels={"x": "y"}, at_ms=3),
 ]
 RECORD = encode_record(

@@ -17,10 +17,10 @@ from raw import git, git_bytes
 from gitsession.errors import Corrupt, GitSessionError, MissingObject, Unavailable
 from gitsession.git.delta import apply
 from gitsession.git.objects import oid_of
-from gitsession.git.pack_index import File, PackIndex
+from gitsession.git.pack_index import PackIndex, RandomAccessFile
 from gitsession.git.pack_reader import Packs
 from gitsession.git.pack_writer import _index, write_pack
-from gitsession.git.repository import GitDoor
+from gitsession.git.repository import VerifiedRepository
 
 
 def objects_by_git(path: Path) -> dict[str, tuple[str, bytes]]:
@@ -84,7 +84,7 @@ def test_a_name_is_not_found_where_one_ends_and_the_next_begins(tmp_path: Path) 
 def test_pieces_read_among_others_are_those_of_the_file(tmp_path: Path) -> None:
     data = os.urandom(100_000)
     (tmp_path / "file").write_bytes(data)
-    file = File(str(tmp_path / "file"))
+    file = RandomAccessFile(str(tmp_path / "file"))
     edges = [edge + step for edge in (0, 16_384, 32_768, 98_304, 100_000) for step in (-40, -1, 0, 1, 40)]
     for offset in (edge for edge in edges if edge >= 0):
         for count in (1, 32, 20_000):
@@ -116,7 +116,7 @@ def test_a_hostile_loose_object_is_refused_within_bounds(tmp_path: Path, faults:
     oid = "ab" + "c" * 38
     (tmp_path / "objects/ab").mkdir(parents=True)
     (tmp_path / f"objects/ab/{oid[2:]}").write_bytes(zlib.compress(data, 9))
-    door = GitDoor(tmp_path, object_bytes_max=64 << 20)
+    door = VerifiedRepository(tmp_path, object_bytes_max=64 << 20)
 
     def work(tell: Callable[[object], None]) -> None:
         with pytest.raises((Corrupt, Unavailable)):
@@ -150,13 +150,13 @@ def test_a_delta_that_does_not_fit_is_refused(delta: bytes) -> None:
 # ---- what stands where packs stand
 
 
-def two_copies(tmp_path: Path) -> tuple[GitDoor, str, Path]:
+def two_copies(tmp_path: Path) -> tuple[VerifiedRepository, str, Path]:
     """One object in a pack and loose; the pack's copy is damaged."""
     (tmp_path / "objects/pack").mkdir(parents=True)
     oid = oid_of("blob", b"hello")
     write_pack(tmp_path / "objects", {oid: ("blob", b"hello")}, tmp_path / "keep")
     [file] = tmp_path.glob("objects/pack/*.pack")
-    return GitDoor(tmp_path), oid, file
+    return VerifiedRepository(tmp_path), oid, file
 
 
 def damaged(file: Path, at: int) -> None:
@@ -182,14 +182,14 @@ def test_what_a_damaged_index_hides_is_not_called_missing(tmp_path: Path, at: in
     _, _, file = two_copies(tmp_path)
     damaged(file.with_suffix(".idx"), at)
     with pytest.raises(Corrupt, match=file.stem):
-        GitDoor(tmp_path).read("1" * 40)
+        VerifiedRepository(tmp_path).read("1" * 40)
 
 
 def test_a_pack_without_an_index_is_not_passed_over_in_silence(tmp_path: Path) -> None:
     door, oid, file = two_copies(tmp_path)
     file.with_suffix(".idx").unlink()
     with pytest.raises(Corrupt, match=f"{file.name} is damaged: it has no index"):
-        GitDoor(tmp_path).read(oid)
+        VerifiedRepository(tmp_path).read(oid)
     assert door.read(oid) == ("blob", b"hello"), "an index that is open stays in use"
 
 
@@ -204,7 +204,7 @@ def test_packs_that_git_merged_meanwhile_are_found_again(tmp_path: Path) -> None
         bring(store, pi_file(said("a", None)))
         store.flush()
         objects = objects_by_git(store.git_dir)
-        door = GitDoor(store.git_dir)
+        door = VerifiedRepository(store.git_dir)
         git(store.git_dir, "repack", "-adq")
         assert {oid: door.read(oid) for oid in objects} == objects
 
@@ -213,9 +213,9 @@ def test_a_pipe_and_a_folder_that_are_called_like_a_pack_hold_nobody_up(tmp_path
     _, oid, file = two_copies(tmp_path)
     os.mkfifo(file.parent / "pack-pipe.idx")
     (file.parent / "pack-folder.idx").mkdir()
-    assert GitDoor(tmp_path).read(oid) == ("blob", b"hello")
+    assert VerifiedRepository(tmp_path).read(oid) == ("blob", b"hello")
     with pytest.raises(GitSessionError):
-        GitDoor(tmp_path).read("1" * 40)
+        VerifiedRepository(tmp_path).read("1" * 40)
 
 
 def test_many_packs_do_not_use_up_the_files_a_process_may_open(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_many_packs_do_not_use_up_the_files_a_process_may_open(tmp_path: Path) -
     written = {oid_of("blob", data): ("blob", data) for data in (b"%d" % n for n in range(200))}
     for oid, found in written.items():
         write_pack(tmp_path / "objects", {oid: found}, tmp_path / "keep", sync=False)
-    door = GitDoor(tmp_path)
+    door = VerifiedRepository(tmp_path)
     before = len(os.listdir("/proc/self/fd"))
     assert {oid: door.read(oid) for oid in written} == written
     assert len(os.listdir("/proc/self/fd")) < before + 80

@@ -11,7 +11,7 @@ from raw import git
 
 from gitsession.git import pack_writer, process
 from gitsession.git.objects import encode_tree, oid_of
-from gitsession.git.repository import GitDoor
+from gitsession.git.repository import VerifiedRepository
 from gitsession.store.create import KEEP, create
 
 SIZES = [0, 1, 15, 16, 127, 128, 2047, 2048, 70_000, 1 << 20]
@@ -51,7 +51,7 @@ def test_our_index_is_the_one_git_would_have_written(git_dir, tmp_path):
 
 def test_objects_come_back_through_the_door(git_dir):
     written = some_objects()
-    door = GitDoor(git_dir)
+    door = VerifiedRepository(git_dir)
     assert not door.contains(oid_of(*written[0]))
     write(git_dir, written)
     assert [door.read(oid_of(*each)) for each in written] == written
@@ -61,10 +61,10 @@ def test_a_pack_survives_a_repack_until_it_is_released(git_dir):
     blob = ("blob", b"not reachable yet")
     write(git_dir, [blob])
     git(git_dir, "repack", "-a", "-d", "-q")
-    assert GitDoor(git_dir).read(oid_of(*blob)) == blob
+    assert VerifiedRepository(git_dir).read(oid_of(*blob)) == blob
     assert pack_writer.release_packs(git_dir / "objects") == 1
     git(git_dir, "repack", "-a", "-d", "-q")
-    assert not GitDoor(git_dir).contains(oid_of(*blob))
+    assert not VerifiedRepository(git_dir).contains(oid_of(*blob))
 
 
 def test_only_our_own_keeps_are_released(git_dir):

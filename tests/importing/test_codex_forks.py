@@ -25,16 +25,16 @@ from codex_threads import AFTER_T1, CHILD, CHILD_FILE, PARENT_FILE, child_of
 from gitsession.api import Store
 from gitsession.cli import app as command_line
 from gitsession.context import fold
-from gitsession.context.line import Line
+from gitsession.context.line import ContextHistory
 from gitsession.errors import NoBase
 from gitsession.exporting import export_session
 from gitsession.formats.codex.agent import codex
-from gitsession.importing.import_session import BroughtIn, bring_in
+from gitsession.importing.import_session import ImportResult, import_source
 from gitsession.model.entries import Message
 from gitsession.sessions import graph, session_ids
 from gitsession.sessions.meta import meta_of
-from gitsession.sessions.revealed import Shown
-from gitsession.sessions.session import Session
+from gitsession.sessions.revealed import RevealedStore
+from gitsession.sessions.session import StoredSession
 from gitsession.store.interface import ObjectStore
 from gitsession.store.memory import MemoryStore
 
@@ -48,10 +48,10 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStor
         assert_clean(opened)
 
 
-def take_in(store: ObjectStore, data: bytes, **options: Any) -> BroughtIn:
+def take_in(store: ObjectStore, data: bytes, **options: Any) -> ImportResult:
     source = codex.split(data, name=NAME)
     found = {source_id: sid for sid in _sessions(store) if (source_id := _source_id(store, sid))}
-    return bring_in(store, codex, source, find=found.get, **options)
+    return import_source(store, codex, source, find=found.get, **options)
 
 
 def _sessions(store: ObjectStore) -> set[str]:
@@ -63,7 +63,7 @@ def _source_id(store: ObjectStore, sid: str) -> str | None:
     return header.source_id if header is not None else None
 
 
-def said(of: Session) -> list[str]:
+def said(of: StoredSession) -> list[str]:
     return [node.subject for node in of.line()]
 
 
@@ -88,7 +88,7 @@ def test_the_context_of_a_fork_is_what_it_shares_and_its_own(store: ObjectStore)
     take_in(store, PARENT_FILE)
     opened = session(store, take_in(store, CHILD_FILE).session)
     assert opened.leaf is not None
-    found = fold.context(Line(store, opened.leaf.oid), "codex")
+    found = fold.context(ContextHistory(store, opened.leaf.oid), "codex")
     assert [item.entry.text for item in found.items if isinstance(item.entry, Message) and item.entry.text] == [
         "U t1", "A t1", "other", "a.txt\n", "way",
     ]
@@ -99,7 +99,7 @@ def test_a_fork_whose_base_is_not_here_waits_and_nothing_is_written(store: Objec
     with pytest.raises(NoBase, match=THREAD):
         take_in(store, CHILD_FILE)
     with pytest.raises(NoBase):
-        bring_in(store, codex, codex.split(CHILD_FILE))
+        import_source(store, codex, codex.split(CHILD_FILE))
     assert all_refs(store) == before
 
 
@@ -200,16 +200,16 @@ def test_a_fork_of_ours_off_a_fork_of_codex_s_is_written_with_all_that_it_shares
     second = fork(ours)
     second.append(Message.user("again"))
     for each in (ours, second):
-        written = export_session.send(Shown(store), each.id, "codex")
+        written = export_session.export(RevealedStore(store), each.id, "codex")
         assert written.left_out == 0
         elsewhere = MemoryStore()
         copy = session(elsewhere, take_in(elsewhere, written.data).session)
         assert texts_in_context(elsewhere, copy) == texts_in_context(store, each)
 
 
-def texts_in_context(store: ObjectStore, of: Session) -> list[str]:
+def texts_in_context(store: ObjectStore, of: StoredSession) -> list[str]:
     assert of.leaf is not None
-    found = fold.context(Line(store, of.leaf.oid), "codex")
+    found = fold.context(ContextHistory(store, of.leaf.oid), "codex")
     return [item.entry.text for item in found.items if isinstance(item.entry, Message)]
 
 
@@ -229,7 +229,7 @@ def test_compactions_of_the_base_are_in_force_in_the_fork(store: ObjectStore) ->
     take_in(store, rollout(turn("t1"), compacted("s", [message("user", "K1")]), first=0))
     opened = session(store, take_in(store, child_of(THREAD, 10, user("on"))).session)
     assert opened.leaf is not None
-    found = fold.context(Line(store, opened.leaf.oid), "codex")
+    found = fold.context(ContextHistory(store, opened.leaf.oid), "codex")
     assert [item.entry.text for item in found.items if isinstance(item.entry, Message)] == ["K1", "on"]
 
 

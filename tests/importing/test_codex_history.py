@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from rewound import fill, snapshot
 
 from gitsession.api import Store
-from gitsession.formats.base.histories import Told
+from gitsession.formats.base.histories import RecordedReplacement
 from gitsession.formats.base.unified_diff import patched
 from gitsession.formats.codex.agent import codex
 from gitsession.workspace import read_file
@@ -270,7 +270,7 @@ def test_nothing_that_a_line_holds_raises(ends, changes):
         for line in event("patch_apply_end", **{"call_id": "c", "success": True, "changes": changes, **_safe(end)})
     ]
     for each in codex.noted(codex.split(rollout(lines, *[event("item_completed", item=end) for end in ends]))):
-        assert isinstance(each, Told)
+        assert isinstance(each, RecordedReplacement)
 
 
 def _safe(end: dict[str, Any]) -> dict[str, Any]:

@@ -17,11 +17,11 @@ from gitsession.api import Store
 from gitsession.api.imports import Imports
 from gitsession.cli import app as command_line
 from gitsession.context import fold
-from gitsession.context.line import Line
+from gitsession.context.line import ContextHistory
 from gitsession.errors import Malformed, NoBase
 from gitsession.exporting import export_session, session_files
 from gitsession.formats.codex.agent import codex
-from gitsession.importing.import_session import BroughtIn, bring_in
+from gitsession.importing.import_session import ImportResult, import_source
 from gitsession.model.entries import Message
 from gitsession.sessions import graph
 from gitsession.sessions.active_branch import active
@@ -52,9 +52,9 @@ class Importer:
         self.store = store
         self.known: dict[str, str] = {}
 
-    def __call__(self, file: str, data: bytes | None = None) -> BroughtIn:
+    def __call__(self, file: str, data: bytes | None = None) -> ImportResult:
         source = codex.split(FILES[file] if data is None else data, name=file)
-        done = bring_in(self.store, codex, source, find=self.known.get)
+        done = import_source(self.store, codex, source, find=self.known.get)
         self.known[source.segment or source.source_id] = done.session
         return done
 
@@ -71,7 +71,7 @@ class Importer:
 
 
 def context(store: ObjectStore, leaf: str) -> str:
-    found = fold.context(Line(store, leaf), "codex")
+    found = fold.context(ContextHistory(store, leaf), "codex")
     said = [item.entry.text for item in found.items if isinstance(item.entry, Message) and item.entry.role == "user"]
     return " ".join(text.removeprefix("U ") for text in said)
 
@@ -104,13 +104,13 @@ def test_the_context_after_each_revert_is_what_is_left_and_what_followed(store: 
 def test_each_file_comes_back_by_itself(store: ObjectStore) -> None:
     take = Importer(store)
     sid = take.all()
-    newest = export_session.send(store, sid)
-    assert newest.data == export_session.home(store, sid).data == FILES[name(THREAD, SEGMENTS[2])]
+    newest = export_session.export(store, sid)
+    assert newest.data == export_session.export_original(store, sid).data == FILES[name(THREAD, SEGMENTS[2])]
     others = {
         file.name.removesuffix(".jsonl"): file.data for file in session_files.others(store, "codex", sid, newest.data)
     }
     assert others == {file: data for file, data in FILES.items() if file not in (name(THREAD, SEGMENTS[2]), name(FORK))}
-    assert export_session.send(store, take.known[FORK]).data == FILES[name(FORK)]
+    assert export_session.export(store, take.known[FORK]).data == FILES[name(FORK)]
 
 
 def test_an_import_again_changes_nothing_and_reports_nothing(store: ObjectStore) -> None:
@@ -134,7 +134,7 @@ def test_files_that_grow_give_the_same_session(store: ObjectStore) -> None:
     for file, data in FILES.items():
         for end in [place + 1 for place, byte in enumerate(data) if byte == 10]:
             sid = take(file, data[:end]).session
-        assert export_session.home(store, sid).data == data
+        assert export_session.export_original(store, sid).data == data
     thread = take.known[THREAD]
     assert Importer(whole).all() == thread
     assert graph.branches(whole, thread) == graph.branches(store, thread)
@@ -161,7 +161,7 @@ def test_a_revert_of_the_whole_thread_begins_where_the_session_does(store: Objec
     sid = take.all()
     assert take(name(THREAD, SEGMENTS[3]), anew).session == sid
     assert active_context(store, sid) == "t9"
-    assert export_session.home(store, sid).data == anew
+    assert export_session.export_original(store, sid).data == anew
     assert take(name(THREAD)).moves == ()
 
 
@@ -171,7 +171,7 @@ def test_a_revert_after_which_nothing_was_said_is_the_rest(store: ObjectStore) -
     data = begun(THREAD, 1 + TURN)
     sid = take(name(THREAD, SEGMENTS[0]), data).session
     assert active_context(store, sid) == "t1"
-    assert export_session.home(store, sid).data == data
+    assert export_session.export_original(store, sid).data == data
 
 
 def test_a_segment_in_a_file_of_any_name_is_known_by_its_header(store: ObjectStore) -> None:
@@ -198,7 +198,7 @@ def test_a_rewritten_segment_opens_a_branch_in_it_alone(store: ObjectStore) -> N
     first = next(at for at, line in enumerate(data.splitlines()) if b"U other" in line)
     assert (done.session, done.rewritten) == (sid, 1 + TURN + first + 1)
     assert active_context(store, sid) == "t1 t7 other"
-    assert export_session.home(store, sid).data == data
+    assert export_session.export_original(store, sid).data == data
     assert export_session.segment(store, sid, None) == FILES[name(THREAD)]
 
 
@@ -213,7 +213,7 @@ def test_lines_of_a_segment_are_numbered_as_in_the_thread() -> None:
 @pytest.mark.parametrize("agent", ["pi", "claude", "opencode", "omp"])
 def test_another_agent_receives_no_header_of_a_file(store: ObjectStore, agent: str) -> None:
     sid = Importer(store).all()
-    sent = export_session.send(store, sid, agent)
+    sent = export_session.export(store, sid, agent)
     assert b"U t8" in sent.data
     assert not any("session" in note for note in sent.notes)
 
@@ -328,7 +328,7 @@ def test_a_recorded_revert_gives_the_next_request() -> None:
         done = take(path.stem.removeprefix("codex-revert-"), path.read_bytes())
     opened = session(take.store, done.session)
     assert opened.leaf is not None
-    found = fold.context(Line(take.store, opened.leaf.oid), "codex")
+    found = fold.context(ContextHistory(take.store, opened.leaf.oid), "codex")
     texts = [item.entry.text for item in found.items if isinstance(item.entry, Message)]
     last = json.loads((RECORDED / "codex-revert-requests.jsonl").read_bytes().splitlines()[-1])
     sent = [item["content"][0]["text"] for item in last["body"]["input"][1:]]

@@ -17,7 +17,7 @@ from rewound import fill, snapshot
 from gitsession.api import Store
 from gitsession.checkpoints import at, history
 from gitsession.checkpoints.attribution import attributed
-from gitsession.formats.base.histories import Edited, Seen
+from gitsession.formats.base.histories import RecordedBackup, RecordedEdit
 from gitsession.formats.claude import files
 from gitsession.importing import file_history
 
@@ -344,8 +344,8 @@ odd = st.recursive(
 def test_nothing_that_a_line_holds_raises(lines):
     payload = b"\n".join(dumps({"toolUseResult": None, **said}) for said in lines)
     for noted in files.noted([payload]):
-        assert isinstance(noted, Seen | Edited)
-        if isinstance(noted, Edited):
+        assert isinstance(noted, RecordedBackup | RecordedEdit)
+        if isinstance(noted, RecordedEdit):
             file_history.contents(noted, b"a\r\nb")
 
 

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from gitsession.context import profiles
 from gitsession.context.fold import context
-from gitsession.context.line import Line
+from gitsession.context.line import ContextHistory
 from gitsession.context.providers import PROVIDERS, provider
 from gitsession.discovery import discover, projects
 from gitsession.errors import Malformed
 from gitsession.exporting.gather import gather
 from gitsession.formats import FORMATS, Accompanied, Source, all_with_capability
-from gitsession.importing.import_session import BroughtIn, bring_in
-from gitsession.model.entries import Entry, Session
+from gitsession.importing.import_session import ImportResult, import_source
+from gitsession.model.entries import Entry, SessionHeader
 from gitsession.store.interface import ObjectStore
 from gitsession.store.memory import MemoryStore
 
@@ -83,7 +83,7 @@ def survives(agent: str, data: bytes, *, final: bool) -> None:
         return
     assert all(problem.what and problem.what.isprintable() for problem in source.problems)
     store = MemoryStore()
-    sid = bring_in(store, format, source).session
+    sid = import_source(store, format, source).session
     assert exported(store, sid) + source.waiting == data
     assert_clean(store)
     assert_again_is_nothing(store, agent, source)
@@ -93,7 +93,7 @@ def survives(agent: str, data: bytes, *, final: bool) -> None:
 
 def assert_again_is_nothing(store: ObjectStore, agent: str, source: Source) -> None:
     before = all_refs(store)
-    again: BroughtIn = bring_in(store, FORMATS[agent], source)
+    again: ImportResult = import_source(store, FORMATS[agent], source)
     assert (again.new, again.moves) == (0, ())
     assert all_refs(store) == before
 
@@ -104,7 +104,7 @@ def read_all(agent: str, source: Source) -> None:
         found = FORMATS[agent].read(record.payload)
         assert isinstance(found, Entry)
         assert FORMATS[agent].headline(record.payload).label
-        if isinstance(found, Session) and found.cwd is not None:
+        if isinstance(found, SessionHeader) and found.cwd is not None:
             projects.identity_of(discover.Path(found.cwd))
 
 
@@ -112,7 +112,7 @@ def assert_goes_on(store: ObjectStore, sid: str, agent: str) -> None:
     """It is shown to a model, and written for every agent."""
     for name, oid in store.refs("refs/heads/sessions/").items():
         if not name.endswith("/meta"):
-            shown = context(Line(store, oid), profiles.of_agent(agent))
+            shown = context(ContextHistory(store, oid), profiles.of_agent(agent))
             for api in PROVIDERS:
                 made = provider(api).request(shown)
                 assert json.dumps(made, allow_nan=api == "pi")

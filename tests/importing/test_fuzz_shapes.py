@@ -16,7 +16,7 @@ from growth import assert_in_step, calls_of
 from gitsession.cli import app as command_line
 from gitsession.discovery import sources
 from gitsession.formats import FORMATS
-from gitsession.importing.import_session import bring_in
+from gitsession.importing.import_session import import_source
 from gitsession.store.memory import MemoryStore
 
 SHAPES: dict[str, Callable[[int], bytes]] = {
@@ -31,7 +31,7 @@ SHAPES: dict[str, Callable[[int], bytes]] = {
 def test_a_session_of_an_odd_shape_is_taken_in_in_one_go(shape: Callable[[int], bytes]) -> None:
     def work(count: int) -> int:
         data = shape(count)
-        return calls_of(lambda: bring_in(MemoryStore(), FORMATS["pi"], FORMATS["pi"].split(data, name="n")))
+        return calls_of(lambda: import_source(MemoryStore(), FORMATS["pi"], FORMATS["pi"].split(data, name="n")))
 
     assert_in_step(work)
 

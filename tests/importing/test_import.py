@@ -61,7 +61,7 @@ from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 from gitsession.store.maintenance import maintain
 from gitsession.store.memory import MemoryStore
-from gitsession.store.spill import PLACE, Spill
+from gitsession.store.spill import PLACE, PackSpill
 
 
 @pytest.fixture(params=STORES.values(), ids=STORES)
@@ -101,9 +101,9 @@ def test_importing_again_adds_nothing(store: ObjectStore) -> None:
 
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(store: ObjectStore) -> None:
     source = pi.split(pi_file(*TREE))
-    planned = importing.bring_in(store, pi, source, dry_run=True)
+    planned = importing.import_source(store, pi, source, dry_run=True)
     assert all_refs(store).keys() <= {"refs/heads/main"}
-    assert planned == importing.bring_in(store, pi, source)
+    assert planned == importing.import_source(store, pi, source)
 
 
 def test_two_stores_give_one_session_the_same_name_and_the_same_oids(tmp_path: Path) -> None:
@@ -463,7 +463,7 @@ def test_whatever_a_file_was_it_comes_back_as_it_is(files: list[tuple[bool, list
     assert_clean(store)
 
 
-def is_older(store: ObjectStore, done: importing.BroughtIn, data: bytes) -> bool:
+def is_older(store: ObjectStore, done: importing.ImportResult, data: bytes) -> bool:
     """Whether an import was rightly taken for an older copy: it moved nothing, and it ends before the store does."""
     return done.moves == () and last_line(data) < last_line(exported(store, done.session))
 
@@ -486,7 +486,7 @@ def test_what_we_append_and_what_the_agent_appends_are_both_kept(store: ObjectSt
     assert moved_forward(store, before, session_refs(store))
     assert sorted(leaves(store, sid).values()) == ["assistant: words of f", "user: ours"]
     assert exported(store, sid) == pi_file(*LONG)
-    assert export_session.home(store, sid).left_out == 1
+    assert export_session.export_original(store, sid).left_out == 1
 
 
 def test_the_agent_s_line_goes_on_on_its_branch_whatever_branches_we_opened(store: ObjectStore) -> None:
@@ -516,13 +516,13 @@ def test_our_label_and_title_outlive_an_import(store: ObjectStore) -> None:
 
 def test_a_session_made_here_has_no_file_to_give_back(store: ObjectStore) -> None:
     with pytest.raises(Refused, match="made here"):
-        export_session.home(store, begun(store).id)
+        export_session.export_original(store, begun(store).id)
 
 
 def test_one_line_of_a_tree_is_given_back_alone(store: ObjectStore) -> None:
     sid = bring(store, pi_file(*TREE)).session
     at = session(store, sid).resolve("e")
-    assert export_session.home(store, sid, at).data == pi_file(TREE[0], TREE[1], TREE[3], TREE[4])
+    assert export_session.export_original(store, sid, at).data == pi_file(TREE[0], TREE[1], TREE[3], TREE[4])
 
 
 # ---- bad input
@@ -650,10 +650,10 @@ def omp_home(folder: Path, *contents: bytes, names: list[str] | None = None) -> 
     return bucket / "x.jsonl", data
 
 
-def bring_with_blobs(store: ObjectStore, path: Path, data: bytes) -> importing.BroughtIn:
+def bring_with_blobs(store: ObjectStore, path: Path, data: bytes) -> importing.ImportResult:
     kept, missing = discover.attachments(path, data, FORMATS["omp"])
     omp = FORMATS["omp"]
-    return importing.bring_in(store, omp, omp.split(data), kept).with_missing(missing)
+    return importing.import_source(store, omp, omp.split(data), kept).with_missing(missing)
 
 
 def attachments(store: ObjectStore, sid: str) -> dict[str, bytes]:
@@ -860,13 +860,13 @@ def test_objects_of_a_large_import_leave_memory_and_come_in_with_its_transaction
     monkeypatch.setattr(importing, "SPILL_BYTES", 2000)
     with on_disk(tmp_path / "store.git") as store:
         held: list[int] = []
-        put = Spill.put
+        put = PackSpill.put
 
-        def counted(self: Spill, objects: Mapping[Oid, tuple[Kind, bytes]], originals: Sequence[Original]) -> None:
+        def counted(self: PackSpill, objects: Mapping[Oid, tuple[Kind, bytes]], originals: Sequence[Original]) -> None:
             held.append(len(objects))
             put(self, objects, originals)
 
-        monkeypatch.setattr(Spill, "put", counted)
+        monkeypatch.setattr(PackSpill, "put", counted)
         done = bring(store, data)
         store.flush()
         assert ({oid: store.read(oid) for oid in set(store.oids())}, dict(store.refs("refs/"))) == expected
@@ -909,7 +909,7 @@ def test_what_a_killed_import_left_is_removed_by_the_next(tmp_path: Path, monkey
     monkeypatch.setattr(importing, "SPILL_BYTES", 500)
     with on_disk(tmp_path / "store.git") as store:
         (tmp_path / "store.git" / PLACE / "left" / "pack").mkdir(parents=True)
-        live = Spill(tmp_path / "store.git")
+        live = PackSpill(tmp_path / "store.git")
         live.put({}, [])
         bring(store, pi_file(*talk("a", "b")))
         assert waiting(tmp_path / "store.git") == [live._folder.name]
@@ -920,7 +920,7 @@ def test_what_a_killed_import_left_is_removed_by_the_next(tmp_path: Path, monkey
 def test_maintain_removes_what_a_killed_import_left_and_nothing_of_a_live_one(tmp_path: Path) -> None:
     with on_disk(tmp_path / "store.git") as store:
         (tmp_path / "store.git" / PLACE / "left" / "pack").mkdir(parents=True)
-        live = Spill(tmp_path / "store.git")
+        live = PackSpill(tmp_path / "store.git")
         live.put({}, [])
         (tmp_path / "store.git" / PLACE / "left2" / "pack").mkdir(parents=True)
         assert maintain(store).removed == (f"{PLACE}/left2",)

@@ -22,16 +22,16 @@ from gitsession.errors import Unavailable
 from gitsession.formats import FORMATS, Accompanied, Source, Streamed, claimed
 from gitsession.formats.base import lines as stored_lines
 from gitsession.formats.base.jsonl import cut
-from gitsession.formats.base.lines import Lines, Stored
+from gitsession.formats.base.lines import Lines, StoredFile
 from gitsession.formats.base.record import StoredRecord
 from gitsession.git.types import Kind, Oid
 from gitsession.importing import import_session
 from gitsession.redaction.original import Original
-from gitsession.store.spill import PLACE, Spill
+from gitsession.store.spill import PLACE, PackSpill
 
 
-def stored(data: bytes) -> Stored:
-    return Stored(lambda size, offset: data[offset : offset + size], len(data))
+def stored(data: bytes) -> StoredFile:
+    return StoredFile(lambda size, offset: data[offset : offset + size], len(data))
 
 
 def told(source: Source) -> dict[str, object]:
@@ -198,17 +198,17 @@ def test_no_secret_of_a_large_file_is_in_an_object(tmp_path: Path, monkeypatch: 
     texts = [said(f"s{number}", None, content=f"use {key} now, {number}") for number in range(30)]
     path.write_bytes(pi_file(*texts))
     Store.create(git_dir).close()
-    put = Spill.put
+    put = PackSpill.put
     kinds: list[str] = []
     kept: list[int] = []
 
-    def looked_at(spill: Spill, objects: Mapping[Oid, tuple[Kind, bytes]], originals: Sequence[Original]) -> None:
+    def looked_at(spill: PackSpill, objects: Mapping[Oid, tuple[Kind, bytes]], originals: Sequence[Original]) -> None:
         kinds.extend(kind for kind, _ in objects.values())
         assert not any(key.encode() in data for _, data in objects.values())
         kept.append(len(originals))
         put(spill, objects, originals)
 
-    monkeypatch.setattr(Spill, "put", looked_at)
+    monkeypatch.setattr(PackSpill, "put", looked_at)
     large_import(path, git_dir)
     assert kinds.count("blob") > 20
     assert sum(kept) > 20 and max(kept) < 5

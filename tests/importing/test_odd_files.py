@@ -14,14 +14,14 @@ from builders import bring, entry, pi_file, said
 from growth import MANY, assert_in_step, calls_of
 
 from gitsession.compaction.prompts import with_files, without_files
-from gitsession.compaction.serialise import Said
-from gitsession.compaction.sight import Place
+from gitsession.compaction.serialise import TranscriptItem
+from gitsession.compaction.sight import ShownEntry
 from gitsession.compaction.strategies import aider, opencode
 from gitsession.compaction.summarizers.extractive import Extractive
 from gitsession.compaction.summary import Request, summarise
 from gitsession.context import profiles
 from gitsession.context.fold import context
-from gitsession.context.line import Line
+from gitsession.context.line import ContextHistory
 from gitsession.context.providers.wire import CallIds
 from gitsession.context.value import Item
 from gitsession.model.entries import Message
@@ -47,7 +47,7 @@ def places(*entries: Message) -> list[Any]:
     return [Looked((Item(f"{at:040}", each),)) for at, each in enumerate(entries)]
 
 
-def looks_of(what: Callable[[tuple[Place, ...]], object], at: Sequence[Any]) -> int:
+def looks_of(what: Callable[[tuple[ShownEntry, ...]], object], at: Sequence[Any]) -> int:
     what(tuple(at))
     return sum(place.looks for place in at)
 
@@ -81,7 +81,7 @@ def context_calls(profile: str, *lines: bytes) -> int:
     store = MemoryStore()
     bring(store, pi_file(*lines), agent="pi")
     [leaf] = [str(oid) for name, oid in store.refs("refs/heads/").items() if name.endswith("/main")]
-    line = Line(store, leaf)
+    line = ContextHistory(store, leaf)
     context(line, profile)  # all is read by now
     return calls_of(lambda: context(line, profile))
 
@@ -122,7 +122,10 @@ class Name(str):
 def test_the_extractive_summary_counts_tools_in_one_go() -> None:
     def work(count: int) -> int:
         Name.compared = 1
-        talk = [Said("user", "Do it all, please"), *(Said("call", "{}", Name(f"tool {n}")) for n in range(count))]
+        talk = [
+            TranscriptItem("user", "Do it all, please"),
+            *(TranscriptItem("call", "{}", Name(f"tool {n}")) for n in range(count)),
+        ]
         summarise(Extractive(), Request(said=tuple(talk)))
         return Name.compared
 
@@ -145,7 +148,9 @@ BEFORE = {
 @pytest.mark.parametrize("before", BEFORE.values(), ids=BEFORE)
 def test_an_earlier_summary_that_is_made_to_hang_the_reader_does_not(before: str) -> None:
     assert without_files(before + "words") == before + "words"
-    asked = Request(said=(Said("user", "Fix the login redirect, and keep the cookie. " * 3),), previous=before)
+    asked = Request(
+        said=(TranscriptItem("user", "Fix the login redirect, and keep the cookie. " * 3),), previous=before
+    )
     assert "login" in summarise(Extractive(), asked).text
 
 

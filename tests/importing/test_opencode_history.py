@@ -21,7 +21,7 @@ from rewound import fill, git_in, repository, snapshot
 
 from gitsession.api import Store
 from gitsession.checkpoints import history
-from gitsession.formats.base.histories import Ran
+from gitsession.formats.base.histories import RecordedRun
 from gitsession.formats.opencode.agent import opencode
 from gitsession.git import borrowed_objects
 from gitsession.git.objects import encode_tree
@@ -394,7 +394,7 @@ def test_nothing_that_a_record_holds_raises(parts, about):
     info = {"id": "m", "role": "assistant", "time": {"created": 1, "completed": 2}, **about}
     message = {"info": info, "parts": parts}
     source = opencode.split(dumps({"info": {"id": "ses_x", "projectID": "p"}, "messages": [message]}), final=True)
-    assert all(isinstance(each, Ran) for each in opencode.noted(source))
+    assert all(isinstance(each, RecordedRun) for each in opencode.noted(source))
     assert all(isinstance(each, str) for each in opencode.copies("/x", source))
 
 

@@ -41,7 +41,7 @@ from gitsession.git.types import Kind, RefValue
 from gitsession.index import catalogue as catalogue_module
 from gitsession.index import update
 from gitsession.index.catalogue import FILE, Catalogue
-from gitsession.index.here import Here
+from gitsession.index.here import CurrentFolder
 from gitsession.model.entries import Label, Message, Title
 from gitsession.store import change_stamp, refs, writing
 from gitsession.store.create import create
@@ -555,10 +555,10 @@ def test_an_agent_and_its_own_id_name_a_session(found: tuple[Store, dict[str, st
 def test_the_newest_here_and_the_one_before(found: tuple[Store, dict[str, str]]) -> None:
     store, names = found
     catalogue = store.catalogue()
-    assert catalogue.find("@", Here("/work/deeper/still")).sid == names["other"]
-    assert catalogue.find("-", Here("/work/deeper")).sid == names["pi"]
-    assert catalogue.find("@", Here("/work")).sid == names["pi"]
-    assert catalogue.find("@", Here("/elsewhere")).sid == names["own"]
+    assert catalogue.find("@", CurrentFolder("/work/deeper/still")).sid == names["other"]
+    assert catalogue.find("-", CurrentFolder("/work/deeper")).sid == names["pi"]
+    assert catalogue.find("@", CurrentFolder("/work")).sid == names["pi"]
+    assert catalogue.find("@", CurrentFolder("/elsewhere")).sid == names["own"]
 
 
 @pytest.mark.parametrize(("address", "cwd"), [("@", "/nowhere"), ("-", "/work"), ("@", "/workshop")])
@@ -566,7 +566,7 @@ def test_where_no_session_was_held_there_is_none_here(
     found: tuple[Store, dict[str, str]], address: str, cwd: str
 ) -> None:
     with pytest.raises(NotFound):
-        found[0].catalogue().find(address, Here(cwd))
+        found[0].catalogue().find(address, CurrentFolder(cwd))
 
 
 def test_what_fits_several_is_ambiguous_and_they_are_listed(found: tuple[Store, dict[str, str]]) -> None:
@@ -579,7 +579,7 @@ def test_what_fits_several_is_ambiguous_and_they_are_listed(found: tuple[Store, 
 @pytest.mark.parametrize("address", ["", "nothing", "omp:first-1", ":", "pi:zzz", "%", "_", "\ud83d"])
 def test_what_fits_none_is_not_found(found: tuple[Store, dict[str, str]], address: str) -> None:
     with pytest.raises(NotFound) as caught:
-        found[0].catalogue().find(address, Here("/work"))
+        found[0].catalogue().find(address, CurrentFolder("/work"))
     assert not isinstance(caught.value, Ambiguous)
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from gitsession.errors import Refused
 from gitsession.live import agent_hooks, enabling, json_edit, records, spool
-from gitsession.live.agent_hooks import AGENTS, Settings
+from gitsession.live.agent_hooks import AGENTS, HookSettings
 
 PROGRAM = ["/opt/with space/bin/gitsession", "--store", "/home/u/it's/store.git"]
 CLAUDE = AGENTS["claude"]
@@ -64,7 +64,7 @@ def test_disabled_it_is_byte_for_byte_what_it_was(tmp_path: Path, text: str | No
     file, edit = enable(tmp_path, text, agent)
     found = json.loads(file.read_text())
     told = AGENTS[agent]
-    assert isinstance(told, Settings)
+    assert isinstance(told, HookSettings)
     for event in told.events:
         commands = [hook["command"] for group in found["hooks"][event] for hook in group["hooks"]]
         assert commands.count(agent_hooks.command(agent, event, PROGRAM)) == 1
@@ -273,7 +273,7 @@ def test_what_opencode_tells_its_plugin_comes_to_the_spool(tmp_path: Path) -> No
     store = tmp_path / "store.git"
     program = [sys.executable, "-P", "-m", "gitsession", "--store", str(store)]
     told = AGENTS["opencode"]
-    assert not isinstance(told, Settings)
+    assert not isinstance(told, HookSettings)
     (tmp_path / "it.mjs").write_text(agent_hooks.text_of(told, program))
     (tmp_path / "work").mkdir()
     (tmp_path / "run.mjs").write_text("""

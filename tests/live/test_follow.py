@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hooks import Agent
 
-from gitsession import Message, News, Session, Store
+from gitsession import Message, NewEntry, Session, Store
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def begun(store: Store, words: str = "hello") -> Session:
     return session
 
 
-def now(news: Iterator[News | None]) -> list[str]:
+def now(news: Iterator[NewEntry | None]) -> list[str]:
     """What there is until a look finds nothing."""
     found = []
     while (one := next(news)) is not None:
@@ -82,7 +82,7 @@ def test_one_session_hears_of_no_other(store: Store) -> None:
 def test_what_another_process_writes_comes_too(store: Store) -> None:
     session = begun(store)
     news = session.follow(every=0.01)
-    found: list[News | None] = []
+    found: list[NewEntry | None] = []
     listener = threading.Thread(target=lambda: found.append(next(news)), daemon=True)
     listener.start()
     code = (

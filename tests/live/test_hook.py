@@ -153,7 +153,7 @@ def test_a_look_that_takes_too_long_is_given_up_and_named(
     from gitsession.live import glance
 
     monkeypatch.setattr(hooking, "LOOK_SECONDS", 0.1)
-    monkeypatch.setattr(glance, "spooled", lambda *_, **__: time.sleep(30))
+    monkeypatch.setattr(glance, "spool_snapshot", lambda *_, **__: time.sleep(30))
     agent = Agent(tmp_path)
     assert agent.tell("PreToolUse", tool_name="Bash", tool_use_id="t")
     assert "longer than 0.1 s" in failures(agent.store)[0]

@@ -65,9 +65,9 @@ def test_a_branch_that_a_stale_process_starts_meanwhile_is_rewritten_before_anyt
     old = said.leaf
     assert old is not None
     key = keys(store, find(store))
-    from gitsession.store.drop_objects import Sweep
+    from gitsession.store.drop_objects import ObjectRemoval
 
-    drop = Sweep.drop
+    drop = ObjectRemoval.drop
     runs: list[bool] = []
 
     def raced(self, victims, is_settled):
@@ -77,7 +77,7 @@ def test_a_branch_that_a_stale_process_starts_meanwhile_is_rewritten_before_anyt
         runs.append(drop(self, victims, is_settled))
         return runs[-1]
 
-    monkeypatch.setattr(Sweep, "drop", raced)
+    monkeypatch.setattr(ObjectRemoval, "drop", raced)
     purging.add(store, key, 1)
     assert runs == [False, True]
     assert "purged: user message" in subjects(store, refs.leaf(said.id, "late"))
@@ -92,9 +92,9 @@ def test_who_never_stops_writing_what_was_purged_is_told_of(store, monkeypatch) 
     old = said.leaf
     assert old is not None
     key = keys(store, find(store))
-    from gitsession.store.drop_objects import Sweep
+    from gitsession.store.drop_objects import ObjectRemoval
 
-    monkeypatch.setattr(Sweep, "drop", lambda self, victims, is_settled: False)
+    monkeypatch.setattr(ObjectRemoval, "drop", lambda self, victims, is_settled: False)
     with pytest.raises(Unavailable, match="keep writing"):
         purging.add(store, key, 1)
     assert purging.is_pending(store)
@@ -111,9 +111,9 @@ def test_git_that_repacks_meanwhile_changes_nothing(store, monkeypatch) -> None:
     begun(store, "another session")
     store.flush()
     key = keys(store, find(store))
-    from gitsession.store.drop_objects import Sweep
+    from gitsession.store.drop_objects import ObjectRemoval
 
-    drop = Sweep.drop
+    drop = ObjectRemoval.drop
     runs: list[bool] = []
 
     def raced(self, victims, is_settled):
@@ -122,7 +122,7 @@ def test_git_that_repacks_meanwhile_changes_nothing(store, monkeypatch) -> None:
         runs.append(drop(self, victims, is_settled))
         return runs[-1]
 
-    monkeypatch.setattr(Sweep, "drop", raced)
+    monkeypatch.setattr(ObjectRemoval, "drop", raced)
     purging.add(store, key, 1)
     assert runs == [False, True]
     assert traces(store) == []

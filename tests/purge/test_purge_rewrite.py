@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from gitsession.codec import holes, payload
 from gitsession.codec.digest import digest as digest_of
-from gitsession.codec.holes import Stored
+from gitsession.codec.holes import StoredPayload
 from gitsession.errors import Malformed
 from gitsession.git.objects import encode_tree
 from gitsession.git.types import Oid
-from gitsession.model.entries import Checkpoint, Message, Session
+from gitsession.model.entries import Checkpoint, Message, SessionHeader
 from gitsession.purge import tombstone_commits
 from gitsession.purge.rewriting import rewrite
 from gitsession.sessions import commit_writer, content, graph
@@ -121,7 +121,7 @@ TEXTS = ("one", "two", "three")
 
 
 def stands_in(text: str) -> Replacement:
-    return Replacement("cbor", Stored(payload.encode(Message.user(text, at_ms=1000), bytes(16)), b"", ()))
+    return Replacement("cbor", StoredPayload(payload.encode(Message.user(text, at_ms=1000), bytes(16)), b"", ()))
 
 
 MESSAGES = [number for number in range(SIZE) if number % 3 != 2]
@@ -267,8 +267,8 @@ def test_what_two_redactions_hide_differently_goes() -> None:
 
 
 def begins(cwd: str, agent: str = "agent") -> Replacement:
-    entry = Session(at_ms=1000, agent=agent, cwd=cwd)
-    return Replacement("cbor", Stored(payload.encode(entry, bytes(16)), b"", ()))
+    entry = SessionHeader(at_ms=1000, agent=agent, cwd=cwd)
+    return Replacement("cbor", StoredPayload(payload.encode(entry, bytes(16)), b"", ()))
 
 
 def test_where_a_session_begins_what_differs_is_hidden_whole() -> None:

@@ -59,7 +59,7 @@ def test_a_purge_reaches_every_store_and_the_hub_and_stays(tmp_path: Path, place
     stores = {name: store_with(tmp_path / f"{name}.git", place) for name in "abc"}
     a, b, c = stores.values()
     try:
-        said = sessions.Session.new(a, "agent", "/work", lambda: 1000)
+        said = sessions.StoredSession.new(a, "agent", "/work", lambda: 1000)
         for words in ("first", SECRET, "last"):
             said.append(Message.user(words, at_ms=1000))
         for store in stores.values():
@@ -112,7 +112,7 @@ def test_two_stores_that_purge_two_things_end_alike(tmp_path: Path, place: Path,
     stores = {name: store_with(tmp_path / f"{name}.git", place) for name in "ab"}
     a, b = stores.values()
     try:
-        said = sessions.Session.new(a, "agent", "/work", lambda: 1000)
+        said = sessions.StoredSession.new(a, "agent", "/work", lambda: 1000)
         for words in ("first", SECRET, f"{SECRET} twice", "last"):
             said.append(Message.user(words, at_ms=1000))
         sync(a)

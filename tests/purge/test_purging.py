@@ -162,8 +162,8 @@ def test_twice_is_once(store) -> None:
     key = keys(store, secret)
     purging.add(store, key, 1)
     before = all_refs(store)
-    assert purging.add(store, key, 2) == purging.Purged()
-    assert purging.apply(store) == purging.Purged()
+    assert purging.add(store, key, 2) == purging.PurgeResult()
+    assert purging.apply(store) == purging.PurgeResult()
     assert all_refs(store) == before
 
 
@@ -356,9 +356,9 @@ def test_an_export_leaves_out_what_was_purged(store) -> None:
 # ---- replaced
 
 
-def redact(store: GitStore, node, text: str = "the password is [redacted:password]") -> purging.Purged:
+def redact(store: GitStore, node, text: str = "the password is [redacted:password]") -> purging.PurgeResult:
     data = payload.encode(Message.user(text, at_ms=node.author_seconds * 1000), bytes(16))
-    return purging.replace(store, {key_of(store, node): ("cbor", holes.Stored(data, b"", ()))}, 1)
+    return purging.replace(store, {key_of(store, node): ("cbor", holes.StoredPayload(data, b"", ()))}, 1)
 
 
 def test_an_entry_is_replaced_and_its_chain_stays(store) -> None:

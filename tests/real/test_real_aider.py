@@ -14,11 +14,11 @@ from aider_files import PLACE, answer, edited, history, restored, run, told, use
 from builders import bring, entry, joined, pi_file, said
 
 from gitsession.context import fold
-from gitsession.context.line import Line
-from gitsession.exporting.export_session import send
+from gitsession.context.line import ContextHistory
+from gitsession.exporting.export_session import export
 from gitsession.formats.aider.agent import aider
 from gitsession.formats.aider.reread import reread
-from gitsession.importing.import_session import bring_in
+from gitsession.importing.import_session import import_source
 from gitsession.model.entries import Message
 from gitsession.sessions import graph
 from gitsession.store.memory import MemoryStore
@@ -32,10 +32,10 @@ ASK = "and now"
 def seen(data: bytes) -> list[tuple[str, str]]:
     """Our context of a history, at the entry before the user's last words."""
     store = MemoryStore()
-    sid = bring_in(store, aider, aider.split(data, name=PLACE, final=True)).session
+    sid = import_source(store, aider, aider.split(data, name=PLACE, final=True)).session
     line = list(graph.line(store, graph.branches(store, sid)["main"]))
     last = next(node for node in line if node.subject == f"user: {ASK}")
-    context = fold.context(Line(store, last.parent), "aider")
+    context = fold.context(ContextHistory(store, last.parent), "aider")
     return [(message.role, message.text.strip()) for message in context.messages if isinstance(message, Message)]
 
 
@@ -94,7 +94,7 @@ def test_a_session_of_another_agent_goes_on_in_aider(tmp_path: Path):
         said("a2", "t1", "Two files.", role="assistant"),
     )
     store = MemoryStore()
-    out = send(store, bring(store, data).session, "aider")
+    out = export(store, bring(store, data).session, "aider")
     (work / "h.md").write_bytes(out.data)
     requests = real_aider.talk(work, [ASK], ["Good."], "--restore-chat-history", "--chat-history-file", "h.md")
     words = [(role, " ".join(text.split())) for role, text in sent(requests[-1])]
@@ -115,7 +115,7 @@ def test_a_summary_of_ours_stands_for_what_was_before(tmp_path: Path):
         said("a2", "c1", "new", role="assistant"),
     )
     store = MemoryStore()
-    (work / "h.md").write_bytes(send(store, bring(store, data).session, "aider").data)
+    (work / "h.md").write_bytes(export(store, bring(store, data).session, "aider").data)
     requests = real_aider.talk(work, [ASK], ["Good."], "--restore-chat-history", "--chat-history-file", "h.md")
     assert sent(requests[-1]) == [
         ("user", "I spoke to you previously about a number of things.  \nSo far."), ("assistant", "Ok."),

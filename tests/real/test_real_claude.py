@@ -32,13 +32,13 @@ from claude_handover import HANDED_OVER
 from real_claude import MODEL, PROGRAM, can_unshare
 
 from gitsession.context import fold
-from gitsession.context.line import Line
+from gitsession.context.line import ContextHistory
 from gitsession.context.providers import anthropic
 from gitsession.context.providers.conversation import NO_OUTPUT
 from gitsession.exporting import export_session
 from gitsession.formats.base.places import Workspace
 from gitsession.formats.claude.agent import claude
-from gitsession.model.entries import CustomMessage, Message, Session
+from gitsession.model.entries import CustomMessage, Message, SessionHeader
 from gitsession.sessions.addresses import resolve
 from gitsession.store.memory import MemoryStore
 
@@ -76,7 +76,9 @@ def resumed(tmp_path: Path) -> Ask:
     def ask(data: bytes, id: str) -> Messages:
         home, work, log = tmp_path / "home", tmp_path / "work", tmp_path / "requests.jsonl"
         work.mkdir()
-        file = home / ".claude" / claude.place(Session(agent="claude", source_id=id), Workspace(str(work.resolve())))
+        file = (
+            home / ".claude" / claude.place(SessionHeader(agent="claude", source_id=id), Workspace(str(work.resolve())))
+        )
         file.parent.mkdir(parents=True)
         file.write_bytes(data)
         script = tmp_path / "script.json"
@@ -121,7 +123,7 @@ def ours(data: bytes, name: str) -> Messages:
     """What our profile shows, without what attachments say, which the program tells in words of its own."""
     store = MemoryStore()
     sid = bring(store, data, name=name).session
-    context = fold.context(Line(store, resolve(store, sid, "leaf").oid), "claude")
+    context = fold.context(ContextHistory(store, resolve(store, sid, "leaf").oid), "claude")
     items = [item for item in context.items if not is_attached(item.entry)]
     request = anthropic.request(fold.Context(context.profile, tuple(items), context.state, context.tokens))
     return without_what_is_said_anew(request["messages"])
@@ -147,7 +149,7 @@ def test_its_model_is_told_what_was_said_elsewhere(resumed: Ask, make: Any, expe
     store = MemoryStore()
     sid = make(store).id
     id = claude.resume_command(sid)[-1]
-    assert told(resumed(export_session.send(store, sid, "claude").data, id)) == expected
+    assert told(resumed(export_session.export(store, sid, "claude").data, id)) == expected
 
 
 PI = sorted((SHARED / "sessions/pi").glob("*.v3.jsonl"))
@@ -157,7 +159,7 @@ PI = sorted((SHARED / "sessions/pi").glob("*.v3.jsonl"))
 def test_a_session_of_pi_s_goes_on_in_the_program(resumed: Ask, path: Path) -> None:
     store = MemoryStore()
     sid = bring(store, path.read_bytes(), agent="pi", name=path.stem).session
-    data = export_session.send(store, sid, "claude").data
+    data = export_session.export(store, sid, "claude").data
     id = claude.resume_command(sid)[-1]
     assert in_one_spelling(resumed(data, id)) == in_one_spelling(ours(data, id))
 
@@ -168,7 +170,7 @@ def test_it_goes_on_with_what_was_made_here_behind_its_own_lines(resumed: Ask) -
     held = session(store, sid, clock=Clock())
     held.append(Message.user("ours"))
     held.append(Message.assistant("yes"))
-    data = export_session.send(store, sid, "claude").data
+    data = export_session.export(store, sid, "claude").data
     assert told(resumed(data, SESSION)) == ["u words of a", "a words of b", "u ours", "a yes"]
 
 

@@ -38,12 +38,12 @@ from codex_outgoing import HEADER, line_of, own
 from codex_threads import AFTER_T1, child_of
 
 from gitsession.context import fold
-from gitsession.context.line import Line
+from gitsession.context.line import ContextHistory
 from gitsession.context.providers import codex as as_codex
-from gitsession.exporting.export_session import send
+from gitsession.exporting.export_session import export
 from gitsession.formats.codex.agent import codex
 from gitsession.formats.codex.write_items import SUMMARY_PREFIX
-from gitsession.importing.import_session import bring_in
+from gitsession.importing.import_session import import_source
 from gitsession.model.blocks import Image, Text, Thinking, ToolCall
 from gitsession.model.entries import Compaction, Message
 from gitsession.store.memory import MemoryStore
@@ -64,9 +64,9 @@ def check(folder: Path, data: bytes, thread: str, base: tuple[bytes, str] | None
         parent = bring(store, base[0], agent="codex").session
         beside = {f"rollout-2026-11-21T20-34-22-{base[1]}.jsonl": exported(store, parent)}
     source = codex.split(data, name=f"rollout-2026-11-21T20-34-22-{thread}")
-    sid = bring_in(store, codex, source, find=lambda _: parent if base is not None else None).session
+    sid = import_source(store, codex, source, find=lambda _: parent if base is not None else None).session
     opened = session(store, sid)
-    context = fold.context(Line(store, opened.leaf.oid if opened.leaf else None), "codex")
+    context = fold.context(ContextHistory(store, opened.leaf.oid if opened.leaf else None), "codex")
     ours = [real_codex.plain(item) for item in as_codex.request(context)["input"]]
     files = {f"rollout-2026-11-21T20-34-22-{thread}.jsonl": exported(store, sid), **beside}
     answer = real_codex.resume(folder, files, thread)
@@ -180,9 +180,9 @@ def test_the_real_codex_goes_on_with_one_that_was_never_compacted(tmp_path: Path
 def test_the_real_codex_goes_on_with_a_real_session_of_pi(tmp_path: Path, path: Path) -> None:
     store, there = MemoryStore(), MemoryStore()
     sid = bring(store, path.read_bytes(), agent="pi", name=path.stem, final=True).session
-    data, thread = send(store, sid, "codex").data, codex.resume_command(sid)[2]
+    data, thread = export(store, sid, "codex").data, codex.resume_command(sid)[2]
     opened = session(there, bring(there, data, agent="codex").session)
-    context = fold.context(Line(there, opened.leaf.oid if opened.leaf else None), "codex")
+    context = fold.context(ContextHistory(there, opened.leaf.oid if opened.leaf else None), "codex")
     ours = [_uncut(item) for item in as_codex.request(context)["input"]]
     answer = real_codex.resume(tmp_path, {f"rollout-2026-11-21T20-34-22-{thread}.jsonl": data}, thread)
     assert [_uncut(item) for item in answer.history(len(ours))] == ours

@@ -22,7 +22,7 @@ from builders import bring
 from conversations import DRAWN, NAMES, SOURCES, Seen, compared, context, marks, seen
 from pi_drivers import DRIVERS, LAB, RELEASES
 
-from gitsession.exporting.export_session import send
+from gitsession.exporting.export_session import export
 from gitsession.store.memory import MemoryStore
 
 COUNT = int(os.environ.get("GITSESSION_CONVERSATIONS", "20"))
@@ -120,7 +120,7 @@ def test_the_program_sends_what_the_source_would_have_sent_or_a_note_names_it(ta
         for source in SOURCES:
             for seed in range(COUNT) if source != target else ():
                 store, sid, theirs, _ = drawn(source, seed)
-                written = send(store, sid, target)
+                written = export(store, sid, target)
                 found, wrong = sent(program.messages(written.data)) if written.data else ([], [])
                 handed = compared(theirs, found, written.notes, wrong)
                 broken += [(source, seed, handed.wrong)] if handed.wrong else []

@@ -10,7 +10,7 @@ import pytest
 from builders import Clock, shared_files
 from pi_drivers import LAB, ask_all, release
 
-from gitsession import Ask, Message, Session, Store, Writing
+from gitsession import CompactionRequest, Message, Session, Store, SummaryOptions
 from gitsession.compaction.summarizers.extractive import Extractive
 from gitsession.context.providers import pi as as_pi
 from gitsession.formats import FORMATS
@@ -65,9 +65,9 @@ def test_the_real_agent_sees_the_same_before_and_after_a_compaction_of_ours(
     assert_sees(ask(release, before.data, tmp_path), session, release)
     node = None
     for keep in (20_000, 2_000, 100, 1):
-        plan = session.compaction.plan(profile=release, ask=Ask(keep_tokens=keep))
+        plan = session.compaction.plan(profile=release, ask=CompactionRequest(keep_tokens=keep))
         if not plan.nothing and (plan.history or plan.prefix) and plan.replaced > 400:
-            node = session.compact(plan, Writing(summarizer=Extractive(), max_tokens=200))
+            node = session.compact(plan, SummaryOptions(summarizer=Extractive(), max_tokens=200))
             break
     if node is None:
         pytest.skip("too short to be compacted")

@@ -17,7 +17,7 @@ from gitsession.discovery import sources
 from gitsession.errors import Refused
 from gitsession.exporting import resume
 from gitsession.formats import FORMATS, Importing
-from gitsession.importing.import_session import bring_in
+from gitsession.importing.import_session import import_source
 from gitsession.store.memory import MemoryStore
 
 CARRIED = [("user", FIRST), ("user", "PICTURE"), ("assistant", LOOK), ("call", COMMAND), ("result", OUTPUT),
@@ -54,7 +54,7 @@ def test_the_model_is_told_what_was_said(source: str, agent: str, tmp_path: Path
     with pytest.raises(Refused, match="gone on with"):
         resume.plan(store, sid, agent, None, where, {})
     place = found.file if not isinstance(FORMATS[agent], Importing) else home / ".local/share/opencode/opencode.db"
-    [taken] = [bring_in(store, each.format, each.take().source) for each in sources.at(place, final=True)]
+    [taken] = [import_source(store, each.format, each.take().source) for each in sources.at(place, final=True)]
     line = [node.subject for node in session(store, taken.session).line()]
     assert [at for at in line if handover.NEXT in at or "ANSWER" in at][-1] == "assistant: ANSWER"
     assert any(at.startswith("user: ") and handover.NEXT in at for at in line)

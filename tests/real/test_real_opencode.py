@@ -21,13 +21,13 @@ from opencode_files import Message, export, info
 from real_opencode import Lab, Messages, can_run
 
 from gitsession.context import fold
-from gitsession.context.line import Line
+from gitsession.context.line import ContextHistory
 from gitsession.context.providers import openai_chat
 from gitsession.context.providers.conversation import NO_OUTPUT
 from gitsession.context.providers.openai_chat import FROM_TOOLS
 from gitsession.discovery import sources
 from gitsession.exporting import export_session
-from gitsession.importing.import_session import bring_in
+from gitsession.importing.import_session import import_source
 from gitsession.store.interface import ObjectStore
 from gitsession.store.memory import MemoryStore
 
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.skipif(not can_run(), reason="the real program is not a
 def ours(store: ObjectStore, sid: str) -> Messages:
     leaf = session(store, sid).leaf
     assert leaf is not None
-    context = fold.context(Line(store, leaf.oid), "opencode")
+    context = fold.context(ContextHistory(store, leaf.oid), "opencode")
     return [message for message in openai_chat.request(context)["messages"] if message["role"] != "system"]
 
 
@@ -111,7 +111,7 @@ def test_what_the_program_does_next_comes_in_as_entries_behind_those_that_were_t
     path = lab.data / "opencode/opencode.db"
     with sqlite3.connect(path) as db:
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-    [done] = [bring_in(store, found.format, found.take().source) for found in sources.at(path)]
+    [done] = [import_source(store, found.format, found.take().source) for found in sources.at(path)]
     assert (done.session, done.new, done.rewritten) == (sid, 2, None)
     real = lab.place / "out.json"
     lab.run(f'$OC export {SES} > "{real}"')
@@ -122,7 +122,7 @@ def test_what_the_program_does_next_comes_in_as_entries_behind_those_that_were_t
 def test_a_session_begun_here_goes_on_there_with_its_earlier_turns(tmp_path: Path) -> None:
     store, there = MemoryStore(), MemoryStore()
     made = begun_here(store)
-    data = export_session.send(store, made.id, "opencode").data.replace(b'"modelID": "m"', b'"modelID": "mock-model"')
+    data = export_session.export(store, made.id, "opencode").data.replace(b'"modelID": "m"', b'"modelID": "mock-model"')
     sid = bring(there, data, final=True).session
     heard = Lab(tmp_path).resumed(data, json.loads(data)["info"]["id"])
     assert alike(heard) == alike(ours(there, sid))
@@ -144,7 +144,7 @@ def test_a_session_of_another_agent_goes_on_there_with_calls_and_results(tmp_pat
     # The model that answered first is known only behind the first question.
     sid = bring(store, pi_file(entry("model_change", "m", None, provider="mock", modelId="mock-model"), first, asked,
                                result)).session  # fmt: skip
-    data = export_session.send(store, sid, "opencode").data.replace(b'"unknown"', b'"mock"')
+    data = export_session.export(store, sid, "opencode").data.replace(b'"unknown"', b'"mock"')
     heard = Lab(tmp_path).resumed(data, json.loads(data)["info"]["id"])
     assert [message["role"] for message in heard] == ["user", "assistant", "tool"]
     assert (heard[0]["content"], heard[2]["content"]) == ("Look", "14 lines")

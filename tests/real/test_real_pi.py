@@ -14,9 +14,9 @@ import goldens
 import pytest
 from builders import SHARED
 
-from gitsession.exporting.export_session import home
+from gitsession.exporting.export_session import export_original
 from gitsession.formats.pi.agent import pi
-from gitsession.importing.import_session import bring_in
+from gitsession.importing.import_session import import_source
 from gitsession.sessions import active_branch, facts, graph
 from gitsession.sessions import marks as rules
 from gitsession.sessions.graph import Tree
@@ -61,13 +61,13 @@ def real_pi(request: pytest.FixtureRequest) -> Iterator[Any]:
 def ours(data: bytes) -> tuple[bytes, dict[str, Any]]:
     """A session through a store: what comes out again, and what we say of it in pi's words."""
     store = MemoryStore()
-    done = bring_in(store, pi, pi.split(data))
+    done = import_source(store, pi, pi.split(data))
     tree = graph.tree(store, done.session)
     seen = meta_of(store, done.session)
     marks = facts.marks(store, done.session, tree, seen)
     labels = rules.labels(marks, facts.targets(tree, seen))
     leaf = known(tree, tree.nodes[tree.branches[active_branch.active(store, done.session)]])
-    return home(store, done.session).data, {
+    return export_original(store, done.session).data, {
         "leaf": leaf,
         "name": rules.title(marks),
         "labels": {known(tree, tree.nodes[oid]): label for oid, label in labels.items()},

@@ -15,7 +15,7 @@ from unhinted_scan import NONCE, PLAIN, SCANNER, check
 from gitsession.codec import payload
 from gitsession.model.entries import Custom
 from gitsession.redaction import ahead, hints, marks, scan
-from gitsession.redaction.ahead import Ahead
+from gitsession.redaction.ahead import SecretLookahead
 from gitsession.redaction.payloads import redact
 from gitsession.redaction.rule import Rule
 from gitsession.redaction.rules import RULES
@@ -138,7 +138,7 @@ def test_a_look_ahead_says_the_same_wherever_it_begins_and_however_far_it_goes(m
     monkeypatch.setattr(ahead, "_BYTES", 200)
     texts = [nested(Shape("ghp_{an:36}", n).text if n % 3 == 0 else "nothing " * 9, 1).encode() for n in range(20)]
     for numbers in (range(20), range(5, 20), (19, 3, 4, 0)):
-        look = Ahead(SCANNER, len(texts), texts.__getitem__)
+        look = SecretLookahead(SCANNER, len(texts), texts.__getitem__)
         assert [look.may_hold(number) for number in numbers] == [number % 3 == 0 for number in numbers]
 
 
@@ -184,8 +184,8 @@ def test_programs_in_which_there_is_something_may_hold_it():
 
 @pytest.mark.parametrize("unit", ["token:", "_pat=", "key="])
 def test_value_that_is_made_of_names_is_read_once(monkeypatch, unit):
-    read, starts = hints.Turns._read, []
-    monkeypatch.setattr(hints.Turns, "_read", lambda turns, at: (starts.append(at), read(turns, at)))
+    read, starts = hints.CharacterTurns._read, []
+    monkeypatch.setattr(hints.CharacterTurns, "_read", lambda turns, at: (starts.append(at), read(turns, at)))
     text = unit.encode() * 2000
     for hint in hints.HINTS:
         assert list(scan._hinted(hint, text, text)) == []

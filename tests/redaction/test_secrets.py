@@ -20,7 +20,7 @@ from gitsession.cli import app as command_line
 from gitsession.cli import exits
 from gitsession.codec import holes
 from gitsession.errors import Ambiguous, InvalidName, NotFound, Refused, Unavailable
-from gitsession.importing.import_session import BroughtIn
+from gitsession.importing.import_session import ImportResult
 from gitsession.live import glance, spool
 from gitsession.model.blocks import Text, Thinking, ToolCall
 from gitsession.model.entries import Compaction
@@ -31,7 +31,7 @@ from gitsession.sessions.content import kept, payload_of
 from gitsession.sessions.node import Node
 from gitsession.verify.session_check import verify
 from gitsession.workspace.names import tree_refusal
-from gitsession.workspace.root import Root
+from gitsession.workspace.root import WorkspaceRoot
 
 TOKEN, PASSWORD = a_token(), a_password()
 
@@ -65,7 +65,7 @@ def configure(store: Store, key: str, value: str) -> None:
     subprocess.run(["git", "-C", place_of(store), "config", key, value], check=True)
 
 
-def take(store: Store, file: Path, *, final: bool = False) -> BroughtIn:
+def take(store: Store, file: Path, *, final: bool = False) -> ImportResult:
     [done] = store.import_file(file, final=final)
     return done
 
@@ -518,8 +518,8 @@ def test_a_file_whose_name_is_a_secret_is_not_kept_and_its_name_not_told(store: 
         assert set(session.files.at()) == {"plain.txt"}
     assert verify(store.objects, refuse=tree_refusal).problems == []
     assert traces(store, TOKEN) == []
-    with Root.open(work, home=tmp_path / "home", store=place_of(store)) as root:
-        event = glance.spooled(place_of(store), root, {"event": "x", "agent": "y"}, wait_seconds=5)
+    with WorkspaceRoot.open(work, home=tmp_path / "home", store=place_of(store)) as root:
+        event = glance.spool_snapshot(place_of(store), root, {"event": "x", "agent": "y"}, wait_seconds=5)
     assert not TOKEN.is_in(Path(spool.path(str(place_of(store)), event)).read_bytes())
 
 
@@ -679,8 +679,8 @@ def test_a_hook_leaves_no_secret_of_a_file_in_the_spool(store: Store, tmp_path: 
     work.mkdir()
     (work / ".env").write_text(PASSWORD.text + "\n")
     (work / "plain.txt").write_text("nothing to hide\n")
-    with Root.open(work, home=tmp_path / "home", store=place_of(store)) as root:
-        event = glance.spooled(place_of(store), root, {"event": "x", "agent": "y"}, wait_seconds=5)
+    with WorkspaceRoot.open(work, home=tmp_path / "home", store=place_of(store)) as root:
+        event = glance.spool_snapshot(place_of(store), root, {"event": "x", "agent": "y"}, wait_seconds=5)
     waiting = Path(spool.path(str(place_of(store)), event)).read_bytes()
     assert b"nothing to hide" in waiting
     assert b"secret: assigned-password" in waiting

@@ -123,7 +123,7 @@ def test_a_named_file_that_is_no_session_is_reported(tmp_path: Path) -> None:
 
 
 def test_an_older_copy_of_a_file_is_imported_by_itself(tmp_path: Path) -> None:
-    data, whole, rebuilt = pi_file(*talk("a", "b", "c")), MemoryStore(), donors.Rebuilt()
+    data, whole, rebuilt = pi_file(*talk("a", "b", "c")), MemoryStore(), donors.RebuiltObjects()
     older = b"".join(data.splitlines(keepends=True)[:-1])
     bring(whole, older)
     for file, content in {"1": data, "2": older}.items():
@@ -136,7 +136,7 @@ def test_a_base_that_nobody_has_is_looked_for_once(tmp_path: Path) -> None:
     fork = tmp_path / f"{name(FORK)}.jsonl"
     fork.write_bytes(FILES[name(FORK)])
     asked: list[str] = []
-    rebuilt = donors.Rebuilt(lambda waiting: asked.append(waiting.error.source_id) or [])
+    rebuilt = donors.RebuiltObjects(lambda waiting: asked.append(waiting.error.source_id) or [])
     for file in (fork, fork, tmp_path / "gone.jsonl"):
         rebuilt.add([file])
     assert asked == [SEGMENTS[2]]

@@ -17,7 +17,7 @@ from gitsession.cli import app as command_line
 from gitsession.cli.enabling import runner
 from gitsession.errors import NotAStore, Refused
 from gitsession.git import hook_files
-from gitsession.model.entries import Message, Session
+from gitsession.model.entries import Message, SessionHeader
 from gitsession.purge import purging, tombstone_commits
 from gitsession.server import receive, server
 from gitsession.store import create, refs
@@ -270,7 +270,7 @@ def test_what_came_in_unchecked_is_checked_when_a_session_leads_to_it(tmp_path: 
     place = bare(tmp_path / "code.git")
     server.install(place, runner(), ["refs/heads/*"])
     assert push(client.path, place, SESSIONS).returncode == 0
-    root = client.entry(Session(at_ms=0, agent="agent", view=1))
+    root = client.entry(SessionHeader(at_ms=0, agent="agent", view=1))
     for before, ref in ((client.leaf, client.ref()), (root, refs.leaf("19700101-aaaaaaaaaaaaa"))):
         bad = client.entry(user(), before, old=b"user: more", new=b"user: less")
         assert push(client.path, place, f"{bad.oid}:refs/heads/innocent-{bad.oid}").returncode == 0

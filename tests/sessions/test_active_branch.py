@@ -105,4 +105,4 @@ def test_no_session_has_no_active_branch() -> None:
     with pytest.raises(NotFound):
         active(MemoryStore(), "20260201-aaaaaaaaaaaaa")
     with pytest.raises(NotFound):
-        sessions.Session.open(MemoryStore(), "20260201-aaaaaaaaaaaaa", Clock())
+        sessions.StoredSession.open(MemoryStore(), "20260201-aaaaaaaaaaaaa", Clock())

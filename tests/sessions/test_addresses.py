@@ -12,74 +12,74 @@ from gitsession.store.memory import MemoryStore
 
 
 @pytest.fixture
-def held() -> sessions.Session:
+def held() -> sessions.StoredSession:
     store = MemoryStore()
     lines = [*talk("a", "b", "c"), said("d", "b", at=4), label("e", "c", "b", "mark", at=5), said("b2", "d", at=6)]
     return session(store, bring(store, pi_file(*lines)).session)
 
 
-def named(held: sessions.Session, address: str) -> str | None:
+def named(held: sessions.StoredSession, address: str) -> str | None:
     node = held.resolve(address)
     return node.source.id if node.source else None
 
 
-def test_an_agent_s_own_id_names_its_entry(held: sessions.Session) -> None:
+def test_an_agent_s_own_id_names_its_entry(held: sessions.StoredSession) -> None:
     assert [named(held, id) for id in "abcd"] == list("abcd")
 
 
-def test_a_label_names_an_entry(held: sessions.Session) -> None:
+def test_a_label_names_an_entry(held: sessions.StoredSession) -> None:
     assert named(held, "mark") == "b"
 
 
-def test_leaf_is_that_of_the_branch_one_is_on(held: sessions.Session) -> None:
+def test_leaf_is_that_of_the_branch_one_is_on(held: sessions.StoredSession) -> None:
     assert held.branch_name != "main"
     assert named(held, "leaf") == "b2"
     assert named(session_on(held, "main"), "leaf") == "e"
 
 
-def session_on(held: sessions.Session, branch: str) -> sessions.Session:
-    return sessions.Session.open(held._store, held.id, Clock(), branch)
+def session_on(held: sessions.StoredSession, branch: str) -> sessions.StoredSession:
+    return sessions.StoredSession.open(held._store, held.id, Clock(), branch)
 
 
-def test_a_branch_names_its_leaf(held: sessions.Session) -> None:
+def test_a_branch_names_its_leaf(held: sessions.StoredSession) -> None:
     assert named(held, "main") == "e"
 
 
-def test_the_root_has_a_name(held: sessions.Session) -> None:
+def test_the_root_has_a_name(held: sessions.StoredSession) -> None:
     assert held.resolve("root").parent is None
 
 
-def test_steps_go_up(held: sessions.Session) -> None:
+def test_steps_go_up(held: sessions.StoredSession) -> None:
     assert [named(held, f"main~{steps}") for steps in range(4)] == ["e", "c", "b", "a"]
     assert held.resolve("main~4") == held.resolve("root")
     assert named(held, "main~1~2") == "a"
 
 
-def test_more_steps_than_there_are_entries_name_nothing(held: sessions.Session) -> None:
+def test_more_steps_than_there_are_entries_name_nothing(held: sessions.StoredSession) -> None:
     with pytest.raises(NotFound, match="past the root"):
         held.resolve("leaf~99")
 
 
-def test_the_beginning_of_an_oid_or_a_chain_is_enough(held: sessions.Session) -> None:
+def test_the_beginning_of_an_oid_or_a_chain_is_enough(held: sessions.StoredSession) -> None:
     node = held.resolve("c")
     assert held.resolve(node.oid[:10]) == held.resolve(node.oid[:10].upper()) == held.resolve(node.oid) == node
     assert held.resolve(to_base64url(node.chain)[:10]) == held.resolve(to_base64url(node.chain)) == node
 
 
-def test_a_few_characters_of_an_oid_are_not_enough(held: sessions.Session) -> None:
+def test_a_few_characters_of_an_oid_are_not_enough(held: sessions.StoredSession) -> None:
     with pytest.raises(NotFound):
         held.resolve(held.resolve("c").oid[:3])
 
 
 @pytest.mark.parametrize("address", ["nowhere", "", "~1", "leaf~", "leaf~x", "meta", "*", "\ud83d", "leaf~9999999999"])
-def test_what_names_nothing_is_not_found(held: sessions.Session, address: str) -> None:
+def test_what_names_nothing_is_not_found(held: sessions.StoredSession, address: str) -> None:
     with pytest.raises(NotFound) as caught:
         held.resolve(address)
     assert not isinstance(caught.value, Ambiguous)
     assert caught.value.hint or "root" in str(caught.value)
 
 
-def test_one_label_on_two_entries_is_ambiguous_and_both_are_listed(held: sessions.Session) -> None:
+def test_one_label_on_two_entries_is_ambiguous_and_both_are_listed(held: sessions.StoredSession) -> None:
     held.label("a", "twice")
     held.label("c", "twice")
     with pytest.raises(Ambiguous) as caught:
@@ -103,7 +103,7 @@ def test_of_a_line_that_was_rewritten_the_entry_that_is_in_the_file_answers() ->
     assert held.resolve("b").subject == "user: old"
 
 
-def test_a_branch_comes_before_a_label_and_a_label_before_an_id(held: sessions.Session) -> None:
+def test_a_branch_comes_before_a_label_and_a_label_before_an_id(held: sessions.StoredSession) -> None:
     held.label("a", "c")
     assert named(held, "c") == "a"
     held.branch("c", "b")
@@ -116,6 +116,6 @@ def test_an_entry_of_our_own_is_named_by_its_chain() -> None:
     assert held.resolve(to_base64url(first.chain)[:8]) == first
 
 
-def test_a_node_names_itself(held: sessions.Session) -> None:
+def test_a_node_names_itself(held: sessions.StoredSession) -> None:
     node = held.resolve("a")
     assert held.resolve(node) is node

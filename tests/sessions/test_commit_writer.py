@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from strategies import ENTRIES, NONCES, TEXT, WILD_TEXT
 
 from gitsession.codec import holes
-from gitsession.codec.holes import Stored
+from gitsession.codec.holes import StoredPayload
 from gitsession.codec.message import SourceRef
 from gitsession.codec.payload import decode
 from gitsession.git.objects import SECONDS_MAX, parse_tree
 from gitsession.model.blocks import Image, Text
-from gitsession.model.entries import KINDS, Compaction, Message, Reset, Unknown
+from gitsession.model.entries import KINDS, Compaction, Message, Reset, UnknownEntry
 from gitsession.model.headline import Headline
 from gitsession.sessions import commit_writer, layout
 from gitsession.sessions.node import parse
@@ -38,7 +38,7 @@ def commit(entry, parent=None):
     return commit_writer.commit_of(draft, commit_writer.tree_of(draft.form, draft.stored), parent)
 
 
-@given(ENTRIES | st.builds(Unknown, name=TEXT.filter(lambda name: name not in KINDS)), NONCES)
+@given(ENTRIES | st.builds(UnknownEntry, name=TEXT.filter(lambda name: name not in KINDS)), NONCES)
 def test_the_node_of_an_append_is_the_node_that_a_reader_finds(entry, nonce):
     draft = commit_writer.own(entry, nonce, None)
     data, node = commit_writer.commit_of(draft, commit_writer.tree_of(draft.form, draft.stored), None)
@@ -48,7 +48,7 @@ def test_the_node_of_an_append_is_the_node_that_a_reader_finds(entry, nonce):
 @given(WILD_TEXT, st.none() | st.text(st.characters(), max_size=300), WILD_TEXT)
 def test_so_it_is_for_an_import_whatever_its_kind_and_its_id(kind, source_id, words):
     said = Headline(kind=kind, label=kind, words=words, body=words, model=words)
-    draft = commit_writer.Draft("jsonl", Stored(b"{}", b"", ()), said, SourceRef.of("pi", source_id, 3))
+    draft = commit_writer.Draft("jsonl", StoredPayload(b"{}", b"", ()), said, SourceRef.of("pi", source_id, 3))
     data, node = commit_writer.commit_of(draft, "1" * 40, None)
     assert parse(node.oid, data) == node
 
@@ -77,7 +77,7 @@ def test_the_committers_time_never_runs_backwards():
 
 
 def test_an_entry_without_a_time_takes_its_parents():
-    draft = commit_writer.Draft("jsonl", Stored(b"{}", b"", ()), Headline(kind="opaque", label="opaque"))
+    draft = commit_writer.Draft("jsonl", StoredPayload(b"{}", b"", ()), Headline(kind="opaque", label="opaque"))
     parent = commit(Reset(at_ms=20_000), commit(Reset(at_ms=50_000))[1])[1]
     assert commit_writer.commit_of(draft, "1" * 40, parent)[1].author_seconds == 20
     assert commit_writer.commit_of(draft, "1" * 40, None)[1].author_seconds == 0

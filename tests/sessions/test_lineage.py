@@ -6,7 +6,7 @@ import pytest
 from builders import pi_file, talk
 from commands import Run, document, here, run
 
-from gitsession.model.entries import Session as Header
+from gitsession.model.entries import SessionHeader as Header
 from gitsession.sessions.origin import parent_of
 
 __all__ = ["here", "run"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from builders import on_disk
 
-from gitsession.model.entries import Fork, Session
+from gitsession.model.entries import Fork, SessionHeader
 from gitsession.sessions import commit_writer
 from gitsession.sessions.node import Node
 from gitsession.store import refs
@@ -26,7 +26,7 @@ def test_a_line_of_forks_of_forks_costs_what_any_line_costs(tmp_path: Path, faul
             leaf: Node | None = None
             for number in range(MANY):
                 sid = f"19700101-{number:013d}".translate(str.maketrans("0123456789", "abcdefghij"))
-                entry = Fork(at_ms=0, session=sid, agent="a") if number else Session(at_ms=0, agent="a", view=1)
+                entry = Fork(at_ms=0, session=sid, agent="a") if number else SessionHeader(at_ms=0, agent="a", view=1)
                 leaf = commit_writer.put(tx, leaf, commit_writer.own(entry, number.to_bytes(16, "big"), None))
             assert leaf is not None
         store.flush()

@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 from builders import Clock, bring, header, joined, label, labels_of, named, pi_file, said, session, slot, talk, title_of
 
-from gitsession.sessions.marks import Mark, labels, title
+from gitsession.sessions.marks import SessionMark, labels, title
 from gitsession.store.memory import MemoryStore
 
 
-def theirs(what: str, value: str, line: int, at_ms: int = 0, target: str = "") -> Mark:
-    return Mark(what, at_ms, line, b"", target, value)
+def theirs(what: str, value: str, line: int, at_ms: int = 0, target: str = "") -> SessionMark:
+    return SessionMark(what, at_ms, line, b"", target, value)
 
 
-def ours(what: str, value: str, at_ms: int, chain: bytes = b"", target: str = "") -> Mark:
-    return Mark(what, at_ms, None, chain, target, value)
+def ours(what: str, value: str, at_ms: int, chain: bytes = b"", target: str = "") -> SessionMark:
+    return SessionMark(what, at_ms, None, chain, target, value)
 
 
-TITLES: dict[str, tuple[list[Mark], str | None]] = {
+TITLES: dict[str, tuple[list[SessionMark], str | None]] = {
     "nothing": ([], None),
     "a header": ([theirs("header", "H", 1)], "H"),
     "a header without a title": ([theirs("header", "", 1)], None),
@@ -41,14 +41,14 @@ TITLES: dict[str, tuple[list[Mark], str | None]] = {
 
 
 @pytest.mark.parametrize(("marks", "expected"), TITLES.values(), ids=TITLES)
-def test_a_session_is_called(marks: list[Mark], expected: str | None) -> None:
+def test_a_session_is_called(marks: list[SessionMark], expected: str | None) -> None:
     assert title(marks) == title(reversed(marks)) == expected
 
 
 A, B = "oid-a", "oid-b"
 RESOLVE = {"a": A, "b": B, "chain-a": A}
 
-LABELS: dict[str, tuple[list[Mark], dict[str, str]]] = {
+LABELS: dict[str, tuple[list[SessionMark], dict[str, str]]] = {
     "nothing": ([], {}),
     "two targets": ([theirs("label", "x", 1, target="a"), theirs("label", "y", 2, target="b")], {A: "x", B: "y"}),
     "the last in the file": ([theirs("label", "y", 2, 1, "a"), theirs("label", "x", 1, 9, "a")], {A: "y"}),
@@ -63,7 +63,7 @@ LABELS: dict[str, tuple[list[Mark], dict[str, str]]] = {
 
 
 @pytest.mark.parametrize(("marks", "expected"), LABELS.values(), ids=LABELS)
-def test_entries_are_labelled(marks: list[Mark], expected: dict[str, str]) -> None:
+def test_entries_are_labelled(marks: list[SessionMark], expected: dict[str, str]) -> None:
     assert labels(marks, RESOLVE) == labels(reversed(marks), RESOLVE) == expected
 
 

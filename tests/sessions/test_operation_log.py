@@ -29,7 +29,7 @@ from builders import (
 
 from gitsession.errors import NotFound, Refused
 from gitsession.git.types import RefValue
-from gitsession.importing.import_session import BroughtIn
+from gitsession.importing.import_session import ImportResult
 from gitsession.model.entries import Message
 from gitsession.sessions import active_branch, operation_log
 from gitsession.sessions import session as sessions
@@ -54,7 +54,7 @@ def redo(store: ObjectStore) -> operation_log.Operation:
     return operation_log.redo(store, CLOCK())
 
 
-def log_import(store: ObjectStore, *done: BroughtIn) -> None:
+def log_import(store: ObjectStore, *done: ImportResult) -> None:
     with store.transaction() as tx:
         operation_log.record(store, tx, "import", CLOCK(), [move for each in done for move in each.moves])
 
@@ -71,19 +71,19 @@ def commands(store: ObjectStore) -> list[str]:
 LONG = talk("a", "b", "c", "d")
 
 
-def import_new(store: ObjectStore, held: sessions.Session) -> None:
+def import_new(store: ObjectStore, held: sessions.StoredSession) -> None:
     log_import(store, bring(store, pi_file(*LONG, id="new")))
 
 
-def import_grown(store: ObjectStore, held: sessions.Session) -> None:
+def import_grown(store: ObjectStore, held: sessions.StoredSession) -> None:
     log_import(store, bring(store, pi_file(*LONG, said("x", "b"))))
 
 
-def import_rewritten(store: ObjectStore, held: sessions.Session) -> None:
+def import_rewritten(store: ObjectStore, held: sessions.StoredSession) -> None:
     log_import(store, bring(store, pi_file(LONG[0], said("b", "a", "other"))))
 
 
-COMMANDS: dict[str, Callable[[ObjectStore, sessions.Session], object]] = {
+COMMANDS: dict[str, Callable[[ObjectStore, sessions.StoredSession], object]] = {
     "branch": lambda store, held: held.branch("other"),
     "branch at an older entry": lambda store, held: held.branch("other", "leaf~1"),
     "switch": lambda store, held: held.switch("side"),
@@ -98,7 +98,7 @@ COMMANDS: dict[str, Callable[[ObjectStore, sessions.Session], object]] = {
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 def test_undo_takes_a_command_back_and_redo_does_it_again(
-    store: ObjectStore, command: Callable[[ObjectStore, sessions.Session], object]
+    store: ObjectStore, command: Callable[[ObjectStore, sessions.StoredSession], object]
 ) -> None:
     held = begun(store, "one", "two", clock=CLOCK)
     held.branch("side")

@@ -22,7 +22,7 @@ from gitsession.api import Store
 from gitsession.cli import app as command_line
 from gitsession.discovery import sources
 from gitsession.formats import Counting, Delegating, all_with_capability
-from gitsession.index.here import Here
+from gitsession.index.here import CurrentFolder
 
 
 @pytest.fixture
@@ -202,7 +202,7 @@ def test_the_newest_session_here_is_no_sub_agents(tmp_path: Path, store: Store, 
         take(store, made.path)
     newest, other = store.sessions()
     assert (newest.delegated, other.delegated) == (1, 0)
-    here = Here(newest.project or "")
+    here = CurrentFolder(newest.project or "")
     assert newest.project == other.project
     assert store.catalogue().find("@", here).sid == other.sid
     assert store.catalogue().find("-", here).sid == newest.sid

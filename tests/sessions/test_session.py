@@ -10,7 +10,7 @@ from builders import STORES, Clock, Watched, assert_clean, begun, fork, labels_o
 
 from gitsession.codec.digest import to_base32, to_base64url
 from gitsession.errors import InvalidName, LeafMoved, Malformed, NotFound, Refused
-from gitsession.model.entries import Custom, Fork, Label, Message, ModelChange, Session, Title
+from gitsession.model.entries import Custom, Fork, Label, Message, ModelChange, SessionHeader, Title
 from gitsession.sessions import active_branch, graph, operation_log
 from gitsession.sessions import session as sessions
 from gitsession.store import refs
@@ -27,7 +27,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStor
         assert_clean(opened)
 
 
-def words(held: sessions.Session) -> list[str]:
+def words(held: sessions.StoredSession) -> list[str]:
     """What the line says, the root left out."""
     return [node.subject for node in held.line()[1:]]
 
@@ -36,7 +36,7 @@ def words(held: sessions.Session) -> list[str]:
 
 
 def test_a_session_is_nowhere_before_its_first_user_message(store: ObjectStore) -> None:
-    held = sessions.Session.new(store, "agent", "/work", Clock())
+    held = sessions.StoredSession.new(store, "agent", "/work", Clock())
     held.append(ModelChange(provider="p", model="m"))
     assert store.refs("refs/heads/sessions/") == {}
     assert (held.leaf, held.line(), held.branches()) == (None, [], {})
@@ -44,7 +44,7 @@ def test_a_session_is_nowhere_before_its_first_user_message(store: ObjectStore) 
 
 def test_what_was_held_lands_with_the_first_user_message_in_one_transaction(store: ObjectStore) -> None:
     watched = Watched(store)
-    held = sessions.Session.new(watched, "agent", "/work", Clock())
+    held = sessions.StoredSession.new(watched, "agent", "/work", Clock())
     model = held.append(ModelChange(provider="p", model="m"))
     assert watched.put == {}
     prompt = held.append(Message.user("hi"))
@@ -54,7 +54,7 @@ def test_what_was_held_lands_with_the_first_user_message_in_one_transaction(stor
 
 
 def test_an_assistant_s_greeting_does_not_begin_a_session(store: ObjectStore) -> None:
-    held = sessions.Session.new(store, "agent", None, Clock())
+    held = sessions.StoredSession.new(store, "agent", None, Clock())
     held.append(Message.assistant("How can I help?"))
     assert store.refs("refs/heads/sessions/") == {}
 
@@ -62,9 +62,9 @@ def test_an_assistant_s_greeting_does_not_begin_a_session(store: ObjectStore) ->
 def test_the_root_says_what_never_changes_and_the_header_stands_on_meta(store: ObjectStore) -> None:
     held = begun(store)
     root, header = held.read(held.line()[0]), held.read(graph.load(store, store.ref(refs.meta(held.id)) or ""))
-    assert isinstance(root, Session)
+    assert isinstance(root, SessionHeader)
     assert (root.agent, root.view, root.cwd, root.title) == ("agent", 1, None, None)
-    assert isinstance(header, Session)
+    assert isinstance(header, SessionHeader)
     assert header.cwd == "/work"
 
 
@@ -284,7 +284,7 @@ def test_a_name_of_more_than_200_characters_is_refused(store: ObjectStore) -> No
 
 
 def test_a_session_without_entries_cannot_be_named(store: ObjectStore) -> None:
-    held = sessions.Session.new(store, "agent", None, Clock())
+    held = sessions.StoredSession.new(store, "agent", None, Clock())
     with pytest.raises(NotFound):
         held.rename("T")
     with pytest.raises(NotFound):
@@ -308,7 +308,7 @@ def test_a_fork_shares_every_entry_before_the_fork_point(store: ObjectStore) -> 
 def test_a_fork_is_one_entry_however_long_the_line(store: ObjectStore) -> None:
     held = begun(store, *(f"message {number}" for number in range(60)))
     watched = Watched(store)
-    here = sessions.Session.open(watched, held.id, Clock())
+    here = sessions.StoredSession.open(watched, held.id, Clock())
     here.fork("leaf", agent="agent", cwd=None, title=None, labels={})
     # One commit, one tree and one payload are the fork entry's, the others the operation's.
     assert watched.put == {"commit": 2, "tree": 2, "blob": 2}

@@ -33,7 +33,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from gitsession.errors import NotFound, Refused
-from gitsession.importing.import_session import BroughtIn
+from gitsession.importing.import_session import ImportResult
 from gitsession.index import catalogue as catalogue_module
 from gitsession.index import update
 from gitsession.index.catalogue import Catalogue
@@ -81,14 +81,14 @@ class Commands(RuleBasedStateMachine):
         assert results[0] == results[1]
         return results[0]
 
-    def in_session(self, sid: str, branch: int, act: Callable[[sessions.Session], Any]) -> Any:
+    def in_session(self, sid: str, branch: int, act: Callable[[sessions.StoredSession], Any]) -> Any:
         """Do it on one of the session's branches, if undo left any."""
 
         def here(store: ObjectStore, clock: Clock) -> Any:
             names = list(graph.branches(store, sid))
             if not names:
                 return None
-            return act(sessions.Session.open(store, sid, clock, names[branch % len(names)]))
+            return act(sessions.StoredSession.open(store, sid, clock, names[branch % len(names)]))
 
         return self.both(here)
 
@@ -102,7 +102,7 @@ class Commands(RuleBasedStateMachine):
 
     def new_session_of(self, words: str) -> str:
         def begin(store: ObjectStore, clock: Clock) -> str:
-            held = sessions.Session.new(store, "agent", "/work", clock)
+            held = sessions.StoredSession.new(store, "agent", "/work", clock)
             held.append(ModelChange(provider="p", model="m"))
             held.append(Message.user(words))
             return held.id
@@ -118,7 +118,7 @@ class Commands(RuleBasedStateMachine):
     def append_beside(self, sid: str, branch: int, back: int) -> None:
         """A writer who saw an older leaf."""
 
-        def act(held: sessions.Session) -> Any:
+        def act(held: sessions.StoredSession) -> Any:
             line = held.line()
             return held.append(Message.user("late"), expected=line[-1 - back % len(line)], on_moved="fork")
 
@@ -134,7 +134,7 @@ class Commands(RuleBasedStateMachine):
 
     @rule(target=sids, sid=sids, branch=st.integers(0, 9), back=st.integers(0, 2))
     def fork(self, sid: str, branch: int, back: int) -> str:
-        def act(held: sessions.Session) -> str:
+        def act(held: sessions.StoredSession) -> str:
             line = held.line()
             return fork(held, line[-1 - back % len(line)]).id
 
@@ -171,14 +171,14 @@ class Commands(RuleBasedStateMachine):
     def bring(self, file: str) -> str:
         data = pi_file(*self.contents[file], id=file)
 
-        def act(store: ObjectStore, clock: Clock) -> BroughtIn:
+        def act(store: ObjectStore, clock: Clock) -> ImportResult:
             done = bring(store, data)
             if done.moves:
                 with store.transaction() as tx:
                     operation_log.record(store, tx, "import", clock(), list(done.moves))
             return done
 
-        done: BroughtIn = self.both(act)
+        done: ImportResult = self.both(act)
         assert exported(self.memory, done.session) == data
         return done.session
 

@@ -21,7 +21,7 @@ from gitsession.store import journal_frames, refs
 from gitsession.store.create import JOURNAL, create
 from gitsession.store.git_store import GitStore
 from gitsession.store.journal import Journal, encode_record, scan
-from gitsession.store.journal_scan import Good
+from gitsession.store.journal_scan import SoundRecord
 
 MESSAGES = 30
 FILE = "gitsession/journal/00000001"
@@ -208,7 +208,7 @@ def test_records_inside_a_payload_are_never_taken_for_the_journals_own(tmp_path:
     data = (tmp_path / "00000001").read_bytes()
     start = HEAD + HEAD + len(ours[0])
     found = scan(zeroed(data, start, HEAD + 12)).found
-    payloads = [it.payload for it in found if isinstance(it, Good)]
+    payloads = [it.payload for it in found if isinstance(it, SoundRecord)]
     assert payloads == [payload for payload in ours if payload != ours[1]]
 
 

@@ -200,7 +200,7 @@ def test_the_record_tells_values_that_another_program_took_away(tmp_path: Path):
     flush_record.append(tmp_path, {NAME: (A, D)}, journal=3)
     assert flush_record.read(tmp_path).passed == {NAME: [C]}
     flush_record.mark_checked(tmp_path)
-    assert flush_record.read(tmp_path) == flush_record.Flushed(last={NAME: D}, before={NAME: (3, A)})
+    assert flush_record.read(tmp_path) == flush_record.FlushedRefs(last={NAME: D}, before={NAME: (3, A)})
     flush_record.append(tmp_path, {NAME: (D, None)}, journal=4)
     assert flush_record.read(tmp_path).since == {NAME: None}
 

@@ -10,8 +10,8 @@ from faults.invariants import sound
 
 from gitsession.api import Session, Store
 from gitsession.compaction.summarizers.extractive import Extractive
-from gitsession.compaction.value import Ask
-from gitsession.compaction.writing import Writing
+from gitsession.compaction.value import CompactionRequest
+from gitsession.compaction.writing import SummaryOptions
 from gitsession.errors import Unavailable
 from gitsession.model.entries import Message
 
@@ -69,5 +69,5 @@ def shorten(session: Session, strategy: str) -> None:
         plan = session.compaction.plan_leaving("root")
     else:
         at = session.resolve("leaf~2") if strategy == "from" else None
-        plan = session.compaction.plan(strategy, ask=Ask(at=at, keep_tokens=None if at else 1_000))
-    session.compact(plan, Writing(summarizer=Extractive()), undoable=True)
+        plan = session.compaction.plan(strategy, ask=CompactionRequest(at=at, keep_tokens=None if at else 1_000))
+    session.compact(plan, SummaryOptions(summarizer=Extractive()), undoable=True)

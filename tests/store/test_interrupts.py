@@ -14,7 +14,7 @@ from raw import append
 from gitsession.store.create import LOCK, create
 from gitsession.store.git_store import GitStore
 from gitsession.store.lock import StoreLock
-from gitsession.store.writing import Writing
+from gitsession.store.writing import StoreWriter
 
 INTERRUPTS = 150
 
@@ -29,15 +29,15 @@ def store(tmp_path: Path) -> Iterator[GitStore]:
 @pytest.mark.parametrize("place", ["begin", "stage", "finish", "end"])
 def test_an_interrupt_at_the_edge_of_a_transaction_lets_go_of_the_store(store, monkeypatch, place):
     append(store, "before")
-    real = getattr(Writing, place)
+    real = getattr(StoreWriter, place)
 
-    def interrupted(self: Writing, *words: object, **named: object) -> None:
+    def interrupted(self: StoreWriter, *words: object, **named: object) -> None:
         monkeypatch.undo()
         if place in ("begin", "stage"):
             real(self, *words, **named)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Writing, place, interrupted)
+    monkeypatch.setattr(StoreWriter, place, interrupted)
     try:
         append(store, "interrupted")
     except KeyboardInterrupt:

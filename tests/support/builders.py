@@ -17,7 +17,7 @@ from gitsession.codec.digest import to_base64url
 from gitsession.exporting import export_session
 from gitsession.formats import FORMATS, claimed
 from gitsession.git.types import Kind, Oid, RefValue
-from gitsession.importing.import_session import BroughtIn, bring_in
+from gitsession.importing.import_session import ImportResult, import_source
 from gitsession.model.entries import Message
 from gitsession.sessions import facts, graph
 from gitsession.sessions import marks as rules
@@ -29,7 +29,7 @@ from gitsession.store.create import create
 from gitsession.store.git_store import GitStore
 from gitsession.store.interface import ObjectStore, Transaction
 from gitsession.store.memory import MemoryStore
-from gitsession.store.proxy import Behind
+from gitsession.store.proxy import StoreProxy
 from gitsession.verify.session_check import verify
 
 """Session files that are not ours to give away: tests on them are skipped where they are not at hand."""
@@ -130,29 +130,33 @@ def in_memory(path: Path) -> MemoryStore:
 STORES = {"memory": in_memory, "git": on_disk}
 
 
-def bring(store: ObjectStore, data: bytes, *, agent: str = "", name: str = "named", final: bool = False) -> BroughtIn:
+def bring(
+    store: ObjectStore, data: bytes, *, agent: str = "", name: str = "named", final: bool = False
+) -> ImportResult:
     """Import a file."""
     format = FORMATS[agent] if agent else claimed(data) or FORMATS["pi"]
-    return bring_in(store, format, format.split(data, name=name, final=final))
+    return import_source(store, format, format.split(data, name=name, final=final))
 
 
 def exported(store: ObjectStore, sid: str) -> bytes:
-    return export_session.home(store, sid).data
+    return export_session.export_original(store, sid).data
 
 
-def session(store: ObjectStore, sid: str, branch: str | None = None, clock: Clock | None = None) -> sessions.Session:
-    return sessions.Session.open(store, sid, clock or Clock(), branch)
+def session(
+    store: ObjectStore, sid: str, branch: str | None = None, clock: Clock | None = None
+) -> sessions.StoredSession:
+    return sessions.StoredSession.open(store, sid, clock or Clock(), branch)
 
 
-def begun(store: ObjectStore, *words: str, clock: Clock | None = None) -> sessions.Session:
+def begun(store: ObjectStore, *words: str, clock: Clock | None = None) -> sessions.StoredSession:
     """A session of our own in which the user said ``words``."""
-    made = sessions.Session.new(store, "agent", "/work", clock or Clock())
+    made = sessions.StoredSession.new(store, "agent", "/work", clock or Clock())
     for text in words or ("hi",):
         made.append(Message.user(text))
     return made
 
 
-def fork(origin: sessions.Session, at: str | Node = "leaf") -> sessions.Session:
+def fork(origin: sessions.StoredSession, at: str | Node = "leaf") -> sessions.StoredSession:
     """A fork that takes along title and labels as they stand, found by a walk."""
     title, labels = _facts(origin._store, origin.id)
     chains = {to_base64url(node.chain): label for node, label in labels}
@@ -223,7 +227,7 @@ def assert_git_agrees(store: GitStore) -> None:
     assert git(store, "fsck", "--strict", "--no-dangling", "--no-progress") == ""
 
 
-class Watched(Behind):
+class Watched(StoreProxy):
     """A store that counts what is put into it and how often it is read."""
 
     def __init__(self, store: ObjectStore) -> None:

@@ -14,13 +14,13 @@ from gitsession.sessions.content import entry_of
 from gitsession.sessions.node import Node
 from gitsession.store.interface import ObjectStore
 from gitsession.workspace import trees
-from gitsession.workspace.trees import File
+from gitsession.workspace.trees import TreeEntry
 
 
 def tree_of(store: ObjectStore, files: Mapping[str, str]) -> Oid | None:
     """A tree of plain files, by path and content."""
     with store.transaction() as tx:
-        states = {path: File("100644", tx.put("blob", content.encode())) for path, content in files.items()}
+        states = {path: TreeEntry("100644", tx.put("blob", content.encode())) for path, content in files.items()}
         return trees.patch(store, tx, None, states)
 
 

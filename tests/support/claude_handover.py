@@ -9,7 +9,7 @@ from builders import Clock
 from gitsession.codec.digest import to_base64url
 from gitsession.model.blocks import Image, Text, Thinking, ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Message, ModelChange, Title
-from gitsession.sessions.session import Session
+from gitsession.sessions.session import StoredSession
 from gitsession.store.interface import ObjectStore
 
 DOT = b64decode(
@@ -18,9 +18,9 @@ DOT = b64decode(
 FIRST, SECOND = ToolCall("call_1|fc_9", "read file", {"path": "/x"}), ToolCall("call_2", "bash", {"command": "ls"})
 
 
-def talked(store: ObjectStore) -> Session:
+def talked(store: ObjectStore) -> StoredSession:
     """Two calls at once, a picture, a shell command, thoughts of another model, an extension's words."""
-    made = Session.new(store, "mine", "/work", Clock())
+    made = StoredSession.new(store, "mine", "/work", Clock())
     made.append(Message.user([Text("look at this"), Image(DOT, "image/png")], at_ms=1_769_904_000_000))
     made.append(ModelChange(provider="openai", model="gpt-9"))
     thought = Thinking("hm", "encrypted")
@@ -41,9 +41,9 @@ TALKED = [
 ]  # fmt: skip
 
 
-def shortened(store: ObjectStore) -> Session:
+def shortened(store: ObjectStore) -> StoredSession:
     """Summed up, with the last words kept; and the summary of a branch that was left."""
-    made = Session.new(store, "mine", "/work", Clock())
+    made = StoredSession.new(store, "mine", "/work", Clock())
     for said in ("one", "two", "three", "four"):
         made.append(Message.user(said) if said in ("one", "three") else Message.assistant(said, model="m"))
     node = made.resolve("leaf~1")

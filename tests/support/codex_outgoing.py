@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from gitsession.formats.base.outgoing import Leaving, Outgoing
+from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry
 from gitsession.formats.codex.agent import codex
-from gitsession.model.entries import Entry, Session
+from gitsession.model.entries import Entry, SessionHeader
 
-HEADER = Session(agent="codex", source_id="20261121-abcdefghijklm", cwd="/work", at_ms=1_795_293_262_452)
+HEADER = SessionHeader(agent="codex", source_id="20261121-abcdefghijklm", cwd="/work", at_ms=1_795_293_262_452)
 
 
 def line_of(*said: Entry, **fields: Any) -> Outgoing:
     """These entries one below the other."""
-    leaving = [Leaving(key=f"k{at}", below=f"k{at - 1}" if at else None, entry=entry) for at, entry in enumerate(said)]
+    leaving = [
+        OutgoingEntry(key=f"k{at}", below=f"k{at - 1}" if at else None, entry=entry) for at, entry in enumerate(said)
+    ]
     leaf = leaving[-1].key if leaving else None
     return Outgoing(**{"session": HEADER, "entries": tuple(leaving), "leaf": leaf, **fields})
 
@@ -22,7 +24,7 @@ def own(data: bytes, *made_here: Entry, leaf_at: str | None = None) -> Outgoing:
     """A file of codex's as the store gives it, with entries of ours below its last, or below ``leaf_at``."""
     source = codex.split(data)
     entries_ = [
-        Leaving(
+        OutgoingEntry(
             key=str(record.line), below=None if record.parent is None else str(record.parent),
             entry=codex.read(record.payload), line=record.payload, id=record.source_id,
         )
@@ -30,7 +32,7 @@ def own(data: bytes, *made_here: Entry, leaf_at: str | None = None) -> Outgoing:
     ]  # fmt: skip
     below = leaf_at or entries_[-1].key
     for number, entry in enumerate(made_here):
-        entries_.append(Leaving(key=f"k{number}", below=below, entry=entry))
+        entries_.append(OutgoingEntry(key=f"k{number}", below=below, entry=entry))
         below = f"k{number}"
     head = tuple(record.payload for record in source.meta)
     return Outgoing(session=HEADER, entries=tuple(entries_), leaf=below, head=head)

@@ -27,10 +27,10 @@ import opencode_files
 from builders import bring, dumps, entry, joined, pi_file
 from places import ROOT
 
-from gitsession.context.line import Line
+from gitsession.context.line import ContextHistory
 from gitsession.context.profiles import Profile, of_agent, profile
 from gitsession.context.value import Item
-from gitsession.exporting.export_session import SentOut, send
+from gitsession.exporting.export_session import ExportResult, export
 from gitsession.model.blocks import Block, File, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, Message
 from gitsession.sessions import graph
@@ -539,7 +539,7 @@ def is_paired(items: Sequence[Item]) -> bool:
 def context(store: MemoryStore, sid: str, agent: str) -> tuple[Profile, tuple[Item, ...]]:
     rules = profile(of_agent(agent))
     leaf = graph.branches(store, sid)[active(store, sid)]
-    return rules, rules.select(Line(store, leaf)).items
+    return rules, rules.select(ContextHistory(store, leaf)).items
 
 
 # The rule
@@ -569,11 +569,11 @@ class Handed(NamedTuple):
     wrong: list[str]
 
 
-def hand_over(source: str, target: str, data: bytes) -> tuple[Handed, SentOut]:
+def hand_over(source: str, target: str, data: bytes) -> tuple[Handed, ExportResult]:
     """Write a session of ``source`` for ``target``, and hold what the target makes of it against the rule."""
     store, other = MemoryStore(), MemoryStore()
     sid = bring(store, data, agent=source, name=NAMES.get(source, "s1")).session
-    sent = send(store, sid, target)
+    sent = export(store, sid, target)
     theirs = seen(*context(store, sid, source))
     if not sent.data:  # nothing is in sight
         return compared(theirs, [], sent.notes, []), sent

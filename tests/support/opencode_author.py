@@ -13,9 +13,9 @@ from gitsession.store.interface import ObjectStore
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 
 
-def ours(store: ObjectStore) -> sessions.Session:
+def ours(store: ObjectStore) -> sessions.StoredSession:
     """A session begun here: a call with its result, a picture, a summary that keeps the last turn."""
-    made = sessions.Session.new(store, "agent", "/work", Clock())
+    made = sessions.StoredSession.new(store, "agent", "/work", Clock())
     made.append(Message.user([Text("Look"), Image(PNG, "image/png")]))
     call = ToolCall("call_1", "read", {"path": "a.py"})
     made.append(Message.assistant([Text("Reading."), call], provider="mock", model="m", stop="tool_use"))

@@ -13,7 +13,7 @@ from pathlib import Path
 from builders import Clock, begun, on_disk
 
 from gitsession.cli.enabling import runner
-from gitsession.codec.holes import Stored
+from gitsession.codec.holes import StoredPayload
 from gitsession.git.objects import oid_of
 from gitsession.git.types import Oid
 from gitsession.model import entries as kinds
@@ -149,7 +149,7 @@ class Client:
         *,
         files: Oid | None = None,
         payload: bytes | None = None,
-        stored: Stored | None = None,
+        stored: StoredPayload | None = None,
         tree: Oid | None = None,
         more: Iterable[Row] = (),
         second_parent: Oid | None = None,
@@ -163,7 +163,7 @@ class Client:
         """
         draft = commit_writer.own(entry, NONCE, None)
         if payload is not None:
-            draft = commit_writer.Draft(draft.form, Stored(payload, b"", ()), draft.headline)
+            draft = commit_writer.Draft(draft.form, StoredPayload(payload, b"", ()), draft.headline)
         if stored is not None:
             draft = commit_writer.Draft(draft.form, stored, draft.headline)
         draft = commit_writer.Draft(draft.form, draft.stored, draft.headline, files=files, second_parent=second_parent)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from gitsession.errors import MissingObject
 from gitsession.git.objects import oid_of
-from gitsession.workspace.restore import Change, Outcome, restore
-from gitsession.workspace.root import Root
-from gitsession.workspace.trees import File
+from gitsession.workspace.restore import Outcome, PlannedChange, restore
+from gitsession.workspace.root import WorkspaceRoot
+from gitsession.workspace.trees import TreeEntry
 
 BYTES_MAX = 1 << 20
 
@@ -51,14 +51,14 @@ class Blobs:
         self.held[oid] = data
         return oid
 
-    def file(self, data: bytes | str) -> File:
-        return File("100644", self.put(data if isinstance(data, bytes) else data.encode()))
+    def file(self, data: bytes | str) -> TreeEntry:
+        return TreeEntry("100644", self.put(data if isinstance(data, bytes) else data.encode()))
 
-    def program(self, data: str) -> File:
-        return File("100755", self.put(data.encode()))
+    def program(self, data: str) -> TreeEntry:
+        return TreeEntry("100755", self.put(data.encode()))
 
-    def link(self, target: bytes | str) -> File:
-        return File("120000", self.put(target if isinstance(target, bytes) else target.encode()))
+    def link(self, target: bytes | str) -> TreeEntry:
+        return TreeEntry("120000", self.put(target if isinstance(target, bytes) else target.encode()))
 
     def get(self, oid: str) -> bytes:
         try:
@@ -68,20 +68,23 @@ class Blobs:
 
 
 @contextmanager
-def opened(folder: Path) -> Iterator[Root]:
-    with Root.open(folder, home=None, store=None) as root:
+def opened(folder: Path) -> Iterator[WorkspaceRoot]:
+    with WorkspaceRoot.open(folder, home=None, store=None) as root:
         yield root
 
 
 def carried_out(
-    folder: Path, blobs: Blobs, *changes: Change, made: tuple[str, ...] = (), bytes_max: int = BYTES_MAX
+    folder: Path, blobs: Blobs, *changes: PlannedChange, made: tuple[str, ...] = (), bytes_max: int = BYTES_MAX
 ) -> list[Outcome]:
     with opened(folder) as root:
         return restore(root, changes, content=blobs.get, tag="t", bytes_max=bytes_max, made=made)
 
 
-def as_seen(folder: Path, wanted: Mapping[str, File | None]) -> list[Change]:
+def as_seen(folder: Path, wanted: Mapping[str, TreeEntry | None]) -> list[PlannedChange]:
     """Changes from whatever file is there now: the boldest that a caller can ask for."""
     with opened(folder) as root:
         now = {path: root.now(path) for path in wanted}
-    return [Change(path, seen if isinstance(seen := now[path], File) else None, new) for path, new in wanted.items()]
+    return [
+        PlannedChange(path, seen if isinstance(seen := now[path], TreeEntry) else None, new)
+        for path, new in wanted.items()
+    ]

@@ -30,7 +30,7 @@ from purged import files_that_say, keys, said_by_objects, whole
 from remotes import forge, git, remote, shared, store_with, there
 
 from gitsession.archive import archive_set, archiving
-from gitsession.archive.archive_set import Whole
+from gitsession.archive.archive_set import UnarchivedStore
 from gitsession.errors import GitSessionError, Unavailable
 from gitsession.git import process
 from gitsession.git.objects import oid_of
@@ -41,7 +41,7 @@ from gitsession.server import server
 from gitsession.sessions import graph, operation_log
 from gitsession.sessions.active_branch import active
 from gitsession.sessions.content import entry_of
-from gitsession.sessions.session import Session
+from gitsession.sessions.session import StoredSession
 from gitsession.sessions.tombstone_set import FILE, Tombstones
 from gitsession.store import histories, push_intents, refs
 from gitsession.store.git_store import GitStore
@@ -315,7 +315,7 @@ class Simulation:
 
     def purge_session(self, machine: Machine) -> None:
         """Purge a whole session, a fork or one that was forked, listed or archived."""
-        view = Whole.of(machine.store)
+        view = UnarchivedStore.of(machine.store)
         found = sorted(self.live(view) - self.ended)
         if len(found) > 1:
             sid = self.chance.choice(found)
@@ -335,13 +335,13 @@ class Simulation:
 
     # ---- how
 
-    def session(self, machine: Machine) -> Session:
+    def session(self, machine: Machine) -> StoredSession:
         sid = self.chance.choice([sid for sid in self.sids if sid in self.live(machine.store)] or self.sids)
         self.trace[-1:] = [f"{line} {sid}" for line in self.trace[-1:]]
         branch = active(machine.store, sid)
         if self.chance.random() < 0.4:
             branch = self.chance.choice(list(graph.branches(machine.store, sid)))
-        return Session.open(machine.store, sid, machine.clock, branch)
+        return StoredSession.open(machine.store, sid, machine.clock, branch)
 
     def online(self, machine: Machine, verb: Callable[..., object]) -> None:
         if machine.off:
@@ -388,7 +388,7 @@ class Simulation:
 
     def here(self, store: GitStore) -> set[str]:
         """Return the keys of all entries that session refs reach, or that are archived."""
-        return self.keys_of(store, Whole.of(store).refs(refs.SESSIONS).items())
+        return self.keys_of(store, UnarchivedStore.of(store).refs(refs.SESSIONS).items())
 
     def keys_of(self, store: GitStore, held: Iterable[tuple[str, Oid]]) -> set[str]:
         """Return the keys of the entries that refs reach.

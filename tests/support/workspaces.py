@@ -10,8 +10,8 @@ from pathlib import Path
 
 from gitsession.git.objects import oid_of
 from gitsession.workspace import names
-from gitsession.workspace.root import Root
-from gitsession.workspace.trees import File
+from gitsession.workspace.root import WorkspaceRoot
+from gitsession.workspace.trees import TreeEntry
 
 
 def git(at: Path, *words: str, stdin: bytes = b"", accept: tuple[int, ...] = (0,)) -> bytes:
@@ -39,17 +39,17 @@ def write(file: Path, data: str | bytes) -> None:
     file.write_bytes(data.encode() if isinstance(data, str) else data)
 
 
-def opened(at: Path) -> Root:
-    return Root.open(at, home=None, store=None)
+def opened(at: Path) -> WorkspaceRoot:
+    return WorkspaceRoot.open(at, home=None, store=None)
 
 
 def is_repository(folder: bytes) -> bool:
     return os.path.isdir(folder + b"/.git") and os.path.exists(folder + b"/.git/HEAD")
 
 
-def walked(at: Path, *, bytes_max: int = 1 << 30) -> dict[str, File]:
+def walked(at: Path, *, bytes_max: int = 1 << 30) -> dict[str, TreeEntry]:
     """Every file and link, as a tree says it, ignored or not; no ``.git``, and nothing of other repositories."""
-    found: dict[str, File] = {}
+    found: dict[str, TreeEntry] = {}
     for folder, folders, files in os.walk(os.fsencode(at)):
         links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
         folders[:] = [name for name in folders if name != b".git" and name not in links]
@@ -62,17 +62,17 @@ def walked(at: Path, *, bytes_max: int = 1 << 30) -> dict[str, File]:
     return found
 
 
-def stated(path: bytes, bytes_max: int = 1 << 30) -> File | None:
+def stated(path: bytes, bytes_max: int = 1 << 30) -> TreeEntry | None:
     status = os.lstat(path)
     if stat.S_ISLNK(status.st_mode):
-        return File("120000", oid_of("blob", os.readlink(path)))
+        return TreeEntry("120000", oid_of("blob", os.readlink(path)))
     if not stat.S_ISREG(status.st_mode) or status.st_size > bytes_max:
         return None
     with open(path, "rb") as file:
-        return File("100755" if status.st_mode & 0o100 else "100644", oid_of("blob", file.read()))
+        return TreeEntry("100755" if status.st_mode & 0o100 else "100644", oid_of("blob", file.read()))
 
 
-def without_ignored(at: Path, found: dict[str, File]) -> dict[str, File]:
+def without_ignored(at: Path, found: dict[str, TreeEntry]) -> dict[str, TreeEntry]:
     """As git's own check says, asked of each path; no index has a say. ``./``: a name may begin with a colon."""
     asked = b"".join(b"./%b\0" % names.unescape_path(path) for path in found)
     told = git(at, "check-ignore", "-z", "--no-index", "--stdin", stdin=asked, accept=(0, 1))

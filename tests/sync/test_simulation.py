@@ -138,16 +138,16 @@ def differing(monkeypatch):
 
 def hasty(monkeypatch):
     """Lines are brought together first, and what was purged is taken out of ours after that."""
-    apply, take_in = purging.apply, syncing.take_in
+    apply, take_in = purging.apply, syncing.pull_refs
 
     def taken(store, remote, talk):
         with monkeypatch.context() as patch:
-            patch.setattr(purging, "apply", lambda store: purging.Purged())
+            patch.setattr(purging, "apply", lambda store: purging.PurgeResult())
             found = take_in(store, remote, talk)
         apply(store)
         return found
 
-    monkeypatch.setattr(syncing, "take_in", taken)
+    monkeypatch.setattr(syncing, "pull_refs", taken)
 
 
 @pytest.mark.parametrize("wrong", [differing, hasty])

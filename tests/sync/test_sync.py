@@ -304,7 +304,7 @@ def test_sessions_do_not_mix_with_code(tmp_path, branch, verb):
 @pytest.mark.parametrize(("branch", "says"), [("main", "its branch main is not"), ("trunk", "it has a branch trunk")])
 def test_a_clone_of_code_is_refused_in_the_same_words(tmp_path, branch, says):
     with pytest.raises(Refused, match=f"no store of sessions: {says}"):
-        cloning.clone(str(code(tmp_path / "code", branch)), tmp_path / "clone.git", transport.Talk())
+        cloning.clone(str(code(tmp_path / "code", branch)), tmp_path / "clone.git", transport.TransportOptions())
     assert not (tmp_path / "clone.git").exists()
 
 
@@ -314,7 +314,7 @@ def test_a_clone_takes_the_main_that_a_sync_takes(two, tmp_path, main):
     words = ("-c", "user.name=a", "-c", "user.email=a@b", "commit-tree", "-p", first, "-m", "on", f"{first}^{{tree}}")
     new = git(two.hub, *words) if main == "that goes on" else None
     git(two.hub, *(("update-ref", create.MAIN, new) if new else ("update-ref", "-d", create.MAIN)))
-    cloning.clone(str(two.hub), tmp_path / "clone.git", transport.Talk())
+    cloning.clone(str(two.hub), tmp_path / "clone.git", transport.TransportOptions())
     with GitStore.open(tmp_path / "clone.git") as made:
         assert made.ref(create.MAIN) == (new or first)
         assert refs.leaf(two.sid) in made.refs(refs.SESSIONS)
@@ -614,7 +614,7 @@ def test_what_goes_wrong_here_is_not_looked_for_ref_by_ref(two, monkeypatch, sai
 
     def talk(git_dir, *words, **_):
         asked.append(words)
-        return process.Answer(code, b"", said)
+        return process.ProcessResult(code, b"", said)
 
     monkeypatch.setattr(process, "talk", talk)
     with pytest.raises(Unavailable, match="cannot take in"):

@@ -19,7 +19,7 @@ from remotes import hub
 from gitsession import Message, Store
 from gitsession.cli import syncing
 from gitsession.cli.syncing import Progress
-from gitsession.sync.transport import Talk
+from gitsession.sync.transport import TransportOptions
 
 KEY = "AKIA" + "Z3KQ7XJ2M5TB6WPL"  # joined here, so that no file of ours looks as if it held one
 
@@ -151,7 +151,7 @@ def test_git_has_nothing_to_warn_of(run: Run, here: Path) -> None:
     run("sync")
     told: list[bytes] = []
     with Store.open() as store:
-        store.remotes.sync(talk=Talk(told.append))
+        store.remotes.sync(talk=TransportOptions(told.append))
     assert b"warning" not in b"".join(told)
 
 

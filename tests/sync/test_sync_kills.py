@@ -22,7 +22,7 @@ from gitsession.api import Store
 from gitsession.git import process
 from gitsession.store import create, push_intents
 from gitsession.sync import cloning
-from gitsession.sync.transport import Talk
+from gitsession.sync.transport import TransportOptions
 
 SHARE = float(os.environ.get("GITSESSION_SYNC_KILLS", "0.003"))
 """Of all calls; 1 is all of them."""
@@ -125,7 +125,7 @@ def test_what_a_killed_clone_has_left_goes_with_the_next_one_to_that_place(tmp_p
         (folder / "objects").mkdir(parents=True)
         os.utime(folder, (1, 1))
     fd = cloning._hold(held)
-    cloning.clone(str(tmp_path / "source.git"), tmp_path / "to.git", Talk())
+    cloning.clone(str(tmp_path / "source.git"), tmp_path / "to.git", TransportOptions())
     os.close(fd)
     assert [folder.exists() for folder in (left, held, other)] == [False, True, True]
     assert sorted(each.name for each in tmp_path.iterdir()) == [held.name, other.name, "source.git", "to.git"]

@@ -19,7 +19,7 @@ from gitsession.sessions import operation_log
 from gitsession.store import refs
 from gitsession.store.git_store import GitStore
 from gitsession.sync import cloning, syncing
-from gitsession.sync.transport import Talk
+from gitsession.sync.transport import TransportOptions
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_purged_fork_that_others_went_on_with_is_the_same_everywhere(tmp_path, m
     purging.add(a, finding.session(a, fork.id).more, 1000)
     three.settle(3)
     assert shared(a) == shared(b) == shared(c) == there(three.hub)
-    cloning.clone(str(three.hub), tmp_path / "d.git", Talk())
+    cloning.clone(str(three.hub), tmp_path / "d.git", TransportOptions())
     with contextlib.closing(GitStore.open(tmp_path / "d.git")) as d:
         assert shared(d) == there(three.hub)
         assert not syncing.sync(d, remote(d)).of("refused")

@@ -22,7 +22,7 @@ from gitsession.sessions import tombstone_set as sets
 from gitsession.store import refs
 from gitsession.store.git_store import GitStore
 from gitsession.sync import bundles, cloning, remotes, syncing, transport
-from gitsession.sync.transport import Talk
+from gitsession.sync.transport import TransportOptions
 from gitsession.validation import fetched
 
 
@@ -201,7 +201,7 @@ def test_a_clone_of_a_forge_and_a_bundle_bring_nothing_of_it(three, tmp_path):
     sync(three.a)
     plain_git(three.b, "push", "origin")
     assert SECRET.encode() in swept(three.hub)
-    report = cloning.clone(str(three.hub), tmp_path / "d.git", Talk())
+    report = cloning.clone(str(three.hub), tmp_path / "d.git", TransportOptions())
     assert report.of("refused") == []
     with GitStore.open(tmp_path / "d.git") as made:
         assert traces(made) == []
@@ -209,7 +209,7 @@ def test_a_clone_of_a_forge_and_a_bundle_bring_nothing_of_it(three, tmp_path):
         sync(made)
         assert there(three.hub) == shared(made)
     assert SECRET.encode() not in swept(three.hub)
-    bundles.take(three.a, tmp_path / "old.bundle", Talk())
+    bundles.take(three.a, tmp_path / "old.bundle", TransportOptions())
     assert traces(three.a) == []
     assert said(three.a, three.sid) == {"main": ["first", "user message", "last"], "cut": ["first", "user message"]}
 
@@ -220,7 +220,7 @@ def test_a_clone_judges_every_session_by_what_was_purged(three, tmp_path, monkey
     sync(three.a)
     monkeypatch.setattr(fetched, "SESSIONS_AT_ONCE", 1)
     monkeypatch.setattr(fetched, "ENTRIES_AT_ONCE", 0)
-    report = cloning.clone(str(three.hub), tmp_path / "d.git", Talk())
+    report = cloning.clone(str(three.hub), tmp_path / "d.git", TransportOptions())
     assert report.of("refused") == []
 
 
@@ -230,10 +230,10 @@ def test_a_clone_without_large_blobs_takes_it_out_too(three, tmp_path):
     begun(three.a, "first", large, "last")
     sync(three.a)
     made = [tmp_path / "d.git", tmp_path / "e.git"]
-    cloning.clone(f"file://{three.hub}", made[0], Talk(), filter="blob:limit=64k")
+    cloning.clone(f"file://{three.hub}", made[0], TransportOptions(), filter="blob:limit=64k")
     purge(three.a, find(three.a), find(three.a, "xxx"))
     syncing.push(three.a, remote(three.a))  # the set; the lines are not forced
-    cloning.clone(f"file://{three.hub}", made[1], Talk(), filter="blob:limit=64k")
+    cloning.clone(f"file://{three.hub}", made[1], TransportOptions(), filter="blob:limit=64k")
     for path in made:
         with GitStore.open(path) as store:
             sync(store)

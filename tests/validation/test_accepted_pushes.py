@@ -14,7 +14,7 @@ from stories import NAMES, OF_A_SUB_AGENT, PLACE_OF_A_SUB_AGENT, STORIES
 
 from gitsession.model import entries as kinds
 from gitsession.model.blocks import Image, OtherBlock
-from gitsession.model.entries import Compaction, Message, Unknown
+from gitsession.model.entries import Compaction, Message, UnknownEntry
 from gitsession.store import create, refs
 
 Make = Callable[[Client], None]
@@ -137,17 +137,23 @@ def _(client: Client) -> None:
 
 @good("kinds, blocks and versions of a later release")
 def _(client: Client) -> None:
-    at = client.entry(Unknown(name="telepathy", body={"wave": 7}, at_ms=2_000_000_000_000), client.leaf)
+    at = client.entry(UnknownEntry(name="telepathy", body={"wave": 7}, at_ms=2_000_000_000_000), client.leaf)
     at = client.entry(Message(role="user", content=(OtherBlock({"type": "hologram"}),), at_ms=2_000_000_000_000), at)
-    at = client.entry(Unknown(name="message", body=["anything"], version=2, at_ms=2_000_000_000_000), at)
+    at = client.entry(UnknownEntry(name="message", body=["anything"], version=2, at_ms=2_000_000_000_000), at)
     move(client, client.ref(), at.oid)
     for where in ("meta", "files"):
-        move(client, client.ref(where), client.entry(Unknown(name="later", body=None, at_ms=1), client.on(where)).oid)
+        move(
+            client,
+            client.ref(where),
+            client.entry(UnknownEntry(name="later", body=None, at_ms=1), client.on(where)).oid,
+        )
 
 
 @good("a session of a later view, whose words are said in another way")
 def _(client: Client) -> None:
-    root = client.entry(kinds.Session(at_ms=0, agent="agent", view=99), old=b"session: agent", new=b"Session <agent>")
+    root = client.entry(
+        kinds.SessionHeader(at_ms=0, agent="agent", view=99), old=b"session: agent", new=b"Session <agent>"
+    )
     at = client.entry(user(), root, old=b"user: more", new=b"The user says: more")
     at = client.entry(user("again"), at, old=b"user: again", new=b"The user says: again")
     client.git("update-ref", refs.leaf("19700101-bbbbbbbbbbbbb"), at.oid)
@@ -155,7 +161,7 @@ def _(client: Client) -> None:
 
 @good("a session of an agent that is not known here")
 def _(client: Client) -> None:
-    root = client.entry(kinds.Session(at_ms=0, agent="nobody", view=1))
+    root = client.entry(kinds.SessionHeader(at_ms=0, agent="nobody", view=1))
     source = b"\nSource: nobody/x 1\nChain"
     at = client.entry(user(), root, old=b"\nChain", new=source)
     client.git("update-ref", refs.leaf("19700101-ccccccccccccc"), at.oid)

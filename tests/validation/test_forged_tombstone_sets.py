@@ -16,7 +16,7 @@ from remotes import store_with, sync
 from secret_shapes import a_token
 
 from gitsession import Message, Store
-from gitsession.codec.holes import Stored
+from gitsession.codec.holes import StoredPayload
 from gitsession.model.blocks import Text, ToolCall
 from gitsession.model.entries import Entry
 from gitsession.purge import tombstone_commits
@@ -34,7 +34,7 @@ TOKEN = a_token()
 
 def instead(client: Client, form: str, data: bytes, holes: bytes = b"", *, of: str = "leaf") -> Tombstones:
     node = client.leaf if of == "leaf" else client.root
-    return Tombstones(replaced={key_of(client.store, node): Replacement(form, Stored(data, holes, ()))})
+    return Tombstones(replaced={key_of(client.store, node): Replacement(form, StoredPayload(data, holes, ()))})
 
 
 def says(client: Client, entry: Callable[..., Entry], of: str = "leaf") -> Tombstones:

@@ -18,7 +18,7 @@ from gitsession.archive import archive_set
 from gitsession.archive.archive_set import Archive
 from gitsession.codec import cbor
 from gitsession.codec.digest import hash_of
-from gitsession.codec.holes import Stored
+from gitsession.codec.holes import StoredPayload
 from gitsession.model import entries as kinds
 from gitsession.sessions import session_ids as session_names
 from gitsession.sessions.node import Node
@@ -205,7 +205,7 @@ def with_hole(client: Client, *rows: object, content: bytes = b"words", named: b
     digest = hash_of(content)
     table = cbor.encode([[*row] if isinstance(row, tuple) else row for row in rows])  # type: ignore[list-item]
     payload = client.store.read(payload_blob(client))[1]
-    stored = Stored(payload, table, ((named or digest, "raw", content),))
+    stored = StoredPayload(payload, table, ((named or digest, "raw", content),))
     return after(client, client.entry(user(), client.leaf, stored=stored))
 
 
@@ -461,7 +461,7 @@ def meta_of_another(client: Client) -> Refspecs:
 
 @bad("two roots", "root", "two roots")
 def _(client: Client) -> str:
-    root = client.entry(kinds.Session(at_ms=0, agent="agent", view=1))
+    root = client.entry(kinds.SessionHeader(at_ms=0, agent="agent", view=1))
     return f"{client.entry(user(), root).oid}:{client.ref('side')}"
 
 
@@ -474,7 +474,7 @@ def _(client: Client) -> str:
 
 @bad("an imported session by another one's name", "root", "has another name")
 def _(client: Client) -> str:
-    root = client.entry(kinds.Session(at_ms=0, agent="pi", source_id="x", view=1))
+    root = client.entry(kinds.SessionHeader(at_ms=0, agent="pi", source_id="x", view=1))
     return f"{client.entry(user(), root).oid}:{refs.leaf('19700101-aaaaaaaaaaaaa')}"
 
 
@@ -490,13 +490,13 @@ def _(client: Client) -> str:
 
 @bad("one new session by two names", "root", "another session begins with the same entry")
 def _(client: Client) -> list[str]:
-    leaf = client.entry(user(), client.entry(kinds.Session(at_ms=0, agent="agent", view=1))).oid
+    leaf = client.entry(user(), client.entry(kinds.SessionHeader(at_ms=0, agent="agent", view=1))).oid
     return [f"{leaf}:{refs.leaf(f'19700101-{letter * 13}')}" for letter in "ab"]
 
 
 @bad("an imported session by both of its names", "root", "another session begins with the same entry")
 def _(client: Client) -> list[str]:
-    leaf = client.entry(user(), client.entry(kinds.Session(at_ms=0, agent="pi", source_id="x", view=1))).oid
+    leaf = client.entry(user(), client.entry(kinds.SessionHeader(at_ms=0, agent="pi", source_id="x", view=1))).oid
     lengths = session_names.LENGTH, session_names.LENGTH_TAKEN
     sids = [session_names.derived("pi", "x", 0, length=length) for length in lengths]
     return [f"{leaf}:{refs.leaf(sid)}" for sid in sids]
@@ -504,7 +504,7 @@ def _(client: Client) -> list[str]:
 
 @bad("a session by the name of another day", "root", "has another name")
 def _(client: Client) -> str:
-    root = client.entry(kinds.Session(at_ms=0, agent="agent", view=1))
+    root = client.entry(kinds.SessionHeader(at_ms=0, agent="agent", view=1))
     return f"{client.entry(user(), root).oid}:{refs.leaf('19700102-aaaaaaaaaaaaa')}"
 
 
@@ -618,7 +618,7 @@ def _(client: Client) -> str:
 
 @bad("an archive of another session's line", "root", "has another name")
 def _(client: Client) -> str:
-    header = kinds.Session(at_ms=1_800_000_000_000, agent="pi", source_id="somebody's")
+    header = kinds.SessionHeader(at_ms=1_800_000_000_000, agent="pi", source_id="somebody's")
     end = client.entry(header).oid
     return f"{filed(client, listing(client, ('main', end), sid='20260201-aaaaaaaaaaaaa'), end)}:{refs.ARCHIVE}"
 

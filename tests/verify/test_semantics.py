@@ -37,7 +37,7 @@ from gitsession.model.blocks import ToolCall
 from gitsession.model.entries import Checkpoint, Compaction, Entry, Message
 from gitsession.sessions import commit_writer, graph, layout
 from gitsession.sessions.node import Node, load
-from gitsession.sessions.session import Session
+from gitsession.sessions.session import StoredSession
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 from gitsession.store.memory import MemoryStore
@@ -80,57 +80,57 @@ def told(store: ObjectStore, sid: str | None = None) -> str:
 # ---- problems
 
 
-def main(held: Session) -> str:
+def main(held: StoredSession) -> str:
     return refs.leaf(held.id)
 
 
-def leaf(store: ObjectStore, held: Session) -> Oid:
+def leaf(store: ObjectStore, held: StoredSession) -> Oid:
     return store.ref(main(held)) or ""
 
 
-def another_root(store: ObjectStore, held: Session) -> None:
-    root = put(store, kinds.Session(agent="agent", view=1), None, refs.leaf(held.id, "side"))
+def another_root(store: ObjectStore, held: StoredSession) -> None:
+    root = put(store, kinds.SessionHeader(agent="agent", view=1), None, refs.leaf(held.id, "side"))
     put(store, Message.user("elsewhere"), root.oid, refs.leaf(held.id, "side"))
 
 
-def a_message_as_root(store: ObjectStore, held: Session) -> None:
+def a_message_as_root(store: ObjectStore, held: StoredSession) -> None:
     put(store, Message.user("first"), None, "refs/heads/sessions/20260101-aaaaaaaaaaaaa/main")
 
 
-def two_sessions_at_one_root(store: ObjectStore, held: Session) -> None:
+def two_sessions_at_one_root(store: ObjectStore, held: StoredSession) -> None:
     put(store, Message.user("on"), leaf(store, held), "refs/heads/sessions/20260101-aaaaaaaaaaaaa/main")
 
 
-def a_second_beginning(store: ObjectStore, held: Session) -> None:
-    put(store, kinds.Session(agent="agent", view=1), leaf(store, held), main(held))
+def a_second_beginning(store: ObjectStore, held: StoredSession) -> None:
+    put(store, kinds.SessionHeader(agent="agent", view=1), leaf(store, held), main(held))
 
 
-def kept_from_another_line(store: ObjectStore, held: Session) -> None:
+def kept_from_another_line(store: ObjectStore, held: StoredSession) -> None:
     first = held.line()[1]
     aside = put(store, Message.user("aside"), first.oid, refs.leaf(held.id, "side"))
     put(store, Compaction(summary="s", first_kept=to_base64url(aside.chain)), leaf(store, held), main(held))
 
 
-def kept_from_nowhere(store: ObjectStore, held: Session) -> None:
+def kept_from_nowhere(store: ObjectStore, held: StoredSession) -> None:
     put(store, Compaction(summary="s", first_kept="gone"), leaf(store, held), main(held))
 
 
-def an_agents_file_that_goes_on_nowhere(store: ObjectStore, held: Session) -> None:
+def an_agents_file_that_goes_on_nowhere(store: ObjectStore, held: StoredSession) -> None:
     put(store, kinds.SourceFile(leaf="7:gone"), store.ref(refs.meta(held.id)), refs.meta(held.id))
 
 
-def an_active_branch_of_another_session(store: ObjectStore, held: Session) -> None:
+def an_active_branch_of_another_session(store: ObjectStore, held: StoredSession) -> None:
     other = begun(store)
     with store.transaction() as tx:
         tx.move(refs.active(held.id), refs.symbolic(main(other)), expected=None)
 
 
-def an_active_entry(store: ObjectStore, held: Session) -> None:
+def an_active_entry(store: ObjectStore, held: StoredSession) -> None:
     with store.transaction() as tx:
         tx.move(refs.active(held.id), leaf(store, held), expected=None)
 
 
-def an_operation_that_names_what_is_gone(store: ObjectStore, held: Session) -> None:
+def an_operation_that_names_what_is_gone(store: ObjectStore, held: StoredSession) -> None:
     body = {"v": 1, "command": "x", "at": 1, "refs": [[main(held), "1" * 40, None]], "parent": store.ref(refs.OPLOG)}
     with store.transaction() as tx:
         data = tx.put("blob", cbor.encode({**body, "group": None, "undoes": None, "redoes": None}))
@@ -141,7 +141,7 @@ def an_operation_that_names_what_is_gone(store: ObjectStore, held: Session) -> N
         tx.move(refs.OPLOG, tx.put("commit", made), expected=store.ref(refs.OPLOG))
 
 
-def other_bytes_for_an_entry(store: ObjectStore, held: Session) -> None:
+def other_bytes_for_an_entry(store: ObjectStore, held: StoredSession) -> None:
     node = held.leaf
     assert node is not None
     kind, data = store.read(node.oid)
@@ -150,7 +150,7 @@ def other_bytes_for_an_entry(store: ObjectStore, held: Session) -> None:
         tx.move(refs.leaf(held.id, "side"), other, expected=None)
 
 
-SESSIONS: dict[str, tuple[Callable[[ObjectStore, Session], None], str]] = {
+SESSIONS: dict[str, tuple[Callable[[ObjectStore, StoredSession], None], str]] = {
     "a branch from another root": (another_root, "and the session at"),
     "a message as a root": (a_message_as_root, "cannot begin with 'message'"),
     "two sessions at one root": (two_sessions_at_one_root, "is no fork of it"),
@@ -167,7 +167,7 @@ SESSIONS: dict[str, tuple[Callable[[ObjectStore, Session], None], str]] = {
 
 @pytest.mark.parametrize(("spoil", "words"), SESSIONS.values(), ids=SESSIONS)
 def test_a_session_that_cannot_be_as_we_write_it_is_a_problem(
-    store: ObjectStore, spoil: Callable[[ObjectStore, Session], None], words: str
+    store: ObjectStore, spoil: Callable[[ObjectStore, StoredSession], None], words: str
 ) -> None:
     held = begun(store, "one", "two")
     assert_clean(store)
@@ -178,13 +178,15 @@ def test_a_session_that_cannot_be_as_we_write_it_is_a_problem(
 # ---- the files of a checkpoint
 
 
-def checkpoint(store: ObjectStore, held: Session, files: Oid | None, **fields: object) -> Node:
+def checkpoint(store: ObjectStore, held: StoredSession, files: Oid | None, **fields: object) -> Node:
     made = Checkpoint(**{"mode": "workspace", **fields})  # type: ignore[arg-type]
     parent = store.ref(refs.files(held.id)) or held.line()[0].oid
     return put(store, made, parent, refs.files(held.id), files)
 
 
-def with_files(rows: Callable[[ObjectStore], dict[str, tuple[str, Oid]]]) -> Callable[[ObjectStore, Session], None]:
+def with_files(
+    rows: Callable[[ObjectStore], dict[str, tuple[str, Oid]]]
+) -> Callable[[ObjectStore, StoredSession], None]:
     return lambda store, held: checkpoint(store, held, tree(store, rows(store))) and None
 
 
@@ -195,7 +197,7 @@ def deep(store: ObjectStore) -> dict[str, tuple[str, Oid]]:
     return {"d": ("40000", at)}
 
 
-FILES: dict[str, tuple[Callable[[ObjectStore, Session], None], str]] = {
+FILES: dict[str, tuple[Callable[[ObjectStore, StoredSession], None], str]] = {
     "git's own folder": (with_files(lambda store: {".git": ("40000", deep(store)["d"][1])}), "git's own folder"),
     "a way out": (with_files(lambda store: {"..": ("100644", blob(store))}), "files/..: "),
     "a name that nobody escaped": (with_files(lambda store: {"a:b": ("100644", blob(store))}), "files/a:b"),
@@ -220,7 +222,7 @@ FILES: dict[str, tuple[Callable[[ObjectStore, Session], None], str]] = {
 
 @pytest.mark.parametrize(("spoil", "words"), FILES.values(), ids=FILES)
 def test_files_that_no_checkpoint_holds_are_a_problem(
-    store: ObjectStore, spoil: Callable[[ObjectStore, Session], None], words: str
+    store: ObjectStore, spoil: Callable[[ObjectStore, StoredSession], None], words: str
 ) -> None:
     session = begun(store)
     held(store, session.id, {"a": "1", "d/größe": "2"}, session.leaf)
@@ -280,7 +282,7 @@ def test_what_a_lost_entry_hides_is_not_judged() -> None:
 
 def test_later_kinds_may_stand_where_no_kind_of_ours_may(store: ObjectStore) -> None:
     session = begun(store)
-    later = kinds.Unknown(name="telepathy", body={"wave": 7})
+    later = kinds.UnknownEntry(name="telepathy", body={"wave": 7})
     for name in (refs.meta(session.id), refs.leaf(session.id)):
         put(store, later, store.ref(name), name)
     checkpoint(store, session, None)

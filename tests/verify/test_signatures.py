@@ -27,14 +27,14 @@ from gitsession.git.signing import SSH, Signature, Signing
 from gitsession.model.entries import Message, Seal
 from gitsession.sessions import graph
 from gitsession.sessions.content import entry_of
-from gitsession.sessions.session import Session
+from gitsession.sessions.session import StoredSession
 from gitsession.sessions.tombstone_set import NONE
 from gitsession.store import refs
 from gitsession.store.git_store import GitStore
 from gitsession.store.interface import ObjectStore
 from gitsession.store.memory import MemoryStore
 from gitsession.verify import session_check, signatures
-from gitsession.verify.findings import Sealed
+from gitsession.verify.findings import SealCheck
 from gitsession.verify.semantics import Sessions
 
 needs_ssh = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen")
@@ -66,23 +66,23 @@ def allow(place: Path, name: str, options: str = "") -> None:
 
 
 @pytest.fixture
-def talk(tmp_path: Path) -> Iterator[Session]:
+def talk(tmp_path: Path) -> Iterator[StoredSession]:
     with Store.create(tmp_path / "store.git", clock=Clock()) as store:
         yield begun(store.objects, "one", "two")
 
 
-def seal(held: Session, branch: str = "main", at_ms: int = 1_800_000_000_000, **change: object) -> Seal:
+def seal(held: StoredSession, branch: str = "main", at_ms: int = 1_800_000_000_000, **change: object) -> Seal:
     made = signatures.make(held._store, held.id, branch, at_ms, Signing.of_user())
     made = replace(made, **change)  # type: ignore[arg-type]
     held.seal(made)
     return made
 
 
-def looked_at(held: Session) -> list[Sealed]:
+def looked_at(held: StoredSession) -> list[SealCheck]:
     return signatures.of_session(held._store, held.id, Signing.of_user())
 
 
-def states(held: Session) -> list[str]:
+def states(held: StoredSession) -> list[str]:
     return [sealed.state for sealed in looked_at(held)]
 
 
@@ -103,7 +103,7 @@ def test_the_statement_is_that_of_the_format_page() -> None:
 
 
 @needs_ssh
-def test_anybody_can_check_a_seal_with_ssh_keygen_alone(talk: Session, keys: Path) -> None:
+def test_anybody_can_check_a_seal_with_ssh_keygen_alone(talk: StoredSession, keys: Path) -> None:
     made = seal(talk)
     (keys / "sig").write_bytes(made.signature)
     words = ["ssh-keygen", "-Y", "verify", "-f", keys / "allowed", "-I", "ada@example.com", "-n", "gitsession"]
@@ -114,7 +114,7 @@ def test_anybody_can_check_a_seal_with_ssh_keygen_alone(talk: Session, keys: Pat
 
 
 @needs_ssh
-def test_a_seal_is_good_and_the_talk_goes_on_behind_it(talk: Session, keys: Path) -> None:
+def test_a_seal_is_good_and_the_talk_goes_on_behind_it(talk: StoredSession, keys: Path) -> None:
     made = seal(talk)
     leaf = talk.leaf
     assert leaf is not None
@@ -131,7 +131,7 @@ def test_a_seal_is_good_and_the_talk_goes_on_behind_it(talk: Session, keys: Path
 
 
 @needs_ssh
-def test_a_seal_goes_where_the_session_goes(talk: Session, keys: Path, tmp_path: Path) -> None:
+def test_a_seal_goes_where_the_session_goes(talk: StoredSession, keys: Path, tmp_path: Path) -> None:
     seal(talk)
     assert isinstance(talk._store, GitStore)
     git(talk._store, "clone", "-q", "--mirror", str(talk._store.git_dir), str(tmp_path / "clone.git"))
@@ -141,7 +141,7 @@ def test_a_seal_goes_where_the_session_goes(talk: Session, keys: Path, tmp_path:
 
 
 @needs_ssh
-def test_a_fork_has_seals_of_its_own(talk: Session, keys: Path) -> None:
+def test_a_fork_has_seals_of_its_own(talk: StoredSession, keys: Path) -> None:
     seal(talk)
     forked = fork(talk)
     assert states(forked) == []
@@ -155,7 +155,7 @@ def test_a_fork_has_seals_of_its_own(talk: Session, keys: Path) -> None:
 
 
 @needs_ssh
-def test_without_a_list_of_signers_nobody_can_tell(talk: Session, keys: Path) -> None:
+def test_without_a_list_of_signers_nobody_can_tell(talk: StoredSession, keys: Path) -> None:
     seal(talk)
     (keys / "allowed").unlink()
     [sealed] = looked_at(talk)
@@ -175,7 +175,7 @@ UNKNOWN: dict[str, Callable[[Path], None]] = {
 @needs_ssh
 @pytest.mark.parametrize("spoil", UNKNOWN.values(), ids=UNKNOWN)
 def test_a_key_that_is_not_known_is_no_problem_and_not_good(
-    talk: Session, keys: Path, spoil: Callable[[Path], None]
+    talk: StoredSession, keys: Path, spoil: Callable[[Path], None]
 ) -> None:
     seal(talk)
     spoil(keys)
@@ -185,7 +185,7 @@ def test_a_key_that_is_not_known_is_no_problem_and_not_good(
 
 
 @needs_ssh
-def test_a_program_that_is_missing_is_no_problem(talk: Session, keys: Path) -> None:
+def test_a_program_that_is_missing_is_no_problem(talk: StoredSession, keys: Path) -> None:
     seal(talk)
     setting("gpg.ssh.program", "/nowhere/ssh-keygen")
     assert states(talk) == ["unchecked"]
@@ -217,7 +217,7 @@ CHANGED: dict[str, tuple[Callable[[Seal], dict[str, object]], str]] = {
 @needs_ssh
 @pytest.mark.parametrize(("change", "state"), CHANGED.values(), ids=CHANGED)
 def test_a_seal_that_was_changed_is_a_problem(
-    talk: Session, keys: Path, change: Callable[[Seal], dict[str, object]], state: str
+    talk: StoredSession, keys: Path, change: Callable[[Seal], dict[str, object]], state: str
 ) -> None:
     made = signatures.make(talk._store, talk.id, "main", 1_800_000_000_000, Signing.of_user())
     talk.seal(replace(made, **change(made)))  # type: ignore[arg-type]
@@ -226,7 +226,7 @@ def test_a_seal_that_was_changed_is_a_problem(
 
 
 @needs_ssh
-def test_a_good_seal_of_another_session_is_a_problem_here(talk: Session, keys: Path) -> None:
+def test_a_good_seal_of_another_session_is_a_problem_here(talk: StoredSession, keys: Path) -> None:
     made = seal(talk)
     other = begun(talk._store, "elsewhere")
     other.seal(made)
@@ -234,7 +234,7 @@ def test_a_good_seal_of_another_session_is_a_problem_here(talk: Session, keys: P
 
 
 @needs_ssh
-def test_a_count_that_does_not_fit_is_a_problem_though_it_was_signed(talk: Session, keys: Path) -> None:
+def test_a_count_that_does_not_fit_is_a_problem_though_it_was_signed(talk: StoredSession, keys: Path) -> None:
     made = signatures.make(talk._store, talk.id, "main", 1000, Signing.of_user())
     lie = replace(made, entries=7)
     talk.seal(replace(lie, signature=Signing.of_user().sign(signatures.statement(lie)).armoured))
@@ -265,7 +265,7 @@ def test_a_sealed_line_that_damage_hides_is_not_called_gone(keys: Path) -> None:
 
 
 @needs_ssh
-def test_a_key_that_was_revoked_is_a_problem(talk: Session, keys: Path) -> None:
+def test_a_key_that_was_revoked_is_a_problem(talk: StoredSession, keys: Path) -> None:
     seal(talk)
     setting("gpg.ssh.revocationFile", keys / "ada.pub")
     assert states(talk) == ["revoked"]
@@ -273,7 +273,7 @@ def test_a_key_that_was_revoked_is_a_problem(talk: Session, keys: Path) -> None:
 
 
 @needs_ssh
-def test_a_store_names_no_program_and_no_signers(talk: Session, keys: Path, tmp_path: Path) -> None:
+def test_a_store_names_no_program_and_no_signers(talk: StoredSession, keys: Path, tmp_path: Path) -> None:
     seal(talk)
     assert isinstance(talk._store, GitStore)
     trap = tmp_path / "trap"
@@ -291,7 +291,7 @@ def test_a_store_names_no_program_and_no_signers(talk: Session, keys: Path, tmp_
 # ---- signing
 
 
-def test_where_nobody_signs_nothing_is_kept(talk: Session, tmp_path: Path) -> None:
+def test_where_nobody_signs_nothing_is_kept(talk: StoredSession, tmp_path: Path) -> None:
     setting("gpg.format", "ssh")
     before = talk._store.ref(refs.meta(talk.id))
     for key in ("", tmp_path / "none"):
@@ -309,7 +309,9 @@ def test_where_nobody_signs_nothing_is_kept(talk: Session, tmp_path: Path) -> No
 
 
 @needs_ssh
-def test_a_key_of_an_agent_may_be_named_by_itself(talk: Session, keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_of_an_agent_may_be_named_by_itself(
+    talk: StoredSession, keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As git takes it: `user.signingKey` is the public key, and ssh-agent has the other half."""
     if shutil.which("ssh-agent") is None or shutil.which("ssh-add") is None:
         pytest.skip("needs ssh-agent")
@@ -327,7 +329,9 @@ def test_a_key_of_an_agent_may_be_named_by_itself(talk: Session, keys: Path, mon
 
 
 @needs_ssh
-def test_a_key_may_be_named_from_where_one_stands(talk: Session, keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_may_be_named_from_where_one_stands(
+    talk: StoredSession, keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     setting("user.signingKey", "")
     monkeypatch.chdir(keys)
     made = signatures.make(talk._store, talk.id, "main", 1000, Signing.of_user(), "ada")
@@ -339,7 +343,7 @@ def test_a_key_may_be_named_from_where_one_stands(talk: Session, keys: Path, mon
 # ---- purged and synced
 
 
-def test_a_purge_under_a_seal_is_told_and_breaks_nothing(talk: Session, keys: Path) -> None:
+def test_a_purge_under_a_seal_is_told_and_breaks_nothing(talk: StoredSession, keys: Path) -> None:
     seal(talk)
     talk.append(Message.user("three"))
     store = talk._store
@@ -352,7 +356,7 @@ def test_a_purge_under_a_seal_is_told_and_breaks_nothing(talk: Session, keys: Pa
     assert [(sealed.state, sealed.purged) for sealed in report.seals] == [("good", 1)]
 
 
-def test_what_stands_behind_a_seal_without_a_purge_is_a_problem(talk: Session, keys: Path) -> None:
+def test_what_stands_behind_a_seal_without_a_purge_is_a_problem(talk: StoredSession, keys: Path) -> None:
     seal(talk)
     store = talk._store
     assert isinstance(store, GitStore)
@@ -381,7 +385,7 @@ def test_a_seal_that_a_sync_says_again_behind_another_is_as_good(keys: Path, tmp
         assert session_check.verify(store).problems == []
 
 
-def test_undo_takes_a_seal_away(talk: Session, keys: Path) -> None:
+def test_undo_takes_a_seal_away(talk: StoredSession, keys: Path) -> None:
     with Store.open(talk._store.git_dir) as store:  # type: ignore[attr-defined]
         store.session(talk.id).seal()
         assert [sealed.state for sealed in store.session(talk.id).seals()] == ["good"]
@@ -405,7 +409,9 @@ def ring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 @needs_gpg
-def test_gpg_signs_and_checks_too(talk: Session, ring: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_gpg_signs_and_checks_too(
+    talk: StoredSession, ring: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     made = seal(talk)
     assert made.format == "openpgp"
     [sealed] = looked_at(talk)
@@ -418,7 +424,7 @@ def test_gpg_signs_and_checks_too(talk: Session, ring: str, monkeypatch: pytest.
 
 
 @needs_gpg
-def test_a_key_that_gpg_does_not_trust_is_said_so(talk: Session, ring: str) -> None:
+def test_a_key_that_gpg_does_not_trust_is_said_so(talk: StoredSession, ring: str) -> None:
     seal(talk)
     told = subprocess.run(["gpg", "--export-ownertrust"], capture_output=True, text=True, check=True).stdout
     lines = [line.rsplit(":", 2)[0] + ":2:\n" for line in told.splitlines() if line and not line.startswith("#")]
@@ -446,7 +452,7 @@ def test_who_has_no_key_of_gpgs_is_told_of_ssh(tmp_path: Path) -> None:
 
 @needs_ssh
 def test_the_command_signs_and_checks(
-    talk: Session, keys: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    talk: StoredSession, keys: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("GITSESSION_DIR", str(talk._store.git_dir))  # type: ignore[attr-defined]
     assert run(["seal", talk.id, "--check"]) == exits.NOTHING

@@ -18,7 +18,7 @@ from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 from gitsession.store.memory import MemoryStore
 from gitsession.verify.findings import Report
-from gitsession.verify.session_check import Judges, Walk, verify
+from gitsession.verify.session_check import EntryChecks, Walk, verify
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 20
 
@@ -310,7 +310,7 @@ def test_what_is_written_beside_a_check_is_not_compared_with_what_it_read(store:
     """A fork whose line the check has not walked looked like a session that begins in the middle of a line."""
     made = begun(store, "one", "two", "three")
     report = Report()
-    walk = Walk(store, None, report, Judges(store, report, None))
+    walk = Walk(store, None, report, EntryChecks(store, report, None))
     beside = fork(made)
     beside.append(Message.user("beside"))
     beside.branch("side", beside.line()[1])

@@ -11,7 +11,7 @@ from gitsession.store.git_store import GitStore
 from gitsession.store.memory import MemoryStore
 from gitsession.workspace import capture, scan, trees
 from gitsession.workspace.read_file import Caps
-from gitsession.workspace.root import Root
+from gitsession.workspace.root import WorkspaceRoot
 
 
 @pytest.fixture
@@ -196,6 +196,6 @@ def test_a_path_by_way_of_a_link_in_the_workspace_is_the_file_behind_it(work):
 
 def test_a_named_path_in_the_store_is_left_out(work):
     write(work / "store/HEAD", "x")
-    with Root.open(work, home=None, store=work / "store") as root:
+    with WorkspaceRoot.open(work, home=None, store=work / "store") as root:
         taken = capture.named(root, ["store/HEAD", "store"])
     assert taken.changes == [] and len(taken.skipped) == 2

@@ -20,10 +20,10 @@ from restoring import Blobs, as_seen, carried_out, opened, picture
 from gitsession.errors import GitSessionError, Malformed, Unavailable
 from gitsession.store.memory import MemoryStore
 from gitsession.workspace import names, trees
-from gitsession.workspace.path_rules import CHANGES_MAX, Change
+from gitsession.workspace.path_rules import CHANGES_MAX, PlannedChange
 from gitsession.workspace.restore import restore
-from gitsession.workspace.root import Root
-from gitsession.workspace.trees import File
+from gitsession.workspace.root import WorkspaceRoot
+from gitsession.workspace.trees import TreeEntry
 
 
 class Scene:
@@ -68,7 +68,7 @@ class Scene:
         try:
             changes = as_seen(self.workspace, files)
         except GitSessionError:
-            changes = [Change(path, None, new) for path, new in files.items()]
+            changes = [PlannedChange(path, None, new) for path, new in files.items()]
         outcomes = carried_out(self.workspace, self.blobs, *changes, **more)
         assert [outcome.path for outcome in outcomes] == list(files)
         assert all(outcome.reason for outcome in outcomes if outcome.did != "done")
@@ -199,7 +199,7 @@ def test_what_lies_too_deep_is_refused_and_no_folder_is_made(scene, depth):
 @pytest.mark.promise("P28")
 def test_too_many_paths_are_each_refused(scene):
     file = scene.blobs.file("evil")
-    changes = [Change(f"f{at}", None, file) for at in range(CHANGES_MAX + 1)]
+    changes = [PlannedChange(f"f{at}", None, file) for at in range(CHANGES_MAX + 1)]
     outcomes = carried_out(scene.workspace, scene.blobs, *changes)
     assert len(outcomes) == CHANGES_MAX + 1 and {outcome.did for outcome in outcomes} == {"refused"}
     assert not (scene.workspace / "f0").exists()
@@ -207,9 +207,9 @@ def test_too_many_paths_are_each_refused(scene):
 
 @pytest.mark.promise("P26")
 def test_content_that_is_too_large_missing_or_another_is_refused(scene):
-    wrong = File("100644", "2" * 40)
+    wrong = TreeEntry("100644", "2" * 40)
     scene.blobs.held[wrong.oid] = b"evil"
-    files = {"large": scene.blobs.file(b"x" * 11), "missing": File("100644", "1" * 40), "wrong": wrong}
+    files = {"large": scene.blobs.file(b"x" * 11), "missing": TreeEntry("100644", "1" * 40), "wrong": wrong}
     outcomes = scene.written(files, bytes_max=10)
     assert [did for did, _ in outcomes.values()] == ["refused"] * 3
     assert not any((scene.workspace / path).exists() for path in files)
@@ -217,7 +217,7 @@ def test_content_that_is_too_large_missing_or_another_is_refused(scene):
 
 @pytest.mark.promise("P26")
 def test_content_that_says_it_is_huge_is_refused_by_whoever_reads_it_and_the_others_are_written(scene):
-    huge, fine = File("100644", "3" * 40), scene.blobs.file("fine")
+    huge, fine = TreeEntry("100644", "3" * 40), scene.blobs.file("fine")
 
     def content(oid):
         if oid == huge.oid:
@@ -225,7 +225,7 @@ def test_content_that_says_it_is_huge_is_refused_by_whoever_reads_it_and_the_oth
         return scene.blobs.get(oid)
 
     with opened(scene.workspace) as root:
-        changes = [Change("huge", None, huge), Change("z", None, fine)]
+        changes = [PlannedChange("huge", None, huge), PlannedChange("z", None, fine)]
         outcomes = restore(root, changes, content=content, tag="t", bytes_max=100)
     assert [outcome.did for outcome in outcomes] == ["refused", "done"]
     assert "4,294,967,296 bytes" in outcomes[0].reason
@@ -234,7 +234,7 @@ def test_content_that_says_it_is_huge_is_refused_by_whoever_reads_it_and_the_oth
 @pytest.mark.promise("P26", "P28")
 def test_a_path_that_is_a_file_and_a_folder_or_comes_twice_is_refused(scene):
     file = scene.blobs.file("evil")
-    changes = [Change(path, None, file) for path in ("a", "a/b", "c", "c", "fine")]
+    changes = [PlannedChange(path, None, file) for path in ("a", "a/b", "c", "c", "fine")]
     outcomes = carried_out(scene.workspace, scene.blobs, *changes)
     assert [outcome.did for outcome in outcomes] == ["refused"] * 4 + ["done"]
 
@@ -262,8 +262,8 @@ def test_the_store_in_the_workspace_is_not_written_in(scene, path):
     store = scene.workspace / "s"
     (store / "objects/pack").mkdir(parents=True)
     before = picture(store)
-    with Root.open(scene.workspace, home=None, store=store) as root:
-        change = Change(path, None, scene.blobs.file("evil"))
+    with WorkspaceRoot.open(scene.workspace, home=None, store=store) as root:
+        change = PlannedChange(path, None, scene.blobs.file("evil"))
         (outcome,) = restore(root, [change], content=scene.blobs.get, tag="t", bytes_max=100)
     assert outcome.did in ("refused", "kept") and outcome.reason
     assert picture(store) == before
@@ -411,7 +411,7 @@ def test_nothing_outside_changes_while_others_swap_folders_for_links(scene, faul
                 now = None
                 with suppress(GitSessionError, OSError):
                     now = root.now(path)
-                changes.append(Change(path, now if isinstance(now, File) else None, new))
+                changes.append(PlannedChange(path, now if isinstance(now, TreeEntry) else None, new))
             outcomes = restore(root, changes, content=scene.blobs.get, tag="race", bytes_max=100, made=("d/e/folder",))
             writes += len(outcomes)
             done += sum(outcome.did == "done" for outcome in outcomes)

@@ -21,7 +21,7 @@ from gitsession.git import engine
 from gitsession.git.objects import encode_tree
 from gitsession.store.git_store import GitStore
 from gitsession.workspace import patches, trees
-from gitsession.workspace.trees import File
+from gitsession.workspace.trees import TreeEntry
 
 Files = Mapping[str, tuple[str, bytes]]
 TEXT = b"".join(b"line %d\n" % number for number in range(40))
@@ -38,7 +38,7 @@ def store(tmp_path: Path) -> Iterator[GitStore]:
 def tree_of(store: GitStore, files: Files) -> str | None:
     with store.transaction() as transaction:
         states = {
-            path: File(mode, data.decode() if mode == "160000" else transaction.put("blob", data))
+            path: TreeEntry(mode, data.decode() if mode == "160000" else transaction.put("blob", data))
             for path, (mode, data) in files.items()
         }
         return trees.patch(store, transaction, None, states)

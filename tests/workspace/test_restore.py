@@ -14,10 +14,10 @@ from restoring import Blobs, carried_out, opened, picture
 
 from gitsession.errors import Unavailable
 from gitsession.workspace import batch, path_rules, place_file
-from gitsession.workspace.inspect import Odd
-from gitsession.workspace.path_rules import Change, Folds
+from gitsession.workspace.inspect import SpecialFile
+from gitsession.workspace.path_rules import NameFolding, PlannedChange
 from gitsession.workspace.restore import sweep
-from gitsession.workspace.trees import File
+from gitsession.workspace.trees import TreeEntry
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def temporaries(folder):
 
 
 def test_a_file_is_made_with_the_folders_on_the_way(workspace, blobs):
-    assert only(carried_out(workspace, blobs, Change("a/b/c", None, blobs.file("hi")))) == ("done", "")
+    assert only(carried_out(workspace, blobs, PlannedChange("a/b/c", None, blobs.file("hi")))) == ("done", "")
     assert (workspace / "a/b/c").read_text() == "hi"
     assert temporaries(workspace) == []
 
@@ -54,7 +54,7 @@ def test_a_file_that_is_replaced_keeps_its_extended_attributes(workspace, blobs)
         os.setxattr(old, "user.origin", b"https://host.example")
     except OSError:
         pytest.skip("this file system has no extended attributes of the user's")
-    assert only(carried_out(workspace, blobs, Change("a", blobs.file("old"), blobs.file("new")))) == ("done", "")
+    assert only(carried_out(workspace, blobs, PlannedChange("a", blobs.file("old"), blobs.file("new")))) == ("done", "")
     assert old.read_text() == "new"
     assert os.getxattr(old, "user.origin") == b"https://host.example"
 
@@ -65,7 +65,7 @@ def test_a_file_is_replaced_by_another_inode_and_keeps_its_permissions(workspace
     old.chmod(0o640)
     before = old.stat().st_ino
     with old.open() as reader:
-        carried_out(workspace, blobs, Change("a", blobs.file("old"), blobs.file("new")))
+        carried_out(workspace, blobs, PlannedChange("a", blobs.file("old"), blobs.file("new")))
         assert reader.read() == "old"
     assert old.read_text() == "new"
     assert stat.S_IMODE(old.stat().st_mode) == 0o640
@@ -80,21 +80,23 @@ def test_a_mode_changes_as_git_changes_it(workspace, blobs, before, executable, 
     (workspace / "a").chmod(before)
     new = blobs.program("x") if executable else blobs.file("x")
     was = blobs.file("x") if executable else blobs.program("x")
-    assert only(carried_out(workspace, blobs, Change("a", was, new))) == ("done", "")
+    assert only(carried_out(workspace, blobs, PlannedChange("a", was, new))) == ("done", "")
     assert stat.S_IMODE((workspace / "a").stat().st_mode) == after
 
 
 def test_what_lets_others_act_as_the_owner_is_not_kept(workspace, blobs):
     (workspace / "a").write_text("x")
     (workspace / "a").chmod(0o4755)
-    carried_out(workspace, blobs, Change("a", blobs.program("x"), blobs.program("y")))
+    carried_out(workspace, blobs, PlannedChange("a", blobs.program("x"), blobs.program("y")))
     assert stat.S_IMODE((workspace / "a").stat().st_mode) == 0o755
 
 
 def test_a_new_file_has_what_the_umask_leaves(workspace, blobs):
     old = os.umask(0o027)
     try:
-        carried_out(workspace, blobs, Change("a", None, blobs.file("")), Change("b", None, blobs.program("")))
+        carried_out(
+            workspace, blobs, PlannedChange("a", None, blobs.file("")), PlannedChange("b", None, blobs.program(""))
+        )
     finally:
         os.umask(old)
     assert [stat.S_IMODE((workspace / name).stat().st_mode) for name in "ab"] == [0o640, 0o750]
@@ -107,14 +109,17 @@ def test_a_secret_file_is_never_readable_by_others_while_it_is_replaced(workspac
     real = os.rename
     monkeypatch.setattr(os, "fsync", lambda fd: seen.append(stat.S_IMODE(os.fstat(fd).st_mode)))
     monkeypatch.setattr(os, "rename", lambda *names, **at: (seen.append("renamed"), real(*names, **at)))
-    carried_out(workspace, blobs, Change("key", blobs.file("old"), blobs.file("new")))
+    carried_out(workspace, blobs, PlannedChange("key", blobs.file("old"), blobs.file("new")))
     assert seen[:2] == [0o600, "renamed"]
 
 
 def test_a_file_becomes_a_link_and_a_link_a_file(workspace, blobs):
     (workspace / "a").write_text("x")
     (workspace / "l").symlink_to("a")
-    changes = [Change("a", blobs.file("x"), blobs.link("l2")), Change("l", blobs.link("a"), blobs.file("y"))]
+    changes = [
+        PlannedChange("a", blobs.file("x"), blobs.link("l2")),
+        PlannedChange("l", blobs.link("a"), blobs.file("y")),
+    ]
     assert [outcome.did for outcome in carried_out(workspace, blobs, *changes)] == ["done", "done"]
     assert os.readlink(workspace / "a") == "l2"
     assert (workspace / "l").read_text() == "y" and not (workspace / "l").is_symlink()
@@ -124,7 +129,7 @@ def test_what_goes_away_takes_along_the_empty_folders_that_the_session_made_and_
     for path in ("mine/a/b/f", "theirs/a/f", "mine/kept"):
         (workspace / path).parent.mkdir(parents=True, exist_ok=True)
         (workspace / path).write_text("x")
-    changes = [Change(path, blobs.file("x"), None) for path in ("mine/a/b/f", "theirs/a/f")]
+    changes = [PlannedChange(path, blobs.file("x"), None) for path in ("mine/a/b/f", "theirs/a/f")]
     carried_out(workspace, blobs, *changes, made=("mine", "mine/a", "mine/a/b"))
     assert {name.decode() for name in picture(workspace)} == {".", "mine", "mine/kept", "theirs", "theirs/a"}
 
@@ -132,14 +137,14 @@ def test_what_goes_away_takes_along_the_empty_folders_that_the_session_made_and_
 def test_a_file_that_the_session_replaced_by_folders_is_a_file_again(workspace, blobs):
     (workspace / "a/b").mkdir(parents=True)
     (workspace / "a/b/f").write_text("x")
-    changes = [Change("a", None, blobs.file("file")), Change("a/b/f", blobs.file("x"), None)]
+    changes = [PlannedChange("a", None, blobs.file("file")), PlannedChange("a/b/f", blobs.file("x"), None)]
     assert {outcome.did for outcome in carried_out(workspace, blobs, *changes)} == {"done"}
     assert (workspace / "a").read_text() == "file"
 
 
 def test_a_folder_that_the_session_replaced_by_a_file_is_a_folder_again(workspace, blobs):
     (workspace / "a").write_text("file")
-    changes = [Change("a", blobs.file("file"), None), Change("a/b/f", None, blobs.file("x"))]
+    changes = [PlannedChange("a", blobs.file("file"), None), PlannedChange("a/b/f", None, blobs.file("x"))]
     assert {outcome.did for outcome in carried_out(workspace, blobs, *changes)} == {"done"}
     assert (workspace / "a/b/f").read_text() == "x"
 
@@ -148,7 +153,7 @@ def test_a_folder_with_something_unexpected_in_it_stays(workspace, blobs):
     (workspace / "a").mkdir()
     (workspace / "a/f").write_text("session's")
     (workspace / "a/mine").write_text("user's")
-    changes = [Change("a", None, blobs.file("file")), Change("a/f", blobs.file("session's"), None)]
+    changes = [PlannedChange("a", None, blobs.file("file")), PlannedChange("a/f", blobs.file("session's"), None)]
     outcomes = carried_out(workspace, blobs, *changes, made=("a",))
     assert outcomes[0] == ("a", "kept", "a folder with something in it stands there")
     assert (workspace / "a/mine").read_text() == "user's"
@@ -166,21 +171,24 @@ def test_what_is_not_as_expected_stays_and_is_told(workspace, blobs, there, expe
     if there:
         (workspace / "f").write_text(there)
     before = picture(workspace)
-    change = Change("f", blobs.file(expected) if expected else None, blobs.file("new"))
+    change = PlannedChange("f", blobs.file(expected) if expected else None, blobs.file("new"))
     assert only(carried_out(workspace, blobs, change)) == ("kept", reason)
     assert picture(workspace) == before
 
 
 def test_a_changed_file_is_not_taken_away(workspace, blobs):
     (workspace / "f").write_text("user's")
-    assert only(carried_out(workspace, blobs, Change("f", blobs.file("session's"), None)))[0] == "kept"
+    assert only(carried_out(workspace, blobs, PlannedChange("f", blobs.file("session's"), None)))[0] == "kept"
     assert (workspace / "f").read_text() == "user's"
 
 
 def test_a_path_that_already_is_new_is_done_and_not_touched(workspace, blobs):
     (workspace / "f").write_text("new")
     before = picture(workspace)
-    changes = [Change("f", blobs.file("old"), blobs.file("new")), Change("gone/for/long", blobs.file("x"), None)]
+    changes = [
+        PlannedChange("f", blobs.file("old"), blobs.file("new")),
+        PlannedChange("gone/for/long", blobs.file("x"), None),
+    ]
     assert [outcome.did for outcome in carried_out(workspace, blobs, *changes)] == ["done", "done"]
     assert picture(workspace) == before
 
@@ -194,7 +202,7 @@ def meanwhile(monkeypatch, act):
 def test_who_writes_at_the_last_moment_wins(workspace, blobs, monkeypatch):
     (workspace / "f").write_text("old")
     meanwhile(monkeypatch, lambda: (workspace / "f").write_text("user's"))
-    change = Change("f", blobs.file("old"), blobs.file("new"))
+    change = PlannedChange("f", blobs.file("old"), blobs.file("new"))
     assert only(carried_out(workspace, blobs, change)) == ("kept", "somebody is changing it")
     assert (workspace / "f").read_text() == "user's"
     assert temporaries(workspace) == []
@@ -210,7 +218,7 @@ def test_a_file_that_is_being_written_stays(workspace, blobs, monkeypatch):
         return real(fd, size)
 
     monkeypatch.setattr(os, "read", writing)
-    change = Change("f", blobs.file("old"), blobs.file("new"))
+    change = PlannedChange("f", blobs.file("old"), blobs.file("new"))
     assert only(carried_out(workspace, blobs, change)) == ("kept", "somebody is changing it")
 
 
@@ -221,9 +229,9 @@ def test_who_makes_the_file_at_the_last_moment_wins(workspace, blobs, monkeypatc
 
     if not hard_links:
         monkeypatch.setattr(os, "link", refuse)
-    assert only(carried_out(workspace, blobs, Change("g", None, blobs.file("new")))) == ("done", "")
+    assert only(carried_out(workspace, blobs, PlannedChange("g", None, blobs.file("new")))) == ("done", "")
     meanwhile(monkeypatch, lambda: (workspace / "f").write_text("user's"))
-    assert only(carried_out(workspace, blobs, Change("f", None, blobs.file("new"))))[0] == "kept"
+    assert only(carried_out(workspace, blobs, PlannedChange("f", None, blobs.file("new"))))[0] == "kept"
     assert (workspace / "f").read_text() == "user's"
     assert temporaries(workspace) == []
 
@@ -235,21 +243,25 @@ def test_a_file_that_is_made_after_the_last_look_is_not_replaced(workspace, blob
 
     for name in ("link", "rename"):
         monkeypatch.setattr(os, name, partial(late, getattr(os, name)))
-    assert only(carried_out(workspace, blobs, Change("f", None, blobs.file("new"))))[0] == "kept"
+    assert only(carried_out(workspace, blobs, PlannedChange("f", None, blobs.file("new"))))[0] == "kept"
     assert (workspace / "f").read_text() == "user's"
 
 
 def test_a_hard_links_other_name_keeps_the_old_content(workspace, blobs, tmp_path):
     (tmp_path / "other").write_text("old")
     os.link(tmp_path / "other", workspace / "f")
-    carried_out(workspace, blobs, Change("f", blobs.file("old"), blobs.file("new")))
+    carried_out(workspace, blobs, PlannedChange("f", blobs.file("old"), blobs.file("new")))
     assert (tmp_path / "other").read_text() == "old"
     assert (workspace / "f").read_text() == "new"
 
 
 def test_a_submodule_is_left_alone_and_told(workspace, blobs):
-    commit = File("160000", "1" * 40)
-    changes = [Change("s", None, commit), Change("t", commit, None), Change("u", commit, File("160000", "2" * 40))]
+    commit = TreeEntry("160000", "1" * 40)
+    changes = [
+        PlannedChange("s", None, commit),
+        PlannedChange("t", commit, None),
+        PlannedChange("u", commit, TreeEntry("160000", "2" * 40)),
+    ]
     for outcome in carried_out(workspace, blobs, *changes):
         assert outcome.did == "kept" and "submodule" in outcome.reason
     assert list(workspace.iterdir()) == []
@@ -257,7 +269,9 @@ def test_a_submodule_is_left_alone_and_told(workspace, blobs):
 
 def test_the_outcomes_come_in_the_order_of_the_changes(workspace, blobs):
     paths = ["z", "a/b", "a", "m"]
-    assert [each.path for each in carried_out(workspace, blobs, *(Change(path, None, None) for path in paths))] == paths
+    assert [
+        each.path for each in carried_out(workspace, blobs, *(PlannedChange(path, None, None) for path in paths))
+    ] == paths
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EROFS])
@@ -269,7 +283,7 @@ def test_a_disk_that_fails_is_an_error_and_leaves_no_temporary(workspace, blobs,
 
     monkeypatch.setattr(place_file, "write_all", fail)
     with faults.one(), pytest.raises(Unavailable, match=os.strerror(number)):
-        carried_out(workspace, blobs, Change("f", blobs.file("old"), blobs.file("new")))
+        carried_out(workspace, blobs, PlannedChange("f", blobs.file("old"), blobs.file("new")))
     assert (workspace / "f").read_text() == "old"
     assert temporaries(workspace) == []
 
@@ -281,7 +295,7 @@ def test_a_failed_sync_is_an_error(workspace, blobs, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(Unavailable):
-        carried_out(workspace, blobs, Change("d/f", None, blobs.file("new")))
+        carried_out(workspace, blobs, PlannedChange("d/f", None, blobs.file("new")))
 
 
 def test_every_folder_that_changed_is_synced_once_after_all_was_written(workspace, blobs, monkeypatch):
@@ -289,7 +303,10 @@ def test_every_folder_that_changed_is_synced_once_after_all_was_written(workspac
     (workspace / "old/f").write_text("x")
     synced = []
     monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")))
-    changes = [Change("old/f", blobs.file("x"), None), *(Change(f"new/{at}", None, blobs.file("y")) for at in "abc")]
+    changes = [
+        PlannedChange("old/f", blobs.file("x"), None),
+        *(PlannedChange(f"new/{at}", None, blobs.file("y")) for at in "abc"),
+    ]
     if not Path("/proc/self/fd").exists():
         pytest.skip("cannot see what a handle is of")
     carried_out(workspace, blobs, *changes, made=("old",))
@@ -301,7 +318,7 @@ def test_every_folder_that_changed_is_synced_once_after_all_was_written(workspac
 def test_what_a_killed_run_has_done_is_durable_after_the_next_one(workspace, blobs, monkeypatch):
     if not Path("/proc/self/fd").exists():
         pytest.skip("cannot see what a handle is of")
-    changes = [Change("a/b/new", None, blobs.file("x")), Change("c/gone", blobs.file("x"), None)]
+    changes = [PlannedChange("a/b/new", None, blobs.file("x")), PlannedChange("c/gone", blobs.file("x"), None)]
     (workspace / "a/b").mkdir(parents=True)
     (workspace / "a/b/new").write_text("x")
     (workspace / "c").mkdir()
@@ -316,7 +333,7 @@ def test_where_the_disk_cannot_be_asked_names_that_may_be_one_are_refused(worksp
         raise OSError(errno.EILSEQ, os.strerror(errno.EILSEQ))
 
     monkeypatch.setattr(place_file, "probe", refuse)
-    changes = [Change("File", None, blobs.file("1")), Change("fILE", None, blobs.file("2"))]
+    changes = [PlannedChange("File", None, blobs.file("1")), PlannedChange("fILE", None, blobs.file("2"))]
     assert [outcome.did for outcome in carried_out(workspace, blobs, *changes)] == ["refused", "refused"]
 
 
@@ -333,7 +350,7 @@ def test_what_is_put_together_is_synced_before_any_of_it_is_put(workspace, blobs
         (workspace / path).write_text("old")
     steps_of(monkeypatch, "fsync", lambda fd: done.append("sync" if stat.S_ISREG(os.fstat(fd).st_mode) else "settle"))
     steps_of(monkeypatch, "rename", lambda *names: done.append("put"))
-    carried_out(workspace, blobs, *(Change(path, blobs.file("old"), blobs.file("new")) for path in "abc"))
+    carried_out(workspace, blobs, *(PlannedChange(path, blobs.file("old"), blobs.file("new")) for path in "abc"))
     assert done == ["sync", "sync", "put", "put", "sync", "put", "settle"]
 
 
@@ -342,7 +359,7 @@ def test_so_many_bytes_are_put_that_no_more_wait(workspace, blobs, monkeypatch):
     done = []
     steps_of(monkeypatch, "fsync", lambda fd: done.append("sync"))
     steps_of(monkeypatch, "link", lambda *names: done.append("put"))
-    carried_out(workspace, blobs, *(Change(path, None, blobs.file(path * 60)) for path in "abc"))
+    carried_out(workspace, blobs, *(PlannedChange(path, None, blobs.file(path * 60)) for path in "abc"))
     assert done[:-1] == ["sync", "sync", "put", "put", "sync", "put"]
 
 
@@ -358,7 +375,7 @@ def test_where_the_disk_is_full_what_waits_is_put_first(workspace, blobs, monkey
         real(fd, data, at)
 
     monkeypatch.setattr(place_file, "write_all", write)
-    changes = [Change(path, blobs.file("old"), blobs.file("new")) for path in "abc"]
+    changes = [PlannedChange(path, blobs.file("old"), blobs.file("new")) for path in "abc"]
     assert {outcome.did for outcome in carried_out(workspace, blobs, *changes)} == {"done"}
     assert temporaries(workspace) == []
 
@@ -383,7 +400,7 @@ def test_a_folder_that_is_moved_away_at_the_last_moment_is_not_written_to(
                     (workspace / "d").symlink_to(tmp_path / "elsewhere")
 
     meanwhile(monkeypatch, move)
-    changes = [Change(path, blobs.file("old"), blobs.file("new")) for path in ("d/f", "e/f")]
+    changes = [PlannedChange(path, blobs.file("old"), blobs.file("new")) for path in ("d/f", "e/f")]
     outcomes = carried_out(workspace, blobs, *changes)
     assert [(outcome.did, outcome.reason) for outcome in outcomes] == [
         ("kept", "somebody is changing it"),
@@ -420,15 +437,15 @@ def test_killed_at_any_call_each_path_is_old_or_new_and_doing_it_again_finishes(
     monkeypatch.setattr(batch, "FILES", at_once)
     blobs = Blobs()
     changes = [
-        Change("replaced", blobs.file("old"), blobs.file("new")),
-        Change("linked", blobs.file("old"), blobs.link("replaced")),
-        Change("gone/f", blobs.file("old"), None),
-        Change("new/folder/f", None, blobs.file("new")),
-        Change("new/folder/g", None, blobs.file("new too")),
-        Change("turned", None, blobs.file("file")),
-        Change("turned/inside/f", blobs.file("old"), None),
-        Change("back", blobs.file("old"), None),
-        Change("back/f", None, blobs.file("new")),
+        PlannedChange("replaced", blobs.file("old"), blobs.file("new")),
+        PlannedChange("linked", blobs.file("old"), blobs.link("replaced")),
+        PlannedChange("gone/f", blobs.file("old"), None),
+        PlannedChange("new/folder/f", None, blobs.file("new")),
+        PlannedChange("new/folder/g", None, blobs.file("new too")),
+        PlannedChange("turned", None, blobs.file("file")),
+        PlannedChange("turned/inside/f", blobs.file("old"), None),
+        PlannedChange("back", blobs.file("old"), None),
+        PlannedChange("back/f", None, blobs.file("new")),
     ]
     states = {change.path: (change.expected, change.new) for change in changes}
 
@@ -458,7 +475,7 @@ def test_killed_at_any_call_each_path_is_old_or_new_and_doing_it_again_finishes(
         with faults.one(), opened(folder) as root:
             for path, both in states.items():
                 now = root.now(path)
-                assert now in both or (path in ("turned", "back") and isinstance(now, Odd))
+                assert now in both or (path in ("turned", "back") and isinstance(now, SpecialFile))
             sweep(root, states, tag="t")
             assert temporaries(folder) == []
             assert {outcome.did for outcome in run(folder)} == {"done"}
@@ -478,13 +495,13 @@ def test_a_sweep_takes_the_temporaries_of_its_tag_and_nothing_else(workspace, bl
 
 def test_a_leftover_of_the_same_tag_is_in_nobodys_way(workspace, blobs):
     (workspace / ".gitsession-t-0.tmp").write_text("left")
-    assert only(carried_out(workspace, blobs, Change("f", None, blobs.file("new")))) == ("done", "")
+    assert only(carried_out(workspace, blobs, PlannedChange("f", None, blobs.file("new")))) == ("done", "")
     assert (workspace / ".gitsession-t-0.tmp").read_text() == "left"
 
 
 def test_the_sessions_folders_are_not_looked_for_where_names_are_refused(workspace, blobs):
     (workspace / ".git").mkdir()
-    outcome = carried_out(workspace, blobs, Change("f", None, None), made=(".git", "%.git", "..", ""))
+    outcome = carried_out(workspace, blobs, PlannedChange("f", None, None), made=(".git", "%.git", "..", ""))
     assert only(outcome) == ("done", "") and (workspace / ".git").is_dir()
 
 
@@ -493,7 +510,7 @@ def test_an_owner_stays(workspace, blobs):
         pytest.skip("only root can give files away")
     (workspace / "f").write_text("old")
     os.chown(workspace / "f", 1234, 4321)
-    carried_out(workspace, blobs, Change("f", blobs.file("old"), blobs.file("new")))
+    carried_out(workspace, blobs, PlannedChange("f", blobs.file("old"), blobs.file("new")))
     found = (workspace / "f").stat()
     assert (found.st_uid, found.st_gid) == (1234, 4321)
 
@@ -514,7 +531,7 @@ def test_any_world_becomes_any_other(tmp_path_factory, old, new):
         (folder / path).write_text(text)
     states = [{path: blobs.file(text) for path, text in world.items()} for world in (old, new)]
     paths = sorted({*old, *new})
-    changes = [Change(path, states[0].get(path), states[1].get(path)) for path in paths]
+    changes = [PlannedChange(path, states[0].get(path), states[1].get(path)) for path in paths]
     made = tuple({above for path in old for above in path_rules.folders_of(path)})
     assert {outcome.did for outcome in carried_out(folder, blobs, *changes, made=made)} <= {"done"}
     files = {path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*") if path.is_file()}
@@ -530,7 +547,11 @@ ALIKE = [("File", "fILE"), ("é", "e\u0301"), ("A", "a/x"), ("d/É", "D/e\u0301"
 @pytest.mark.parametrize("one, other", ALIKE)
 def test_names_that_the_disk_takes_for_one_are_both_refused(workspace, blobs, monkeypatch, one, other, faults):
     monkeypatch.setattr(place_file, "probe", lambda folder, tag: (True, True))
-    changes = [Change(one, None, blobs.file("1")), Change(other, None, blobs.file("2")), Change("x", None, None)]
+    changes = [
+        PlannedChange(one, None, blobs.file("1")),
+        PlannedChange(other, None, blobs.file("2")),
+        PlannedChange("x", None, None),
+    ]
     with faults.one():
         assert [outcome.did for outcome in carried_out(workspace, blobs, *changes)] == ["refused", "refused", "done"]
         assert list(workspace.iterdir()) == []
@@ -541,14 +562,14 @@ def test_names_that_the_disk_tells_apart_are_two(workspace, blobs, one, other):
     with opened(workspace) as root, root.enter("") as top:
         if any(place_file.probe(top, "t")):
             pytest.skip("a file system that folds names")
-    changes = [Change(one, None, blobs.file("1")), Change(other, None, blobs.file("2"))]
+    changes = [PlannedChange(one, None, blobs.file("1")), PlannedChange(other, None, blobs.file("2"))]
     assert [outcome.did for outcome in carried_out(workspace, blobs, *changes)] == ["done", "done"]
     assert temporaries(workspace) == []
 
 
 def test_two_folders_that_the_disk_takes_for_one_collide_only_in_their_files():
-    changes = [Change(path, None, File("100644", "1" * 40)) for path in ("D/a", "d/b", "D/c", "d/C")]
-    assert set(path_rules.collisions(changes, Folds(case=True, form=False))) == {"D/c", "d/C"}
+    changes = [PlannedChange(path, None, TreeEntry("100644", "1" * 40)) for path in ("D/a", "d/b", "D/c", "d/C")]
+    assert set(path_rules.collisions(changes, NameFolding(case=True, form=False))) == {"D/c", "d/C"}
 
 
 def test_what_is_spelled_otherwise_on_the_disk_is_another_file(workspace, blobs, monkeypatch):
@@ -577,7 +598,7 @@ def test_restore_lets_go_of_all_its_handles(workspace, blobs):
     if not Path("/proc/self/fd").exists():
         pytest.skip("cannot count handles")
     before = len(os.listdir("/proc/self/fd"))
-    changes = [Change(f"{at}/f", None, blobs.file("x")) for at in range(100)]
+    changes = [PlannedChange(f"{at}/f", None, blobs.file("x")) for at in range(100)]
     for _ in range(2):
-        carried_out(workspace, blobs, *changes, Change("0/f/x", None, blobs.file("x")))
+        carried_out(workspace, blobs, *changes, PlannedChange("0/f/x", None, blobs.file("x")))
     assert len(os.listdir("/proc/self/fd")) == before

@@ -8,11 +8,11 @@ from gitsession.errors import Malformed
 from gitsession.git.objects import encode_tree
 from gitsession.store.memory import MemoryStore
 from gitsession.workspace import trees
-from gitsession.workspace.trees import File
+from gitsession.workspace.trees import TreeEntry
 
 NAMES = st.sampled_from(["a", "b", "a.b", "c-"])
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)
-FILES = st.builds(File, st.sampled_from(["100644", "100755", "120000"]), st.sampled_from(["1" * 40, "2" * 40]))
+FILES = st.builds(TreeEntry, st.sampled_from(["100644", "100755", "120000"]), st.sampled_from(["1" * 40, "2" * 40]))
 
 
 def is_above(path, other):

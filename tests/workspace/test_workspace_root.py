@@ -9,8 +9,8 @@ from restoring import Blobs, opened
 
 from gitsession.errors import Malformed, NotFound, Refused, Unavailable
 from gitsession.workspace import inspect
-from gitsession.workspace.inspect import Odd
-from gitsession.workspace.root import Root
+from gitsession.workspace.inspect import SpecialFile
+from gitsession.workspace.root import WorkspaceRoot
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def place(tmp_path):
 
 
 def root_of(path, place):
-    return Root.open(path, home=place, store=place / "store.git")
+    return WorkspaceRoot.open(path, home=place, store=place / "store.git")
 
 
 def test_a_project_is_a_workspace_and_so_is_a_folder_in_it_and_a_link_to_it(place):
@@ -70,12 +70,12 @@ def test_what_is_no_folder_is_not_found(place):
 
 def test_a_checkout_in_a_bare_repository_is_a_workspace(place):
     (place / "store.git/checkout").mkdir()
-    Root.open(place / "store.git/checkout", home=place, store=None).close()
+    WorkspaceRoot.open(place / "store.git/checkout", home=place, store=None).close()
 
 
 def test_a_store_in_the_workspace_is_named_and_never_entered(place):
     os.rename(place / "store.git", place / "project/my:store")
-    with Root.open(place / "project", home=place, store=place / "project/my:store") as root:
+    with WorkspaceRoot.open(place / "project", home=place, store=place / "project/my:store") as root:
         assert root.store == "%my%3Astore"
         with pytest.raises(Refused, match="the store"):
             root.state("%my%3Astore/HEAD")
@@ -114,8 +114,8 @@ def test_what_is_there_is_a_file_a_link_or_told_as_what_it_is(folder):
         assert root.now("l") == blobs.link("d/f")
         assert root.now("%a%3Ab%0A") == blobs.file("odd")
         assert root.now("%%FF") == blobs.file("bytes")
-        assert root.now("d") == Odd("folder")
-        assert root.now("pipe") == root.now("socket") == Odd("special")
+        assert root.now("d") == SpecialFile("folder")
+        assert root.now("pipe") == root.now("socket") == SpecialFile("special")
         assert [root.read(path) for path in ("d/f", "l")] == [b"hi", b"d/f"]
 
 

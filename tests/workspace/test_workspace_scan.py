@@ -14,9 +14,9 @@ from gitsession.git import process
 from gitsession.store.memory import MemoryStore
 from gitsession.workspace import names, scan, trees
 from gitsession.workspace.capture import put, tree_with
-from gitsession.workspace.private_repository import Shadow
+from gitsession.workspace.private_repository import PrivateRepository
 from gitsession.workspace.read_file import Caps, Skipped
-from gitsession.workspace.root import Root
+from gitsession.workspace.root import WorkspaceRoot
 
 
 @pytest.fixture(autouse=True)
@@ -90,7 +90,7 @@ def test_a_look_that_could_not_be_noted_shows_again(work, plain, monkeypatch, st
     seen(work, plain)
     write(work / "a", "two")
     monkeypatch.setattr(scan, "_SINCE_MAX", -1)
-    real = getattr(Shadow, step)
+    real = getattr(PrivateRepository, step)
 
     def full(shadow, *asked):
         if step == "written":
@@ -98,7 +98,7 @@ def test_a_look_that_could_not_be_noted_shows_again(work, plain, monkeypatch, st
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Shadow, step, full)
+        patched.setattr(PrivateRepository, step, full)
         with pytest.raises(Unavailable, match="No space"):
             seen(work, plain)
     assert paths(work, plain) == ["a"]
@@ -144,7 +144,7 @@ def test_an_unchanged_workspace_is_told_by_one_git_and_nothing_is_read(work, pla
     ran = []
     real = subprocess.Popen
     monkeypatch.setattr(subprocess, "Popen", lambda words, **how: ran.append(words) or real(words, **how))
-    monkeypatch.setattr(Root, "contents", None)
+    monkeypatch.setattr(WorkspaceRoot, "contents", None)
     assert paths(work, plain) == []
     assert len(ran) == 1
     assert not list(plain.glob("git/objects/**/*"))
@@ -172,7 +172,7 @@ def test_a_pipe_that_names_what_to_ignore_is_refused_at_once(work, plain, tmp_pa
     for pipe in (ignores, exclude):
         pipe.unlink(missing_ok=True)
         os.mkfifo(pipe)
-        with pytest.raises(process.Blocked, match=f"{pipe} is a pipe"):
+        with pytest.raises(process.BlockedRead, match=f"{pipe} is a pipe"):
             paths(work, plain)
         pipe.unlink()
         assert paths(work, plain) == ["a"]
@@ -191,7 +191,7 @@ def test_a_pipe_that_stands_for_a_configuration_is_named(work, plain, tmp_path, 
     path = work / pipe if pipe.startswith(".git") else tmp_path / pipe
     path.unlink(missing_ok=True)
     os.mkfifo(path)
-    with pytest.raises(process.Blocked, match=f"{path} is a pipe"):
+    with pytest.raises(process.BlockedRead, match=f"{path} is a pipe"):
         paths(work, plain)
 
 
@@ -282,7 +282,7 @@ def test_a_file_that_was_seen_and_not_written_since_is_not_read_again(work, plai
     write(work / "a", "2")
     let_the_clock_tick(work)
     assert paths(work, plain) == ["a"]
-    monkeypatch.setattr(Root, "contents", None)
+    monkeypatch.setattr(WorkspaceRoot, "contents", None)
     assert paths(work, plain) == []
 
 
@@ -514,19 +514,19 @@ def test_a_file_that_may_no_longer_be_read_is_named_until_it_may(work, plain, mo
     fill(work, a="1", b="2")
     seen(work, plain)
     write(work / "a", "3")
-    real = Root.contents
+    real = WorkspaceRoot.contents
 
     def denied(root, path):
         if path == "a":
             raise PermissionError(13, "Permission denied")
         return real(root, path)
 
-    monkeypatch.setattr(Root, "contents", denied)
+    monkeypatch.setattr(WorkspaceRoot, "contents", denied)
     changes, look = seen(work, plain)
     assert changes["a"].file is None
     assert look.skipped == [Skipped("a", "it cannot be read: Permission denied")]
     assert reasons(work, plain) == {"a": "it cannot be read: Permission denied"}
-    monkeypatch.setattr(Root, "contents", real)
+    monkeypatch.setattr(WorkspaceRoot, "contents", real)
     assert seen(work, plain)[0]["a"].data == b"3"
 
 
@@ -534,16 +534,16 @@ def test_a_file_that_is_being_written_stays_as_it_was_known_and_is_named(work, p
     fill(work, a="1")
     seen(work, plain)
     write(work / "a", "22")
-    real = Root.contents
+    real = WorkspaceRoot.contents
 
     def busy(root, path):
         raise Unavailable("somebody is writing it")
 
-    monkeypatch.setattr(Root, "contents", busy)
+    monkeypatch.setattr(WorkspaceRoot, "contents", busy)
     changes, look = seen(work, plain)
     assert changes == {}
     assert look.skipped == [Skipped("a", "somebody is writing it")]
-    monkeypatch.setattr(Root, "contents", real)
+    monkeypatch.setattr(WorkspaceRoot, "contents", real)
     assert seen(work, plain)[0]["a"].data == b"22"
 
 
@@ -590,7 +590,7 @@ def test_the_store_in_a_workspace_is_no_part_of_it_whatever_is_said_of_it(work, 
     fill(work, a="1", _dot_gitignore="!*\n!/my [store]/\n")
     write(work / "my [store]/HEAD", "x")
     write(work / "my s/HEAD", "x")
-    with Root.open(work, home=None, store=work / "my [store]") as root, scan.look(root, plain) as look:
+    with WorkspaceRoot.open(work, home=None, store=work / "my [store]") as root, scan.look(root, plain) as look:
         assert [change.path for change in look.changes()] == [".gitignore", "a", "my s/HEAD"]
         assert look.skipped == []
 
@@ -798,7 +798,7 @@ def test_without_git_it_says_so(work, plain, monkeypatch):
 
 def drained(store, plain, before, look, changes):
     """What a spool is to do with a look's changes: the tree of the look before, and this one's."""
-    with Shadow.open(plain) as shadow:
+    with PrivateRepository.open(plain) as shadow:
         base = shadow.tree_of(before) if before else None
         states = put(store, changes)
         with store.transaction() as to:

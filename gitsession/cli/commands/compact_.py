@@ -15,14 +15,14 @@ from gitsession.cli.output import complain, emit, json_option, say_line, warn
 from gitsession.compaction.strategies import BY_ENTRY, DEFAULT, STRATEGIES
 from gitsession.compaction.summarizers import make
 from gitsession.compaction.summarizers.options import APIS, Options
-from gitsession.compaction.value import Ask
+from gitsession.compaction.value import CompactionRequest
 from gitsession.context import profiles
 from gitsession.errors import SummaryFailed
 from gitsession.model.entries import Compaction
 
 if TYPE_CHECKING:
     from gitsession.api import Session
-    from gitsession.cli.compactions import Compacted
+    from gitsession.cli.compactions import CompactionOutcome
 
 
 @click.command(
@@ -81,17 +81,17 @@ def command(
     as_json: bool,
 ) -> int:
     """Let a summary stand for older entries from here on. Nothing is removed."""
-    from gitsession.cli.compactions import Compacted, as_document, as_text
+    from gitsession.cli.compactions import CompactionOutcome, as_document, as_text
 
     if (at is None) == (strategy in BY_ENTRY):
         told = "is for" if at is not None else "is missing: it goes with"
         raise click.UsageError(f"--at ENTRY {told} --strategy {' and '.join(BY_ENTRY)}")
     found = app.session(session)
     entry = found.resolve(at) if at is not None else None
-    ask = Ask(keep_tokens=keep_tokens, at=entry, window=window)
+    ask = CompactionRequest(keep_tokens=keep_tokens, at=entry, window=window)
     plan = found.compaction.plan(strategy, profile=profile, ask=ask)
     before = found.context(profile=profile)
-    done = Compacted(session=found.id, branch=found.branch_name, plan=plan, before=before)
+    done = CompactionOutcome(session=found.id, branch=found.branch_name, plan=plan, before=before)
     if plan.nothing:
         if as_json:
             emit("compact", as_document(done))
@@ -126,14 +126,14 @@ def _why_nothing(session: Session, tokens: int, strategy: str) -> str:
     return f"it takes {tokens:,} tokens in all; --keep-tokens says how many of the end stay"
 
 
-def _perform(session: Session, planned: Compacted, options: Options, focus: str) -> Compacted:
-    from gitsession.compaction.writing import Writing
+def _perform(session: Session, planned: CompactionOutcome, options: Options, focus: str) -> CompactionOutcome:
+    from gitsession.compaction.writing import SummaryOptions
 
     def progress(words: str) -> None:
         if sys.stderr.isatty():
             warn(words)
 
-    how = Writing(summarizer=make(options), focus=focus, progress=progress)
+    how = SummaryOptions(summarizer=make(options), focus=focus, progress=progress)
     node = session.compact(planned.plan, how, undoable=True)
     assert node is not None
     said = session.read(node)

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from gitsession.api import Store
-from gitsession.checkpoints.rewinding import Rewound
+from gitsession.checkpoints.rewinding import RewindResult
 from gitsession.cli import files
 from gitsession.cli.output import say
 from gitsession.codec.digest import to_base64url
@@ -89,7 +89,7 @@ def _show_a_rewind(path: Path, project: Path) -> str:
         return session.id
 
 
-def _tell_files(done: Rewound, project: Path) -> None:
+def _tell_files(done: RewindResult, project: Path) -> None:
     for line in files.outcome_lines(done.outcomes):
         click.echo(line)
     if done.prompt:

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gitsession.api import Store
-    from gitsession.api.imports import Failure, Imports
-    from gitsession.formats import Format, Problem
-    from gitsession.importing.import_session import BroughtIn
+    from gitsession.api.imports import ImportFailure, Imports
+    from gitsession.formats import Format, SourceProblem
+    from gitsession.importing.import_session import ImportResult
 
 PROBLEMS_SHOWN = 3
 
@@ -101,7 +101,7 @@ _CODES: dict[type[Exception], int] = {Corrupt: exits.INTEGRITY, Unavailable: exi
 """What the whole import ends with where one file failed so; the worst counts."""
 
 
-def _worst(failed: list[Failure]) -> int:
+def _worst(failed: list[ImportFailure]) -> int:
     return max(_CODES.get(type(failure.error), exits.NOT_FOUND) for failure in failed)
 
 
@@ -111,7 +111,7 @@ def _projects(store: Store) -> list[Path]:
     return [Path(folder) for folder in dict.fromkeys((current_folder(), *held)) if folder]
 
 
-def _object(store: Store, path: Path, agent: str, done: BroughtIn) -> dict[str, Any]:
+def _object(store: Store, path: Path, agent: str, done: ImportResult) -> dict[str, Any]:
     from gitsession.api.imports import spelled
     from gitsession.sessions import addresses
 
@@ -172,7 +172,7 @@ def _tell(store: Store, work: Imports) -> None:
         warn(f"no session files found; {known()}")
 
 
-def _shown(problems: Sequence[Problem], most: int) -> list[Problem]:
+def _shown(problems: Sequence[SourceProblem], most: int) -> list[SourceProblem]:
     """The first of them, and that something was not taken in, always."""
     waiting = [problem for problem in problems if problem.waits]
     return [*[problem for problem in problems if not problem.waits][:most], *waiting]

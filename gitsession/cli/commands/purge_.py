@@ -16,7 +16,7 @@ from gitsession.errors import NotFound
 if TYPE_CHECKING:
     from gitsession.purge.exports import RedactedExport
     from gitsession.purge.finding import PurgePlan
-    from gitsession.purge.purging import Purged
+    from gitsession.purge.purging import PurgeResult
     from gitsession.sessions.node import Node
 
 _SHOWN = 20
@@ -49,7 +49,7 @@ def command(app: App, entry: str | None, text: str, dry_run: bool, redacts: bool
         what = store.purges.plan(sid, at, text=text)
     if not as_json:
         _tell(what, redacts=redacts)
-    done: Purged | None = None
+    done: PurgeResult | None = None
     redacted: list[RedactedExport] = []
     if not what.is_empty and not dry_run:
         confirm_purge(f"purge {_sum(what)} for good?", consent=consent)
@@ -109,7 +109,7 @@ def _tell(what: PurgePlan, *, redacts: bool) -> None:
 
 
 def _document(
-    what: PurgePlan, done: Purged | None, redacted: Sequence[RedactedExport], *, dry_run: bool
+    what: PurgePlan, done: PurgeResult | None, redacted: Sequence[RedactedExport], *, dry_run: bool
 ) -> dict[str, Any]:
     problems = {each.path: each.problem for each in redacted}
     return {

@@ -15,7 +15,7 @@ from gitsession.store import refs
 
 if TYPE_CHECKING:
     from gitsession.repair.journals import LostRecords
-    from gitsession.repair.repair import Lost, Repaired
+    from gitsession.repair.repair import Lost, RepairResult
 
 _SHOWN = 20
 
@@ -44,7 +44,7 @@ def command(app: App, sources: tuple[str, ...], dry_run: bool, as_json: bool) ->
     return exits.OK if done.is_whole else exits.INTEGRITY
 
 
-def _document(done: Repaired) -> dict[str, Any]:
+def _document(done: RepairResult) -> dict[str, Any]:
     plan = done.plan
     return {
         "healed": [{"id": oid, "from": plan.donors[oid]} for oid in plan.taken],
@@ -90,7 +90,7 @@ def _document(done: Repaired) -> dict[str, Any]:
     }
 
 
-def _tell(done: Repaired, dry_run: bool) -> None:
+def _tell(done: RepairResult, dry_run: bool) -> None:
     for line in (*_mended(done, dry_run), *_missing(done)):
         say(line)
     if done.plan.is_empty and done.is_whole:
@@ -101,7 +101,7 @@ def _tell(done: Repaired, dry_run: bool) -> None:
         say("`gitsession repair --from WHERE` takes what is missing from a clone, another store or a session file")
 
 
-def _mended(done: Repaired, dry_run: bool) -> Iterator[str]:
+def _mended(done: RepairResult, dry_run: bool) -> Iterator[str]:
     """What is damaged, and what becomes of it."""
     plan = done.plan
     would = "would be " if dry_run else ""
@@ -128,7 +128,7 @@ def _mended(done: Repaired, dry_run: bool) -> Iterator[str]:
         yield f"{count(len(done.set_aside), 'damaged file')} set aside in {done.quarantine}"
 
 
-def _missing(done: Repaired) -> Iterator[str]:
+def _missing(done: RepairResult) -> Iterator[str]:
     """What no copy has."""
     plan = done.plan
     missing: dict[str, list[Lost]] = {}

@@ -13,7 +13,7 @@ from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import clock, confirm_purge, consent_option, count, emit, json_option, say, shorten
 
 if TYPE_CHECKING:
-    from gitsession.archive.retention import Expired
+    from gitsession.archive.retention import ExpiredSession
 
 _SIZE = re.compile(r"([0-9]{1,12})([kmgt]?)b?", re.IGNORECASE)
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
@@ -69,12 +69,12 @@ def command(
     return exits.OK if leaves else exits.NOTHING
 
 
-def _tell(leaves: list[Expired]) -> None:
+def _tell(leaves: list[ExpiredSession]) -> None:
     for each in leaves:
         size = "" if each.size_bytes is None else f"{each.size_bytes:>12,} B  "
         say(f"{each.row.sid}  {clock(each.row.updated_ms)}  {each.why:<6}  {size}{shorten(each.row.name, 60)}")
 
 
-def _document(each: Expired) -> dict[str, object]:
+def _document(each: ExpiredSession) -> dict[str, object]:
     row = each.row
     return {"session": row.sid, "title": row.name, "updated": row.updated_ms, "why": each.why, "bytes": each.size_bytes}

@@ -17,7 +17,7 @@ from gitsession.cli.output import emit, json_option, say
 if TYPE_CHECKING:
     from gitsession.api import Session
     from gitsession.checkpoints.planning import RewindPlan, What
-    from gitsession.checkpoints.rewinding import Rewound
+    from gitsession.checkpoints.rewinding import RewindResult
 
 
 @click.command()
@@ -93,7 +93,7 @@ def _show(session: Session, plan: RewindPlan, *, as_json: bool) -> int:
     return nothing
 
 
-def _tell(app: App, session: Session, plan: RewindPlan | None, done: Rewound, *, as_json: bool, verb: str) -> int:
+def _tell(app: App, session: Session, plan: RewindPlan | None, done: RewindResult, *, as_json: bool, verb: str) -> int:
     wrote = any(one.did != "left" for one in done.outcomes)
     code = exits.OK if wrote or done.moved or plan is None else exits.NOTHING
     if as_json:

@@ -11,7 +11,7 @@ from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import clock, count, emit, json_option, say
 
 if TYPE_CHECKING:
-    from gitsession.verify.findings import Sealed
+    from gitsession.verify.findings import SealCheck
 
 WORDS = {
     "good": "good, by {by}",
@@ -57,7 +57,7 @@ def command(app: App, session: str, branch: str | None, key: str, check: bool, a
     return exits.OK if seals else exits.NOTHING
 
 
-def words(sealed: Sealed) -> str:
+def words(sealed: SealCheck) -> str:
     entry = sealed.entry
     after = "" if not sealed.after else f", {count(sealed.after, 'entry', 'entries')} after it"
     gone = "" if not sealed.purged else f", {sealed.purged:,} of them purged or redacted"
@@ -65,7 +65,7 @@ def words(sealed: Sealed) -> str:
     return f"{clock(entry.at_ms)}  {entry.branch}  {count(entry.entries, 'entry', 'entries')}{gone}{after}  {worth}"
 
 
-def row(sealed: Sealed) -> dict[str, Any]:
+def row(sealed: SealCheck) -> dict[str, Any]:
     entry = sealed.entry
     return {
         "id": sealed.node.oid,

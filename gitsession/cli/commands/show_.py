@@ -14,7 +14,7 @@ from gitsession.codec.digest import digest, to_base64url
 from gitsession.codec.text import clean
 from gitsession.context.profiles import DEFAULT, profile
 from gitsession.model.blocks import OtherBlock
-from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message, Session
+from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message, SessionHeader
 from gitsession.model.plain import plain
 from gitsession.model.results import result_in
 from gitsession.model.usage import total_tokens
@@ -39,8 +39,8 @@ def command(app: App, entry: str, as_json: bool) -> int:
         parts, problem = content.kept(store, node), ""
         content.whole(store, node, parts)
     except DAMAGE as error:
-        parts, problem = content.Kept("", b"", b"", None), str(error)
-    came_from = session.origin() if isinstance(view, Session) else None
+        parts, problem = content.EntryTree("", b"", b"", None), str(error)
+    came_from = session.origin() if isinstance(view, SessionHeader) else None
     document = _document(node, view, parts, problem, came_from, session.started(node))
     if as_json:
         emit("show", document)
@@ -54,7 +54,7 @@ def command(app: App, entry: str, as_json: bool) -> int:
 
 
 def _document(
-    node: Node, view: Entry, parts: content.Kept, problem: str, came_from: Origin | None, started: list[str]
+    node: Node, view: Entry, parts: content.EntryTree, problem: str, came_from: Origin | None, started: list[str]
 ) -> dict[str, Any]:
     source = node.source
     begun = came_from and {"session": came_from.session, "entry": came_from.entry.oid if came_from.entry else None}

@@ -16,7 +16,7 @@ from gitsession.cli.output import clock, count, emit, json_option, say
 from gitsession.errors import GitSessionError
 
 if TYPE_CHECKING:
-    from gitsession.verify.findings import Covered, Finding, Report
+    from gitsession.verify.findings import CheckCoverage, Finding, Report
 
 _SHOWN = 20
 
@@ -67,7 +67,7 @@ def _row(found: Finding) -> dict[str, str | None]:
     return {"where": found.where, "what": found.what, "session": found.session or None, "ref": found.ref or None}
 
 
-def _covered(covered: Covered | None) -> dict[str, int | bool | None] | None:
+def _covered(covered: CheckCoverage | None) -> dict[str, int | bool | None] | None:
     if covered is None:
         return None
     return {
@@ -120,7 +120,7 @@ def _address(app: App, found: Finding) -> str:
     return f"session {found.session}, {found.where}"
 
 
-def _words(covered: Covered) -> str:
+def _words(covered: CheckCoverage) -> str:
     """How far the round is."""
     part = f"{covered.sessions:,} of {count(covered.of, 'session')}, {count(covered.entries, 'entry', 'entries')}"
     before = f"; the round before it ended {clock(covered.before_ms)}" if covered.before_ms else ""

@@ -12,9 +12,9 @@ from typing import Protocol, cast
 from gitsession.compaction.files import touched
 from gitsession.compaction.planning import nothing
 from gitsession.compaction.sight import UNREADABLE, originals
-from gitsession.compaction.value import Ask, Plan
+from gitsession.compaction.value import CompactionRequest, Plan
 from gitsession.context import profiles
-from gitsession.context.line import Line
+from gitsession.context.line import ContextHistory
 from gitsession.context.profiles import Profile
 from gitsession.errors import NotFound
 from gitsession.model.entries import Compaction
@@ -33,17 +33,20 @@ BY_ENTRY = ("from", "up-to")
 """Those that go by an entry the user chose."""
 
 DEFAULT = "pi"
-NO_WISHES = Ask()
+NO_WISHES = CompactionRequest()
 
 
 class Strategy(Protocol):
     """What a module of this folder offers."""
 
-    def plan(self, line: Line, profile: Profile, ask: Ask) -> Plan:
+    def plan(self, line: ContextHistory, profile: Profile, ask: CompactionRequest) -> Plan:
         """What would be done at the end of ``line``. Raises what a context raises where the line is damaged."""
 
 
-def plan(line: Line, strategy: str = DEFAULT, *, profile: str = profiles.DEFAULT, ask: Ask = NO_WISHES) -> Plan:
+def plan(
+    line: ContextHistory, strategy: str = DEFAULT, *, profile: str = profiles.DEFAULT,
+    ask: CompactionRequest = NO_WISHES
+) -> Plan:
     """What a compaction would do. Raises ``NotFound`` for another name than those of the tables."""
     if strategy not in STRATEGIES:
         raise NotFound(f"there is no strategy {strategy!r}", hint=f"known are {', '.join(STRATEGIES)}")
@@ -56,7 +59,7 @@ def plan(line: Line, strategy: str = DEFAULT, *, profile: str = profiles.DEFAULT
     return _regrounded(made, line) if enough else made
 
 
-def _regrounded(made: Plan, line: Line) -> Plan:
+def _regrounded(made: Plan, line: ContextHistory) -> Plan:
     """Against drift: what the next summary stands for, from the entries themselves, which are all still there."""
     until = made.prefix[0].oid if made.prefix else made.first_kept.oid if made.first_kept else None
     history = originals(line, until)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gitsession.compaction.cuts import Cut
 from gitsession.compaction.planning import cut_plan, nothing
-from gitsession.compaction.sight import Place, sight
-from gitsession.compaction.value import Ask, Plan
-from gitsession.context.line import Line
+from gitsession.compaction.sight import ShownEntry, sight
+from gitsession.compaction.value import CompactionRequest, Plan
+from gitsession.context.line import ContextHistory
 from gitsession.context.profiles import Profile, total
 from gitsession.context.value import Item
 from gitsession.model.entries import Message
@@ -19,7 +19,7 @@ FEW = 4
 """Of so few messages all are summarised."""
 
 
-def plan(line: Line, profile: Profile, ask: Ask) -> Plan:
+def plan(line: ContextHistory, profile: Profile, ask: CompactionRequest) -> Plan:
     seen = sight(line, profile)
     limit = _limit(ask)
     said = sum(len(place.items) for place in seen.places)
@@ -29,7 +29,7 @@ def plan(line: Line, profile: Profile, ask: Ask) -> Plan:
     return cut_plan(NAME, line, profile, seen, seen.places, Cut(first))
 
 
-def head(places: tuple[Place, ...], half: int, profile: Profile) -> int:
+def head(places: tuple[ShownEntry, ...], half: int, profile: Profile) -> int:
     """Where the tail begins: under ``half`` tokens of it, and behind an answer; the end where there is no such."""
     first, size = len(places), 0
     while first:
@@ -43,13 +43,13 @@ def head(places: tuple[Place, ...], half: int, profile: Profile) -> int:
     return first or len(places)
 
 
-def _limit(ask: Ask) -> int:
+def _limit(ask: CompactionRequest) -> int:
     if ask.keep_tokens is not None:
         return ask.keep_tokens
     return MOST if ask.window is None else min(max(ask.window // 16, LEAST), MOST)
 
 
-def _ends_of_answers(places: tuple[Place, ...]) -> list[bool]:
+def _ends_of_answers(places: tuple[ShownEntry, ...]) -> list[bool]:
     """For each place: whether what is before ends with an answer, and what is there does not begin with its results."""
     ends = [False] * (len(places) + 1)
     answered = False

@@ -12,8 +12,8 @@ import re
 from gitsession.compaction.cuts import Cut
 from gitsession.compaction.planning import cut_plan
 from gitsession.compaction.sight import originals, sight
-from gitsession.compaction.value import Ask, Plan
-from gitsession.context.line import Line
+from gitsession.compaction.value import CompactionRequest, Plan
+from gitsession.context.line import ContextHistory
 from gitsession.context.profiles import Profile
 from gitsession.context.value import Shown
 from gitsession.model.entries import Message
@@ -25,7 +25,7 @@ BYTES_PER_TOKEN = 4
 _QUOTED = re.compile(r"\A<user-messages>\n.*?\n</user-messages>\n*", re.DOTALL)
 
 
-def plan(line: Line, profile: Profile, ask: Ask) -> Plan:
+def plan(line: ContextHistory, profile: Profile, ask: CompactionRequest) -> Plan:
     seen = sight(line, profile)
     made = cut_plan(NAME, line, profile, seen, seen.places, Cut(len(seen.places)))
     if made.nothing:

@@ -9,15 +9,15 @@ import itertools
 
 from gitsession.compaction.branches import left
 from gitsession.compaction.planning import nothing
-from gitsession.compaction.value import Ask, Plan
-from gitsession.context.line import Line
+from gitsession.compaction.value import CompactionRequest, Plan
+from gitsession.context.line import ContextHistory
 from gitsession.context.profiles import Profile
 from gitsession.errors import Refused
 
 NAME = "from"
 
 
-def plan(line: Line, profile: Profile, ask: Ask) -> Plan:
+def plan(line: ContextHistory, profile: Profile, ask: CompactionRequest) -> Plan:
     """Raises ``Refused`` where the entry is not on the line, or is its root."""
     if ask.at is None:
         return nothing(NAME, line, profile, "no entry was named to begin from")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gitsession.compaction.cuts import Cut
 from gitsession.compaction.planning import cut_plan
-from gitsession.compaction.sight import Place, sight
-from gitsession.compaction.value import Ask, Plan
-from gitsession.context.line import Line
+from gitsession.compaction.sight import ShownEntry, sight
+from gitsession.compaction.value import CompactionRequest, Plan
+from gitsession.context.line import ContextHistory
 from gitsession.context.profiles import Profile, total
 from gitsession.model.entries import Message
 
@@ -19,12 +19,12 @@ RESERVED = 20_000
 """What must stay free of the window (O1)."""
 
 
-def plan(line: Line, profile: Profile, ask: Ask) -> Plan:
+def plan(line: ContextHistory, profile: Profile, ask: CompactionRequest) -> Plan:
     seen = sight(line, profile)
     return cut_plan(NAME, line, profile, seen, seen.places, Cut(tail(seen.places, room(ask), profile)))
 
 
-def room(ask: Ask) -> int:
+def room(ask: CompactionRequest) -> int:
     """For the tail, in tokens. Where nobody said how large the window is, as much as there ever is."""
     if ask.keep_tokens is not None:
         return ask.keep_tokens
@@ -33,7 +33,7 @@ def room(ask: Ask) -> int:
     return min(TAIL_MOST, max(TAIL_LEAST, int(TAIL_SHARE * max(ask.window - RESERVED, 0))))
 
 
-def tail(places: tuple[Place, ...], budget: int, profile: Profile) -> int:
+def tail(places: tuple[ShownEntry, ...], budget: int, profile: Profile) -> int:
     """Where the tail begins (K2): at a turn, or inside the one that does not fit; the end where nothing does."""
     first = len(places)
     starts = [at for at, place in enumerate(places) if _is_user(place)][-TAIL_TURNS:]
@@ -52,5 +52,5 @@ def tail(places: tuple[Place, ...], budget: int, profile: Profile) -> int:
     return first
 
 
-def _is_user(place: Place) -> bool:
+def _is_user(place: ShownEntry) -> bool:
     return any(isinstance(item.entry, Message) and item.entry.role == "user" for item in place.items)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from gitsession.compaction import cuts
 from gitsession.compaction.cuts import Cutter
 from gitsession.compaction.planning import cut_plan
-from gitsession.compaction.sight import Place, Sight, conversation, raw, sight
-from gitsession.compaction.value import Ask, Plan
-from gitsession.context.line import Line
+from gitsession.compaction.sight import CompactionView, ShownEntry, conversation, raw, sight
+from gitsession.compaction.value import CompactionRequest, Plan
+from gitsession.context.line import ContextHistory
 from gitsession.context.profiles import Profile, total
 from gitsession.model.entries import Message
 from gitsession.model.usage import total_tokens
@@ -34,7 +34,7 @@ _GENERATIONS = {
 }
 
 
-def plan(line: Line, profile: Profile, ask: Ask) -> Plan:
+def plan(line: ContextHistory, profile: Profile, ask: CompactionRequest) -> Plan:
     how = _GENERATIONS.get(profile.NAME, _GENERATIONS["pi"])
     seen = sight(line, profile)
     places = _places(line, seen, how)
@@ -43,14 +43,14 @@ def plan(line: Line, profile: Profile, ask: Ask) -> Plan:
     return cut_plan("pi", line, profile, seen, places, cut)
 
 
-def _places(line: Line, seen: Sight, how: _Generation) -> tuple[Place, ...]:
+def _places(line: ContextHistory, seen: CompactionView, how: _Generation) -> tuple[ShownEntry, ...]:
     places = seen.places
     if how.raw:
         places = raw(line, (place.node for place in places))
     return tuple(place for place in places if place.items) if how.shown_only else places
 
 
-def _scaled(line: Line, places: tuple[Place, ...], keep: int, profile: Profile) -> int:
+def _scaled(line: ContextHistory, places: tuple[ShownEntry, ...], keep: int, profile: Profile) -> int:
     ours = total(profile, conversation(places))
     theirs = next(filter(None, map(_prompt_tokens, map(line.entry, itertools.islice(line.back(), None)))), 0)
     return max(keep * ours // theirs, 1) if theirs > ours > 0 else keep

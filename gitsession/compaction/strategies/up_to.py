@@ -5,8 +5,8 @@ from __future__ import annotations
 from gitsession.compaction.cuts import Cut
 from gitsession.compaction.planning import cut_plan, nothing
 from gitsession.compaction.sight import sight
-from gitsession.compaction.value import Ask, Plan
-from gitsession.context.line import Line
+from gitsession.compaction.value import CompactionRequest, Plan
+from gitsession.context.line import ContextHistory
 from gitsession.context.profiles import Profile
 from gitsession.errors import Refused
 from gitsession.model.entries import Message
@@ -14,7 +14,7 @@ from gitsession.model.entries import Message
 NAME = "up-to"
 
 
-def plan(line: Line, profile: Profile, ask: Ask) -> Plan:
+def plan(line: ContextHistory, profile: Profile, ask: CompactionRequest) -> Plan:
     """Raises ``Refused`` where the entry is not in sight, or is a tool's result, which must stay with its call."""
     seen = sight(line, profile)
     if ask.at is None:

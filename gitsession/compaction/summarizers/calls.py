@@ -28,7 +28,7 @@ _ERROR_BYTES_MAX = 64 << 10
 _RETRY_S = 2.0
 
 
-class Call:
+class HttpRequest:
     """``time_limit_s``: for each wait of the socket. ``give_up`` ends all of it."""
 
     def __init__(self, outgoing: Outgoing, time_limit_s: float) -> None:
@@ -100,7 +100,7 @@ class _TooLong(Exception):
 
 
 class _Plain(HTTPHandler):
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: HttpRequest) -> None:
         super().__init__()
         self._connection = call.watched(HTTPConnection)
 
@@ -109,7 +109,7 @@ class _Plain(HTTPHandler):
 
 
 class _Tls(HTTPSHandler):
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: HttpRequest) -> None:
         super().__init__()
         self._connection = call.watched(HTTPSConnection)
 

@@ -25,16 +25,16 @@ _GRACE_S = 1.0
 _ERROR_CHARS_MAX = 300
 
 
-def make(options: Options) -> Command:
+def make(options: Options) -> CommandSummarizer:
     if not options.command:
         raise SummaryFailed(
             "no command is set", hint="name a program: --summarizer-command, or git config gitsession.summarizerCommand"
         )
-    return Command(options.command, options.time_limit_s, named(options.prompt))
+    return CommandSummarizer(options.command, options.time_limit_s, named(options.prompt))
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class CommandSummarizer:
     NAME: ClassVar[str] = "command"
 
     argv: tuple[str, ...]

@@ -16,7 +16,7 @@ from threading import Event
 from typing import ClassVar
 
 from gitsession.compaction.prompts import SECTIONS, without_files
-from gitsession.compaction.serialise import CHARS_PER_TOKEN, Said
+from gitsession.compaction.serialise import CHARS_PER_TOKEN, TranscriptItem
 from gitsession.compaction.summarizers.options import Options
 from gitsession.compaction.summary import Progress, Request, Summary
 
@@ -67,7 +67,7 @@ class Extractive:
         return Summary("\n\n".join(parts))
 
 
-def _sections(said: Sequence[Said]) -> dict[str, list[str]]:
+def _sections(said: Sequence[TranscriptItem]) -> dict[str, list[str]]:
     turns = _turns(said)
     sentences = [sentence for each in said if each.by in ("user", "assistant") for sentence in _sentences(each.text)]
     return {
@@ -80,13 +80,13 @@ def _sections(said: Sequence[Said]) -> dict[str, list[str]]:
     }
 
 
-def _goals(said: Sequence[Said]) -> list[str]:
+def _goals(said: Sequence[TranscriptItem]) -> list[str]:
     """What the user said, but for the likes of "ok": the first of it in any case."""
     lines = [_line(each.text) for each in said if each.by == "user"]
     return [*lines[:1], *(line for line in lines[1:] if len(line) > NO_GOAL_CHARS_MAX or not line.isascii())]
 
 
-def _turns(said: Sequence[Said]) -> list[list[Said]]:
+def _turns(said: Sequence[TranscriptItem]) -> list[list[TranscriptItem]]:
     """What came of each request of the user: groups that begin with their words."""
     number = 0
     numbers = []
@@ -96,7 +96,7 @@ def _turns(said: Sequence[Said]) -> list[list[Said]]:
     return [[each for _, each in group] for _, group in groupby(zip(numbers, said, strict=True), lambda pair: pair[0])]
 
 
-def _outcome(turn: Sequence[Said]) -> Iterable[str]:
+def _outcome(turn: Sequence[TranscriptItem]) -> Iterable[str]:
     """The last thing the agent said in a turn, or what it did there; what failed last and was not tried again."""
     answers = [each.text for each in turn if each.by == "assistant"]
     if answers:
@@ -110,7 +110,7 @@ def _outcome(turn: Sequence[Said]) -> Iterable[str]:
     yield from (_line(f"ran {each.text}") for each in turn if each.by == "shell")
 
 
-def _next(turn: Sequence[Said]) -> list[str]:
+def _next(turn: Sequence[TranscriptItem]) -> list[str]:
     """Where it stopped: what the agent meant to do, asked, or had not answered."""
     answers = [each for each in turn if each.by == "assistant"]
     ahead = [_line(sentence) for each in answers[-1:] for sentence in _sentences(each.text) if _AHEAD.search(sentence)]
@@ -119,7 +119,7 @@ def _next(turn: Sequence[Said]) -> list[str]:
     return [*ahead, *(f"open: {question}" for question in asked), *waiting]
 
 
-def _files(said: Sequence[Said]) -> list[str]:
+def _files(said: Sequence[TranscriptItem]) -> list[str]:
     touched: dict[str, str] = {}
     for each in said:
         if each.by == "call" and each.path:

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from urllib.request import Request as Outgoing
 
 from gitsession.compaction.prompts import Prompt, Writer, named
-from gitsession.compaction.summarizers.calls import LOCAL, Answer, Call
+from gitsession.compaction.summarizers.calls import LOCAL, Answer, HttpRequest
 from gitsession.compaction.summarizers.options import Options
 from gitsession.compaction.summary import Progress, Request, Summary
 from gitsession.errors import SummaryFailed
@@ -67,7 +67,7 @@ def make(options: Options) -> Http:
 class Http:
     NAME: ClassVar[str] = "http"
 
-    api: Api
+    api: SummarizerApi
     url: str
     model: str
     key_name: str
@@ -124,7 +124,7 @@ class Http:
         host = urlsplit(self.url).hostname
         answers: SimpleQueue[Answer | str] = SimpleQueue()
         left_s = max(deadline - time.monotonic(), 0.0) + 1.0  # its own clock only ends what nobody waits for any more
-        call = Call(outgoing, left_s)
+        call = HttpRequest(outgoing, left_s)
         Thread(target=call.run, args=(answers,), name="gitsession-http", daemon=True).start()
         try:
             while True:
@@ -153,7 +153,7 @@ _ANTHROPIC_VERSION = "2023-06-01"
 
 
 @dataclass(frozen=True, slots=True)
-class Api:
+class SummarizerApi:
     """``address``: from the base address that a server's manual gives. ``read`` raises what bad JSON makes it raise."""
 
     name: str
@@ -246,7 +246,9 @@ def _usage(stated: Any, input_name: str, output_name: str) -> Mapping[str, int]:
 
 
 APIS = {
-    "openai-chat": Api("openai-chat", _chat_address, _bearer, _chat_body, _chat_read),
-    "openai-responses": Api("openai-responses", _responses_address, _bearer, _responses_body, _responses_read),
-    "anthropic": Api("anthropic", _anthropic_address, _anthropic_headers, _anthropic_body, _anthropic_read),
+    "openai-chat": SummarizerApi("openai-chat", _chat_address, _bearer, _chat_body, _chat_read),
+    "openai-responses": SummarizerApi(
+        "openai-responses", _responses_address, _bearer, _responses_body, _responses_read
+    ),
+    "anthropic": SummarizerApi("anthropic", _anthropic_address, _anthropic_headers, _anthropic_body, _anthropic_read),
 }

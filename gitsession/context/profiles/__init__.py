@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol, cast
 
-from gitsession.context.line import Line
+from gitsession.context.line import ContextHistory
 from gitsession.context.value import Item, Shown, State
 from gitsession.errors import NotFound
 from gitsession.model.entries import Entry
@@ -39,7 +39,7 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class CompactionSettings:
     """When an agent compacts, and how much it keeps, in tokens (rules 16 and 17).
 
     ``reserve``: what must stay free of the window, and the same as a share of the window, the larger counts.
@@ -55,11 +55,11 @@ class Profile(Protocol):
     """What a module of this folder offers."""
 
     NAME: str
-    SETTINGS: Settings
+    SETTINGS: CompactionSettings
     OWN_COUNT: bool
     """Whether ``estimate`` is to be used even where an exact tokenizer is installed: the agent's figures are wanted."""
 
-    def select(self, line: Line) -> Selection:
+    def select(self, line: ContextHistory) -> Selection:
         """What the model sees of a line, in the order in which it sees it. Walks no further back than it must."""
 
     def estimate(self, entry: Shown) -> int:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from gitsession.context.line import Line
-from gitsession.context.profiles import Selection, Settings, turns
+from gitsession.context.line import ContextHistory
+from gitsession.context.profiles import CompactionSettings, Selection, turns
 from gitsession.context.profiles.estimates import by_bytes
 from gitsession.context.profiles.reach import kept
 from gitsession.context.profiles.showing import changed, changes, show_sent
@@ -27,13 +27,13 @@ from gitsession.sessions.node import Node
 __all__ = ["NAME", "OWN_COUNT", "SETTINGS", "can_cut", "estimate", "llm_role", "select", "starts_turn", "usage"]
 
 NAME = "aider"
-SETTINGS = Settings(reserve=0, reserve_share=15 / 16, keep_recent=4_096)
+SETTINGS = CompactionSettings(reserve=0, reserve_share=15 / 16, keep_recent=4_096)
 """A sixteenth of the window is for what is done, of which half is kept (S1, S2)."""
 
 OWN_COUNT = False
 
 
-def select(line: Line) -> Selection:
+def select(line: ContextHistory) -> Selection:
     """What was said in this run: every line of it, for what Aider printed says what it told the model."""
     run = _run(line)
     how = changes(line, [*run.kept, *run.since], edits=True)
@@ -72,7 +72,7 @@ class _Run(NamedTuple):
     summary: Node | None = None
 
 
-def _run(line: Line) -> _Run:
+def _run(line: ContextHistory) -> _Run:
     """The run that is going on, the oldest first."""
     since: list[Node] = []
     for node in line.back():
@@ -88,13 +88,13 @@ def _run(line: Line) -> _Run:
     return _Run(since[::-1])
 
 
-def _restored(line: Line, node: Node) -> list[Item]:
+def _restored(line: ContextHistory, node: Node) -> list[Item]:
     """The file up to here, as Aider reads it again."""
     own = [node for node in line.back(node) if node.source is not None and node.source.agent == aider.AGENT]
     return [_said(node.oid, *said) for said in reread(b"".join(line.payload(node) for node in reversed(own)))]
 
 
-def _show(line: Line, node: Node) -> list[Item]:
+def _show(line: ContextHistory, node: Node) -> list[Item]:
     if node.kind != Custom.kind:
         return show_sent(line, node)
     entry = line.entry(node)

@@ -10,10 +10,10 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import TypeGuard
 
-from gitsession.context.line import Line
-from gitsession.context.profiles import Selection, Settings, turns
+from gitsession.context.line import ContextHistory
+from gitsession.context.profiles import CompactionSettings, Selection, turns
 from gitsession.context.profiles.estimates import by_characters
-from gitsession.context.profiles.reach import Reach, reach
+from gitsession.context.profiles.reach import VisibleRange, reach
 from gitsession.context.profiles.showing import changed, changes, show_compaction, show_sent
 from gitsession.context.profiles.states import state
 from gitsession.context.profiles.turns import can_cut, starts_turn
@@ -27,7 +27,7 @@ from gitsession.sessions.indexed_entry import Spot
 __all__ = ["NAME", "OWN_COUNT", "SETTINGS", "can_cut", "estimate", "llm_role", "select", "starts_turn", "usage"]
 
 NAME = "claude"
-SETTINGS = Settings(reserve=33_000)
+SETTINGS = CompactionSettings(reserve=33_000)
 """20,000 tokens for the summary, and 13,000 below that it begins: the released program's own figures."""
 
 OWN_COUNT = False
@@ -36,7 +36,7 @@ NO_CONTENT = "(no content)"
 """What stands between two answers where a result stood that answers no call."""
 
 
-def select(line: Line) -> Selection:
+def select(line: ContextHistory) -> Selection:
     seen = reach(line)
     kept = _kept(line, seen)
     nodes = [*kept, *seen.after]
@@ -73,7 +73,7 @@ def llm_role(entry: Shown) -> str | None:
     return turns.llm_role(entry, custom="user", system=False)
 
 
-def _kept(line: Line, seen: Reach) -> list[Spot]:
+def _kept(line: ContextHistory, seen: VisibleRange) -> list[Spot]:
     """The messages that a compaction lists (L3): all of them, or none where one is not there."""
     entry = line.entry(seen.compaction) if seen.compaction is not None else None
     stated = entry.preserve if isinstance(entry, Compaction) else None
@@ -85,13 +85,13 @@ def _kept(line: Line, seen: Reach) -> list[Spot]:
     return kept if len({node.source.id for node in kept if node.source}) == len(listed) else []
 
 
-def _keeps_before(line: Line, node: Spot) -> bool:
+def _keeps_before(line: ContextHistory, node: Spot) -> bool:
     """Return whether what a compaction keeps precedes its summary ("Summarize from here", L3)."""
     entry = line.entry(node)
     return isinstance(entry, Compaction) and keeps_before(entry.preserve, node.source.id if node.source else None)
 
 
-def _summary(line: Line, node: Spot) -> list[Item]:
+def _summary(line: ContextHistory, node: Spot) -> list[Item]:
     """The program's own summary, in the words it has for the model already (L2); one of ours in ours."""
     entry = line.entry(node)
     if node.source is None or not isinstance(entry, Compaction):

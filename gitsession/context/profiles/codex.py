@@ -12,15 +12,15 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gitsession.context.line import Line
-from gitsession.context.profiles import Selection, Settings, turns
+from gitsession.context.line import ContextHistory
+from gitsession.context.profiles import CompactionSettings, Selection, turns
 from gitsession.context.profiles.estimates import by_bytes, by_bytes_of
 from gitsession.context.profiles.reach import kept
 from gitsession.context.profiles.showing import changed, changes, show_compaction, show_sent
 from gitsession.context.profiles.states import state
 from gitsession.context.value import Item, Shown, State
 from gitsession.formats.base.groups import riding, spoken
-from gitsession.formats.base.jsonl import Failure, Object, parse
+from gitsession.formats.base.jsonl import LineFailure, Object, parse
 from gitsession.formats.codex.agent import codex
 from gitsession.formats.codex.turns import starts_turn as is_users
 from gitsession.formats.codex.usage import tokens_in
@@ -33,7 +33,7 @@ from gitsession.sessions.indexed_entry import Spot
 __all__ = ["NAME", "OWN_COUNT", "SETTINGS", "can_cut", "estimate", "llm_role", "select", "starts_turn", "usage"]
 
 NAME = "codex"
-SETTINGS = Settings(reserve=0, reserve_share=0.1)
+SETTINGS = CompactionSettings(reserve=0, reserve_share=0.1)
 """Nine tenths of the window may be full (C1)."""
 
 OWN_COUNT = False
@@ -44,7 +44,7 @@ USER_TOKENS_MAX = 20_000
 NO_SUMMARY = "(no summary available)"
 
 
-def select(line: Line) -> Selection:
+def select(line: ContextHistory) -> Selection:
     """Newest list of a compaction first, then every line behind it (C8)."""
     nodes = _since_base(line)
     how = changes(line, nodes, edits=False)
@@ -93,7 +93,7 @@ def starts_turn(entry: Entry) -> bool:
     return not isinstance(entry, CustomMessage) and turns.starts_turn(entry)
 
 
-def _since_base(line: Line) -> list[Spot]:
+def _since_base(line: ContextHistory) -> list[Spot]:
     """The nodes from the base on: a reset, a compaction with its list, or one of ours; the oldest first."""
     found: list[Spot] = []
     for node in line.showing():
@@ -117,7 +117,7 @@ def _list(entry: Compaction) -> list[Any] | None:
     return stated if isinstance(stated, list) else None
 
 
-def _compacted(line: Line, node: Spot, entry: Compaction, before: Sequence[Item]) -> Iterator[Item]:
+def _compacted(line: ContextHistory, node: Spot, entry: Compaction, before: Sequence[Item]) -> Iterator[Item]:
     """What stands for all that was before a compaction."""
     stated = _list(entry)
     if stated is not None:
@@ -190,11 +190,11 @@ def _without_middle(text: str, tokens: int) -> list[str]:
 
 def _spoken_item(item: Item) -> Object:
     line = parse(spoken(item.payload))
-    said = None if isinstance(line, Failure) else line.get("payload")
+    said = None if isinstance(line, LineFailure) else line.get("payload")
     return said if isinstance(said, dict) else {}
 
 
-def _state(line: Line) -> State:
+def _state(line: ContextHistory) -> State:
     """The settings of the newest turn say how hard the model thinks, too."""
     found = state(line, model=line.anchors.model)
     if not line.anchors.models:

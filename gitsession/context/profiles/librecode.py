@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gitsession.context.line import Line
-from gitsession.context.profiles import Selection, Settings, turns
+from gitsession.context.line import ContextHistory
+from gitsession.context.profiles import CompactionSettings, Selection, turns
 from gitsession.context.profiles.estimates import images
 from gitsession.context.profiles.reach import reach
 from gitsession.context.profiles.showing import changed, changes, show, show_compaction
@@ -20,7 +20,7 @@ from gitsession.model.entries import BranchSummary, Compaction, Message
 __all__ = ["NAME", "OWN_COUNT", "SETTINGS", "can_cut", "estimate", "llm_role", "select", "starts_turn", "usage"]
 
 NAME = "librecode"
-SETTINGS = Settings(reserve=2_048)
+SETTINGS = CompactionSettings(reserve=2_048)
 OWN_COUNT = False
 
 SHOWN = ("user", "assistant")
@@ -30,7 +30,7 @@ NEVER = ("tool",)
 """Those that it does not see, whatever an entry says."""
 
 
-def select(line: Line) -> Selection:
+def select(line: ContextHistory) -> Selection:
     seen = reach(line)
     nodes = [*seen.kept, *seen.after]
     how = changes(line, nodes, edits=True)

@@ -10,10 +10,10 @@ import itertools
 from collections.abc import Sequence
 from typing import TypeGuard
 
-from gitsession.context.line import Line, answers_to
-from gitsession.context.profiles import Selection, Settings, turns
+from gitsession.context.line import ContextHistory, answers_to
+from gitsession.context.profiles import CompactionSettings, Selection, turns
 from gitsession.context.profiles.estimates import by_bytes, images
-from gitsession.context.profiles.reach import Reach, reach
+from gitsession.context.profiles.reach import VisibleRange, reach
 from gitsession.context.profiles.showing import changed, changes, show, show_compaction
 from gitsession.context.profiles.states import state
 from gitsession.context.profiles.turns import can_cut, starts_turn
@@ -28,7 +28,7 @@ from gitsession.sessions.node import Node
 __all__ = ["NAME", "OWN_COUNT", "SETTINGS", "can_cut", "estimate", "llm_role", "select", "starts_turn", "usage"]
 
 NAME = "omp"
-SETTINGS = Settings(reserve_share=0.15)
+SETTINGS = CompactionSettings(reserve_share=0.15)
 OWN_COUNT = False
 
 UNSEEN = ("prewalk-plan", "vibe-mode-context")
@@ -38,7 +38,7 @@ INTERRUPTED = "interrupted-thinking"
 """A custom message that goes on from the broken-off answer before it, which therefore stays."""
 
 
-def select(line: Line) -> Selection:
+def select(line: ContextHistory) -> Selection:
     seen = reach(line)
     kept = _kept(line, seen)
     how = changes(line, [*kept, *seen.after], edits=False)
@@ -74,7 +74,7 @@ def llm_role(entry: Shown) -> str | None:
     return turns.llm_role(entry, custom="developer", system=False)
 
 
-def _kept(line: Line, seen: Reach) -> list[Node]:
+def _kept(line: ContextHistory, seen: VisibleRange) -> list[Node]:
     """What a compaction kept, less what OpenAI's own replacement of the history says already."""
     if seen.compaction is None:
         return []

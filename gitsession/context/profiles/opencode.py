@@ -11,8 +11,8 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
-from gitsession.context.line import Line, answers_to
-from gitsession.context.profiles import Selection, Settings, turns
+from gitsession.context.line import ContextHistory, answers_to
+from gitsession.context.profiles import CompactionSettings, Selection, turns
 from gitsession.context.profiles.estimates import images, texts, units
 from gitsession.context.profiles.showing import Changes, changed, changes, part_of, show, show_compaction
 from gitsession.context.profiles.states import state
@@ -28,7 +28,7 @@ from gitsession.sessions.node import Node
 __all__ = ["NAME", "OWN_COUNT", "SETTINGS", "can_cut", "estimate", "llm_role", "select", "starts_turn", "usage"]
 
 NAME = "opencode"
-SETTINGS = Settings(reserve=20_000)
+SETTINGS = CompactionSettings(reserve=20_000)
 OWN_COUNT = False
 
 ASKED = "What did we do so far?"
@@ -41,7 +41,7 @@ NOT_SENT = ("text/plain", "application/x-directory")
 """Files of the user's that do not go along: what is in them stands in a text beside them."""
 
 
-def select(line: Line) -> Selection:
+def select(line: ContextHistory) -> Selection:
     nodes, kept, compaction = _in_sight(line)
     how = changes(line, nodes, edits=True)
     answered = _answered(line, nodes)
@@ -56,7 +56,7 @@ def select(line: Line) -> Selection:
     return Selection(tuple(items), state(line, model=line.anchors.model), fresh, current)
 
 
-def _in_sight(line: Line) -> tuple[list[Node], int, Node | None]:
+def _in_sight(line: ContextHistory) -> tuple[list[Node], int, Node | None]:
     """The nodes in the order in which the model gets them: compaction, what it kept, what came after (K4).
 
     The second is the place of the last one that is no news since the compaction.
@@ -89,13 +89,13 @@ def _in_sight(line: Line) -> tuple[list[Node], int, Node | None]:
     return ordered, at, compaction
 
 
-def _answered(line: Line, nodes: Sequence[Node]) -> set[str | None]:
+def _answered(line: ContextHistory, nodes: Sequence[Node]) -> set[str | None]:
     """The calls whose results are entries of their own, as they are for other agents."""
     results = (line.entry(node) for node in nodes if node.kind == Message.kind and node.role == "tool")
     return {entry.tool_call_id for entry in results if isinstance(entry, Message)}
 
 
-def _shown(line: Line, node: Node, how: Changes, answered: Set[str | None]) -> list[Item]:
+def _shown(line: ContextHistory, node: Node, how: Changes, answered: Set[str | None]) -> list[Item]:
     if node.kind == Compaction.kind:
         entry = line.entry(node)
         return _compaction(line, node, entry) if isinstance(entry, Compaction) else []
@@ -115,7 +115,7 @@ def _shown(line: Line, node: Node, how: Changes, answered: Set[str | None]) -> l
     return [_cleared(item) if part_of(item) in how.prunes else item for item in changed(items, node, how)]
 
 
-def _compaction(line: Line, node: Node, entry: Compaction) -> list[Item]:
+def _compaction(line: ContextHistory, node: Node, entry: Compaction) -> list[Item]:
     """The request and its answer, as the messages that they are (K1); a compaction of ours in our words."""
     if node.source is None:
         return show_compaction(line, node, system=False)

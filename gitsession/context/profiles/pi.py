@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gitsession.context.line import Line
-from gitsession.context.profiles import Selection, Settings, turns
+from gitsession.context.line import ContextHistory
+from gitsession.context.profiles import CompactionSettings, Selection, turns
 from gitsession.context.profiles.estimates import by_characters
 from gitsession.context.profiles.turns import can_cut, starts_turn
 from gitsession.context.value import Item, Shown
@@ -13,11 +13,11 @@ from gitsession.context.value import Item, Shown
 __all__ = ["NAME", "OWN_COUNT", "SETTINGS", "can_cut", "estimate", "llm_role", "select", "starts_turn", "usage"]
 
 NAME = "pi"
-SETTINGS = Settings()
+SETTINGS = CompactionSettings()
 OWN_COUNT = True
 
 
-def select(line: Line) -> Selection:
+def select(line: ContextHistory) -> Selection:
     return turns.select(line, since_087=True)
 
 

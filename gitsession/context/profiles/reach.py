@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gitsession.context.line import Line, answers_to
+from gitsession.context.line import ContextHistory, answers_to
 from gitsession.model.entries import Compaction, Opaque, Reset
 from gitsession.sessions.indexed_entry import Spot
 from gitsession.sessions.node import Node
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class VisibleRange:
     """What of a line is in sight. ``kept``: before ``compaction``; ``after``: behind it. Both the oldest first."""
 
     compaction: Spot | None
@@ -19,21 +19,21 @@ class Reach:
     after: list[Spot]
 
 
-def reach(line: Line) -> Reach:
+def reach(line: ContextHistory) -> VisibleRange:
     """Walk back to the newest compaction or reset, and to what that compaction kept (rules 8 to 10, and 13)."""
     after: list[Spot] = []
     for node in line.showing():
         if node.kind == Reset.kind and isinstance(line.entry(node), Reset):
-            return Reach(None, [], after[::-1])
+            return VisibleRange(None, [], after[::-1])
         if node.kind == Compaction.kind:
             entry = line.entry(node)
             if isinstance(entry, Compaction):
-                return Reach(node, kept(line, node, entry), after[::-1])
+                return VisibleRange(node, kept(line, node, entry), after[::-1])
         after.append(node)
-    return Reach(None, [], after[::-1])
+    return VisibleRange(None, [], after[::-1])
 
 
-def kept(line: Line, at: Spot, compaction: Compaction) -> list[Node]:
+def kept(line: ContextHistory, at: Spot, compaction: Compaction) -> list[Node]:
     """The nodes before the compaction from the first that it kept. Not found: nothing was kept.
 
     Where two entries of one line answer to the name, the later one is meant, as everywhere.
@@ -51,7 +51,7 @@ def kept(line: Line, at: Spot, compaction: Compaction) -> list[Node]:
     return []
 
 
-def _kept_by_number(line: Line, at: Spot, number: int) -> list[Node]:
+def _kept_by_number(line: ContextHistory, at: Spot, number: int) -> list[Node]:
     """pi's first files have no ids: an entry is named by its index among the lines that parse; the header is 0."""
     nodes = list(line.back(at))[::-1]
     parsed = [place for place, node in enumerate(nodes) if node.source is not None and node.kind != Opaque.kind]

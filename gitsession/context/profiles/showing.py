@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from gitsession.context.line import Line, names_of
+from gitsession.context.line import ContextHistory, names_of
 from gitsession.context.rewriting import cleared, edited
 from gitsession.context.value import Item
 from gitsession.formats import FORMATS
@@ -26,18 +26,18 @@ from gitsession.model.results import unfold
 from gitsession.sessions.indexed_entry import Spot
 
 
-def show(line: Line, node: Spot) -> list[Item]:
+def show(line: ContextHistory, node: Spot) -> list[Item]:
     """What a node shows. Its payload is read only if its kind shows anything."""
     how = _BY_KIND.get(node.kind)
     return how(line, node, line.entry(node)) if how else []
 
 
-def show_sent(line: Line, node: Spot) -> list[Item]:
+def show_sent(line: ContextHistory, node: Spot) -> list[Item]:
     """Return what a node shows, but no command that the user kept from the model: pi and omp alone list these."""
     return [item for item in show(line, node) if not (isinstance(item.entry, Message) and item.entry.is_excluded)]
 
 
-def show_compaction(line: Line, node: Spot, *, system: bool) -> list[Item]:
+def show_compaction(line: ContextHistory, node: Spot, *, system: bool) -> list[Item]:
     """The summary; ``system``: after the system messages that were kept with it, if there are any (rule 11)."""
     entry = line.entry(node)
     assert isinstance(entry, Compaction)
@@ -70,29 +70,29 @@ def kept_system(entry: Compaction) -> list[Message]:
     return found
 
 
-def _message(line: Line, node: Spot, entry: Entry) -> list[Item]:
+def _message(line: ContextHistory, node: Spot, entry: Entry) -> list[Item]:
     if not isinstance(entry, Message):
         return []
     parts = unfold(entry)
     return [_item(line, node, entry)] if len(parts) == 1 else [Item(node.oid, part) for part in parts]
 
 
-def _custom_message(line: Line, node: Spot, entry: Entry) -> list[Item]:
+def _custom_message(line: ContextHistory, node: Spot, entry: Entry) -> list[Item]:
     return [_item(line, node, entry)] if isinstance(entry, CustomMessage) else []
 
 
-def _branch_summary(line: Line, node: Spot, entry: Entry) -> list[Item]:
+def _branch_summary(line: ContextHistory, node: Spot, entry: Entry) -> list[Item]:
     return [_item(line, node, entry)] if isinstance(entry, BranchSummary) and entry.summary else []
 
 
-_BY_KIND: dict[str, Callable[[Line, Spot, Entry], list[Item]]] = {
+_BY_KIND: dict[str, Callable[[ContextHistory, Spot, Entry], list[Item]]] = {
     Message.kind: _message,
     CustomMessage.kind: _custom_message,
     BranchSummary.kind: _branch_summary,
 }
 
 
-def _item(line: Line, node: Spot, entry: Any) -> Item:
+def _item(line: ContextHistory, node: Spot, entry: Any) -> Item:
     if node.source is None:
         return Item(node.oid, entry)
     return Item(node.oid, entry, node.source.agent, line.payload(node))
@@ -110,7 +110,7 @@ class Changes:
     newest: Spot | None
 
 
-def changes(line: Line, nodes: Iterable[Spot], *, edits: bool) -> Changes:
+def changes(line: ContextHistory, nodes: Iterable[Spot], *, edits: bool) -> Changes:
     """Edits (the last of a target wins, rule 11) and prunes among ``nodes``, the oldest first."""
     by_target: dict[str, ContextEdit] = {}
     pruned: set[str] = set()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from gitsession.context.line import Line
+from gitsession.context.line import ContextHistory
 from gitsession.context.value import State
 from gitsession.model.entries import Instructions, ToolsChange
-from gitsession.sessions.history_state import Anchors
+from gitsession.sessions.history_state import HistoryState
 
 
-def state(line: Line, *, model: str | None) -> State:
+def state(line: ContextHistory, *, model: str | None) -> State:
     """What the whole line says of its state, hidden parts too (rule 7). ``model``: which one the agent goes by."""
     said = line.anchors
     tools = line.entry_at(said.tools) if said.tools else None
@@ -24,6 +24,6 @@ def state(line: Line, *, model: str | None) -> State:
     )
 
 
-def _models(said: Anchors, model: str | None) -> dict[str, str]:
+def _models(said: HistoryState, model: str | None) -> dict[str, str]:
     default = {} if model is None else {"default": model}
     return default | {role: name for role, name in said.models.items() if role != "default"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gitsession.context.line import Line
+from gitsession.context.line import ContextHistory
 from gitsession.context.profiles import Selection
 from gitsession.context.profiles.reach import reach
 from gitsession.context.profiles.showing import changed, changes, show, show_compaction
@@ -15,7 +15,7 @@ from gitsession.model.usage import total_tokens
 from gitsession.sessions.indexed_entry import Spot
 
 
-def select(line: Line, *, since_087: bool) -> Selection:
+def select(line: ContextHistory, *, since_087: bool) -> Selection:
     """What pi shows. ``since_087``: system messages, context edits, and no trust in a count older than a change."""
     seen = reach(line)
     nodes = [*seen.kept, *seen.after]

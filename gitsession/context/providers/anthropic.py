@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from gitsession.context.providers.blocks import PDF, words
-from gitsession.context.providers.conversation import Api, Call, Turn, model_of, turns
+from gitsession.context.providers.conversation import CallWithResult, ProviderApi, Turn, model_of, turns
 from gitsession.context.providers.head import Tool, opening, prompt, tools
 from gitsession.context.providers.wire import legal, sendable, to_base64
 from gitsession.context.value import Context
 from gitsession.model.blocks import File, Image, Text, Thinking
 
-API = Api(
+API = ProviderApi(
     providers=frozenset(["anthropic"]),
     apis=frozenset(["anthropic-messages"]),
     call_id_chars_max=64,
@@ -73,11 +73,11 @@ def _spoken(turn: Turn) -> list[dict[str, Any]]:
     return blocks
 
 
-def _blocks(blocks: Iterable[Text | Image | File | Thinking | Call]) -> list[dict[str, Any]]:
+def _blocks(blocks: Iterable[Text | Image | File | Thinking | CallWithResult]) -> list[dict[str, Any]]:
     return [spelt for block in blocks if (spelt := _block(block)) is not None]
 
 
-def _block(block: Text | Image | File | Thinking | Call) -> dict[str, Any] | None:
+def _block(block: Text | Image | File | Thinking | CallWithResult) -> dict[str, Any] | None:
     match block:
         case Text():
             return _text(block.text)
@@ -92,17 +92,17 @@ def _block(block: Text | Image | File | Thinking | Call) -> dict[str, Any] | Non
         case File():
             title = {"title": block.name} if block.name else {}  # an empty one is refused
             return {"type": "document", "source": _source(block.data or b"", PDF), **title}
-        case Call():
+        case CallWithResult():
             return {"type": "tool_use", "id": block.id, "name": block.name, "input": sendable(block.given.arguments)}
 
 
-def _result(call: Call) -> dict[str, Any]:
+def _result(call: CallWithResult) -> dict[str, Any]:
     failed = {"is_error": True} if call.is_error else {}
     content = _blocks(block for block in call.result if not call.is_error or isinstance(block, Text))
     return {"type": "tool_result", "tool_use_id": call.id, "content": content or [_text(FOLLOWS)], **failed}
 
 
-def _beside(call: Call) -> list[dict[str, Any]]:
+def _beside(call: CallWithResult) -> list[dict[str, Any]]:
     """The pictures and documents of a result that is an error: the API takes only words in such a one."""
     return _blocks(block for block in call.result if call.is_error and not isinstance(block, Text))
 

@@ -12,7 +12,7 @@ from gitsession.context.profiles import profile
 from gitsession.context.providers.wire import sendable
 from gitsession.context.value import Context, Item
 from gitsession.formats.base.groups import spoken
-from gitsession.formats.base.jsonl import Failure, Object, parse
+from gitsession.formats.base.jsonl import LineFailure, Object, parse
 from gitsession.formats.codex.agent import codex
 from gitsession.formats.codex.write_items import OUTPUTS, call_output, items_of, sent
 
@@ -34,7 +34,7 @@ def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
 
 def _said(item: Item) -> list[Object]:
     line = parse(spoken(item.payload)) if item.agent == codex.AGENT else None
-    if line is None or isinstance(line, Failure):
+    if line is None or isinstance(line, LineFailure):
         return items_of(item.entry)
     payload = line.get("payload")
     if not isinstance(payload, dict):

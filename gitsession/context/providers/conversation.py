@@ -25,7 +25,7 @@ NO_RESULT = "(this call was not answered: its result is not known)"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Api:
+class ProviderApi:
     """What has to be known of an API before its requests are written.
 
     ``providers``: the names of providers that speak it, for messages that do not say more; ``apis``: what pi calls it.
@@ -44,7 +44,7 @@ class Api:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CallWithResult:
     """A tool call under the ``id`` and ``name`` that the API takes, with its result. ``given``: as its writer wrote."""
 
     id: str
@@ -62,16 +62,16 @@ class Turn:
     """
 
     role: str
-    blocks: tuple[Text | Image | File | Thinking | Call, ...]
+    blocks: tuple[Text | Image | File | Thinking | CallWithResult, ...]
     own: bool = False
     replay: tuple[Mapping[str, Any], ...] = ()
 
     @property
-    def calls(self) -> list[Call]:
-        return [block for block in self.blocks if isinstance(block, Call)]
+    def calls(self) -> list[CallWithResult]:
+        return [block for block in self.blocks if isinstance(block, CallWithResult)]
 
 
-def turns(context: Context, api: Api, *, skip: int = 0) -> list[Turn]:
+def turns(context: Context, api: ProviderApi, *, skip: int = 0) -> list[Turn]:
     """The items of ``context`` but the first ``skip``: in order, none empty, results in the turn of their calls."""
     entries = [item.entry for item in context.items[skip:] if not _failed(item.entry)]
     answers = _answers(entries)
@@ -94,17 +94,17 @@ def turns(context: Context, api: Api, *, skip: int = 0) -> list[Turn]:
     return [turn for turn in found if turn.blocks or turn.replay]
 
 
-def model_of(context: Context, api: Api) -> str | None:
+def model_of(context: Context, api: ProviderApi) -> str | None:
     """The model's name for the request, if the model in force is spoken to through ``api``."""
     provider, _, model = (context.model or "").partition("/")
     return model if model and _speaks(provider, context, api) else None
 
 
-def _speaks(provider: str, context: Context, api: Api) -> bool:
+def _speaks(provider: str, context: Context, api: ProviderApi) -> bool:
     return provider in api.providers or any(is_own(item.entry, context, api) for item in context.items)
 
 
-def _replayed(entry: Entry, context: Context, api: Api) -> Replay | None:
+def _replayed(entry: Entry, context: Context, api: ProviderApi) -> Replay | None:
     """The compaction of the provider in force, or of the only one that is known. Others read its summary."""
     kept = replay_of(entry) if api.replays and isinstance(entry, Compaction) else None
     in_force = (context.model or "").partition("/")[0]
@@ -112,7 +112,7 @@ def _replayed(entry: Entry, context: Context, api: Api) -> Replay | None:
     return kept if mine else None
 
 
-def is_own(entry: Entry, context: Context, api: Api) -> bool:
+def is_own(entry: Entry, context: Context, api: ProviderApi) -> bool:
     """Whether the model in force wrote ``entry``, through ``api``: only then do its signatures hold."""
     if not isinstance(entry, Message) or entry.role != "assistant":
         return False
@@ -155,8 +155,8 @@ def _answers(entries: Sequence[Entry]) -> dict[int, list[Message | None]]:
     return answers
 
 
-def _call(call: ToolCall, answer: Message | None, ids: CallIds, api: Api) -> Call:
-    made = Call(ids.take(api.call_id(call.id)), legal(call.name, api.tool_name_chars_max), call)
+def _call(call: ToolCall, answer: Message | None, ids: CallIds, api: ProviderApi) -> CallWithResult:
+    made = CallWithResult(ids.take(api.call_id(call.id)), legal(call.name, api.tool_name_chars_max), call)
     if answer is None:
         return replace(made, result=(Text(NO_RESULT),), is_error=True)
     return replace(made, result=shown(answer.content) or (Text(NO_OUTPUT),), is_error=answer.is_error)

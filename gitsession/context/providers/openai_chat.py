@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from gitsession.context.providers.blocks import PDF, words
-from gitsession.context.providers.conversation import Api, Call, Turn, model_of, turns
+from gitsession.context.providers.conversation import CallWithResult, ProviderApi, Turn, model_of, turns
 from gitsession.context.providers.head import Tool, opening, prompt, tools
 from gitsession.context.providers.wire import data_url, legal, sendable, to_json
 from gitsession.context.value import Context
 from gitsession.model.blocks import File, Image, Text, Thinking
 
-API = Api(
+API = ProviderApi(
     providers=frozenset(["cerebras", "deepseek", "groq", "mistral", "openai", "openrouter", "xai", "zai"]),
     apis=frozenset(["openai-completions"]),
     call_id_chars_max=40,
@@ -114,7 +114,7 @@ def _part(block: Text | Image | File) -> dict[str, Any]:
             return {"type": "file", "file": {"filename": block.name, "file_data": data_url(block.data or b"", PDF)}}
 
 
-def _call(call: Call) -> dict[str, Any]:
+def _call(call: CallWithResult) -> dict[str, Any]:
     function = {"name": call.name, "arguments": to_json(call.given.arguments)}
     return {"id": call.id, "type": "function", "function": function}
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gitsession.context.providers.blocks import PDF
-from gitsession.context.providers.conversation import Api, Call, Turn, model_of, turns
+from gitsession.context.providers.conversation import CallWithResult, ProviderApi, Turn, model_of, turns
 from gitsession.context.providers.head import Tool, opening, prompt, tools
 from gitsession.context.providers.wire import data_url, legal, sendable, to_json
 from gitsession.context.value import Context
@@ -25,7 +25,7 @@ def _call_id(id_: str) -> str:
     return id_.partition("|")[0]
 
 
-API = Api(
+API = ProviderApi(
     providers=frozenset(["openai", "openai-codex", "azure-openai-responses"]),
     apis=frozenset(["openai-responses", "openai-codex-responses", "azure-openai-responses"]),
     call_id_chars_max=64,
@@ -81,7 +81,7 @@ def _spoken(turn: Turn) -> list[dict[str, Any]]:
         match block:
             case Text():
                 items.append(_message(block))
-            case Call():
+            case CallWithResult():
                 items.append(_call(block, turn.own))
             case Thinking():
                 reasoning = _reasoning(block)
@@ -128,7 +128,7 @@ def _parsed(signature: str | None) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _call(call: Call, own: bool) -> dict[str, Any]:
+def _call(call: CallWithResult, own: bool) -> dict[str, Any]:
     item_id = call.given.id.partition("|")[2] if own else ""
     known = item_id.startswith("fc_") and legal(item_id, _ITEM_ID_CHARS_MAX) == item_id
     return {
@@ -140,7 +140,7 @@ def _call(call: Call, own: bool) -> dict[str, Any]:
     }
 
 
-def _output(call: Call) -> str | list[dict[str, Any]]:
+def _output(call: CallWithResult) -> str | list[dict[str, Any]]:
     if all(isinstance(block, Text) for block in call.result):
         return "\n".join(block.text for block in call.result if isinstance(block, Text))
     return [_part(block) for block in call.result]

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gitsession.context.value import Context, Item
-from gitsession.formats.base.jsonl import Failure, parse
+from gitsession.formats.base.jsonl import LineFailure, parse
 from gitsession.formats.base.times import to_ms
 from gitsession.formats.pi import write_messages
 from gitsession.model.blocks import ToolCall
@@ -41,7 +41,7 @@ def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
 def _message(item: Item, called: Mapping[str | None, str], *, profile: str) -> dict[str, Any]:
     """``called``: the names of the tools by the ids of the calls before it."""
     line = parse(item.payload) if item.agent in ("pi", "omp") else None
-    written = {} if line is None or isinstance(line, Failure) else line
+    written = {} if line is None or isinstance(line, LineFailure) else line
     entry = item.entry
     at_ms = _time(written, entry.at_ms) if written else entry.at_ms
     if isinstance(entry, Message):

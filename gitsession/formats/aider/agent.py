@@ -11,9 +11,9 @@ from gitsession.formats.aider.view import entry_of
 from gitsession.formats.aider.write import write
 from gitsession.formats.base.format import Accompanied, InProject, Resumable
 from gitsession.formats.base.lines import Data
-from gitsession.formats.base.places import Beside, Workspace
+from gitsession.formats.base.places import Sidecar, Workspace
 from gitsession.formats.base.record import Source
-from gitsession.model.entries import Session
+from gitsession.model.entries import SessionHeader
 
 
 class Aider(Accompanied, InProject, Resumable):
@@ -33,10 +33,10 @@ class Aider(Accompanied, InProject, Resumable):
     def split(self, data: bytes, *, name: str = "", final: bool = False) -> Source:
         return parse.split(data, agent=self.AGENT, name=name, final=final)
 
-    def beside(self, data: Data, name: str) -> Sequence[Beside]:
+    def beside(self, data: Data, name: str) -> Sequence[Sidecar]:
         return parse.beside(name)
 
-    def place(self, header: Session, at: Workspace) -> str:
+    def place(self, header: SessionHeader, at: Workspace) -> str:
         """Return a name below the folder itself that is never the one of the history that Aider writes there."""
         called = "".join(char if char.isalnum() or char in "-_" else "-" for char in header.source_id or "session")
         return f".aider.{called}.aider.chat.history.md"

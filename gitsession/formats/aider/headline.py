@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gitsession.codec.headline import first_line
 from gitsession.formats.aider import text as words
-from gitsession.formats.aider.spans import Kind, kind_of
+from gitsession.formats.aider.spans import SpanKind, kind_of
 from gitsession.formats.base.times import to_ms
 from gitsession.model.headline import Headline
 
@@ -12,16 +12,16 @@ from gitsession.model.headline import Headline
 def headline_of(payload: bytes) -> Headline:
     """The headline of a span."""
     match kind_of(payload):
-        case Kind.RUN:
+        case SpanKind.RUN:
             return _run(payload)
-        case Kind.USER:
+        case SpanKind.USER:
             return _prompt(words.prompt(payload))
-        case Kind.TOOL:
+        case SpanKind.TOOL:
             return _output(words.output(payload))
-        case Kind.ANSWER:
+        case SpanKind.ANSWER:
             text = words.answer(payload)
             return Headline(kind="message", role="assistant", label="assistant", words=first_line(text), body=text)
-        case Kind.BLANK:
+        case SpanKind.BLANK:
             return Headline(kind="opaque", label="opaque", words="blank lines")
 
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from hashlib import sha256
 
 from gitsession.errors import Malformed
-from gitsession.formats.aider.spans import LF, RUN, Span, cut
-from gitsession.formats.base.places import Beside
+from gitsession.formats.aider.spans import LF, RUN, AiderSpan, cut
+from gitsession.formats.base.places import Sidecar
 from gitsession.formats.base.record import Record, Source
 from gitsession.formats.base.times import to_ms
-from gitsession.model.entries import Session
+from gitsession.model.entries import SessionHeader
 
 NAME = ".aider.chat.history"
 """What Aider itself calls the file, without its ending: it lies at the top of the repository, where Aider works."""
@@ -19,9 +19,9 @@ PROMPTS = ".aider.input.history"
 """What was typed, each with its time, of all runs; it grows in the same folder."""
 
 
-def beside(name: str) -> Sequence[Beside]:
+def beside(name: str) -> Sequence[Sidecar]:
     """``Accompanied.beside``: what was typed, where the history is Aider's own."""
-    return (Beside(PROMPTS, (PROMPTS,), needed=False),) if name.rpartition("/")[2] == NAME else ()
+    return (Sidecar(PROMPTS, (PROMPTS,), needed=False),) if name.rpartition("/")[2] == NAME else ()
 
 
 def split(data: bytes, *, agent: str, name: str, final: bool) -> Source:
@@ -44,11 +44,11 @@ def split(data: bytes, *, agent: str, name: str, final: bool) -> Source:
         started_ms=to_ms(started) or 0,
         records=_records(spans),
         tail=tail,
-        header=Session(agent=agent, source_id=source_id, cwd=folder if called == NAME and folder else None),
+        header=SessionHeader(agent=agent, source_id=source_id, cwd=folder if called == NAME and folder else None),
     )
 
 
-def _records(spans: Sequence[Span]) -> tuple[Record, ...]:
+def _records(spans: Sequence[AiderSpan]) -> tuple[Record, ...]:
     above = [None, *(span.line for span in spans)]
     return tuple(Record(span.line, span.payload, parent) for span, parent in zip(spans, above, strict=False))
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 LF = b"\n"
 
 
-class Kind(Enum):
+class SpanKind(Enum):
     """Whose words a span is."""
 
     BLANK = "blank"
@@ -29,7 +29,7 @@ class Kind(Enum):
     ANSWER = "answer"
 
 
-class Span(NamedTuple):
+class AiderSpan(NamedTuple):
     """``line``: the number of its last line in the file, from 1."""
 
     line: int
@@ -43,14 +43,14 @@ _BROKEN_OFF = b"> ^C again to exit"
 _TWO_SPACES = b"  "
 
 
-def cut(data: bytes, *, final: bool = False) -> tuple[list[Span], bytes]:
+def cut(data: bytes, *, final: bool = False) -> tuple[list[AiderSpan], bytes]:
     """The spans of a history, and what stands behind the last one that is known to have ended.
 
     The end of a file is not the end of an answer: the last span waits for the next, unless ``final``.
     """
     lines = data.splitlines(keepends=True) if b"\r" not in data else _lines(data)
     whole = len(lines) if final or not lines or lines[-1].endswith(LF) else len(lines) - 1
-    spans: list[Span] = []
+    spans: list[AiderSpan] = []
     start = 0
     reader = _Reader(lines, whole, final)
     for at in range(whole):
@@ -58,30 +58,30 @@ def cut(data: bytes, *, final: bool = False) -> tuple[list[Span], bytes]:
         if begins is None:
             break
         if begins:
-            spans.append(Span(reader.behind, b"".join(lines[start : reader.behind])))
+            spans.append(AiderSpan(reader.behind, b"".join(lines[start : reader.behind])))
             start = reader.behind
         if _bare(lines[at]).strip():
             reader.behind = at + 1
     rest = b"".join(lines[start:])
     if final and rest:
-        return [*spans, Span(len(lines), rest)], b""
+        return [*spans, AiderSpan(len(lines), rest)], b""
     return spans, rest
 
 
-def kind_of(payload: bytes) -> Kind:
+def kind_of(payload: bytes) -> SpanKind:
     """Whose words a span is, from its bytes alone."""
     every = [_bare(line) for line in _lines(payload)]
     lines = [line for line in every if line.strip()]
     if not lines:
-        return Kind.BLANK
+        return SpanKind.BLANK
     no_blank = bool(every[0].strip())
     if RUN.fullmatch(lines[0]) and len(lines) > 1 and _is_quoted(lines[1]):
-        return Kind.RUN
+        return SpanKind.RUN
     if all(_is_prompt(line) for line in lines):
-        return Kind.USER
+        return SpanKind.USER
     if _is_quoted(lines[0]) and (no_blank or lines[0].endswith(_TWO_SPACES) or all(map(_is_quoted, lines))):
-        return Kind.TOOL
-    return Kind.ANSWER
+        return SpanKind.TOOL
+    return SpanKind.ANSWER
 
 
 def begins_run(head: bytes) -> bool:
@@ -101,7 +101,7 @@ class _Reader:
         self.lines = lines
         self.whole = whole
         self.final = final
-        self.open = Kind.BLANK
+        self.open = SpanKind.BLANK
         self.after_blank = True
         self.behind = 0  # the line behind the last that says something
         self.several = False  # in what Aider prints in several lines
@@ -122,58 +122,58 @@ class _Reader:
         kind = self._kind(at, line)
         if kind is None:
             return None
-        if self.several and not (kind is Kind.RUN or (kind is Kind.USER and self.after_blank)):
+        if self.several and not (kind is SpanKind.RUN or (kind is SpanKind.USER and self.after_blank)):
             self.several = not line.endswith(_TWO_SPACES)
             self.after_blank = False
             return False
-        self.several = kind is Kind.TOOL and not line.endswith(self.end)
-        begins = self.open is not Kind.BLANK and self._is_other(kind)
-        if begins or self.open is Kind.BLANK:
+        self.several = kind is SpanKind.TOOL and not line.endswith(self.end)
+        begins = self.open is not SpanKind.BLANK and self._is_other(kind)
+        if begins or self.open is SpanKind.BLANK:
             self._enter(kind, at)
-        if kind is Kind.TOOL:
+        if kind is SpanKind.TOOL:
             self.broken_off = line.rstrip() == _BROKEN_OFF
-        elif kind is Kind.ANSWER and self.minds_fences:
+        elif kind is SpanKind.ANSWER and self.minds_fences:
             self._mind(line)
         self.after_blank = False
         return begins
 
-    def _is_other(self, kind: Kind) -> bool:
-        if kind is Kind.ANSWER or self.open is Kind.ANSWER:
+    def _is_other(self, kind: SpanKind) -> bool:
+        if kind is SpanKind.ANSWER or self.open is SpanKind.ANSWER:
             return kind is not self.open
-        joins = kind is self.open or (kind is Kind.TOOL and self.open is Kind.RUN)
+        joins = kind is self.open or (kind is SpanKind.TOOL and self.open is SpanKind.RUN)
         return not joins or self.after_blank
 
-    def _enter(self, kind: Kind, at: int) -> None:
+    def _enter(self, kind: SpanKind, at: int) -> None:
         self.open = kind
         self.fence = None
-        self.minds_fences = not (kind is Kind.ANSWER and self.broken_off)
+        self.minds_fences = not (kind is SpanKind.ANSWER and self.broken_off)
         self.broken_off = False
-        if kind is Kind.RUN:
+        if kind is SpanKind.RUN:
             self.run_head = at + 2
             self.end = _TWO_SPACES if _bare(self.lines[at + 2]).endswith(_TWO_SPACES) else b""
 
-    def _kind(self, at: int, line: bytes) -> Kind | None:
+    def _kind(self, at: int, line: bytes) -> SpanKind | None:
         if self.fence is not None:
-            return Kind.TOOL if self.after_blank and _is_behind_answer(line) else Kind.ANSWER
+            return SpanKind.TOOL if self.after_blank and _is_behind_answer(line) else SpanKind.ANSWER
         if line.startswith(b"# ") and RUN.fullmatch(line):
             return self._run(at)
-        if _is_prompt(line) and line.endswith(self.end) and (self.after_blank or self.open is Kind.USER):
-            return Kind.USER
+        if _is_prompt(line) and line.endswith(self.end) and (self.after_blank or self.open is SpanKind.USER):
+            return SpanKind.USER
         if _is_quoted(line) and (line.endswith(self.end) or self._is_aiders_before()):
-            return Kind.TOOL
-        return Kind.ANSWER
+            return SpanKind.TOOL
+        return SpanKind.ANSWER
 
     def _is_aiders_before(self) -> bool:
         """Whether the line before is no answer's: an answer begins behind a blank line."""
-        return not self.after_blank and self.open in (Kind.RUN, Kind.USER, Kind.TOOL)
+        return not self.after_blank and self.open in (SpanKind.RUN, SpanKind.USER, SpanKind.TOOL)
 
-    def _run(self, at: int) -> Kind | None:
+    def _run(self, at: int) -> SpanKind | None:
         behind = [_bare(line) for line in self.lines[at + 1 : min(at + 3, self.whole)]]
         if behind and behind[0].strip():
-            return Kind.ANSWER
+            return SpanKind.ANSWER
         if len(behind) < 2:
-            return Kind.ANSWER if self.final else None
-        return Kind.RUN if _is_quoted(behind[1]) else Kind.ANSWER
+            return SpanKind.ANSWER if self.final else None
+        return SpanKind.RUN if _is_quoted(behind[1]) else SpanKind.ANSWER
 
     def _mind(self, line: bytes) -> None:
         """Keep track of the fenced block that an answer is in."""

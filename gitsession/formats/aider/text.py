@@ -38,7 +38,7 @@ class Run(NamedTuple):
     words: tuple[str, ...]
 
 
-class Commit(NamedTuple):
+class AiderCommit(NamedTuple):
     """A commit that Aider made: its short hash and message."""
 
     hash: str
@@ -77,9 +77,9 @@ def run(payload: bytes) -> Run:
     return Run(found[1].decode() if found else "", version, model, RESTORED in words, words)
 
 
-def commits(lines: list[str]) -> list[Commit]:
+def commits(lines: list[str]) -> list[AiderCommit]:
     """The commits that were printed."""
-    return [Commit(found[1], found[2]) for line in lines if (found := _COMMIT.fullmatch(line))]
+    return [AiderCommit(found[1], found[2]) for line in lines if (found := _COMMIT.fullmatch(line))]
 
 
 _VERSION = re.compile(r"Aider v(\S{1,40})")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gitsession.formats.aider import text as words
-from gitsession.formats.aider.spans import Kind, kind_of
+from gitsession.formats.aider.spans import SpanKind, kind_of
 from gitsession.formats.base.times import to_ms
 from gitsession.model.entries import Custom, Entry, Message, Opaque, Reset
 
@@ -20,19 +20,19 @@ RESTORED = "aider:restored"
 def entry_of(payload: bytes) -> Entry:
     """The entry in a span. Never raises."""
     match kind_of(payload):
-        case Kind.RUN:
+        case SpanKind.RUN:
             return _run(payload)
-        case Kind.USER:
+        case SpanKind.USER:
             text = words.prompt(payload)
             return Custom(custom_type=COMMAND, data=text) if words.is_command(text) else Message.user(text)
-        case Kind.TOOL:
+        case SpanKind.TOOL:
             lines = words.output(payload)
             if any(line in words.CLEARED for line in lines):
                 return Reset(extra={"output": lines})
             return Custom(custom_type=OUTPUT, data=lines)
-        case Kind.ANSWER:
+        case SpanKind.ANSWER:
             return Message.assistant(words.answer(payload))
-        case Kind.BLANK:
+        case SpanKind.BLANK:
             return Opaque(payload=payload, problem="")
 
 

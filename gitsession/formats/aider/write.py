@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from gitsession.formats.aider.text import OK, RAN, SUMMARY_PREFIX
-from gitsession.formats.base.outgoing import Leaving, Line, Outgoing, Written
+from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, OutgoingLine, WrittenFile
 from gitsession.formats.base.times import to_iso
 from gitsession.model.blocks import Block, File, Image, Text, ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message, Reset
@@ -20,7 +20,7 @@ _DROPPED = ("# ", "> ", "#### ")
 """How a line begins that Aider would take for no answer's."""
 
 
-def write(out: Outgoing) -> Written:
+def write(out: Outgoing) -> WrittenFile:
     """``Format.write``."""
     notes: Counter[str] = Counter()
     path = _path(out)
@@ -29,20 +29,20 @@ def write(out: Outgoing) -> Written:
     _count(notes, "entries before the last summary, which are left out", len(path) - len(kept))
     _count(notes, "labels, which are left out", len(out.all_labels()))
     _count(notes, "title, which is left out", out.name() is not None)
-    lines = [] if kept and kept[0].line is not None else [Line(_head(out))]
+    lines = [] if kept and kept[0].line is not None else [OutgoingLine(_head(out))]
     for leaving in kept:
         data = leaving.line
         if data is None:
             data = "".join(_spell(leaving.entry, notes)).encode("utf-8", "replace")
         if data:
-            lines.append(Line(data.removesuffix(b"\n"), leaving.key))
-    return Written(tuple(lines), notes)
+            lines.append(OutgoingLine(data.removesuffix(b"\n"), leaving.key))
+    return WrittenFile(tuple(lines), notes)
 
 
-def _path(out: Outgoing) -> list[Leaving]:
+def _path(out: Outgoing) -> list[OutgoingEntry]:
     """From the root to the leaf."""
     by_key = {entry.key: entry for entry in out.entries if not entry.is_name}
-    path: list[Leaving] = []
+    path: list[OutgoingEntry] = []
     at = by_key.get(out.leaf or "")
     while at is not None:
         path.append(at)
@@ -50,7 +50,7 @@ def _path(out: Outgoing) -> list[Leaving]:
     return path[::-1]
 
 
-def _in_sight(path: Sequence[Leaving]) -> Sequence[Leaving]:
+def _in_sight(path: Sequence[OutgoingEntry]) -> Sequence[OutgoingEntry]:
     """From the newest summary or reset that is not Aider's own: the summary, what it kept, what came after."""
     for at in range(len(path) - 1, -1, -1):
         entry = path[at].entry

@@ -9,14 +9,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from gitsession.formats.base.databases import Ask, Columns, Stamp
-from gitsession.formats.base.histories import Noted
+from gitsession.formats.base.histories import RecordedChange
 from gitsession.formats.base.lines import Data
-from gitsession.formats.base.outgoing import Outgoing, Written
-from gitsession.formats.base.places import Beside, Root, Workspace
+from gitsession.formats.base.outgoing import Outgoing, WrittenFile
+from gitsession.formats.base.places import SearchRoot, Sidecar, Workspace
 from gitsession.formats.base.record import Source
-from gitsession.model.entries import Entry, Session
+from gitsession.model.entries import Entry, SessionHeader
 from gitsession.model.headline import Headline
-from gitsession.model.usage import Counted
+from gitsession.model.usage import AnswerUsage
 
 
 class Format(ABC):
@@ -29,7 +29,7 @@ class Format(ABC):
     BETWEEN = b"\n"
     """The bytes between two payloads in the agent's file: a line end, or nothing."""
 
-    ROOTS: Sequence[Root] = ()
+    ROOTS: Sequence[SearchRoot] = ()
     """Where the agent keeps its sessions."""
 
     FILES: Sequence[str] = ("*.jsonl",)
@@ -53,10 +53,11 @@ class Format(ABC):
 
     @abstractmethod
     def read(self, payload: bytes) -> Entry:
-        """Return the meaning of ``payload``, as far as this release knows. Never raises: ``Opaque``, ``Unknown``."""
+        """Return the meaning of ``payload``, as far as this release knows. Never raises: ``Opaque``,
+        ``UnknownEntry``."""
 
     @abstractmethod
-    def write(self, out: Outgoing) -> Written:
+    def write(self, out: Outgoing) -> WrittenFile:
         """Return a session as a file that the agent opens at the leaf. Deterministic. Never raises."""
 
 
@@ -137,7 +138,7 @@ class Accompanied(Format):
     """A format whose agent keeps files beside a session's own."""
 
     @abstractmethod
-    def beside(self, data: Data, name: str) -> Sequence[Beside]:
+    def beside(self, data: Data, name: str) -> Sequence[Sidecar]:
         """Return the files that belong to the session of ``data`` and lie beside its own, whose path is ``name``."""
 
 
@@ -156,7 +157,7 @@ class Counting(Format):
     """A format whose agent states the token count of an answer apart from the answer."""
 
     @abstractmethod
-    def counts(self, payload: bytes) -> Iterable[Counted]:
+    def counts(self, payload: bytes) -> Iterable[AnswerUsage]:
         """Return the counts in the lines of a record, or in those that wait for the next record. Never raises."""
 
 
@@ -171,7 +172,7 @@ class Delegating(Format):
         """
 
     @abstractmethod
-    def is_delegated(self, source_id: str, header: Session) -> bool:
+    def is_delegated(self, source_id: str, header: SessionHeader) -> bool:
         """Return whether the session ``source_id`` of ``header`` is a sub-agent's: a call began it, not the user."""
 
 
@@ -189,7 +190,7 @@ class Remembering(Format):
         """
 
     @abstractmethod
-    def noted(self, source: Source) -> Iterable[Noted]:
+    def noted(self, source: Source) -> Iterable[RecordedChange]:
         """Return what the lines of a session, in the order of its file, say of files. Never raises."""
 
 
@@ -201,13 +202,13 @@ class Resumable(Format):
         return source_id
 
     @abstractmethod
-    def place(self, header: Session, at: Workspace) -> str:
+    def place(self, header: SessionHeader, at: Workspace) -> str:
         """Return the path of the file of the session of ``header`` (its id and start), below the first of ``ROOTS``.
 
         Without ``ROOTS``, for an agent that keeps its sessions with the project: below the folder itself.
         """
 
-    def lies(self, header: Session, at: Workspace) -> Sequence[str]:
+    def lies(self, header: SessionHeader, at: Workspace) -> Sequence[str]:
         """Return globs, also below that, of the paths where the agent itself may have put this session's file."""
         return ()
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from gitsession.formats.base.jsonl import Failure, Object, parse
+from gitsession.formats.base.jsonl import LineFailure, Object, parse
 from gitsession.formats.base.lines import LF as LF
-from gitsession.formats.base.lines import Span, joined
+from gitsession.formats.base.lines import FileSpan, joined
 
 
 class Group(NamedTuple):
@@ -23,7 +23,7 @@ class Group(NamedTuple):
 
     line: int
     payload: bytes
-    spoken: Object | Failure
+    spoken: Object | LineFailure
 
 
 class StoredGroup:
@@ -31,20 +31,20 @@ class StoredGroup:
 
     __slots__ = ("line", "payload")
 
-    def __init__(self, line: int, payload: Span) -> None:
+    def __init__(self, line: int, payload: FileSpan) -> None:
         self.line = line
         self.payload = payload
 
     @property
-    def spoken(self) -> Object | Failure:
+    def spoken(self) -> Object | LineFailure:
         data, start = self.payload.data, self.payload.start
         if data.newest[0] != start:
             data.newest = start, parse(spoken(self.payload.read()))
-        said: Object | Failure = data.newest[1]
+        said: Object | LineFailure = data.newest[1]
         return said
 
 
-def grouped(lines: Sequence[bytes], first: int, last: int, said: Object | Failure) -> Group | StoredGroup:
+def grouped(lines: Sequence[bytes], first: int, last: int, said: Object | LineFailure) -> Group | StoredGroup:
     """The group of the lines from ``first`` up to ``last``, of which the last one says ``said``."""
     payload = joined(lines, first, last)
     return Group(last, payload, said) if isinstance(payload, bytes) else StoredGroup(last, payload)
@@ -61,7 +61,7 @@ def group(
     first = start
     for at in range(start, len(lines)):
         said = parse(lines[at])
-        if isinstance(said, Failure) or not rides(said):
+        if isinstance(said, LineFailure) or not rides(said):
             groups.append(grouped(lines, first, at + 1, said))
             first = at + 1
     return groups, LF.join(lines[first:]) if first < len(lines) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gitsession.formats.base.jsonl import Failure
+from gitsession.formats.base.jsonl import LineFailure
 from gitsession.model.headline import Headline
 
 
@@ -28,7 +28,7 @@ def count(value: Any) -> int | None:
     return value if type(value) is int and 0 <= value < 2**53 else None
 
 
-def opaque(failure: Failure, size_bytes: int) -> Headline:
+def opaque(failure: LineFailure, size_bytes: int) -> Headline:
     """Of a line that is no object."""
     if not failure.reason:
         return Headline(kind="opaque", label="opaque", words="blank line")

@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
 
-class Copy(NamedTuple):
+class RecordedCopy(NamedTuple):
     """A file's bytes, where the agent keeps its copies, under ``name``."""
 
     name: str
 
 
-class Tree(NamedTuple):
+class RecordedTree(NamedTuple):
     """All files of a folder, as git's tree of that name (40 digits) among the objects that the agent keeps."""
 
     name: str
 
 
-class Seen(NamedTuple):
+class RecordedBackup(NamedTuple):
     """What paths were before the agent touched them; ``None``: not there. ``entry``: its own id of the entry that this
     belongs to, or the number of that one's line. A path is as the agent says it: relative to the session's folder, or
     absolute.
@@ -27,10 +27,10 @@ class Seen(NamedTuple):
     said: bytes
     at_ms: int | None
     entry: str | int | None
-    files: Mapping[str, Copy | None]
+    files: Mapping[str, RecordedCopy | None]
 
 
-class Edited(NamedTuple):
+class RecordedEdit(NamedTuple):
     """What a call made of one file. ``was``: its whole text before, ``None``: not there; with LF for its line ends, as
     ``became`` is. ``rewrites``: the line ends too are as ``became`` has them, if the file had no others.
     """
@@ -45,7 +45,7 @@ class Edited(NamedTuple):
     rewrites: bool
 
 
-class Told(NamedTuple):
+class RecordedReplacement(NamedTuple):
     """What a call made of one file that was there. ``was``: its whole text before, line ends and all, as ``became`` is;
     ``None``: gone.
     """
@@ -59,7 +59,7 @@ class Told(NamedTuple):
     became: str | None
 
 
-class Ran(NamedTuple):
+class RecordedRun(NamedTuple):
     """The files of the folder ``root`` before and after calls ran. ``paths``: the only ones that these calls can have
     changed, as the agent says them; ``None``: any.
     """
@@ -69,10 +69,10 @@ class Ran(NamedTuple):
     entry: str | int | None
     call: str | None
     root: str
-    before: Tree
-    after: Tree
+    before: RecordedTree
+    after: RecordedTree
     paths: tuple[str, ...] | None
 
 
-Noted: TypeAlias = Seen | Edited | Told | Ran
+RecordedChange: TypeAlias = RecordedBackup | RecordedEdit | RecordedReplacement | RecordedRun
 """One of these, from the line ``said``: what is kept of it follows from that."""

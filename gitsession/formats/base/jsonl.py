@@ -10,7 +10,7 @@ import json
 import re
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
-from gitsession.formats.base.lines import Data, Lines, Stored
+from gitsession.formats.base.lines import Data, Lines, StoredFile
 
 DEPTH_MAX = 200
 """Levels of nesting that a line may have; deeper ones end the stack of some reader sooner or later."""
@@ -18,7 +18,7 @@ DEPTH_MAX = 200
 Object: TypeAlias = dict[str, Any]
 
 
-class Failure(NamedTuple):
+class LineFailure(NamedTuple):
     """Why a line is no object. ``reason``: short words for a report, "" for a blank line."""
 
     reason: str
@@ -29,7 +29,7 @@ def cut(data: Data) -> tuple[list[bytes] | Lines, bytes]:
 
     LF only: ``splitlines`` would also cut at CR, and in text at U+2028 and U+0085, which are data here.
     """
-    if isinstance(data, Stored):
+    if isinstance(data, StoredFile):
         stored = Lines(data)
         return stored, stored.tail
     lines = data.split(b"\n")
@@ -37,27 +37,27 @@ def cut(data: Data) -> tuple[list[bytes] | Lines, bytes]:
     return lines, tail
 
 
-def parse(line: bytes) -> Object | Failure:
+def parse(line: bytes) -> Object | LineFailure:
     """The object that ``line`` holds. Never raises.
 
     A byte order mark before it is tolerated, as some editors put one at the head of a file. NaN and Infinity are not
     JSON. An integer of thousands of digits becomes a float.
     """
     if line.count(b"[") + line.count(b"{") > DEPTH_MAX and _deeper_than(line, DEPTH_MAX):
-        return Failure(f"nested deeper than {DEPTH_MAX} levels")
+        return LineFailure(f"nested deeper than {DEPTH_MAX} levels")
     try:
         text = line.decode().removeprefix("\ufeff")
     except UnicodeDecodeError as error:
-        return Failure(f"not UTF-8: byte {error.start + 1}")
+        return LineFailure(f"not UTF-8: byte {error.start + 1}")
     try:
         value = _decode(text)
     except json.JSONDecodeError as error:
-        return Failure(f"not JSON: {error.msg}, column {error.colno}") if text.strip(_BLANK) else Failure("")
+        return LineFailure(f"not JSON: {error.msg}, column {error.colno}") if text.strip(_BLANK) else LineFailure("")
     except _NotFinite as error:
-        return Failure(f"not JSON: {error}")
+        return LineFailure(f"not JSON: {error}")
     except RecursionError:
-        return Failure("nested too deeply for the stack")
-    return value if type(value) is dict else Failure("not an object")
+        return LineFailure("nested too deeply for the stack")
+    return value if type(value) is dict else LineFailure("not an object")
 
 
 class _NotFinite(Exception):

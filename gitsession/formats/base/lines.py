@@ -10,7 +10,7 @@ LF = b"\n"
 _CHUNK = 1 << 20
 
 
-class Stored:
+class StoredFile:
     """The first ``size`` bytes of a file that nobody changes meanwhile. ``read``: so many of them from an offset."""
 
     def __init__(self, read: Callable[[int, int], bytes], size: int) -> None:
@@ -30,13 +30,13 @@ class Stored:
         return self[: len(prefix)] == prefix
 
 
-Data: TypeAlias = bytes | Stored
+Data: TypeAlias = bytes | StoredFile
 
 
-class Span(NamedTuple):
+class FileSpan(NamedTuple):
     """A part of a stored file."""
 
-    data: Stored
+    data: StoredFile
     start: int
     end: int
 
@@ -47,7 +47,7 @@ class Span(NamedTuple):
 class Lines(Sequence[bytes]):
     """The lines of a stored file without their LF. ``tail``: what stands after the last LF."""
 
-    def __init__(self, data: Stored) -> None:
+    def __init__(self, data: StoredFile) -> None:
         self._data = data
         self._ends = array("Q")
         for start in range(0, len(data), _CHUNK):
@@ -63,9 +63,9 @@ class Lines(Sequence[bytes]):
         """Take ``tail`` as one more line."""
         self._ends.append(self._start(len(self._ends)) + len(tail))
 
-    def joined(self, first: int, last: int) -> Span:
+    def joined(self, first: int, last: int) -> FileSpan:
         """The lines from ``first`` up to ``last``, which is not among them, with the line ends between them."""
-        return Span(self._data, self._start(first), self._ends[last - 1])
+        return FileSpan(self._data, self._start(first), self._ends[last - 1])
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -87,6 +87,6 @@ class Lines(Sequence[bytes]):
         return self._ends[number - 1] + 1 if number else 0
 
 
-def joined(lines: Sequence[bytes], first: int, last: int) -> bytes | Span:
+def joined(lines: Sequence[bytes], first: int, last: int) -> bytes | FileSpan:
     """The lines from ``first`` up to ``last``, with the line ends between them; where they are stored, their place."""
     return lines.joined(first, last) if isinstance(lines, Lines) else LF.join(lines[first:last])

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from gitsession.model.entries import Custom, Entry, Label, Session, Title, kind_of
+from gitsession.model.entries import Custom, Entry, Label, SessionHeader, Title, kind_of
 
 _RECORDS = {
     "aider:output": "lines that Aider printed",
@@ -28,7 +28,7 @@ def called(entry: Entry) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Leaving:
+class OutgoingEntry:
     """One entry. ``below``: the key of the one it hangs below, ``None`` for the root.
 
     ``short``: what it is called where the agent has no name for it, eight digits, if they are free.
@@ -54,18 +54,18 @@ class Outgoing:
     ``labels``: by key, and ``title``: those that the entries do not say.
     """
 
-    session: Session
-    entries: tuple[Leaving, ...]
+    session: SessionHeader
+    entries: tuple[OutgoingEntry, ...]
     leaf: str | None
     head: tuple[bytes, ...] = ()
     tail: bytes = b""
     labels: tuple[Label, ...] = ()
     title: Title | None = None
 
-    def line(self) -> list[Leaving]:
+    def line(self) -> list[OutgoingEntry]:
         """The entries from the first to the leaf; a circle is gone round once."""
         by_key = {entry.key: entry for entry in self.entries}
-        found: list[Leaving] = []
+        found: list[OutgoingEntry] = []
         key = self.leaf
         while key is not None and key in by_key and len(found) <= len(by_key):
             found.append(by_key[key])
@@ -85,7 +85,7 @@ class Outgoing:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class OutgoingLine:
     """One line of the file. ``key``: of the entry it is, ``None`` where it is a name or a mark at the leaf.
 
     ``id``: the agent's name for it, ``None`` where it has none.
@@ -97,10 +97,10 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenFile:
     """A file. ``notes``: what the agent's form cannot say as we do, and how often."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[OutgoingLine, ...]
     notes: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -113,4 +113,4 @@ class Writer(Protocol):
 
     AGENT: str
 
-    def write(self, out: Outgoing) -> Written: ...
+    def write(self, out: Outgoing) -> WrittenFile: ...

@@ -28,7 +28,7 @@ class Field(Enum):
     ABSENT = "absent"
 
 
-class Node(NamedTuple):
+class LineLink(NamedTuple):
     """What a line says about itself: its number, its own id, and the id of its parent."""
 
     line: int
@@ -36,7 +36,7 @@ class Node(NamedTuple):
     parent: str | Field | None
 
 
-class Placed(NamedTuple):
+class PlacedLine(NamedTuple):
     """Where a line hangs: below line ``parent``, or below the root. ``at``: its place in what was handed in.
 
     ``claimed``: the parent it names, where that is not where it hangs. ``problem``: for the report; "" if none.
@@ -49,16 +49,16 @@ class Placed(NamedTuple):
     problem: str = ""
 
 
-NOTHING = Node(0, None, Field.ABSENT)
+NOTHING = LineLink(0, None, Field.ABSENT)
 """What a line without a place of its own says: unparsable, blank, bookkeeping."""
 
 
-def place(nodes: Sequence[Node]) -> list[Placed]:
+def place(nodes: Sequence[LineLink]) -> list[PlacedLine]:
     """Give every node a place. Parents come out before their children, otherwise in the order handed in."""
     parents, waiting, forward, duplicate = _link(nodes)
     cut = _cut_cycles(parents, forward)
     missing = {index for indexes in waiting.values() for index in indexes}
-    placed: list[Placed] = []
+    placed: list[PlacedLine] = []
     for index in _order(parents, forward):
         node, parent = nodes[index], parents[index]
         below = nodes[parent].line if parent >= 0 else None
@@ -70,7 +70,7 @@ def place(nodes: Sequence[Node]) -> list[Placed]:
         if index in duplicate:
             again = f"a second entry with the id {quoted(node.id)}: both are listed"
             problem = f"{problem}; {again}" if problem else again
-        placed.append(Placed(index, node.line, below, claimed, problem))
+        placed.append(PlacedLine(index, node.line, below, claimed, problem))
     return placed
 
 
@@ -83,7 +83,7 @@ def quoted(value: object) -> str:
 _ROOT = -1
 
 
-def _link(nodes: Sequence[Node]) -> tuple[list[int], dict[str, list[int]], list[int], set[int]]:
+def _link(nodes: Sequence[LineLink]) -> tuple[list[int], dict[str, list[int]], list[int], set[int]]:
     """Parents by index, the nodes still waiting for theirs by its id, those that found it later, and duplicates."""
     parents = [_ROOT] * len(nodes)
     holder: dict[str, int] = {}  # who answers to an id by now

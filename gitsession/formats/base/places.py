@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 
-class Root(NamedTuple):
+class SearchRoot(NamedTuple):
     """``pattern``, a glob, below the folder ``home`` of the user's home directory.
 
     ``variable``: the environment variable that names another folder in place of ``home``; "" if there is none.
@@ -34,7 +34,7 @@ class Workspace(NamedTuple):
     temporary: str = ""
 
 
-class Beside(NamedTuple):
+class Sidecar(NamedTuple):
     """A file that belongs to a session and lies beside its own.
 
     ``name``: what entries call it, and what it is kept under. ``places``: where it can be, relative to the folder of

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from gitsession.formats.base.lines import Span
-from gitsession.model.entries import Session
+from gitsession.formats.base.lines import FileSpan
+from gitsession.model.entries import SessionHeader
 
 TAIL = (1 << 31) - 1
 """The line number of a file's tail on ``meta``: behind every line (``formats.base.groups``)."""
@@ -38,7 +38,7 @@ class StoredRecord(Record):
     """A record of a large file: its payload is read each time it is asked for."""
 
     __slots__ = ("_span",)
-    _span: Span
+    _span: FileSpan
 
     @property
     def payload(self) -> bytes:
@@ -56,7 +56,7 @@ def _told(record: Record) -> tuple[object, ...]:
 
 def record_of(
     line: int,
-    payload: bytes | Span,
+    payload: bytes | FileSpan,
     parent: int | None = None,
     source_id: str | None = None,
     claimed_parent: str | None = None,
@@ -85,7 +85,7 @@ class Base(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class SourceProblem:
     """Something to tell the user: where in the file, and what. ``waits``: what stands there was not taken in yet."""
 
     line: int
@@ -93,11 +93,11 @@ class Problem:
     waits: bool = False
 
 
-def waits(line: int, rest: bytes) -> Problem:
+def waits(line: int, rest: bytes) -> SourceProblem:
     """That ``rest`` is no whole line yet."""
     size, its, it = ("1 byte", "its", "it") if len(rest) == 1 else (f"{len(rest):,} bytes", "their", "them")
     what = f"not taken in: {size} after the last line end, to wait for the rest of {its} line; --final takes {it}"
-    return Problem(line, what, waits=True)
+    return SourceProblem(line, what, waits=True)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -128,10 +128,10 @@ class Source:
     version: int = 0
     tail: bytes | None = None
     leaf: int | None = None
-    header: Session | None = None
+    header: SessionHeader | None = None
     base: Base | None = None
     segment: str | None = None
-    problems: tuple[Problem, ...] = field(default=())
+    problems: tuple[SourceProblem, ...] = field(default=())
 
     def payloads(self) -> Iterator[bytes]:
         """Of its records, in the order of the file, and of its tail."""

@@ -9,18 +9,18 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from gitsession.formats.base.format import Accompanied, Delegating, Remembering, Resumable, Streamed
 from gitsession.formats.base.groups import spoken
-from gitsession.formats.base.histories import Noted
-from gitsession.formats.base.jsonl import Failure
+from gitsession.formats.base.histories import RecordedChange
+from gitsession.formats.base.jsonl import LineFailure
 from gitsession.formats.base.jsonl import parse as parse_line
 from gitsession.formats.base.lines import Data
-from gitsession.formats.base.places import Beside, Root
+from gitsession.formats.base.places import SearchRoot, Sidecar
 from gitsession.formats.base.record import Source
 from gitsession.formats.claude import files, parse, paths
 from gitsession.formats.claude.headline import headline_of
 from gitsession.formats.claude.records import calls_in, results_in, text
 from gitsession.formats.claude.view import entry_of
 from gitsession.formats.claude.write import of_its_own, write
-from gitsession.model.entries import Session
+from gitsession.model.entries import SessionHeader
 
 
 class Claude(Accompanied, Delegating, Remembering, Resumable, Streamed):
@@ -28,8 +28,8 @@ class Claude(Accompanied, Delegating, Remembering, Resumable, Streamed):
 
     AGENT = parse.AGENT
     ROOTS = (
-        Root(".claude", "projects/*/*.jsonl", "CLAUDE_CONFIG_DIR"),
-        Root(".claude", "projects/*/*/subagents/**/agent-*.jsonl", "CLAUDE_CONFIG_DIR"),
+        SearchRoot(".claude", "projects/*/*.jsonl", "CLAUDE_CONFIG_DIR"),
+        SearchRoot(".claude", "projects/*/*/subagents/**/agent-*.jsonl", "CLAUDE_CONFIG_DIR"),
     )
     RECORDED = "recorded by Claude Code"
 
@@ -45,13 +45,13 @@ class Claude(Accompanied, Delegating, Remembering, Resumable, Streamed):
     def split(self, data: Data, *, name: str = "", final: bool = False) -> Source:
         return parse.split(data, name=name, final=final)
 
-    def beside(self, data: Data, name: str) -> Sequence[Beside]:
+    def beside(self, data: Data, name: str) -> Sequence[Sidecar]:
         return paths.beside(name)
 
     def copies(self, name: str, source: Source) -> Sequence[str]:
         return paths.copies(name)
 
-    def noted(self, source: Source) -> Iterable[Noted]:
+    def noted(self, source: Source) -> Iterable[RecordedChange]:
         return files.noted(source.payloads())
 
     def moved(self, data: bytes, id: str, cwd: str) -> bytes:
@@ -68,20 +68,20 @@ class Claude(Accompanied, Delegating, Remembering, Resumable, Streamed):
         if not any(word.encode("utf-8", "surrogatepass") in payload for word in named or {agent}):
             return ""
         line = parse_line(spoken(payload))
-        if isinstance(line, Failure):
+        if isinstance(line, LineFailure):
             return ""
         result = line.get("toolUseResult")
         is_its = isinstance(result, dict) and result.get("agentId") == agent
         return min(calls_in(line) & named if named else results_in(line) if is_its else (), default="")
 
-    def is_delegated(self, source_id: str, header: Session) -> bool:
+    def is_delegated(self, source_id: str, header: SessionHeader) -> bool:
         """Return whether the id is ``<session>/agent-<id>``."""
         return source_id.rpartition("/")[2].startswith("agent-")
 
 
 def _named(data: bytes) -> str | None:
     said = parse_line(data)
-    return None if isinstance(said, Failure) else text(said.get("toolUseId"))
+    return None if isinstance(said, LineFailure) else text(said.get("toolUseId"))
 
 
 claude = Claude()

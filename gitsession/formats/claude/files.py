@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from gitsession.formats.base.histories import Copy, Edited, Noted, Seen
-from gitsession.formats.base.jsonl import Failure, Object, parse
+from gitsession.formats.base.histories import RecordedBackup, RecordedChange, RecordedCopy, RecordedEdit
+from gitsession.formats.base.jsonl import LineFailure, Object, parse
 from gitsession.formats.base.times import to_ms
 from gitsession.formats.claude.records import results_in, text, uuid_of
 
@@ -20,7 +20,7 @@ _NAME = re.compile(r"[0-9a-f]{16}@v[0-9]{1,9}")
 _MARKS = (b"file-history-snapshot", b"toolUseResult")
 
 
-def noted(payloads: Iterable[bytes]) -> Iterator[Noted]:
+def noted(payloads: Iterable[bytes]) -> Iterator[RecordedChange]:
     """What the lines of ``payloads``, in the order of the file, say of files."""
     held: dict[str, Any] = {}
     for payload in payloads:
@@ -28,7 +28,7 @@ def noted(payloads: Iterable[bytes]) -> Iterator[Noted]:
             if not any(mark in line for mark in _MARKS):
                 continue
             said = parse(line)
-            if isinstance(said, Failure):
+            if isinstance(said, LineFailure):
                 continue
             if said.get("type") == "file-history-snapshot":
                 seen = _seen(line, said, held)
@@ -40,7 +40,7 @@ def noted(payloads: Iterable[bytes]) -> Iterator[Noted]:
                     yield edited
 
 
-def _seen(line: bytes, said: Object, held: dict[str, Any]) -> Seen | None:
+def _seen(line: bytes, said: Object, held: dict[str, Any]) -> RecordedBackup | None:
     """``held``: the list of the snapshot before. Of one that is added to, only what is new in it was looked at then."""
     snapshot = said.get("snapshot")
     listed = snapshot.get("trackedFileBackups") if isinstance(snapshot, dict) else None
@@ -54,7 +54,7 @@ def _seen(line: bytes, said: Object, held: dict[str, Any]) -> Seen | None:
         return None
     times = [to_ms(backup.get("backupTime")) for backup in news.values() if isinstance(backup, dict)]
     at_ms = max((at for at in times if at is not None), default=None) if added else to_ms(snapshot.get("timestamp"))
-    return Seen(line, at_ms, text(said.get("messageId")), files)
+    return RecordedBackup(line, at_ms, text(said.get("messageId")), files)
 
 
 def _is_ours(backup: object) -> bool:
@@ -65,12 +65,12 @@ def _is_ours(backup: object) -> bool:
     return name is None or (isinstance(name, str) and _NAME.fullmatch(name) is not None)
 
 
-def _copy(backup: Any) -> Copy | None:
+def _copy(backup: Any) -> RecordedCopy | None:
     name = backup["backupFileName"]
-    return None if name is None else Copy(name)
+    return None if name is None else RecordedCopy(name)
 
 
-def _edited(line: bytes, said: Object) -> Edited | None:
+def _edited(line: bytes, said: Object) -> RecordedEdit | None:
     """The result of a call that tells all that the file was, and all that it became."""
     result = said.get("toolUseResult")
     path = text(result.get("filePath")) if isinstance(result, dict) else None
@@ -87,7 +87,7 @@ def _edited(line: bytes, said: Object) -> Edited | None:
     calls = sorted(results_in(said))
     entry = text(said.get("sourceToolAssistantUUID")) or text(said.get("parentUuid")) or uuid_of(said)
     call = calls[0] if len(calls) == 1 else None
-    return Edited(line, to_ms(said.get("timestamp")), entry, call, path, was, became, rewrites)
+    return RecordedEdit(line, to_ms(said.get("timestamp")), entry, call, path, was, became, rewrites)
 
 
 def _replaced(result: Object) -> str | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from gitsession.codec.headline import first_line, lines, tokens
 from gitsession.formats.base.groups import spoken
 from gitsession.formats.base.headlines import count, opaque, text_of
-from gitsession.formats.base.jsonl import Failure, Object, parse
+from gitsession.formats.base.jsonl import LineFailure, Object, parse
 from gitsession.formats.base.times import to_ms
 from gitsession.formats.claude.records import boundary_before, is_boundary, message_of, text
 from gitsession.model.headline import Headline
@@ -19,7 +19,7 @@ from gitsession.model.headline import Headline
 def headline_of(payload: bytes) -> Headline:
     """The headline of a record: what its last line says. Never raises."""
     line = parse(spoken(payload))
-    if isinstance(line, Failure):
+    if isinstance(line, LineFailure):
         return opaque(line, len(spoken(payload)))
     boundary = boundary_before(line, payload)
     said = _compaction(boundary, _text_of(line)) if boundary is not None else _words(line)

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from gitsession.errors import Malformed
 from gitsession.formats.base import jsonl, unsupported
 from gitsession.formats.base.groups import LF, Group, StoredGroup, grouped
-from gitsession.formats.base.jsonl import Failure, Object
+from gitsession.formats.base.jsonl import LineFailure, Object
 from gitsession.formats.base.lines import Data
-from gitsession.formats.base.placement import NOTHING, Field, Node, Placed, place, quoted
-from gitsession.formats.base.record import Problem, Record, Source, record_of, waits
+from gitsession.formats.base.placement import NOTHING, Field, LineLink, PlacedLine, place, quoted
+from gitsession.formats.base.record import Record, Source, SourceProblem, record_of, waits
 from gitsession.formats.base.times import to_ms
 from gitsession.formats.claude.leaf import Leaf
-from gitsession.formats.claude.paths import Place, place_of
+from gitsession.formats.claude.paths import SessionPath, place_of
 from gitsession.formats.claude.records import (
     MESSAGES,
     is_boundary,
@@ -30,8 +30,8 @@ from gitsession.formats.claude.records import (
     text,
     uuid_of,
 )
-from gitsession.formats.claude.turns import Turns
-from gitsession.model.entries import Session
+from gitsession.formats.claude.turns import ParallelCalls
+from gitsession.model.entries import SessionHeader
 
 AGENT = "claude"
 LINES_ASKED = 50
@@ -50,13 +50,13 @@ def is_ours(head: bytes) -> bool:
         return False
     lines = head.split(LF)[:LINES_ASKED]
     first = jsonl.parse(lines[0])
-    if not isinstance(first, Failure) and text(first.get("type")) in _HEADERS:
+    if not isinstance(first, LineFailure) and text(first.get("type")) in _HEADERS:
         return False
     for line in lines:
         if not any(mark in line for mark in _TELLING):
             continue
         said = jsonl.parse(line)
-        if isinstance(said, Failure):
+        if isinstance(said, LineFailure):
             if len(lines) == 1 and b'"parentUuid"' in line:
                 return True
         elif isinstance(said.get("type"), str) and any(
@@ -73,7 +73,7 @@ def split(data: Data, *, name: str, final: bool) -> Source:
     if other := unsupported.agent_of(data[:HEAD_BYTES]):
         raise Malformed(f"a session of {other}, not of Claude Code")
     lines, rest = jsonl.cut(data)
-    takes_rest = bool(rest) and (final or not isinstance(jsonl.parse(rest), Failure))
+    takes_rest = bool(rest) and (final or not isinstance(jsonl.parse(rest), LineFailure))
     if takes_rest:
         lines.append(rest)
     waiting = b"" if takes_rest else rest
@@ -102,7 +102,7 @@ def split(data: Data, *, name: str, final: bool) -> Source:
     )
 
 
-def _source_id(where: Place, session: str | None) -> str:
+def _source_id(where: SessionPath, session: str | None) -> str:
     """The file's name: lines of a session that was forked can name the older one. A sub-agent's has its session's."""
     if where.is_agents:
         session = where.session or session
@@ -114,22 +114,22 @@ def _source_id(where: Place, session: str | None) -> str:
     return found.encode(errors="backslashreplace").decode()
 
 
-def _header(parts: _Parts, where: Place) -> Session | None:
+def _header(parts: _Parts, where: SessionPath) -> SessionHeader | None:
     """What the first lines that say so say: a file that grows says nothing else."""
     parent = (where.session or parts.session) if where.is_agents else parts.forked_from
     if parts.cwd is None and parent is None and parts.version is None:
         return None
     extra = {} if parts.version is None else {"version": parts.version}
-    return Session(agent=AGENT, cwd=parts.cwd, parent=parent, extra=extra)
+    return SessionHeader(agent=AGENT, cwd=parts.cwd, parent=parent, extra=extra)
 
 
 @dataclass
 class _Parts:
     """A file's lines sorted out, and what they say of the session. ``groups`` and ``nodes`` run side by side."""
 
-    where: Place
+    where: SessionPath
     groups: list[Group | StoredGroup] = field(default_factory=list)
-    nodes: list[Node] = field(default_factory=list)
+    nodes: list[LineLink] = field(default_factory=list)
     tail: bytes = b""
     started_ms: int | None = None
     session: str | None = None
@@ -150,19 +150,19 @@ class _Parts:
         held: tuple[int, Object] | None = None  # a boundary: its number, itself
         for number, line in enumerate(lines, 1):
             said = jsonl.parse(line)
-            if not isinstance(said, Failure):
+            if not isinstance(said, LineFailure):
                 self._see(said)
                 if rides(said):
                     continue
             if held is not None:
                 at, boundary = held
                 held = None
-                if not isinstance(said, Failure) and is_summary_of(said, boundary):
+                if not isinstance(said, LineFailure) and is_summary_of(said, boundary):
                     self._boundaries[number] = boundary
                 else:
                     self.groups.append(grouped(lines, first, at, boundary))
                     first = at
-            if not isinstance(said, Failure) and is_boundary(said):
+            if not isinstance(said, LineFailure) and is_boundary(said):
                 held = number, said
                 continue
             self.groups.append(grouped(lines, first, number, said))
@@ -182,14 +182,14 @@ class _Parts:
 
     def _link(self) -> None:
         """What each record hangs below, by the ids that lines state (docs/format.md, "Claude Code")."""
-        turns = Turns()
+        turns = ParallelCalls()
         stated = {uuid for group in self.groups for uuid in self._ids(group)}
         seen: set[str] = set()
         stands_for: dict[str, str] = {}  # ids that a compaction answers to from there on, and by which
         before: dict[bool, str] = {}  # the record before, on the main line and aside
         above: dict[str, str] = {}  # each id's parent, as it is placed
         for group in self.groups:
-            if isinstance(group.spoken, Failure):
+            if isinstance(group.spoken, LineFailure):
                 self.nodes.append(NOTHING._replace(line=group.line))
                 continue
             own = uuid_of(group.spoken)
@@ -207,7 +207,7 @@ class _Parts:
                 turns.parent(group.spoken, own, None)
             if parent is None and not seen:
                 parent = Field.ABSENT  # titles that stand before the conversation are no branch of their own
-            self.nodes.append(Node(group.line, own, parent))
+            self.nodes.append(LineLink(group.line, own, parent))
             if own is not None:
                 if isinstance(parent, str):
                     above[own] = parent
@@ -219,17 +219,17 @@ class _Parts:
 
     def _ids(self, group: Group | StoredGroup) -> Iterator[str]:
         boundary = self._boundaries.get(group.line)
-        own = None if isinstance(group.spoken, Failure) else uuid_of(group.spoken)
+        own = None if isinstance(group.spoken, LineFailure) else uuid_of(group.spoken)
         yield from [uuid for uuid in (own, uuid_of(boundary) if boundary else None) if uuid is not None]
 
-    def records(self) -> tuple[tuple[Record, ...], list[Problem]]:
+    def records(self) -> tuple[tuple[Record, ...], list[SourceProblem]]:
         found = tuple([self._record(placed) for placed in place(self.nodes)])
-        return found, [Problem(record.line, record.problem) for record in found if record.problem]
+        return found, [SourceProblem(record.line, record.problem) for record in found if record.problem]
 
-    def _record(self, placed: Placed) -> Record:
+    def _record(self, placed: PlacedLine) -> Record:
         group, own = self.groups[placed.at], self.nodes[placed.at].id
         claimed, problem = placed.claimed, placed.problem
-        if isinstance(group.spoken, Failure):
+        if isinstance(group.spoken, LineFailure):
             problem = group.spoken.reason
         elif group.line in self._repaired:
             claimed = self._repaired[group.line]
@@ -242,7 +242,7 @@ class _Parts:
         messages = {
             group.line
             for group in self.groups
-            if not isinstance(said := group.spoken, Failure) and said.get("type") in MESSAGES
+            if not isinstance(said := group.spoken, LineFailure) and said.get("type") in MESSAGES
         }
         return self._leaf.of(records, at_id, messages)
 

@@ -8,9 +8,9 @@ import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gitsession.formats.base.places import Beside, Workspace
+from gitsession.formats.base.places import Sidecar, Workspace
 from gitsession.formats.base.uuids import uuid_from
-from gitsession.model.entries import Session
+from gitsession.model.entries import SessionHeader
 
 FOLDER_CHARS_MAX = 200
 
@@ -19,7 +19,7 @@ _ODD = re.compile("[^A-Za-z0-9]")
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
-class Place(NamedTuple):
+class SessionPath(NamedTuple):
     """``file``: the name without its ending. ``session``: the one whose sub-agent this is, as far as the place says."""
 
     file: str
@@ -27,17 +27,17 @@ class Place(NamedTuple):
     is_agents: bool
 
 
-def place_of(name: str) -> Place:
+def place_of(name: str) -> SessionPath:
     """What ``name``, a file's place without its ending, says: ``.../<session>/subagents/.../agent-<id>``."""
     *folders, file = name.split("/")
     at = max((at for at, folder in enumerate(folders) if folder == "subagents"), default=0)
-    return Place(file, folders[at - 1] if at else None, file.startswith("agent-"))
+    return SessionPath(file, folders[at - 1] if at else None, file.startswith("agent-"))
 
 
-def beside(name: str) -> Sequence[Beside]:
+def beside(name: str) -> Sequence[Sidecar]:
     """``agent-<id>.meta.json``: which call started a sub-agent. Older versions wrote none."""
     found = place_of(name)
-    return (Beside(f"{found.file}.meta.json", (f"{found.file}.meta.json",), needed=False),) if found.is_agents else ()
+    return (Sidecar(f"{found.file}.meta.json", (f"{found.file}.meta.json",), needed=False),) if found.is_agents else ()
 
 
 def copies(name: str) -> Sequence[str]:
@@ -46,12 +46,12 @@ def copies(name: str) -> Sequence[str]:
     return [f"../../file-history/{found.file}"] if _UUID.fullmatch(found.file) else []
 
 
-def place(header: Session, at: Workspace) -> str:
-    """Where below ``Root.home`` the session of ``header`` must lie to be found in ``at``."""
+def place(header: SessionHeader, at: Workspace) -> str:
+    """Where below ``SearchRoot.home`` the session of ``header`` must lie to be found in ``at``."""
     return f"projects/{folder_of(at.cwd)}/{session_uuid(header.source_id or '')}.jsonl"
 
 
-def lies(header: Session, at: Workspace) -> Sequence[str]:
+def lies(header: SessionHeader, at: Workspace) -> Sequence[str]:
     """The program knows one file for a session and a folder."""
     return (glob.escape(place(header, at)),)
 

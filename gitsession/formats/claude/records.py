@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gitsession.formats.base.jsonl import Failure, Object, parse
+from gitsession.formats.base.jsonl import LineFailure, Object, parse
 
 MESSAGES = ("user", "assistant")
 
@@ -96,6 +96,6 @@ def boundary_before(line: Object, payload: bytes) -> Object | None:
         return None
     for riding in reversed(payload.split(b"\n")[:-1]):
         found = parse(riding)
-        if not isinstance(found, Failure) and is_boundary(found) and is_summary_of(line, found):
+        if not isinstance(found, LineFailure) and is_boundary(found) and is_summary_of(line, found):
             return found
     return None

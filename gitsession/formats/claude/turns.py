@@ -22,7 +22,7 @@ class _Turn:
     answered: set[str] = field(default_factory=set)
 
 
-class Turns:
+class ParallelCalls:
     """Told of every record in file order."""
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """What a record of Claude Code's means. A view: free to get better.
 
-A type we do not know, and one without the field that makes it what it is, is ``Unknown`` under its literal name.
+A type we do not know, and one without the field that makes it what it is, is ``UnknownEntry`` under its literal name.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import Any
 
 from gitsession.formats.base.fields import Fields
 from gitsession.formats.base.groups import spoken
-from gitsession.formats.base.jsonl import Failure, Object, parse
+from gitsession.formats.base.jsonl import LineFailure, Object, parse
 from gitsession.formats.base.times import to_ms
 from gitsession.formats.claude.blocks import read_content
 from gitsession.formats.claude.records import boundary_before, is_boundary, preserved_by, text
 from gitsession.model import entries
 from gitsession.model.blocks import Block, Text
-from gitsession.model.entries import Entry, Opaque, Unknown
+from gitsession.model.entries import Entry, Opaque, UnknownEntry
 
 PROVIDER = "anthropic"
 SYNTHETIC = "<synthetic>"
@@ -28,7 +28,7 @@ def entry_of(payload: bytes) -> Entry:
     """The entry in a record. Never raises."""
     last = spoken(payload)
     line = parse(last)
-    if isinstance(line, Failure):
+    if isinstance(line, LineFailure):
         return Opaque(payload=last, problem=line.reason)
     at_ms = to_ms(line.get("timestamp")) or 0
     boundary = boundary_before(line, payload)
@@ -44,7 +44,7 @@ def entry_of(payload: bytes) -> Entry:
         found = read(at_ms, fields)
         if found is not None:
             return found
-    return Unknown(at_ms=at_ms, name=name or "unknown", body=line)
+    return UnknownEntry(at_ms=at_ms, name=name or "unknown", body=line)
 
 
 def _compaction(at_ms: int, boundary: Object, summary: Object | None) -> Entry:

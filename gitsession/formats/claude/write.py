@@ -12,13 +12,13 @@ from typing import Any
 
 from gitsession.formats.base import jsonl
 from gitsession.formats.base.groups import LF, spoken
-from gitsession.formats.base.jsonl import Failure
-from gitsession.formats.base.outgoing import Leaving, Line, Outgoing, Written
+from gitsession.formats.base.jsonl import LineFailure
+from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, OutgoingLine, WrittenFile
 from gitsession.formats.base.times import to_iso
 from gitsession.formats.base.uuids import uuid_from
 from gitsession.formats.claude.paths import session_uuid
 from gitsession.formats.claude.records import is_sidechain
-from gitsession.formats.claude.write_entries import Speaker, spell
+from gitsession.formats.claude.write_entries import ClaudeEntryContext, spell
 from gitsession.formats.claude.write_messages import Words, call_id
 from gitsession.formats.pi.write_messages import dumps
 from gitsession.model.blocks import ToolCall
@@ -31,7 +31,7 @@ PROMPT_CHARS_MAX = 200
 _WHERE = ("cwd", "sessionId", "version", "gitBranch", "isSidechain", "agentId")
 
 
-def write(out: Outgoing) -> Written:
+def write(out: Outgoing) -> WrittenFile:
     """``Format.write``."""
     return _Writer(out).run()
 
@@ -52,7 +52,7 @@ def of_its_own(data: bytes) -> bytes:
 class _Writer:
     def __init__(self, out: Outgoing) -> None:
         self.out = out
-        self.lines: list[Line] = []
+        self.lines: list[OutgoingLine] = []
         self.notes: Counter[str] = Counter()
         self.uuids: dict[str, list[str]] = {}  # key -> the lines of it that a compaction can keep
         self.ends: dict[str | None, str | None] = {None: None}  # key -> the line that what is below it hangs below
@@ -68,21 +68,21 @@ class _Writer:
             "isSidechain": False,
         }
 
-    def run(self) -> Written:
+    def run(self) -> WrittenFile:
         for entry in self.out.entries:
             if entry.line is not None:
                 self._kept(entry, entry.line)
-        self.lines += [Line(self.out.tail)] if self.out.tail else []
+        self.lines += [OutgoingLine(self.out.tail)] if self.out.tail else []
         for entry in self.out.entries:
             if entry.line is None:
                 self._entry(entry)
         self._at_the_leaf()
-        return Written(tuple(self.lines), self.notes)
+        return WrittenFile(tuple(self.lines), self.notes)
 
-    def _kept(self, leaving: Leaving, line: bytes) -> None:
-        self.lines.append(Line(line, None if leaving.is_name else leaving.key, leaving.id))
+    def _kept(self, leaving: OutgoingEntry, line: bytes) -> None:
+        self.lines.append(OutgoingLine(line, None if leaving.is_name else leaving.key, leaving.id))
         said = jsonl.parse(spoken(line))
-        if isinstance(said, Failure):
+        if isinstance(said, LineFailure):
             said = {}
         self.where |= {name: said[name] for name in _WHERE if isinstance(said.get(name), str | bool)}
         self._hear(leaving.entry)
@@ -100,13 +100,13 @@ class _Writer:
             if entry.role == "user" and entry.extra.get("isMeta") is not True:
                 self.prompt = entry.text or self.prompt
 
-    def _entry(self, leaving: Leaving) -> None:
+    def _entry(self, leaving: OutgoingEntry) -> None:
         parent = self._end_of(leaving.below)
         if isinstance(leaving.entry, Reset):
             self.ends[leaving.key], self.uuids[leaving.key] = None, []
             return
         self._hear(leaving.entry)
-        to = Speaker(f"msg_{uuid_from(leaving.key).replace('-', '')}", self.called, self.notes)
+        to = ClaudeEntryContext(f"msg_{uuid_from(leaving.key).replace('-', '')}", self.called, self.notes)
         bodies = spell(leaving.entry, to)
         ids = [uuid_from(leaving.key, *([number] if number else [])) for number in range(len(bodies))]
         if isinstance(leaving.entry, Compaction):
@@ -115,15 +115,15 @@ class _Writer:
         self.uuids[leaving.key] = []
         for body, id in zip(bodies, ids, strict=True):
             if "message" not in body:
-                self.lines.append(Line(dumps({**body, "sessionId": self.where["sessionId"]}), leaving.key))
+                self.lines.append(OutgoingLine(dumps({**body, "sessionId": self.where["sessionId"]}), leaving.key))
                 continue
-            self.lines.append(Line(self._line(body, id, parent, leaving.entry.at_ms), leaving.key, id))
+            self.lines.append(OutgoingLine(self._line(body, id, parent, leaving.entry.at_ms), leaving.key, id))
             self.uuids[leaving.key].append(id)
             parent = id
         self.ends[leaving.key] = parent
 
     def _compaction(
-        self, leaving: Leaving, entry: Compaction, bodies: list[Words], ids: list[str], parent: str | None
+        self, leaving: OutgoingEntry, entry: Compaction, bodies: list[Words], ids: list[str], parent: str | None
     ) -> None:
         """Two lines that are one record. What is kept is listed, so that the program puts it behind the summary."""
         boundary, summary = bodies
@@ -138,7 +138,7 @@ class _Writer:
         pair = [self._line(cut, ids[0], None, entry.at_ms), self._line(summary, ids[1], ids[0], entry.at_ms)]
         if parent is not None:
             self.parents.add(parent)
-        self.lines.append(Line(LF.join(pair), leaving.key, ids[1]))
+        self.lines.append(OutgoingLine(LF.join(pair), leaving.key, ids[1]))
         # A later compaction that keeps what is around this one says its summary once more.
         self.uuids[leaving.key], self.ends[leaving.key] = [], ids[1]
 
@@ -165,7 +165,9 @@ class _Writer:
         """Title, and where to go on. A leaf that other lines hang below must be chosen expressly."""
         where = {"sessionId": self.where["sessionId"]}
         if self.out.title is not None and self.out.title.title:
-            self.lines.append(Line(dumps({"type": "custom-title", "customTitle": self.out.title.title, **where})))
+            self.lines.append(
+                OutgoingLine(dumps({"type": "custom-title", "customTitle": self.out.title.title, **where}))
+            )
         if self.out.labels:
             self.notes["labels, for which Claude Code has no word, which are left out"] += len(self.out.labels)
         leaf = self._end_of(self.out.leaf)
@@ -176,4 +178,4 @@ class _Writer:
         chosen = {"explicit": True} if leaf in self.parents else {}
         prompt = self.prompt[:PROMPT_CHARS_MAX]
         said = {"type": "last-prompt", "lastPrompt": prompt, "leafUuid": leaf, **chosen, **where}
-        self.lines.append(Line(dumps(said)))
+        self.lines.append(OutgoingLine(dumps(said)))

@@ -21,14 +21,15 @@ ELSEWHERE = "What was tried on another branch of this conversation, in summary:"
 PROGRAM = "Claude Code"
 
 SILENT = frozenset({
-    kinds.ModelChange.kind, kinds.ThinkingChange.kind, kinds.Usage.kind, kinds.SourceFile.kind, kinds.Session.kind,
+    kinds.ModelChange.kind, kinds.ThinkingChange.kind, kinds.Usage.kind, kinds.SourceFile.kind,
+    kinds.SessionHeader.kind,
     kinds.Fork.kind, kinds.Custom.kind, kinds.Checkpoint.kind,
 })  # fmt: skip
 """Kinds that say nothing to a model and that nobody misses in a conversation."""
 
 
 @dataclass(frozen=True, slots=True)
-class Speaker:
+class ClaudeEntryContext:
     """``answer``: the id of an answer that has none. ``called``: the ids of all calls so far, by which results go."""
 
     answer: str
@@ -36,7 +37,7 @@ class Speaker:
     notes: Counter[str]
 
 
-def spell(entry: Entry, to: Speaker) -> list[Words]:
+def spell(entry: Entry, to: ClaudeEntryContext) -> list[Words]:
     """The lines of one entry, the next below the one before. Without a ``type`` of the tree: no place in it."""
     how = _BY_KIND.get(entry.kind)
     if how is not None:
@@ -46,16 +47,16 @@ def spell(entry: Entry, to: Speaker) -> list[Words]:
     return []
 
 
-def _message(entry: kinds.Message, to: Speaker) -> list[Words]:
+def _message(entry: kinds.Message, to: ClaudeEntryContext) -> list[Words]:
     say = _BY_ROLE.get(entry.role)
     return say(entry, to) if say else []
 
 
-def _user(entry: kinds.Message, to: Speaker) -> list[Words]:
+def _user(entry: kinds.Message, to: ClaudeEntryContext) -> list[Words]:
     return _as_user(write_messages.told(entry.content, to.notes), is_meta=entry.extra.get("isMeta") is True)
 
 
-def _assistant(entry: kinds.Message, to: Speaker) -> list[Words]:
+def _assistant(entry: kinds.Message, to: ClaudeEntryContext) -> list[Words]:
     """A line for each block, as the program writes it."""
     blocks = write_messages.uttered(entry, to.notes)
     stated = entry.extra.get("id")
@@ -72,7 +73,7 @@ def _assistant(entry: kinds.Message, to: Speaker) -> list[Words]:
     return [{"type": "assistant", "message": {**message, "content": [block]}} for block in blocks]
 
 
-def _tool(entry: kinds.Message, to: Speaker) -> list[Words]:
+def _tool(entry: kinds.Message, to: ClaudeEntryContext) -> list[Words]:
     block = write_messages.result(entry, to.notes)
     if block["tool_use_id"] not in to.called:
         to.notes["results of calls that are not in the line, which are left out"] += 1
@@ -80,7 +81,7 @@ def _tool(entry: kinds.Message, to: Speaker) -> list[Words]:
     return _as_user([block])
 
 
-def _shell(entry: kinds.Message, to: Speaker) -> list[Words]:
+def _shell(entry: kinds.Message, to: ClaudeEntryContext) -> list[Words]:
     """As the program keeps what its user runs with an exclamation mark."""
     if entry.is_excluded:
         return []
@@ -88,17 +89,17 @@ def _shell(entry: kinds.Message, to: Speaker) -> list[Words]:
     return [*_as_user(f"<bash-input>{entry.command or ''}</bash-input>"), *_as_user(printed)]
 
 
-def _developer(entry: kinds.Message, to: Speaker) -> list[Words]:
+def _developer(entry: kinds.Message, to: ClaudeEntryContext) -> list[Words]:
     to.notes["words of a developer, which its model reads as the user's"] += 1
     return _as_user(write_messages.told(entry.content, to.notes), is_meta=True)
 
 
-def _system(entry: kinds.Message, to: Speaker) -> list[Words]:
+def _system(entry: kinds.Message, to: ClaudeEntryContext) -> list[Words]:
     to.notes[f"system messages, in whose place {PROGRAM} has its own"] += 1
     return []
 
 
-def _words_of_an_extension(entry: kinds.Message | kinds.CustomMessage, to: Speaker) -> list[Words]:
+def _words_of_an_extension(entry: kinds.Message | kinds.CustomMessage, to: ClaudeEntryContext) -> list[Words]:
     return _as_user(write_messages.told(entry.content, to.notes), is_meta=True)
 
 
@@ -107,7 +108,7 @@ def _as_user(content: str | list[Words], *, is_meta: bool = False) -> list[Words
     return [{"type": "user", "message": {"role": "user", "content": content}, **meta}] if content else []
 
 
-def _compaction(entry: kinds.Compaction, to: Speaker) -> list[Words]:
+def _compaction(entry: kinds.Compaction, to: ClaudeEntryContext) -> list[Words]:
     """The boundary, and the summary. What it kept is filled in by who knows the ids."""
     metadata: Words = {"trigger": "auto" if entry.method == "auto" else "manual", "preTokens": entry.tokens_before or 0}
     if entry.tokens_after is not None:
@@ -122,11 +123,11 @@ def _compaction(entry: kinds.Compaction, to: Speaker) -> list[Words]:
     ]  # fmt: skip
 
 
-def _branch_summary(entry: kinds.BranchSummary, to: Speaker) -> list[Words]:
+def _branch_summary(entry: kinds.BranchSummary, to: ClaudeEntryContext) -> list[Words]:
     return _as_user(f"{ELSEWHERE}\n\n{entry.summary}", is_meta=True) if entry.summary.strip() else []
 
 
-def _title(entry: kinds.Title, to: Speaker) -> list[Words]:
+def _title(entry: kinds.Title, to: ClaudeEntryContext) -> list[Words]:
     if not entry.title:
         return []
     if entry.extra.get("automatic") is True:
@@ -134,7 +135,7 @@ def _title(entry: kinds.Title, to: Speaker) -> list[Words]:
     return [{"type": "custom-title", "customTitle": entry.title}]
 
 
-_BY_ROLE: dict[str, Callable[[kinds.Message, Speaker], list[Words]]] = {
+_BY_ROLE: dict[str, Callable[[kinds.Message, ClaudeEntryContext], list[Words]]] = {
     "user": _user,
     "assistant": _assistant,
     "tool": _tool,
@@ -144,7 +145,7 @@ _BY_ROLE: dict[str, Callable[[kinds.Message, Speaker], list[Words]]] = {
     "custom": _words_of_an_extension,
 }
 
-_BY_KIND: dict[str, Callable[[Any, Speaker], list[Words]]] = {
+_BY_KIND: dict[str, Callable[[Any, ClaudeEntryContext], list[Words]]] = {
     kinds.Message.kind: _message,
     kinds.CustomMessage.kind: _words_of_an_extension,
     kinds.Compaction.kind: _compaction,

@@ -7,15 +7,15 @@ from typing import Any
 
 from gitsession.formats.base.format import Continuing, Counting, Delegating, Remembering, Resumable, Streamed
 from gitsession.formats.base.groups import spoken
-from gitsession.formats.base.jsonl import Failure, Object, parse
+from gitsession.formats.base.jsonl import LineFailure, Object, parse
 from gitsession.formats.base.lines import Data
-from gitsession.formats.base.places import Root, Workspace
+from gitsession.formats.base.places import SearchRoot, Workspace
 from gitsession.formats.base.record import Source
 from gitsession.formats.codex import files, paths, usage, view
 from gitsession.formats.codex import headline as codex_headline
 from gitsession.formats.codex import parse as codex_file
 from gitsession.formats.codex import write as codex_write
-from gitsession.model.entries import Entry, Session
+from gitsession.model.entries import Entry, SessionHeader
 from gitsession.model.headline import Headline
 
 
@@ -24,8 +24,8 @@ class Codex(Continuing, Counting, Delegating, Remembering, Resumable, Streamed):
 
     AGENT = "codex"
     ROOTS = (
-        Root(".codex", "sessions/**/rollout-*.jsonl*", "CODEX_HOME"),
-        Root(".codex", "archived_sessions/**/rollout-*.jsonl*", "CODEX_HOME"),
+        SearchRoot(".codex", "sessions/**/rollout-*.jsonl*", "CODEX_HOME"),
+        SearchRoot(".codex", "archived_sessions/**/rollout-*.jsonl*", "CODEX_HOME"),
     )
     FILES = ("rollout-*.jsonl", "rollout-*.jsonl.zst")
     RECORDED = "recorded by codex"
@@ -52,10 +52,10 @@ class Codex(Continuing, Counting, Delegating, Remembering, Resumable, Streamed):
         """Return the file's own folder: codex keeps no copies, its lines hold what it states of files."""
         return ["."]
 
-    def place(self, header: Session, at: Workspace) -> str:
+    def place(self, header: SessionHeader, at: Workspace) -> str:
         return paths.place(header)
 
-    def lies(self, header: Session, at: Workspace) -> Sequence[str]:
+    def lies(self, header: SessionHeader, at: Workspace) -> Sequence[str]:
         """Return the globs of the one rollout of a thread, whatever folder it continues in."""
         return paths.lies(header)
 
@@ -77,7 +77,7 @@ class Codex(Continuing, Counting, Delegating, Remembering, Resumable, Streamed):
                     return call
         return ""
 
-    def is_delegated(self, source_id: str, header: Session) -> bool:
+    def is_delegated(self, source_id: str, header: SessionHeader) -> bool:
         """Return whether a call began the thread: a fork by the user states ``forked_from_id`` alone."""
         source = header.extra.get("source")
         is_spawned = isinstance(source, dict) and "subagent" in source
@@ -95,7 +95,7 @@ def _by_event(said: Object, id: str) -> str:
 def _by_result(said: Object, id: str) -> str:
     output = said.get("output") if said.get("type") == "function_call_output" else None
     result = parse(output.encode("utf-8", "surrogatepass")) if isinstance(output, str) else None
-    is_it = result is not None and not isinstance(result, Failure) and result.get("agent_id") == id
+    is_it = result is not None and not isinstance(result, LineFailure) and result.get("agent_id") == id
     return _text(said.get("call_id")) if is_it else ""
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from gitsession.formats.base.histories import Told
-from gitsession.formats.base.jsonl import Failure, Object, parse
+from gitsession.formats.base.histories import RecordedReplacement
+from gitsession.formats.base.jsonl import LineFailure, Object, parse
 from gitsession.formats.base.record import TAIL, Source
 from gitsession.formats.base.times import to_ms
 from gitsession.formats.base.unified_diff import patched
@@ -19,7 +19,7 @@ _PATCHED, _ITEM = "patch_apply_end", "FileChange"
 _MARKS = (b'"patch_apply_end"', b'"FileChange"')
 
 
-def noted(source: Source) -> Iterator[Told]:
+def noted(source: Source) -> Iterator[RecordedReplacement]:
     """``Remembering.noted``. What a patch did belongs to the entry that makes the call."""
     if not any(mark in payload for payload in source.payloads() for mark in _MARKS):
         return
@@ -28,8 +28,8 @@ def noted(source: Source) -> Iterator[Told]:
     numbers = [record.line for record in sorted(source.records, key=lambda record: record.line)]
     for number, payload in zip([*numbers, TAIL], source.payloads(), strict=False):
         for line in payload.split(b"\n"):
-            said = parse(line) if b'"call_id"' in line or b'"FileChange"' in line else Failure("")
-            if isinstance(said, Failure):
+            said = parse(line) if b'"call_id"' in line or b'"FileChange"' in line else LineFailure("")
+            if isinstance(said, LineFailure):
                 continue
             found = _applied(said)
             if found is not None:
@@ -58,7 +58,9 @@ def _applied(said: Object) -> _Applied | None:
     return _Applied(call, changes) if is_done and isinstance(call, str) and isinstance(changes, dict) else None
 
 
-def _noted(line: bytes, said: Object, found: _Applied, entry: int | None, texts: dict[str, str]) -> Iterator[Told]:
+def _noted(
+    line: bytes, said: Object, found: _Applied, entry: int | None, texts: dict[str, str]
+) -> Iterator[RecordedReplacement]:
     """``texts``: of the files that are known to have one, by patches up to this one."""
     at_ms = to_ms(said.get("timestamp"))
     for path, change in sorted(found.changes.items()):
@@ -69,12 +71,12 @@ def _noted(line: bytes, said: Object, found: _Applied, entry: int | None, texts:
             texts[path] = content
         elif kind == "delete" and isinstance(content, str) and not content.startswith("#!"):
             # Of a script nobody could say whether it was executable.
-            yield Told(line, at_ms, entry, found.call, path, content, None)
+            yield RecordedReplacement(line, at_ms, entry, found.call, path, content, None)
         elif kind == "update" and isinstance(diff, str) and was is not None and fields.get("move_path") is None:
             became = patched(was, diff)
             if became is not None and became != was:
                 texts[path] = became
-                yield Told(line, at_ms, entry, found.call, path, was, became)
+                yield RecordedReplacement(line, at_ms, entry, found.call, path, was, became)
 
 
 def _kind(change: Any) -> tuple[str, Object]:

@@ -15,10 +15,10 @@ from typing import NamedTuple
 from gitsession.errors import Malformed
 from gitsession.formats.base import jsonl
 from gitsession.formats.base.groups import LF, Group, StoredGroup, group, grouped, spoken
-from gitsession.formats.base.jsonl import Failure, Object
+from gitsession.formats.base.jsonl import LineFailure, Object
 from gitsession.formats.base.lines import Data
 from gitsession.formats.base.placement import quoted
-from gitsession.formats.base.record import Base, Problem, Record, Source, record_of, waits
+from gitsession.formats.base.record import Base, Record, Source, SourceProblem, record_of, waits
 from gitsession.formats.base.times import to_ms
 from gitsession.formats.codex.turns import is_update, starts_turn
 
@@ -50,9 +50,9 @@ def claims(head: bytes) -> bool:
     return any(b'"session_meta"' in line and is_header(jsonl.parse(line)) for line in head.split(LF))
 
 
-def is_header(line: Object | Failure) -> bool:
+def is_header(line: Object | LineFailure) -> bool:
     """Whether ``line`` says which thread a file is."""
-    if isinstance(line, Failure) or line.get("type") != META:
+    if isinstance(line, LineFailure) or line.get("type") != META:
         return False
     payload = line.get("payload")
     return isinstance(payload, dict) and isinstance(payload.get("id"), str) and payload["id"] != ""
@@ -73,7 +73,7 @@ def split(data: Data, *, agent: str, name: str, final: bool) -> Source:
     if data.startswith(_COMPRESSED):
         raise Malformed("codex has compressed this file", hint="`zstd -d FILE`, then import what that makes of it")
     lines, waiting = jsonl.cut(data)
-    takes_end = bool(waiting) and (final or not isinstance(jsonl.parse(waiting), Failure))
+    takes_end = bool(waiting) and (final or not isinstance(jsonl.parse(waiting), LineFailure))
     if takes_end:
         lines.append(waiting)
         waiting = b""
@@ -87,7 +87,7 @@ def split(data: Data, *, agent: str, name: str, final: bool) -> Source:
         groups.insert(at, grouped(lines, at, at + 1, jsonl.parse(lines[at])))
         meta = ()
     records = tuple(_placed(groups))
-    problems += [Problem(record.line, record.problem) for record in records if record.problem]
+    problems += [SourceProblem(record.line, record.problem) for record in records if record.problem]
     if at is not None and thread.segment is not None:
         records = tuple(_in_thread(records, groups, at + 1, thread.segment, ordinal(lines[at]) or 0))
     if waiting:
@@ -136,7 +136,7 @@ def _placed(groups: Sequence[Group | StoredGroup]) -> Iterator[Record]:
         number, said = each.line, each.spoken
         item: Object = {}
         problem, own = "", None
-        if isinstance(said, Failure):
+        if isinstance(said, LineFailure):
             problem = said.reason
         else:
             back = _turns_rolled_back(said)
@@ -193,8 +193,8 @@ def item_in(line: Object) -> Object:
     return payload if line.get("type") == ITEM and isinstance(payload, dict) else {}
 
 
-def _is_settings(line: Object | Failure) -> bool:
-    return not isinstance(line, Failure) and line.get("type") == "turn_context"
+def _is_settings(line: Object | LineFailure) -> bool:
+    return not isinstance(line, LineFailure) and line.get("type") == "turn_context"
 
 
 # Which thread it is
@@ -208,10 +208,10 @@ class _Thread(NamedTuple):
     segment: str | None = None
 
 
-def _thread(lines: Sequence[bytes], at: int | None, name: str) -> tuple[_Thread, list[Problem]]:
+def _thread(lines: Sequence[bytes], at: int | None, name: str) -> tuple[_Thread, list[SourceProblem]]:
     """What the header says; else the one that was written over several lines; else the name of the file."""
     stated = jsonl.parse(lines[at]) if at is not None else _spread(lines)
-    if not isinstance(stated, Failure) and is_header(stated):
+    if not isinstance(stated, LineFailure) and is_header(stated):
         payload = stated["payload"]
         started_ms = to_ms(payload.get("timestamp"))
         if started_ms is None:
@@ -220,14 +220,14 @@ def _thread(lines: Sequence[bytes], at: int | None, name: str) -> tuple[_Thread,
         segment = _segment(stated, name)
         thread = _Thread(_storable(payload["id"]), started_ms or 0, paginated, _base(payload, segment), segment)
         what = "printed over several lines, as codex cannot read it: each is kept as it is"
-        return thread, [] if at is not None else [Problem(1, what)]
+        return thread, [] if at is not None else [SourceProblem(1, what)]
     name = name.rpartition("/")[2]
     if not name:
         raise Malformed("no session_meta line", hint="give the session a name")
     found = _UUID.findall(name)
     own = found[-1] if found else _storable(name)
     return _Thread(own, _time_in(own) if found else 0), [
-        Problem(1, f"no session_meta line: taken as session {quoted(own)}")
+        SourceProblem(1, f"no session_meta line: taken as session {quoted(own)}")
     ]
 
 
@@ -268,14 +268,14 @@ def _segment(line: Object, name: str) -> str | None:
 def ordinal(payload: bytes) -> int | None:
     """The number of a record's last line in a paginated thread."""
     line = jsonl.parse(spoken(payload))
-    stated = None if isinstance(line, Failure) else line.get("ordinal")
+    stated = None if isinstance(line, LineFailure) else line.get("ordinal")
     return stated if type(stated) is int else None
 
 
-def _spread(lines: Sequence[bytes]) -> Object | Failure:
+def _spread(lines: Sequence[bytes]) -> Object | LineFailure:
     """The first object of a file that was printed for people: up to the first line that is a brace and no more."""
     end = next((at for at, line in enumerate(lines) if line.rstrip() == b"}" and not line.startswith(b" ")), None)
-    return Failure("no object") if end is None else jsonl.parse(LF.join(lines[: end + 1]))
+    return LineFailure("no object") if end is None else jsonl.parse(LF.join(lines[: end + 1]))
 
 
 def is_thread_id(text: str) -> bool:

@@ -11,7 +11,7 @@ from gitsession.formats.base.groups import LF
 from gitsession.formats.base.jsonl import parse
 from gitsession.formats.base.times import to_iso, to_ms
 from gitsession.formats.codex.parse import is_header, is_thread_id
-from gitsession.model.entries import Session
+from gitsession.model.entries import SessionHeader
 
 
 def thread_id(source_id: str | None) -> str:
@@ -33,7 +33,7 @@ def place_of(data: bytes, segment: str | None) -> str:
     """Return the path below ``.codex`` of the rollout ``data``. ``segment``: the id of a later file of its thread."""
     header = _header_in(data)
     id = header.get("id")
-    begun = Session(
+    begun = SessionHeader(
         agent="codex", source_id=id if isinstance(id, str) else None, at_ms=to_ms(header.get("timestamp")) or 0
     )
     found = place(begun)
@@ -49,13 +49,13 @@ def _header_in(data: bytes) -> dict[str, Any]:
     return {}
 
 
-def lies(session: Session) -> Sequence[str]:
+def lies(session: SessionHeader) -> Sequence[str]:
     """Return globs, below ``.codex``, with any day: the day in a name is that of a time zone that is not stated."""
     name = f"rollout-*-{glob.escape(thread_id(session.source_id))}.jsonl"
     return (f"sessions/*/*/*/{name}", f"archived_sessions/{name}")
 
 
-def place(session: Session) -> str:
+def place(session: SessionHeader) -> str:
     """Return the path below ``.codex`` of a rollout: by the day it began in UTC, whatever folder it is in."""
     time = to_iso(session.at_ms)
     day, clock = time[:10], time[11:19].replace(":", "-")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gitsession.formats.base.jsonl import Object, parse
-from gitsession.model.usage import TOKENS_MAX, Counted
+from gitsession.model.usage import TOKENS_MAX, AnswerUsage
 
 
 def tokens_in(line: bytes) -> int | None:
@@ -14,14 +14,14 @@ def tokens_in(line: bytes) -> int | None:
     return _whole(_info(line, "last_token_usage"), "total_tokens")
 
 
-def counts_in(payload: bytes) -> Iterator[Counted]:
+def counts_in(payload: bytes) -> Iterator[AnswerUsage]:
     """What answers took, each by the sum up to it: codex says the same again when only its limits have moved."""
     for line in payload.split(b"\n"):
         last = _info(line, "last_token_usage")
         tokens, so_far = _whole(last, "total_tokens"), _whole(_info(line, "total_token_usage"), "total_tokens")
         is_guess = last.get("input_tokens") == 0 == last.get("output_tokens")
         if tokens and not is_guess:
-            yield Counted(tokens, str(so_far or ""))
+            yield AnswerUsage(tokens, str(so_far or ""))
 
 
 def _info(line: bytes, name: str) -> Object:

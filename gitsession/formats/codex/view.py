@@ -1,7 +1,7 @@
 """What a record of codex means. A view: free to get better, but for the kind, which the headline has told.
 
 It is what the record's last line says; the lines that ride with it stay in the payload. A type we do not know is
-``Unknown`` under its own name.
+``UnknownEntry`` under its own name.
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gitsession.formats.base.fields import Fields
-from gitsession.formats.base.jsonl import Failure, Object
+from gitsession.formats.base.jsonl import LineFailure, Object
 from gitsession.formats.base.times import to_ms
 from gitsession.formats.codex.items import read_blocks, read_item
 from gitsession.model import entries
 from gitsession.model.blocks import Text
-from gitsession.model.entries import Entry, Opaque, Unknown
+from gitsession.model.entries import Entry, Opaque, UnknownEntry
 
 REPLACEMENT = "replacement_history"
 """Where a ``Compaction`` of codex keeps, in ``preserve``, the response items that stand for all before it."""
 
 
-def entry_of(line: Object | Failure, payload: bytes) -> Entry:
+def entry_of(line: Object | LineFailure, payload: bytes) -> Entry:
     """The entry in the record ``payload``, of whose last line ``line`` is what ``jsonl.parse`` made. Never raises."""
-    if isinstance(line, Failure):
+    if isinstance(line, LineFailure):
         return Opaque(payload=payload, problem=line.reason)
     name, stated = line.get("type"), line.get("payload")
     at_ms = to_ms(line.get("timestamp")) or 0
@@ -36,12 +36,12 @@ def entry_of(line: Object | Failure, payload: bytes) -> Entry:
             found = read(at_ms, Fields(stated)) if read else None
     if found is not None:
         return found
-    return Unknown(at_ms=at_ms, name=name if isinstance(name, str) and name else "unknown", body=line)
+    return UnknownEntry(at_ms=at_ms, name=name if isinstance(name, str) and name else "unknown", body=line)
 
 
 def _session(at_ms: int, fields: Fields) -> Entry:
     started_ms = to_ms(fields.left.get("timestamp"))
-    return entries.Session(
+    return entries.SessionHeader(
         at_ms=at_ms if started_ms is None else started_ms,
         agent="codex",
         source_id=fields.text("id"),

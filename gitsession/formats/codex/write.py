@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from gitsession.formats.base.groups import LF, spoken
-from gitsession.formats.base.jsonl import Failure, Object, parse
-from gitsession.formats.base.outgoing import Leaving, Line, Outgoing, Written, called
+from gitsession.formats.base.jsonl import LineFailure, Object, parse
+from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, OutgoingLine, WrittenFile, called
 from gitsession.formats.base.times import to_iso
 from gitsession.formats.codex.parse import EVENT, ITEM, META, ROLLED_BACK, is_header, item_in
 from gitsession.formats.codex.paths import thread_id
@@ -32,7 +32,7 @@ from gitsession.model.entries import (
 )
 
 
-def write(out: Outgoing) -> Written:
+def write(out: Outgoing) -> WrittenFile:
     """``Format.write``."""
     return _Writer(out).run()
 
@@ -40,7 +40,7 @@ def write(out: Outgoing) -> Written:
 class _Writer:
     def __init__(self, out: Outgoing) -> None:
         self.out = out
-        self.lines: list[Line] = []
+        self.lines: list[OutgoingLine] = []
         self.notes: Counter[str] = Counter()
         self.path = self.out.line()
         head = parse(out.head[0]) if out.head else None
@@ -49,7 +49,7 @@ class _Writer:
         if self.header is not None and _payload(self.header).get("history_mode") == "paginated":
             self.ordinal = 0
 
-    def run(self) -> Written:
+    def run(self) -> WrittenFile:
         self._head()
         kept = [entry for entry in self.out.entries if entry.line is not None and not entry.is_name]
         on_path = {entry.key for entry in self.path}
@@ -57,7 +57,7 @@ class _Writer:
             for entry in kept:
                 self._keep(entry)
             if self.out.tail:
-                self.lines.append(Line(self.out.tail))
+                self.lines.append(OutgoingLine(self.out.tail))
                 self._count(spoken(self.out.tail))
             rest = [entry for entry in self.path if entry.line is None]
         else:
@@ -71,14 +71,14 @@ class _Writer:
             self.notes["labels, which are left out"] += len(self.out.labels)
         if self.out.title is not None:
             self._say(self.out.title, None)
-        return Written(tuple(self.lines), self.notes)
+        return WrittenFile(tuple(self.lines), self.notes)
 
     # ---- lines
 
     def _head(self) -> None:
         if self.header is not None:
             for line in self.out.head:
-                self.lines.append(Line(line))
+                self.lines.append(OutgoingLine(line))
             self._count(self.out.head[-1])
             return
         session = self.out.session
@@ -92,16 +92,16 @@ class _Writer:
         }
         self._put(META, payload, session.at_ms, None)
 
-    def _entry(self, leaving: Leaving) -> None:
+    def _entry(self, leaving: OutgoingEntry) -> None:
         if leaving.line is None:
             self._say(leaving.entry, leaving.key)
         elif not (isinstance(leaving.entry, Custom) and leaving.entry.custom_type == ROLLED_BACK):
             self._keep(leaving)  # the turns that a roll-back drops are not here, and it would drop others
 
-    def _keep(self, leaving: Leaving) -> None:
+    def _keep(self, leaving: OutgoingEntry) -> None:
         """A record as codex wrote it, with the lines that ride with it."""
         assert leaving.line is not None
-        self.lines.append(Line(leaving.line, leaving.key, leaving.id))
+        self.lines.append(OutgoingLine(leaving.line, leaving.key, leaving.id))
         self._count(spoken(leaving.line))
 
     def _say(self, entry: Entry, key: str | None) -> None:
@@ -149,7 +149,7 @@ class _Writer:
         kept = [item for leaving in self._kept(entry, key) for item in _items(leaving)]
         return {"message": f"{SUMMARY_PREFIX}\n{entry.summary}", REPLACEMENT: [*items_of(entry), *kept]}
 
-    def _kept(self, entry: Compaction, key: str | None) -> Sequence[Leaving]:
+    def _kept(self, entry: Compaction, key: str | None) -> Sequence[OutgoingEntry]:
         keys = [leaving.key for leaving in self.path]
         if entry.first_kept not in keys or key not in keys:
             return ()
@@ -160,22 +160,22 @@ class _Writer:
         line = {"timestamp": to_iso(at_ms), **ordinal, "type": kind, "payload": payload}
         if self.ordinal is not None:
             self.ordinal += 1
-        self.lines.append(Line(_dumps(line), key))
+        self.lines.append(OutgoingLine(_dumps(line), key))
 
     def _count(self, line: bytes) -> None:
         """What number the next line has, in a file that numbers them."""
         said = parse(line.rpartition(LF)[2])
-        stated = None if isinstance(said, Failure) else said.get("ordinal")
+        stated = None if isinstance(said, LineFailure) else said.get("ordinal")
         if self.ordinal is not None:
             self.ordinal = stated + 1 if type(stated) is int else self.ordinal + 1
 
 
-def _items(leaving: Leaving) -> list[Object]:
+def _items(leaving: OutgoingEntry) -> list[Object]:
     """The response items of an entry: the ones codex wrote, else ours."""
     if leaving.line is None:
         return [] if isinstance(leaving.entry, Compaction) else items_of(leaving.entry)
     said = parse(spoken(leaving.line))
-    item = {} if isinstance(said, Failure) else item_in(said)
+    item = {} if isinstance(said, LineFailure) else item_in(said)
     return [item] if item else []
 
 

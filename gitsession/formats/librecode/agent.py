@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from gitsession.formats.base import jsonl
 from gitsession.formats.base.format import Database
-from gitsession.formats.base.jsonl import Failure
-from gitsession.formats.base.places import Root
+from gitsession.formats.base.jsonl import LineFailure
+from gitsession.formats.base.places import SearchRoot
 from gitsession.formats.base.record import Source
 from gitsession.formats.librecode import parse
 from gitsession.formats.librecode.headline import headline_of
@@ -20,7 +20,7 @@ class Librecode(Database):
     """The database of librecode, and exports of it."""
 
     AGENT = parse.AGENT
-    ROOTS = (Root(".librecode", "librecode.db", "LIBRECODE_HOME"),)
+    ROOTS = (SearchRoot(".librecode", "librecode.db", "LIBRECODE_HOME"),)
     FILES = ("*.db", "*.jsonl")
     TABLES = parse.TABLES
 
@@ -37,7 +37,7 @@ class Librecode(Database):
         if b'"session"' not in first or b'"created_at"' not in first:
             return False
         line = jsonl.parse(first)
-        return not isinstance(line, Failure) and line.get("type") == "session" and "timestamp" not in line
+        return not isinstance(line, LineFailure) and line.get("type") == "session" and "timestamp" not in line
 
     def split(self, data: bytes, *, name: str = "", final: bool = False) -> Source:
         return parse.split(data, final=final)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gitsession.codec.headline import first_line, lines, tokens
-from gitsession.formats.base.jsonl import Failure, Object, parse
+from gitsession.formats.base.jsonl import LineFailure, Object, parse
 from gitsession.formats.base.times import to_ms
 from gitsession.model.headline import Headline
 
@@ -16,7 +16,7 @@ _ROLES = {"user": "user", "assistant": "assistant", "toolResult": "tool", "tool_
 def headline_of(payload: bytes) -> Headline:
     """The headline of a row. Never raises."""
     row = parse(payload)
-    if isinstance(row, Failure):
+    if isinstance(row, LineFailure):
         words = f"{len(payload)} bytes that do not parse" if row.reason else "blank line"
         return Headline(kind="opaque", label="opaque", words=words)
     at_ms = to_ms(row.get("created_at"))
@@ -28,7 +28,7 @@ def headline_of(payload: bytes) -> Headline:
     content, summary = _text(row, "content"), _text(row, "summary")
     model = "/".join(filter(None, (_text(row, "provider"), _text(row, "model"))))
     data = parse(_text(row, "data_json").encode("utf-8", "surrogatepass"))
-    stated = {} if isinstance(data, Failure) else data
+    stated = {} if isinstance(data, LineFailure) else data
     match name:
         case "compaction":
             before = row.get("compaction_tokens_before")

@@ -17,9 +17,9 @@ from typing import Any
 from gitsession.errors import Malformed
 from gitsession.formats.base import jsonl
 from gitsession.formats.base.databases import UNKNOWN, WHOLE_MASK, Ask, Columns, Stamp, picked, rows_of, summed
-from gitsession.formats.base.jsonl import Failure, Object
-from gitsession.formats.base.placement import NOTHING, Node, place
-from gitsession.formats.base.record import Problem, Record, Source, waits
+from gitsession.formats.base.jsonl import LineFailure, Object
+from gitsession.formats.base.placement import NOTHING, LineLink, place
+from gitsession.formats.base.record import Record, Source, SourceProblem, waits
 from gitsession.formats.base.times import to_ms
 
 AGENT = "librecode"
@@ -81,24 +81,25 @@ def session(ask: Ask, columns: Columns, id: str, *, final: bool = False) -> Sour
 def split(data: bytes, *, final: bool = False) -> Source:
     """``Format.split``: the lines that an export gives."""
     lines, rest = jsonl.cut(data)
-    takes_rest = bool(rest) and (final or not isinstance(jsonl.parse(rest), Failure))
+    takes_rest = bool(rest) and (final or not isinstance(jsonl.parse(rest), LineFailure))
     if takes_rest:
         lines.append(rest)
-    header = jsonl.parse(lines[0]) if lines else Failure("")
-    id = None if isinstance(header, Failure) else header.get("id")
-    if isinstance(header, Failure) or header.get("type") != "session" or not isinstance(id, str):
+    header = jsonl.parse(lines[0]) if lines else LineFailure("")
+    id = None if isinstance(header, LineFailure) else header.get("id")
+    if isinstance(header, LineFailure) or header.get("type") != "session" or not isinstance(id, str):
         raise Malformed("its first line is no session of librecode's")
     parsed = [jsonl.parse(line) for line in lines[1:]]
     nodes = [_node(number, line) for number, line in enumerate(parsed, HEADER + 1)]
     problems = [
-        Problem(number, line.reason or "blank") for number, line in enumerate(parsed, 2) if isinstance(line, Failure)
+        SourceProblem(number, line.reason or "blank") for number,
+        line in enumerate(parsed, 2) if isinstance(line, LineFailure)
     ]
     records = []
     for placed in place(nodes):
         node = nodes[placed.at]
         payload = lines[placed.line - 1]
         records.append(Record(placed.line, payload, placed.parent, node.id, placed.claimed, placed.problem))
-        problems += [Problem(placed.line, placed.problem)] if placed.problem else []
+        problems += [SourceProblem(placed.line, placed.problem)] if placed.problem else []
     if rest and not takes_rest:
         problems.append(waits(len(lines) + 1, rest))
     return Source(
@@ -113,13 +114,13 @@ def split(data: bytes, *, final: bool = False) -> Source:
     )
 
 
-def _node(number: int, line: Object | Failure) -> Node:
-    if isinstance(line, Failure):
+def _node(number: int, line: Object | LineFailure) -> LineLink:
+    if isinstance(line, LineFailure):
         return NOTHING._replace(line=number)
     id, parent = line.get("id"), line.get("parent_id", None)
     if not isinstance(id, str):
         return NOTHING._replace(line=number)
-    return Node(number, id, parent if isinstance(parent, str) else None)
+    return LineLink(number, id, parent if isinstance(parent, str) else None)
 
 
 # ---- rows

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from typing import Any
 
 from gitsession.formats.base.fields import Fields
-from gitsession.formats.base.jsonl import Failure, Object, parse
+from gitsession.formats.base.jsonl import LineFailure, Object, parse
 from gitsession.formats.base.times import to_ms
 from gitsession.formats.librecode.parse import AGENT
 from gitsession.model import entries
 from gitsession.model.blocks import Block, Image, OtherBlock, Text
-from gitsession.model.entries import Entry, Opaque, Unknown
+from gitsession.model.entries import Entry, Opaque, UnknownEntry
 
 ROLES = {"user": "user", "assistant": "assistant", "toolResult": "tool", "tool_result": "tool", "custom": "custom"}
 
@@ -25,7 +25,7 @@ ROLES = {"user": "user", "assistant": "assistant", "toolResult": "tool", "tool_r
 def entry_of(payload: bytes) -> Entry:
     """The entry in a row. Never raises."""
     row = parse(payload)
-    if isinstance(row, Failure):
+    if isinstance(row, LineFailure):
         return Opaque(payload=payload, problem=row.reason)
     at_ms = to_ms(row.get("created_at")) or 0
     if row.get("type") == "session":
@@ -34,7 +34,7 @@ def entry_of(payload: bytes) -> Entry:
     read = _BY_TYPE.get(name) if isinstance(name, str) else None
     fields = Fields(row)
     fields.drop("id", "parent_id", "entry_type", "created_at")
-    return (read(at_ms, fields, _data(fields)) if read is not None else None) or Unknown(
+    return (read(at_ms, fields, _data(fields)) if read is not None else None) or UnknownEntry(
         at_ms=at_ms, name=name if isinstance(name, str) and name else "unknown", body=row
     )
 
@@ -42,8 +42,8 @@ def entry_of(payload: bytes) -> Entry:
 def _data(fields: Fields) -> Object:
     """What the row's own JSON says; it stays in the row where it does not parse."""
     text = fields.left.get("data_json")
-    found = parse(text.encode("utf-8", "surrogatepass")) if isinstance(text, str) else Failure("")
-    if isinstance(found, Failure):
+    found = parse(text.encode("utf-8", "surrogatepass")) if isinstance(text, str) else LineFailure("")
+    if isinstance(found, LineFailure):
         return {}
     fields.drop("data_json")
     return found
@@ -52,7 +52,7 @@ def _data(fields: Fields) -> Object:
 def _session(at_ms: int, row: Object) -> Entry:
     fields = Fields(row)
     fields.drop("type", "created_at")
-    return entries.Session(
+    return entries.SessionHeader(
         at_ms=at_ms,
         agent=AGENT,
         source_id=fields.text("id"),

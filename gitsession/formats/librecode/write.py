@@ -6,7 +6,7 @@ from collections import Counter
 from hashlib import sha256
 from typing import Any
 
-from gitsession.formats.base.outgoing import Leaving, Line, Outgoing, Written, called
+from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, OutgoingLine, WrittenFile, called
 from gitsession.formats.base.times import to_iso
 from gitsession.formats.librecode.parse import AGENT
 from gitsession.formats.pi.write_messages import dumps
@@ -29,15 +29,15 @@ Words = dict[str, Any]
 _ROLES = {"tool": "toolResult", "shell": "bashExecution"}
 
 
-def write(out: Outgoing) -> Written:
+def write(out: Outgoing) -> WrittenFile:
     """``Format.write``."""
     notes: Counter[str] = Counter()
     ids: dict[str | None, str | None] = {None: None}
-    lines = [Line(line) for line in out.head] or [Line(_header(out))]
+    lines = [OutgoingLine(line) for line in out.head] or [OutgoingLine(_header(out))]
     for entry in out.entries:
         if entry.line is not None:
             ids[entry.key] = entry.id
-            lines.append(Line(entry.line, None if entry.is_name else entry.key, entry.id))
+            lines.append(OutgoingLine(entry.line, None if entry.is_name else entry.key, entry.id))
             continue
         said = _row(entry, ids)
         if said is None:
@@ -46,8 +46,10 @@ def write(out: Outgoing) -> Written:
             continue
         id = ids[entry.key] = _id(entry.key)
         base = {"id": id, "parent_id": ids.get(entry.below), "created_at": to_iso(entry.entry.at_ms)}
-        lines.append(Line(dumps({name: value for name, value in {**base, **said}.items() if value}), entry.key, id))
-    return Written(tuple(lines), notes)
+        lines.append(
+            OutgoingLine(dumps({name: value for name, value in {**base, **said}.items() if value}), entry.key, id)
+        )
+    return WrittenFile(tuple(lines), notes)
 
 
 def _id(key: str) -> str:
@@ -63,7 +65,7 @@ def _header(out: Outgoing) -> bytes:
     return dumps({"type": "session", **{name: value for name, value in said.items() if value}})
 
 
-def _row(leaving: Leaving, ids: dict[str | None, str | None]) -> Words | None:
+def _row(leaving: OutgoingEntry, ids: dict[str | None, str | None]) -> Words | None:
     match leaving.entry:
         case Message() as entry:
             role = _ROLES.get(entry.role, entry.role)

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 
 from gitsession.formats.base.format import Database, Delegating, Document, Importing, Remembering, Scattered
 from gitsession.formats.base.jsonl import parse as parse_record
-from gitsession.formats.base.places import Root, Workspace
+from gitsession.formats.base.places import SearchRoot, Workspace
 from gitsession.formats.base.record import Source
 from gitsession.formats.opencode import files, parse, paths, rows
 from gitsession.formats.opencode.headline import headline_of
 from gitsession.formats.opencode.messages import AGENT
 from gitsession.formats.opencode.view import entry_of
 from gitsession.formats.opencode.write import write
-from gitsession.model.entries import Session
+from gitsession.model.entries import SessionHeader
 
 
 class Opencode(Database, Delegating, Document, Importing, Remembering, Scattered):
@@ -24,8 +24,8 @@ class Opencode(Database, Delegating, Document, Importing, Remembering, Scattered
 
     AGENT = AGENT
     ROOTS = (
-        Root(".local/share", "opencode/storage/session/*/ses_*.json", "XDG_DATA_HOME"),
-        Root(".local/share", "opencode/opencode*.db", "XDG_DATA_HOME"),
+        SearchRoot(".local/share", "opencode/storage/session/*/ses_*.json", "XDG_DATA_HOME"),
+        SearchRoot(".local/share", "opencode/opencode*.db", "XDG_DATA_HOME"),
     )
     """The folders first: opencode left them as they were when it moved to the database, which so has the last word."""
 
@@ -63,10 +63,10 @@ class Opencode(Database, Delegating, Document, Importing, Remembering, Scattered
                 return call
         return ""
 
-    def is_delegated(self, source_id: str, header: Session) -> bool:
+    def is_delegated(self, source_id: str, header: SessionHeader) -> bool:
         return header.parent is not None  # a fork states no parent
 
-    def place(self, header: Session, at: Workspace) -> str:
+    def place(self, header: SessionHeader, at: Workspace) -> str:
         return paths.place(header)
 
     def moved(self, data: bytes, id: str, cwd: str) -> bytes:

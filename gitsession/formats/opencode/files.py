@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha1
 from typing import Any
 
-from gitsession.formats.base.histories import Ran, Tree
-from gitsession.formats.base.jsonl import Failure, Object, parse
+from gitsession.formats.base.histories import RecordedRun, RecordedTree
+from gitsession.formats.base.jsonl import LineFailure, Object, parse
 from gitsession.formats.base.record import Record, Source
 from gitsession.formats.base.times import to_ms
 
@@ -44,7 +44,7 @@ def copies(name: str, source: Source) -> Sequence[str]:
     return [f"{up}/snapshot/{place}/objects" for place in (*places, project)]
 
 
-def noted(source: Source) -> Iterator[Ran]:
+def noted(source: Source) -> Iterator[RecordedRun]:
     """What the messages of a session say of files. Of those that it copied from another when it began, nothing: what
     they did is that one's doing.
     """
@@ -58,13 +58,13 @@ def noted(source: Source) -> Iterator[Ran]:
                 yield from _steps(record.payload, message, at_ms)
 
 
-def _steps(payload: bytes, message: Object, at_ms: int | None) -> Iterator[Ran]:
+def _steps(payload: bytes, message: Object, at_ms: int | None) -> Iterator[RecordedRun]:
     """``payload``: the record that ``message`` is in."""
     info, root = _own(message, "info"), _root(message)
     id, parts = info.get("id"), message.get("parts")
     if root is None or not isinstance(parts, list):
         return
-    before: Tree | None = None
+    before: RecordedTree | None = None
     calls: list[Object] = []
     for number, part in enumerate(parts):
         kind = part.get("type") if isinstance(part, dict) else None
@@ -79,7 +79,7 @@ def _steps(payload: bytes, message: Object, at_ms: int | None) -> Iterator[Ran]:
                 at_ms = max((at_ms or 0, *(_ended(call) for call in calls)))
                 called = [call["callID"] for call in calls if isinstance(call.get("callID"), str)]
                 call = called[0] if len(called) == 1 else None
-                yield Ran(said, at_ms, id if isinstance(id, str) else None, call, root, before, after, paths)
+                yield RecordedRun(said, at_ms, id if isinstance(id, str) else None, call, root, before, after, paths)
             before = None
 
 
@@ -104,8 +104,8 @@ def _paths(calls: Iterable[Object], info: Object) -> tuple[str, ...] | None:
 def _messages(records: Iterable[Record]) -> Iterator[Object]:
     """The answers in ``records``, each with its parts."""
     for record in records:
-        said = parse(record.payload) if b'"assistant"' in record.payload else Failure("")
-        if isinstance(said, Failure):
+        said = parse(record.payload) if b'"assistant"' in record.payload else LineFailure("")
+        if isinstance(said, LineFailure):
             continue
         listed = said.get("messages") if "messages" in said else [said]
         for message in listed if isinstance(listed, list) else ():
@@ -115,8 +115,8 @@ def _messages(records: Iterable[Record]) -> Iterator[Object]:
 
 def _about(source: Source) -> Object:
     """What the session is: the first line on ``meta``."""
-    said = parse(source.meta[0].payload) if source.meta else Failure("")
-    return {} if isinstance(said, Failure) else _own(said, "info")
+    said = parse(source.meta[0].payload) if source.meta else LineFailure("")
+    return {} if isinstance(said, LineFailure) else _own(said, "info")
 
 
 def _root(message: Object) -> str | None:
@@ -125,9 +125,9 @@ def _root(message: Object) -> str | None:
     return root if isinstance(root, str) and root.startswith("/") else None
 
 
-def _tree(part: Object) -> Tree | None:
+def _tree(part: Object) -> RecordedTree | None:
     name = part.get("snapshot")
-    return Tree(name) if isinstance(name, str) and _TREE.fullmatch(name) else None
+    return RecordedTree(name) if isinstance(name, str) and _TREE.fullmatch(name) else None
 
 
 def _ended(call: Object) -> int:

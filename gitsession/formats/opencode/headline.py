@@ -6,7 +6,7 @@ from typing import Any
 
 from gitsession.codec.headline import first_line
 from gitsession.formats.base.headlines import plain
-from gitsession.formats.base.jsonl import Failure, Object, parse
+from gitsession.formats.base.jsonl import LineFailure, Object, parse
 from gitsession.formats.base.times import to_ms
 from gitsession.model.headline import Headline
 
@@ -14,7 +14,7 @@ from gitsession.model.headline import Headline
 def headline_of(payload: bytes) -> Headline:
     """The headline of a record, of the session itself, or of what waits. Never raises."""
     record = parse(payload)
-    if isinstance(record, Failure):
+    if isinstance(record, LineFailure):
         return Headline(kind="opaque", label="opaque", words=f"{len(payload)} bytes that do not parse")
     info, parts = record.get("info"), record.get("parts")
     if isinstance(info, dict) and isinstance(parts, list):

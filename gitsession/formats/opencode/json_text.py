@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from math import isfinite
 from typing import Any, NamedTuple
 
-from gitsession.formats.base.jsonl import Failure, parse
+from gitsession.formats.base.jsonl import LineFailure, parse
 
 
 class Member(NamedTuple):
@@ -29,10 +29,10 @@ def compact(text: str) -> str:
     return _LAYOUT.sub(r"\1", text)
 
 
-def checked(text: str) -> tuple[str, Failure | None]:
+def checked(text: str) -> tuple[str, LineFailure | None]:
     """``text``, compact, if it is one object that can be walked; else why it is none."""
     found = parse(text.encode("utf-8", "surrogatepass"))
-    return (text, found) if isinstance(found, Failure) else (compact(text.removeprefix("\ufeff")), None)
+    return (text, found) if isinstance(found, LineFailure) else (compact(text.removeprefix("\ufeff")), None)
 
 
 def members(raw: str) -> list[Member]:

@@ -13,7 +13,7 @@ from gitsession.formats.opencode.member_order import INFO, PART, Order, ordered
 AGENT = "opencode"
 
 
-class Said(NamedTuple):
+class OpencodeMessage(NamedTuple):
     """One message. ``full``: all of it; ``bare``: its record; ``marks``: when which part stopped being shown.
 
     ``orders``: in which order the members of its record stood, object by object (``opencode_order``).
@@ -28,7 +28,7 @@ class Said(NamedTuple):
     problem: str = ""
 
 
-def said(info: str, parts: Iterable[str]) -> Said:
+def said(info: str, parts: Iterable[str]) -> OpencodeMessage:
     """A message of its objects, which are compact and were checked."""
     found = members(info)
     stated = object_of(found)
@@ -50,7 +50,7 @@ def said(info: str, parts: Iterable[str]) -> Said:
         bare_parts.append(ordered(_unmarked(own) if mark is not None else own, PART, orders))
         values.append(value)
         marks += [mark] if mark is not None else []
-    return Said(together(info, full_parts), together(bare, bare_parts), stated, values, marks, orders)
+    return OpencodeMessage(together(info, full_parts), together(bare, bare_parts), stated, values, marks, orders)
 
 
 def with_ids(raw: str, ids: Mapping[str, str]) -> str:
@@ -60,13 +60,13 @@ def with_ids(raw: str, ids: Mapping[str, str]) -> str:
     return joined([*rest, *(Member(key, value, None) for key, value in keys.items())])
 
 
-def message_of(raw: str, value: Any) -> Said:
+def message_of(raw: str, value: Any) -> OpencodeMessage:
     """An element of an export's list of messages, compact and checked."""
     if isinstance(value, dict) and isinstance(value.get("info"), dict) and isinstance(value.get("parts"), list):
         by_key = {member.key: member.raw for member in members(raw)}
         if len(by_key) == len(value) == 2 and by_key.keys() == {'"info"', '"parts"'}:
             return said(by_key['"info"'], [part for part, _ in elements(by_key['"parts"'])])
-    return Said(raw, raw, {}, (), problem="no message with its parts")
+    return OpencodeMessage(raw, raw, {}, (), problem="no message with its parts")
 
 
 def asks_to_compact(info: Object, parts: Any) -> bool:

@@ -10,11 +10,11 @@ import re
 from collections.abc import Mapping, Sequence
 
 from gitsession.errors import Malformed
-from gitsession.formats.base.jsonl import Failure
-from gitsession.formats.base.record import Problem, Source
+from gitsession.formats.base.jsonl import LineFailure
+from gitsession.formats.base.record import Source, SourceProblem
 from gitsession.formats.opencode import messages, records
 from gitsession.formats.opencode.json_text import checked, elements, laid_out, members
-from gitsession.formats.opencode.messages import Said
+from gitsession.formats.opencode.messages import OpencodeMessage
 
 _DOCUMENT = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"info"\s*:\s*\{\s*"')
 _INFO = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"id"\s*:\s*"ses')
@@ -59,8 +59,8 @@ def from_folders(
     Raises ``Malformed`` where ``info`` describes no session; a message or a part that does not parse is a problem.
     """
     about = _object(info, "the description of a session")
-    problems: list[Problem] = []
-    found: list[tuple[int, str, Said]] = []
+    problems: list[SourceProblem] = []
+    found: list[tuple[int, str, OpencodeMessage]] = []
     for name, data in files.items():
         text = _readable(data, f"message {name}", problems)
         if text is None:
@@ -79,11 +79,11 @@ def from_folders(
     return source
 
 
-def _readable(data: bytes, what: str, problems: list[Problem]) -> str | None:
+def _readable(data: bytes, what: str, problems: list[SourceProblem]) -> str | None:
     try:
         return _object(data, what)
     except Malformed as error:
-        problems.append(Problem(0, f"{what} is left out: {error}"))
+        problems.append(SourceProblem(0, f"{what} is left out: {error}"))
         return None
 
 
@@ -93,6 +93,6 @@ def _object(data: bytes, what: str) -> str:
     except UnicodeDecodeError as error:
         raise Malformed(f"not UTF-8: byte {error.start + 1}", where=what) from None
     raw, failure = checked(text)
-    if isinstance(failure, Failure):
+    if isinstance(failure, LineFailure):
         raise Malformed(failure.reason or "empty", where=what, hint="try again when it is written")
     return raw

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
-from gitsession.formats.base.jsonl import Failure, parse
+from gitsession.formats.base.jsonl import LineFailure, parse
 from gitsession.formats.opencode.json_text import quoted
 from gitsession.model.blocks import Block, File, Image, Text, Thinking, ToolCall
 
@@ -52,7 +52,7 @@ def whole(value: Any) -> int:
 def id_in(header: bytes) -> str | None:
     """What opencode calls the session of a header."""
     found = parse(header)
-    info = None if isinstance(found, Failure) else found.get("info")
+    info = None if isinstance(found, LineFailure) else found.get("info")
     id = info.get("id") if isinstance(info, Mapping) else None
     return id if isinstance(id, str) else None
 
@@ -62,7 +62,7 @@ def in_full(line: bytes) -> list[tuple[str, bytes]]:
     if not line.startswith(b'{"in full":'):
         return []
     found = parse(line)
-    listed = [] if isinstance(found, Failure) else found.get("in full")
+    listed = [] if isinstance(found, LineFailure) else found.get("in full")
     info = listed[-1].get("info") if isinstance(listed, list) and listed and isinstance(listed[-1], dict) else None
     id = info.get("id") if isinstance(info, dict) else None
     return [(id, line)] if isinstance(id, str) else []
@@ -71,7 +71,7 @@ def in_full(line: bytes) -> list[tuple[str, bytes]]:
 def marked(kept: bytes, targets: set[str], key: str, at_ms: int) -> bytes:
     """A message of opencode's in which the results that are meant, all of them or single parts, are marked as old."""
     record = parse(kept)
-    if isinstance(record, Failure):
+    if isinstance(record, LineFailure):
         return kept
     changed = False
     for message in [record, *record.get("messages", []), *record.get("in full", [])]:

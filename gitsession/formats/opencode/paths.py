@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
-from gitsession.formats.base.jsonl import Failure, parse
+from gitsession.formats.base.jsonl import LineFailure, parse
 from gitsession.formats.opencode.json_text import laid_out, quoted
-from gitsession.model.entries import Session
+from gitsession.model.entries import SessionHeader
 
 _ID_CHARS = 16
 """Of an id, the kind and the time: by them opencode puts messages in order."""
@@ -25,7 +25,7 @@ def session_id(source_id: str | None) -> str:
     return f"ses_{sha256((source_id or '').encode('utf-8', 'surrogatepass')).hexdigest()[:26]}"
 
 
-def place(header: Session) -> str:
+def place(header: SessionHeader) -> str:
     """Below the folder for data, where ours lies too: opencode only reads the file, and once."""
     called = "".join(char if char.isalnum() or char in "-_" else "-" for char in session_id(header.source_id))
     return f"gitsession/opencode/{called}.json"
@@ -37,8 +37,8 @@ def moved(data: bytes, id: str, cwd: str) -> bytes:
     so in a session of another id they have others, which follow from it.
     """
     document = parse(data)
-    about = None if isinstance(document, Failure) else document.get("info")
-    if isinstance(document, Failure) or not isinstance(about, dict):
+    about = None if isinstance(document, LineFailure) else document.get("info")
+    if isinstance(document, LineFailure) or not isinstance(about, dict):
         return data
     was = about.get("id")
     if (was, about.get("directory")) == (id, cwd):

@@ -13,10 +13,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from gitsession.formats.base.placement import quoted as named
-from gitsession.formats.base.record import WHOLE, Problem, Record, Source
+from gitsession.formats.base.record import WHOLE, Record, Source, SourceProblem
 from gitsession.formats.opencode.json_text import elements, members, quoted
 from gitsession.formats.opencode.member_order import INFO, PART, Orders
-from gitsession.formats.opencode.messages import AGENT, Said, asks_to_compact, created_ms, id_of, object_of, together
+from gitsession.formats.opencode.messages import (
+    AGENT,
+    OpencodeMessage,
+    asks_to_compact,
+    created_ms,
+    id_of,
+    object_of,
+    together,
+)
 
 HEADER = 0
 """The line of the session itself on ``meta``: messages are counted from 1."""
@@ -24,12 +32,12 @@ HEADER = 0
 
 def source_of(
     info: str,
-    messages: Sequence[Said],
+    messages: Sequence[OpencodeMessage],
     *,
     final: bool,
     whole: bytes | None = None,
     task: str = "",
-    problems: Iterable[Problem] = (),
+    problems: Iterable[SourceProblem] = (),
 ) -> Source | None:
     """The session that ``info``, an object, describes; ``None`` where that has no id.
 
@@ -118,12 +126,12 @@ class _Row(NamedTuple):
 
 
 def _records(
-    messages: Sequence[Said], until_ms: int | None, orders: Orders
-) -> tuple[list[Record], list[Record], list[Problem]]:
+    messages: Sequence[OpencodeMessage], until_ms: int | None, orders: Orders
+) -> tuple[list[Record], list[Record], list[SourceProblem]]:
     """The records, each below the one before it; what stands for them in the file; and what is wrong with them."""
     records: list[Record] = []
     overrides: list[Record] = []
-    problems: list[Problem] = []
+    problems: list[SourceProblem] = []
     ids: set[str] = set()
     for line, row in enumerate(_rows(messages, until_ms, orders), 1):
         problem = row.problem
@@ -135,11 +143,11 @@ def _records(
         if not row.is_all:
             overrides.append(Record(line, row.full.encode()))
         if problem:
-            problems.append(Problem(line, problem))
+            problems.append(SourceProblem(line, problem))
     return records, overrides, problems
 
 
-def _rows(messages: Sequence[Said], until_ms: int | None, orders: Orders) -> Iterator[_Row]:
+def _rows(messages: Sequence[OpencodeMessage], until_ms: int | None, orders: Orders) -> Iterator[_Row]:
     """Messages and marks in the order in which they came to be: a mark stands behind all that was there by then.
 
     ``until_ms``: when the first message came that waits; marks from then on wait with it.
@@ -165,7 +173,7 @@ def _rows(messages: Sequence[Said], until_ms: int | None, orders: Orders) -> Ite
         yield _marked(*due.pop())
 
 
-def _follows(message: Said, orders: Orders) -> bool:
+def _follows(message: OpencodeMessage, orders: Orders) -> bool:
     """Whether a message says no more than its record, in the order that the session's others have."""
     as_usual = all(orders.has(order) for order in message.orders)
     return as_usual and len(message.full) == len(message.bare)
@@ -176,7 +184,7 @@ def _marked(at_ms: int, parts: list[str]) -> _Row:
     return _Row(text, text, None, True)
 
 
-def _is_compaction(asked: Said, answer: Said) -> bool:
+def _is_compaction(asked: OpencodeMessage, answer: OpencodeMessage) -> bool:
     """Whether ``answer`` is the summary that ``asked`` asks for, and was finished (rule K1)."""
     info = answer.info
     return (
@@ -189,7 +197,7 @@ def _is_compaction(asked: Said, answer: Said) -> bool:
     )
 
 
-def _settled(messages: Sequence[Said]) -> int:
+def _settled(messages: Sequence[OpencodeMessage]) -> int:
     """How many messages stand up to the last answer that is finished. What does not parse never will be."""
     for at in range(len(messages), 0, -1):
         info = messages[at - 1].info
@@ -200,7 +208,9 @@ def _settled(messages: Sequence[Said]) -> int:
     return 0
 
 
-def _leaf(revert: Any, messages: Sequence[Said], records: Sequence[Record]) -> tuple[int | None, list[Problem]]:
+def _leaf(
+    revert: Any, messages: Sequence[OpencodeMessage], records: Sequence[Record]
+) -> tuple[int | None, list[SourceProblem]]:
     """The line that opencode goes on from where the user went back: the one before the message it is to undo."""
     target = revert.get("messageID") if isinstance(revert, dict) else None
     if not isinstance(target, str):
@@ -213,9 +223,11 @@ def _leaf(revert: Any, messages: Sequence[Said], records: Sequence[Record]) -> t
             break
         before = rows.get(own, before)
     else:
-        return None, [Problem(HEADER, f"the message to undo, {named(target)}, is not in the session")]
+        return None, [SourceProblem(HEADER, f"the message to undo, {named(target)}, is not in the session")]
     if isinstance(revert.get("partID"), str):
-        return rows.get(target), [Problem(rows.get(target, HEADER), "undone from one of its parts on; shown whole")]
+        return rows.get(target), [
+            SourceProblem(rows.get(target, HEADER), "undone from one of its parts on; shown whole")
+        ]
     if not before:
-        return None, [Problem(HEADER, "undone from its first message on; shown as it was")]
+        return None, [SourceProblem(HEADER, "undone from its first message on; shown as it was")]
     return (before if before != records[-1].line else None), []

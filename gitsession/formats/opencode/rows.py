@@ -14,11 +14,11 @@ from typing import Any
 
 from gitsession.errors import Malformed
 from gitsession.formats.base.databases import UNKNOWN, WHOLE_MASK, Ask, Columns, Stamp, picked, rows_of, summed
-from gitsession.formats.base.jsonl import Failure, Object, parse
-from gitsession.formats.base.record import Problem, Source
+from gitsession.formats.base.jsonl import LineFailure, Object, parse
+from gitsession.formats.base.record import Source, SourceProblem
 from gitsession.formats.opencode import messages, records
 from gitsession.formats.opencode.json_text import checked, members, quoted
-from gitsession.formats.opencode.messages import Said
+from gitsession.formats.opencode.messages import OpencodeMessage
 
 TABLES = ("session", "message", "part")
 
@@ -66,7 +66,7 @@ def session(ask: Ask, columns: Columns, id: str, *, final: bool = False) -> Sour
     if found is None:
         raise Malformed("no such session", where=id)
     row = dict(zip(names, found, strict=True))
-    problems: list[Problem] = []
+    problems: list[SourceProblem] = []
     said = list(_messages(ask, id, problems))
     info = _info(row, later)
     task = _task(ask, columns, id, row["parent_id"])
@@ -76,7 +76,7 @@ def session(ask: Ask, columns: Columns, id: str, *, final: bool = False) -> Sour
     return source
 
 
-def _messages(ask: Ask, session: str, problems: list[Problem]) -> Iterator[Said]:
+def _messages(ask: Ask, session: str, problems: list[SourceProblem]) -> Iterator[OpencodeMessage]:
     """In the order in which opencode reads them. Ids alone would not do: they begin anew every 795 days."""
     parts: dict[str, list[tuple[str, Any]]] = {}
     wanted = "SELECT message_id, id, data FROM part WHERE message_id IN (SELECT id FROM message WHERE session_id = ?)"
@@ -90,12 +90,14 @@ def _messages(ask: Ask, session: str, problems: list[Problem]) -> Iterator[Said]
         yield messages.said(info, own)
 
 
-def _object(data: Any, ids: dict[str, Any], problems: list[Problem]) -> str:
+def _object(data: Any, ids: dict[str, Any], problems: list[SourceProblem]) -> str:
     """The object in a row, with the ids that stand in other columns."""
     text = data if isinstance(data, str) else data.decode(errors="replace") if isinstance(data, bytes) else ""
     raw, failure = checked(text)
-    if isinstance(failure, Failure):
-        problems.append(Problem(0, f"what {ids['id']!s:.60} says does not parse: {failure.reason or 'it is empty'}"))
+    if isinstance(failure, LineFailure):
+        problems.append(
+            SourceProblem(0, f"what {ids['id']!s:.60} says does not parse: {failure.reason or 'it is empty'}")
+        )
         raw = quoted({"data": text})
     return messages.with_ids(raw, {name: _plain(value) for name, value in ids.items()})
 
@@ -113,9 +115,9 @@ def _task(ask: Ask, columns: Columns, id: str, parent: Any) -> str:
     return ""
 
 
-def begins(part: Object | Failure, id: str) -> bool:
+def begins(part: Object | LineFailure, id: str) -> bool:
     """Return whether ``part`` is a call that began the session ``id``."""
-    state = None if isinstance(part, Failure) else part.get("state")
+    state = None if isinstance(part, LineFailure) else part.get("state")
     metadata = state.get("metadata") if isinstance(state, dict) else None
     return isinstance(metadata, dict) and metadata.get("sessionId") == id
 

@@ -10,22 +10,22 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from gitsession.formats.base.fields import Fields
-from gitsession.formats.base.jsonl import Failure, Object, parse
+from gitsession.formats.base.jsonl import LineFailure, Object, parse
 from gitsession.formats.base.times import to_ms
 from gitsession.formats.opencode.json_text import quoted
 from gitsession.formats.opencode.messages import AGENT, asks_to_compact
 from gitsession.model import entries
 from gitsession.model.blocks import Block, OtherBlock, Text, Thinking, ToolCall
-from gitsession.model.entries import Entry, Opaque, Unknown
+from gitsession.model.entries import Entry, Opaque, UnknownEntry
 from gitsession.model.results import attached, result
 
 
 def entry_of(payload: bytes) -> Entry:
     """The entry in a record. Never raises."""
     record = parse(payload)
-    if isinstance(record, Failure):
+    if isinstance(record, LineFailure):
         return Opaque(payload=payload, problem=record.reason)
-    return _read(record) or Unknown(name="unknown", body=record)
+    return _read(record) or UnknownEntry(name="unknown", body=record)
 
 
 def _read(record: Object) -> Entry | None:
@@ -38,14 +38,14 @@ def _read(record: Object) -> Entry | None:
     if isinstance(marks, dict):
         return entries.Prune(at_ms=to_ms(next(iter(marks.values()), None)) or 0, targets=tuple(marks))
     name = next((name for name in ("waiting", "in full") if isinstance(record.get(name), list)), None)
-    return Unknown(name=name, body=record) if name is not None else None
+    return UnknownEntry(name=name, body=record) if name is not None else None
 
 
 def _session(info: Object, record: Object) -> Entry:
     fields = Fields(info)
     at_ms = _at_ms(info)
     task = record.get("task")
-    return entries.Session(
+    return entries.SessionHeader(
         at_ms=at_ms,
         agent=AGENT,
         source_id=fields.text("id"),

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gitsession.formats.base.jsonl import Failure, parse
-from gitsession.formats.base.outgoing import Leaving, Line, Outgoing, Written, called
+from gitsession.formats.base.jsonl import LineFailure, parse
+from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, OutgoingLine, WrittenFile, called
 from gitsession.formats.opencode import parse as opencode_file
 from gitsession.formats.opencode.json_text import quoted
 from gitsession.formats.opencode.parts import Words, id_in, in_full, made_id, marked, part_of, whole
@@ -40,7 +40,7 @@ _SILENT = ("title", "model_change", "usage", "label", "checkpoint", "permission"
 
 
 @dataclass(frozen=True, slots=True)
-class Export(Written):
+class Export(WrittenFile):
     """``header``: what the session is, as the first record on ``meta`` says it."""
 
     header: bytes = b""
@@ -98,7 +98,7 @@ class _Writer:
             self.notes["labels, which are left out"] += len(labels)
         return Export(tuple(self._lines()), self.notes, self._titled())
 
-    def _since_reset(self, path: Sequence[Leaving]) -> Sequence[Leaving]:
+    def _since_reset(self, path: Sequence[OutgoingEntry]) -> Sequence[OutgoingEntry]:
         """Return the entries after the last reset, which opencode lacks; all of them if its own messages precede it."""
         at = max((at for at, each in enumerate(path) if isinstance(each.entry, Reset)), default=-1)
         if at < 0 or any(each.line is not None for each in path[:at]):
@@ -110,7 +110,7 @@ class _Writer:
 
     # ---- messages
 
-    def _keep(self, leaving: Leaving, line: bytes) -> None:
+    def _keep(self, leaving: OutgoingEntry, line: bytes) -> None:
         """A record as it is; one that marks old results is said again in the messages that it marks."""
         self.calls.clear()
         if isinstance(leaving.entry, Prune):
@@ -271,19 +271,19 @@ class _Writer:
         self.made.append(_Made(key, about, own, None, id))
         return id
 
-    def _lines(self) -> Iterable[Line]:
+    def _lines(self) -> Iterable[OutgoingLine]:
         request: _Made | None = None
         for made in self.made:
             if made.kept is not None:
-                yield Line(made.kept, made.key, made.id)
+                yield OutgoingLine(made.kept, made.key, made.id)
             elif made.with_next:
                 request = made
             elif request is not None:
                 both = [{"info": each.info, "parts": each.parts} for each in (request, made)]
-                yield Line(quoted({"messages": both}).encode(), made.key, made.id)
+                yield OutgoingLine(quoted({"messages": both}).encode(), made.key, made.id)
                 request = None
             else:
-                yield Line(quoted({"info": made.info, "parts": made.parts}).encode(), made.key, made.id)
+                yield OutgoingLine(quoted({"info": made.info, "parts": made.parts}).encode(), made.key, made.id)
 
     def _header(self) -> bytes:
         session = self.out.session
@@ -298,6 +298,6 @@ class _Writer:
     def _titled(self) -> bytes:
         """The header with the session's name by now, and without what says where a file of old stood."""
         found = parse(self.header)
-        if isinstance(found, Failure) or not self.title:
+        if isinstance(found, LineFailure) or not self.title:
             return self.header
         return quoted({**found, "info": {**found["info"], "title": self.title}}).encode()

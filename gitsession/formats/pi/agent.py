@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from gitsession.formats.base.format import Referring, Resumable, Streamed
 from gitsession.formats.base.jsonl import parse
 from gitsession.formats.base.lines import Data
-from gitsession.formats.base.outgoing import Outgoing, Written
-from gitsession.formats.base.places import Beside, Root, Workspace
+from gitsession.formats.base.outgoing import Outgoing, WrittenFile
+from gitsession.formats.base.places import SearchRoot, Sidecar, Workspace
 from gitsession.formats.base.record import Source
 from gitsession.formats.pi import headline as pi_headline
 from gitsession.formats.pi import parse as pi_file
 from gitsession.formats.pi import paths, view
 from gitsession.formats.pi import write as pi_write
 from gitsession.formats.pi.blobs import resolve
-from gitsession.model.entries import Entry, Session
+from gitsession.model.entries import Entry, SessionHeader
 from gitsession.model.headline import Headline
 
 
@@ -23,7 +23,7 @@ class Pi(Referring, Resumable, Streamed):
     """The session files of pi."""
 
     AGENT = "pi"
-    ROOTS: Sequence[Root] = (Root(".pi/agent", "sessions/**/*.jsonl", "PI_CODING_AGENT_DIR"),)
+    ROOTS: Sequence[SearchRoot] = (SearchRoot(".pi/agent", "sessions/**/*.jsonl", "PI_CODING_AGENT_DIR"),)
 
     moved = staticmethod(pi_file.moved)
     resolve = staticmethod(resolve)
@@ -35,7 +35,7 @@ class Pi(Referring, Resumable, Streamed):
     def split(self, data: Data, *, name: str = "", final: bool = False) -> Source:
         return pi_file.split(data, agent=self.AGENT, name=name, final=final)
 
-    def beside(self, data: Data, name: str) -> Sequence[Beside]:
+    def beside(self, data: Data, name: str) -> Sequence[Sidecar]:
         """Return omp's blobs: files of both agents can name them, since early files of omp look like pi's."""
         return pi_file.beside(data)
 
@@ -45,13 +45,13 @@ class Pi(Referring, Resumable, Streamed):
     def read(self, payload: bytes) -> Entry:
         return view.entry_of(parse(payload), payload, agent=self.AGENT)
 
-    def write(self, out: Outgoing) -> Written:
+    def write(self, out: Outgoing) -> WrittenFile:
         return pi_write.write(out, omp=False)
 
-    def place(self, header: Session, at: Workspace) -> str:
+    def place(self, header: SessionHeader, at: Workspace) -> str:
         return paths.place(header, self.folder_of(at))
 
-    def lies(self, header: Session, at: Workspace) -> Sequence[str]:
+    def lies(self, header: SessionHeader, at: Workspace) -> Sequence[str]:
         """Return globs with any time: the time in a file's name need not be the one in its header."""
         return paths.lies(header, self.folder_of(at))
 

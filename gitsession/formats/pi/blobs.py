@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Any, TypeAlias
 
 from gitsession.formats.base import jsonl
-from gitsession.formats.base.jsonl import Failure
+from gitsession.formats.base.jsonl import LineFailure
 from gitsession.formats.pi.write_messages import dumps
 
 PREFIX = "blob:sha256:"
@@ -35,7 +35,7 @@ def resolve(payload: bytes, fetch: Fetch, substitute: str = "") -> bytes:
     if PREFIX.encode() not in payload:
         return payload
     entry = jsonl.parse(payload)
-    if isinstance(entry, Failure):
+    if isinstance(entry, LineFailure):
         return payload
     resolver = _Resolver(fetch, substitute)
     resolver.walk(entry, "")

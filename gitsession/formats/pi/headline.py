@@ -12,14 +12,14 @@ from typing import Any
 
 from gitsession.codec.headline import first_line, lines, tokens
 from gitsession.formats.base.headlines import count, opaque, plain, text_of
-from gitsession.formats.base.jsonl import Failure, Object
+from gitsession.formats.base.jsonl import LineFailure, Object
 from gitsession.formats.base.times import to_ms
 from gitsession.model.headline import Headline
 
 
-def headline_of(line: Object | Failure, payload: bytes) -> Headline:
+def headline_of(line: Object | LineFailure, payload: bytes) -> Headline:
     """The headline of ``payload``, of which ``line`` is what ``jsonl.parse`` made."""
-    if isinstance(line, Failure):
+    if isinstance(line, LineFailure):
         return opaque(line, len(payload))
     return _words(line).at(_at_ms(line))
 

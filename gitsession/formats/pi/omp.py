@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gitsession.formats.base.lines import Data
-from gitsession.formats.base.outgoing import Outgoing, Written
-from gitsession.formats.base.places import Beside, Root, Workspace
+from gitsession.formats.base.outgoing import Outgoing, WrittenFile
+from gitsession.formats.base.places import SearchRoot, Sidecar, Workspace
 from gitsession.formats.pi import parse, paths
 from gitsession.formats.pi import write as pi_write
 from gitsession.formats.pi.agent import Pi
@@ -19,7 +19,7 @@ class Omp(Pi):
     """The session files of omp."""
 
     AGENT = "omp"
-    ROOTS = (Root(".omp/agent", "sessions/**/*.jsonl"),)
+    ROOTS = (SearchRoot(".omp/agent", "sessions/**/*.jsonl"),)
 
     def claims(self, head: bytes) -> bool:
         """Return whether there is a header with a mark of omp's, or with a title slot before it."""
@@ -29,10 +29,10 @@ class Omp(Pi):
         header, slot = found
         return slot is not None or not _MARKS.isdisjoint(header)
 
-    def beside(self, data: Data, name: str) -> Sequence[Beside]:
+    def beside(self, data: Data, name: str) -> Sequence[Sidecar]:
         return [each._replace(home=f"blobs/{each.sha256}") for each in super().beside(data, name)]
 
-    def write(self, out: Outgoing) -> Written:
+    def write(self, out: Outgoing) -> WrittenFile:
         return pi_write.write(out, omp=True)
 
     def folder_of(self, at: Workspace) -> str:

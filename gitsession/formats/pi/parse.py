@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from gitsession.errors import Malformed
 from gitsession.formats.base import jsonl
-from gitsession.formats.base.jsonl import Failure, Object
-from gitsession.formats.base.lines import Data, Lines, Span, Stored, joined
-from gitsession.formats.base.placement import NOTHING, Field, Node, Placed, place, quoted
-from gitsession.formats.base.places import Beside
-from gitsession.formats.base.record import Problem, Record, Source, record_of, waits
+from gitsession.formats.base.jsonl import LineFailure, Object
+from gitsession.formats.base.lines import Data, FileSpan, Lines, StoredFile, joined
+from gitsession.formats.base.placement import NOTHING, Field, LineLink, PlacedLine, place, quoted
+from gitsession.formats.base.places import Sidecar
+from gitsession.formats.base.record import Record, Source, SourceProblem, record_of, waits
 from gitsession.formats.base.times import to_ms
 from gitsession.formats.pi.write_messages import dumps
 
@@ -33,7 +33,7 @@ def header_in(head: bytes) -> tuple[Object, Object | None] | None:
         if b'"session"' not in line and b'"title"' not in line:
             continue
         found = jsonl.parse(line)
-        if isinstance(found, Failure):
+        if isinstance(found, LineFailure):
             continue
         if _is_header(found) and isinstance(found.get("id"), str):
             return found, slot
@@ -42,12 +42,12 @@ def header_in(head: bytes) -> tuple[Object, Object | None] | None:
     return None
 
 
-def beside(data: Data) -> list[Beside]:
+def beside(data: Data) -> list[Sidecar]:
     """The contents that omp keeps in a folder of blobs, above the session file's."""
-    parts = Lines(data) if isinstance(data, Stored) else (data,)
+    parts = Lines(data) if isinstance(data, StoredFile) else (data,)
     wanted = sorted({found.decode() for part in parts for found in _BLOB.findall(part)})
     above = ["/".join([*[".."] * levels, "blobs"]) for levels in range(_BLOBS_UP)]
-    return [Beside(f"blob:sha256:{name}", [f"{folder}/{name}" for folder in above], sha256=name) for name in wanted]
+    return [Sidecar(f"blob:sha256:{name}", [f"{folder}/{name}" for folder in above], sha256=name) for name in wanted]
 
 
 def moved(data: bytes, id: str, cwd: str) -> bytes:
@@ -67,7 +67,7 @@ def split(data: Data, *, agent: str, name: str, final: bool) -> Source:
     if not data:
         raise Malformed("an empty file is no session")
     lines, tail = jsonl.cut(data)
-    takes_tail = bool(tail) and (final or not isinstance(jsonl.parse(tail), Failure))
+    takes_tail = bool(tail) and (final or not isinstance(jsonl.parse(tail), LineFailure))
     if takes_tail:
         lines.append(tail)
     waiting = b"" if takes_tail else tail
@@ -97,8 +97,8 @@ class _Parts(NamedTuple):
 
     header: Object
     meta: tuple[Record, ...]
-    nodes: list[Node]
-    payloads: list[bytes | Span]
+    nodes: list[LineLink]
+    payloads: list[bytes | FileSpan]
     reasons: list[str]
     slots: int
 
@@ -106,14 +106,14 @@ class _Parts(NamedTuple):
 def _take_apart(lines: Sequence[bytes]) -> _Parts:
     header: Object | None = None
     meta: list[Record] = []
-    nodes: list[Node] = []
-    payloads: list[bytes | Span] = []
+    nodes: list[LineLink] = []
+    payloads: list[bytes | FileSpan] = []
     reasons: list[str] = []
     slots = 0
     for index, payload in enumerate(lines):
         parsed = jsonl.parse(payload)
         reason = ""
-        if isinstance(parsed, Failure):
+        if isinstance(parsed, LineFailure):
             node, reason = NOTHING._replace(line=index + 1 - slots), _unread(parsed)
         elif index == 0 and _is_slot(parsed):
             slots = 1
@@ -134,19 +134,19 @@ def _take_apart(lines: Sequence[bytes]) -> _Parts:
     return _Parts(header or {}, tuple(meta), nodes, payloads, reasons, slots)
 
 
-def _records(parts: _Parts) -> tuple[tuple[Record, ...], list[Problem]]:
+def _records(parts: _Parts) -> tuple[tuple[Record, ...], list[SourceProblem]]:
     records = tuple([_record(parts, placed) for placed in place(parts.nodes)])
     # A title slot has no number among the lines that the store knows; for whoever opens the file it is line 1.
-    return records, [Problem(record.line + parts.slots, record.problem) for record in records if record.problem]
+    return records, [SourceProblem(record.line + parts.slots, record.problem) for record in records if record.problem]
 
 
-def _record(parts: _Parts, placed: Placed) -> Record:
+def _record(parts: _Parts, placed: PlacedLine) -> Record:
     at = placed.at
     problem = parts.reasons[at] or placed.problem
     return record_of(placed.line, parts.payloads[at], placed.parent, parts.nodes[at].id, placed.claimed, problem)
 
 
-def _source_id(header: Object, name: str) -> tuple[str, list[Problem]]:
+def _source_id(header: Object, name: str) -> tuple[str, list[SourceProblem]]:
     stated = header.get("id")
     if isinstance(stated, str) and stated:
         # A lone surrogate could not be hashed or stored: it becomes its escape.
@@ -155,27 +155,27 @@ def _source_id(header: Object, name: str) -> tuple[str, list[Problem]]:
     if not name:
         raise Malformed(what, hint="give the session a name")
     name = name.encode(errors="backslashreplace").decode()
-    return name, [Problem(1, f"{what}: taken as session {quoted(name)}")]
+    return name, [SourceProblem(1, f"{what}: taken as session {quoted(name)}")]
 
 
-def _node(line: int, entry: Object) -> Node:
+def _node(line: int, entry: Object) -> LineLink:
     own = entry.get("id")
     if not isinstance(own, str) or not own:
         own = None
     parent = entry.get("parentId", Field.ABSENT)
     if parent is not None and not isinstance(parent, str | Field):
         parent = json.dumps(parent)  # a number or worse: names nothing, and is shown as it stands
-    return Node(line, own, parent)
+    return LineLink(line, own, parent)
 
 
-def _unread(failure: Failure) -> str:
+def _unread(failure: LineFailure) -> str:
     """Return why a line is no entry, and what the agents do with it if that differs from what is shown here."""
     if not failure.reason.startswith("not JSON: Extra data"):
         return failure.reason
     return f"{failure.reason}: the line is kept and not shown; pi skips it, omp reads its first value"
 
 
-def _unplaced(node: Node, entry: Object, version: int) -> str:
+def _unplaced(node: LineLink, entry: Object, version: int) -> str:
     """Return what to report of a message that names neither itself nor its parent in a file whose entries do."""
     if version < 2 or entry.get("type") != "message" or node.id is not None or node.parent is not Field.ABSENT:
         return ""

@@ -8,20 +8,20 @@ from collections.abc import Sequence
 
 from gitsession.formats.base.places import Workspace
 from gitsession.formats.base.times import to_iso
-from gitsession.model.entries import Session
+from gitsession.model.entries import SessionHeader
 
 _SEPARATOR = re.compile(r"[/\\:]")
 _ODD = re.compile(r"[/\\:\x00-\x1f]")
 """What stands in no name of a file: an id is whatever a header says."""
 
 
-def place(header: Session, folder: str) -> str:
+def place(header: SessionHeader, folder: str) -> str:
     """``<time>_<id>.jsonl`` in ``folder``."""
     time = to_iso(header.at_ms).replace(":", "-").replace(".", "-")
     return f"sessions/{folder}/{time}_{_name(header)}.jsonl"
 
 
-def lies(header: Session, folder: str) -> Sequence[str]:
+def lies(header: SessionHeader, folder: str) -> Sequence[str]:
     """A pattern for that file, whatever time is in its name."""
     return (f"sessions/{glob.escape(folder)}/*_{glob.escape(_name(header))}.jsonl",)
 
@@ -43,5 +43,5 @@ def bucket(at: Workspace) -> str:
     return folder_of(at.cwd)
 
 
-def _name(header: Session) -> str:
+def _name(header: SessionHeader) -> str:
     return _ODD.sub("-", header.source_id or "session")

@@ -1,6 +1,6 @@
 """What a line of pi or omp means: one small function for each type of entry. A view: free to get better.
 
-A type we do not know, and one without the field that makes it what it is, is ``Unknown`` under its literal name.
+A type we do not know, and one without the field that makes it what it is, is ``UnknownEntry`` under its literal name.
 """
 
 from __future__ import annotations
@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gitsession.formats.base.fields import Fields
-from gitsession.formats.base.jsonl import Failure, Object
+from gitsession.formats.base.jsonl import LineFailure, Object
 from gitsession.formats.base.times import to_ms
 from gitsession.formats.pi.messages import read_message, take_content
 from gitsession.model import entries
-from gitsession.model.entries import Entry, Opaque, Unknown
+from gitsession.model.entries import Entry, Opaque, UnknownEntry
 
 
-def entry_of(line: Object | Failure, payload: bytes, *, agent: str) -> Entry:
+def entry_of(line: Object | LineFailure, payload: bytes, *, agent: str) -> Entry:
     """The entry in ``payload``, of which ``line`` is what ``jsonl.parse`` made. Never raises."""
-    if isinstance(line, Failure):
+    if isinstance(line, LineFailure):
         return Opaque(payload=payload, problem=line.reason)
     name = line.get("type")
     own_ms = to_ms(line.get("timestamp"))
@@ -29,7 +29,7 @@ def entry_of(line: Object | Failure, payload: bytes, *, agent: str) -> Entry:
         found = read(at_ms, _fields_of(line, own_ms, "type", "id", "parentId"))
         if found is not None:
             return found
-    return Unknown(at_ms=at_ms, name=name if isinstance(name, str) and name else "unknown", body=line)
+    return UnknownEntry(at_ms=at_ms, name=name if isinstance(name, str) and name else "unknown", body=line)
 
 
 def _at_ms(line: Object) -> int:
@@ -47,7 +47,7 @@ def _fields_of(line: Object, own_ms: int | None, *said: str) -> Fields:
 
 
 def _session(at_ms: int, fields: Fields, agent: str) -> Entry:
-    return entries.Session(
+    return entries.SessionHeader(
         at_ms=at_ms,
         agent=agent,
         source_id=fields.text("id"),

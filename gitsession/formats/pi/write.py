@@ -10,10 +10,10 @@ from collections import Counter
 from hashlib import sha256
 
 from gitsession.formats.base import jsonl
-from gitsession.formats.base.jsonl import Failure, Object
-from gitsession.formats.base.outgoing import Leaving, Line, Outgoing, Written
+from gitsession.formats.base.jsonl import LineFailure, Object
+from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, OutgoingLine, WrittenFile
 from gitsession.formats.base.times import to_iso, to_ms
-from gitsession.formats.pi.write_entries import OURS, Speaker, Spelled, spell
+from gitsession.formats.pi.write_entries import OURS, PiEntryContext, Spelled, spell
 from gitsession.formats.pi.write_messages import Words, dumps
 from gitsession.model.entries import Custom, Entry, Message, ModelChange, Reset, ThinkingChange, Title
 
@@ -25,7 +25,7 @@ LEAF = f"{OURS}leaf"
 """The type of the ``custom`` entry that makes an older entry the leaf."""
 
 
-def write(out: Outgoing, *, omp: bool) -> Written:
+def write(out: Outgoing, *, omp: bool) -> WrittenFile:
     """``Format.write`` for both agents."""
     return _Writer(out, omp).run()
 
@@ -34,24 +34,24 @@ class _Writer:
     def __init__(self, out: Outgoing, omp: bool) -> None:
         self.out = out
         self.omp = omp
-        self.lines: list[Line] = []
+        self.lines: list[OutgoingLine] = []
         self.notes: Counter[str] = Counter()
         self.taken = {entry.id for entry in out.entries if entry.id}
         self.begins: dict[str, str] = {}  # key -> the id of the first line that says it, for who names the entry
         self.ends: dict[str, str] = {}  # key -> the id of the last one, below which children hang
         self.states: dict[str | None, _State] = {None: _State()}
-        self.head = [parsed for line in out.head if not isinstance(parsed := jsonl.parse(line), Failure)]
+        self.head = [parsed for line in out.head if not isinstance(parsed := jsonl.parse(line), LineFailure)]
         self.migrates = not any(_has_ids(line) for line in self.head)
         self.previous: str | None = None
 
-    def run(self) -> Written:
+    def run(self) -> WrittenFile:
         self._name_all()
         for line in self._head():
-            self.lines.append(Line(line))
+            self.lines.append(OutgoingLine(line))
         for entry in self.out.entries:
             self._entry(entry)
         self._at_the_leaf()
-        return Written(tuple(self.lines), self.notes)
+        return WrittenFile(tuple(self.lines), self.notes)
 
     # ---- ids
 
@@ -96,7 +96,7 @@ class _Writer:
             lines[: _type_of(lines[0]) == "title"] = [_slot(title)]
         return lines
 
-    def _entry(self, leaving: Leaving) -> None:
+    def _entry(self, leaving: OutgoingEntry) -> None:
         before = self.states[leaving.below] if leaving.below in self.states else _State()
         self.states[leaving.key] = before.after(leaving.entry)
         parent = self.ends.get(leaving.below) if leaving.below is not None else None
@@ -104,7 +104,7 @@ class _Writer:
             self._kept(leaving, leaving.line, parent)
             return
         id = self.begins[leaving.key]
-        to = Speaker(self.omp, self.begins, self.notes, id, before.model, before.thinking)
+        to = PiEntryContext(self.omp, self.begins, self.notes, id, before.model, before.thinking)
         parent = None if isinstance(leaving.entry, Reset) and not self.omp else parent
         for number, spelled in enumerate(spell(leaving.entry, to)):
             id = self._free(leaving.key, "part", number) if number else id
@@ -112,20 +112,20 @@ class _Writer:
             parent = id
         self.ends[leaving.key] = id
 
-    def _kept(self, leaving: Leaving, line: bytes, parent: str | None) -> None:
+    def _kept(self, leaving: OutgoingEntry, line: bytes, parent: str | None) -> None:
         """A line as it is; in a file of version 1 with what the agent adds when it opens one."""
         id = self.begins.get(leaving.key) if leaving.id is None else leaving.id
         found = jsonl.parse(line)
-        if self.migrates and leaving.id is None and not isinstance(found, Failure):
+        if self.migrates and leaving.id is None and not isinstance(found, LineFailure):
             line = dumps(self._migrated(found, leaving, id, parent))
-        self.lines.append(Line(line, None if leaving.is_name else leaving.key, id))
+        self.lines.append(OutgoingLine(line, None if leaving.is_name else leaving.key, id))
         end = id or parent
         if end is not None:
             self.ends[leaving.key] = end
             if leaving.is_name and leaving.below is not None:
                 self.ends[leaving.below] = end
 
-    def _migrated(self, line: Object, leaving: Leaving, id: str | None, parent: str | None) -> Words:
+    def _migrated(self, line: Object, leaving: OutgoingEntry, id: str | None, parent: str | None) -> Words:
         message = line.get("message")
         if isinstance(message, dict) and message.get("role") == "hookMessage":
             line = {**line, "message": {**message, "role": "custom"}}
@@ -141,7 +141,7 @@ class _Writer:
         rest = {name: value for name, value in fields.items() if name not in base or name == "timestamp"}
         if to_ms(rest.get("timestamp")) is None:
             rest.pop("timestamp", None)
-        self.lines.append(Line(dumps({**base, **rest}), key, id))
+        self.lines.append(OutgoingLine(dumps({**base, **rest}), key, id))
 
     # ---- behind the leaf
 
@@ -159,7 +159,7 @@ class _Writer:
             said.append((Custom(custom_type=LEAF, at_ms=self._leaf_ms()), ("leaf", self.out.leaf)))
         for entry, parts in said:
             id = self._free(*parts)
-            to = Speaker(self.omp, self.begins, self.notes, id)
+            to = PiEntryContext(self.omp, self.begins, self.notes, id)
             for spelled in spell(entry, to):
                 self._put(spelled, id, at, entry.at_ms, None)
             at = id
@@ -194,7 +194,7 @@ def _has_ids(header: Object) -> bool:
 
 def _type_of(line: bytes) -> object:
     found = jsonl.parse(line)
-    return None if isinstance(found, Failure) else found.get("type")
+    return None if isinstance(found, LineFailure) else found.get("type")
 
 
 def _slot(title: Title) -> bytes:

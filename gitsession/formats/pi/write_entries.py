@@ -26,7 +26,7 @@ OMP_ROLES = KNOWN_ROLES | {"developer", "pythonExecution", "fileMention"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Speaker:
+class PiEntryContext:
     """Who is written for, and what others call an entry. ``names``: key -> id. ``own``: the id of the entry itself.
 
     ``model`` and ``thinking``: in force before the entry, for what must be said again.
@@ -44,13 +44,13 @@ class Speaker:
         return self.names.get(key, key)
 
 
-def spell(entry: Entry, to: Speaker) -> list[Spelled]:
+def spell(entry: Entry, to: PiEntryContext) -> list[Spelled]:
     """The lines of one entry, in order: one, or more where the agent says in steps what we say at once."""
     how = _BY_KIND.get(entry.kind)
     return (how(entry, to) if how else None) or _custom_of(entry, to)
 
 
-def _message(entry: kinds.Message, to: Speaker) -> list[Spelled]:
+def _message(entry: kinds.Message, to: PiEntryContext) -> list[Spelled]:
     if entry.role == "tool" and entry.tool_call_id is None:  # with it, a provider would refuse the whole conversation
         to.notes["results that name no call, which its model is not shown"] += 1
         return [("custom", {"customType": OURS + entry.kind, "data": write_messages.message(entry, omp=to.omp)})]
@@ -72,7 +72,7 @@ def _message(entry: kinds.Message, to: Speaker) -> list[Spelled]:
     return [("message", {"message": said})]
 
 
-def _model_change(entry: kinds.ModelChange, to: Speaker) -> list[Spelled] | None:
+def _model_change(entry: kinds.ModelChange, to: PiEntryContext) -> list[Spelled] | None:
     if to.omp:
         role = {} if entry.role == "default" else {"role": entry.role}
         model = f"{entry.provider}/{entry.model}" if entry.provider else entry.model
@@ -82,11 +82,11 @@ def _model_change(entry: kinds.ModelChange, to: Speaker) -> list[Spelled] | None
     return [("model_change", {"provider": entry.provider, "modelId": entry.model, **entry.extra})]
 
 
-def _thinking_change(entry: kinds.ThinkingChange, to: Speaker) -> list[Spelled]:
+def _thinking_change(entry: kinds.ThinkingChange, to: PiEntryContext) -> list[Spelled]:
     return [("thinking_level_change", {"thinkingLevel": entry.level, **entry.extra})]
 
 
-def _mode_change(entry: kinds.ModeChange, to: Speaker) -> list[Spelled] | None:
+def _mode_change(entry: kinds.ModeChange, to: PiEntryContext) -> list[Spelled] | None:
     if not to.omp:
         return None
     if entry.mode == "service_tier":
@@ -94,12 +94,12 @@ def _mode_change(entry: kinds.ModeChange, to: Speaker) -> list[Spelled] | None:
     return [("mode_change", {"mode": entry.mode, **_stated("data", entry.data), **entry.extra})]
 
 
-def _tools_change(entry: kinds.ToolsChange, to: Speaker) -> list[Spelled]:
+def _tools_change(entry: kinds.ToolsChange, to: PiEntryContext) -> list[Spelled]:
     to.notes["changes of tools, which are kept and not acted on"] += 1
     return [("active_tools_change", {"activeToolNames": entry.tools, **entry.extra})]
 
 
-def _instructions(entry: kinds.Instructions, to: Speaker) -> list[Spelled] | None:
+def _instructions(entry: kinds.Instructions, to: PiEntryContext) -> list[Spelled] | None:
     if not to.omp or entry.files is not None:
         return None
     said = {"systemPrompt": entry.system_prompt, "task": entry.task, "tools": entry.tools}
@@ -107,11 +107,11 @@ def _instructions(entry: kinds.Instructions, to: Speaker) -> list[Spelled] | Non
     return [("session_init", {name: value for name, value in said.items() if value is not None} | dict(entry.extra))]
 
 
-def _injection(entry: kinds.Injection, to: Speaker) -> list[Spelled] | None:
+def _injection(entry: kinds.Injection, to: PiEntryContext) -> list[Spelled] | None:
     return [("ttsr_injection", {"injectedRules": entry.rules, **entry.extra})] if to.omp else None
 
 
-def _compaction(entry: kinds.Compaction, to: Speaker) -> list[Spelled]:
+def _compaction(entry: kinds.Compaction, to: PiEntryContext) -> list[Spelled]:
     """``firstKeptEntryId`` is the compaction's own id where nothing is kept. What pi has no field for has omp's."""
     told = None if to.omp else _system_message(entry)
     said = {
@@ -150,7 +150,7 @@ def _system_message(entry: kinds.Compaction) -> Words | None:
     return {"role": "system", "content": "\n\n".join(texts), **more, "timestamp": entry.at_ms}
 
 
-def _branch_summary(entry: kinds.BranchSummary, to: Speaker) -> list[Spelled]:
+def _branch_summary(entry: kinds.BranchSummary, to: PiEntryContext) -> list[Spelled]:
     left = "root" if entry.left is None else to.name(entry.left)
     return [("branch_summary", {"fromId": left, "summary": entry.summary, **_details(entry)} | _more(entry))]
 
@@ -168,13 +168,13 @@ def _more(entry: Entry) -> Words:
     return {name: value for name, value in entry.extra.items() if name != "details"}
 
 
-def _context_edit(entry: kinds.ContextEdit, to: Speaker) -> list[Spelled]:
+def _context_edit(entry: kinds.ContextEdit, to: PiEntryContext) -> list[Spelled]:
     if to.omp:
         to.notes["context edits, which are kept and not acted on"] += 1
     return [("context_edit", {"targetId": to.name(entry.target), "replacement": entry.replacement, **entry.extra})]
 
 
-def _prune(entry: kinds.Prune, to: Speaker) -> list[Spelled] | None:
+def _prune(entry: kinds.Prune, to: PiEntryContext) -> list[Spelled] | None:
     """pi edits one result at a time, since 0.87."""
     if to.omp or not entry.targets:
         return None
@@ -184,7 +184,7 @@ def _prune(entry: kinds.Prune, to: Speaker) -> list[Spelled] | None:
     return [("context_edit", edit) for edit in edits]
 
 
-def _reset(entry: kinds.Reset, to: Speaker) -> list[Spelled]:
+def _reset(entry: kinds.Reset, to: PiEntryContext) -> list[Spelled]:
     """pi begins anew with a second root, so what is in force must be said again there."""
     if to.omp:
         return [("reset_boundary", dict(entry.extra))]
@@ -196,27 +196,27 @@ def _reset(entry: kinds.Reset, to: Speaker) -> list[Spelled]:
     return said
 
 
-def _label(entry: kinds.Label, to: Speaker) -> list[Spelled]:
+def _label(entry: kinds.Label, to: PiEntryContext) -> list[Spelled]:
     return [("label", {"targetId": to.name(entry.target), **_stated("label", entry.label), **entry.extra})]
 
 
-def _title(entry: kinds.Title, to: Speaker) -> list[Spelled]:
+def _title(entry: kinds.Title, to: PiEntryContext) -> list[Spelled]:
     if to.omp:
         return [("title_change", {"title": entry.title or "", "source": "user", **entry.extra})]
     return [("session_info", {"name": entry.title or "", **entry.extra})]
 
 
-def _custom(entry: kinds.Custom, to: Speaker) -> list[Spelled]:
+def _custom(entry: kinds.Custom, to: PiEntryContext) -> list[Spelled]:
     return [("custom", {"customType": entry.custom_type, **_stated("data", entry.data), **entry.extra})]
 
 
-def _custom_message(entry: kinds.CustomMessage, to: Speaker) -> list[Spelled]:
+def _custom_message(entry: kinds.CustomMessage, to: PiEntryContext) -> list[Spelled]:
     said = {"customType": entry.custom_type, "content": write_messages.content(entry.content, omp=to.omp)}
     shown = {"display": entry.display, **_stated("details", entry.details)}
     return [("custom_message", said | shown | dict(entry.extra))]
 
 
-def _usage(entry: kinds.Usage, to: Speaker) -> list[Spelled] | None:
+def _usage(entry: kinds.Usage, to: PiEntryContext) -> list[Spelled] | None:
     if not isinstance(entry.usage, Mapping) or entry.provider is None or entry.model is None:
         return None  # it would be added up
     said = {"provider": entry.provider, "model": entry.model, "usage": write_messages.usage(entry.usage)}
@@ -225,7 +225,7 @@ def _usage(entry: kinds.Usage, to: Speaker) -> list[Spelled] | None:
     return [("usage", {"kind": entry.purpose, **said, **entry.extra})]
 
 
-def _unknown(entry: kinds.Unknown, to: Speaker) -> list[Spelled] | None:
+def _unknown(entry: kinds.UnknownEntry, to: PiEntryContext) -> list[Spelled] | None:
     """A line of a type we do not know, of an agent of this family; a kind of a later release of ours is no line."""
     if not isinstance(entry.body, dict) or entry.version is not None or entry.body.get("type") != entry.name:
         return None
@@ -233,7 +233,7 @@ def _unknown(entry: kinds.Unknown, to: Speaker) -> list[Spelled] | None:
     return [(entry.name, {name: value for name, value in entry.body.items() if name not in said})]
 
 
-def _custom_of(entry: Entry, to: Speaker) -> list[Spelled]:
+def _custom_of(entry: Entry, to: PiEntryContext) -> list[Spelled]:
     """A kind that the agent has no word for."""
     kind = kind_of(entry)
     to.notes[f"{kind[:40]} entries, which are kept as {OURS}{kind[:40]} and not acted on"] += 1
@@ -250,7 +250,7 @@ def _mappings(value: Any) -> list[Mapping[str, Any]]:
     return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list | tuple) else []
 
 
-_BY_KIND: dict[str, Callable[[Any, Speaker], list[Spelled] | None]] = {
+_BY_KIND: dict[str, Callable[[Any, PiEntryContext], list[Spelled] | None]] = {
     kinds.Message.kind: _message,
     kinds.ModelChange.kind: _model_change,
     kinds.ThinkingChange.kind: _thinking_change,
@@ -268,5 +268,5 @@ _BY_KIND: dict[str, Callable[[Any, Speaker], list[Spelled] | None]] = {
     kinds.Custom.kind: _custom,
     kinds.CustomMessage.kind: _custom_message,
     kinds.Usage.kind: _usage,
-    kinds.Unknown.kind: _unknown,
+    kinds.UnknownEntry.kind: _unknown,
 }
