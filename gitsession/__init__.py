@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from gitsession.api.secrets import Redaction, StoredSecrets
     from gitsession.api.trash import RemovedSession, Trash
     from gitsession.archive.retention import ExpiredSession, Retention
-    from gitsession.checkpoints.at import FileChange, Files
+    from gitsession.checkpoints.lookup import FileChange, Files
     from gitsession.checkpoints.planning import RewindPlan
     from gitsession.checkpoints.rewinding import FileOutcome, RewindResult
     from gitsession.compaction.background import BackgroundCompaction
+    from gitsession.compaction.plan import CompactionRequest, Plan
     from gitsession.compaction.provider import provider_compaction
     from gitsession.compaction.summarizers.extractive import Extractive
     from gitsession.compaction.summary import Request, Summarizer, Summary
-    from gitsession.compaction.value import CompactionRequest, Plan
-    from gitsession.compaction.writing import SummaryOptions
+    from gitsession.compaction.write_summary import SummaryOptions
     from gitsession.context.policies import (
         Policy,
         PolicyInput,
@@ -222,13 +222,13 @@ __all__ = [
 
 _NAMES = {
     "gitsession.api": ["Session", "Store"],
-    "gitsession.checkpoints.at": ["FileChange", "Files"],
+    "gitsession.checkpoints.lookup": ["FileChange", "Files"],
     "gitsession.compaction.background": ["BackgroundCompaction"],
     "gitsession.compaction.provider": ["provider_compaction"],
     "gitsession.compaction.summarizers.extractive": ["Extractive"],
     "gitsession.compaction.summary": ["Request", "Summarizer", "Summary"],
-    "gitsession.compaction.value": ["CompactionRequest", "Plan"],
-    "gitsession.compaction.writing": ["SummaryOptions"],
+    "gitsession.compaction.plan": ["CompactionRequest", "Plan"],
+    "gitsession.compaction.write_summary": ["SummaryOptions"],
     "gitsession.context.policies": [
         "PolicyInput",
         "Policy",

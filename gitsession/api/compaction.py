@@ -7,14 +7,14 @@ import os
 
 from gitsession.api.handle import Handle
 from gitsession.codec.digest import to_base64url
-from gitsession.compaction import branches, strategies, summarizers, trigger
+from gitsession.compaction import branch_summary, strategies, summarizers, trigger
 from gitsession.compaction.background import BackgroundCompaction
 from gitsession.compaction.perform import perform
+from gitsession.compaction.plan import CompactionRequest, Plan
 from gitsession.compaction.summarizers.options import Options, from_config
 from gitsession.compaction.summary import Summarizer
-from gitsession.compaction.value import CompactionRequest, Plan
-from gitsession.compaction.writing import SummaryOptions
-from gitsession.context import fold, profiles
+from gitsession.compaction.write_summary import SummaryOptions
+from gitsession.context import build, profiles
 from gitsession.context.policies import Policy, newly_cleared
 from gitsession.git import process
 from gitsession.model.entries import Prune
@@ -44,12 +44,12 @@ class SessionCompaction:
         """
         onto = self._handle.session.resolve(to)
         ways = self._handle.context_line("leaf"), self._handle.context_line(onto)
-        return branches.leaving(*ways, onto, profiles.profile(profile or self._handle.profile), window=window)
+        return branch_summary.leaving(*ways, onto, profiles.profile(profile or self._handle.profile), window=window)
 
     def is_due(self, window: int, *, reserve: int | None = None, profile: str | None = None) -> bool:
         """Return whether less than the agent's reserve (or ``reserve``) is left of ``window``, both in tokens."""
         line = self._handle.context_line("leaf")
-        return trigger.is_due(fold.context(line, profile or self._handle.profile), line, window, reserve=reserve)
+        return trigger.is_due(build.context(line, profile or self._handle.profile), line, window, reserve=reserve)
 
     def start(self, plan: Plan, writing: SummaryOptions = PLAINLY) -> BackgroundCompaction:
         """Compact in a thread of its own, while the session goes on; what is appended meanwhile is kept."""
@@ -61,7 +61,7 @@ class SessionCompaction:
     def prune(self, *policies: Policy, profile: str | None = None) -> Node | None:
         """Make what policies leave out of tool results last: one ``prune`` entry; ``None`` where there is nothing."""
         line, profile = self._handle.context_line(), profile or self._handle.profile
-        before, after = fold.revealed(line, profile), fold.revealed(line, profile, policies)
+        before, after = build.revealed(line, profile), build.revealed(line, profile, policies)
         nodes = [load(self._handle.opened.objects, oid) for oid in newly_cleared(before.items, after.items)]
         targets = tuple(to_base64url(node.chain) for node in nodes)
         return self._handle.session.append(Prune(targets=targets)) if nodes else None

@@ -9,8 +9,8 @@ from pathlib import Path
 from gitsession.api import workspaces
 from gitsession.api.handle import Handle
 from gitsession.checkpoints import capturing, history, planning, rewinding
-from gitsession.checkpoints.at import FileChange, Files, files_at
 from gitsession.checkpoints.capturing import CaptureReason, Phase
+from gitsession.checkpoints.lookup import FileChange, Files, files_at
 from gitsession.checkpoints.planning import RewindPlan, What
 from gitsession.checkpoints.rewinding import RewindResult
 from gitsession.checkpoints.running_calls import Running

@@ -6,8 +6,8 @@ import functools
 
 from gitsession.api.opened import OpenStore
 from gitsession.context import profiles
-from gitsession.context.line import ContextHistory
-from gitsession.index.states import CatalogueEntryIndex
+from gitsession.context.history import ContextHistory
+from gitsession.index.history_states import CatalogueEntryIndex
 from gitsession.sessions import session as sessions
 from gitsession.sessions.attached_files import SessionAttachments
 from gitsession.sessions.node import Node

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gitsession.api.catalogues import Catalogues
-from gitsession.context.line import HistoryCache
+from gitsession.context.history import HistoryCache
 from gitsession.discovery import projects
 from gitsession.errors import require
 from gitsession.index.catalogue import Row
-from gitsession.index.here import CurrentFolder, everybodys
+from gitsession.index.current_folder import CurrentFolder, everybodys
 from gitsession.store.git_store import GitStore
 
 

@@ -13,7 +13,7 @@ from gitsession.errors import NotFound
 from gitsession.formats import FORMATS
 from gitsession.index import names
 from gitsession.index.catalogue import Row
-from gitsession.index.here import is_of
+from gitsession.index.current_folder import is_of
 from gitsession.store import refs
 from gitsession.sync import bundles, pushing, remotes, syncing
 from gitsession.sync.pushing import RemoteStatus

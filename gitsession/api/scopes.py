@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gitsession.git.types import Oid, RefValue
 from gitsession.index.catalogue import Row
-from gitsession.index.here import CurrentFolder, is_here, is_of
+from gitsession.index.current_folder import CurrentFolder, is_here, is_of
 from gitsession.model.entries import Fork
 from gitsession.sessions import graph
 from gitsession.sessions.content import entry_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gitsession.api.handle import Handle
 from gitsession.api.opened import OpenStore
-from gitsession.context import fold
+from gitsession.context import build
 from gitsession.context.policies import Policy
 from gitsession.context.value import Context
 from gitsession.errors import NotFound, Refused, require
@@ -28,9 +28,9 @@ from gitsession.sessions.session import OnMoved
 if TYPE_CHECKING:
     from gitsession.api.compaction import SessionCompaction
     from gitsession.api.files import SessionFiles
+    from gitsession.compaction.plan import Plan
     from gitsession.compaction.summary import Summarizer
-    from gitsession.compaction.value import Plan
-    from gitsession.compaction.writing import SummaryOptions
+    from gitsession.compaction.write_summary import SummaryOptions
     from gitsession.verify.findings import SealCheck
 
 
@@ -121,7 +121,7 @@ class Session:
         Raises ``NotFound``, and ``Corrupt``, ``MissingObject`` or ``Malformed`` where damage would leave something out.
         """
         line = self._handle.context_line(at)
-        return fold.revealed(line, profile or self._handle.profile, policies, window=window)
+        return build.revealed(line, profile or self._handle.profile, policies, window=window)
 
     def compact(
         self,
@@ -147,8 +147,8 @@ class Session:
         from gitsession.api import compaction
         from gitsession.compaction import strategies
         from gitsession.compaction.perform import perform
-        from gitsession.compaction.value import CompactionRequest, Plan
-        from gitsession.compaction.writing import SummaryOptions
+        from gitsession.compaction.plan import CompactionRequest, Plan
+        from gitsession.compaction.write_summary import SummaryOptions
 
         if plan is not None and (strategy, profile, keep_tokens) != (None, None, None):
             raise TypeError("a plan says already what is summarised: no strategy, profile or keep_tokens beside it")

@@ -25,7 +25,7 @@ from gitsession.git import process
 from gitsession.importing.import_session import ImportResult
 from gitsession.index import search
 from gitsession.index.catalogue import Catalogue, Row
-from gitsession.index.here import is_of
+from gitsession.index.current_folder import is_of
 from gitsession.index.names import marks_of
 from gitsession.index.search import Hit
 from gitsession.live import follow as following
@@ -35,7 +35,7 @@ from gitsession.sessions import operation_log, session_ids
 from gitsession.sessions import session as sessions
 from gitsession.sessions.node import Node
 from gitsession.sessions.operation_log import Operation, UndoScope, Verb, WorkspaceWrite
-from gitsession.sessions.revealed import RevealedStore
+from gitsession.sessions.revealed_store import RevealedStore
 from gitsession.store import create, refs
 from gitsession.store.git_store import Durability, GitStore
 from gitsession.store.maintenance import MaintenanceResult, is_due, maintain
@@ -76,9 +76,9 @@ class Store:
         self._opened = OpenStore(objects, clock)
         self.agents = AgentSessions(self._opened)  # not made later: it remembers what this handle imported
         if create.is_partial(objects.git_dir):
-            from gitsession.sync import promised
+            from gitsession.sync import missing_objects
 
-            promised.fetch_on_demand(objects)
+            missing_objects.fetch_on_demand(objects)
         self._tends = tends
 
     # ---- parts, each loaded when it is first used

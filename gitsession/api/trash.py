@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gitsession.api.opened import OpenStore
 from gitsession.archive import trash
 from gitsession.archive.trash import TrashView
-from gitsession.sessions import facts, graph, marks
+from gitsession.sessions import graph, marks, session_facts
 from gitsession.sessions.meta import meta_of
 from gitsession.store.interface import ObjectStore
 
@@ -58,7 +58,7 @@ def described(view: ObjectStore, sids: Iterable[str]) -> list[RemovedSession]:
         tree, meta = graph.tree(view, sid), meta_of(view, sid)
         nodes = sorted(tree.nodes.values(), key=lambda node: node.committer_seconds)
         first = next((node.subject.partition(": ")[2] for node, _ in tree.walk() if node.role == "user"), "")
-        title = marks.title(facts.marks(view, sid, tree, meta))
+        title = marks.title(session_facts.marks(view, sid, tree, meta))
         found.append(
             RemovedSession(sid, title or first or "(untitled)", len(nodes) - 1, nodes[-1].committer_seconds * 1000)
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 from gitsession.checkpoints.capturing import Withheld, withheld_by
-from gitsession.checkpoints.deciding import NotMerged, PathDecision
+from gitsession.checkpoints.rewind_decisions import NotMerged, PathDecision
 from gitsession.errors import GitSessionError
 from gitsession.git.objects import oid_of
 from gitsession.git.types import Oid

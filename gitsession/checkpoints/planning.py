@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
-from gitsession.checkpoints import at as places
+from gitsession.checkpoints import lookup as places
 from gitsession.checkpoints.attribution import WORKSPACE, touches
 from gitsession.checkpoints.capturing import place_of
-from gitsession.checkpoints.claims import claims
-from gitsession.checkpoints.deciding import PathDecision, decide, writes
 from gitsession.checkpoints.history import Point
 from gitsession.checkpoints.merging import Merges
+from gitsession.checkpoints.other_sessions import claims
+from gitsession.checkpoints.rewind_decisions import PathDecision, decide, writes
 from gitsession.errors import GitSessionError, InvalidName, NotFound
 from gitsession.git.types import Oid
 from gitsession.model.entries import Message

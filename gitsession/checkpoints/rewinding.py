@@ -22,11 +22,11 @@ from typing import Literal, TypeAlias
 from gitsession.checkpoints import capturing, intents, merging, turns
 from gitsession.checkpoints.attribution import BEFORE
 from gitsession.checkpoints.capturing import CaptureReason
-from gitsession.checkpoints.deciding import PathDecision, writes
 from gitsession.checkpoints.history import Point
 from gitsession.checkpoints.intents import Intent
 from gitsession.checkpoints.planning import RewindPlan, folders_above
-from gitsession.checkpoints.recording import finish_rewind, finish_step, record
+from gitsession.checkpoints.record_rewind import finish_rewind, finish_step, record
+from gitsession.checkpoints.rewind_decisions import PathDecision, writes
 from gitsession.errors import NotFound, Refused
 from gitsession.git.repository import OBJECT_BYTES_MAX
 from gitsession.git.types import Oid

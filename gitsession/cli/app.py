@@ -11,7 +11,7 @@ from importlib import import_module
 import click
 
 from gitsession.cli import exits
-from gitsession.cli.opening import App, here
+from gitsession.cli.context import App, here
 from gitsession.cli.output import complain, count, paged, say
 from gitsession.cli.sessions import table
 from gitsession.errors import (
@@ -148,7 +148,7 @@ def _show_status(app: App) -> None:
             say()
             say(sweeping.words(sweep))
         return
-    from gitsession.index.here import of_folder
+    from gitsession.index.current_folder import of_folder
 
     rows = app.catalogue().sessions()
     held = of_folder(rows, here())

@@ -9,7 +9,7 @@ from typing import Any
 from gitsession.cli.items import as_lines
 from gitsession.cli.output import count, paint, shorten, width
 from gitsession.compaction.perform import tokens_after
-from gitsession.compaction.value import Plan
+from gitsession.compaction.plan import Plan
 from gitsession.context import profiles
 from gitsession.context.value import Context, Tokens
 from gitsession.sessions.node import Node

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gitsession.cli import exits
-from gitsession.cli.opening import App
+from gitsession.cli.context import App
 from gitsession.cli.output import confirm, count, emit, say, warn
 
 if TYPE_CHECKING:

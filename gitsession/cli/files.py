@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitsession.checkpoints.deciding import AS_IT_WAS, PathDecision
+from gitsession.checkpoints.rewind_decisions import AS_IT_WAS, PathDecision
 from gitsession.cli.output import columns, count, on_a_line, pad, paint, say, shorten, width
 
 if TYPE_CHECKING:

@@ -123,7 +123,7 @@ def _look(store: str, event: str, agent: str, at_ms: int, raw: bytes) -> None:
     from pathlib import Path
 
     from gitsession.errors import GitSessionError
-    from gitsession.live import glance
+    from gitsession.live import spool_snapshot
 
     def too_long(*_: object) -> None:
         raise TimeoutError(f"the look took longer than {LOOK_SECONDS:g} s")
@@ -137,16 +137,16 @@ def _look(store: str, event: str, agent: str, at_ms: int, raw: bytes) -> None:
         signal.setitimer(signal.ITIMER_REAL, LOOK_SECONDS)
         try:
             project = os.environ.get("CLAUDE_PROJECT_DIR", "")
-            with glance.workspace_of(cwd, Path.home(), Path(store), project) as root:
+            with spool_snapshot.workspace_of(cwd, Path.home(), Path(store), project) as root:
                 head["workspace"] = os.fspath(root.path)
-                glance.spool_snapshot(Path(store), root, head, wait_seconds=WAIT_SECONDS)
+                spool_snapshot.spool_snapshot(Path(store), root, head, wait_seconds=WAIT_SECONDS)
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
     except (GitSessionError, OSError, ValueError, RuntimeError) as error:
         spool.fail(store, f"{event}: {str(error) or type(error).__name__}")
         unlooked = json.dumps({"v": spool.VERSION, **head, "gave_up": str(error)})
         spool.write(store, [unlooked.encode() + b"\n"])
-        if isinstance(error, TimeoutError | glance.TooManyChanges):
+        if isinstance(error, TimeoutError | spool_snapshot.TooManyChanges):
             _drain_apart(store)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gitsession.cli import files
-from gitsession.cli.opening import App
+from gitsession.cli.context import App
 from gitsession.cli.output import clock, count, current_folder, emit, paint, say, shorten, warn, width
 from gitsession.errors import Refused
 from gitsession.store import refs

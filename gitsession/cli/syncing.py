@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gitsession.cli import exits
-from gitsession.cli.opening import App
+from gitsession.cli.context import App
 from gitsession.cli.output import confirm, count, emit, first, paint, say, shorten, warn
 from gitsession.codec.text import clean
 from gitsession.errors import Refused

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from gitsession.compaction.sight import ShownEntry
+from gitsession.compaction.visible_entries import ShownEntry
 from gitsession.context.profiles import Profile, total
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message, Reset
 

@@ -6,12 +6,12 @@ from typing import Any
 
 from gitsession.codec.digest import to_base64url
 from gitsession.codec.sayable import sayable, whole
-from gitsession.compaction.sight import CARRIED
+from gitsession.compaction.plan import Plan
 from gitsession.compaction.summary import name_of, stop_if
-from gitsession.compaction.value import Plan
-from gitsession.compaction.writing import SummaryOptions, write
+from gitsession.compaction.visible_entries import CARRIED
+from gitsession.compaction.write_summary import SummaryOptions, write
 from gitsession.context import profiles
-from gitsession.context.profiles.showing import keep_system
+from gitsession.context.profiles.visible_items import keep_system
 from gitsession.errors import LeafMoved, NotFound, Refused, SummaryFailed
 from gitsession.model.entries import SYSTEM, BranchSummary, Compaction, Message, Reset
 from gitsession.sessions import graph

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gitsession.compaction.cuts import Cut
 from gitsession.compaction.files import carried_by, touched
-from gitsession.compaction.sight import CompactionView, ShownEntry, carried, conversation
-from gitsession.compaction.value import Plan
-from gitsession.context.line import ContextHistory
+from gitsession.compaction.plan import Plan
+from gitsession.compaction.visible_entries import CompactionView, ShownEntry, carried, conversation
+from gitsession.context.history import ContextHistory
 from gitsession.context.profiles import Profile, total
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from gitsession.context import profiles
-from gitsession.context.line import ContextHistory
+from gitsession.context.history import ContextHistory
 from gitsession.context.value import Context
 from gitsession.model.entries import Compaction, Message
 

@@ -21,12 +21,12 @@ from gitsession.formats.base.uuids import uuid_from
 from gitsession.git.types import Oid
 from gitsession.model.entries import Fork, SessionHeader
 from gitsession.redaction.original import OPENS
-from gitsession.sessions import facts, graph, session_ids
+from gitsession.sessions import graph, session_facts, session_ids
 from gitsession.sessions.active_branch import active
 from gitsession.sessions.content import payload_of
 from gitsession.sessions.meta import Meta, meta_of
 from gitsession.sessions.node import Node
-from gitsession.sessions.revealed import RevealedStore
+from gitsession.sessions.revealed_store import RevealedStore
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 
@@ -77,7 +77,7 @@ def export(
     tree = graph.tree(store, sid)
     if tree.damage and at is None:
         raise _damaged(tree)
-    _, began = facts.file_start(store, tree, sid)
+    _, began = session_facts.file_start(store, tree, sid)
     agent = to or agent_of(store, sid, began)
     if to in TO_READ:
         return _to_read(store, sid, TO_READ[to], at, agent_of(store, sid, began))
@@ -148,11 +148,11 @@ def export_original(store: ObjectStore, sid: str, at: Node | None = None) -> Exp
     tree = graph.tree(store, sid)
     if tree.damage and at is None:
         raise _damaged(tree)
-    start, began = facts.file_start(store, tree, sid)
+    start, began = session_facts.file_start(store, tree, sid)
     whole = meta_of(store, _home_of(store, sid, began or SessionHeader(agent="unknown")))
-    starts = facts.segment_starts(tree, whole.segments)
+    starts = session_facts.segment_starts(tree, whole.segments)
     leaf = at.oid if at is not None else tree.branches[active(store, sid)] if starts else start
-    return _file(store, sid, (tree, start, began), whole, facts.segment_at(tree, starts, leaf), at)
+    return _file(store, sid, (tree, start, began), whole, session_facts.segment_at(tree, starts, leaf), at)
 
 
 def segments(store: ObjectStore, sid: str) -> list[str | None]:
@@ -164,7 +164,7 @@ def is_in_newest(store: ObjectStore, sid: str, leaf: Oid) -> bool:
     """Return whether an entry stands in the newest of the agent's files, with which the agent goes on."""
     ids = meta_of(store, sid).segments
     tree = graph.tree(store, sid) if ids else None
-    return tree is None or facts.segment_at(tree, facts.segment_starts(tree, ids), leaf) == ids[-1]
+    return tree is None or session_facts.segment_at(tree, session_facts.segment_starts(tree, ids), leaf) == ids[-1]
 
 
 def segment(store: ObjectStore, sid: str, id: str | None) -> bytes:
@@ -172,7 +172,7 @@ def segment(store: ObjectStore, sid: str, id: str | None) -> bytes:
     tree = graph.tree(store, sid)
     if tree.damage:
         raise _damaged(tree)
-    return _file(store, sid, (tree, *facts.file_start(store, tree, sid)), meta_of(store, sid), id, None).data
+    return _file(store, sid, (tree, *session_facts.file_start(store, tree, sid)), meta_of(store, sid), id, None).data
 
 
 def _file(
@@ -187,13 +187,13 @@ def _file(
     tree, start, began = begun
     root = began or SessionHeader(agent="unknown")
     meta = whole.of_file(segment)
-    starts = facts.segment_starts(tree, whole.segments)
-    part = facts.file_part(tree, starts, start, segment)
+    starts = session_facts.segment_starts(tree, whole.segments)
+    part = session_facts.file_part(tree, starts, start, segment)
     if at is None:
         nodes = list(part.nodes.values())
     else:
         nodes = _line(store, at, set(part.children[None]))
-    found = facts.imported_now(part, meta.source_file.superseded) if at is None else nodes
+    found = session_facts.imported_now(part, meta.source_file.superseded) if at is None else nodes
     here = {to_base64url(node.chain) for node in nodes} if at is not None else None
     taken = {number: node for number, (node, chain) in meta.lines_of_ours().items() if here is None or chain in here}
     headers = meta.headers(None if at is None else nodes)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from gitsession.codec.digest import to_base64url
 from gitsession.context import profiles
-from gitsession.context.line import ContextHistory
+from gitsession.context.history import ContextHistory
 from gitsession.errors import Corrupt
 from gitsession.exporting.answers import unfolded, with_tool_names
 from gitsession.exporting.visible_history import visible_history
@@ -24,7 +24,7 @@ from gitsession.formats.base.record import TAIL
 from gitsession.model import entries as kinds
 from gitsession.model.blocks import OtherBlock
 from gitsession.model.entries import Entry, Label, Opaque
-from gitsession.sessions import facts, graph
+from gitsession.sessions import graph, session_facts
 from gitsession.sessions import marks as rules
 from gitsession.sessions.active_branch import active, derived
 from gitsession.sessions.attached_files import SessionAttachments
@@ -64,18 +64,18 @@ class _Gatherer:
     def __init__(self, store: ObjectStore, sid: str, format: Writer, at: Node | None) -> None:
         self.store, self.sid, self.format, self.at = store, sid, format, at
         tree = graph.tree(store, sid)
-        start, began = facts.file_start(store, tree, sid)
+        start, began = session_facts.file_start(store, tree, sid)
         self.meta = meta_of(store, sid)
         self.leaf = at or tree.nodes[tree.branches[active(store, sid)]]
         self.segment = None
-        starts = facts.segment_starts(tree, self.meta.segments)
+        starts = session_facts.segment_starts(tree, self.meta.segments)
         self.fork = next((node for node in tree.nodes.values() if begins_fork(store, node, sid)), None)
         is_file = began is not None and began.agent == format.AGENT and not self._is_begun_here()
         # What an agent's fork shares stands in another file of that agent's; for any other agent, and for a fork made
         # here, of which no file is there, it goes along.
         if starts and is_file:
-            self.segment = facts.segment_at(tree, starts, self.leaf.oid)
-            self.tree = facts.file_part(tree, starts, start, self.segment)
+            self.segment = session_facts.segment_at(tree, starts, self.leaf.oid)
+            self.tree = session_facts.file_part(tree, starts, start, self.segment)
             self.meta = self.meta.of_file(self.segment)
         elif isinstance(began, kinds.Fork) and is_file:
             self.tree = graph.below(tree, start)
@@ -90,7 +90,7 @@ class _Gatherer:
         self.line = {node.oid for node in line}
         self.current = [node for node in self._current(line) if not self._is_left_out(node)]
         self.keys = {node.oid: to_base64url(node.chain) for node in self.current}
-        self.named = facts.targets(self.tree, self.meta)
+        self.named = session_facts.targets(self.tree, self.meta)
         self.attached = SessionAttachments(store, sid, NO_IMAGE)
         self.counts: Counter[str] = Counter()
 
@@ -315,7 +315,7 @@ class _Gatherer:
 
     def _names(self, entries: Sequence[OutgoingEntry]) -> tuple[tuple[Label, ...], kinds.Title | None]:
         """Labels and title that whoever reads ``entries`` in order would not find."""
-        marks = facts.marks(self.store, self.sid, self.tree, self.meta)
+        marks = session_facts.marks(self.store, self.sid, self.tree, self.meta)
         theirs = [mark for mark in marks if mark.line is not None] if self.is_home else []
         ours = [mark for mark in marks if mark.line is None or not self.is_home]
         labels, title = self._labels(entries, ours, marks), rules.title(marks)

@@ -33,11 +33,11 @@ from gitsession.formats import (
     with_capability,
 )
 from gitsession.model.entries import Message, SessionHeader
-from gitsession.sessions import facts, graph
+from gitsession.sessions import graph, session_facts
 from gitsession.sessions.active_branch import active, derived
 from gitsession.sessions.attached_files import SessionAttachments
 from gitsession.sessions.node import Node, load
-from gitsession.sessions.revealed import RevealedStore
+from gitsession.sessions.revealed_store import RevealedStore
 from gitsession.store.interface import ObjectStore
 
 NOT_HELD = "files that the session names, and neither the agent nor this store has"
@@ -103,7 +103,7 @@ def plan(
     Raises ``Refused`` where the agent has gone on with its file since it was imported, or another one is in its place;
     where nothing has been said at ``at`` yet; and where there is no such agent, or none that goes on with a file.
     """
-    agent = agent or agent_of(store, sid, facts.file_start(store, graph.tree(store, sid), sid)[1])
+    agent = agent or agent_of(store, sid, session_facts.file_start(store, graph.tree(store, sid), sid)[1])
     format = with_capability(agent, Resumable)
     if format is None:
         raise Refused(

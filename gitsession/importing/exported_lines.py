@@ -22,7 +22,7 @@ from gitsession.sessions.content import begins_fork, entry_of
 from gitsession.sessions.graph import Tree
 from gitsession.sessions.meta import BELOW, Meta
 from gitsession.sessions.node import Node
-from gitsession.sessions.revealed import RevealedStore
+from gitsession.sessions.revealed_store import RevealedStore
 from gitsession.store.interface import ObjectStore
 
 

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from gitsession.errors import Corrupt, NoBase
 from gitsession.formats.base.record import TAIL, Base
-from gitsession.sessions import facts, graph
+from gitsession.sessions import graph, session_facts
 from gitsession.sessions.content import payload_of
 from gitsession.sessions.meta import meta_of
 from gitsession.sessions.node import Node
@@ -30,12 +30,12 @@ def shared(store: ObjectStore, base: Base, find: Find | None) -> Node:
     tree = graph.tree(store, sid)
     if tree.damage:
         raise Corrupt(f"session {sid} is damaged here", hint="`gitsession repair` mends it")
-    start, _ = facts.file_start(store, tree, sid)
+    start, _ = session_facts.file_start(store, tree, sid)
     whole = meta_of(store, sid)
     segment = base.source_id if base.source_id in whole.segments else None
     meta = whole.of_file(segment)
-    part = facts.file_part(tree, facts.segment_starts(tree, whole.segments), start, segment)
-    own = facts.imported_now(part, meta.source_file.superseded)
+    part = session_facts.file_part(tree, session_facts.segment_starts(tree, whole.segments), start, segment)
+    own = session_facts.imported_now(part, meta.source_file.superseded)
     own.sort(key=lambda node: node.source.line if node.source else 0, reverse=True)
     tail = meta.newest_lines().get(TAIL)
     _check_reaches(store, base, [*([tail] if tail is not None else []), *own[:1]])

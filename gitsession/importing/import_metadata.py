@@ -17,7 +17,7 @@ from gitsession.importing.equivalence import fill_vault, says
 from gitsession.importing.exported_lines import ExportedLine
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
-from gitsession.sessions import commit_writer, facts, graph, tombstone, tombstone_set
+from gitsession.sessions import commit_writer, graph, session_facts, tombstone, tombstone_set
 from gitsession.sessions.content import payload_of
 from gitsession.sessions.meta import Meta
 from gitsession.sessions.node import Node, line_of, position
@@ -103,7 +103,7 @@ class MetadataImport:
         here = {node.oid for node in self._at_line.values()}
         lines = (record.line for record in (*self._source.meta, *self._source.records) if record.line < WHOLE)
         end = max(lines, default=0)
-        missing = [node for node in facts.imported_now(self._tree, superseded) if node.oid not in here]
+        missing = [node for node in session_facts.imported_now(self._tree, superseded) if node.oid not in here]
         missing += [node for number, (node, _) in self._seen.lines_of_ours().items() if number not in self._taken]
         older = bool(missing) and all(node.source is not None and node.source.line > end for node in missing)
         if older:

@@ -25,15 +25,8 @@ from gitsession.importing.import_metadata import ImportedSource, MetadataImport
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
-from gitsession.redaction.ahead import SecretLookahead
-from gitsession.sessions import (
-    branch_names,
-    commit_writer,
-    facts,
-    graph,
-    operation_log,
-    tombstone_set,
-)
+from gitsession.redaction.lookahead import SecretLookahead
+from gitsession.sessions import branch_names, commit_writer, graph, operation_log, session_facts, tombstone_set
 from gitsession.sessions import (
     session_ids as names,
 )
@@ -220,7 +213,7 @@ class _Plan:
         """
         if self.tree is None or not self.meta.lost or self.source.segment is not None:
             return None
-        known = {node.oid for node in facts.imported_now(self.tree, self.seen.source_file.superseded)}
+        known = {node.oid for node in session_facts.imported_now(self.tree, self.seen.source_file.superseded)}
         known |= {node.oid for node in self.at_line.values() if node.source is None}
         own = next((record for record in self.source.records if self.at_line[record.line].oid not in known), None)
         if own is None:
@@ -322,7 +315,7 @@ class _Plan:
         tree = graph.tree(self.store, sid)
         if tree.damage:
             raise _damaged(sid)
-        self.root = self.base or tree.nodes[facts.file_start(self.store, tree, sid)[0]]
+        self.root = self.base or tree.nodes[session_facts.file_start(self.store, tree, sid)[0]]
         self._refuse_later_view(sid, tree)
         if self.root.oid not in tree.nodes:
             raise Malformed("it goes on from a file of another session", where=thread)
@@ -332,9 +325,9 @@ class _Plan:
         """Return the part of the session's tree that comes from this file, and from no other file of its agent."""
         if self.tree is None:
             return None
-        starts = facts.segment_starts(self.tree, self.seen.segments)
+        starts = session_facts.segment_starts(self.tree, self.seen.segments)
         start = self.root.oid if self.source.segment is None else ""
-        return facts.file_part(self.tree, starts, start, self.source.segment)
+        return session_facts.file_part(self.tree, starts, start, self.source.segment)
 
     def _refuse_later_view(self, sid: str, tree: graph.Tree) -> None:
         """The same session, begun by a later release: its entries are written in a way that we do not know."""

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from gitsession.errors import Ambiguous, NotFound, Unavailable
+from gitsession.index.current_folder import CurrentFolder, nearest
 from gitsession.index.derived import PATIENCE_SECONDS, begin_log, is_damage, remove
-from gitsession.index.here import CurrentFolder, nearest
 from gitsession.store import change_stamp
 
 VERSION = 14
@@ -171,7 +171,7 @@ class Catalogue:
         """The session that ``address`` names. Raises ``NotFound`` or ``Ambiguous``.
 
         A unique part of its id; ``<agent>:<source id>``; ``@``, the newest here; ``-``, the one before that. What
-        *here* is, ``index.here`` says. ``@`` and ``-`` name a sub-agent's session only where there is no other.
+        *here* is, ``index.current_folder`` says. ``@`` and ``-`` name a sub-agent's session only if there is no other.
         """
         if address in ("@", "-"):
             return self._newest(address, here or CurrentFolder(os.path.abspath(".")))

@@ -9,15 +9,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from gitsession.git.types import Oid, RefValue
-from gitsession.index import branches, counts, marking, names
+from gitsession.index import branches, counts, names, session_marks
 from gitsession.index.catalogue import Catalogue
 from gitsession.index.derived import is_damage
+from gitsession.index.history_states import StateRecorder
 from gitsession.index.names import TIME_MIN, clamped, storable
-from gitsession.index.states import StateRecorder
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
-from gitsession.sessions import content, facts, graph, marks, tombstone_set
+from gitsession.sessions import content, graph, marks, session_facts, tombstone_set
 from gitsession.sessions.gaps import DAMAGE
 from gitsession.sessions.meta import Meta, meta_of
 from gitsession.sessions.meta import marks_of as marks_made_by
@@ -157,7 +157,7 @@ def _grow(db: sqlite3.Connection, store: ObjectStore, sid: str, moves: Sequence[
     if known is None:
         return False
     tip = store.ref(refs.meta(sid))
-    changed = marking.between(store, known.meta, tip) if known.meta is not None and tip is not None else None
+    changed = session_marks.between(store, known.meta, tip) if known.meta is not None and tip is not None else None
     meta = meta_of(store, sid) if changed is None or known.waiting else None
     if meta is not None and (_superseded(meta), *_continues(meta)) != (known.superseded, known.continues, known.copied):
         return False
@@ -171,9 +171,9 @@ def _grow(db: sqlite3.Connection, store: ObjectStore, sid: str, moves: Sequence[
     if not all(_is_inner(db, sid, oid) or branches.ends_at(db, sid, oid) for oid in left):
         return False
     if meta is not None:
-        marking.replace(db, sid, meta.marks)
+        session_marks.replace(db, sid, meta.marks)
     elif changed is not None:
-        marking.change(db, sid, changed)
+        session_marks.change(db, sid, changed)
     return _summarise(db, store, sid, known._replace(start=start or known.start, meta=tip), added, meta)
 
 
@@ -185,7 +185,7 @@ def _take_in(db: sqlite3.Connection, store: ObjectStore, sid: str, leaves: Mappi
     added = _insert_entries(db, store, sid, new, superseded, _continues(meta)[1])
     for name, oid in leaves.items():
         branches.put(db, store, sid, name, oid, superseded)
-    marking.replace(db, sid, meta.marks)
+    session_marks.replace(db, sid, meta.marks)
     start = start or (new[0].oid if new else None)
     known = _Summary(start=start, meta=store.ref(refs.meta(sid))) if start is not None else None
     if known is None or not _summarise(db, store, sid, known, added, meta):
@@ -237,7 +237,7 @@ def _new_around_gaps(db: sqlite3.Connection, store: ObjectStore, sid: str) -> tu
     """The same, where a lost commit hides what stands before it."""
     tree = graph.tree(store, sid)
     start = next((oid for oid, node in tree.nodes.items() if content.begins_fork(store, node, sid)), None)
-    above = facts.above(tree, start)
+    above = session_facts.above(tree, start)
     if start is None:
         start = next((oid for oid, node in tree.nodes.items() if node.parent is None), None)
     nodes = [node for node, _ in tree.walk() if node.oid not in above and not _is_known(db, sid, node.oid)]
@@ -295,8 +295,8 @@ def _insert_entries(
         }
         _put(db, "entries", values)
         begins = isinstance(found.entry, kinds.Fork) and found.entry.session == sid
-        if (begins or node.kind in facts.MARKING) and (in_file or node.source is None):
-            marking.insert(db, sid, marks_made_by(node, found.entry, on_meta=False), on_meta=False)
+        if (begins or node.kind in session_facts.MARKING) and (in_file or node.source is None):
+            session_marks.insert(db, sid, marks_made_by(node, found.entry, on_meta=False), on_meta=False)
     known = [(sid, oid) for oid in inner if oid is not None and oid not in at]
     db.executemany("UPDATE entries SET inner = 1 WHERE sid = ? AND oid = ?", known)
     return _Added(len(new), newest_ms, tokens)

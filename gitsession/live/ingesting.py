@@ -19,11 +19,11 @@ from gitsession.codec.sayable import sayable, whole
 from gitsession.errors import Corrupt, GitSessionError, Malformed, MissingObject, NotFound, Unavailable
 from gitsession.formats import FORMATS
 from gitsession.git.types import Oid
-from gitsession.live import events, records, spool
-from gitsession.live.calls import Calls
-from gitsession.live.chains import SnapshotTrees
-from gitsession.live.records import Event, SpooledSnapshot
-from gitsession.live.targets import Targets
+from gitsession.live import events, spool, spooled_events
+from gitsession.live.event_targets import Targets
+from gitsession.live.running_calls import Calls
+from gitsession.live.snapshot_trees import SnapshotTrees
+from gitsession.live.spooled_events import Event, SpooledSnapshot
 from gitsession.model.entries import Checkpoint
 from gitsession.sessions.node import Node
 from gitsession.store.git_store import GitStore
@@ -122,7 +122,7 @@ class _Drain:
 
     def _read(self, name: str) -> Event | None:
         try:
-            return records.read(Path(self._spool), name)
+            return spooled_events.read(Path(self._spool), name)
         except (Malformed, OSError) as error:
             self._aside(name, str(error))
             return None

@@ -20,7 +20,7 @@ from gitsession.store import create, journal_frames, salvage, spill
 from gitsession.store.lock import alone
 from gitsession.verify.last_clean import FILE as VERIFIED
 from gitsession.workspace.private_repository import PrivateRepository
-from gitsession.workspace.turns import WORKSPACES
+from gitsession.workspace.workspace_lock import WORKSPACES
 
 SPOOL = f"{create.CONTROL}/spool"
 _DATABASES = ("index.db", "search.db")

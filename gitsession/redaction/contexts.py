@@ -6,7 +6,7 @@ any case. Values are checked (``looks``): code is full of ``password = get_passw
 
 from __future__ import annotations
 
-from gitsession.redaction import looks
+from gitsession.redaction import heuristics
 from gitsession.redaction.rule import Check, Rule
 
 
@@ -18,7 +18,7 @@ def _context(
 
 def _is_chosen(value: bytes) -> bool:
     """Return whether ``value`` looks like a password or a token."""
-    return looks.is_password(value) or looks.is_random(value)
+    return heuristics.is_password(value) or heuristics.is_random(value)
 
 
 _QUOTE = rb"""\\{0,7}["'`]"""
@@ -79,7 +79,7 @@ _HEADERS = (
         '"Authorization": "Basic {pair}"',
         "X-Api-Key: {an:32}",
         "PRIVATE-TOKEN: {an:20}",
-        check=lambda value: looks.is_random(value) or looks.is_pair(value),
+        check=lambda value: heuristics.is_random(value) or heuristics.is_pair(value),
         never=("Authorization: Bearer $TOKEN", "Authorization: Bearer YOUR_API_KEY", "authorization: null"),
     ),
     _context(
@@ -87,7 +87,7 @@ _HEADERS = (
         rb"(?i:bearer) {1,3}(?P<secret>[A-Za-z0-9._~+/-]{20,1024}={0,2})",
         (b"bearer ",),
         "bearer {an:40}",
-        check=looks.is_random,
+        check=heuristics.is_random,
         never=("bearer authentication-is-required-here",),
     ),
     _context(
@@ -97,7 +97,7 @@ _HEADERS = (
         (b"cookie",),
         "Cookie: session={an:40}; theme=dark",
         "Set-Cookie: sid={hex:32}; Path=/; HttpOnly",
-        check=lambda value: any(looks.is_random(part.partition(b"=")[2].strip()) for part in value.split(b";")),
+        check=lambda value: any(heuristics.is_random(part.partition(b"=")[2].strip()) for part in value.split(b";")),
         never=("cookie: theme=dark-mode-is-what-i-like",),
     ),
 )
@@ -112,7 +112,7 @@ _ADDRESSES = (
         "redis://:{an:20}@cache:6379/0",
         "https://deploy:{an:24}@git.acme.dev/x.git",
         "amqp://worker:{an:14}@mq:5672",
-        check=lambda value: looks.is_given(value) and not value.isdigit() and value[:1] not in b"$%{[(*",
+        check=lambda value: heuristics.is_given(value) and not value.isdigit() and value[:1] not in b"$%{[(*",
         never=("https://user:password@host/", "postgres://user:$PASS@host/db", "http://{user}:{password}@{host}"),
     ),
     _context(
@@ -120,13 +120,13 @@ _ADDRESSES = (
         rb"://(?P<secret>[A-Za-z0-9_-]{20,255})(?::x-oauth-basic)?@(?=[A-Za-z0-9.\[_-])",
         (b"://",),
         "https://{an:40}@github.com/acme/x.git",
-        check=looks.is_random,
+        check=heuristics.is_random,
     ),
     Rule(
         "url-signature",
         rb"(?<![^?&_ -])(?i:sig(?:nature)?)=(?P<secret>[A-Za-z0-9%+/_.~-]{20,1024}={0,2})",
         (b"sig=", b"Sig=", b"SIG=", b"signature=", b"Signature=", b"SIGNATURE="),
-        looks.is_random,
+        heuristics.is_random,
         samples=(
             "https://acme.blob.core.windows.net/c/f?sv=2024-01-01&se=2026-01-01&sig={an:43}%3D",
             "https://acme.s3.amazonaws.com/f?X-Amz-Expires=60&X-Amz-Signature={hex:64}",
@@ -200,7 +200,7 @@ _ADDRESSES = (
         rb"""(?<=-)(?i:password|passwd|passphrase|pwd) {1,3}(?:\\{0,7}["'])?(?P<secret>[^\s"'`\\<>,;]{8,1024})""",
         (b"password", b"passwd", b"passphrase", b"pwd"),
         "app deploy --password {an:16} --verbose",
-        check=lambda value: looks.is_password(value) and value[:1] not in b"-/(",
+        check=lambda value: heuristics.is_password(value) and value[:1] not in b"-/(",
         never=("--password $PASSWORD", "--password <password>", "--password changeme", "--password --verbose-2"),
     ),
     _context(
@@ -210,7 +210,7 @@ _ADDRESSES = (
         (b"token", b"api-key", b"secret", b"access-key", b"auth-key"),
         "app deploy --token {an:32} --verbose",
         "app deploy --api-key '{hex:40}'",
-        check=looks.is_random,
+        check=heuristics.is_random,
         never=("--token $TOKEN", "--token <token>", "--api-key xxxxxxxxxxxxxxxxxxxx"),
     ),
     _context(
@@ -219,7 +219,7 @@ _ADDRESSES = (
         + (_QUOTE + rb"[ \t]{0,9},[ \t]{0,9}" + _QUOTE + rb"(?P<secret>[^\s\"'`\\<>]{8,200})" + _QUOTE),
         (b"password", b"passwd", b"passphrase"),
         "define('DB_PASSWORD', '{an:16}');",
-        check=looks.is_password,
+        check=heuristics.is_password,
         never=("define('DB_PASSWORD', 'password_here');", "define('DB_PASSWORD', getenv('DB_PASSWORD'));"),
     ),
     _context(
@@ -228,7 +228,7 @@ _ADDRESSES = (
         (b"password", b"identified by"),
         "CREATE USER app WITH PASSWORD '{an:16}';",
         "CREATE USER 'app'@'%' IDENTIFIED BY '{an:16}';",
-        check=looks.is_password,
+        check=heuristics.is_password,
         never=("CREATE USER app WITH PASSWORD 'changeme';", "IDENTIFIED BY '$PASSWORD'", "the password 'username'"),
     ),
     _context(
@@ -236,7 +236,7 @@ _ADDRESSES = (
         rb"(?i:password|passwd|passphrase)>(?P<secret>[^\s\"'`\\<>&]{8,1024})</",
         (b"password", b"passwd", b"passphrase"),
         "<server><password>{an:16}</password></server>",
-        check=looks.is_password,
+        check=heuristics.is_password,
         never=("<password>your-password</password>", "<password>${{env.PASSWORD}}</password>"),
     ),
     _context(
@@ -254,7 +254,7 @@ _ADDRESSES = (
         (b".login(",),
         "client.login('{an:32}')",
         'server.login("me@acme.dev", "{an:14}")',
-        check=lambda value: looks.is_random(value) or (looks.is_password(value) and b"@" not in value),
+        check=lambda value: heuristics.is_random(value) or (heuristics.is_password(value) and b"@" not in value),
         never=("client.login('your-token-here')", "client.login(process.env.TOKEN)", "s.login('me@acme.dev')"),
     ),
     _context(
@@ -263,7 +263,7 @@ _ADDRESSES = (
         (b"privatekey", b"presharedkey"),
         "[Interface]\nPrivateKey = {an:43}=",
         "PresharedKey={an:43}=",
-        check=looks.is_random,
+        check=heuristics.is_random,
     ),
     _context(
         "terraform-default",
@@ -295,14 +295,14 @@ _ADDRESSES = (
         (b"_authtoken", b"_auth", b"_password"),
         "//registry.acme.dev/:_authToken={an:36}",
         "_auth={pair}",
-        check=lambda value: looks.is_random(value) or looks.is_pair(value),
+        check=lambda value: heuristics.is_random(value) or heuristics.is_pair(value),
     ),
     _context(
         "registry-auth",
         rb"(?i:auth)" + _QUOTE + rb"[ \t]{0,9}:\s{0,20}" + _QUOTE + rb"(?P<secret>[A-Za-z0-9+/]{12,1024}={0,2})",
         (b"auth",),
         '{{"auths": {{"registry.acme.dev": {{"auth": "{pair}"}}}}}}',
-        check=looks.is_pair,
+        check=heuristics.is_pair,
     ),
     _context(
         "discord-token",
@@ -319,7 +319,7 @@ _ADDRESSES = (
         "AWS_SECRET_ACCESS_KEY={an:40}",
         "aws_secret_access_key = {an:40}",
         '"SecretAccessKey": "{an:40}"',
-        check=looks.is_random,
+        check=heuristics.is_random,
     ),
 )
 
@@ -334,7 +334,7 @@ _ASSIGNMENTS = (
         "export PGPASSWORD='{an:16}!'",
         "password: {an:18}",
         'SMTP_PASS="{an:12}#9"',
-        check=looks.is_password,
+        check=heuristics.is_password,
         never=("password = getpass.getpass()", "password: string", "PASSWORD=$1", "password = self._password"),
     ),
     _context(
@@ -358,7 +358,7 @@ _ASSIGNMENTS = (
         'signingKey: "{an:32}"',
         'const encryptionKey = "{an:32}"',
         '"privateKey": "{hex:64}"',
-        check=looks.is_random,
+        check=heuristics.is_random,
         never=(
             "token = request.headers.get('x')",
             "next_token: NextToken",
@@ -373,7 +373,7 @@ _ASSIGNMENTS = (
         (b"key",),
         "KEY={an:40}",
         "key: {an:40}",
-        check=lambda value: len(value) >= 24 and looks.is_random(value),
+        check=lambda value: len(value) >= 24 and heuristics.is_random(value),
         never=("key=lambda row: row.name", "cache-key: node-modules-cache-v2-linux-x64"),
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gitsession.redaction import looks
+from gitsession.redaction import heuristics
 from gitsession.redaction.payloads import Redacted, find, redact
 from gitsession.redaction.rules import RULES
 from gitsession.redaction.scan import Scanner
@@ -52,7 +52,7 @@ def scanner(rules: str = "") -> Scanner:
 
 def in_file(data: bytes, scanner: Scanner) -> str | None:
     """The rule by which a file holds a secret; ``None`` where it holds none, or is no text."""
-    data = looks.in_utf8(data)
-    if not looks.is_text(data) or not scanner.may_hold(data):
+    data = heuristics.in_utf8(data)
+    if not heuristics.is_text(data) or not scanner.may_hold(data):
         return None
     return next((hit.rule for hit in find(data, scanner)), None)

@@ -17,9 +17,9 @@ from typing import NamedTuple, TypeAlias
 from gitsession.codec import cbor
 from gitsession.codec.lift import is_image
 from gitsession.errors import Malformed
-from gitsession.redaction import marks
-from gitsession.redaction.ahead import SecretLookahead
-from gitsession.redaction.looks import is_text
+from gitsession.redaction import text_decorations
+from gitsession.redaction.heuristics import is_text
+from gitsession.redaction.lookahead import SecretLookahead
 from gitsession.redaction.original import OPENS
 from gitsession.redaction.scan import Scanner, SecretSpan
 
@@ -92,7 +92,7 @@ def find(data: bytes, scanner: Scanner, *, is_json: bool = False) -> list[Secret
 def _in_view(data: bytes, scanner: Scanner) -> list[SecretSpan]:
     """Return the hits in ``data`` as it is and, where there are marks in it, without one kind of them after another."""
     hits = scanner.scan_bytes(data)
-    without = marks.removed(data)
+    without = text_decorations.removed(data)
     found = [
         _through(without[:number], hit)
         for number, view in enumerate(without, 1)
@@ -101,7 +101,7 @@ def _in_view(data: bytes, scanner: Scanner) -> list[SecretSpan]:
     return scanner.settle([*hits, *found], data) if found else hits
 
 
-def _through(ways: Sequence[OffsetMap | marks.UnmarkedText], hit: SecretSpan) -> SecretSpan:
+def _through(ways: Sequence[OffsetMap | text_decorations.UnmarkedText], hit: SecretSpan) -> SecretSpan:
     start, end = hit.start, hit.end
     for each in reversed(ways):
         start, end = each.back(start), each.end(end)

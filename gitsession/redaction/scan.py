@@ -8,7 +8,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from gitsession.redaction import hints, marks
+from gitsession.redaction import hints
+from gitsession.redaction import text_decorations as marks
 from gitsession.redaction.hints import Hint
 from gitsession.redaction.rule import Rule
 from gitsession.redaction.rules import RULES

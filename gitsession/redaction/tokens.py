@@ -5,8 +5,8 @@ One line each: name, pattern, where it is looked for, what it looks like. ``samp
 
 from __future__ import annotations
 
-from gitsession.redaction import looks
-from gitsession.redaction.looks import is_random
+from gitsession.redaction import heuristics
+from gitsession.redaction.heuristics import is_random
 from gitsession.redaction.rule import Check, Rule
 
 _ALONE = rb"(?<![A-Za-z0-9])"
@@ -310,7 +310,7 @@ STRUCTURES = (
         rb"LS0tLS1CRUdJTi[A-Za-z0-9+/]{30,}={0,2}",
         "LS0tLS1CRUdJTi",
         "LS0tLS1CRUdJTiBQUklWQVRFIEtFWS0tLS0t{an:200}",
-        check=looks.holds_private_key,
+        check=heuristics.holds_private_key,
     ),
 )
 

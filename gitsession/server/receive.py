@@ -17,7 +17,7 @@ from gitsession.errors import GitSessionError, Malformed
 from gitsession.git import process
 from gitsession.git.repository import VerifiedRepository
 from gitsession.git.types import Oid
-from gitsession.purge import claims
+from gitsession.purge import tombstone_checks
 from gitsession.server import server
 from gitsession.sessions.tombstone_set import NONE, at
 from gitsession.store import create, refs
@@ -75,7 +75,7 @@ def pre(git_dir: Path, proposed: Sequence[Proposed], environ: Mapping[str, str])
             named = _listed(git_dir, refs.SESSIONS)
             if refs.ARCHIVE in read.known:
                 named |= archive_set.named(read.archive(read.known[refs.ARCHIVE]))
-            why = claims.problem(VerifiedRepository(git_dir), named, gone, at(read, grown[0]) | gone)
+            why = tombstone_checks.problem(VerifiedRepository(git_dir), named, gone, at(read, grown[0]) | gone)
             found += [Refusal(refs.TOMBSTONES, grown[0], why, "tombstones")] if why else []
     if grown and not found:
         _note_purge(git_dir)

@@ -63,13 +63,13 @@ def _active(store: ObjectStore, sid: str) -> str:
 
 
 def _search(store: ObjectStore, sid: str, address: str) -> Node:
-    from gitsession.sessions import facts  # these read entries; a leaf or a branch is found without
+    from gitsession.sessions import session_facts  # these read entries; a leaf or a branch is found without
     from gitsession.sessions.meta import meta_of
 
     tree = graph.tree(store, sid)
     seen = meta_of(store, sid)
-    targets = facts.targets(tree, seen)
-    labels = marks.labels(facts.marks(store, sid, tree, seen), targets)
+    targets = session_facts.targets(tree, seen)
+    labels = marks.labels(session_facts.marks(store, sid, tree, seen), targets)
     for found in (
         [oid for oid, label in labels.items() if label == address],
         [targets[address]] if address in targets else [],

@@ -15,7 +15,7 @@ from gitsession.git.types import Oid, Reader
 from gitsession.model.entries import Entry, Fork, Opaque
 from gitsession.sessions import layout
 from gitsession.sessions.node import Node, load
-from gitsession.sessions.revealed import RevealedStore
+from gitsession.sessions.revealed_store import RevealedStore
 
 Rows: TypeAlias = list[tuple[str, str, Oid]]
 """The entries of a tree: mode, name, oid."""

@@ -6,13 +6,13 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from gitsession.checkpoints import at, history
+from gitsession.checkpoints import history, lookup
 from gitsession.checkpoints.attribution import attributed
 from gitsession.errors import GitSessionError
 from gitsession.git import process
 from gitsession.git.types import Oid
 from gitsession.store.interface import ObjectStore
-from gitsession.sync.linking import H
+from gitsession.sync.commit_trailers import H
 from gitsession.workspace import names, user_repository
 from gitsession.workspace.user_repository import UserRepository
 
@@ -50,7 +50,7 @@ def _made(store: ObjectStore, sid: str, top: str) -> dict[str, set[Oid | None]]:
     """Return each path below ``top`` that a session changed, and everything that it made of it."""
     made: dict[str, set[Oid | None]] = {}
     try:
-        steps = at.steps(store, history.history(store, sid))
+        steps = lookup.steps(store, history.history(store, sid))
         for step, paths in zip(steps, attributed(steps), strict=True):
             for path in paths:
                 place = os.path.join(step.entry.workspace or top, os.fsdecode(names.unescape_path(path)))

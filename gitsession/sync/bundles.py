@@ -16,8 +16,8 @@ from gitsession.sessions.grow_only_sets import Merged
 from gitsession.sessions.reconcile import SyncedBranch
 from gitsession.store import create, refs
 from gitsession.store.git_store import GitStore
-from gitsession.sync import remotes, scoping, syncing
-from gitsession.sync.preflight import sync_lock
+from gitsession.sync import remotes, scoped_tombstones, syncing
+from gitsession.sync.preconditions import sync_lock
 from gitsession.sync.quarantine import Quarantine
 from gitsession.sync.remotes import Remote
 from gitsession.sync.syncing import SyncReport
@@ -42,7 +42,7 @@ def write(store: GitStore, path: Path, sessions: Iterable[str] = ()) -> dict[str
         raise Refused(f"{path} is there already", hint="name a new file")
     # Without the set of what was purged nobody could tell a tombstone in it from one that somebody made.
     ours = store.ref(refs.TOMBSTONES)
-    given = scoping.tombstones_for(store, None, wanted) if wanted else Merged(ours)
+    given = scoped_tombstones.tombstones_for(store, None, wanted) if wanted else Merged(ours)
     own = {ref: oid for ref, oid in ((create.MAIN, store.ref(create.MAIN)), (refs.TOMBSTONES, given.oid)) if oid}
     if given.oid == ours:
         _create(store.git_dir, path, [*own, *held])

@@ -28,12 +28,12 @@ from gitsession.sessions.reconcile import SyncedBranch
 from gitsession.store import create, refs
 from gitsession.store.git_store import GitStore
 from gitsession.sync import purged_remotes, remotes, syncing, tombstone_merge, transport
-from gitsession.sync.preflight import HEADS, check_is_store
+from gitsession.sync.preconditions import HEADS, check_is_store
 from gitsession.sync.quarantine import Quarantine
 from gitsession.sync.remotes import DEFAULT, Remote
 from gitsession.sync.syncing import SyncReport
 from gitsession.sync.transport import RejectedTransfer, TransportOptions
-from gitsession.validation.fetched import FetchedReader, Proposed, judge
+from gitsession.validation.fetched_refs import FetchedReader, Proposed, judge
 
 _YOUNG_SECONDS = 60
 

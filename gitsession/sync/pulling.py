@@ -15,11 +15,11 @@ from gitsession.store import histories, push_intents, refs
 from gitsession.store.git_store import GitStore
 from gitsession.store.interface import Transaction
 from gitsession.sync import purged_remotes, tombstone_merge, transport
-from gitsession.sync.preflight import HEADS, check_is_store, flush
+from gitsession.sync.preconditions import HEADS, check_is_store, flush
 from gitsession.sync.quarantine import Quarantine
 from gitsession.sync.remotes import Remote
 from gitsession.sync.transport import RejectedTransfer, TransportOptions
-from gitsession.validation.fetched import FetchedReader, Proposed, judge
+from gitsession.validation.fetched_refs import FetchedReader, Proposed, judge
 
 _OUR_ARCHIVE = f"{refs.TRACKING}{refs.ARCHIVE.removeprefix('refs/heads')}"
 """No ref: what our archive is called while one is judged that it may be joined with."""

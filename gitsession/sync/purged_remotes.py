@@ -24,7 +24,7 @@ from gitsession.sync import transport
 from gitsession.sync.quarantine import Quarantine
 from gitsession.sync.remotes import Remote
 from gitsession.sync.transport import TransportOptions
-from gitsession.validation.fetched import LIMITS, FetchedReader
+from gitsession.validation.fetched_refs import LIMITS, FetchedReader
 from gitsession.validation.reader import GitReader
 
 _STAYS = (

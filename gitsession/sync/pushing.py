@@ -15,12 +15,12 @@ from gitsession.purge import tombstone_commits
 from gitsession.sessions.reconcile import SyncedBranch
 from gitsession.store import create, histories, push_intents, refs
 from gitsession.store.git_store import GitStore
-from gitsession.sync import pushing, scoping, secret_scan, transport
-from gitsession.sync.preflight import HEADS, check_is_store, flush
+from gitsession.sync import pushing, scoped_tombstones, secret_scan, transport
+from gitsession.sync.preconditions import HEADS, check_is_store, flush
 from gitsession.sync.quarantine import Quarantine
 from gitsession.sync.remotes import Remote
 from gitsession.sync.transport import TransportOptions
-from gitsession.validation.fetched import Proposed
+from gitsession.validation.fetched_refs import Proposed
 
 _SETS = (refs.TOMBSTONES, refs.ARCHIVE)
 """What a server with our hooks acts on: what it has is asked for again."""
@@ -160,7 +160,7 @@ def _sessions_at(store: GitStore, remote: Remote) -> set[str]:
 def _with_tombstones_in_scope(
     store: GitStore, remote: Remote, ours: Mapping[str, Oid], among: Collection[str]
 ) -> dict[str, Oid]:
-    made = scoping.tombstones_for(store, remote, {*among, *_sessions_at(store, remote)})
+    made = scoped_tombstones.tombstones_for(store, remote, {*among, *_sessions_at(store, remote)})
     if made.objects:
         with store.transaction() as tx:
             tx.put_all(made.objects)

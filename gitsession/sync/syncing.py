@@ -19,7 +19,7 @@ from gitsession.sessions.reconcile import SyncedBranch
 from gitsession.store import refs
 from gitsession.store.git_store import GitStore
 from gitsession.sync import purged_remotes
-from gitsession.sync.preflight import sync_lock
+from gitsession.sync.preconditions import sync_lock
 from gitsession.sync.pulling import pull_refs
 from gitsession.sync.pushing import in_scope, send
 from gitsession.sync.remotes import Remote, plain

@@ -17,7 +17,7 @@ from gitsession.errors import Corrupt, GitSessionError, Malformed, MissingObject
 from gitsession.git import config, process
 from gitsession.git.objects import SUBMODULE_MODE, parse_commit, parse_tree
 from gitsession.git.types import Kind, Oid
-from gitsession.purge import claims, purging, select_objects, tombstone_commits
+from gitsession.purge import purging, select_objects, tombstone_checks, tombstone_commits
 from gitsession.purge.rewriting import Rewriter
 from gitsession.purge.tombstone_commits import Merged
 from gitsession.sessions import node, tombstone_set
@@ -25,8 +25,8 @@ from gitsession.sessions.reconcile import SyncedBranch
 from gitsession.sessions.tombstone_set import Tombstones
 from gitsession.store import create, histories, push_intents, refs
 from gitsession.store.git_store import GitStore
-from gitsession.sync.preflight import flush
-from gitsession.validation.fetched import FetchedReader, unfit
+from gitsession.sync.preconditions import flush
+from gitsession.validation.fetched_refs import FetchedReader, unfit
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def look(store: GitStore, apart: FetchedReader, theirs: Oid | None, fetched: Map
     except (Malformed, MissingObject, Corrupt) as error:
         return TombstoneMerge(ours, known, theirs, why=str(error))
     news = TombstoneMerge(ours, said, theirs, merged)
-    why = claims.problem(apart, {**_leading(store), **fetched}, known, said) if news.is_new else ""
+    why = tombstone_checks.problem(apart, {**_leading(store), **fetched}, known, said) if news.is_new else ""
     return TombstoneMerge(ours, known, theirs, why=why) if why else news
 
 

@@ -14,7 +14,7 @@ from gitsession.store.interface import ObjectStore
 from gitsession.workspace import names, trees
 from gitsession.workspace.read_file import USUAL, Caps, PathContent, Skipped, take
 from gitsession.workspace.root import WorkspaceRoot
-from gitsession.workspace.scan import look
+from gitsession.workspace.snapshot import look
 from gitsession.workspace.trees import State, TreeCache, TreeSink
 
 PIECE_BYTES = 32 << 20

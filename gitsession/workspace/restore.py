@@ -24,12 +24,12 @@ from typing import Literal, NamedTuple
 from gitsession.errors import GitSessionError, Malformed, NotFound, Refused, Unavailable
 from gitsession.git.objects import SUBMODULE_MODE, oid_of
 from gitsession.git.types import Oid
-from gitsession.workspace import batch, inspect, path_rules, place_file
-from gitsession.workspace.batch import Batch, QueuedFile
+from gitsession.workspace import inspect, path_rules, place_file, write_batch
 from gitsession.workspace.inspect import LINK_MODE, Now, SpecialFile, Status
 from gitsession.workspace.path_rules import NameFolding, PlannedChange
 from gitsession.workspace.root import NoFolder, WorkspaceRoot, on_disk
 from gitsession.workspace.trees import TreeEntry
+from gitsession.workspace.write_batch import Batch, QueuedFile
 
 __all__ = ["Content", "Outcome", "PlannedChange", "restore", "sweep"]
 
@@ -66,7 +66,7 @@ def restore(
     """
     refused = path_rules.refusals(changes)
     fit = [change for change in changes if change.path not in refused]
-    with ThreadPoolExecutor(batch.AT_ONCE) as threads:
+    with ThreadPoolExecutor(write_batch.AT_ONCE) as threads:
         run = _Run(root, content, tag, bytes_max, frozenset(made), threads)
         if path_rules.collisions(fit, NameFolding(case=True, form=True)):
             refused |= path_rules.collisions(fit, run.folds())
@@ -154,7 +154,7 @@ class _Run:
             self._remove_folder(folder)
 
     def settle(self) -> None:
-        batch.at_once(self.threads, self._sync, self.touched)
+        write_batch.at_once(self.threads, self._sync, self.touched)
 
     def _try(self, change: PlannedChange, step: Callable[[], Outcome | None]) -> None:
         """``None``: what becomes of it is told later."""

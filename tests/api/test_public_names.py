@@ -21,13 +21,13 @@ from gitsession.api.remotes import Remotes
 from gitsession.api.secrets import Redaction, StoredSecrets
 from gitsession.api.trash import RemovedSession, Trash
 from gitsession.archive.retention import ExpiredSession, Retention
-from gitsession.checkpoints.at import FileChange, Files
 from gitsession.checkpoints.capturing import Phase
+from gitsession.checkpoints.lookup import FileChange, Files
 from gitsession.checkpoints.planning import RewindPlan, What
 from gitsession.checkpoints.rewinding import RewindResult
+from gitsession.compaction.plan import Plan
 from gitsession.compaction.summary import Summarizer
-from gitsession.compaction.value import Plan
-from gitsession.compaction.writing import SummaryOptions
+from gitsession.compaction.write_summary import SummaryOptions
 from gitsession.git.engine import StoreRepository
 from gitsession.index.catalogue import Catalogue, Stat
 from gitsession.live.ingesting import IngestResult

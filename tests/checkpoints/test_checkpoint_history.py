@@ -8,7 +8,7 @@ from builders import STORES, Clock, assert_clean, assert_git_agrees, begun, git,
 from checkpoints import contents, held
 
 from gitsession.checkpoints import history as line
-from gitsession.checkpoints.at import files_at
+from gitsession.checkpoints.lookup import files_at
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import InvalidName, MissingObject, NotFound
 from gitsession.model.entries import Message

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gitsession.checkpoints import deciding
+from gitsession.checkpoints import rewind_decisions
 from gitsession.checkpoints.attribution import PathAttribution
-from gitsession.checkpoints.deciding import CONFLICT, MERGED, TAKEN_BACK, NotMerged, decide, revert
+from gitsession.checkpoints.rewind_decisions import CONFLICT, MERGED, TAKEN_BACK, NotMerged, decide, revert
 from gitsession.sessions.tombstone_set import WITHHELD_OID
 from gitsession.workspace.inspect import SpecialFile
 from gitsession.workspace.trees import TreeEntry
@@ -87,7 +87,7 @@ REVERTED = {
 
 @pytest.mark.parametrize(("now", "expected"), REVERTED.values(), ids=REVERTED)
 def test_undo_writes_back_what(now, expected):
-    [change] = revert({"a": (TWO, ONE)}, {"a": now}, why=deciding.SESSION_CHANGED)
+    [change] = revert({"a": (TWO, ONE)}, {"a": now}, why=rewind_decisions.SESSION_CHANGED)
     assert (change.action, change.to) == expected
 
 
@@ -112,18 +112,18 @@ MERGES = {
         [by_session(ONE, TWO), by_others(TWO, ONE), by_session(ONE, TWO)], TWO, ("merge", ONE, MERGED)),
     "where others took away between what the session made": (
         [by_session(None, TWO), by_others(TWO, None), by_session(None, TWO)], TWO,
-        ("remove", None, deciding.SESSION_MADE)),
+        ("remove", None, rewind_decisions.SESSION_MADE)),
     "not where lines overlap": ([by_session(ONE, TWO)], FIVE, ("conflict", FIVE, CONFLICT)),
     "not where an earlier change overlaps": (
         [by_session(ONE, TWO), by_others(TWO, FIVE), by_session(FIVE, FOUR)], FOUR, ("conflict", FOUR, CONFLICT)),
     "not what is merged already": (
         [by_session(ONE, TWO), by_others(TWO, THREE), by_session(THREE, MADE)], MADE, ("leave", MADE, TAKEN_BACK)),
-    "not what the session made": ([by_session(None, TWO)], THREE, ("leave", THREE, deciding.CHANGED_SINCE)),
-    "not what the user made anew": ([by_session(ONE, None)], THREE, ("leave", THREE, deciding.CHANGED_SINCE)),
-    "not what the user took away": ([by_session(ONE, TWO)], None, ("leave", None, deciding.CHANGED_SINCE)),
-    "not a link": ([by_session(ONE, TWO)], LINK, ("leave", LINK, deciding.CHANGED_SINCE)),
-    "not what was a link": ([by_session(LINK, TWO)], ONE, ("leave", ONE, deciding.CHANGED_SINCE)),
-    "not what was purged": ([by_session(GONE, TWO)], THREE, ("leave", THREE, deciding.CHANGED_SINCE)),
+    "not what the session made": ([by_session(None, TWO)], THREE, ("leave", THREE, rewind_decisions.CHANGED_SINCE)),
+    "not what the user made anew": ([by_session(ONE, None)], THREE, ("leave", THREE, rewind_decisions.CHANGED_SINCE)),
+    "not what the user took away": ([by_session(ONE, TWO)], None, ("leave", None, rewind_decisions.CHANGED_SINCE)),
+    "not a link": ([by_session(ONE, TWO)], LINK, ("leave", LINK, rewind_decisions.CHANGED_SINCE)),
+    "not what was a link": ([by_session(LINK, TWO)], ONE, ("leave", ONE, rewind_decisions.CHANGED_SINCE)),
+    "not what was purged": ([by_session(GONE, TWO)], THREE, ("leave", THREE, rewind_decisions.CHANGED_SINCE)),
     "the mode that the session changed": (
         [by_session(TWO, RUNS)], TreeEntry("100755", THREE.oid), ("merge", THREE, MERGED)),
     "not the mode that the user changed": (
@@ -138,12 +138,12 @@ MERGES = {
 def test_it_merges(touches, now, expected):
     [change] = decide({"a": touches}, {"a": now}, {"a": ONE}, merge=merging)
     assert (change.action, change.to, change.why) == expected
-    assert deciding.writes([change]) == ([] if change.action in ("leave", "conflict") else [change])
+    assert rewind_decisions.writes([change]) == ([] if change.action in ("leave", "conflict") else [change])
 
 
 def test_what_another_session_says_it_changed_is_not_merged():
     [change] = decide({"a": [by_session(ONE, TWO)]}, {"a": THREE}, {}, claimed={"a": {TWO}}, merge=merging)
-    assert (change.action, change.why) == ("leave", deciding.SHARED)
+    assert (change.action, change.why) == ("leave", rewind_decisions.SHARED)
 
 
 def test_forced_it_does_not_merge():
@@ -154,11 +154,11 @@ def test_forced_it_does_not_merge():
 REVERTED_BY_MERGE = {
     "what was changed since": (THREE, ("merge", MADE, MERGED)),
     "not where lines overlap": (FIVE, ("conflict", FIVE, CONFLICT)),
-    "not what was taken away": (None, ("leave", None, deciding.CHANGED_SINCE)),
+    "not what was taken away": (None, ("leave", None, rewind_decisions.CHANGED_SINCE)),
 }
 
 
 @pytest.mark.parametrize(("now", "expected"), REVERTED_BY_MERGE.values(), ids=REVERTED_BY_MERGE)
 def test_undo_merges(now, expected):
-    [change] = revert({"a": (TWO, ONE)}, {"a": now}, why=deciding.SESSION_CHANGED, merge=merging)
+    [change] = revert({"a": (TWO, ONE)}, {"a": now}, why=rewind_decisions.SESSION_CHANGED, merge=merging)
     assert (change.action, change.to, change.why) == expected

@@ -13,7 +13,7 @@ from rewound import Held, fill, put, snapshot, take_away, talk
 
 from gitsession.api import Session, Store
 from gitsession.checkpoints import merging, rewinding
-from gitsession.checkpoints.deciding import CHANGED_SINCE, CONFLICT, MERGED, TAKEN_BACK, PathDecision
+from gitsession.checkpoints.rewind_decisions import CHANGED_SINCE, CONFLICT, MERGED, TAKEN_BACK, PathDecision
 from gitsession.errors import MissingObject
 from gitsession.git.objects import oid_of
 from gitsession.model.entries import Message

@@ -12,11 +12,11 @@ import pytest
 from builders import Clock, assert_clean
 
 from gitsession.api import Session, Store
-from gitsession.compaction.branches import since_common
+from gitsession.compaction.branch_summary import since_common
+from gitsession.compaction.plan import CompactionRequest
 from gitsession.compaction.summary import Request, Summary
 from gitsession.compaction.trigger import is_overflow, retry_once
-from gitsession.compaction.value import CompactionRequest
-from gitsession.compaction.writing import SummaryOptions
+from gitsession.compaction.write_summary import SummaryOptions
 from gitsession.errors import SummaryFailed
 from gitsession.model.blocks import ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, Message

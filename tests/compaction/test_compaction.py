@@ -15,10 +15,10 @@ from builders import SHARED, Clock, assert_clean, assert_git_agrees, pi_file, sa
 from gitsession.api import Session, Store
 from gitsession.codec.digest import to_base64url
 from gitsession.compaction.files import touched
+from gitsession.compaction.plan import CompactionRequest
 from gitsession.compaction.summarizers.extractive import Extractive
 from gitsession.compaction.summary import Request, Summary
-from gitsession.compaction.value import CompactionRequest
-from gitsession.compaction.writing import TURN, SummaryOptions
+from gitsession.compaction.write_summary import TURN, SummaryOptions
 from gitsession.context.profiles import PROFILES
 from gitsession.errors import Refused, SummaryFailed
 from gitsession.formats import FORMATS

@@ -11,10 +11,10 @@ from builders import Clock, assert_clean, header, joined
 from gitsession.api import Store
 from gitsession.codec.cbor import DEPTH_MAX, decode, encode
 from gitsession.codec.sayable import sayable
+from gitsession.compaction.plan import CompactionRequest
 from gitsession.compaction.summarizers.extractive import Extractive
 from gitsession.compaction.summary import Summarizer, Summary
-from gitsession.compaction.value import CompactionRequest
-from gitsession.compaction.writing import SummaryOptions
+from gitsession.compaction.write_summary import SummaryOptions
 from gitsession.formats import FORMATS
 from gitsession.model.entries import BranchSummary, Compaction
 

@@ -8,9 +8,9 @@ import pytest
 from builders import bring, entry, label, pi_file, said
 
 from gitsession.compaction.files import TouchedFiles, carried_by, touched
+from gitsession.compaction.plan import CompactionRequest, Plan
 from gitsession.compaction.strategies import STRATEGIES, plan
-from gitsession.compaction.value import CompactionRequest, Plan
-from gitsession.context.line import ContextHistory
+from gitsession.context.history import ContextHistory
 from gitsession.context.value import Item
 from gitsession.model.blocks import ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, Message

@@ -15,12 +15,12 @@ from http_models import chat_answer, hang, model_at
 from http_models import serving as serving_http
 
 from gitsession.api import Session, Store
+from gitsession.compaction.plan import CompactionRequest, Plan
 from gitsession.compaction.summarizers import make
 from gitsession.compaction.summarizers.extractive import Extractive
 from gitsession.compaction.summarizers.options import Options
 from gitsession.compaction.summary import Summarizer
-from gitsession.compaction.value import CompactionRequest, Plan
-from gitsession.compaction.writing import SummaryOptions
+from gitsession.compaction.write_summary import SummaryOptions
 from gitsession.errors import SummaryFailed
 from gitsession.model.entries import Message
 

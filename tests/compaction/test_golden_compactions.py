@@ -8,11 +8,11 @@ import pytest
 from builders import bring
 
 from gitsession.compaction import cuts
-from gitsession.compaction.sight import raw
+from gitsession.compaction.plan import CompactionRequest, Plan
 from gitsession.compaction.strategies import plan
-from gitsession.compaction.value import CompactionRequest, Plan
+from gitsession.compaction.visible_entries import raw
 from gitsession.context import profiles
-from gitsession.context.line import ContextHistory
+from gitsession.context.history import ContextHistory
 from gitsession.context.value import Shown
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage
 from gitsession.sessions.addresses import resolve

@@ -10,11 +10,11 @@ import pytest
 from builders import Clock, assert_clean
 
 from gitsession.api import Session, Store
+from gitsession.compaction.plan import CompactionRequest, Plan
 from gitsession.compaction.prune import old_results
 from gitsession.compaction.strategies import codex, opencode
 from gitsession.compaction.summary import Request, Summary
-from gitsession.compaction.value import CompactionRequest, Plan
-from gitsession.compaction.writing import SummaryOptions
+from gitsession.compaction.write_summary import SummaryOptions
 from gitsession.errors import Refused
 from gitsession.model.blocks import ToolCall
 from gitsession.model.entries import CLEARED, BranchSummary, Compaction, Message

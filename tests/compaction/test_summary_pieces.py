@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gitsession import CompactionRequest, Message, Session, Store, Summary, SummaryOptions
 from gitsession.compaction.serialise import CHARS_PER_TOKEN, TranscriptItem, render
 from gitsession.compaction.summary import Request, summarise
-from gitsession.compaction.writing import pieces_of
+from gitsession.compaction.write_summary import pieces_of
 from gitsession.errors import SummaryFailed
 
 TOKENS_MAX = 20

@@ -6,8 +6,8 @@ import pytest
 from aider_files import PLACE, answer, edited, history, restored, run, told, user
 from builders import bring, pi_file, session, talk
 
-from gitsession.context import fold
-from gitsession.context.line import ContextHistory
+from gitsession.context import build
+from gitsession.context.history import ContextHistory
 from gitsession.exporting.export_session import export
 from gitsession.formats import Workspace
 from gitsession.formats.aider.agent import aider
@@ -27,7 +27,7 @@ def seen(*parts: str, profile: str = "aider") -> list[str]:
 
 def words(store: MemoryStore, sid: str, profile: str = "aider") -> list[str]:
     leaf = session(store, sid).line()[-1].oid
-    messages = fold.context(ContextHistory(store, leaf), profile).messages
+    messages = build.context(ContextHistory(store, leaf), profile).messages
     return [f"{said.role}: {said.text.strip()}" for said in messages if isinstance(said, Message)]
 
 

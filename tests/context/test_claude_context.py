@@ -10,8 +10,8 @@ from claude_cases import CASES, Case, told
 from claude_code import SESSION, assistant, boundary, compacted, line, summary, talk, user
 
 from gitsession.compaction import trigger
-from gitsession.context import fold, profiles
-from gitsession.context.line import ContextHistory
+from gitsession.context import build, profiles
+from gitsession.context.history import ContextHistory
 from gitsession.context.providers import anthropic, conversation
 from gitsession.context.value import Context
 from gitsession.model.entries import Compaction, ContextEdit, CustomMessage, Message, Prune
@@ -22,7 +22,7 @@ from gitsession.store.memory import MemoryStore
 def seen(*lines: bytes, profile: str = "claude", name: str = SESSION) -> Context:
     store = MemoryStore()
     sid = bring(store, joined(*lines), name=name).session
-    return fold.context(ContextHistory(store, resolve(store, sid, "leaf").oid), profile)
+    return build.context(ContextHistory(store, resolve(store, sid, "leaf").oid), profile)
 
 
 def sees_what_the_program_sends(case: Case) -> bool:
@@ -105,7 +105,7 @@ def test_a_compaction_of_ours_hides_what_was_before_it() -> None:
     kept = held.resolve("leaf~1").source
     assert kept is not None
     held.append(Compaction(summary="Ours.", first_kept=kept.id))
-    context = fold.context(ContextHistory(store, held.leaf.oid if held.leaf else None), "claude")
+    context = build.context(ContextHistory(store, held.leaf.oid if held.leaf else None), "claude")
     assert [entry.kind for entry in context.messages] == ["compaction", "message", "message"]
 
 
@@ -116,7 +116,7 @@ def test_results_that_we_pruned_are_a_short_note() -> None:
     target = held.resolve("leaf~2").source
     assert target is not None and target.id is not None
     held.append(Prune(targets=(target.id,)))
-    context = fold.context(ContextHistory(store, held.leaf.oid if held.leaf else None), "claude")
+    context = build.context(ContextHistory(store, held.leaf.oid if held.leaf else None), "claude")
     assert "u c1 -> [Old tool result cleared]" in told(anthropic.request(context)["messages"])
 
 
@@ -142,7 +142,7 @@ def test_what_was_counted_before_an_edit_of_ours_does_not_count() -> None:
     target = held.resolve("leaf~1").source
     assert target is not None and target.id is not None
     held.append(ContextEdit(target=target.id, replacement={"content": "other words"}))
-    assert fold.context(ContextHistory(store, held.leaf.oid if held.leaf else None), "claude").tokens.source != "usage"
+    assert build.context(ContextHistory(store, held.leaf.oid if held.leaf else None), "claude").tokens.source != "usage"
 
 
 def test_a_compaction_is_due_where_the_program_makes_one() -> None:

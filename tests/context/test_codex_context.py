@@ -35,9 +35,9 @@ from gitsession.codec.digest import to_base64url
 from gitsession.compaction import strategies, trigger
 from gitsession.compaction.perform import perform
 from gitsession.compaction.summarizers.extractive import Extractive
-from gitsession.compaction.writing import SummaryOptions
-from gitsession.context import fold
-from gitsession.context.line import ContextHistory
+from gitsession.compaction.write_summary import SummaryOptions
+from gitsession.context import build
+from gitsession.context.history import ContextHistory
 from gitsession.context.profiles import codex as profile
 from gitsession.context.providers import anthropic, openai_responses
 from gitsession.context.providers import codex as as_codex
@@ -67,7 +67,7 @@ def opened(*parts: Lines) -> Opened:
 
 
 def context(of: Opened) -> Context:
-    return fold.context(of.line, "codex")
+    return build.context(of.line, "codex")
 
 
 def shown(*parts: Lines) -> list[str]:

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from gitsession.api import Session, Store
 from gitsession.codec.digest import to_base64url
-from gitsession.context import fold, line
-from gitsession.context.line import ContextHistory, HistoryCache
+from gitsession.context import build
+from gitsession.context import history as line
+from gitsession.context.history import ContextHistory, HistoryCache
 from gitsession.context.policies import clear_tool_uses
 from gitsession.context.providers import pi as as_pi
 from gitsession.context.providers import provider
@@ -28,9 +29,9 @@ from gitsession.formats import FORMATS
 from gitsession.formats.pi import write_messages
 from gitsession.git.objects import parse_tree
 from gitsession.git.types import Kind, Oid
-from gitsession.index import states
+from gitsession.index import history_states
 from gitsession.index.catalogue import Catalogue
-from gitsession.index.states import CatalogueEntryIndex
+from gitsession.index.history_states import CatalogueEntryIndex
 from gitsession.model import entries as kinds
 from gitsession.model.blocks import Image, Text, Thinking, ToolCall
 from gitsession.model.entries import (
@@ -200,7 +201,7 @@ def test_a_file_of_pi_from_before_there_were_ids_says_by_number_what_it_kept() -
     summary = b'{"type":"compaction","timestamp":"2026-02-01T00:00:09.000Z","summary":"sum","firstKeptEntryIndex":2}'
     sid = bring(store, pi_file(*lines, summary, version=1), agent="pi").session
     [leaf] = graph.branches(store, sid).values()
-    assert words(fold.context(ContextHistory(store, leaf))) == ["sum", "two", "three"]
+    assert words(build.context(ContextHistory(store, leaf))) == ["sum", "two", "three"]
 
 
 def test_a_line_that_does_not_parse_has_no_number_in_such_a_file() -> None:
@@ -210,7 +211,7 @@ def test_a_line_that_does_not_parse_has_no_number_in_such_a_file() -> None:
     summary = b'{"type":"compaction","timestamp":"2026-02-01T00:00:09.000Z","summary":"sum","firstKeptEntryIndex":3}'
     sid = bring(store, pi_file(lines[0], b"{broken", *lines[1:], summary, version=1), agent="pi").session
     [leaf] = graph.branches(store, sid).values()
-    assert words(fold.context(ContextHistory(store, leaf))) == ["sum", "three"]
+    assert words(build.context(ContextHistory(store, leaf))) == ["sum", "three"]
     written = [json.loads(line) for line in export(store, sid, "omp").data.splitlines()]
     [kept] = [line["firstKeptEntryId"] for line in written if line["type"] == "compaction"]
     [three] = [line for line in written if line.get("id") == kept]
@@ -228,7 +229,7 @@ def test_a_text_that_is_no_time_is_null_in_the_messages_of_pi(stated: object, sh
     ]
     sid = bring(store, pi_file(*lines), agent="pi").session
     [leaf] = graph.branches(store, sid).values()
-    messages = as_pi.request(fold.context(ContextHistory(store, leaf)))["messages"]
+    messages = as_pi.request(build.context(ContextHistory(store, leaf)))["messages"]
     assert [message["timestamp"] for message in messages] == [shown] * 3
 
 
@@ -237,7 +238,7 @@ def test_an_entry_without_a_time_has_none_in_the_messages_of_pi() -> None:
     line = {"type": "custom_message", "id": "a", "parentId": None, "customType": "x", "content": "hi"}
     sid = bring(store, pi_file(json.dumps(line).encode()), agent="pi").session
     [leaf] = graph.branches(store, sid).values()
-    [message] = as_pi.request(fold.context(ContextHistory(store, leaf)))["messages"]
+    [message] = as_pi.request(build.context(ContextHistory(store, leaf)))["messages"]
     assert message["timestamp"] is None
 
 
@@ -252,7 +253,7 @@ def test_a_context_that_would_leave_something_out_is_refused() -> None:
     [(_, _, blob)] = parse_tree(store.read(leaf.tree)[1])
     for lost in (leaf.oid, leaf.tree, blob):
         with pytest.raises(MissingObject):
-            fold.context(ContextHistory(_Without(store, lost), leaf.oid))
+            build.context(ContextHistory(_Without(store, lost), leaf.oid))
 
 
 def test_a_context_that_would_leave_something_out_is_refused_by_whoever_has_an_index(store: Store) -> None:
@@ -262,7 +263,7 @@ def test_a_context_that_would_leave_something_out_is_refused_by_whoever_has_an_i
     [(_, _, blob)] = parse_tree(store.objects.read(said.tree)[1])
     known = CatalogueEntryIndex(store.catalogue(), session.id)
     with pytest.raises(MissingObject):
-        fold.context(ContextHistory(_Without(store.objects, blob), said.oid, known))
+        build.context(ContextHistory(_Without(store.objects, blob), said.oid, known))
 
 
 OTHERS = {
@@ -353,7 +354,7 @@ def test_what_is_read_for_a_context_does_not_grow_with_what_is_hidden(tmp_path: 
             leaf = store.session(sid).leaf
             assert leaf is not None
             with counted_steps(store.catalogue()) as taken:
-                context = fold.context(ContextHistory(watched, leaf.oid, CatalogueEntryIndex(store.catalogue(), sid)))
+                context = build.context(ContextHistory(watched, leaf.oid, CatalogueEntryIndex(store.catalogue(), sid)))
             assert len(context.messages) == 21
             assert (context.model, context.thinking) == ("p/m", "high")
             reads.append(watched.reads)
@@ -368,8 +369,8 @@ def test_who_asks_again_reads_what_is_new(store: Store) -> None:
     for expected, more in ((3, Message.user("d")), (1, Message.user("e"))):
         leaf = session.leaf
         assert leaf is not None
-        context = fold.context(ContextHistory(watched, leaf.oid, CatalogueEntryIndex(store.catalogue(), sid), memory))
-        assert context.digest == fold.context(ContextHistory(store.objects, leaf.oid)).digest
+        context = build.context(ContextHistory(watched, leaf.oid, CatalogueEntryIndex(store.catalogue(), sid), memory))
+        assert context.digest == build.context(ContextHistory(store.objects, leaf.oid)).digest
         assert watched.reads == expected
         watched.reads = 0
         session.append(more)
@@ -388,7 +389,7 @@ def test_a_memory_that_is_full_lets_go(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_catalogue_that_is_behind_tells_what_it_knows_and_is_brought_up_to_date_before_it_is_of_no_use(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(states, "MISSES_MAX", 3)
+    monkeypatch.setattr(history_states, "MISSES_MAX", 3)
     session = store.new_session(agent="mine")
     session.append(Message.user("x"))
     session.append(ThinkingChange(level="high"))
@@ -405,7 +406,7 @@ def test_a_first_kept_that_is_nowhere_is_not_looked_for_on_the_whole_line(store:
     watched = Watched(store.objects)
     leaf = store.session(sid).leaf
     assert leaf is not None
-    assert words(fold.context(ContextHistory(watched, leaf.oid, CatalogueEntryIndex(store.catalogue(), sid)))) == ["s"]
+    assert words(build.context(ContextHistory(watched, leaf.oid, CatalogueEntryIndex(store.catalogue(), sid)))) == ["s"]
     assert watched.reads == 1
 
 
@@ -432,7 +433,7 @@ def test_entries_that_show_nothing_are_passed_over_where_there_is_an_index(tmp_p
             assert leaf is not None
             assert (
                 len(
-                    fold.context(
+                    build.context(
                         ContextHistory(watched, leaf.oid, CatalogueEntryIndex(store.catalogue(), sid))
                     ).messages
                 )
@@ -447,7 +448,7 @@ def test_without_an_index_only_the_entries_that_count_are_read() -> None:
     sid = bring(store, long_session(300), agent="pi").session
     [leaf] = graph.branches(store, sid).values()
     watched = Watched(store)
-    context = fold.context(ContextHistory(watched, leaf))
+    context = build.context(ContextHistory(watched, leaf))
     assert (context.model, context.thinking) == ("p/m", "high")
     entries = 300 + 10 + 4
     assert watched.reads == entries + 2 * (21 + 2)  # every commit; of what is shown and of two more tree and payload
@@ -510,7 +511,7 @@ def test_the_index_knows_what_every_line_has_said_however_it_was_brought_up_to_d
         lines = ContextHistory(store.objects, leaf.oid), ContextHistory(store.objects, leaf.oid, known)
         shown = [[node.oid for node in line.showing() if node.kind in history_state.SHOWING] for line in lines]
         assert shown[0] == shown[1]
-        assert made.context().digest == fold.context(ContextHistory(store.objects, leaf.oid)).digest
+        assert made.context().digest == build.context(ContextHistory(store.objects, leaf.oid)).digest
 
 
 # The digest

@@ -6,8 +6,8 @@ import pytest
 from builders import entry, said, talk
 from showing import ALL, called, compacted, edit, result, seen, words
 
-from gitsession.context import fold, profiles
-from gitsession.context.line import ContextHistory
+from gitsession.context import build, profiles
+from gitsession.context.history import ContextHistory
 from gitsession.context.providers import PROVIDERS
 from gitsession.context.providers import pi as as_pi
 from gitsession.context.value import Context, Shown
@@ -19,7 +19,7 @@ from gitsession.store.memory import MemoryStore
 
 
 def test_rule_6_a_session_of_nothing_is_empty_and_does_not_think() -> None:
-    context = fold.context(ContextHistory(MemoryStore(), None))
+    context = build.context(ContextHistory(MemoryStore(), None))
     assert context.messages == ()
     assert (context.thinking, context.model) == ("off", None)
     assert as_pi.request(context) == {"messages": [], "model": None, "thinkingLevel": "off"}

@@ -12,8 +12,8 @@ from builders import bring, session
 from opencode_cases import CASES, END, ONE, TWO, marked
 from opencode_files import Message, answer, compaction, export, info, tool, user
 
-from gitsession.context import fold
-from gitsession.context.line import ContextHistory
+from gitsession.context import build
+from gitsession.context.history import ContextHistory
 from gitsession.context.providers import openai_chat
 from gitsession.context.value import Context
 from gitsession.model import entries
@@ -29,7 +29,7 @@ def context(messages: list[Message], *, profile: str = "opencode", at: str = "le
     leaf = session(store, sid).leaf
     assert leaf is not None
     node = leaf if at == "leaf" else resolve(store, sid, at)
-    return fold.context(ContextHistory(store, node.oid), profile)
+    return build.context(ContextHistory(store, node.oid), profile)
 
 
 def told(shown: Context) -> list[str]:
@@ -134,7 +134,7 @@ def test_a_call_whose_result_is_an_entry_of_its_own_was_not_broken_off() -> None
     held.append(entries.Message.assistant([ToolCall("c1", "bash", {}), ToolCall("c2", "bash", {})]))
     held.append(entries.Message(role="tool", tool_call_id="c1", content=(Text("1"),)))
     assert held.leaf is not None
-    shown = told(fold.context(ContextHistory(store, held.leaf.oid), "opencode"))
+    shown = told(build.context(ContextHistory(store, held.leaf.oid), "opencode"))
     assert shown == ["user: One", "assistant: [c1] [c2]", "-> [Tool execution was interrupted]", "-> 1"]
 
 
@@ -175,7 +175,7 @@ def test_a_prune_of_ours_clears_the_results_of_an_entry() -> None:
     sid = bring(store, export([user("msg_u1", "One", at=1), answer("msg_a1", at=2, parts=[tool("c1", "1")])])).session
     handle = session(store, sid)
     leaf = handle.append(Prune(targets=("msg_a1",)))
-    shown = fold.context(ContextHistory(store, leaf.oid), "opencode")
+    shown = build.context(ContextHistory(store, leaf.oid), "opencode")
     assert told(shown)[-1] == "-> [Old tool result cleared]"
 
 
@@ -183,7 +183,7 @@ def test_an_edit_of_ours_rewords_what_the_user_said() -> None:
     store = MemoryStore()
     sid = bring(store, export(TWO)).session
     leaf = session(store, sid).append(ContextEdit(target="msg_u2", replacement={"content": "Other words"}))
-    assert told(fold.context(ContextHistory(store, leaf.oid), "opencode"))[0] == "user: Other words"
+    assert told(build.context(ContextHistory(store, leaf.oid), "opencode"))[0] == "user: Other words"
 
 
 def test_thoughts_go_back_to_their_model_in_a_field_and_to_another_as_words() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gitsession.context import profiles
-from gitsession.context.fold import context
-from gitsession.context.line import ContextHistory
+from gitsession.context.build import context
+from gitsession.context.history import ContextHistory
 from gitsession.context.policies import (
     IMAGE,
     Policy,

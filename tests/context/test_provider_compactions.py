@@ -13,8 +13,8 @@ from builders import bring, entry, pi_file, said
 
 from gitsession import Compaction, Message, Store, Text, Thinking
 from gitsession.compaction.provider import provider_compaction
-from gitsession.context import fold
-from gitsession.context.line import ContextHistory
+from gitsession.context import build
+from gitsession.context.history import ContextHistory
 from gitsession.context.providers import provider
 from gitsession.sessions.addresses import resolve
 from gitsession.store.memory import MemoryStore
@@ -121,7 +121,7 @@ def of_omp(api: str, preserve: Any, *, model: str) -> dict[str, Any]:
     )
     store = MemoryStore()
     sid = bring(store, pi_file(said("a", None), chosen, compacted, said("d", "c")), agent="omp").session
-    return provider(api).request(fold.context(ContextHistory(store, resolve(store, sid, "leaf").oid), "omp"))
+    return provider(api).request(build.context(ContextHistory(store, resolve(store, sid, "leaf").oid), "omp"))
 
 
 def test_rule_13_what_openai_put_in_place_of_omps_history_goes_back_to_openai() -> None:

@@ -9,8 +9,8 @@ import pytest
 from builders import bring, entry, pi_file, said
 from showing import called, result
 
-from gitsession.context import fold
-from gitsession.context.line import ContextHistory
+from gitsession.context import build
+from gitsession.context.history import ContextHistory
 from gitsession.context.policies import IMAGE, Policy, clear_thinking, clear_tool_uses, drop_images, model_facing
 from gitsession.context.providers import provider
 from gitsession.model.entries import CLEARED
@@ -28,7 +28,7 @@ def messages(*lines: bytes, by: Policy, agent: str = "pi", profile: str = "pi") 
     store = MemoryStore()
     sid = bring(store, pi_file(*lines), agent=agent).session
     line = ContextHistory(store, resolve(store, sid, "leaf").oid)
-    made: list[dict[str, Any]] = provider("pi").request(fold.context(line, profile, [by]))["messages"]
+    made: list[dict[str, Any]] = provider("pi").request(build.context(line, profile, [by]))["messages"]
     return made
 
 

@@ -11,7 +11,7 @@ from builders import Clock
 
 from gitsession.api import Session, Store
 from gitsession.cli import app as command_line
-from gitsession.compaction.value import CompactionRequest
+from gitsession.compaction.plan import CompactionRequest
 from gitsession.model.blocks import Text, ToolCall
 from gitsession.model.entries import Message, Prune
 

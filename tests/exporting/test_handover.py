@@ -18,8 +18,8 @@ from builders import bring, entry, joined, pi_file, said, session
 from conversations import DRAWN, NAMES, SOURCES, TARGETS, context, hand_over, is_paired, seen
 from places import ROOT
 
-from gitsession.context import fold
-from gitsession.context.line import ContextHistory
+from gitsession.context import build
+from gitsession.context.history import ContextHistory
 from gitsession.discovery.discover import HEAD_BYTES
 from gitsession.exporting.export_session import ExportResult, export
 from gitsession.formats import claimed
@@ -148,7 +148,7 @@ def test_a_result_of_a_session_begun_here_names_its_tool_in_requests_and_files_f
     made.append(Message(role="tool", tool_call_id="gone", content=(Text("out"),)))
     assert results_in(export(store, made.id, "pi").data) == [("c", "bash"), ("gone", "tool")]
     assert made.leaf is not None
-    request = fold.context(ContextHistory(store, made.leaf.oid), "pi").request("pi")
+    request = build.context(ContextHistory(store, made.leaf.oid), "pi").request("pi")
     assert [each["toolName"] for each in request["messages"] if each["role"] == "toolResult"] == ["bash", "tool"]
 
 

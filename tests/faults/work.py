@@ -18,9 +18,9 @@ import raw
 from builders import START_MS, Clock, nonces, pi_file, talk
 
 from gitsession.api import Session, Store
+from gitsession.compaction.plan import CompactionRequest, Plan
 from gitsession.compaction.summary import Summary
-from gitsession.compaction.value import CompactionRequest, Plan
-from gitsession.compaction.writing import SummaryOptions
+from gitsession.compaction.write_summary import SummaryOptions
 from gitsession.errors import GitSessionError, NotFound, Unavailable
 from gitsession.formats import FORMATS
 from gitsession.git import process

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import ENTRIES, TEXT
 
-from gitsession.context import fold
-from gitsession.context.line import ContextHistory
+from gitsession.context import build
+from gitsession.context.history import ContextHistory
 from gitsession.context.providers import anthropic
 from gitsession.errors import Malformed
 from gitsession.exporting import export_session
@@ -39,7 +39,7 @@ def seen(data: bytes) -> list[str]:
     """What Claude Code's model sees of a file, by our rules."""
     store = MemoryStore()
     sid = bring(store, data, agent="claude", name=SESSION).session
-    context = fold.context(ContextHistory(store, resolve(store, sid, "leaf").oid), "claude")
+    context = build.context(ContextHistory(store, resolve(store, sid, "leaf").oid), "claude")
     assert_clean(store)
     return told(anthropic.request(context)["messages"])
 

@@ -14,8 +14,8 @@ from codex_outgoing import HEADER, line_of, own
 from codex_threads import CHILD_FILE, PARENT_FILE
 
 from gitsession import Store
-from gitsession.context import fold
-from gitsession.context.line import ContextHistory
+from gitsession.context import build
+from gitsession.context.history import ContextHistory
 from gitsession.context.providers import codex as as_codex
 from gitsession.formats import FORMATS
 from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, WrittenFile
@@ -188,7 +188,7 @@ def test_what_we_wrote_is_seen_by_codex_s_model_as_we_said_it() -> None:
     data = codex.write(line_of(*said)).data
     opened = session(store, bring(store, data, agent="codex").session)
     assert exported(store, opened.id) == data
-    context = fold.context(ContextHistory(store, opened.leaf.oid if opened.leaf else None), "codex")
+    context = build.context(ContextHistory(store, opened.leaf.oid if opened.leaf else None), "codex")
     assert as_codex.request(context)["input"] == [
         message("user", f"{SUMMARY_PREFIX}\nS"), *WORDS["a picture"][1], message("assistant", "done"),
     ]
@@ -207,7 +207,7 @@ def said_in(data: bytes) -> list[str]:
     """What codex's model would see of a file."""
     store = MemoryStore()
     line = ContextHistory(store, session(store, bring(store, data, agent="codex").session).leaf.oid)  # type: ignore[union-attr]
-    return [item.entry.text for item in fold.context(line, "codex").items if isinstance(item.entry, Message)]
+    return [item.entry.text for item in build.context(line, "codex").items if isinstance(item.entry, Message)]
 
 
 def test_a_session_begun_here_goes_to_codex(kept: Store) -> None:

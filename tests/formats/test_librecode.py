@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mutation import mutant
 
-from gitsession.context import fold
-from gitsession.context.line import ContextHistory
+from gitsession.context import build
+from gitsession.context.history import ContextHistory
 from gitsession.context.value import Context
 from gitsession.discovery import sources
 from gitsession.errors import GitSessionError, Malformed
@@ -110,7 +110,7 @@ def taken(path: Path, store: ObjectStore) -> list[ImportResult]:
 def shown(store: ObjectStore, sid: str) -> Context:
     leaf = session(store, sid).leaf
     assert leaf is not None
-    return fold.context(ContextHistory(store, leaf.oid), "librecode")
+    return build.context(ContextHistory(store, leaf.oid), "librecode")
 
 
 EVERY = """\

@@ -24,8 +24,8 @@ from codex_threads import AFTER_T1, CHILD, CHILD_FILE, PARENT_FILE, child_of
 
 from gitsession.api import Store
 from gitsession.cli import app as command_line
-from gitsession.context import fold
-from gitsession.context.line import ContextHistory
+from gitsession.context import build
+from gitsession.context.history import ContextHistory
 from gitsession.errors import NoBase
 from gitsession.exporting import export_session
 from gitsession.formats.codex.agent import codex
@@ -33,7 +33,7 @@ from gitsession.importing.import_session import ImportResult, import_source
 from gitsession.model.entries import Message
 from gitsession.sessions import graph, session_ids
 from gitsession.sessions.meta import meta_of
-from gitsession.sessions.revealed import RevealedStore
+from gitsession.sessions.revealed_store import RevealedStore
 from gitsession.sessions.session import StoredSession
 from gitsession.store.interface import ObjectStore
 from gitsession.store.memory import MemoryStore
@@ -88,7 +88,7 @@ def test_the_context_of_a_fork_is_what_it_shares_and_its_own(store: ObjectStore)
     take_in(store, PARENT_FILE)
     opened = session(store, take_in(store, CHILD_FILE).session)
     assert opened.leaf is not None
-    found = fold.context(ContextHistory(store, opened.leaf.oid), "codex")
+    found = build.context(ContextHistory(store, opened.leaf.oid), "codex")
     assert [item.entry.text for item in found.items if isinstance(item.entry, Message) and item.entry.text] == [
         "U t1", "A t1", "other", "a.txt\n", "way",
     ]
@@ -209,7 +209,7 @@ def test_a_fork_of_ours_off_a_fork_of_codex_s_is_written_with_all_that_it_shares
 
 def texts_in_context(store: ObjectStore, of: StoredSession) -> list[str]:
     assert of.leaf is not None
-    found = fold.context(ContextHistory(store, of.leaf.oid), "codex")
+    found = build.context(ContextHistory(store, of.leaf.oid), "codex")
     return [item.entry.text for item in found.items if isinstance(item.entry, Message)]
 
 
@@ -229,7 +229,7 @@ def test_compactions_of_the_base_are_in_force_in_the_fork(store: ObjectStore) ->
     take_in(store, rollout(turn("t1"), compacted("s", [message("user", "K1")]), first=0))
     opened = session(store, take_in(store, child_of(THREAD, 10, user("on"))).session)
     assert opened.leaf is not None
-    found = fold.context(ContextHistory(store, opened.leaf.oid), "codex")
+    found = build.context(ContextHistory(store, opened.leaf.oid), "codex")
     assert [item.entry.text for item in found.items if isinstance(item.entry, Message)] == ["K1", "on"]
 
 

@@ -16,8 +16,8 @@ from codex_threads import FILES, FORK, SEGMENTS, TURN, begun, name
 from gitsession.api import Store
 from gitsession.api.imports import Imports
 from gitsession.cli import app as command_line
-from gitsession.context import fold
-from gitsession.context.line import ContextHistory
+from gitsession.context import build
+from gitsession.context.history import ContextHistory
 from gitsession.errors import Malformed, NoBase
 from gitsession.exporting import export_session, session_files
 from gitsession.formats.codex.agent import codex
@@ -71,7 +71,7 @@ class Importer:
 
 
 def context(store: ObjectStore, leaf: str) -> str:
-    found = fold.context(ContextHistory(store, leaf), "codex")
+    found = build.context(ContextHistory(store, leaf), "codex")
     said = [item.entry.text for item in found.items if isinstance(item.entry, Message) and item.entry.role == "user"]
     return " ".join(text.removeprefix("U ") for text in said)
 
@@ -328,7 +328,7 @@ def test_a_recorded_revert_gives_the_next_request() -> None:
         done = take(path.stem.removeprefix("codex-revert-"), path.read_bytes())
     opened = session(take.store, done.session)
     assert opened.leaf is not None
-    found = fold.context(ContextHistory(take.store, opened.leaf.oid), "codex")
+    found = build.context(ContextHistory(take.store, opened.leaf.oid), "codex")
     texts = [item.entry.text for item in found.items if isinstance(item.entry, Message)]
     last = json.loads((RECORDED / "codex-revert-requests.jsonl").read_bytes().splitlines()[-1])
     sent = [item["content"][0]["text"] for item in last["body"]["input"][1:]]

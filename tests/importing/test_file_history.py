@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rewound import fill, snapshot
 
 from gitsession.api import Store
-from gitsession.checkpoints import at, history
+from gitsession.checkpoints import history, lookup
 from gitsession.checkpoints.attribution import attributed
 from gitsession.formats.base.histories import RecordedBackup, RecordedEdit
 from gitsession.formats.claude import files
@@ -133,7 +133,7 @@ def oids(store: Store, sid: str) -> list[str]:
 
 def claimed(store: Store, sid: str) -> list[set[str]]:
     """What each checkpoint says that the session changed."""
-    return [set(paths) for paths in attributed(at.steps(store.objects, history.history(store.objects, sid)))]
+    return [set(paths) for paths in attributed(lookup.steps(store.objects, history.history(store.objects, sid)))]
 
 
 def prompt_of(session: Any, id: str) -> Any:

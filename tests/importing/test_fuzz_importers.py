@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gitsession.context import profiles
-from gitsession.context.fold import context
-from gitsession.context.line import ContextHistory
+from gitsession.context.build import context
+from gitsession.context.history import ContextHistory
 from gitsession.context.providers import PROVIDERS, provider
 from gitsession.discovery import discover, projects
 from gitsession.errors import Malformed

@@ -53,7 +53,7 @@ from gitsession.git.types import Kind, Oid
 from gitsession.importing import import_session as importing
 from gitsession.model.entries import Attachment, Message
 from gitsession.redaction.original import Original
-from gitsession.sessions import active_branch, content, facts, graph
+from gitsession.sessions import active_branch, content, graph, session_facts
 from gitsession.sessions import marks as rules
 from gitsession.sessions import session_ids as names
 from gitsession.sessions.meta import meta_of
@@ -801,7 +801,7 @@ def test_a_session_in_the_store_is_the_one_that_pi_sees(
     assert ours.branch(case.get("leaf") or ours.leaf()) == theirs["branch"]
     assert title_of(store, sid) == theirs["name"]
     seen = meta_of(store, sid)
-    found = rules.labels(facts.marks(store, sid, ours.tree, seen), facts.targets(ours.tree, seen))
+    found = rules.labels(session_facts.marks(store, sid, ours.tree, seen), session_facts.targets(ours.tree, seen))
     assert {ours.lines[oid]["id"]: text for oid, text in found.items()} == theirs["labels"]
     last = reversed(session(store, sid).line())
     assert next((node.source.id for node in last if node.source and node.source.id), None) == theirs["leaf"]

@@ -15,13 +15,13 @@ from growth import MANY, assert_in_step, calls_of
 
 from gitsession.compaction.prompts import with_files, without_files
 from gitsession.compaction.serialise import TranscriptItem
-from gitsession.compaction.sight import ShownEntry
 from gitsession.compaction.strategies import aider, opencode
 from gitsession.compaction.summarizers.extractive import Extractive
 from gitsession.compaction.summary import Request, summarise
+from gitsession.compaction.visible_entries import ShownEntry
 from gitsession.context import profiles
-from gitsession.context.fold import context
-from gitsession.context.line import ContextHistory
+from gitsession.context.build import context
+from gitsession.context.history import ContextHistory
 from gitsession.context.providers.wire import CallIds
 from gitsession.context.value import Item
 from gitsession.model.entries import Message

@@ -41,7 +41,7 @@ from gitsession.git.types import Kind, RefValue
 from gitsession.index import catalogue as catalogue_module
 from gitsession.index import update
 from gitsession.index.catalogue import FILE, Catalogue
-from gitsession.index.here import CurrentFolder
+from gitsession.index.current_folder import CurrentFolder
 from gitsession.model.entries import Label, Message, Title
 from gitsession.store import change_stamp, refs, writing
 from gitsession.store.create import create

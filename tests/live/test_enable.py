@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gitsession.errors import Refused
-from gitsession.live import agent_hooks, enabling, json_edit, records, spool
+from gitsession.live import agent_hooks, enabling, json_edit, spool, spooled_events
 from gitsession.live.agent_hooks import AGENTS, HookSettings
 
 PROGRAM = ["/opt/with space/bin/gitsession", "--store", "/home/u/it's/store.git"]
@@ -289,7 +289,7 @@ def test_what_opencode_tells_its_plugin_comes_to_the_spool(tmp_path: Path) -> No
     command = ["node", str(tmp_path / "run.mjs"), str(tmp_path / "work")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    found = [records.read(store, name) for name in spool.waiting(str(store))]
+    found = [spooled_events.read(store, name) for name in spool.waiting(str(store))]
     assert [(event.name, event.session, event.prompt, event.call, event.reason) for event in found if event] == [
         ("UserPromptSubmit", "ses_1", "do it", None, None),
         ("PreToolUse", "ses_1", "", "call_1", "bash: rm x"),

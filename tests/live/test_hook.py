@@ -16,7 +16,7 @@ from raw import git
 
 from gitsession import Store
 from gitsession.cli import hooking
-from gitsession.live import events, records
+from gitsession.live import events, spooled_events
 
 WORDS = {
     "nothing": b"",
@@ -150,15 +150,15 @@ def test_a_look_that_takes_too_long_is_given_up_and_named(
 ) -> None:
     import time
 
-    from gitsession.live import glance
+    from gitsession.live import spool_snapshot
 
     monkeypatch.setattr(hooking, "LOOK_SECONDS", 0.1)
-    monkeypatch.setattr(glance, "spool_snapshot", lambda *_, **__: time.sleep(30))
+    monkeypatch.setattr(spool_snapshot, "spool_snapshot", lambda *_, **__: time.sleep(30))
     agent = Agent(tmp_path)
     assert agent.tell("PreToolUse", tool_name="Bash", tool_use_id="t")
     assert "longer than 0.1 s" in failures(agent.store)[0]
     [name] = waiting(agent.store)
-    event = records.read(agent.store, name)
+    event = spooled_events.read(agent.store, name)
     assert event is not None
     assert event.look is None
     assert event.workspace == str(agent.workspace)
@@ -184,7 +184,7 @@ def test_a_full_disk_leaves_no_half_event(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, b"")
     assert not list(store.rglob("*.tmp"))
     for name in waiting(store):
-        event = records.read(store, name)
+        event = spooled_events.read(store, name)
         assert event is not None
         assert event.look is None
 

@@ -12,7 +12,7 @@ from claude_code import assistant, call, user
 from hooks import Agent, failures, waiting
 
 from gitsession import Store
-from gitsession.cli.opening import App
+from gitsession.cli.context import App
 from gitsession.live import spool
 
 
@@ -382,12 +382,12 @@ def test_what_hooks_brought_is_no_command_that_undo_takes_back(agent: Agent) -> 
 def test_a_hook_that_gave_up_is_made_good_by_a_look_that_is_nobodys(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gitsession.live import glance
+    from gitsession.live import spool_snapshot
 
     agent.prompt("u1", "do it")
     agent.calls("t1")
     agent.fill(a="2")
-    monkeypatch.setattr(glance, "BYTES_MAX", 0)
+    monkeypatch.setattr(spool_snapshot, "BYTES_MAX", 0)
     agent.called("t1")
     monkeypatch.undo()
     agent.drain()

@@ -13,8 +13,8 @@ import real_aider
 from aider_files import PLACE, answer, edited, history, restored, run, told, user
 from builders import bring, entry, joined, pi_file, said
 
-from gitsession.context import fold
-from gitsession.context.line import ContextHistory
+from gitsession.context import build
+from gitsession.context.history import ContextHistory
 from gitsession.exporting.export_session import export
 from gitsession.formats.aider.agent import aider
 from gitsession.formats.aider.reread import reread
@@ -35,7 +35,7 @@ def seen(data: bytes) -> list[tuple[str, str]]:
     sid = import_source(store, aider, aider.split(data, name=PLACE, final=True)).session
     line = list(graph.line(store, graph.branches(store, sid)["main"]))
     last = next(node for node in line if node.subject == f"user: {ASK}")
-    context = fold.context(ContextHistory(store, last.parent), "aider")
+    context = build.context(ContextHistory(store, last.parent), "aider")
     return [(message.role, message.text.strip()) for message in context.messages if isinstance(message, Message)]
 
 

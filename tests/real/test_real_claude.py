@@ -31,8 +31,8 @@ from claude_code import SESSION, talk
 from claude_handover import HANDED_OVER
 from real_claude import MODEL, PROGRAM, can_unshare
 
-from gitsession.context import fold
-from gitsession.context.line import ContextHistory
+from gitsession.context import build
+from gitsession.context.history import ContextHistory
 from gitsession.context.providers import anthropic
 from gitsession.context.providers.conversation import NO_OUTPUT
 from gitsession.exporting import export_session
@@ -123,9 +123,9 @@ def ours(data: bytes, name: str) -> Messages:
     """What our profile shows, without what attachments say, which the program tells in words of its own."""
     store = MemoryStore()
     sid = bring(store, data, name=name).session
-    context = fold.context(ContextHistory(store, resolve(store, sid, "leaf").oid), "claude")
+    context = build.context(ContextHistory(store, resolve(store, sid, "leaf").oid), "claude")
     items = [item for item in context.items if not is_attached(item.entry)]
-    request = anthropic.request(fold.Context(context.profile, tuple(items), context.state, context.tokens))
+    request = anthropic.request(build.Context(context.profile, tuple(items), context.state, context.tokens))
     return without_what_is_said_anew(request["messages"])
 
 

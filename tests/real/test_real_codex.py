@@ -37,8 +37,8 @@ from codex_files import (
 from codex_outgoing import HEADER, line_of, own
 from codex_threads import AFTER_T1, child_of
 
-from gitsession.context import fold
-from gitsession.context.line import ContextHistory
+from gitsession.context import build
+from gitsession.context.history import ContextHistory
 from gitsession.context.providers import codex as as_codex
 from gitsession.exporting.export_session import export
 from gitsession.formats.codex.agent import codex
@@ -66,7 +66,7 @@ def check(folder: Path, data: bytes, thread: str, base: tuple[bytes, str] | None
     source = codex.split(data, name=f"rollout-2026-11-21T20-34-22-{thread}")
     sid = import_source(store, codex, source, find=lambda _: parent if base is not None else None).session
     opened = session(store, sid)
-    context = fold.context(ContextHistory(store, opened.leaf.oid if opened.leaf else None), "codex")
+    context = build.context(ContextHistory(store, opened.leaf.oid if opened.leaf else None), "codex")
     ours = [real_codex.plain(item) for item in as_codex.request(context)["input"]]
     files = {f"rollout-2026-11-21T20-34-22-{thread}.jsonl": exported(store, sid), **beside}
     answer = real_codex.resume(folder, files, thread)
@@ -182,7 +182,7 @@ def test_the_real_codex_goes_on_with_a_real_session_of_pi(tmp_path: Path, path: 
     sid = bring(store, path.read_bytes(), agent="pi", name=path.stem, final=True).session
     data, thread = export(store, sid, "codex").data, codex.resume_command(sid)[2]
     opened = session(there, bring(there, data, agent="codex").session)
-    context = fold.context(ContextHistory(there, opened.leaf.oid if opened.leaf else None), "codex")
+    context = build.context(ContextHistory(there, opened.leaf.oid if opened.leaf else None), "codex")
     ours = [_uncut(item) for item in as_codex.request(context)["input"]]
     answer = real_codex.resume(tmp_path, {f"rollout-2026-11-21T20-34-22-{thread}.jsonl": data}, thread)
     assert [_uncut(item) for item in answer.history(len(ours))] == ours

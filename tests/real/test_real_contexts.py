@@ -13,8 +13,8 @@ from builders import bring
 from pi_author import Author
 from pi_drivers import DRIVERS, Fields, ask_all, release
 
-from gitsession.context import fold, profiles
-from gitsession.context.line import ContextHistory
+from gitsession.context import build, profiles
+from gitsession.context.history import ContextHistory
 from gitsession.context.providers import pi as as_pi
 from gitsession.sessions.addresses import resolve
 from gitsession.store.memory import MemoryStore
@@ -39,7 +39,7 @@ def test_the_real_program_shows_the_same(release: str, tmp_path: Path) -> None:
     for seed, (text, answer) in enumerate(zip(sessions, answers, strict=True)):
         store = MemoryStore()
         sid = bring(store, text, agent="omp" if release == "omp" else "pi").session
-        ours = fold.context(ContextHistory(store, resolve(store, sid, answer["leaf"]).oid), release)
+        ours = build.context(ContextHistory(store, resolve(store, sid, answer["leaf"]).oid), release)
         told = [rules.llm_role(item.entry) for item in ours.items]
         request, theirs = as_pi.request(ours), answer["context"]
         assert request["messages"] == theirs["messages"], seed

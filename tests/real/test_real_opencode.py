@@ -20,8 +20,8 @@ from opencode_cases import CASES
 from opencode_files import Message, export, info
 from real_opencode import Lab, Messages, can_run
 
-from gitsession.context import fold
-from gitsession.context.line import ContextHistory
+from gitsession.context import build
+from gitsession.context.history import ContextHistory
 from gitsession.context.providers import openai_chat
 from gitsession.context.providers.conversation import NO_OUTPUT
 from gitsession.context.providers.openai_chat import FROM_TOOLS
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.skipif(not can_run(), reason="the real program is not a
 def ours(store: ObjectStore, sid: str) -> Messages:
     leaf = session(store, sid).leaf
     assert leaf is not None
-    context = fold.context(ContextHistory(store, leaf.oid), "opencode")
+    context = build.context(ContextHistory(store, leaf.oid), "opencode")
     return [message for message in openai_chat.request(context)["messages"] if message["role"] != "system"]
 
 

@@ -17,7 +17,7 @@ from builders import SHARED
 from gitsession.exporting.export_session import export_original
 from gitsession.formats.pi.agent import pi
 from gitsession.importing.import_session import import_source
-from gitsession.sessions import active_branch, facts, graph
+from gitsession.sessions import active_branch, graph, session_facts
 from gitsession.sessions import marks as rules
 from gitsession.sessions.graph import Tree
 from gitsession.sessions.meta import meta_of
@@ -64,8 +64,8 @@ def ours(data: bytes) -> tuple[bytes, dict[str, Any]]:
     done = import_source(store, pi, pi.split(data))
     tree = graph.tree(store, done.session)
     seen = meta_of(store, done.session)
-    marks = facts.marks(store, done.session, tree, seen)
-    labels = rules.labels(marks, facts.targets(tree, seen))
+    marks = session_facts.marks(store, done.session, tree, seen)
+    labels = rules.labels(marks, session_facts.targets(tree, seen))
     leaf = known(tree, tree.nodes[tree.branches[active_branch.active(store, done.session)]])
     return export_original(store, done.session).data, {
         "leaf": leaf,

@@ -14,8 +14,8 @@ from unhinted_scan import NONCE, PLAIN, SCANNER, check
 
 from gitsession.codec import payload
 from gitsession.model.entries import Custom
-from gitsession.redaction import ahead, hints, marks, scan
-from gitsession.redaction.ahead import SecretLookahead
+from gitsession.redaction import hints, lookahead, scan, text_decorations
+from gitsession.redaction.lookahead import SecretLookahead
 from gitsession.redaction.payloads import redact
 from gitsession.redaction.rule import Rule
 from gitsession.redaction.rules import RULES
@@ -135,7 +135,7 @@ def test_a_look_at_many_finds_those_that_each_alone_may_hold(texts, writers):
 
 
 def test_a_look_ahead_says_the_same_wherever_it_begins_and_however_far_it_goes(monkeypatch):
-    monkeypatch.setattr(ahead, "_BYTES", 200)
+    monkeypatch.setattr(lookahead, "_BYTES", 200)
     texts = [nested(Shape("ghp_{an:36}", n).text if n % 3 == 0 else "nothing " * 9, 1).encode() for n in range(20)]
     for numbers in (range(20), range(5, 20), (19, 3, 4, 0)):
         look = SecretLookahead(SCANNER, len(texts), texts.__getitem__)
@@ -193,5 +193,5 @@ def test_value_that_is_made_of_names_is_read_once(monkeypatch, unit):
 
 
 def test_word_that_begins_with_the_end_of_a_sequence_is_no_mark():
-    assert list(marks.places(b"Usage: x [messages] [Key] b[key]", has_escapes=False)) == []
-    assert list(marks.places(b"\\x1b[m \\033[K ESC[m ^[[K", has_escapes=False)) == [4, 11, 17, 22]
+    assert list(text_decorations.places(b"Usage: x [messages] [Key] b[key]", has_escapes=False)) == []
+    assert list(text_decorations.places(b"\\x1b[m \\033[K ESC[m ^[[K", has_escapes=False)) == [4, 11, 17, 22]

@@ -21,7 +21,7 @@ from gitsession.cli import exits
 from gitsession.codec import holes
 from gitsession.errors import Ambiguous, InvalidName, NotFound, Refused, Unavailable
 from gitsession.importing.import_session import ImportResult
-from gitsession.live import glance, spool
+from gitsession.live import spool, spool_snapshot
 from gitsession.model.blocks import Text, Thinking, ToolCall
 from gitsession.model.entries import Compaction
 from gitsession.redaction.original import Original
@@ -519,7 +519,7 @@ def test_a_file_whose_name_is_a_secret_is_not_kept_and_its_name_not_told(store: 
     assert verify(store.objects, refuse=tree_refusal).problems == []
     assert traces(store, TOKEN) == []
     with WorkspaceRoot.open(work, home=tmp_path / "home", store=place_of(store)) as root:
-        event = glance.spool_snapshot(place_of(store), root, {"event": "x", "agent": "y"}, wait_seconds=5)
+        event = spool_snapshot.spool_snapshot(place_of(store), root, {"event": "x", "agent": "y"}, wait_seconds=5)
     assert not TOKEN.is_in(Path(spool.path(str(place_of(store)), event)).read_bytes())
 
 
@@ -680,7 +680,7 @@ def test_a_hook_leaves_no_secret_of_a_file_in_the_spool(store: Store, tmp_path: 
     (work / ".env").write_text(PASSWORD.text + "\n")
     (work / "plain.txt").write_text("nothing to hide\n")
     with WorkspaceRoot.open(work, home=tmp_path / "home", store=place_of(store)) as root:
-        event = glance.spool_snapshot(place_of(store), root, {"event": "x", "agent": "y"}, wait_seconds=5)
+        event = spool_snapshot.spool_snapshot(place_of(store), root, {"event": "x", "agent": "y"}, wait_seconds=5)
     waiting = Path(spool.path(str(place_of(store)), event)).read_bytes()
     assert b"nothing to hide" in waiting
     assert b"secret: assigned-password" in waiting

@@ -22,7 +22,7 @@ from gitsession.api import Store
 from gitsession.cli import app as command_line
 from gitsession.discovery import sources
 from gitsession.formats import Counting, Delegating, all_with_capability
-from gitsession.index.here import CurrentFolder
+from gitsession.index.current_folder import CurrentFolder
 
 
 @pytest.fixture

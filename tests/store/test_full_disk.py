@@ -9,9 +9,9 @@ from faults.full import DISKS, FAILURES, SIZES, fill_disk
 from faults.invariants import sound
 
 from gitsession.api import Session, Store
+from gitsession.compaction.plan import CompactionRequest
 from gitsession.compaction.summarizers.extractive import Extractive
-from gitsession.compaction.value import CompactionRequest
-from gitsession.compaction.writing import SummaryOptions
+from gitsession.compaction.write_summary import SummaryOptions
 from gitsession.errors import Unavailable
 from gitsession.model.entries import Message
 

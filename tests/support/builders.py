@@ -19,7 +19,7 @@ from gitsession.formats import FORMATS, claimed
 from gitsession.git.types import Kind, Oid, RefValue
 from gitsession.importing.import_session import ImportResult, import_source
 from gitsession.model.entries import Message
-from gitsession.sessions import facts, graph
+from gitsession.sessions import graph, session_facts
 from gitsession.sessions import marks as rules
 from gitsession.sessions import session as sessions
 from gitsession.sessions.meta import meta_of
@@ -174,8 +174,8 @@ def labels_of(store: ObjectStore, sid: str) -> dict[str, str]:
 
 def _facts(store: ObjectStore, sid: str) -> tuple[str | None, list[tuple[Node, str]]]:
     tree, seen = graph.tree(store, sid), meta_of(store, sid)
-    marks = facts.marks(store, sid, tree, seen)
-    labels = rules.labels(marks, facts.targets(tree, seen))
+    marks = session_facts.marks(store, sid, tree, seen)
+    labels = rules.labels(marks, session_facts.targets(tree, seen))
     return rules.title(marks), [(tree.nodes[oid], label) for oid, label in labels.items()]
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gitsession.api import Store
-from gitsession.checkpoints import at, history
+from gitsession.checkpoints import history
+from gitsession.checkpoints import lookup as at
 from gitsession.checkpoints.attribution import attributed
 from gitsession.checkpoints.history import Point
 from gitsession.git.types import Oid

@@ -27,7 +27,7 @@ import opencode_files
 from builders import bring, dumps, entry, joined, pi_file
 from places import ROOT
 
-from gitsession.context.line import ContextHistory
+from gitsession.context.history import ContextHistory
 from gitsession.context.profiles import Profile, of_agent, profile
 from gitsession.context.value import Item
 from gitsession.exporting.export_session import ExportResult, export

@@ -6,8 +6,8 @@ from typing import Any
 
 from builders import bring, entry, pi_file
 
-from gitsession.context import fold
-from gitsession.context.line import ContextHistory
+from gitsession.context import build
+from gitsession.context.history import ContextHistory
 from gitsession.context.value import Context
 from gitsession.model.entries import BranchSummary, Compaction
 from gitsession.sessions.addresses import resolve
@@ -20,7 +20,7 @@ def seen(*lines: bytes, profile: str = "pi", at: str = "leaf", agent: str = "pi"
     """The context of an imported session with these lines."""
     store = MemoryStore()
     sid = bring(store, pi_file(*lines), agent=agent).session
-    return fold.context(ContextHistory(store, resolve(store, sid, at).oid), profile)
+    return build.context(ContextHistory(store, resolve(store, sid, at).oid), profile)
 
 
 def words(context: Context) -> list[str]:
@@ -53,4 +53,4 @@ def golden_context(case: dict[str, Any], profile: str) -> Context:
     store = MemoryStore()
     sid = bring(store, case["text"].encode(), agent="pi", final=True).session
     leaf = resolve(store, sid, case.get("leaf") or "leaf")
-    return fold.context(ContextHistory(store, leaf.oid), profile)
+    return build.context(ContextHistory(store, leaf.oid), profile)

@@ -12,7 +12,7 @@ import pytest
 from gitsession import Message, Store
 from gitsession.cli import app as command_line
 from gitsession.errors import Refused
-from gitsession.sync import linking
+from gitsession.sync import commit_trailers
 
 HOUR_MS = 3_600_000
 
@@ -45,7 +45,7 @@ def session_in(place: Path, *words: str, ago_hours: float = 0) -> str:
                     clock=lambda: at_ms) as store:  # fmt: skip
         session = store.new_session(agent="agent", cwd=str(place))
         node = [session.append(Message.user(text)) for text in words][-1]
-        return linking.address(session.id, node)
+        return commit_trailers.address(session.id, node)
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def edited_in(place: Path, **files: str) -> str:
         with session.files.checkpoint(place):
             for name, text in files.items():
                 (place / name).write_text(text)
-        return linking.address(session.id, node)
+        return commit_trailers.address(session.id, node)
 
 
 @pytest.mark.usefixtures("store")
@@ -121,7 +121,7 @@ def test_a_session_below_the_top_counts_and_one_elsewhere_does_not(project: Path
 def test_what_was_said_long_ago_is_no_session_that_goes_on(project: Path) -> None:
     old = session_in(project, "hi", ago_hours=5)
     assert commit(project) == ""
-    linking.enable(project, ["true"], 6)  # it writes the settings only
+    commit_trailers.enable(project, ["true"], 6)  # it writes the settings only
     assert command_line.run(["link", "enable", str(project), "--hours", "6"]) == 0
     assert commit(project) == old
 
@@ -167,7 +167,7 @@ BROKEN = {
     "there is no store": lambda at: None,
     "the store is damaged": lambda at: (at.mkdir(), (at / "gitsession").mkdir(), (at / "HEAD").write_text("")),
     "gitsession is gone": lambda at: subprocess.run(
-        ["git", "-C", str(at.parent / "project"), "config", linking.PROGRAM, "/nowhere/gitsession"], check=True
+        ["git", "-C", str(at.parent / "project"), "config", commit_trailers.PROGRAM, "/nowhere/gitsession"], check=True
     ),
 }
 
@@ -179,30 +179,30 @@ def test_no_commit_fails_for_us(project: Path, tmp_path: Path, break_it) -> None
 
 
 def test_a_hook_that_is_there_is_run_first_and_may_stop_the_commit(project: Path) -> None:
-    linking.disable(project)
-    hook = project / ".git/hooks" / linking.HOOK
+    commit_trailers.disable(project)
+    hook = project / ".git/hooks" / commit_trailers.HOOK
     hook.write_text('#!/bin/sh\necho "theirs" >> "$1"\n')
     hook.chmod(0o755)
-    assert linking.enable(project, ["true"])
+    assert commit_trailers.enable(project, ["true"])
     commit(project)
     assert "theirs" in git(project, "log", "-1", "--format=%B")
-    (project / ".git/hooks" / f"{linking.HOOK}.local").write_text("#!/bin/sh\nexit 1\n")
+    (project / ".git/hooks" / f"{commit_trailers.HOOK}.local").write_text("#!/bin/sh\nexit 1\n")
     done = subprocess.run(["git", "commit", "--allow-empty", "-qm", "x"], cwd=project, capture_output=True, check=False)
     assert done.returncode == 1
-    assert linking.disable(project)
+    assert commit_trailers.disable(project)
     assert hook.read_text() == "#!/bin/sh\nexit 1\n"
-    assert not linking.disable(project)
+    assert not commit_trailers.disable(project)
 
 
 def test_hooks_that_lie_elsewhere_are_not_written_to(project: Path) -> None:
     git(project, "config", "core.hooksPath", ".husky")
     with pytest.raises(Refused, match="husky") as refused:
-        linking.enable(project, ["true"])
+        commit_trailers.enable(project, ["true"])
     assert "gitsession link message" in refused.value.hint
 
 
 def test_enabling_twice_changes_nothing_the_second_time(project: Path) -> None:
     words = ["gitsession", "--store", "it"]
-    linking.enable(project, words)
-    assert not linking.enable(project, words)
-    assert linking.is_enabled(project)
+    commit_trailers.enable(project, words)
+    assert not commit_trailers.enable(project, words)
+    assert commit_trailers.is_enabled(project)

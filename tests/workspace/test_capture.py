@@ -9,7 +9,7 @@ from gitsession.errors import MissingObject
 from gitsession.store.create import create
 from gitsession.store.git_store import GitStore
 from gitsession.store.memory import MemoryStore
-from gitsession.workspace import capture, scan, trees
+from gitsession.workspace import capture, snapshot, trees
 from gitsession.workspace.read_file import Caps
 from gitsession.workspace.root import WorkspaceRoot
 
@@ -122,7 +122,7 @@ def test_what_the_store_could_not_keep_shows_again(work, tmp_path):
 def test_contents_that_were_dropped_before_a_tree_held_them_are_missed(work, tmp_path):
     fill(work, a="1")
     store = MemoryStore()
-    with opened(work) as root, scan.look(root, tmp_path / "plain") as look:
+    with opened(work) as root, snapshot.look(root, tmp_path / "plain") as look:
         states = capture.put(store, look.changes())
         store._objects.clear()
         with store.transaction() as to, pytest.raises(MissingObject):

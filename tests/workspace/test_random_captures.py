@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from workspaces import opened, repository, walked, without_ignored
 
 from gitsession.store.memory import MemoryStore
-from gitsession.workspace import names, scan, trees
+from gitsession.workspace import names, snapshot, trees
 from gitsession.workspace.capture import capture
 
 PLAIN = [b"a", b"b", b"c.txt", b"build", b"x.log"]
@@ -29,8 +29,8 @@ class Workspace(RuleBasedStateMachine):
 
     @initialize(in_repository=st.booleans(), beside_the_index=st.sampled_from([-1, 2, 256]))
     def begin(self, in_repository, beside_the_index):
-        self.usual = scan._SINCE_MAX
-        scan._SINCE_MAX = beside_the_index
+        self.usual = snapshot._SINCE_MAX
+        snapshot._SINCE_MAX = beside_the_index
         self.place = Path(tempfile.mkdtemp(prefix="gitsession-test-"))
         self.at = self.place / "work"
         self.at.mkdir()
@@ -42,7 +42,7 @@ class Workspace(RuleBasedStateMachine):
 
     def teardown(self):
         if hasattr(self, "place"):
-            scan._SINCE_MAX = self.usual
+            snapshot._SINCE_MAX = self.usual
             shutil.rmtree(self.place)
 
     def spot(self, path):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from restoring import Blobs, carried_out, opened, picture
 
 from gitsession.errors import Unavailable
-from gitsession.workspace import batch, path_rules, place_file
+from gitsession.workspace import path_rules, place_file, write_batch
 from gitsession.workspace.inspect import SpecialFile
 from gitsession.workspace.path_rules import NameFolding, PlannedChange
 from gitsession.workspace.restore import sweep
@@ -344,7 +344,7 @@ def steps_of(monkeypatch, name, step):
 
 
 def test_what_is_put_together_is_synced_before_any_of_it_is_put(workspace, blobs, monkeypatch):
-    monkeypatch.setattr(batch, "FILES", 2)
+    monkeypatch.setattr(write_batch, "FILES", 2)
     done = []
     for path in "abc":
         (workspace / path).write_text("old")
@@ -355,7 +355,7 @@ def test_what_is_put_together_is_synced_before_any_of_it_is_put(workspace, blobs
 
 
 def test_so_many_bytes_are_put_that_no_more_wait(workspace, blobs, monkeypatch):
-    monkeypatch.setattr(batch, "BYTES", 100)
+    monkeypatch.setattr(write_batch, "BYTES", 100)
     done = []
     steps_of(monkeypatch, "fsync", lambda fd: done.append("sync"))
     steps_of(monkeypatch, "link", lambda *names: done.append("put"))
@@ -434,7 +434,7 @@ class Dying:
 
 @pytest.mark.parametrize("at_once", [1, 2, 64])
 def test_killed_at_any_call_each_path_is_old_or_new_and_doing_it_again_finishes(tmp_path, monkeypatch, faults, at_once):
-    monkeypatch.setattr(batch, "FILES", at_once)
+    monkeypatch.setattr(write_batch, "FILES", at_once)
     blobs = Blobs()
     changes = [
         PlannedChange("replaced", blobs.file("old"), blobs.file("new")),

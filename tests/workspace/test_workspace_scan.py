@@ -12,7 +12,7 @@ from workspaces import fill, fingerprint, git, kept, opened, repository, write
 from gitsession.errors import MissingObject, Unavailable
 from gitsession.git import process
 from gitsession.store.memory import MemoryStore
-from gitsession.workspace import names, scan, trees
+from gitsession.workspace import names, snapshot, trees
 from gitsession.workspace.capture import put, tree_with
 from gitsession.workspace.private_repository import PrivateRepository
 from gitsession.workspace.read_file import Caps, Skipped
@@ -21,7 +21,7 @@ from gitsession.workspace.root import WorkspaceRoot
 
 @pytest.fixture(autouse=True)
 def as_if_git_were_always_quick(monkeypatch):
-    monkeypatch.setattr(scan, "_SLOW_MS", 10**9)
+    monkeypatch.setattr(snapshot, "_SLOW_MS", 10**9)
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def plain(tmp_path):
 
 def seen(at, plain, *, accept=True, **asked):
     """The changes of one look by path, and the look."""
-    with opened(at) as root, scan.look(root, plain, **asked) as look:
+    with opened(at) as root, snapshot.look(root, plain, **asked) as look:
         changes = {change.path: change for change in look.changes()}
         if accept:
             look.accept(kept=False)
@@ -89,7 +89,7 @@ def test_a_look_that_could_not_be_noted_shows_again(work, plain, monkeypatch, st
     fill(work, a="one")
     seen(work, plain)
     write(work / "a", "two")
-    monkeypatch.setattr(scan, "_SINCE_MAX", -1)
+    monkeypatch.setattr(snapshot, "_SINCE_MAX", -1)
     real = getattr(PrivateRepository, step)
 
     def full(shadow, *asked):
@@ -107,11 +107,11 @@ def test_a_look_that_could_not_be_noted_shows_again(work, plain, monkeypatch, st
 
 def test_a_look_is_accepted_only_when_all_of_it_was_taken_and_while_it_lasts(work, plain):
     fill(work, a="one", b="two")
-    with opened(work) as root, scan.look(root, plain) as look:
+    with opened(work) as root, snapshot.look(root, plain) as look:
         next(look.changes())
         with pytest.raises(RuntimeError):
             look.accept()
-    with opened(work) as root, scan.look(root, plain) as late:
+    with opened(work) as root, snapshot.look(root, plain) as late:
         list(late.changes())
     with pytest.raises(RuntimeError):
         late.accept()
@@ -120,7 +120,7 @@ def test_a_look_is_accepted_only_when_all_of_it_was_taken_and_while_it_lasts(wor
 
 def test_a_file_that_changed_while_it_was_kept_shows_in_the_next_look(work, plain):
     fill(work, a="one")
-    with opened(work) as root, scan.look(root, plain) as look:
+    with opened(work) as root, snapshot.look(root, plain) as look:
         list(look.changes())
         before = os.stat(work / "a")
         write(work / "a", "two")
@@ -132,7 +132,7 @@ def test_a_file_that_changed_while_it_was_kept_shows_in_the_next_look(work, plai
 
 def test_a_file_that_goes_away_before_it_is_read_is_not_there(work, plain):
     fill(work, a="one", b="two")
-    with opened(work) as root, scan.look(root, plain) as look:
+    with opened(work) as root, snapshot.look(root, plain) as look:
         os.unlink(work / "b")
         assert [change.path for change in look.changes()] == ["a"]
 
@@ -204,7 +204,7 @@ def test_a_look_that_takes_long_for_no_such_reason_goes_on(work, plain, monkeypa
 def test_that_an_index_was_written_makes_no_other_look(work, plain, monkeypatch):
     fill(work, a="one", b="two")
     first = seen(work, plain)[1]
-    monkeypatch.setattr(scan, "_SINCE_MAX", -1)
+    monkeypatch.setattr(snapshot, "_SINCE_MAX", -1)
     second = seen(work, plain)[1]
     third = seen(work, plain)[1]
     assert first.before is None and second.before == third.before
@@ -215,9 +215,9 @@ def test_a_look_that_took_long_has_git_remember_each_status(work, plain, monkeyp
     seen(work, plain)
     seen(work, plain)
     (before,) = plain.glob("index.*")
-    monkeypatch.setattr(scan, "_SLOW_MS", -1)
-    found = scan.find
-    monkeypatch.setattr(scan, "find", lambda *asked: found(*asked)._replace(took_ms=10**6))
+    monkeypatch.setattr(snapshot, "_SLOW_MS", -1)
+    found = snapshot.find
+    monkeypatch.setattr(snapshot, "find", lambda *asked: found(*asked)._replace(took_ms=10**6))
     assert paths(work, plain) == []
     (after,) = plain.glob("index.*")
     assert before != after
@@ -258,7 +258,7 @@ def test_few_changes_write_no_index_and_many_do(work, plain, monkeypatch):
     for number in range(6):
         write(work / f"f{number}", "1")
     seen(work, plain)
-    monkeypatch.setattr(scan, "_SINCE_MAX", 3)
+    monkeypatch.setattr(snapshot, "_SINCE_MAX", 3)
     (index,) = plain.glob("index.*")
     write(work / "f0", "2")
     os.unlink(work / "f1")
@@ -369,7 +369,7 @@ def test_what_the_users_index_tracks_counts_though_ignored(work, plain):
 def test_what_was_there_unlooked_at_has_appeared_and_what_was_made_or_moved_has_not(
     work, plain, monkeypatch, refreshed
 ):
-    monkeypatch.setattr(scan, "_SINCE_MAX", -1 if refreshed else 100)
+    monkeypatch.setattr(snapshot, "_SINCE_MAX", -1 if refreshed else 100)
     fill(work, _dot_gitignore="old\n", old="1", folder__x="2", folder__y="3")
     seen(work, plain)
     write(work / ".gitignore", "")
@@ -484,7 +484,7 @@ def test_what_is_over_a_cap_is_named_and_left_out(work, plain):
 
 
 def test_a_crowd_over_the_cap_is_named_by_its_folders(work, plain, monkeypatch):
-    monkeypatch.setattr(scan, "FOLDED_FROM", 2)
+    monkeypatch.setattr(snapshot, "FOLDED_FROM", 2)
     fill(work, a="1", b__c__d="2", b__c__e="3", b__f__g="4", b__f__h="5", i="6")
     assert reasons(work, plain, caps=Caps(files=1)) == {"b": "beyond 1 files", "i": "beyond 1 files"}
 
@@ -590,7 +590,7 @@ def test_the_store_in_a_workspace_is_no_part_of_it_whatever_is_said_of_it(work, 
     fill(work, a="1", _dot_gitignore="!*\n!/my [store]/\n")
     write(work / "my [store]/HEAD", "x")
     write(work / "my s/HEAD", "x")
-    with WorkspaceRoot.open(work, home=None, store=work / "my [store]") as root, scan.look(root, plain) as look:
+    with WorkspaceRoot.open(work, home=None, store=work / "my [store]") as root, snapshot.look(root, plain) as look:
         assert [change.path for change in look.changes()] == [".gitignore", "a", "my s/HEAD"]
         assert look.skipped == []
 
@@ -780,7 +780,7 @@ def test_the_private_folder_may_be_named_from_where_one_stands(work, tmp_path, m
 
 def test_looks_of_one_workspace_wait_for_each_other(work, plain):
     fill(work, a="1")
-    with opened(work) as root, scan.look(root, plain), pytest.raises(Unavailable, match="another look"):
+    with opened(work) as root, snapshot.look(root, plain), pytest.raises(Unavailable, match="another look"):
         seen(work, plain, wait_seconds=0.05)
     with ThreadPoolExecutor(4) as threads:
         found = list(threads.map(lambda _: paths(work, plain), range(8)))
@@ -808,7 +808,7 @@ def drained(store, plain, before, look, changes):
 
 
 def spooled(at, plain):
-    with opened(at) as root, scan.look(root, plain) as look:
+    with opened(at) as root, snapshot.look(root, plain) as look:
         changes = list(look.changes())
         return look.before, look.accept(kept=False), changes
 
@@ -820,10 +820,10 @@ def test_looks_that_were_spooled_become_trees_one_after_the_other(work, plain):
     write(work / "a", "3")
     os.unlink(work / "b")
     second = spooled(work, plain)
-    with opened(work) as root, scan.look(root, plain) as look, pytest.raises(MissingObject):
+    with opened(work) as root, snapshot.look(root, plain) as look, pytest.raises(MissingObject):
         look.base()
     assert sorted(dict(trees.walk(store, drained(store, plain, *first)))) == ["a", "b"]
     tree = drained(store, plain, *second)
     assert sorted(dict(trees.walk(store, tree))) == ["a"]
-    with opened(work) as root, scan.look(root, plain) as look:
+    with opened(work) as root, snapshot.look(root, plain) as look:
         assert (list(look.changes()), look.base()) == ([], tree)

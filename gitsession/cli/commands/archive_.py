@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from gitsession.cli import exits
-from gitsession.cli.moments import Since
-from gitsession.cli.opening import App, with_app
+from gitsession.cli.context import App, with_app
 from gitsession.cli.output import clock, count, emit, json_option, say, shorten
+from gitsession.cli.time_argument import Since
 
 
 @click.command()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitsession.cli.opening import App, with_app
+from gitsession.cli.context import App, with_app
 from gitsession.cli.output import emit, json_option, say
 from gitsession.errors import Corrupt, Malformed, MissingObject
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from gitsession.cli import exits
-from gitsession.cli.opening import App, with_app
+from gitsession.cli.context import App, with_app
 from gitsession.cli.output import count, emit, json_option, say, warn
 
 if TYPE_CHECKING:
-    from gitsession.checkpoints.at import Files
+    from gitsession.checkpoints.lookup import Files
 
 _SHOWN_MAX = 10
 

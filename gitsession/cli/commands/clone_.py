@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from gitsession.cli import exits, syncing, watching
-from gitsession.cli.opening import App, with_app
+from gitsession.cli.context import App, with_app
 from gitsession.cli.output import emit, json_option, say
 
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gitsession.cli import exits
-from gitsession.cli.opening import App, with_app
+from gitsession.cli.context import App, with_app
 from gitsession.cli.output import complain, emit, json_option, say_line, warn
+from gitsession.compaction.plan import CompactionRequest
 from gitsession.compaction.strategies import BY_ENTRY, DEFAULT, STRATEGIES
 from gitsession.compaction.summarizers import make
 from gitsession.compaction.summarizers.options import APIS, Options
-from gitsession.compaction.value import CompactionRequest
 from gitsession.context import profiles
 from gitsession.errors import SummaryFailed
 from gitsession.model.entries import Compaction
@@ -127,7 +127,7 @@ def _why_nothing(session: Session, tokens: int, strategy: str) -> str:
 
 
 def _perform(session: Session, planned: CompactionOutcome, options: Options, focus: str) -> CompactionOutcome:
-    from gitsession.compaction.writing import SummaryOptions
+    from gitsession.compaction.write_summary import SummaryOptions
 
     def progress(words: str) -> None:
         if sys.stderr.isatty():

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gitsession.cli.context import App, with_app
 from gitsession.cli.items import as_lines
-from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import emit, emit_bare, json_option, paged, paint, warn_of_hidden
 from gitsession.context.policies import Policy, clear_thinking, clear_tool_uses, drop_images, model_facing
 from gitsession.context.profiles import PROFILES

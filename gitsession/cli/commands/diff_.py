@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from gitsession.cli import exits
-from gitsession.cli.opening import App, with_app
+from gitsession.cli.context import App, with_app
 from gitsession.cli.output import emit, json_option, paged, paint, warn
 
 if TYPE_CHECKING:
-    from gitsession.checkpoints.at import Files
+    from gitsession.checkpoints.lookup import Files
 
 _EMPTY = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 """git's name of a tree with nothing in it."""

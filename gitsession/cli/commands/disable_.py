@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
+from gitsession.cli.context import App, with_app
 from gitsession.cli.enabling import carry_out, dry_run_option, force_option, yes_option
-from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import json_option
 
 

@@ -12,8 +12,8 @@ import click
 
 from gitsession import __version__
 from gitsession.cli import doctoring, exits, sweeping
+from gitsession.cli.context import App, with_app
 from gitsession.cli.doctoring import Check
-from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import clock, count, emit, json_option, say
 from gitsession.errors import GitSessionError
 from gitsession.git import config, damage, process

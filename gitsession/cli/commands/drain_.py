@@ -8,7 +8,7 @@ import os
 import click
 
 from gitsession.cli import exits
-from gitsession.cli.opening import DRAIN_WAIT_SECONDS, App, with_app
+from gitsession.cli.context import DRAIN_WAIT_SECONDS, App, with_app
 from gitsession.cli.output import count, emit, json_option, say, warn
 from gitsession.live import spool
 

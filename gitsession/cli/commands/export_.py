@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 import click
 
-from gitsession.cli.opening import App, split, with_app
+from gitsession.cli.context import App, split, with_app
 from gitsession.cli.output import count, warn, warn_of_hidden
 from gitsession.errors import Malformed, Refused
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from gitsession.cli import exits
+from gitsession.cli.context import App, with_app
 from gitsession.cli.enabling import program
-from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import count, emit, json_option, say, warn
 from gitsession.errors import GitSessionError
 
@@ -113,7 +113,7 @@ def allow(app: App, address: str, rule: str, as_json: bool) -> int:
 def list_(app: App, as_json: bool) -> int:
     """What was let go: SESSION@ENTRY and RULE. A file, and an entry that is gone, by what `gate forget` takes too."""
     from gitsession.sync import secret_scan
-    from gitsession.sync.linking import address
+    from gitsession.sync.commit_trailers import address
 
     rows = [(key, _places(app, key)) for key in secret_scan.allowances(app.store().objects)]
     if as_json:

@@ -8,8 +8,8 @@ import sys
 
 import click
 
+from gitsession.cli.context import App, with_app
 from gitsession.cli.enabling import program
-from gitsession.cli.opening import App, with_app
 from gitsession.errors import Refused, Unavailable
 
 _ELSEWHERE = (

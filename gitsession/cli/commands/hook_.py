@@ -7,7 +7,7 @@ import os
 import click
 
 from gitsession.cli import hooking
-from gitsession.cli.opening import App, with_app
+from gitsession.cli.context import App, with_app
 
 
 @click.command()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gitsession.cli import exits, sweeping
-from gitsession.cli.opening import App, with_app
+from gitsession.cli.context import App, with_app
 from gitsession.cli.output import count, current_folder, emit, json_option, say, shorten, warn, width
 from gitsession.errors import Corrupt, Unavailable
 from gitsession.git import config

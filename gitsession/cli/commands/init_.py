@@ -6,7 +6,7 @@ import os
 
 import click
 
-from gitsession.cli.opening import App, with_app
+from gitsession.cli.context import App, with_app
 from gitsession.cli.output import say
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 
 from gitsession.cli import exits
+from gitsession.cli.context import App, with_app
 from gitsession.cli.enabling import program
-from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import emit, json_option, say
 
 SECONDS_MAX = 3.0
@@ -33,9 +33,9 @@ _folder = click.argument("folder", default=".", type=click.Path(exists=True, fil
 @with_app
 def enable(app: App, folder: Path, hours: float | None, as_json: bool) -> int:
     """Put a hook into the repository of FOLDER, in front of one that is there."""
-    from gitsession.sync import linking
+    from gitsession.sync import commit_trailers
 
-    _tell("enable", folder, linking.enable(folder, program(app.path), hours), as_json=as_json)
+    _tell("enable", folder, commit_trailers.enable(folder, program(app.path), hours), as_json=as_json)
     return exits.OK
 
 
@@ -44,9 +44,9 @@ def enable(app: App, folder: Path, hours: float | None, as_json: bool) -> int:
 @json_option
 def disable(folder: Path, as_json: bool) -> int:
     """Take the hook out again. What commits say already stays."""
-    from gitsession.sync import linking
+    from gitsession.sync import commit_trailers
 
-    _tell("disable", folder, linking.disable(folder), as_json=as_json)
+    _tell("disable", folder, commit_trailers.disable(folder), as_json=as_json)
     return exits.OK
 
 
@@ -56,12 +56,12 @@ def disable(folder: Path, as_json: bool) -> int:
 def message(app: App, file: Path) -> int:
     """Add the session that made a commit to the commit message in FILE (run by the hook)."""
     from gitsession.sessions.node import load
-    from gitsession.sync import linking
+    from gitsession.sync import commit_trailers
 
     signal.signal(signal.SIGALRM, lambda *_: os._exit(exits.TRY_AGAIN))
     signal.setitimer(signal.ITIMER_REAL, SECONDS_MAX)
     here = Path.cwd()
-    recent = linking.going_on(app.catalogue().sessions(), here, time.time_ns() // 1_000_000)
+    recent = commit_trailers.going_on(app.catalogue().sessions(), here, time.time_ns() // 1_000_000)
     if not recent:
         return exits.NOTHING
     row = recent[0]
@@ -71,7 +71,7 @@ def message(app: App, file: Path) -> int:
         index_file = os.environ.get("GIT_INDEX_FILE", "")
         row = authorship.author(app.objects(), recent, here, index_file and os.path.abspath(index_file))
     node = load(app.objects(), row.branches[row.active])
-    return exits.OK if linking.add(file, linking.address(row.sid, node)) else exits.NOTHING
+    return exits.OK if commit_trailers.add(file, commit_trailers.address(row.sid, node)) else exits.NOTHING
 
 
 def _tell(verb: str, folder: Path, changed: bool, *, as_json: bool) -> None:

@@ -7,8 +7,8 @@ import itertools
 import click
 
 from gitsession.cli import exits
+from gitsession.cli.context import App, with_app
 from gitsession.cli.entries import as_document, as_line, as_object, gap_line, gap_object, names_of
-from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import emit, emit_line, json_option, paged, say_line, warn
 from gitsession.errors import GitSessionError
 from gitsession.index import names

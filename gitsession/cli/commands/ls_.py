@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from gitsession.cli import exits
-from gitsession.cli.moments import Since
-from gitsession.cli.opening import App, here, no_such_agent, with_app
+from gitsession.cli.context import App, here, no_such_agent, with_app
 from gitsession.cli.output import clock, emit, json_option, paged, shorten, warn
 from gitsession.cli.sessions import as_object, table
+from gitsession.cli.time_argument import Since
 
 
 @click.command()
@@ -44,12 +44,12 @@ def command(
         rows = [row for row in rows if row.agent == agent]
     if project:
         from gitsession.discovery.projects import identity_of
-        from gitsession.index.here import is_of
+        from gitsession.index.current_folder import is_of
 
         identity = identity_of(Path(project))
         rows = [row for row in rows if is_of(row, project, identity)]
     if held_here:
-        from gitsession.index.here import of_folder
+        from gitsession.index.current_folder import of_folder
 
         rows = of_folder(rows, here())
     if since is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from gitsession.cli.opening import App, with_app
+from gitsession.cli.context import App, with_app
 from gitsession.cli.output import emit, json_option, say
 
 

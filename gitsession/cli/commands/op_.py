@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from gitsession.cli import exits
-from gitsession.cli.opening import App, with_app
+from gitsession.cli.context import App, with_app
 from gitsession.cli.operations import as_line, as_object
 from gitsession.cli.output import emit, json_option, paged, warn
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gitsession.cli import exits, watching
-from gitsession.cli.opening import App, split, with_app
+from gitsession.cli.context import App, split, with_app
 from gitsession.cli.output import confirm_purge, consent_option, count, emit, first, json_option, say, warn
 from gitsession.errors import NotFound
 

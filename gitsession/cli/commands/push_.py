@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from gitsession.cli import syncing, watching
-from gitsession.cli.opening import App, with_app
+from gitsession.cli.context import App, with_app
 from gitsession.cli.output import json_option
 from gitsession.errors import NotFound
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from gitsession.cli.commands.checkpoint_ import workspace_option
-from gitsession.cli.opening import App, with_app
+from gitsession.cli.context import App, with_app
 from gitsession.cli.operations import refuse_unfinished, scope_arguments, scope_of, tell_done, told_if_stopped
 from gitsession.cli.output import json_option
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gitsession.cli import exits
-from gitsession.cli.opening import App, with_app
+from gitsession.cli.context import App, with_app
 from gitsession.cli.output import count, emit, first, json_option, say, warn
 from gitsession.store import refs
 

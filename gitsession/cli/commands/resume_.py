@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitsession.cli.opening import App, split, with_app
+from gitsession.cli.context import App, split, with_app
 from gitsession.cli.output import count, current_folder, emit, json_option, say, shell_words, warn, warn_of_hidden
 from gitsession.errors import Unavailable
 

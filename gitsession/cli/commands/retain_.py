@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from gitsession.cli import exits
-from gitsession.cli.moments import Since
-from gitsession.cli.opening import App, with_app
+from gitsession.cli.context import App, with_app
 from gitsession.cli.output import clock, confirm_purge, consent_option, count, emit, json_option, say, shorten
+from gitsession.cli.time_argument import Since
 
 if TYPE_CHECKING:
     from gitsession.archive.retention import ExpiredSession

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitsession.checkpoints.deciding import AS_IT_WAS
+from gitsession.checkpoints.rewind_decisions import AS_IT_WAS
 from gitsession.cli import exits, files
 from gitsession.cli.commands.checkpoint_ import workspace_option
-from gitsession.cli.opening import App, split, with_app
+from gitsession.cli.context import App, split, with_app
 from gitsession.cli.operations import told_if_stopped
 from gitsession.cli.output import emit, json_option, say
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gitsession.cli import exits
-from gitsession.cli.moments import Since
-from gitsession.cli.opening import App, no_such_agent, with_app
+from gitsession.cli.context import App, no_such_agent, with_app
 from gitsession.cli.output import clock, emit, json_option, paged, paint, shorten, warn, width
+from gitsession.cli.time_argument import Since
 from gitsession.index.wording import ROLES
 
 if TYPE_CHECKING:

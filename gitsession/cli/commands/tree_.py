@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from gitsession.cli import exits
+from gitsession.cli.context import App, with_app
 from gitsession.cli.entries import as_document, as_line, gap_line, gap_object, names_of
-from gitsession.cli.opening import App, with_app
 from gitsession.cli.output import emit, json_option, paged, warn
 from gitsession.sessions.gaps import Gap
 

@@ -11,7 +11,7 @@ import click
 
 from gitsession.cli import exits, watching
 from gitsession.cli.commands import seal_
-from gitsession.cli.opening import App, with_app
+from gitsession.cli.context import App, with_app
 from gitsession.cli.output import clock, count, emit, json_option, say
 from gitsession.errors import GitSessionError
 
@@ -113,7 +113,7 @@ def _tell(app: App, report: Report, *, most: int) -> None:
 def _address(app: App, found: Finding) -> str:
     """Where it is, as other commands take it."""
     from gitsession.sessions.node import load
-    from gitsession.sync.linking import address
+    from gitsession.sync.commit_trailers import address
 
     with contextlib.suppress(GitSessionError):
         return address(found.session, load(app.store().objects, found.where)) if found.session else found.where

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gitsession.cli import exits
-from gitsession.cli.opening import App, with_app
+from gitsession.cli.context import App, with_app
 from gitsession.cli.output import count, current_folder, on_a_line, say_line, warn
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from importlib import import_module
 from typing import Protocol, cast
 
 from gitsession.compaction.files import touched
+from gitsession.compaction.plan import CompactionRequest, Plan
 from gitsession.compaction.planning import nothing
-from gitsession.compaction.sight import UNREADABLE, originals
-from gitsession.compaction.value import CompactionRequest, Plan
+from gitsession.compaction.visible_entries import UNREADABLE, originals
 from gitsession.context import profiles
-from gitsession.context.line import ContextHistory
+from gitsession.context.history import ContextHistory
 from gitsession.context.profiles import Profile
 from gitsession.errors import NotFound
 from gitsession.model.entries import Compaction

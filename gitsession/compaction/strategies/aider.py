@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from gitsession.compaction.cuts import Cut
+from gitsession.compaction.plan import CompactionRequest, Plan
 from gitsession.compaction.planning import cut_plan, nothing
-from gitsession.compaction.sight import ShownEntry, sight
-from gitsession.compaction.value import CompactionRequest, Plan
-from gitsession.context.line import ContextHistory
+from gitsession.compaction.visible_entries import ShownEntry, sight
+from gitsession.context.history import ContextHistory
 from gitsession.context.profiles import Profile, total
 from gitsession.context.value import Item
 from gitsession.model.entries import Message

@@ -10,10 +10,10 @@ import dataclasses
 import re
 
 from gitsession.compaction.cuts import Cut
+from gitsession.compaction.plan import CompactionRequest, Plan
 from gitsession.compaction.planning import cut_plan
-from gitsession.compaction.sight import originals, sight
-from gitsession.compaction.value import CompactionRequest, Plan
-from gitsession.context.line import ContextHistory
+from gitsession.compaction.visible_entries import originals, sight
+from gitsession.context.history import ContextHistory
 from gitsession.context.profiles import Profile
 from gitsession.context.value import Shown
 from gitsession.model.entries import Message

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import itertools
 
-from gitsession.compaction.branches import left
+from gitsession.compaction.branch_summary import left
+from gitsession.compaction.plan import CompactionRequest, Plan
 from gitsession.compaction.planning import nothing
-from gitsession.compaction.value import CompactionRequest, Plan
-from gitsession.context.line import ContextHistory
+from gitsession.context.history import ContextHistory
 from gitsession.context.profiles import Profile
 from gitsession.errors import Refused
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from gitsession.compaction import cuts
 from gitsession.compaction.cuts import Cutter
+from gitsession.compaction.plan import CompactionRequest, Plan
 from gitsession.compaction.planning import cut_plan
-from gitsession.compaction.sight import CompactionView, ShownEntry, conversation, raw, sight
-from gitsession.compaction.value import CompactionRequest, Plan
-from gitsession.context.line import ContextHistory
+from gitsession.compaction.visible_entries import CompactionView, ShownEntry, conversation, raw, sight
+from gitsession.context.history import ContextHistory
 from gitsession.context.profiles import Profile, total
 from gitsession.model.entries import Message
 from gitsession.model.usage import total_tokens

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from gitsession.context.line import ContextHistory
-from gitsession.context.profiles import CompactionSettings, Selection, turns
+from gitsession.context.history import ContextHistory
+from gitsession.context.profiles import CompactionSettings, Selection, pi_family
 from gitsession.context.profiles.estimates import by_bytes
-from gitsession.context.profiles.reach import kept
-from gitsession.context.profiles.showing import changed, changes, show_sent
+from gitsession.context.profiles.pi_family import can_cut, starts_turn
 from gitsession.context.profiles.states import state
-from gitsession.context.profiles.turns import can_cut, starts_turn
+from gitsession.context.profiles.visible_items import changed, changes, show_sent
+from gitsession.context.profiles.visible_range import kept
 from gitsession.context.value import Item, Shown
 from gitsession.formats.aider.agent import aider
 from gitsession.formats.aider.reread import reread
@@ -60,7 +60,7 @@ def usage(items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
 
 
 def llm_role(entry: Shown) -> str | None:
-    return turns.llm_role(entry, custom="user", system=False)
+    return pi_family.llm_role(entry, custom="user", system=False)
 
 
 class _Run(NamedTuple):

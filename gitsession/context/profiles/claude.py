@@ -10,13 +10,13 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import TypeGuard
 
-from gitsession.context.line import ContextHistory
-from gitsession.context.profiles import CompactionSettings, Selection, turns
+from gitsession.context.history import ContextHistory
+from gitsession.context.profiles import CompactionSettings, Selection, pi_family
 from gitsession.context.profiles.estimates import by_characters
-from gitsession.context.profiles.reach import VisibleRange, reach
-from gitsession.context.profiles.showing import changed, changes, show_compaction, show_sent
+from gitsession.context.profiles.pi_family import can_cut, starts_turn
 from gitsession.context.profiles.states import state
-from gitsession.context.profiles.turns import can_cut, starts_turn
+from gitsession.context.profiles.visible_items import changed, changes, show_compaction, show_sent
+from gitsession.context.profiles.visible_range import VisibleRange, reach
 from gitsession.context.value import Item, Shown
 from gitsession.formats.claude.view import keeps_before, preserved, result_in
 from gitsession.model.blocks import OtherBlock, Text, Thinking, ToolCall
@@ -66,11 +66,11 @@ def estimate(entry: Shown) -> int:
 
 
 def usage(items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
-    return turns.usage(items, fresh, least=1)
+    return pi_family.usage(items, fresh, least=1)
 
 
 def llm_role(entry: Shown) -> str | None:
-    return turns.llm_role(entry, custom="user", system=False)
+    return pi_family.llm_role(entry, custom="user", system=False)
 
 
 def _kept(line: ContextHistory, seen: VisibleRange) -> list[Spot]:

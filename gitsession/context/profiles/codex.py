@@ -12,12 +12,12 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gitsession.context.line import ContextHistory
-from gitsession.context.profiles import CompactionSettings, Selection, turns
+from gitsession.context.history import ContextHistory
+from gitsession.context.profiles import CompactionSettings, Selection, pi_family
 from gitsession.context.profiles.estimates import by_bytes, by_bytes_of
-from gitsession.context.profiles.reach import kept
-from gitsession.context.profiles.showing import changed, changes, show_compaction, show_sent
 from gitsession.context.profiles.states import state
+from gitsession.context.profiles.visible_items import changed, changes, show_compaction, show_sent
+from gitsession.context.profiles.visible_range import kept
 from gitsession.context.value import Item, Shown, State
 from gitsession.formats.base.groups import riding, spoken
 from gitsession.formats.base.jsonl import LineFailure, Object, parse
@@ -78,19 +78,19 @@ def usage(items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
 
 
 def llm_role(entry: Shown) -> str | None:
-    return turns.llm_role(entry, custom="user", system=False)
+    return pi_family.llm_role(entry, custom="user", system=False)
 
 
 def can_cut(entry: Entry) -> bool:
     """Not between calls of one answer, nor before a result."""
     if isinstance(entry, Message) and any(isinstance(block, ToolCall) for block in entry.content):
         return False
-    return turns.can_cut(entry)
+    return pi_family.can_cut(entry)
 
 
 def starts_turn(entry: Entry) -> bool:
     """What codex put in as the user's words begins none."""
-    return not isinstance(entry, CustomMessage) and turns.starts_turn(entry)
+    return not isinstance(entry, CustomMessage) and pi_family.starts_turn(entry)
 
 
 def _since_base(line: ContextHistory) -> list[Spot]:

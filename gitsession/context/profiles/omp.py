@@ -10,13 +10,13 @@ import itertools
 from collections.abc import Sequence
 from typing import TypeGuard
 
-from gitsession.context.line import ContextHistory, answers_to
-from gitsession.context.profiles import CompactionSettings, Selection, turns
+from gitsession.context.history import ContextHistory, answers_to
+from gitsession.context.profiles import CompactionSettings, Selection, pi_family
 from gitsession.context.profiles.estimates import by_bytes, images
-from gitsession.context.profiles.reach import VisibleRange, reach
-from gitsession.context.profiles.showing import changed, changes, show, show_compaction
+from gitsession.context.profiles.pi_family import can_cut, starts_turn
 from gitsession.context.profiles.states import state
-from gitsession.context.profiles.turns import can_cut, starts_turn
+from gitsession.context.profiles.visible_items import changed, changes, show, show_compaction
+from gitsession.context.profiles.visible_range import VisibleRange, reach
 from gitsession.context.replay import openai_history
 from gitsession.context.rewriting import with_blocks
 from gitsession.context.value import Item, Shown
@@ -62,7 +62,7 @@ def estimate(entry: Shown) -> int:
 
 
 def usage(items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
-    return turns.usage(items, fresh, least=1)
+    return pi_family.usage(items, fresh, least=1)
 
 
 def llm_role(entry: Shown) -> str | None:
@@ -71,7 +71,7 @@ def llm_role(entry: Shown) -> str | None:
         return "developer"
     if isinstance(entry, CustomMessage) and images(entry.content):
         return "user"
-    return turns.llm_role(entry, custom="developer", system=False)
+    return pi_family.llm_role(entry, custom="developer", system=False)
 
 
 def _kept(line: ContextHistory, seen: VisibleRange) -> list[Node]:

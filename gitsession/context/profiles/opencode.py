@@ -11,12 +11,12 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
-from gitsession.context.line import ContextHistory, answers_to
-from gitsession.context.profiles import CompactionSettings, Selection, turns
+from gitsession.context.history import ContextHistory, answers_to
+from gitsession.context.profiles import CompactionSettings, Selection, pi_family
 from gitsession.context.profiles.estimates import images, texts, units
-from gitsession.context.profiles.showing import Changes, changed, changes, part_of, show, show_compaction
+from gitsession.context.profiles.pi_family import can_cut, starts_turn
 from gitsession.context.profiles.states import state
-from gitsession.context.profiles.turns import can_cut, starts_turn
+from gitsession.context.profiles.visible_items import Changes, changed, changes, part_of, show, show_compaction
 from gitsession.context.value import Item, Shown
 from gitsession.formats.opencode.agent import opencode
 from gitsession.formats.opencode.json_text import quoted
@@ -193,8 +193,8 @@ def estimate(entry: Shown) -> int:
 
 
 def usage(items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
-    return turns.usage(items, fresh, least=1)
+    return pi_family.usage(items, fresh, least=1)
 
 
 def llm_role(entry: Shown) -> str | None:
-    return turns.llm_role(entry, custom="user", system=False)
+    return pi_family.llm_role(entry, custom="user", system=False)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gitsession.context.line import ContextHistory
-from gitsession.context.profiles import CompactionSettings, Selection, turns
+from gitsession.context.history import ContextHistory
+from gitsession.context.profiles import CompactionSettings, Selection, pi_family
 from gitsession.context.profiles.estimates import by_characters
-from gitsession.context.profiles.turns import can_cut, starts_turn
+from gitsession.context.profiles.pi_family import can_cut, starts_turn
 from gitsession.context.value import Item, Shown
 
 __all__ = ["NAME", "OWN_COUNT", "SETTINGS", "can_cut", "estimate", "llm_role", "select", "starts_turn", "usage"]
@@ -18,7 +18,7 @@ OWN_COUNT = True
 
 
 def select(line: ContextHistory) -> Selection:
-    return turns.select(line, since_087=True)
+    return pi_family.select(line, since_087=True)
 
 
 def estimate(entry: Shown) -> int:
@@ -26,8 +26,8 @@ def estimate(entry: Shown) -> int:
 
 
 def usage(items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
-    return turns.usage(items, fresh, least=1)
+    return pi_family.usage(items, fresh, least=1)
 
 
 def llm_role(entry: Shown) -> str | None:
-    return turns.llm_role(entry, custom="user", system=True)
+    return pi_family.llm_role(entry, custom="user", system=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gitsession.context.line import ContextHistory
-from gitsession.context.profiles import CompactionSettings, Selection, turns
+from gitsession.context.history import ContextHistory
+from gitsession.context.profiles import CompactionSettings, Selection, pi_family
 from gitsession.context.profiles.estimates import by_characters
-from gitsession.context.profiles.turns import can_cut, starts_turn
+from gitsession.context.profiles.pi_family import can_cut, starts_turn
 from gitsession.context.value import Item, Shown
 from gitsession.model.entries import Message
 
@@ -19,7 +19,7 @@ OWN_COUNT = True
 
 
 def select(line: ContextHistory) -> Selection:
-    return turns.select(line, since_087=False)
+    return pi_family.select(line, since_087=False)
 
 
 def estimate(entry: Shown) -> int:
@@ -29,8 +29,8 @@ def estimate(entry: Shown) -> int:
 
 
 def usage(items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
-    return turns.usage(items, fresh, least=0)
+    return pi_family.usage(items, fresh, least=0)
 
 
 def llm_role(entry: Shown) -> str | None:
-    return turns.llm_role(entry, custom="user", system=False)
+    return pi_family.llm_role(entry, custom="user", system=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gitsession.context.line import ContextHistory
+from gitsession.context.history import ContextHistory
 from gitsession.context.value import State
 from gitsession.model.entries import Instructions, ToolsChange
 from gitsession.sessions.history_state import HistoryState

@@ -18,7 +18,7 @@ from gitsession.sessions.attached_files import SessionAttachments
 from gitsession.sessions.history_state import HistoryState
 from gitsession.sessions.indexed_entry import IndexedEntry, Spot
 from gitsession.sessions.node import Node, load, short_id
-from gitsession.sessions.revealed import RevealedStore
+from gitsession.sessions.revealed_store import RevealedStore
 from gitsession.store.interface import ObjectStore
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gitsession.context.line import ContextHistory, answers_to
+from gitsession.context.history import ContextHistory, answers_to
 from gitsession.model.entries import Compaction, Opaque, Reset
 from gitsession.sessions.indexed_entry import Spot
 from gitsession.sessions.node import Node

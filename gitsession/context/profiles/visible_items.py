@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from gitsession.context.line import ContextHistory, names_of
+from gitsession.context.history import ContextHistory, names_of
 from gitsession.context.rewriting import cleared, edited
 from gitsession.context.value import Item
 from gitsession.formats import FORMATS

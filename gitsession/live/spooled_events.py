@@ -15,7 +15,7 @@ from gitsession.errors import Malformed
 from gitsession.git.objects import SUBMODULE_MODE, oid_of
 from gitsession.git.types import Oid
 from gitsession.live import spool
-from gitsession.live.glance import BYTES_MAX
+from gitsession.live.spool_snapshot import BYTES_MAX
 from gitsession.workspace import names
 from gitsession.workspace.read_file import PathContent
 from gitsession.workspace.trees import TreeEntry

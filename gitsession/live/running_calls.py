@@ -16,7 +16,7 @@ from pathlib import Path
 from gitsession.checkpoints.attribution import AFTER, BEFORE
 from gitsession.durable import read_regular
 from gitsession.live import events, spool
-from gitsession.live.records import Event
+from gitsession.live.spooled_events import Event
 
 FILE = "calls.json"
 SESSIONS_MAX = 200

@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 from gitsession.errors import Corrupt, Malformed, MissingObject
 from gitsession.git.types import Oid
-from gitsession.index import rows
+from gitsession.index import entry_rows
 from gitsession.index.catalogue import Catalogue
 from gitsession.index.derived import is_damage
+from gitsession.index.entry_rows import EntryRow
 from gitsession.index.names import place_of
-from gitsession.index.rows import EntryRow
 from gitsession.model.entries import Entry, Fork, Opaque
 from gitsession.sessions import content, graph
 from gitsession.sessions import history_state as anchors
@@ -63,7 +63,7 @@ class CatalogueEntryIndex:
 
     def _run(self, oid: Oid, count: int) -> list[EntryRow]:
         try:
-            return rows.run_of(self._catalogue.db, self._sid, oid, count)
+            return entry_rows.run_of(self._catalogue.db, self._sid, oid, count)
         except sqlite3.DatabaseError as error:
             if not is_damage(error):
                 raise
@@ -91,8 +91,8 @@ class CatalogueEntryIndex:
     def _said_at(self, oid: Oid) -> HistoryState | None:
         try:
             db = self._catalogue.db
-            row = self._rows.get(oid) or rows.row_of(db, self._sid, oid)
-            return None if row is None else rows.said_in(db, row.anchors)
+            row = self._rows.get(oid) or entry_rows.row_of(db, self._sid, oid)
+            return None if row is None else entry_rows.said_in(db, row.anchors)
         except sqlite3.DatabaseError as error:
             if not is_damage(error):
                 raise
@@ -127,7 +127,7 @@ class StateRecorder:
 
     def _shown_at(self, oid: Oid) -> Oid | None:
         """The nearest entry that can show something, from one on that was indexed earlier."""
-        found = rows.row_of(self._db, self._sid, oid)
+        found = entry_rows.row_of(self._db, self._sid, oid)
         if found is None:
             return None
         return oid if found.kind in anchors.SHOWING else found.above
@@ -141,8 +141,8 @@ class StateRecorder:
 
     def _above(self, parent: Oid) -> HistoryState | None:
         if parent not in self._at:
-            found = rows.row_of(self._db, self._sid, parent)
-            self._at[parent] = (found and rows.said_in(self._db, found.anchors)) or self._elsewhere(parent)
+            found = entry_rows.row_of(self._db, self._sid, parent)
+            self._at[parent] = (found and entry_rows.said_in(self._db, found.anchors)) or self._elsewhere(parent)
         return self._at[parent]
 
     def _elsewhere(self, oid: Oid) -> HistoryState | None:
@@ -157,10 +157,10 @@ class StateRecorder:
             return None
 
     def _said_in_any_session(self, oid: Oid) -> HistoryState | None:
-        found = rows.row_in_any_session(self._db, oid)
-        return None if found is None else rows.said_in(self._db, found.anchors)
+        found = entry_rows.row_in_any_session(self._db, oid)
+        return None if found is None else entry_rows.said_in(self._db, found.anchors)
 
     def _row(self, said: HistoryState) -> int:
         if self._newest is None or self._newest[0] is not said:  # most entries say nothing new
-            self._newest = said, rows.keep_said(self._db, said)
+            self._newest = said, entry_rows.keep_said(self._db, said)
         return self._newest[1]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gitsession.context.line import ContextHistory
+from gitsession.context.history import ContextHistory
 from gitsession.context.profiles import Selection
-from gitsession.context.profiles.reach import reach
-from gitsession.context.profiles.showing import changed, changes, show, show_compaction
 from gitsession.context.profiles.states import state
+from gitsession.context.profiles.visible_items import changed, changes, show, show_compaction
+from gitsession.context.profiles.visible_range import reach
 from gitsession.context.value import Item, Shown
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message
 from gitsession.model.usage import total_tokens

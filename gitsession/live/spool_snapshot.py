@@ -23,11 +23,11 @@ from gitsession.git.ref_reader import RefReader
 from gitsession.git.repository import VerifiedRepository
 from gitsession.live import spool
 from gitsession.store import refs
-from gitsession.workspace import turns, user_repository
+from gitsession.workspace import user_repository, workspace_lock
 from gitsession.workspace.private_repository import new_name
 from gitsession.workspace.read_file import caps
 from gitsession.workspace.root import WorkspaceRoot
-from gitsession.workspace.scan import WorkspaceScan, look
+from gitsession.workspace.snapshot import WorkspaceScan, look
 
 if TYPE_CHECKING:
     from gitsession.redaction.scan import Scanner
@@ -60,9 +60,9 @@ def spool_snapshot(store: Path, root: WorkspaceRoot, head: dict[str, Any], *, wa
 
     Raises ``Unavailable`` where others are at work there, ``TooManyChanges``, ``OSError``.
     """
-    folder = turns.folder_in(store, root.path)
+    folder = workspace_lock.folder_in(store, root.path)
     with (
-        turns.turn_in(store, root.path, wait_seconds=wait_seconds),
+        workspace_lock.turn_in(store, root.path, wait_seconds=wait_seconds),
         look(root, folder, caps=caps()._replace(secret=_withheld_by(store)), wait_seconds=wait_seconds) as seen,
     ):
         rows: list[tuple[str, str | None, str | None, int]] = []

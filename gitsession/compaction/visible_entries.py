@@ -7,10 +7,10 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from gitsession.context.line import ContextHistory
+from gitsession.context.history import ContextHistory
 from gitsession.context.profiles import Profile
-from gitsession.context.profiles.reach import reach
-from gitsession.context.profiles.showing import changed, changes, show
+from gitsession.context.profiles.visible_items import changed, changes, show
+from gitsession.context.profiles.visible_range import reach
 from gitsession.context.tokens import tokens
 from gitsession.context.value import Item
 from gitsession.git.types import Oid

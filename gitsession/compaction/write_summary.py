@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from threading import Event
 
 from gitsession.codec.sayable import whole
+from gitsession.compaction.plan import Plan
 from gitsession.compaction.prompts import with_files, without_files
 from gitsession.compaction.serialise import CHARS_PER_TOKEN, TranscriptItem, render, serialise
 from gitsession.compaction.summarizers.extractive import Extractive
 from gitsession.compaction.summary import Kind, Progress, Request, Summarizer, Summary, summarise
-from gitsession.compaction.value import Plan
 from gitsession.context.value import Item
 from gitsession.errors import SummaryFailed
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from gitsession.api import Session, Store
     from gitsession.index.catalogue import Catalogue, Row
-    from gitsession.index.here import CurrentFolder
+    from gitsession.index.current_folder import CurrentFolder
     from gitsession.sessions.node import Node
     from gitsession.store.git_store import GitStore
 
@@ -217,7 +217,7 @@ with_app = click.pass_obj
 
 def here() -> CurrentFolder:
     """The folder that the user stands in; nowhere where that is gone."""
-    from gitsession.index.here import CurrentFolder, everybodys
+    from gitsession.index.current_folder import CurrentFolder, everybodys
 
     return CurrentFolder(current_folder(), everybodys(os.path.expanduser("~"), os.environ), _project_here)
 

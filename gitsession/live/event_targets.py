@@ -5,7 +5,7 @@ from __future__ import annotations
 from gitsession.errors import Corrupt, Malformed, MissingObject
 from gitsession.git.types import Oid
 from gitsession.live import events
-from gitsession.live.records import Event
+from gitsession.live.spooled_events import Event
 from gitsession.model.blocks import ToolCall
 from gitsession.model.entries import Message
 from gitsession.sessions import graph

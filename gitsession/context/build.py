@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from gitsession.context import profiles
-from gitsession.context.line import ContextHistory
+from gitsession.context.history import ContextHistory
 from gitsession.context.policies import Policy, PolicyInput
 from gitsession.context.rewriting import with_blocks
 from gitsession.context.tokens import tokens

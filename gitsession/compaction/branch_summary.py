@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gitsession.compaction.files import NO_FILES, TouchedFiles, carried_by, touched
+from gitsession.compaction.plan import Plan
 from gitsession.compaction.planning import nothing
-from gitsession.compaction.value import Plan
-from gitsession.context.line import ContextHistory
+from gitsession.context.history import ContextHistory
 from gitsession.context.profiles import Profile, total
-from gitsession.context.profiles.showing import show
+from gitsession.context.profiles.visible_items import show
 from gitsession.context.value import Item
 from gitsession.model.entries import BranchSummary, Compaction, Message
 from gitsession.sessions.node import Node

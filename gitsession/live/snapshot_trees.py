@@ -11,9 +11,9 @@ from gitsession.durable import read_regular
 from gitsession.errors import MissingObject, Unavailable
 from gitsession.git.types import Oid
 from gitsession.live import spool
-from gitsession.live.records import Event, SpooledSnapshot
+from gitsession.live.spooled_events import Event, SpooledSnapshot
 from gitsession.store.git_store import GitStore
-from gitsession.workspace import turns
+from gitsession.workspace import workspace_lock
 from gitsession.workspace.capture import put, tree_with
 from gitsession.workspace.private_repository import PrivateRepository
 
@@ -60,7 +60,7 @@ class SnapshotTrees:
 
     def forget(self, workspace: str) -> None:
         """The next look there tells all that is there: what this one went on from is lost."""
-        folder = turns.folder_in(self._store.git_dir, Path(workspace))
+        folder = workspace_lock.folder_in(self._store.git_dir, Path(workspace))
         if folder.is_dir():
             with PrivateRepository.open(folder, wait_seconds=5) as shadow:
                 shadow.forget()
@@ -71,7 +71,7 @@ class SnapshotTrees:
         Raises ``OSError``.
         """
         for workspace, name in self._last.items():
-            folder = turns.folder_in(self._store.git_dir, Path(workspace))
+            folder = workspace_lock.folder_in(self._store.git_dir, Path(workspace))
             try:
                 with PrivateRepository.open(folder, wait_seconds=5) as shadow:
                     shadow.keep_tree(name, self._known[name])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from gitsession.checkpoints import at, history
+from gitsession.checkpoints import history, lookup
 from gitsession.checkpoints.attribution import REWIND, PathAttribution, attributed
 from gitsession.checkpoints.history import Point
 from gitsession.errors import GitSessionError
@@ -32,7 +32,7 @@ def claims(
     for other in _others(store, sid):
         try:
             points = list(_recent(store, other, workspace, since_ms))[::-1]
-            steps = at.steps(store, points, levels=levels)
+            steps = lookup.steps(store, points, levels=levels)
             if ours is None and points:
                 ours = {point.oid for point in history.walk(store, sid)}
         except GitSessionError:
