@@ -15,7 +15,7 @@ from gitsession.errors import GitSessionError
 from gitsession.git import config, process
 from gitsession.git.ref_locks import RefLocks
 from gitsession.sessions import operation_log
-from gitsession.store import create, refs
+from gitsession.store import create, flushing, refs
 from gitsession.store.git_store import GitStore
 
 
@@ -69,6 +69,14 @@ def locks(git_dir: Path, pending: int) -> Iterator[Check]:
         yield Check("locks", f"{lock.path}: {old} old, of another program{held}", mend)
     if not stale:
         yield Check("locks", count(len(found), "lock"))
+
+
+def reflog(git_dir: Path) -> Iterator[Check]:
+    """Check that flushes can write the reflog by which git keeps the entries of a branch that it deletes."""
+    problem = flushing.reflog_problem(git_dir)
+    if problem:
+        mend = "move it away: the next flush writes the reflog anew"
+        yield Check("reflog", f"{problem}: `git gc` drops the entries of a branch that git deleted", mend)
 
 
 def _remotes(store: Store) -> Iterator[Check]:

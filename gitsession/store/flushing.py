@@ -7,7 +7,9 @@ moved meanwhile stays theirs, and our line goes on beside it (``_move_to_ends``)
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -41,6 +43,7 @@ class StoreFlusher:
         self._pending = reading.pending
         self._sync = sync
         self._due_at = (FLUSH_RECORDS, FLUSH_BYTES)
+        self._is_reflog_checked = False
 
     @property
     def is_due(self) -> bool:
@@ -76,7 +79,10 @@ class StoreFlusher:
             flush_record.append(self._git_dir, moved, journal=overlay.first)
             values = {name: after for name, (_, after) in moved.items()}
             with suppress(OSError):  # no entry depends on it
-                _append_reflog(self._git_dir, values, lambda: self._reading.refs(refs.SESSIONS))
+                check_whole, self._is_reflog_checked = not self._is_reflog_checked, True
+                _append_reflog(
+                    self._git_dir, values, lambda: self._reading.refs(refs.SESSIONS), check_whole=check_whole
+                )
             self.set_aside += pending.start_afresh(left)
             if not left:
                 pack_writer.release_packs(self._git_dir / "objects")
@@ -117,8 +123,16 @@ _BYTES_MAX = 1 << 20
 """Each time the file has grown by so much, only the last line of each branch is kept."""
 
 
+_LOG_LINE = re.compile(rb"^[0-9a-f]{40} [0-9a-f]{40} [^\n\0]*> [0-9]+ [+-][0-9]{4}(?:\t[^\n\0]*)?\n", re.MULTILINE)
+"""A line as git reads it."""
+
+
 def _append_reflog(
-    git_dir: Path, moved: Mapping[str, RefValue | None], there: Callable[[], Mapping[str, RefValue]]
+    git_dir: Path,
+    moved: Mapping[str, RefValue | None],
+    there: Callable[[], Mapping[str, RefValue]],
+    *,
+    check_whole: bool = False,
 ) -> None:
     """Write the values of ``moved`` to the reflog of ``main``; in a new file first those of ``there``, the branches.
 
@@ -127,22 +141,59 @@ def _append_reflog(
     git deletes it with the branch. ``main`` is in every store, and no command deletes it.
 
     The store's lock is held. Nothing waits for the disk: without a line, an entry is as safe as in any repository of
-    git. A purge removes all reflogs; the flush that finds none begins with the branches that are there. Raises
-    ``OSError``.
+    git. A purge removes all reflogs; the flush that finds none begins with the branches that are there. So does one
+    that finds a file which is no reflog, after the lines in it that are whole: its end is looked at each time, all of
+    it with ``check_whole``. Raises ``OSError``.
     """
+    problem = reflog_problem(git_dir)
+    if problem:
+        raise OSError(errno.ENOTDIR, problem, REFLOG)
     path = git_dir / REFLOG
     path.parent.mkdir(parents=True, exist_ok=True)
+    kept = _damaged_reflog(path, check_whole=check_whole)
+    if kept is not None:
+        replace(path, kept + _reflog_lines({**there(), **moved}), by=path.with_suffix(".gitsession-tmp"))
+        return
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         size = os.fstat(fd).st_size
-        values = moved if size else {**there(), **moved}
-        text = "".join(_reflog_line(name, value) for name, value in values.items() if value and _is_kept(name, value))
-        torn = "\n" if size and os.pread(fd, 1, size - 1) != b"\n" else ""
-        write_all(fd, f"{torn}{text}".encode(), size)
+        text = _reflog_lines(moved if size else {**there(), **moved})
+        write_all(fd, text, size)
     finally:
         os.close(fd)
     if size // _BYTES_MAX != (size + len(text)) // _BYTES_MAX:
         _shorten_reflog(path)
+
+
+def reflog_problem(git_dir: Path) -> str:
+    """Return why the reflog of ``main`` cannot be written, "" if nothing is in its way."""
+    path = git_dir / REFLOG
+    for folder in (git_dir / "logs", git_dir / "logs/refs", path.parent):
+        if os.path.lexists(folder) and (folder.is_symlink() or not folder.is_dir()):
+            return f"{folder} is not a folder"
+    return f"{path} is a folder" if path.is_dir() and not path.is_symlink() else ""
+
+
+def _damaged_reflog(path: Path, *, check_whole: bool) -> bytes | None:
+    """Return the whole lines of a file that is no well-formed reflog; ``None`` if it is one, is empty or missing."""
+    if not os.path.lexists(path):
+        return None
+    if path.is_symlink() or not path.is_file():
+        return b""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 1))
+        if file.read() in (b"", b"\n") and not check_whole:
+            return None
+        file.seek(0)
+        data = file.read()
+    whole = b"".join(_LOG_LINE.findall(data))
+    return None if whole == data else whole
+
+
+def _reflog_lines(values: Mapping[str, RefValue | None]) -> bytes:
+    lines = (_reflog_line(name, value) for name, value in values.items() if value and _is_kept(name, value))
+    return "".join(lines).encode()
 
 
 def _is_kept(name: str, value: RefValue) -> bool:

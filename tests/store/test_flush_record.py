@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -96,6 +98,69 @@ def test_after_a_purge_the_next_flush_protects_all_branches_again(case: Case):
         store.new_session(agent="agent").append(Message.user("later"))
     assert case.line[-1] in (case.path / flushing.REFLOG).read_text()
     assert git(case.path, "fsck", "--strict", "--no-dangling") == ""
+
+
+def _symlink(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path.parents[4] / "elsewhere")
+
+
+def _pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+REFLOG_DAMAGE = {
+    "symlink": _symlink,
+    "pipe": _pipe,
+    "zeros": lambda path: path.write_bytes(bytes(path.stat().st_size)),
+    "text": lambda path: path.write_text("no reflog\n"),
+    "cut line": lambda path: path.write_bytes(path.read_bytes()[-100:-20]),
+}
+
+
+@pytest.mark.promise("P24")
+@pytest.mark.parametrize("damage", REFLOG_DAMAGE.values(), ids=REFLOG_DAMAGE)
+def test_a_file_that_is_no_reflog_is_written_anew_with_all_branches(case: Case, tmp_path: Path, faults: Faults, damage):
+    with faults.one():
+        (tmp_path / "elsewhere").write_bytes(b"")
+        damage(case.path / flushing.REFLOG)
+        with Store.open(case.path, clock=Clock()) as store:
+            store.new_session(agent="agent").append(Message.user("later"))
+        DELETIONS["branch -D"](case)
+        git(case.path, "gc", "-q", "--prune=now")
+        with Store.open(case.path) as store:
+            assert store.repair().is_whole
+        assert case.reached() >= set(case.line)
+        assert (tmp_path / "elsewhere").read_bytes() == b""
+
+
+def test_lines_of_a_damaged_reflog_that_are_whole_are_kept(case: Case):
+    DELETIONS["branch -D"](case)
+    with (case.path / flushing.REFLOG).open("ab") as file:
+        file.write(bytes(100))
+    with Store.open(case.path, clock=Clock()) as store:
+        store.new_session(agent="agent").append(Message.user("later"))
+    assert case.line[-1] in (case.path / flushing.REFLOG).read_text()
+
+
+REFLOG_BLOCKED = {
+    "logs is a file": lambda git_dir: (git_dir / "logs").write_bytes(b""),
+    "logs is a symlink": lambda git_dir: (git_dir / "logs").symlink_to(git_dir.parent / "elsewhere"),
+    "main is a folder": lambda git_dir: (git_dir / flushing.REFLOG).mkdir(parents=True),
+}
+
+
+@pytest.mark.parametrize("block", REFLOG_BLOCKED.values(), ids=REFLOG_BLOCKED)
+def test_doctor_names_a_reflog_that_cannot_be_written(case: Case, tmp_path: Path, capsys, block):
+    (tmp_path / "elsewhere").mkdir()
+    shutil.rmtree(case.path / "logs")
+    block(case.path)
+    with Store.open(case.path, clock=Clock()) as store:
+        store.new_session(agent="agent").append(Message.user("later"))
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    run(["--store", str(case.path), "doctor"])
+    assert "drops the entries of a branch that git deleted" in capsys.readouterr().out
 
 
 def test_the_log_of_leaves_does_not_grow_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -119,6 +119,7 @@ def _store(app: App) -> Iterator[Check]:
     loose = sum(1 for folder in (path / "objects").iterdir() if len(folder.name) == 2 for _ in folder.iterdir())
     yield Check("loose", count(loose, "loose object"), "`gitsession git repack -d` packs them" if loose else "")
     yield from doctoring.locks(path, pending)
+    yield from doctoring.reflog(path)
     yield from doctoring.purge(store)
     yield from doctoring.beside(store)
 
