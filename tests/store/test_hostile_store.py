@@ -17,7 +17,7 @@ from gitsession import Message, Store
 from gitsession.cli import app as command_line
 from gitsession.cli import exits, hooking
 from gitsession.cli.app import COMMANDS, HIDDEN
-from gitsession.git import process
+from gitsession.git import process, program_settings
 
 Run = Callable[..., None]
 
@@ -143,6 +143,15 @@ def test_a_store_full_of_planted_commands_runs_none_of_them(store, run, tmp_path
         '[diff "gitsession"]\n\ttextconv = {canary}\n',
         '[alias]\n\tlg = !{canary}\n',
         "[include]\n\tpath = {folder}/included\n",
+        "[include]\n\tpath = ~/included\n",
+        '[includeIf "onbranch:other"]\n\tpath = included\n',
+        "[imap]\n\ttunnel = {canary}\n",
+        "[instaweb]\n\thttpd = {canary}\n",
+        '[lfs "customtransfer.evil"]\n\tpath = {canary}\n',
+        '[branch "main"]\n\tmergeOptions = -s evil\n',
+        '[gpg "ssh"]\n\tdefaultKeyCommand = {canary}\n',
+        '[remote "origin"]\n\tpushUrl = ext::{canary}\n',
+        "[newSection]\n\tofAnotherRelease = {canary}\n",
     ],
 )
 def test_git_is_not_run_in_a_store_whose_configuration_names_a_program(store, tmp_path, capfd, line, faults):
@@ -151,8 +160,24 @@ def test_git_is_not_run_in_a_store_whose_configuration_names_a_program(store, tm
     with open(store / "config", "a") as file:
         file.write(line.format(canary=canary, folder=tmp_path))
     assert command_line.run(["git", "log"]) == exits.REFUSED
-    assert "names programs to run" in capfd.readouterr().err
+    assert "settings that may run programs" in capfd.readouterr().err
     faults.one()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '[remote "a.b"]\n\turl = https://host/x.git\n\tfetch = +refs/heads/*:refs/remotes/a.b/*\n'
+        "\tgitsession-all = true\n",
+        '[diff "gitsession"]\n\ttextconv = gitsession textconv\n',
+        "[user]\n\tname = Me\n[commit]\n\tgpgSign = false\n[fetch]\n\tprune\n[gc]\n\tauto = 0\n",
+        '[branch "main"]\n\tremote = origin\n\tmerge = refs/heads/main\n',
+    ],
+)
+def test_git_is_run_by_settings_that_name_no_program(store, line):
+    with open(store / "config", "a") as file:
+        file.write(line)
+    assert program_settings.named(store) == []
 
 
 PUSHES = {

@@ -32,7 +32,7 @@ _ELSEWHERE = (
 def command(app: App, arguments: tuple[str, ...]) -> None:
     """Run git on the store, everything handed over to it first: `gitsession git log --all`.
 
-    By your own configuration. If the store's names a program, it is refused.
+    By your own configuration. If the store's may run a program, it is refused.
     """
     from gitsession.git import hook_files, program_settings
 
@@ -42,8 +42,9 @@ def command(app: App, arguments: tuple[str, ...]) -> None:
     named = program_settings.named(store.objects.git_dir)
     if named:
         raise Refused(
-            f"cannot run git in {path}: its configuration names programs to run: {', '.join(named[:5])}",
-            hint=f"remove them (`git config --file {path}/config --unset {named[0]}`), or run `git --git-dir={path}`",
+            f"cannot run git in {path}: its configuration has settings that may run programs: {', '.join(named[:5])}",
+            hint=f"remove them (`git config --file {path}/config --unset {named[0]}`), set them in your own"
+            f" configuration, or run `git --git-dir={path}`",
         )
     # Of all hooks only ours that scans a push, in whatever form the push is written.
     hooks = hook_files.shipped("pre-push")
