@@ -26,6 +26,15 @@ _VALUE = rb"""(?P<secret>[^\s"'`\\<>,;]{4,1024})"""
 _ASSIGNS = rb"""(?:\\{0,7}["'`])?\]?[ \t]{0,20}(?::=|=>|==?|:)[ \t]{0,20}"""
 """From the end of a name to its value: in a shell, in code, in JSON (also in a string of JSON), in YAML."""
 
+_FLAG = rb"(?:-\w{1,8}[ ]+(?:\d{1,2}[ ]+)?)"
+_HAS = rb"(?=" + _FLAG + rb"{0,5}-\w{0,6}"
+_HAS_NO = _HAS.replace(b"?=", b"?!")
+_HTPASSWD = (
+    rb"htpasswd[ ]+" + _HAS + rb"b)"
+    rb"(?:" + _HAS + rb"n)" + _FLAG + rb"{1,6}+|" + _HAS_NO + rb"n)" + _FLAG + rb"{1,6}+\S{1,200}[ ]+)\S{1,100}[ ]+"
+)
+"""Up to the password of `htpasswd -b`; with ``-n`` there is no file."""
+
 _KEY_FILES = (
     Rule(
         "private-key",
@@ -178,13 +187,14 @@ _ADDRESSES = (
     ),
     _context(
         "sshpass-password",
-        rb"""(?:sshpass[ ]+-p[ ]?|htpasswd[ ]+-\w{0,6}b\w{0,6} \S{1,200} \S{1,100} )"""
-        rb"""(?:\\{0,7}["'])?(?P<secret>[^\s"'\\]{4,1024})""",
+        rb"(?:sshpass[ ]+-p[ ]?|" + _HTPASSWD + rb""")(?:\\{0,7}["'])?(?P<secret>[^\s"'\\]{4,1024})""",
         (b"sshpass ", b"htpasswd "),
         "sshpass -p '{an:14}' ssh deploy@acme.dev",
         "htpasswd -bc .htpasswd deploy {an:14}",
+        "htpasswd -nbB admin {an:14}",
+        "htpasswd -n -b -C 10 admin '{an:14}' > users",
         check=_is_chosen,
-        never=("sshpass -p $PASS ssh host", "htpasswd -b file user password"),
+        never=("sshpass -p $PASS ssh host", "htpasswd -b file user password", "htpasswd -nb admin $PASS >out9.txt"),
     ),
     _context(
         "docker-password",
@@ -241,12 +251,16 @@ _ADDRESSES = (
     ),
     _context(
         "pgpass-password",
-        rb":(?:5432|6432):[^\s:]{1,64}:[^\s:]{1,64}:(?P<secret>[^\s:\"'`\\]{4,1024})",
-        (b":5432:", b":6432:"),
+        rb"(?:(?<=:)|(?<=:\d))(?:543\d{1,2}|6432|6543|26257|2506[01])"
+        rb":[^\s:]{1,64}:[^\s:]{1,64}:(?P<secret>[^\s:\"'`\\]{4,1024})",
+        (b"543", b"6432:", b"6543:", b"26257:", b"2506"),
         "db.acme.dev:5432:main:app:{an:16}",
         "localhost:6432:*:app:{an:16}",
+        "localhost:5433:main:app:{an:16}",
+        "127.0.0.1:15432:main:app:{an:16}",
+        "localhost:54322:postgres:app:{an:16}",
         check=_is_chosen,
-        never=("localhost:5432:database:username:password",),
+        never=("localhost:5433:database:username:password", "~/.pgpass: hostname:port:database:username:passw0rd"),
     ),
     _context(
         "login-password",
