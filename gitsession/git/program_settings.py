@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
+from urllib.parse import unquote
 
 from gitsession.git import process
 
@@ -29,19 +31,37 @@ _TRANSPORT = re.compile(r"[A-Za-z0-9+.-]+::|-")
 """The beginning of an address that names a program."""
 
 
+_REMOTES = ("remotes", "branches")
+"""Folders in which git before 1.5 kept remotes, and where it still reads them."""
+
+
 def named(git_dir: Path) -> list[str]:
     """Return the settings of a repository's own configuration that may run a program. Raises ``Unavailable``.
 
-    An address of a remote counts if it is one of a remote helper. An ``include.path`` counts, and is not followed: git
-    would find another file by another ``HOME`` or branch.
+    An address of a remote counts if it is one of a remote helper, or may be this repository: git runs all hooks of a
+    repository that it pushes to. An ``include.path`` counts, and is not followed: git would find another file by
+    another ``HOME`` or branch. So do files in ``_REMOTES``.
     """
     words = ("config", "--list", "--show-scope", "--null", "--no-includes")
-    parts = process.run(git_dir, *words).out.decode("utf-8", "replace").split("\0")
+    parts = process.run(git_dir, *words).out.decode("utf-8", "surrogateescape").split("\0")
     settings = zip(parts[::2], (row.partition("\n") for row in parts[1::2]), strict=False)
-    return sorted({name for scope, (name, _, value) in settings if scope != "command" and not _is_safe(name, value)})
+    found = {name for scope, (name, _, value) in settings if scope != "command" and not _is_safe(git_dir, name, value)}
+    found.update(str(path.relative_to(git_dir)) for folder in _REMOTES for path in (git_dir / folder).rglob("*"))
+    return [name.encode("utf-8", "replace").decode() for name in sorted(found)]
 
 
-def _is_safe(name: str, value: str) -> bool:
+def _is_safe(git_dir: Path, name: str, value: str) -> bool:
     if re.fullmatch(r"remote\..*\.(push)?url", name):
-        return not _TRANSPORT.match(value)
+        return not _TRANSPORT.match(value) and not _may_be(git_dir, value)
+    if re.fullmatch(r"remote\.pushdefault|branch\..*\.(push)?remote", name):
+        return re.fullmatch(r"\w[\w.-]*", value) is not None
     return (name, value) == _TEXTCONV or _HARMLESS.fullmatch(name) is not None
+
+
+def _may_be(git_dir: Path, url: str) -> bool:
+    """Return whether an address leads into ``git_dir``, or may: a relative path begins where git is run."""
+    if url.startswith("file:"):
+        url = unquote(url.removeprefix("file:"))
+    elif ":" in url.partition("/")[0]:
+        return False
+    return not os.path.isabs(url) or Path(os.path.realpath(url)).is_relative_to(os.path.realpath(git_dir))

@@ -151,6 +151,10 @@ def test_a_store_full_of_planted_commands_runs_none_of_them(store, run, tmp_path
         '[branch "main"]\n\tmergeOptions = -s evil\n',
         '[gpg "ssh"]\n\tdefaultKeyCommand = {canary}\n',
         '[remote "origin"]\n\tpushUrl = ext::{canary}\n',
+        '[remote "origin"]\n\turl = .\n',
+        '[remote "origin"]\n\turl = {folder}/store.git\n',
+        '[remote "origin"]\n\tpushUrl = file://{folder}/store%2Egit/\n',
+        '[branch "main"]\n\tremote = .\n',
         "[newSection]\n\tofAnotherRelease = {canary}\n",
     ],
 )
@@ -164,9 +168,19 @@ def test_git_is_not_run_in_a_store_whose_configuration_names_a_program(store, tm
     faults.one()
 
 
+@pytest.mark.promise("P33")
+@pytest.mark.parametrize("folder", ["remotes", "branches"])
+def test_git_is_not_run_in_a_store_with_a_remote_in_a_file(store, folder, faults):
+    (store / folder).mkdir(exist_ok=True)
+    (store / folder / "origin").write_text("URL: .\n")
+    assert program_settings.named(store) == [f"{folder}/origin"]
+    faults.one()
+
+
 @pytest.mark.parametrize(
     "line",
     [
+        '[remote "hub"]\n\turl = /elsewhere/hub.git\n[remote "ssh"]\n\turl = git@host:x.git\n',
         '[remote "a.b"]\n\turl = https://host/x.git\n\tfetch = +refs/heads/*:refs/remotes/a.b/*\n'
         "\tgitsession-all = true\n",
         '[diff "gitsession"]\n\ttextconv = gitsession textconv\n',

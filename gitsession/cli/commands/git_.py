@@ -43,8 +43,7 @@ def command(app: App, arguments: tuple[str, ...]) -> None:
     if named:
         raise Refused(
             f"cannot run git in {path}: its configuration has settings that may run programs: {', '.join(named[:5])}",
-            hint=f"remove them (`git config --file {path}/config --unset {named[0]}`), set them in your own"
-            f" configuration, or run `git --git-dir={path}`",
+            hint=f"remove them there, set them in your own configuration, or run `git --git-dir={path}`",
         )
     # Of all hooks only ours that scans a push, in whatever form the push is written.
     hooks = hook_files.shipped("pre-push")
