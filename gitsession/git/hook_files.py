@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import gitsession
+from gitsession.durable import read_regular
 from gitsession.errors import Refused
 
 KEPT = ".local"
@@ -47,8 +48,10 @@ def _folder(name: str) -> Path:
 def state(folder: Path, name: str) -> str:
     """What stands in the place of a hook: ``MISSING``, ``CURRENT``, ``OLDER`` or ``OTHER``."""
     try:
-        there = (folder / name).read_bytes()
-    except FileNotFoundError:
+        there = read_regular(folder / name)
+    except OSError:
+        return OTHER  # a pipe, a folder, or a file that may not be read
+    if there is None:
         return MISSING
     if there == script(name):
         return CURRENT

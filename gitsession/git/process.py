@@ -32,7 +32,11 @@ _FIXED = (
     "maintenance.auto=false",
     "pack.writeReverseIndex=true",  # by which store/maintenance.py knows packs that git made, also before git 2.41
 )
-_READ_IN_A_REPOSITORY = ("config", "config.worktree", "commondir", "HEAD", "packed-refs", "index", "info/exclude")
+_READ_IN_A_REPOSITORY = (
+    "config", "config.worktree", "commondir", "HEAD", "packed-refs", "index", "info/exclude", "shallow",
+    "objects/info/alternates",
+)  # fmt: skip
+_FOLDERS_OF_REFS = ("refs", "logs")
 _NAMES_A_FILE = re.compile(r"(?mi)^\s*(?:\[[^\]\n]*\]\s*)?(?:path|excludesFile|attributesFile)\s*=\s*(.*)$")
 """Settings of git by which a configuration names another file that is read."""
 _FSCK_SECONDS = 3600.0
@@ -159,8 +163,14 @@ def _call(obstacle: Callable[[], str] | None) -> str:
 
 
 def _blocking(git_dir: Path | None) -> str:
-    """Return the file of git's configuration that git would wait for; "" if there is none."""
-    inside = [] if git_dir is None else [f"{os.path.abspath(git_dir)}/{name}" for name in _READ_IN_A_REPOSITORY]
+    """Return the file of a repository or of git's configuration that git would wait for; "" if there is none."""
+    store = os.path.abspath(git_dir) if git_dir is not None else None
+    inside = [] if store is None else [f"{store}/{name}" for name in _READ_IN_A_REPOSITORY]
+    for name in () if store is None else _FOLDERS_OF_REFS:
+        for folder, _, files in os.walk(f"{store}/{name}"):
+            found = next((path for file in files if blocks(path := f"{folder}/{file}")), "")
+            if found:
+                return found
     home = os.environ.get("HOME", "/nonexistent")
     waiting: list[str] = [*user_configs(), f"{_config_home(home)}/git/ignore", *inside]
     seen: set[str] = set()
@@ -368,7 +378,9 @@ def begin_fsck(git_dir: Path) -> Callable[[], list[str]]:
 
     def wait() -> list[str]:
         try:
-            out, err = git.communicate(timeout=_FSCK_SECONDS)
+            out, err = _communicate(git, b"", _FSCK_SECONDS, lambda: _blocking(git_dir))
+        except BlockedRead as error:
+            return [str(error)]
         except subprocess.TimeoutExpired:
             git.kill()
             git.communicate()

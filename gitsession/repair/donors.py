@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 from gitsession.discovery import discover, sources
 from gitsession.discovery.sources import FoundSession
+from gitsession.durable import read_regular
 from gitsession.errors import GitSessionError, NoBase, Unavailable
 from gitsession.exporting import session_files
 from gitsession.exporting.session_files import ImportQueue, WaitingFile
@@ -272,9 +273,10 @@ def named(where: str, place: Path, *, is_copy: bool = True) -> Donor:
 def alternates(git_dir: Path) -> Iterator[Donor]:
     """Object directories that git was told to look into, too."""
     try:
-        lines = (git_dir / "objects/info/alternates").read_text("utf-8", "surrogateescape").splitlines()
+        data = read_regular(git_dir / "objects/info/alternates") or b""
     except OSError:
         return
+    lines = data.decode("utf-8", "surrogateescape").splitlines()
     for line in lines:
         objects = Path(os.path.normpath(git_dir / "objects" / line))
         if line and not line.startswith("#") and objects.name == "objects":

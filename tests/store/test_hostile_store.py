@@ -18,6 +18,7 @@ from gitsession.cli import app as command_line
 from gitsession.cli import exits, hooking
 from gitsession.cli.app import COMMANDS, HIDDEN
 from gitsession.git import process, program_settings
+from gitsession.repair import donors
 
 Run = Callable[..., None]
 
@@ -314,3 +315,33 @@ def test_a_remote_that_promises_objects_is_not_asked_for_them(store, run, tmp_pa
         command_line.run(["verify"])
         process.run(store, "cat-file", "-e", lost, accept=range(256))
         assert not canary.exists()
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", ["commondir", "shallow", "objects/info/alternates", "refs/heads/main"])
+def test_verify_names_a_pipe_that_git_waits_for(tmp_path, capsys, monkeypatch, name):
+    monkeypatch.setattr(process, "_LONG_SECONDS", 0.2)
+    place = tmp_path / "store.git"
+    Store.create(place).close()
+    (place / name).unlink(missing_ok=True)
+    os.mkfifo(place / name)
+    assert command_line.run(["--store", str(place), "verify"]) == exits.INTEGRITY
+    assert f"{name} is a pipe" in capsys.readouterr().out
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", ["hooks/pre-push", "hooks/update"])
+def test_doctor_does_not_wait_for_a_pipe_that_is_a_hook(tmp_path, name):
+    place = tmp_path / "store.git"
+    Store.create(place).close()
+    (place / "hooks").mkdir(exist_ok=True)
+    os.mkfifo(place / name)
+    assert command_line.run(["--store", str(place), "doctor"]) in (exits.OK, exits.INTEGRITY)
+
+
+@pytest.mark.timeout(60)
+def test_repair_does_not_wait_for_a_pipe_that_names_alternates(tmp_path):
+    place = tmp_path / "store.git"
+    Store.create(place).close()
+    os.mkfifo(place / "objects/info/alternates")
+    assert list(donors.alternates(place)) == []
