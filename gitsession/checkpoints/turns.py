@@ -13,10 +13,10 @@ __all__ = ["WAIT_SECONDS", "WORKSPACES", "folder_of", "turn"]
 
 
 def folder_of(store: GitStore, workspace: Path) -> Path:
-    """See ``turns.folder_in``."""
+    """See ``workspace_lock.folder_in``."""
     return workspace_lock.folder_in(store.git_dir, workspace)
 
 
 def turn(store: GitStore, workspace: Path, *, wait_seconds: float = WAIT_SECONDS) -> AbstractContextManager[None]:
-    """See ``turns.turn_in``."""
+    """See ``workspace_lock.turn_in``."""
     return workspace_lock.turn_in(store.git_dir, workspace, wait_seconds=wait_seconds)

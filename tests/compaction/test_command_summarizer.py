@@ -122,13 +122,13 @@ def test_a_program_that_hangs_is_ended_with_all_it_started(tmp_path, monkeypatch
 def test_ctrl_c_leaves_no_program_behind(tmp_path):
     where = tmp_path / "pids"
     script = f"""
-from gitsession.compaction.serialise import Said
+from gitsession.compaction.serialise import TranscriptItem
 from gitsession.compaction.summarizers import make
 from gitsession.compaction.summarizers.options import Options
 from gitsession.compaction.summary import Request, summarise
 import sys
 options = Options(name="command", command=(sys.executable, "-c", {HANGS.format(where=str(where))!r}))
-summarise(make(options), Request(said=(Said("user", "x" * 999),)))
+summarise(make(options), Request(said=(TranscriptItem("user", "x" * 999),)))
 """
     ours = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE)
     pids = pids_in(where)

@@ -229,12 +229,12 @@ from gitsession.importing import import_session
 from gitsession.store import spill
 discover.LARGE_BYTES, import_session.SPILL_BYTES = 0, 2000
 _, when, git_dir, path = sys.argv
-move_in = spill.Spill.move_in
+move_in = spill.PackSpill.move_in
 def killed(self, vault):
     if when == "after":
         move_in(self, vault)
     os.kill(os.getpid(), signal.SIGKILL)
-spill.Spill.move_in = killed
+spill.PackSpill.move_in = killed
 with Store.open(Path(git_dir)) as store:
     store.import_file(Path(path))
 """

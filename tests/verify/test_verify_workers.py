@@ -84,15 +84,15 @@ def test_a_store_that_is_checked_by_several_says_what_it_says_to_one(tmp_path: P
         lost = [node.tree for node in held.line()[10:60:10]]
     program = """
 from gitsession import Store
-from gitsession.git.repository import GitDoor
+from gitsession.git.repository import VerifiedRepository
 from gitsession.errors import Corrupt
-read, together = GitDoor.read, GitDoor.read_all
+read, together = VerifiedRepository.read, VerifiedRepository.read_all
 def broken(door, oid):
     if oid in sys.argv[2:]:
         raise Corrupt(f"object {oid} is damaged")
     return read(door, oid)
-GitDoor.read = broken
-GitDoor.read_all = lambda door, oids: together(door, [oid for oid in oids if oid not in sys.argv[2:]])
+VerifiedRepository.read = broken
+VerifiedRepository.read_all = lambda door, oids: together(door, [oid for oid in oids if oid not in sys.argv[2:]])
 several = workers._in_processes
 shared = []
 workers._in_processes = lambda *given: shared.append(1) or several(*given)

@@ -1,4 +1,4 @@
-"""What commit messages of several agents' records have in common. FROZEN under view 1, as ``pi_headline`` is."""
+"""What commit messages of several agents' records have in common. FROZEN under view 1, as ``pi.headline`` is."""
 
 from __future__ import annotations
 

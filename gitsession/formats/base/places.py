@@ -1,4 +1,4 @@
-"""Where an agent keeps its sessions on a machine: said by each module of this folder, looked up by ``exchange/``."""
+"""Where an agent keeps its sessions on a machine: said by each module of this folder, looked up by ``discovery``."""
 
 from __future__ import annotations
 

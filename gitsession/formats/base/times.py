@@ -1,7 +1,7 @@
 """Times as agents write them, to milliseconds since 1970, UTC.
 
 Own arithmetic, not ``datetime.fromisoformat``: a start time is part of a session's name, and what that function accepts
-differs between Python releases. FROZEN with view 1, as ``pi_headline`` is: an entry's time is part of its oid.
+differs between Python releases. FROZEN with view 1, as ``pi.headline`` is: an entry's time is part of its oid.
 """
 
 from __future__ import annotations

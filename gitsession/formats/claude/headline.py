@@ -1,4 +1,4 @@
-"""What a commit message says of a record of Claude Code's. FROZEN under view 1, as ``pi_headline`` is.
+"""What a commit message says of a record of Claude Code's. FROZEN under view 1, as ``pi.headline`` is.
 
 Nothing here looks at ``read``, which may get better. Types that are not listed go by their literal name for ever.
 """

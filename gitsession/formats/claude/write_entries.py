@@ -1,4 +1,4 @@
-"""What each kind of entry is in Claude Code's file: lines without their ids. The inverse of ``claude_view``.
+"""What each kind of entry is in Claude Code's file: lines without their ids. The inverse of ``claude.view``.
 
 A kind that it has no word for is left out, and noted: lines of other types would be deleted, or shown to its user.
 """

@@ -1,4 +1,4 @@
-"""What a commit message says of a record of codex. FROZEN under view 1 (see ``pi_headline``).
+"""What a commit message says of a record of codex. FROZEN under view 1 (see ``pi.headline``).
 
 It speaks of the last line of a record, the one that is not riding. Types that are not listed go by their own name.
 """

@@ -1,4 +1,4 @@
-"""What a commit message says of a record of opencode's. FROZEN under view 1, as ``pi_headline`` is."""
+"""What a commit message says of a record of opencode's. FROZEN under view 1, as ``pi.headline`` is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One message of opencode's with its parts, as its record has it (``opencode_records``). FROZEN with view 1."""
+"""One message of opencode's with its parts, as its record has it (``opencode.records``). FROZEN with view 1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages and their blocks as pi and omp spell them: the inverse of ``pi_messages``, for what we say ourselves."""
+"""Messages and their blocks as pi and omp spell them: the inverse of ``pi.messages``, for what we say ourselves."""
 
 from __future__ import annotations
 
