@@ -102,7 +102,9 @@ def test_the_program_of_the_page_on_git_runs_as_it_stands(folder: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     walked, changed, *blamed, counted = done.stdout.splitlines()
     assert (walked, changed, counted) == ("['assistant', 'user', 'session']", "['entry.cbor']", "(1, 0)")
-    assert blamed == ["1 assistant"]
+    # Random bytes of an entry may hold line ends: then there is more than one line to blame.
+    assert all(re.fullmatch("[1-9] (assistant|user|session)", line) for line in blamed), blamed
+    assert any(line.endswith(" assistant") for line in blamed)
 
 
 def test_the_program_of_the_page_on_the_archive_runs_as_it_stands(folder: Path) -> None:
